@@ -1,0 +1,2 @@
+//! The binary `evenkeel`.
+fn main() {}

@@ -1,0 +1,364 @@
+//! The ledger of pending work: quiescence as a fact.
+//!
+//! Every part that holds work (a request, an event on its way, a key, a reconcile) holds a [`Work`] for as long; a
+//! part that will act at a known time (a retry, a delayed key, a node's transition) keeps a [`Deadline`] set. Upkeep
+//! timers (resync, leases, heartbeats, bookmarks, watch timeouts) are not work and are not entered.
+//!
+//! *The hand-over rule:* whoever passes work on lets the receiver enter it before letting go of its own [`Work`].
+//! A stream of events lets go of an item's work only when the next item is asked for, or when the stream is dropped:
+//! by then the consumer has dealt with it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// Who holds work right now. Cloning shares the same ledger.
+#[derive(Clone, Debug, Default)]
+pub struct Ledger {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    /// The sum over all stations; written by [`Work`] alone.
+    total: AtomicUsize,
+    next_id: AtomicU64,
+    /// Stations that are alive, by id; for reports, never on the way of the work.
+    stations: Mutex<BTreeMap<u64, Arc<StationInner>>>,
+    /// Deadlines that are set, by time.
+    deadlines: Mutex<BTreeMap<(Instant, u64), Arc<str>>>,
+    /// Told when the total falls to zero and when a deadline changes.
+    changed: Notify,
+}
+
+#[derive(Debug)]
+struct StationInner {
+    name: Arc<str>,
+    count: AtomicUsize,
+    /// What single works said of themselves, by id.
+    details: Mutex<BTreeMap<u64, String>>,
+}
+
+/// A named place that holds work: a watch, a queue, the API server's requests.
+///
+/// Its entry goes with the last clone of it and the last [`Work`] in it.
+#[derive(Clone, Debug)]
+pub struct Station {
+    place: Arc<Place>,
+}
+
+#[derive(Debug)]
+struct Place {
+    ledger: Arc<Inner>,
+    id: u64,
+    inner: Arc<StationInner>,
+}
+
+/// A piece of pending work; it is done when this is dropped.
+#[derive(Debug)]
+pub struct Work {
+    place: Arc<Place>,
+    detail: Option<u64>,
+}
+
+/// The next time at which a part will act by itself, while it holds no other work.
+#[derive(Debug)]
+pub struct Deadline {
+    ledger: Arc<Inner>,
+    id: u64,
+    what: Arc<str>,
+    at: Mutex<Option<Instant>>,
+}
+
+/// One line of what is pending.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pending {
+    /// The station, or what the deadline is for.
+    pub what: String,
+    /// How many pieces of work it holds; zero for a deadline.
+    pub count: usize,
+    /// What single pieces said of themselves.
+    pub details: Vec<String>,
+    /// For a deadline: how long until then.
+    pub due_in: Option<Duration>,
+}
+
+/// The world did not come to rest within the limit.
+#[derive(Clone, Debug)]
+pub struct Unsettled {
+    /// The limit that was set.
+    pub limit: Duration,
+    /// What was still pending.
+    pub pending: Vec<Pending>,
+}
+
+impl Ledger {
+    /// An empty ledger.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A place that will hold work under `name`.
+    pub fn station(&self, name: impl Into<Arc<str>>) -> Station {
+        let inner = Arc::new(StationInner {
+            name: name.into(),
+            count: AtomicUsize::new(0),
+            details: Mutex::default(),
+        });
+        let id = self.inner.next_id();
+        self.inner.stations.lock().insert(id, inner.clone());
+        Station { place: Arc::new(Place { ledger: self.inner.clone(), id, inner }) }
+    }
+
+    /// A deadline, not set yet.
+    pub fn deadline(&self, what: impl Into<Arc<str>>) -> Deadline {
+        Deadline {
+            ledger: self.inner.clone(),
+            id: self.inner.next_id(),
+            what: what.into(),
+            at: Mutex::new(None),
+        }
+    }
+
+    /// How many pieces of work are pending.
+    pub fn len(&self) -> usize {
+        self.inner.total.load(Ordering::SeqCst)
+    }
+
+    /// Whether no work is pending; deadlines do not count.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Everything that is pending, deadlines included.
+    pub fn pending(&self) -> Vec<Pending> {
+        let now = Instant::now();
+        let stations = self.inner.stations.lock();
+        let busy = stations.values().filter_map(|station| {
+            let count = station.count.load(Ordering::SeqCst);
+            let details = station.details.lock().values().cloned().collect();
+            (count > 0).then(|| Pending { what: station.name.to_string(), count, details, due_in: None })
+        });
+        let deadlines = self.inner.deadlines.lock();
+        let due = deadlines.iter().map(|((at, _), what)| Pending {
+            what: what.to_string(),
+            count: 0,
+            details: Vec::new(),
+            due_in: Some(at.saturating_duration_since(now)),
+        });
+        busy.chain(due).collect()
+    }
+
+    /// Waits until no work is pending. Time is not waited for, though it may pass.
+    pub async fn idle(&self, limit: Duration) -> Result<(), Unsettled> {
+        let end = Instant::now() + limit;
+        loop {
+            let changed = self.inner.changed.notified();
+            if self.is_empty() {
+                return Ok(());
+            }
+            if tokio::time::timeout_at(end, changed).await.is_err() {
+                return Err(self.unsettled(limit));
+            }
+        }
+    }
+
+    /// Waits until no work is pending and no deadline is set, letting time pass up to `limit` for the deadlines.
+    pub async fn settled(&self, limit: Duration) -> Result<(), Unsettled> {
+        let end = Instant::now() + limit;
+        loop {
+            let changed = self.inner.changed.notified();
+            let next = self.inner.next_deadline();
+            if self.is_empty() {
+                match next {
+                    None => return Ok(()),
+                    Some(at) if at > end => return Err(self.unsettled(limit)),
+                    Some(_) => {}
+                }
+            }
+            if tokio::time::timeout_at(end, changed).await.is_err() {
+                return Err(self.unsettled(limit));
+            }
+        }
+    }
+
+    fn unsettled(&self, limit: Duration) -> Unsettled {
+        Unsettled { limit, pending: self.pending() }
+    }
+}
+
+impl Inner {
+    fn next_id(&self) -> u64 {
+        self.next_id.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        self.deadlines.lock().keys().next().map(|(at, _)| *at)
+    }
+}
+
+impl Station {
+    /// Enters a piece of work.
+    pub fn enter(&self) -> Work {
+        self.place.ledger.total.fetch_add(1, Ordering::SeqCst);
+        self.place.inner.count.fetch_add(1, Ordering::SeqCst);
+        Work { place: self.place.clone(), detail: None }
+    }
+
+    /// Enters a piece of work that says what it is in a report.
+    pub fn enter_with(&self, detail: impl Into<String>) -> Work {
+        let mut work = self.enter();
+        let id = self.place.ledger.next_id();
+        self.place.inner.details.lock().insert(id, detail.into());
+        work.detail = Some(id);
+        work
+    }
+
+    /// How many pieces of work this place holds.
+    pub fn count(&self) -> usize {
+        self.place.inner.count.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.ledger.stations.lock().remove(&self.id);
+    }
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        if let Some(id) = self.detail {
+            self.place.inner.details.lock().remove(&id);
+        }
+        self.place.inner.count.fetch_sub(1, Ordering::SeqCst);
+        if self.place.ledger.total.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.place.ledger.changed.notify_waiters();
+        }
+    }
+}
+
+impl Deadline {
+    /// Sets or clears the time. A deadline that has come stays in the ledger until it is cleared or moved.
+    pub fn set(&self, at: Option<Instant>) {
+        let mut current = self.at.lock();
+        if *current == at {
+            return;
+        }
+        {
+            let mut deadlines = self.ledger.deadlines.lock();
+            if let Some(old) = *current {
+                deadlines.remove(&(old, self.id));
+            }
+            if let Some(new) = at {
+                deadlines.insert((new, self.id), self.what.clone());
+            }
+        }
+        *current = at;
+        self.ledger.changed.notify_waiters();
+    }
+}
+
+impl Drop for Deadline {
+    fn drop(&mut self) {
+        self.set(None);
+    }
+}
+
+impl fmt::Display for Pending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.due_in {
+            Some(due_in) => write!(f, "{}: due in {due_in:?}", self.what)?,
+            None => write!(f, "{}: {}", self.what, self.count)?,
+        }
+        if !self.details.is_empty() {
+            write!(f, " ({})", self.details.join(", "))?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Unsettled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "not settled within {:?}; still pending:", self.limit)?;
+        self.pending.iter().try_for_each(|line| write!(f, "\n  {line}"))
+    }
+}
+
+impl std::error::Error for Unsettled {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    #[tokio::test(start_paused = true)]
+    async fn an_empty_ledger_is_settled_at_once() {
+        let start = Instant::now();
+        Ledger::new().settled(MINUTE).await.unwrap();
+        assert_eq!(start.elapsed(), Duration::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn settled_waits_for_work_and_follows_deadlines() {
+        let ledger = Ledger::new();
+        let station = ledger.station("queue");
+        let work = station.enter_with("a/b");
+        let deadline = ledger.deadline("retry");
+        let start = Instant::now();
+        tokio::spawn(async move {
+            let at = Instant::now() + Duration::from_secs(5);
+            deadline.set(Some(at));
+            drop(work);
+            tokio::time::sleep_until(at).await;
+            let again = station.enter();
+            deadline.set(None);
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            drop(again);
+        });
+        ledger.settled(MINUTE).await.unwrap();
+        assert_eq!(start.elapsed(), Duration::from_secs(6));
+        assert_eq!(ledger.pending(), vec![]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn past_the_limit_it_says_what_is_pending() {
+        let ledger = Ledger::new();
+        let station = ledger.station("requests");
+        let _work = station.enter_with("GET /api");
+        let deadline = ledger.deadline("retry of web");
+        deadline.set(Some(Instant::now() + Duration::from_secs(90)));
+        let error = ledger.settled(MINUTE).await.unwrap_err().to_string();
+        assert!(error.contains("requests: 1 (GET /api)"), "{error}");
+        assert!(error.contains("retry of web: due in 30s"), "{error}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn idle_does_not_wait_for_deadlines() {
+        let ledger = Ledger::new();
+        let deadline = ledger.deadline("retry");
+        deadline.set(Some(Instant::now() + MINUTE));
+        ledger.idle(MINUTE).await.unwrap();
+    }
+
+    #[test]
+    fn a_deadline_far_away_fails_before_time_passes() {
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        runtime.block_on(async {
+            let ledger = Ledger::new();
+            let deadline = ledger.deadline("cron");
+            let start = Instant::now();
+            deadline.set(Some(start + 2 * MINUTE));
+            assert!(ledger.settled(MINUTE).await.is_err());
+            assert_eq!(start.elapsed(), Duration::ZERO);
+        });
+    }
+}

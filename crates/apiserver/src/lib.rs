@@ -1,1 +1,27 @@
-//! apiserver
+//! A Kubernetes API server as a [`tower::Service`]: requests to revisions, without sockets.
+//!
+//! One generic road serves every resource; there is no handler for a kind. A request passes these stations:
+//!
+//! ```text
+//! request ▸ authenticate ▸ authorize ▸ decode ▸ admit ▸ default ▸ validate ▸ strategy ▸ ownership ▸ store ▸ encode
+//! ```
+//!
+//! What differs between kinds is data: [`ResourceInfo`] (from the facts, or from a CustomResourceDefinition) and its
+//! strategy. A stored object is its canonical JSON bytes beside a [`Header`]; reads write slices of those bytes and
+//! never parse them, unless a table or a conversion asks for it.
+//!
+//! *Invariant:* this crate opens no socket, reads no OS clock and no OS randomness, and does not know the runtime.
+
+pub mod access;
+mod body;
+mod fields;
+mod header;
+mod registry;
+pub mod status;
+mod user;
+
+pub use body::Body;
+pub use header::Header;
+pub use registry::{Column, CustomInfo, Registry, ResourceInfo, SubresourceInfo};
+pub use status::Status;
+pub use user::User;

@@ -1,0 +1,105 @@
+//! Response bodies: slices of stored bytes, or a watch that is pulled.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use futures::Stream;
+use http_body::{Frame, SizeHint};
+
+/// The body of a response.
+///
+/// It never fails: a watch that cannot go on says so in its last event, or ends.
+#[derive(Default)]
+pub struct Body(Kind);
+
+enum Kind {
+    /// The slices still to be written, and how many bytes they are together.
+    Whole(VecDeque<Bytes>, u64),
+    /// Pulled: nothing is encoded before the reader asks for it.
+    Stream(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
+}
+
+impl Default for Kind {
+    fn default() -> Self {
+        Self::Whole(VecDeque::new(), 0)
+    }
+}
+
+impl Body {
+    /// No bytes.
+    pub fn empty() -> Self {
+        Self::default()
+    }
+
+    /// These slices, one after the other.
+    pub fn slices(slices: impl IntoIterator<Item = Bytes>) -> Self {
+        let slices: VecDeque<Bytes> = slices.into_iter().filter(|it| !it.is_empty()).collect();
+        let len = slices.iter().map(|it| it.len() as u64).sum();
+        Self(Kind::Whole(slices, len))
+    }
+
+    /// What this stream gives, each item when it is asked for.
+    pub fn stream(stream: impl Stream<Item = Bytes> + Send + 'static) -> Self {
+        Self(Kind::Stream(Box::pin(stream)))
+    }
+
+    /// The bytes, where the body is not a stream.
+    pub fn whole(&self) -> Option<Bytes> {
+        let Kind::Whole(slices, _) = &self.0 else { return None };
+        match slices.len() {
+            0 => Some(Bytes::new()),
+            1 => Some(slices[0].clone()),
+            _ => Some(slices.iter().flat_map(|it| it.iter().copied()).collect()),
+        }
+    }
+}
+
+impl<T: Into<Bytes>> From<T> for Body {
+    fn from(bytes: T) -> Self {
+        Self::slices([bytes.into()])
+    }
+}
+
+impl std::fmt::Debug for Body {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.0 {
+            Kind::Whole(_, len) => write!(f, "Body({len} bytes)"),
+            Kind::Stream(_) => f.write_str("Body(stream)"),
+        }
+    }
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        match &mut self.0 {
+            Kind::Whole(slices, left) => {
+                let next = slices.pop_front();
+                *left -= next.as_ref().map_or(0, |it| it.len() as u64);
+                Poll::Ready(next.map(|bytes| Ok(Frame::data(bytes))))
+            }
+            Kind::Stream(stream) => {
+                stream.as_mut().poll_next(cx).map(|next| next.map(|bytes| Ok(Frame::data(bytes))))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(&self.0, Kind::Whole(slices, _) if slices.is_empty())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.0 {
+            Kind::Whole(_, len) => SizeHint::with_exact(*len),
+            Kind::Stream(_) => SizeHint::default(),
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Field selectors: which fields of a kind can be selected by.
+//!
+//! The values are read once, when an object is sealed; a selector is answered from the header.
+
+use serde_json::Value;
+
+/// A field that can be selected by.
+struct Field {
+    label: &'static str,
+    read: fn(&Value) -> String,
+}
+
+/// The selectable fields of one kind beside `metadata.name` and `metadata.namespace`.
+struct Kind {
+    group: &'static str,
+    kind: &'static str,
+    fields: &'static [Field],
+}
+
+macro_rules! fields {
+    ($($label:literal => $read:expr),* $(,)?) => { &[$(Field { label: $label, read: $read }),*] };
+}
+
+const KINDS: &[Kind] = &[
+    Kind {
+        group: "",
+        kind: "Pod",
+        fields: fields! {
+            "spec.nodeName" => |o| text(&o["spec"]["nodeName"]),
+            "spec.restartPolicy" => |o| text(&o["spec"]["restartPolicy"]),
+            "spec.schedulerName" => |o| text(&o["spec"]["schedulerName"]),
+            "spec.serviceAccountName" => |o| text(&o["spec"]["serviceAccountName"]),
+            "spec.hostNetwork" => |o| boolean(&o["spec"]["hostNetwork"]),
+            "status.phase" => |o| text(&o["status"]["phase"]),
+            "status.podIP" => |o| text(&o["status"]["podIP"]),
+            "status.podIPs" => |o| text(&o["status"]["podIP"]),
+            "status.nominatedNodeName" => |o| text(&o["status"]["nominatedNodeName"]),
+        },
+    },
+    Kind {
+        group: "",
+        kind: "Event",
+        fields: fields! {
+            "involvedObject.kind" => |o| text(&o["involvedObject"]["kind"]),
+            "involvedObject.namespace" => |o| text(&o["involvedObject"]["namespace"]),
+            "involvedObject.name" => |o| text(&o["involvedObject"]["name"]),
+            "involvedObject.uid" => |o| text(&o["involvedObject"]["uid"]),
+            "involvedObject.apiVersion" => |o| text(&o["involvedObject"]["apiVersion"]),
+            "involvedObject.resourceVersion" => |o| text(&o["involvedObject"]["resourceVersion"]),
+            "involvedObject.fieldPath" => |o| text(&o["involvedObject"]["fieldPath"]),
+            "reason" => |o| text(&o["reason"]),
+            "reportingComponent" => |o| text(&o["reportingComponent"]),
+            "source" => event_source,
+            "type" => |o| text(&o["type"]),
+        },
+    },
+    Kind {
+        group: "",
+        kind: "Node",
+        fields: fields! { "spec.unschedulable" => |o| boolean(&o["spec"]["unschedulable"]) },
+    },
+    Kind {
+        group: "",
+        kind: "Namespace",
+        fields: fields! { "status.phase" => |o| text(&o["status"]["phase"]) },
+    },
+    Kind { group: "", kind: "Secret", fields: fields! { "type" => |o| text(&o["type"]) } },
+    Kind {
+        group: "",
+        kind: "ReplicationController",
+        fields: fields! { "status.replicas" => |o| number(&o["status"]["replicas"]) },
+    },
+    Kind {
+        group: "apps",
+        kind: "ReplicaSet",
+        fields: fields! { "status.replicas" => |o| number(&o["status"]["replicas"]) },
+    },
+    Kind {
+        group: "batch",
+        kind: "Job",
+        fields: fields! { "status.successful" => |o| number(&o["status"]["succeeded"]) },
+    },
+    Kind {
+        group: "certificates.k8s.io",
+        kind: "CertificateSigningRequest",
+        fields: fields! { "spec.signerName" => |o| text(&o["spec"]["signerName"]) },
+    },
+    Kind {
+        group: "resource.k8s.io",
+        kind: "ResourceSlice",
+        fields: fields! {
+            "spec.nodeName" => |o| text(&o["spec"]["nodeName"]),
+            "spec.driver" => |o| text(&o["spec"]["driver"]),
+        },
+    },
+];
+
+fn find(group: &str, kind: &str) -> Option<&'static Kind> {
+    KINDS.iter().find(|it| it.group == group && it.kind == kind)
+}
+
+/// The selectable values of an object, in the order of its kind's list.
+pub(crate) fn values(object: &Value) -> Box<[Box<str>]> {
+    let api_version = object["apiVersion"].as_str().unwrap_or_default();
+    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    let kind = object["kind"].as_str().unwrap_or_default();
+    let fields = find(group, kind).map_or(&[][..], |it| it.fields);
+    fields.iter().map(|field| (field.read)(object).into_boxed_str()).collect()
+}
+
+/// Where in the header the value of `label` stands; none where the kind cannot be selected by it.
+pub(crate) fn position(group: &str, kind: &str, label: &str) -> Option<usize> {
+    find(group, kind)?.fields.iter().position(|it| it.label == label)
+}
+
+/// Whether the kind has selectable fields of its own, so that its refusals are worded in another way.
+pub(crate) fn has_own(group: &str, kind: &str) -> bool {
+    find(group, kind).is_some()
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+/// An unset field equals false.
+fn boolean(value: &Value) -> String {
+    value.as_bool().unwrap_or_default().to_string()
+}
+
+/// An unset number equals zero.
+fn number(value: &Value) -> String {
+    value.as_i64().unwrap_or_default().to_string()
+}
+
+/// Kubernetes takes the source's component, or the reporting component where that is empty.
+fn event_source(event: &Value) -> String {
+    let source = text(&event["source"]["component"]);
+    if source.is_empty() { text(&event["reportingComponent"]) } else { source }
+}

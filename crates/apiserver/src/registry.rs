@@ -1,0 +1,206 @@
+//! Which resources are served: those of the facts, and those that CustomResourceDefinitions declare.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::RwLock;
+use serde_json::Value;
+
+/// A resource that is served, in one version.
+#[derive(Debug, Default)]
+pub struct ResourceInfo {
+    /// The API group, empty for core.
+    pub group: String,
+    /// The API version.
+    pub version: String,
+    /// The name in paths.
+    pub plural: String,
+    /// The name for one of it.
+    pub singular: String,
+    /// The kind of its objects.
+    pub kind: String,
+    /// The kind of its lists; for built-ins the kind with `List` behind it.
+    pub list_kind: String,
+    /// Whether its objects live in namespaces.
+    pub namespaced: bool,
+    /// The verbs of discovery.
+    pub verbs: Vec<String>,
+    /// Short names for command lines.
+    pub short_names: Vec<String>,
+    /// Groups of resources, such as `all`.
+    pub categories: Vec<String>,
+    /// The parts of its objects that are served by themselves.
+    pub subresources: Vec<SubresourceInfo>,
+    /// The columns of its tables.
+    pub columns: Vec<Column>,
+    /// What a CustomResourceDefinition says of it; none for built-ins.
+    pub custom: Option<Arc<CustomInfo>>,
+    /// Where its objects lie: the prefix of their keys, with a `/` at the end. Two faces of one stored kind share it.
+    pub prefix: String,
+}
+
+/// A part of an object that is served by itself.
+#[derive(Clone, Debug, Default)]
+pub struct SubresourceInfo {
+    /// The last segment of its path.
+    pub name: String,
+    /// The kind that it takes and gives.
+    pub kind: String,
+    /// The group of that kind, where it is another than the resource's.
+    pub group: String,
+    /// The version of that kind, where it is another than the resource's.
+    pub version: String,
+    /// The verbs of discovery.
+    pub verbs: Vec<String>,
+}
+
+/// A column of a table.
+#[derive(Clone, Debug, Default)]
+pub struct Column {
+    /// Its heading.
+    pub name: String,
+    /// `string`, `integer`, `date`, …
+    pub kind: String,
+    /// Such as `name`; often empty.
+    pub format: String,
+    /// Its prose, where the definition gives one.
+    pub description: String,
+    /// Zero is always shown, more is for wide output.
+    pub priority: i64,
+    /// For custom resources: where the cell's value is found.
+    pub json_path: String,
+}
+
+/// What a CustomResourceDefinition says of one served version.
+#[derive(Debug)]
+pub struct CustomInfo {
+    /// The definition's name.
+    pub definition: String,
+    /// The uid of the definition.
+    pub uid: String,
+    /// The version as it stands in `spec.versions`.
+    pub version: Value,
+    /// The version that is stored.
+    pub storage_version: String,
+    /// Whether unknown fields are kept (`spec.preserveUnknownFields` or no schema).
+    pub preserve_unknown_fields: bool,
+    /// Whether the definition is being deleted: no new objects then.
+    pub terminating: bool,
+}
+
+impl ResourceInfo {
+    /// `group/version`, or the version alone for core: what objects carry as `apiVersion`.
+    pub fn api_version(&self) -> String {
+        if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
+    }
+
+    /// The key of an object.
+    pub fn key(&self, namespace: &str, name: &str) -> String {
+        if self.namespaced {
+            format!("{}{namespace}/{name}", self.prefix)
+        } else {
+            format!("{}{name}", self.prefix)
+        }
+    }
+
+    /// The prefix of the keys of a namespace, or of all where it is empty.
+    pub fn scope(&self, namespace: &str) -> String {
+        if self.namespaced && !namespace.is_empty() {
+            format!("{}{namespace}/", self.prefix)
+        } else {
+            self.prefix.clone()
+        }
+    }
+
+    /// The subresource of this name.
+    pub fn subresource(&self, name: &str) -> Option<&SubresourceInfo> {
+        self.subresources.iter().find(|it| it.name == name)
+    }
+
+    /// Whether it is declared by a CustomResourceDefinition.
+    pub fn is_custom(&self) -> bool {
+        self.custom.is_some()
+    }
+
+    fn id(&self) -> (&str, &str, &str) {
+        (&self.group, &self.version, &self.plural)
+    }
+}
+
+/// The prefix under which the objects of a resource are stored.
+pub(crate) fn storage_prefix(group: &str, plural: &str) -> String {
+    format!("/registry/{}/{plural}/", if group.is_empty() { "core" } else { group })
+}
+
+/// Every resource that one server serves.
+#[derive(Debug, Default)]
+pub struct Registry {
+    /// By (group, version, plural); replaced as a whole when a definition changes, so that readers hold no lock.
+    custom: RwLock<Arc<BTreeMap<(String, String, String), Arc<ResourceInfo>>>>,
+    generation: AtomicU64,
+}
+
+impl Registry {
+    /// The built-in resources and no custom ones.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The resource at `/apis/{group}/{version}/…/{plural}`.
+    pub fn find(&self, group: &str, version: &str, plural: &str) -> Option<Arc<ResourceInfo>> {
+        let built_in = built_in();
+        match built_in.binary_search_by(|it| it.id().cmp(&(group, version, plural))) {
+            Ok(at) => Some(built_in[at].clone()),
+            Err(_) => {
+                let custom = self.custom.read().clone();
+                custom.get(&(group.to_owned(), version.to_owned(), plural.to_owned())).cloned()
+            }
+        }
+    }
+
+    /// Every resource, sorted by group, version and plural.
+    pub fn all(&self) -> Vec<Arc<ResourceInfo>> {
+        let mut all = built_in().to_vec();
+        all.extend(self.custom.read().values().cloned());
+        all.sort_by(|a, b| a.id().cmp(&b.id()));
+        all
+    }
+
+    /// Custom resources alone, sorted by group, version and plural.
+    pub fn custom(&self) -> Vec<Arc<ResourceInfo>> {
+        self.custom.read().values().cloned().collect()
+    }
+
+    /// The versions that a group serves, unsorted and without repeats.
+    pub fn versions(&self, group: &str) -> Vec<String> {
+        let mut versions: Vec<String> =
+            self.all().iter().filter(|it| it.group == group).map(|it| it.version.clone()).collect();
+        versions.dedup();
+        versions
+    }
+
+    /// A number that changes with every change of the served resources: what is made from them may be kept by it.
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// Replaces what one definition serves.
+    pub(crate) fn replace(&self, definition: &str, served: Vec<ResourceInfo>) {
+        let mut custom = self.custom.write();
+        let mut next = (**custom).clone();
+        next.retain(|_, info| info.custom.as_ref().is_none_or(|it| it.definition != definition));
+        next.extend(
+            served.into_iter().map(|info| {
+                ((info.group.clone(), info.version.clone(), info.plural.clone()), Arc::new(info))
+            }),
+        );
+        *custom = Arc::new(next);
+        self.generation.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+/// The resources of the facts, sorted by group, version and plural; made once for the process.
+pub(crate) fn built_in() -> &'static [Arc<ResourceInfo>] {
+    &[]
+}

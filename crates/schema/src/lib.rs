@@ -1,1 +1,5 @@
-//! schema
+//! Kubernetes kinds, schemas, patches and server-side apply, as pure functions: no IO, no clock, no async.
+
+pub mod json;
+pub mod kinds;
+pub mod types;

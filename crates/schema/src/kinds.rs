@@ -1,0 +1,219 @@
+//! The built-in resources: which kinds there are, where they are served, and what a Table of them shows.
+//!
+//! The facts are compiled in as text (`facts/resources.txt`, about 16 KB) and parsed once for the process.
+
+use std::sync::OnceLock;
+
+static FACTS: &str = include_str!("../facts/resources.txt");
+
+/// Every verb that a resource can be asked for, in the order of discovery.
+static ALL_VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+
+/// Where the objects of a resource live.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// In a namespace.
+    Namespaced,
+    /// In the cluster as a whole.
+    Cluster,
+}
+
+/// A resource that a default Kubernetes server serves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resource {
+    /// The API group, empty for the core group.
+    pub group: &'static str,
+    /// The version within the group.
+    pub version: &'static str,
+    /// The name in paths (`pods`).
+    pub plural: &'static str,
+    /// The kind of its objects (`Pod`).
+    pub kind: &'static str,
+    /// The singular name in discovery (`pod`).
+    pub singular: &'static str,
+    /// Whether objects live in a namespace.
+    pub scope: Scope,
+    /// The verbs that are served, in the order of discovery.
+    pub verbs: Vec<&'static str>,
+    /// What kubectl takes instead of the plural (`po`).
+    pub short_names: Vec<&'static str>,
+    /// Groups of resources that kubectl takes as one (`all`).
+    pub categories: Vec<&'static str>,
+    /// What is served beneath an object.
+    pub subresources: Vec<Subresource>,
+    /// The columns of a Table; empty where Kubernetes gives the default ones or none.
+    pub columns: Vec<Column>,
+}
+
+/// A path beneath an object, such as `status` or `scale`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Subresource {
+    /// The last segment of the path.
+    pub name: &'static str,
+    /// The kind that it takes and gives.
+    pub kind: &'static str,
+    /// The group of that kind, empty where it is the resource's own (or the core group).
+    pub group: &'static str,
+    /// The version of that kind, empty where it is the resource's own.
+    pub version: &'static str,
+    /// The verbs that are served.
+    pub verbs: Vec<&'static str>,
+}
+
+/// A column of a Table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Column {
+    /// The heading.
+    pub name: &'static str,
+    /// The OpenAPI type of the cells.
+    pub kind: &'static str,
+    /// The OpenAPI format of the cells, or empty.
+    pub format: &'static str,
+    /// 0 is always shown, 1 with `-o wide`.
+    pub priority: i32,
+}
+
+impl Resource {
+    /// `v1` or `apps/v1`, as objects carry it.
+    pub fn api_version(&self) -> String {
+        api_version(self.group, self.version)
+    }
+
+    /// The subresource of this name.
+    pub fn subresource(&self, name: &str) -> Option<&Subresource> {
+        self.subresources.iter().find(|subresource| subresource.name == name)
+    }
+
+    /// Whether objects live in a namespace.
+    pub fn namespaced(&self) -> bool {
+        self.scope == Scope::Namespaced
+    }
+
+    /// Whether the verb is served.
+    pub fn serves(&self, verb: &str) -> bool {
+        self.verbs.contains(&verb)
+    }
+}
+
+/// `v1` or `apps/v1`, as objects carry it.
+pub fn api_version(group: &str, version: &str) -> String {
+    if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
+}
+
+/// Group and version of an `apiVersion`.
+///
+/// ```
+/// assert_eq!(evenkeel_schema::kinds::split_api_version("apps/v1"), ("apps", "v1"));
+/// assert_eq!(evenkeel_schema::kinds::split_api_version("v1"), ("", "v1"));
+/// ```
+pub fn split_api_version(api_version: &str) -> (&str, &str) {
+    api_version.split_once('/').unwrap_or(("", api_version))
+}
+
+/// Every built-in resource, in the order of discovery.
+pub fn resources() -> &'static [Resource] {
+    static RESOURCES: OnceLock<Vec<Resource>> = OnceLock::new();
+    RESOURCES.get_or_init(|| parse(FACTS))
+}
+
+/// The resource at a path.
+///
+/// ```
+/// let pods = evenkeel_schema::kinds::find("", "v1", "pods").unwrap();
+/// assert_eq!(pods.kind, "Pod");
+/// assert!(pods.subresource("eviction").is_some());
+/// ```
+pub fn find(group: &str, version: &str, plural: &str) -> Option<&'static Resource> {
+    resources().iter().find(|r| r.plural == plural && r.group == group && r.version == version)
+}
+
+/// The resource that holds objects of a kind.
+pub fn by_kind(group: &str, version: &str, kind: &str) -> Option<&'static Resource> {
+    resources().iter().find(|r| r.kind == kind && r.group == group && r.version == version)
+}
+
+fn parse(facts: &'static str) -> Vec<Resource> {
+    let mut resources: Vec<Resource> = Vec::new();
+    for line in facts.lines() {
+        let words: Vec<&'static str> = line.split_ascii_whitespace().collect();
+        match (words.first().copied(), resources.last_mut()) {
+            (Some("resource"), _) => resources.push(resource(&words)),
+            (Some("sub"), Some(last)) => last.subresources.push(subresource(&words)),
+            (Some("col"), Some(last)) => last.columns.push(column(line, &words)),
+            _ => {}
+        }
+    }
+    resources
+}
+
+fn resource(words: &[&'static str]) -> Resource {
+    Resource {
+        group: word(words, 1),
+        version: word(words, 2),
+        plural: word(words, 3),
+        kind: word(words, 4),
+        singular: word(words, 5),
+        scope: if word(words, 6) == "Namespaced" { Scope::Namespaced } else { Scope::Cluster },
+        verbs: verbs(word(words, 7)),
+        short_names: list(word(words, 8)),
+        categories: list(word(words, 9)),
+        subresources: Vec::new(),
+        columns: Vec::new(),
+    }
+}
+
+fn subresource(words: &[&'static str]) -> Subresource {
+    Subresource {
+        name: word(words, 1),
+        kind: word(words, 2),
+        group: word(words, 3),
+        version: word(words, 4),
+        verbs: verbs(word(words, 5)),
+    }
+}
+
+fn column(line: &'static str, words: &[&'static str]) -> Column {
+    Column {
+        priority: i32::from(word(words, 1) == "1"),
+        kind: word(words, 2),
+        format: word(words, 3),
+        // A heading may hold spaces: it is the rest of the line.
+        name: line.trim_start().splitn(5, ' ').nth(4).unwrap_or_default(),
+    }
+}
+
+fn word(words: &[&'static str], index: usize) -> &'static str {
+    words.get(index).copied().filter(|word| *word != "-").unwrap_or_default()
+}
+
+fn verbs(word: &'static str) -> Vec<&'static str> {
+    if word == "*" { ALL_VERBS.to_vec() } else { list(word) }
+}
+
+fn list(word: &'static str) -> Vec<&'static str> {
+    word.split(',').filter(|item| !item.is_empty()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_resource_is_read() {
+        assert_eq!(resources().len(), 68);
+        assert!(resources().iter().all(|r| !r.kind.is_empty() && !r.verbs.is_empty()));
+    }
+
+    #[test]
+    fn headings_keep_their_spaces() {
+        let claims = find("", "v1", "persistentvolumeclaims").unwrap();
+        assert_eq!(claims.columns[4].name, "Access Modes");
+        assert_eq!(claims.columns.last().unwrap().priority, 1);
+    }
+
+    #[test]
+    fn a_kind_is_found_in_its_group() {
+        assert_eq!(by_kind("apps", "v1", "Deployment").unwrap().plural, "deployments");
+        assert_eq!(by_kind("", "v1", "Deployment"), None);
+    }
+}

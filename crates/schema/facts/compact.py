@@ -14,7 +14,7 @@ Tokens are read from left to right; `[]` and `{}` open the node of the items or 
     @.Name @full.name     reference (`.` is the package of the type itself)
     oneof:a,b  format:f  default:JSON  enum:a,b  required:a,b  list:map:k1,k2  list:set  list:atomic
     map:atomic  patch:strategies:key  gvk:group/version/Kind,…  union:JSON
-A gvk that follows from the type's name is written `gvk`.
+A space within an enum's value is written `~`. A gvk that follows from the type's name is written `gvk`.
 """
 import json, sys
 
@@ -60,7 +60,7 @@ def tokens(node, package, name):
                    "gvk:" + ",".join("/".join(g) for g in gvks))
     for key, word in (("enum", "enum"), ("required", "required")):
         if key in node:
-            out.append(word + ":" + ",".join(node.pop(key)))
+            out.append(word + ":" + ",".join(v.replace(" ", "~") for v in node.pop(key)))
     if "default" in node:
         out.append("default:" + compact(node.pop("default")))
     if "listType" in node:

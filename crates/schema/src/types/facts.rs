@@ -165,7 +165,7 @@ fn type_of_format(format: &str) -> Type {
 fn set(schema: &mut Schema, attribute: &str, value: &'static str) {
     match attribute {
         "default" => schema.default = Some(facts_json(value)),
-        "enum" => schema.enumeration = value.split(',').map(Value::from).collect(),
+        "enum" => schema.enumeration = value.split(',').map(|item| item.replace('~', " ").into()).collect(),
         "required" => schema.required = names(value),
         "list" => {
             let (kind, keys) = value.split_once(':').unwrap_or((value, ""));

@@ -1,0 +1,523 @@
+//! What is wrong with one field of an object, in the words that Kubernetes uses.
+//!
+//! Every check in this crate answers with a list of [`FieldError`]s. The API server turns the list into the
+//! causes and the message of a 422 answer; clients match on both, so their text is part of the API.
+
+use std::fmt::{self, Display, Write as _};
+
+use serde_json::{Value, json};
+
+/// A field's path, kept as a chain on the stack: text is made only where an error is reported.
+#[derive(Clone, Copy, Debug)]
+pub struct Path<'a> {
+    parent: Option<&'a Path<'a>>,
+    element: Element<'a>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Element<'a> {
+    /// The path of the object itself, which Kubernetes prints as `<nil>`.
+    Root,
+    Name(&'a str),
+    Index(usize),
+    Key(&'a str),
+}
+
+impl<'a> Path<'a> {
+    /// The object itself.
+    pub const ROOT: Path<'static> = Path { parent: None, element: Element::Root };
+
+    /// A path that starts at the named field of the object.
+    pub const fn new(name: &'a str) -> Self {
+        Path { parent: None, element: Element::Name(name) }
+    }
+
+    /// The field `name` below this path.
+    pub const fn child(&'a self, name: &'a str) -> Path<'a> {
+        Path { parent: Some(self), element: Element::Name(name) }
+    }
+
+    /// The element at `index` of the list at this path.
+    pub const fn index(&'a self, index: usize) -> Path<'a> {
+        Path { parent: Some(self), element: Element::Index(index) }
+    }
+
+    /// The value at `key` of the map at this path.
+    pub const fn key(&'a self, key: &'a str) -> Path<'a> {
+        Path { parent: Some(self), element: Element::Key(key) }
+    }
+
+    fn is_root(&self) -> bool {
+        self.parent.is_none() && matches!(self.element, Element::Root)
+    }
+
+    fn elements(&self) -> Vec<Element<'a>> {
+        let mut elements = vec![self.element];
+        let mut next = self.parent;
+        while let Some(path) = next {
+            elements.push(path.element);
+            next = path.parent;
+        }
+        elements.reverse();
+        elements
+    }
+}
+
+impl Display for Path<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_root() {
+            return f.write_str("<nil>");
+        }
+        let mut first = true;
+        for element in self.elements() {
+            match element {
+                Element::Root => continue,
+                Element::Name(name) if first => f.write_str(name)?,
+                Element::Name(name) => write!(f, ".{name}")?,
+                Element::Index(index) => write!(f, "[{index}]")?,
+                Element::Key(key) => write!(f, "[{key}]")?,
+            }
+            first = false;
+        }
+        Ok(())
+    }
+}
+
+/// Why a field was refused; the machine-readable half of a cause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// Something it names does not exist.
+    NotFound,
+    /// It must be given.
+    Required,
+    /// It must be unique.
+    Duplicate,
+    /// It has a wrong form or value.
+    Invalid,
+    /// It is none of the values that are allowed.
+    NotSupported,
+    /// It is well-formed, but not allowed here.
+    Forbidden,
+    /// It is longer than allowed.
+    TooLong,
+    /// It is shorter than allowed.
+    TooShort,
+    /// It has more items than allowed.
+    TooMany,
+    /// It has fewer items than needed.
+    TooFew,
+    /// The server failed, not the request.
+    Internal,
+    /// It has another type than its schema says.
+    TypeInvalid,
+}
+
+impl ErrorKind {
+    /// The `reason` of the cause.
+    pub const fn reason(self) -> &'static str {
+        match self {
+            ErrorKind::NotFound => "FieldValueNotFound",
+            ErrorKind::Required => "FieldValueRequired",
+            ErrorKind::Duplicate => "FieldValueDuplicate",
+            ErrorKind::Invalid => "FieldValueInvalid",
+            ErrorKind::NotSupported => "FieldValueNotSupported",
+            ErrorKind::Forbidden => "FieldValueForbidden",
+            ErrorKind::TooLong => "FieldValueTooLong",
+            ErrorKind::TooShort => "FieldValueTooShort",
+            ErrorKind::TooMany => "FieldValueTooMany",
+            ErrorKind::TooFew => "FieldValueTooFew",
+            ErrorKind::Internal => "InternalError",
+            ErrorKind::TypeInvalid => "FieldValueTypeInvalid",
+        }
+    }
+
+    const fn text(self) -> &'static str {
+        match self {
+            ErrorKind::NotFound => "Not found",
+            ErrorKind::Required => "Required value",
+            ErrorKind::Duplicate => "Duplicate value",
+            ErrorKind::Invalid | ErrorKind::TypeInvalid => "Invalid value",
+            ErrorKind::NotSupported => "Unsupported value",
+            ErrorKind::Forbidden => "Forbidden",
+            ErrorKind::TooLong => "Too long",
+            ErrorKind::TooShort => "Too short",
+            ErrorKind::TooMany => "Too many",
+            ErrorKind::TooFew => "Too few",
+            ErrorKind::Internal => "Internal error",
+        }
+    }
+
+    /// Whether the message repeats the value that was refused.
+    const fn shows_value(self) -> bool {
+        !matches!(
+            self,
+            ErrorKind::Required
+                | ErrorKind::Forbidden
+                | ErrorKind::TooLong
+                | ErrorKind::TooShort
+                | ErrorKind::Internal
+        )
+    }
+}
+
+/// The value that was refused, as the message shows it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum BadValue {
+    /// The message leaves it out.
+    Omitted,
+    /// A value that is printed as Go prints it: strings quoted, the rest as JSON.
+    Value(Value),
+    /// Text that is already in its printed form.
+    Printed(String),
+}
+
+impl From<Value> for BadValue {
+    fn from(value: Value) -> Self {
+        BadValue::Value(value)
+    }
+}
+
+impl From<&Value> for BadValue {
+    fn from(value: &Value) -> Self {
+        BadValue::Value(value.clone())
+    }
+}
+
+macro_rules! bad_value_from {
+    ($($from:ty),*) => {$(
+        impl From<$from> for BadValue {
+            fn from(value: $from) -> Self {
+                BadValue::Value(Value::from(value))
+            }
+        }
+    )*};
+}
+bad_value_from!(&str, String, i32, i64, u64, usize, bool, f64);
+
+/// One thing that is wrong with an object.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FieldError {
+    /// Why it was refused.
+    pub kind: ErrorKind,
+    /// The path of the field, such as `spec.containers[0].name`.
+    pub field: String,
+    /// The value that was refused.
+    pub bad_value: BadValue,
+    /// The rest of the message, which may be empty.
+    pub detail: String,
+}
+
+impl FieldError {
+    fn new(
+        kind: ErrorKind,
+        field: impl Display,
+        bad_value: impl Into<BadValue>,
+        detail: impl Into<String>,
+    ) -> Self {
+        FieldError { kind, field: field.to_string(), bad_value: bad_value.into(), detail: detail.into() }
+    }
+
+    /// The field must be given.
+    pub fn required(field: impl Display, detail: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Required, field, BadValue::Omitted, detail)
+    }
+
+    /// The value has a wrong form.
+    pub fn invalid(field: impl Display, value: impl Into<BadValue>, detail: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Invalid, field, value, detail)
+    }
+
+    /// The value has another type than its schema says.
+    pub fn type_invalid(field: impl Display, value: impl Into<BadValue>, detail: impl Into<String>) -> Self {
+        Self::new(ErrorKind::TypeInvalid, field, value, detail)
+    }
+
+    /// The value is none of `supported`, which the message lists in the order given.
+    pub fn not_supported(field: impl Display, value: impl Into<BadValue>, supported: &[&str]) -> Self {
+        let quoted: Vec<String> = supported.iter().map(|value| quote(value)).collect();
+        let detail = match quoted.is_empty() {
+            true => String::new(),
+            false => format!("supported values: {}", quoted.join(", ")),
+        };
+        Self::new(ErrorKind::NotSupported, field, value, detail)
+    }
+
+    /// The field may not be set, or not to this, here.
+    pub fn forbidden(field: impl Display, detail: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Forbidden, field, BadValue::Omitted, detail)
+    }
+
+    /// The value is there twice.
+    pub fn duplicate(field: impl Display, value: impl Into<BadValue>) -> Self {
+        Self::new(ErrorKind::Duplicate, field, value, "")
+    }
+
+    /// What the value names does not exist.
+    pub fn not_found(field: impl Display, value: impl Into<BadValue>) -> Self {
+        Self::new(ErrorKind::NotFound, field, value, "")
+    }
+
+    /// The value is longer than `max` bytes.
+    pub fn too_long(field: impl Display, max: usize) -> Self {
+        let unit = if max == 1 { "byte" } else { "bytes" };
+        Self::new(ErrorKind::TooLong, field, BadValue::Omitted, format!("may not be more than {max} {unit}"))
+    }
+
+    /// The value is longer than `max` characters.
+    pub fn too_long_characters(field: impl Display, max: usize) -> Self {
+        let unit = if max == 1 { "character" } else { "characters" };
+        Self::new(ErrorKind::TooLong, field, BadValue::Omitted, format!("may not be more than {max} {unit}"))
+    }
+
+    /// The value is shorter than `min` characters.
+    pub fn too_short(field: impl Display, min: usize) -> Self {
+        let unit = if min == 1 { "character" } else { "characters" };
+        Self::new(ErrorKind::TooShort, field, BadValue::Omitted, format!("must be at least {min} {unit}"))
+    }
+
+    /// The list has `actual` items, more than `max`.
+    pub fn too_many(field: impl Display, actual: usize, max: usize) -> Self {
+        let unit = if max == 1 { "item" } else { "items" };
+        Self::new(ErrorKind::TooMany, field, actual, format!("must have at most {max} {unit}"))
+    }
+
+    /// The list has `actual` items, fewer than `min`.
+    pub fn too_few(field: impl Display, actual: usize, min: usize) -> Self {
+        let unit = if min == 1 { "item" } else { "items" };
+        Self::new(ErrorKind::TooFew, field, actual, format!("must have at least {min} {unit}"))
+    }
+
+    /// The check itself failed.
+    pub fn internal(field: impl Display, detail: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Internal, field, BadValue::Omitted, detail)
+    }
+
+    /// The message without the field, which is the `message` of a cause.
+    pub fn body(&self) -> String {
+        let mut text = String::from(self.kind.text());
+        if self.kind.shows_value() && self.bad_value != BadValue::Omitted {
+            text.push_str(": ");
+            print_value(&mut text, &self.bad_value);
+        }
+        if !self.detail.is_empty() {
+            text.push_str(": ");
+            text.push_str(&self.detail);
+        }
+        text
+    }
+
+    /// The entry in `details.causes` of a Status.
+    pub fn cause(&self) -> Value {
+        json!({"reason": self.kind.reason(), "message": self.body(), "field": self.field})
+    }
+}
+
+impl Display for FieldError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.field, self.body())
+    }
+}
+
+impl std::error::Error for FieldError {}
+
+/// The errors as one text: a single one as it is, several in brackets, each text once.
+pub fn aggregate(errors: &[FieldError]) -> String {
+    let mut texts: Vec<String> = Vec::with_capacity(errors.len());
+    for error in errors {
+        let text = error.to_string();
+        if !texts.contains(&text) {
+            texts.push(text);
+        }
+    }
+    match texts.len() {
+        1 => texts.swap_remove(0),
+        _ => format!("[{}]", texts.join(", ")),
+    }
+}
+
+/// The message of the 422 answer for an object that failed its checks.
+///
+/// ```
+/// use evenkeel_schema::field::{FieldError, invalid_message};
+/// let errors = [FieldError::required("spec.selector", "")];
+/// assert_eq!(
+///     invalid_message("apps", "Deployment", "web", &errors),
+///     r#"Deployment.apps "web" is invalid: spec.selector: Required value"#
+/// );
+/// ```
+pub fn invalid_message(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> String {
+    let mut text = String::from(kind);
+    if !group.is_empty() {
+        text.push('.');
+        text.push_str(group);
+    }
+    text.push(' ');
+    quote_into(&mut text, name);
+    text.push_str(" is invalid");
+    if !errors.is_empty() {
+        text.push_str(": ");
+        text.push_str(&aggregate(errors));
+    }
+    text
+}
+
+/// The text as Go's `%q` prints it.
+pub fn quote(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    quote_into(&mut out, text);
+    out
+}
+
+fn quote_into(out: &mut String, text: &str) {
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\x07' => out.push_str("\\a"),
+            '\x08' => out.push_str("\\b"),
+            '\x0c' => out.push_str("\\f"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            '\x0b' => out.push_str("\\v"),
+            c if is_print(c) => out.push(c),
+            c => escape_into(out, c),
+        }
+    }
+    out.push('"');
+}
+
+fn escape_into(out: &mut String, c: char) {
+    let code = u32::from(c);
+    // Writing to a String cannot fail.
+    let _ = match code {
+        0..=0x7f => write!(out, "\\x{code:02x}"),
+        0x80..=0xffff => write!(out, "\\u{code:04x}"),
+        _ => write!(out, "\\U{code:08x}"),
+    };
+}
+
+/// Whether Go's `unicode.IsPrint` holds: letters, marks, numbers, punctuation, symbols and the ASCII space.
+pub fn is_print(c: char) -> bool {
+    if c.is_ascii() {
+        return !c.is_ascii_control();
+    }
+    // The standard library escapes a combining mark only at the start of a string, hence the letter before it.
+    let mut buffer = ['a', c].iter().collect::<String>();
+    let escaped = buffer.escape_debug().count();
+    buffer.clear();
+    escaped == 2
+}
+
+fn print_value(out: &mut String, value: &BadValue) {
+    match value {
+        BadValue::Omitted => {}
+        BadValue::Printed(text) => out.push_str(text),
+        BadValue::Value(Value::String(text)) => quote_into(out, text),
+        BadValue::Value(Value::Number(number)) => out.push_str(&print_number(number)),
+        BadValue::Value(value) => out.push_str(&go_json(value)),
+    }
+}
+
+/// A number as Go's `%v` prints it: integers plainly, floats in their shortest form.
+fn print_number(number: &serde_json::Number) -> String {
+    if number.is_i64() || number.is_u64() {
+        return number.to_string();
+    }
+    let value = number.as_f64().unwrap_or_default();
+    print_float(value)
+}
+
+/// Go's `%v` of a float64: shortest digits, an exponent below 1e-4 and from 1e21 on.
+pub fn print_float(value: f64) -> String {
+    let magnitude = value.abs();
+    if magnitude != 0.0 && !(1e-4..1e21).contains(&magnitude) {
+        let text = format!("{value:e}");
+        let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+        let (sign, digits) = match exponent.strip_prefix('-') {
+            Some(digits) => ('-', digits),
+            None => ('+', exponent),
+        };
+        return format!("{mantissa}e{sign}{digits:0>2}");
+    }
+    format!("{value}")
+}
+
+/// JSON as Go's encoder writes it: `<`, `>`, `&`, U+2028 and U+2029 escaped.
+pub fn go_json(value: &Value) -> String {
+    let text = value.to_string();
+    if !text.contains(['<', '>', '&', '\u{2028}', '\u{2029}']) {
+        return text;
+    }
+    let mut out = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        match c {
+            '<' => out.push_str("\\u003c"),
+            '>' => out.push_str("\\u003e"),
+            '&' => out.push_str("\\u0026"),
+            '\u{2028}' => out.push_str("\\u2028"),
+            '\u{2029}' => out.push_str("\\u2029"),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_print_like_kubernetes() {
+        let spec = Path::new("spec");
+        let containers = spec.child("containers");
+        let first = containers.index(0);
+        let limits = first.child("limits");
+        assert_eq!(limits.key("cpu").to_string(), "spec.containers[0].limits[cpu]");
+        assert_eq!(Path::ROOT.to_string(), "<nil>");
+        assert_eq!(Path::ROOT.child("spec").to_string(), "spec");
+    }
+
+    #[test]
+    fn messages_print_like_kubernetes() {
+        let check = |error: FieldError, text: &str| assert_eq!(error.to_string(), text);
+        check(FieldError::required("a", ""), "a: Required value");
+        check(FieldError::required("a", "why"), "a: Required value: why");
+        check(FieldError::invalid("a", "x\"y", "bad"), r#"a: Invalid value: "x\"y": bad"#);
+        check(FieldError::invalid("a", 3, "bad"), "a: Invalid value: 3: bad");
+        check(FieldError::invalid("a", json!({"k": "<"}), "bad"), r#"a: Invalid value: {"k":"\u003c"}: bad"#);
+        check(FieldError::invalid("a", Value::Null, "bad"), "a: Invalid value: null: bad");
+        check(
+            FieldError::not_supported("a", "x", &["y", "z"]),
+            r#"a: Unsupported value: "x": supported values: "y", "z""#,
+        );
+        check(FieldError::duplicate("a", "x"), r#"a: Duplicate value: "x""#);
+        check(FieldError::too_long("a", 63), "a: Too long: may not be more than 63 bytes");
+        check(FieldError::too_many("a", 3, 2), "a: Too many: 3: must have at most 2 items");
+        check(FieldError::forbidden("a", "no"), "a: Forbidden: no");
+    }
+
+    #[test]
+    fn an_aggregate_says_each_text_once() {
+        let one = FieldError::required("a", "");
+        assert_eq!(aggregate(&[one.clone(), one.clone()]), "a: Required value");
+        let two = FieldError::required("b", "");
+        assert_eq!(aggregate(&[one.clone(), two, one]), "[a: Required value, b: Required value]");
+    }
+
+    #[test]
+    fn quotes_like_go() {
+        assert_eq!(quote("a\n\x01\x7fé\u{a0}\u{301}日"), "\"a\\n\\x01\\x7fé\\u00a0\u{301}日\"");
+    }
+
+    #[test]
+    fn floats_print_like_go() {
+        for (value, text) in
+            [(1.5, "1.5"), (1e21, "1e+21"), (1e20, "100000000000000000000"), (0.00001, "1e-05"), (-2.0, "-2")]
+        {
+            assert_eq!(print_float(value), text);
+        }
+    }
+}

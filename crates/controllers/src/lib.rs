@@ -1,1 +1,8 @@
-//! controllers
+//! The built-in controllers, the scheduler and the simulated nodes.
+
+mod claim;
+mod deployment;
+mod int_or_percent;
+mod pod;
+mod replicaset;
+mod template;

@@ -1,0 +1,102 @@
+//! The conditions of a Deployment, with the reasons that `kubectl rollout status` and operators read.
+
+use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::{Deployment, DeploymentCondition, DeploymentStatus, ReplicaSet};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+pub(super) const AVAILABLE: &str = "Available";
+pub(super) const PROGRESSING: &str = "Progressing";
+pub(super) const REPLICA_FAILURE: &str = "ReplicaFailure";
+
+pub(super) const NEW_AVAILABLE: &str = "NewReplicaSetAvailable";
+pub(super) const TIMED_OUT: &str = "ProgressDeadlineExceeded";
+const PAUSED: &str = "DeploymentPaused";
+const RESUMED: &str = "DeploymentResumed";
+
+/// A condition that begins now.
+pub(super) fn condition(
+    kind: &str,
+    status: &str,
+    reason: &str,
+    message: String,
+    now: Timestamp,
+) -> DeploymentCondition {
+    DeploymentCondition {
+        type_: kind.to_owned(),
+        status: status.to_owned(),
+        reason: Some(reason.to_owned()),
+        message: Some(message),
+        last_update_time: Some(Time(now)),
+        last_transition_time: Some(Time(now)),
+    }
+}
+
+/// The condition of this type.
+pub(super) fn get<'a>(status: &'a DeploymentStatus, kind: &str) -> Option<&'a DeploymentCondition> {
+    status.conditions.as_ref()?.iter().find(|condition| condition.type_ == kind)
+}
+
+/// Writes a condition, unless one with the same status and reason stands there already; the time of the transition
+/// moves only with the status.
+pub(super) fn set(status: &mut DeploymentStatus, mut condition: DeploymentCondition) {
+    if let Some(current) = get(status, &condition.type_).filter(|current| current.status == condition.status)
+    {
+        if current.reason == condition.reason {
+            return;
+        }
+        condition.last_transition_time = current.last_transition_time.clone();
+    }
+    remove(status, &condition.type_.clone());
+    status.conditions.get_or_insert_default().push(condition);
+}
+
+/// Takes a condition away.
+pub(super) fn remove(status: &mut DeploymentStatus, kind: &str) {
+    if let Some(conditions) = status.conditions.as_mut() {
+        conditions.retain(|condition| condition.type_ != kind);
+    }
+    status.conditions.take_if(|conditions| conditions.is_empty());
+}
+
+/// Whether progress is watched at all.
+pub(super) fn has_deadline(deployment: &Deployment) -> bool {
+    deadline_seconds(deployment).is_some()
+}
+
+pub(super) fn deadline_seconds(deployment: &Deployment) -> Option<i32> {
+    deployment.spec.as_ref()?.progress_deadline_seconds.filter(|seconds| *seconds != i32::MAX)
+}
+
+/// Marks a pause or its end, so that the time of the pause does not count against the deadline. Says whether it did.
+pub(super) fn mark_pause(deployment: &Deployment, status: &mut DeploymentStatus, now: Timestamp) -> bool {
+    let paused = deployment.spec.as_ref().and_then(|spec| spec.paused) == Some(true);
+    let reason = get(status, PROGRESSING).and_then(|current| current.reason.as_deref());
+    let marked = reason == Some(PAUSED);
+    if !has_deadline(deployment) || reason == Some(TIMED_OUT) || paused == marked {
+        return false;
+    }
+    let (reason, message) =
+        if paused { (PAUSED, "Deployment is paused") } else { (RESUMED, "Deployment is resumed") };
+    set(status, condition(PROGRESSING, "Unknown", reason, message.to_owned(), now));
+    true
+}
+
+/// The failure to make or delete pods that a ReplicaSet reports; the new one's counts before the others'.
+pub(super) fn replica_failure<'a>(
+    new: Option<&ReplicaSet>,
+    all: impl Iterator<Item = &'a ReplicaSet>,
+) -> Option<DeploymentCondition> {
+    let failure = |set: &ReplicaSet| {
+        let conditions = set.status.as_ref()?.conditions.as_ref()?;
+        let failure = conditions.iter().find(|condition| condition.type_ == REPLICA_FAILURE)?;
+        Some(DeploymentCondition {
+            type_: failure.type_.clone(),
+            status: failure.status.clone(),
+            reason: failure.reason.clone(),
+            message: failure.message.clone(),
+            last_update_time: failure.last_transition_time.clone(),
+            last_transition_time: failure.last_transition_time.clone(),
+        })
+    };
+    new.and_then(failure).or_else(|| all.into_iter().find_map(failure))
+}

@@ -1,0 +1,151 @@
+//! Revisions: which ReplicaSet is the new one, how it is made, and the annotations that tell its history.
+
+use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, ReplicaSetSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
+
+use crate::claim::controller_reference;
+use crate::template;
+
+/// On a ReplicaSet: the number of its revision; on a Deployment: that of its newest.
+pub(crate) const REVISION: &str = "deployment.kubernetes.io/revision";
+const HISTORY: &str = "deployment.kubernetes.io/revision-history";
+const DESIRED: &str = "deployment.kubernetes.io/desired-replicas";
+const MAX: &str = "deployment.kubernetes.io/max-replicas";
+
+/// What is written for one Deployment or ReplicaSet alone and is not copied from one to the other.
+const NOT_COPIED: [&str; 6] = [
+    "kubectl.kubernetes.io/last-applied-configuration",
+    REVISION,
+    HISTORY,
+    DESIRED,
+    MAX,
+    "deprecated.deployment.rollback.to",
+];
+
+/// The longest history that is kept, in characters: about a hundred revisions.
+const HISTORY_MAX: usize = 2000;
+
+/// The longest name that an object may have.
+const NAME_MAX: usize = 253;
+
+/// The revision of a ReplicaSet, zero where it has none.
+pub(super) fn number(set: &ReplicaSet) -> i64 {
+    annotation(set, REVISION).and_then(|text| text.parse().ok()).unwrap_or(0)
+}
+
+/// How many replicas the Deployment wanted when it last wrote to this ReplicaSet.
+pub(super) fn desired(set: &ReplicaSet) -> Option<i32> {
+    annotation(set, DESIRED)?.parse().ok().filter(|number| *number >= 0)
+}
+
+/// How many pods the Deployment allowed, surge included, when it last wrote to this ReplicaSet.
+pub(super) fn max(set: &ReplicaSet) -> Option<i32> {
+    annotation(set, MAX)?.parse().ok().filter(|number| *number >= 0)
+}
+
+fn annotation<'a>(set: &'a ReplicaSet, key: &str) -> Option<&'a str> {
+    set.metadata.annotations.as_ref()?.get(key).map(String::as_str)
+}
+
+/// Notes what the Deployment wants now.
+pub(super) fn note_size(set: &mut ReplicaSet, replicas: i32, surge: i32) {
+    let annotations = set.metadata.annotations.get_or_insert_default();
+    annotations.insert(DESIRED.to_owned(), replicas.to_string());
+    annotations.insert(MAX.to_owned(), (replicas + surge).to_string());
+}
+
+/// Copies the Deployment's annotations and raises the revision to `revision`; one that comes back from an earlier
+/// revision keeps that number in its history.
+pub(super) fn note_revision(set: &mut ReplicaSet, deployment: &Deployment, revision: i64) {
+    let annotations = set.metadata.annotations.get_or_insert_default();
+    for (key, value) in deployment.metadata.annotations.iter().flatten() {
+        if !NOT_COPIED.contains(&key.as_str()) {
+            annotations.insert(key.clone(), value.clone());
+        }
+    }
+    let old = annotations.get(REVISION).cloned();
+    match old.as_deref().map(str::parse::<i64>) {
+        Some(Err(_)) => {}
+        Some(Ok(number)) if number >= revision => {}
+        _ => {
+            annotations.insert(REVISION.to_owned(), revision.to_string());
+            if let Some(old) = old {
+                let history = lengthened(annotations.get(HISTORY).map_or("", String::as_str), &old);
+                annotations.insert(HISTORY.to_owned(), history);
+            }
+        }
+    }
+}
+
+/// The history with one more revision; the oldest go where it would become too long.
+fn lengthened(history: &str, revision: &str) -> String {
+    let mut numbers: Vec<&str> = history.split(',').filter(|number| !number.is_empty()).collect();
+    numbers.push(revision);
+    let length = |numbers: &[&str]| numbers.iter().map(|number| number.len() + 1).sum::<usize>() - 1;
+    while numbers.len() > 1 && length(&numbers) > HISTORY_MAX {
+        numbers.remove(0);
+    }
+    numbers.join(",")
+}
+
+/// The ReplicaSet for the Deployment's present template, with no replicas yet.
+pub(super) fn create(deployment: &Deployment) -> ReplicaSet {
+    let spec = deployment.spec.clone().unwrap_or_default();
+    let collisions = deployment.status.as_ref().and_then(|status| status.collision_count);
+    let mut pod_template = template::without_hash(&spec.template);
+    let hash = template::hash(&pod_template, collisions);
+    let labels = pod_template.metadata.get_or_insert_default().labels.get_or_insert_default();
+    labels.insert(template::TEMPLATE_HASH.to_owned(), hash.clone());
+    let labels = labels.clone();
+    let mut selector: LabelSelector = spec.selector;
+    selector.match_labels.get_or_insert_default().insert(template::TEMPLATE_HASH.to_owned(), hash.clone());
+    ReplicaSet {
+        metadata: ObjectMeta {
+            name: Some(name(deployment.metadata.name.as_deref().unwrap_or_default(), &hash)),
+            namespace: deployment.metadata.namespace.clone(),
+            labels: Some(labels),
+            owner_references: Some(vec![controller_reference(deployment)]),
+            ..ObjectMeta::default()
+        },
+        spec: Some(ReplicaSetSpec {
+            replicas: Some(0),
+            min_ready_seconds: spec.min_ready_seconds,
+            selector,
+            template: Some(pod_template),
+        }),
+        status: None,
+    }
+}
+
+fn name(deployment: &str, hash: &str) -> String {
+    let room = NAME_MAX - 1 - hash.len();
+    let end = deployment.len().min(room);
+    format!("{}-{hash}", &deployment[..end])
+}
+
+/// Whether the ReplicaSet was made for the Deployment's present template.
+pub(super) fn is_new(deployment: &Deployment, set: &ReplicaSet) -> bool {
+    let wanted = deployment.spec.as_ref().map(|spec| &spec.template);
+    let present = set.spec.as_ref().and_then(|spec| spec.template.as_ref());
+    matches!((wanted, present), (Some(wanted), Some(present)) if template::equal_but_for_hash(wanted, present))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn history_drops_its_oldest() {
+        assert_eq!(lengthened("", "1"), "1");
+        assert_eq!(lengthened("1,3", "5"), "1,3,5");
+        let long = vec!["1234"; 400].join(",");
+        assert!(lengthened(&long, "77").len() <= HISTORY_MAX);
+        assert!(lengthened(&long, "77").ends_with(",77"));
+    }
+
+    #[test]
+    fn a_long_name_leaves_room_for_the_hash() {
+        assert_eq!(name("web", "abc"), "web-abc");
+        assert_eq!(name(&"x".repeat(253), "abc").len(), NAME_MAX);
+    }
+}

@@ -1,0 +1,83 @@
+//! Scaling in the middle of a rollout: the change is spread over the ReplicaSets in proportion to their sizes, so that
+//! scaling does not itself hasten the rollout.
+
+use std::cmp::Reverse;
+
+use super::revision;
+use super::rollout::Rollout;
+
+/// Brings the ReplicaSets to the size that the Deployment has now.
+pub(super) fn scale(rollout: &mut Rollout) {
+    let active = rollout.active_newest_first();
+    if active.len() <= 1 {
+        let newest = rollout.new_index().or_else(|| rollout.drafts.len().checked_sub(1));
+        if let Some(index) = active.first().copied().or(newest) {
+            rollout.resize(index, rollout.replicas());
+        }
+    } else if is_saturated(rollout) {
+        for index in rollout.active_old() {
+            rollout.resize(index, 0);
+        }
+    } else if rollout.is_rolling() {
+        proportionally(rollout, active);
+    }
+}
+
+/// Whether the new ReplicaSet holds all that is wanted, available.
+fn is_saturated(rollout: &Rollout) -> bool {
+    rollout.new_index().map(|index| &rollout.drafts[index]).is_some_and(|new| {
+        new.replicas() == rollout.replicas()
+            && revision::desired(&new.after) == Some(rollout.replicas())
+            && new.available() == rollout.replicas()
+    })
+}
+
+fn proportionally(rollout: &mut Rollout, mut active: Vec<usize>) {
+    let total: i32 = active.iter().map(|index| rollout.drafts[*index].replicas()).sum();
+    let allowed = if rollout.replicas() > 0 { rollout.replicas() + rollout.max_surge() } else { 0 };
+    let change = allowed - total;
+    // The largest first; among equals the newer grow first and the older shrink first.
+    if change < 0 {
+        active.reverse();
+    }
+    active.sort_by_key(|index| Reverse(rollout.drafts[*index].replicas()));
+    let mut sizes = Vec::with_capacity(active.len());
+    let mut given = 0;
+    for index in &active {
+        let share = share(rollout, *index, change, given);
+        sizes.push(rollout.drafts[*index].replicas() + share);
+        given += share;
+    }
+    // What rounding left over goes to the largest.
+    if let Some(largest) = sizes.first_mut() {
+        *largest = (*largest + change - given).max(0);
+    }
+    for (index, size) in active.into_iter().zip(sizes) {
+        rollout.resize(index, size);
+        rollout.note_size(index);
+    }
+}
+
+/// The part of `change` that falls to one ReplicaSet when `given` is given already.
+fn share(rollout: &Rollout, index: usize, change: i32, given: i32) -> i32 {
+    let left = change - given;
+    if left == 0 {
+        return 0;
+    }
+    let fraction = fraction(rollout, index);
+    if change > 0 { fraction.min(left) } else { fraction.max(left) }
+}
+
+fn fraction(rollout: &Rollout, index: usize) -> i32 {
+    let size = rollout.drafts[index].replicas();
+    if rollout.replicas() == 0 {
+        return -size;
+    }
+    let before = revision::max(&rollout.drafts[index].after).filter(|max| *max > 0);
+    let before = before.or(rollout.status.replicas).filter(|before| *before > 0);
+    let Some(before) = before else { return 0 };
+    let after = rollout.replicas() + rollout.max_surge();
+    let scaled = f64::from(size) * f64::from(after) / f64::from(before);
+    // Halves round away from zero; sizes are far below what an f64 holds exactly.
+    scaled.round() as i32 - size
+}

@@ -1,0 +1,116 @@
+//! What the controllers ask of a pod: is it active, ready, available, since when.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Pod, PodCondition};
+
+/// The phase, `Pending` where none is written yet.
+pub(crate) fn phase(pod: &Pod) -> &str {
+    pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or("Pending")
+}
+
+/// Whether the pod has come to its end.
+pub(crate) fn is_finished(pod: &Pod) -> bool {
+    matches!(phase(pod), "Succeeded" | "Failed")
+}
+
+/// Whether deletion has begun.
+pub(crate) fn is_deleting(pod: &Pod) -> bool {
+    pod.metadata.deletion_timestamp.is_some()
+}
+
+/// A pod that counts as a replica: neither finished nor on its way out.
+pub(crate) fn is_active(pod: &Pod) -> bool {
+    !is_finished(pod) && !is_deleting(pod)
+}
+
+/// A pod that still runs but is on its way out.
+pub(crate) fn is_terminating(pod: &Pod) -> bool {
+    !is_finished(pod) && is_deleting(pod)
+}
+
+/// The condition of this type, where the pod has it.
+pub(crate) fn condition<'a>(pod: &'a Pod, kind: &str) -> Option<&'a PodCondition> {
+    let conditions = pod.status.as_ref()?.conditions.as_ref()?;
+    conditions.iter().find(|condition| condition.type_ == kind)
+}
+
+/// Whether the condition `Ready` holds.
+pub(crate) fn is_ready(pod: &Pod) -> bool {
+    condition(pod, "Ready").is_some_and(|ready| ready.status == "True")
+}
+
+/// Since when the pod has been ready.
+pub(crate) fn ready_since(pod: &Pod) -> Option<Timestamp> {
+    let ready = condition(pod, "Ready").filter(|ready| ready.status == "True")?;
+    ready.last_transition_time.as_ref().map(|time| time.0)
+}
+
+/// Whether the pod has been ready for `min_ready_seconds`.
+pub(crate) fn is_available(pod: &Pod, min_ready_seconds: i32, now: Timestamp) -> bool {
+    is_ready(pod)
+        && (min_ready_seconds <= 0
+            || available_in(pod, min_ready_seconds, now).is_some_and(|left| left.is_zero()))
+}
+
+/// How long until a ready pod counts as available; `None` for one that is not ready.
+pub(crate) fn available_in(pod: &Pod, min_ready_seconds: i32, now: Timestamp) -> Option<Duration> {
+    let since = ready_since(pod)?;
+    let need = Duration::from_secs(u64::try_from(min_ready_seconds).unwrap_or(0));
+    let passed = Duration::try_from(now.duration_since(since)).unwrap_or(Duration::ZERO);
+    Some(need.saturating_sub(passed))
+}
+
+/// The node that the pod is bound to.
+pub(crate) fn node_name(pod: &Pod) -> Option<&str> {
+    pod.spec.as_ref()?.node_name.as_deref().filter(|name| !name.is_empty())
+}
+
+/// The highest count of restarts among the containers.
+pub(crate) fn restarts(pod: &Pod) -> i32 {
+    let statuses = pod.status.as_ref().and_then(|status| status.container_statuses.as_ref());
+    statuses.into_iter().flatten().map(|status| status.restart_count).max().unwrap_or(0)
+}
+
+/// An annotation of the pod.
+pub(crate) fn annotation<'a>(pod: &'a Pod, key: &str) -> Option<&'a str> {
+    pod.metadata.annotations.as_ref()?.get(key).map(String::as_str)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    /// A pod made of JSON, as the tests of all controllers write them.
+    pub(crate) fn pod(value: Value) -> Pod {
+        serde_json::from_value(value).expect("the test writes a pod")
+    }
+
+    pub(crate) fn ready_pod(name: &str, since: &str) -> Pod {
+        pod(json!({
+            "metadata": {"name": name, "uid": name, "creationTimestamp": "2026-01-01T00:00:00Z"},
+            "spec": {"nodeName": "n", "containers": []},
+            "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": since}]},
+        }))
+    }
+
+    #[test]
+    fn a_pod_is_available_after_min_ready_seconds() {
+        let ready = ready_pod("a", "2026-01-01T00:00:10Z");
+        let at = |text: &str| text.parse::<Timestamp>().unwrap();
+        assert!(is_available(&ready, 0, at("2026-01-01T00:00:10Z")));
+        assert!(!is_available(&ready, 5, at("2026-01-01T00:00:14Z")));
+        assert!(is_available(&ready, 5, at("2026-01-01T00:00:15Z")));
+        assert_eq!(available_in(&ready, 5, at("2026-01-01T00:00:12Z")), Some(Duration::from_secs(3)));
+    }
+
+    #[test]
+    fn a_finished_or_deleting_pod_is_not_active() {
+        assert!(is_active(&pod(json!({}))));
+        assert!(!is_active(&pod(json!({"status": {"phase": "Failed"}}))));
+        let leaving = pod(json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}));
+        assert!(!is_active(&leaving) && is_terminating(&leaving));
+    }
+}

@@ -1,0 +1,103 @@
+//! What a ReplicaSet does about its pods: a function of what it sees.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+
+use super::ranking;
+use crate::pod;
+
+/// How many pods are made or deleted in one reconcile at most; the rest follows in the next.
+pub(crate) const BURST: usize = 500;
+
+/// The pods of a ReplicaSet by what they count for, each in the order of their names.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pods {
+    /// Replicas.
+    pub(crate) active: Vec<Arc<Pod>>,
+    /// On their way out: no replicas any more, but not gone.
+    pub(crate) terminating: Vec<Arc<Pod>>,
+}
+
+impl Pods {
+    /// Sorts the pods; the ones that have finished count for nothing.
+    pub(crate) fn of(pods: impl IntoIterator<Item = Arc<Pod>>) -> Self {
+        let mut sorted = Self::default();
+        for pod in pods {
+            if pod::is_active(&pod) {
+                sorted.active.push(pod);
+            } else if pod::is_terminating(&pod) {
+                sorted.terminating.push(pod);
+            }
+        }
+        sorted
+    }
+}
+
+/// The difference between what is wanted and what is there.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Scale {
+    /// Nothing to do.
+    Enough,
+    /// This many pods are missing.
+    Create(usize),
+    /// These pods are too many.
+    Delete(Vec<Arc<Pod>>),
+}
+
+/// What to do for `replicas` pods. `related` gives the active pods of the whole Deployment, when they matter.
+pub(crate) fn scale(
+    replicas: i32,
+    active: &[Arc<Pod>],
+    related: impl FnOnce() -> Vec<Arc<Pod>>,
+    now: Timestamp,
+) -> Scale {
+    let wanted = usize::try_from(replicas).unwrap_or(0);
+    if active.len() < wanted {
+        Scale::Create((wanted - active.len()).min(BURST))
+    } else if active.len() > wanted {
+        let count = (active.len() - wanted).min(BURST);
+        let related = if count < active.len() { related() } else { Vec::new() };
+        Scale::Delete(ranking::victims(active, &related, count, now))
+    } else {
+        Scale::Enough
+    }
+}
+
+/// The sizes of the batches in which `count` pods are made: 1, 2, 4 … so that a quota that forbids them all is met
+/// once and not `count` times.
+pub(crate) fn batches(count: usize) -> impl Iterator<Item = usize> {
+    let mut left = count;
+    let mut next = 1;
+    std::iter::from_fn(move || {
+        let batch = left.min(next);
+        left -= batch;
+        next *= 2;
+        (batch > 0).then_some(batch)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pod::tests::ready_pod;
+
+    #[test]
+    fn batches_double() {
+        assert_eq!(batches(10).collect::<Vec<_>>(), [1, 2, 4, 3]);
+        assert_eq!(batches(0).count(), 0);
+    }
+
+    #[test]
+    fn the_difference_is_made_up() {
+        let pods: Vec<_> = ["a", "b"].map(|name| Arc::new(ready_pod(name, "2026-01-01T00:00:00Z"))).into();
+        let now = "2026-01-01T00:00:00Z".parse().unwrap();
+        let scale = |replicas| scale(replicas, &pods, || pods.clone(), now);
+        assert_eq!(scale(2), Scale::Enough);
+        assert_eq!(scale(5), Scale::Create(3));
+        assert!(matches!(scale(1), Scale::Delete(pods) if pods.len() == 1));
+        assert!(matches!(scale(0), Scale::Delete(pods) if pods.len() == 2));
+        assert_eq!(scale(10_000), Scale::Create(BURST));
+    }
+}

@@ -1,0 +1,126 @@
+//! What a ReplicaSet says of its pods.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetCondition, ReplicaSetStatus};
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::Pods;
+use crate::pod;
+
+/// Why creating or deleting pods failed, as it is shown in the condition `ReplicaFailure`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Failure {
+    /// `FailedCreate` or `FailedDelete`.
+    pub(crate) reason: &'static str,
+    /// The server's words.
+    pub(crate) message: String,
+}
+
+/// The status that these pods give.
+pub(crate) fn status(
+    set: &ReplicaSet,
+    pods: &Pods,
+    failure: Option<&Failure>,
+    now: Timestamp,
+) -> ReplicaSetStatus {
+    let spec = set.spec.clone().unwrap_or_default();
+    let min_ready_seconds = spec.min_ready_seconds.unwrap_or(0);
+    let template_labels =
+        spec.template.and_then(|template| template.metadata).and_then(|metadata| metadata.labels);
+    let template_labels = template_labels.unwrap_or_default();
+    let fully_labeled = |pod: &Arc<Pod>| {
+        let labels = pod.metadata.labels.as_ref();
+        template_labels.iter().all(|(key, value)| labels.and_then(|labels| labels.get(key)) == Some(value))
+    };
+    let count = |test: &dyn Fn(&Arc<Pod>) -> bool| pods.active.iter().filter(|pod| test(pod)).count();
+    let old = set.status.clone().unwrap_or_default();
+    ReplicaSetStatus {
+        replicas: number(pods.active.len()),
+        fully_labeled_replicas: some(count(&fully_labeled)),
+        ready_replicas: some(count(&|pod| pod::is_ready(pod))),
+        available_replicas: some(count(&|pod| pod::is_available(pod, min_ready_seconds, now))),
+        terminating_replicas: Some(number(pods.terminating.len())),
+        observed_generation: set.metadata.generation,
+        conditions: conditions(old.conditions, failure, now),
+    }
+}
+
+/// When to look again because a ready pod will have been ready for long enough.
+pub(crate) fn next_look(set: &ReplicaSet, pods: &Pods, now: Timestamp) -> Option<Duration> {
+    let min_ready_seconds = set.spec.as_ref()?.min_ready_seconds.filter(|seconds| *seconds > 0)?;
+    let waits = pods.active.iter().filter_map(|pod| pod::available_in(pod, min_ready_seconds, now));
+    waits.filter(|wait| !wait.is_zero()).min()
+}
+
+/// A failure that is already shown keeps its words and its time until it is over.
+fn conditions(
+    old: Option<Vec<ReplicaSetCondition>>,
+    failure: Option<&Failure>,
+    now: Timestamp,
+) -> Option<Vec<ReplicaSetCondition>> {
+    let mut conditions = old.unwrap_or_default();
+    let shown = conditions.iter().any(|condition| condition.type_ == "ReplicaFailure");
+    match failure {
+        Some(failure) if !shown => conditions.push(ReplicaSetCondition {
+            type_: "ReplicaFailure".to_owned(),
+            status: "True".to_owned(),
+            reason: Some(failure.reason.to_owned()),
+            message: Some(failure.message.clone()),
+            last_transition_time: Some(Time(now)),
+        }),
+        None if shown => conditions.retain(|condition| condition.type_ != "ReplicaFailure"),
+        _ => {}
+    }
+    (!conditions.is_empty()).then_some(conditions)
+}
+
+fn number(count: usize) -> i32 {
+    i32::try_from(count).unwrap_or(i32::MAX)
+}
+
+/// Counts of zero are left out, as Kubernetes leaves them out.
+fn some(count: usize) -> Option<i32> {
+    (count > 0).then(|| number(count))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pod::tests::{pod, ready_pod};
+    use serde_json::json;
+
+    #[test]
+    fn counts_are_those_of_the_active_pods() {
+        let set: ReplicaSet = serde_json::from_value(json!({
+            "metadata": {"generation": 3},
+            "spec": {"replicas": 2, "minReadySeconds": 5, "selector": {},
+                "template": {"metadata": {"labels": {"app": "web"}}}},
+        }))
+        .unwrap();
+        let mut ready = ready_pod("a", "2026-01-01T00:00:00Z");
+        ready.metadata.labels = Some([("app".to_owned(), "web".to_owned())].into());
+        let leaving = pod(json!({"metadata": {"name": "c", "deletionTimestamp": "2026-01-01T00:00:00Z"}}));
+        let pods = Pods::of([ready, pod(json!({"metadata": {"name": "b"}})), leaving].map(Arc::new));
+        let now = "2026-01-01T00:00:02Z".parse().unwrap();
+        let status = status(&set, &pods, None, now);
+        assert_eq!(
+            serde_json::to_value(status).unwrap(),
+            json!({"replicas": 2, "fullyLabeledReplicas": 1, "readyReplicas": 1, "terminatingReplicas": 1, "observedGeneration": 3})
+        );
+        assert_eq!(next_look(&set, &pods, now), Some(Duration::from_secs(3)));
+    }
+
+    #[test]
+    fn a_failure_is_shown_until_it_is_over() {
+        let now: Timestamp = "2026-01-01T00:00:02Z".parse().unwrap();
+        let failure = Failure { reason: "FailedCreate", message: "quota".to_owned() };
+        let shown = conditions(None, Some(&failure), now);
+        let later = conditions(shown.clone(), Some(&failure), now + jiff::SignedDuration::from_secs(9));
+        assert_eq!(shown, later);
+        assert_eq!(conditions(shown, None, now), None);
+    }
+}

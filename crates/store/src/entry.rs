@@ -98,3 +98,14 @@ pub struct Page<H> {
     /// How many more keys the range holds after the last entry.
     pub remaining: usize,
 }
+
+/// What a write did.
+#[derive(Debug)]
+pub struct Written<H> {
+    /// The revision it was given.
+    pub revision: u64,
+    /// The key's value now; none after a deletion.
+    pub entry: Option<Arc<Entry<H>>>,
+    /// The key's value before, if there was one.
+    pub before: Option<Arc<Entry<H>>>,
+}

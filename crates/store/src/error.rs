@@ -17,6 +17,9 @@ pub enum WriteError<H> {
     /// The journal failed. The store takes no further writes: what is in memory must not run ahead of the disk.
     #[error("the journal failed: {0}")]
     Journal(String),
+    /// The store was closed.
+    #[error("the store is closed")]
+    Closed,
 }
 
 /// A read could not be served.

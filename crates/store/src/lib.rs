@@ -14,6 +14,19 @@
 
 mod entry;
 mod error;
+mod journal;
+mod listener;
+mod log;
+mod options;
+mod scope;
+mod snapshot;
+mod state;
+mod store;
+mod tree;
+mod watch;
 
-pub use entry::{Change, Entry, Expect, Header, Op, Page, Range, Write};
+pub use entry::{Change, Entry, Expect, Header, Op, Page, Range, Write, Written};
 pub use error::{OpenError, ReadError, WatchError, WriteError};
+pub use options::Options;
+pub use store::Store;
+pub use watch::Watch;

@@ -1,0 +1,146 @@
+//! The change log: what happened since the floor, and to whom it matters.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::task::Waker;
+
+use evenkeel_env::HashMap;
+use tokio::time::Instant;
+
+use crate::scope::Scopes;
+use crate::{Change, Entry, Options};
+
+/// What a change costs beside the values: the change itself, its record, its revision in about five scopes, and the
+/// headers and keys of entries that only it keeps.
+const CHANGE_BYTES: usize = 256;
+
+#[derive(Debug)]
+pub(crate) struct Log<H> {
+    /// In the order of revisions. The memory and disk journals leave no number out; one that shares its revisions
+    /// with others may.
+    records: VecDeque<Record<H>>,
+    /// The revision of the newest change that has left: this state and later ones can be read, changes after it
+    /// can be followed.
+    floor: u64,
+    /// What the log keeps alive.
+    bytes: usize,
+    /// When keys that do not exist were deleted, as far as the log knows.
+    deleted: HashMap<Arc<str>, u64>,
+    pub(crate) scopes: Scopes,
+    options: Options,
+}
+
+#[derive(Debug)]
+struct Record<H> {
+    change: Arc<Change<H>>,
+    /// The change before this one of the same key; zero if none is known.
+    previous: u64,
+    made: Instant,
+}
+
+impl<H> Change<H> {
+    /// The key that was changed.
+    pub fn key(&self) -> &Arc<str> {
+        let entry = self.after.as_ref().or(self.before.as_ref());
+        &entry.expect("a change has a value on at least one side").key
+    }
+
+    /// What the log alone keeps of it: the value after is current, or is the value before of a later change.
+    fn kept_bytes(&self) -> usize {
+        CHANGE_BYTES + self.before.as_ref().map_or(0, |entry| entry.key.len() + entry.value.len())
+    }
+}
+
+impl<H> Log<H> {
+    pub(crate) fn new(floor: u64, options: Options) -> Self {
+        Self {
+            records: VecDeque::new(),
+            floor,
+            bytes: 0,
+            deleted: HashMap::default(),
+            scopes: Scopes::default(),
+            options,
+        }
+    }
+
+    pub(crate) fn floor(&self) -> u64 {
+        self.floor
+    }
+
+    pub(crate) fn push(&mut self, change: Arc<Change<H>>, made: Instant, wakers: &mut Vec<Waker>) {
+        let key = change.key();
+        let previous = match &change.before {
+            Some(before) => before.revision,
+            None => self.deleted.remove(key).unwrap_or(0),
+        };
+        if change.after.is_none() {
+            self.deleted.insert(key.clone(), change.revision);
+        }
+        self.scopes.push(key, change.revision, wakers);
+        self.bytes += change.kept_bytes();
+        self.records.push_back(Record { change, previous, made });
+    }
+
+    /// Whether something is beyond the bounds.
+    pub(crate) fn is_due(&self, now: Instant) -> bool {
+        self.records.front().is_some_and(|oldest| {
+            self.records.len() > self.options.keep_changes
+                || self.bytes > self.options.keep_bytes
+                || now.saturating_duration_since(oldest.made) > self.options.keep_for
+        })
+    }
+
+    /// Lets go of what is beyond the bounds; gives it, oldest first.
+    pub(crate) fn trim(&mut self, now: Instant, gone: &mut Vec<Arc<Change<H>>>) {
+        while self.is_due(now) {
+            gone.extend(self.pop());
+        }
+    }
+
+    /// Lets go of everything up to this revision.
+    pub(crate) fn drop_to(&mut self, revision: u64, gone: &mut Vec<Arc<Change<H>>>) {
+        while self.records.front().is_some_and(|oldest| oldest.change.revision <= revision) {
+            gone.extend(self.pop());
+        }
+        self.floor = self.floor.max(revision);
+    }
+
+    /// The change of a revision that is kept.
+    pub(crate) fn change(&self, revision: u64) -> Option<&Arc<Change<H>>> {
+        self.record(revision).map(|record| &record.change)
+    }
+
+    /// The kept revisions of one key, whose current value is given.
+    pub(crate) fn history(&self, key: &str, current: Option<&Entry<H>>) -> VecDeque<u64> {
+        let newest = current.map(|entry| entry.revision).or_else(|| self.deleted.get(key).copied());
+        let mut revisions: VecDeque<u64> =
+            std::iter::successors(newest, |revision| Some(self.record(*revision)?.previous))
+                .take_while(|revision| *revision > self.floor)
+                .collect();
+        revisions.make_contiguous().reverse();
+        revisions
+    }
+
+    fn record(&self, revision: u64) -> Option<&Record<H>> {
+        let first = self.records.front()?.change.revision;
+        let guess = usize::try_from(revision.checked_sub(first)?).ok()?;
+        if let Some(record) = self.records.get(guess)
+            && record.change.revision == revision
+        {
+            return Some(record);
+        }
+        let at = self.records.binary_search_by_key(&revision, |record| record.change.revision).ok()?;
+        self.records.get(at)
+    }
+
+    fn pop(&mut self) -> Option<Arc<Change<H>>> {
+        let Record { change, .. } = self.records.pop_front()?;
+        self.floor = change.revision;
+        self.bytes -= change.kept_bytes();
+        if change.after.is_none() && self.deleted.get(change.key()) == Some(&change.revision) {
+            self.deleted.remove(change.key());
+        }
+        self.scopes.pop(change.key(), change.revision);
+        Some(change)
+    }
+}

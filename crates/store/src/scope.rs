@@ -1,0 +1,235 @@
+//! Which changes concern whom: an index over the log, by the folders of the keys.
+//!
+//! A key is a path. Everything that is followed is a *scope*: a folder (`/registry/apps/deployments/`), which holds
+//! every key beneath it, or a single key. A change is entered in the scopes of all folders above its key, by its
+//! revision alone; so a watcher that starts at an old revision finds the changes of its scope without looking at any
+//! other, and a change finds the watchers it concerns without looking at any other. Changes leave the log in the order
+//! in which they came, so they leave each scope from the front as well.
+//!
+//! A scope lives while it has changes, watchers or scopes below it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::task::Waker;
+
+use evenkeel_env::HashMap;
+
+use crate::listener::Listener;
+
+/// Where a scope stands in the index. It stays valid while the scope has a watcher.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ScopeId(usize);
+
+#[derive(Debug)]
+pub(crate) struct Scope {
+    name: Arc<str>,
+    /// The folder above; the root and single keys have none.
+    parent: Option<ScopeId>,
+    /// How many scopes have this one as their parent.
+    children: usize,
+    /// The revisions of its changes that are still in the log.
+    revisions: VecDeque<u64>,
+    /// How many revisions have left from the front: position `n` of a watcher is `revisions[n - gone]`.
+    gone: u64,
+    /// Who follows it, in the order in which they came.
+    listeners: BTreeMap<u64, Arc<Listener>>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Scopes {
+    folders: HashMap<Arc<str>, ScopeId>,
+    /// Single keys that are watched; others have no scope of their own.
+    keys: HashMap<Arc<str>, ScopeId>,
+    slots: Vec<Option<Scope>>,
+    free: Vec<usize>,
+    next_listener: u64,
+}
+
+/// The folder that a key or folder lies in.
+pub(crate) fn folder_of(path: &str) -> &str {
+    let name_end = path.strip_suffix('/').unwrap_or(path);
+    name_end.rfind('/').map_or("", |slash| &path[..=slash])
+}
+
+/// Whether a watched prefix means everything beneath it; else it means one key.
+pub(crate) fn is_folder(prefix: &str) -> bool {
+    prefix.is_empty() || prefix.ends_with('/')
+}
+
+impl Scope {
+    /// The position after every change up to this revision.
+    pub(crate) fn position_after(&self, revision: u64) -> u64 {
+        self.gone + self.revisions.partition_point(|known| *known <= revision) as u64
+    }
+
+    /// The revisions from a position on, or none if some of them have left the log.
+    pub(crate) fn unread_from(&self, position: u64) -> Option<impl Iterator<Item = u64>> {
+        let skip = usize::try_from(position.checked_sub(self.gone)?).ok()?;
+        Some(self.revisions.range(skip.min(self.revisions.len())..).copied())
+    }
+
+    /// The revisions after `after` and not after `from`, newest first.
+    pub(crate) fn between(&self, after: u64, from: u64) -> impl Iterator<Item = u64> {
+        let end = self.revisions.partition_point(|known| *known <= from);
+        self.revisions.range(..end).rev().copied().take_while(move |revision| *revision > after)
+    }
+
+    pub(crate) fn newest(&self) -> Option<u64> {
+        self.revisions.back().copied()
+    }
+
+    fn is_needless(&self) -> bool {
+        self.revisions.is_empty() && self.listeners.is_empty() && self.children == 0
+    }
+
+    fn pop_front(&mut self) {
+        self.revisions.pop_front();
+        self.gone += 1;
+        if self.revisions.capacity() > 64 && self.revisions.len() < self.revisions.capacity() / 4 {
+            self.revisions.shrink_to(self.revisions.len() * 2);
+        }
+    }
+}
+
+impl Scopes {
+    pub(crate) fn scope(&self, id: ScopeId) -> &Scope {
+        self.slots[id.0].as_ref().expect("a scope outlives its watchers, children and changes")
+    }
+
+    fn scope_mut(&mut self, id: ScopeId) -> &mut Scope {
+        self.slots[id.0].as_mut().expect("a scope outlives its watchers, children and changes")
+    }
+
+    pub(crate) fn folder(&self, name: &str) -> Option<&Scope> {
+        self.folders.get(name).map(|id| self.scope(*id))
+    }
+
+    /// Enters a change of a key; gives the wakers of those that wait for it.
+    pub(crate) fn push(&mut self, key: &str, revision: u64, wakers: &mut Vec<Waker>) {
+        let folder = self.make_folder(folder_of(key));
+        let single = if self.keys.is_empty() { None } else { self.keys.get(key).copied() };
+        let mut next = Some(folder);
+        while let Some(id) = next {
+            next = self.enter(id, revision, wakers);
+        }
+        if let Some(id) = single {
+            self.enter(id, revision, wakers);
+        }
+    }
+
+    /// Enters a revision in one scope; gives the scope above.
+    fn enter(&mut self, id: ScopeId, revision: u64, wakers: &mut Vec<Waker>) -> Option<ScopeId> {
+        let scope = self.scope_mut(id);
+        scope.revisions.push_back(revision);
+        wakers.extend(scope.listeners.values().filter_map(|listener| listener.notify(revision)));
+        scope.parent
+    }
+
+    /// Lets the oldest change, which was of this key, leave.
+    pub(crate) fn pop(&mut self, key: &str, revision: u64) {
+        let mut next = self.folders.get(folder_of(key)).copied();
+        while let Some(id) = next {
+            let scope = self.scope_mut(id);
+            debug_assert_eq!(scope.revisions.front(), Some(&revision));
+            scope.pop_front();
+            next = scope.parent;
+            self.drop_if_needless(id);
+        }
+        if let Some(id) = self.keys.get(key).copied() {
+            let scope = self.scope_mut(id);
+            if scope.revisions.front() == Some(&revision) {
+                scope.pop_front();
+            }
+        }
+    }
+
+    /// Lets a listener follow a prefix. `history` is the kept revisions of a single key, which has no scope until
+    /// somebody watches it.
+    pub(crate) fn listen(
+        &mut self,
+        prefix: &str,
+        listener: Arc<Listener>,
+        history: VecDeque<u64>,
+    ) -> (ScopeId, u64) {
+        let id = if is_folder(prefix) { self.make_folder(prefix) } else { self.make_key(prefix, history) };
+        let number = self.next_listener;
+        self.next_listener += 1;
+        self.scope_mut(id).listeners.insert(number, listener);
+        (id, number)
+    }
+
+    pub(crate) fn unlisten(&mut self, id: ScopeId, number: u64) {
+        let scope = self.scope_mut(id);
+        scope.listeners.remove(&number);
+        if scope.listeners.is_empty() && !is_folder(&scope.name) {
+            let name = scope.name.clone();
+            self.keys.remove(&name);
+            self.release(id);
+        } else {
+            self.drop_if_needless(id);
+        }
+    }
+
+    /// Everybody who follows anything.
+    pub(crate) fn listeners(&self) -> impl Iterator<Item = &Arc<Listener>> {
+        self.slots.iter().flatten().flat_map(|scope| scope.listeners.values())
+    }
+
+    fn make_folder(&mut self, name: &str) -> ScopeId {
+        if let Some(id) = self.folders.get(name) {
+            return *id;
+        }
+        let parent = (!name.is_empty()).then(|| self.make_folder(folder_of(name)));
+        if let Some(parent) = parent {
+            self.scope_mut(parent).children += 1;
+        }
+        let id = self.occupy(Scope::new(name, parent, VecDeque::new()));
+        let name = self.scope(id).name.clone();
+        self.folders.insert(name, id);
+        id
+    }
+
+    fn make_key(&mut self, key: &str, history: VecDeque<u64>) -> ScopeId {
+        if let Some(id) = self.keys.get(key) {
+            return *id;
+        }
+        let id = self.occupy(Scope::new(key, None, history));
+        let name = self.scope(id).name.clone();
+        self.keys.insert(name, id);
+        id
+    }
+
+    fn drop_if_needless(&mut self, id: ScopeId) {
+        let scope = self.scope(id);
+        if !scope.is_needless() {
+            return;
+        }
+        let (name, parent) = (scope.name.clone(), scope.parent);
+        self.folders.remove(&name);
+        self.release(id);
+        if let Some(parent) = parent {
+            self.scope_mut(parent).children -= 1;
+            self.drop_if_needless(parent);
+        }
+    }
+
+    fn occupy(&mut self, scope: Scope) -> ScopeId {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() - 1
+        });
+        self.slots[slot] = Some(scope);
+        ScopeId(slot)
+    }
+
+    fn release(&mut self, id: ScopeId) {
+        self.slots[id.0] = None;
+        self.free.push(id.0);
+    }
+}
+
+impl Scope {
+    fn new(name: &str, parent: Option<ScopeId>, revisions: VecDeque<u64>) -> Self {
+        Self { name: name.into(), parent, children: 0, revisions, gone: 0, listeners: BTreeMap::new() }
+    }
+}

@@ -1,0 +1,126 @@
+//! The handle that users hold.
+
+use std::fmt;
+use std::sync::Arc;
+use std::task::Waker;
+
+use evenkeel_env::Env;
+use tokio::time::Instant;
+
+use crate::journal::{Journal, Memory};
+use crate::state::{Aftermath, Shared};
+use crate::{Entry, Header, Options, Page, Range, ReadError, Watch, WatchError, Write, WriteError, Written};
+
+/// A revisioned keyspace with a change log. Cloning shares it.
+///
+/// ```
+/// # use evenkeel_store::{Expect, Op, Options, Range, Store, Write};
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// let store: Store<()> = Store::memory(Default::default(), Options::default());
+/// let mut watch = store.watch("/fruit/", store.revision()).unwrap();
+/// let put = Write { key: "/fruit/apple".into(), expect: Expect::Absent, op: Op::Put("red".into(), ()) };
+/// let written = store.write(put).await.unwrap();
+/// assert_eq!(watch.next().await.unwrap().revision, written.revision);
+/// assert_eq!(store.range(&Range { prefix: "/fruit/".into(), ..Range::default() }).unwrap().entries.len(), 1);
+/// # });
+/// ```
+pub struct Store<H> {
+    shared: Arc<Shared<H>>,
+    journal: Arc<dyn Journal<H>>,
+}
+
+impl<H> Clone for Store<H> {
+    fn clone(&self) -> Self {
+        Self { shared: self.shared.clone(), journal: self.journal.clone() }
+    }
+}
+
+impl<H> fmt::Debug for Store<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store").field("revision", &self.shared.state.read().revision).finish_non_exhaustive()
+    }
+}
+
+impl<H: Header> Store<H> {
+    /// A store that lives as long as its handles. Its writes take no time: they are made before the future that
+    /// makes them first yields.
+    pub fn memory(env: Env, options: Options) -> Self {
+        let shared = Arc::new(Shared::new(env, options));
+        let journal = Arc::new(Memory::new(shared.clone()));
+        Self { shared, journal }
+    }
+
+    /// The newest revision. A new store is at revision 1, so that no state has revision 0.
+    pub fn revision(&self) -> u64 {
+        self.shared.state.read().revision
+    }
+
+    /// The revision that a consistent read must see. Memory and disk know it at once; a journal that others share
+    /// has to ask.
+    pub async fn sync(&self) -> u64 {
+        self.journal.sync().await
+    }
+
+    /// The newest value of a key.
+    pub fn get(&self, key: &str) -> Option<Arc<Entry<H>>> {
+        self.shared.state.read().tree.get(key).cloned()
+    }
+
+    /// The value of a key as of a revision.
+    pub fn get_at(&self, key: &str, at: u64) -> Result<Option<Arc<Entry<H>>>, ReadError> {
+        self.shared.trim(Instant::now());
+        self.shared.get_at(key, at)
+    }
+
+    /// The values of a range of keys, in order.
+    pub fn range(&self, range: &Range) -> Result<Page<H>, ReadError> {
+        if range.at.is_some() {
+            self.shared.trim(Instant::now());
+        }
+        self.shared.range(range)
+    }
+
+    /// How many keys begin with this prefix. They are not walked.
+    pub fn count(&self, prefix: &str) -> usize {
+        self.shared.count(prefix)
+    }
+
+    /// Makes one write.
+    pub async fn write(&self, write: Write<H>) -> Result<Written<H>, WriteError<H>> {
+        let answers = self.journal.write(vec![write]).await;
+        answers.into_iter().next().unwrap_or(Err(WriteError::Closed))
+    }
+
+    /// Makes several writes, in this order, each with its own revision and its own outcome, made durable together.
+    pub async fn write_all(&self, writes: Vec<Write<H>>) -> Vec<Result<Written<H>, WriteError<H>>> {
+        self.journal.write(writes).await
+    }
+
+    /// Follows the changes after a revision, which may lie in the future: then nothing is seen until it has come.
+    ///
+    /// A prefix that is empty or ends with a slash means every key beneath it; any other means that one key.
+    pub fn watch(&self, prefix: &str, after: u64) -> Result<Watch<H>, WatchError> {
+        self.shared.watch(prefix, after)
+    }
+
+    /// Forgets the changes up to a revision. The store does this by itself, within the bounds of its [`Options`].
+    pub fn compact(&self, revision: u64) {
+        let mut aftermath = Aftermath::default();
+        let mut state = self.shared.state.write();
+        let revision = revision.min(state.revision);
+        state.log.drop_to(revision, &mut aftermath.gone);
+        drop(state);
+        self.shared.settle(aftermath);
+    }
+
+    /// Takes no further writes and ends all watches. What is stored can still be read.
+    pub fn close(&self) {
+        self.journal.close();
+        let mut state = self.shared.state.write();
+        state.closed = true;
+        let wakers: Vec<Waker> =
+            state.log.scopes.listeners().filter_map(|listener| listener.wake()).collect();
+        drop(state);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+}

@@ -7,7 +7,8 @@ use std::sync::OnceLock;
 static FACTS: &str = include_str!("../facts/resources.txt");
 
 /// Every verb that a resource can be asked for, in the order of discovery.
-static ALL_VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+static ALL_VERBS: [&str; 8] =
+    ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
 /// Where the objects of a resource live.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,6 +3,9 @@
 pub mod field;
 pub mod json;
 pub mod kinds;
+mod messages;
 pub mod names;
+mod read;
 pub mod selector;
 pub mod types;
+pub mod validate;

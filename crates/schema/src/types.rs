@@ -407,7 +407,8 @@ mod tests {
 
     #[test]
     fn a_type_may_refer_to_itself() {
-        let crd = builtin_type("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps").unwrap();
+        let crd =
+            builtin_type("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps").unwrap();
         assert!(std::ptr::eq(crd.resolve(), crd.field("not").unwrap().resolve()));
     }
 

@@ -24,7 +24,15 @@ pub fn builtin(group: &str, version: &str, kind: &str) -> Option<&'static Schema
 
 /// The full name of the type behind a kind (`io.k8s.api.apps.v1.Deployment`), whether or not there is such a type.
 pub fn builtin_type_name(group: &str, version: &str, kind: &str) -> String {
-    let meta = ["APIGroup", "APIGroupList", "APIResourceList", "APIVersions", "DeleteOptions", "Status", "WatchEvent"];
+    let meta = [
+        "APIGroup",
+        "APIGroupList",
+        "APIResourceList",
+        "APIVersions",
+        "DeleteOptions",
+        "Status",
+        "WatchEvent",
+    ];
     if meta.contains(&kind) {
         return format!("io.k8s.apimachinery.pkg.apis.meta.v1.{kind}");
     }

@@ -39,7 +39,10 @@ impl Schema {
             put("format", self.format.as_ref().into());
         }
         if !self.properties.is_empty() {
-            put("properties", self.properties.iter().map(|(name, field)| (name.to_owned(), field.to_openapi())).collect());
+            put(
+                "properties",
+                self.properties.iter().map(|(name, field)| (name.to_owned(), field.to_openapi())).collect(),
+            );
         }
         if let Some(items) = &self.items {
             put("items", items.to_openapi());
@@ -98,9 +101,10 @@ impl Schema {
             put("int-or-string", true.into());
         }
         if !self.gvks.is_empty() {
-            let kinds = self.gvks.iter().map(|gvk| {
-                serde_json::json!({"group": gvk.group, "version": gvk.version, "kind": gvk.kind})
-            });
+            let kinds = self
+                .gvks
+                .iter()
+                .map(|gvk| serde_json::json!({"group": gvk.group, "version": gvk.version, "kind": gvk.kind}));
             put("group-version-kind", kinds.collect());
         }
     }

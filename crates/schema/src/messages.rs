@@ -1,0 +1,232 @@
+//! The Go structs behind the built-in kinds: which fields they have, in which order, under which number on the
+//! wire, and which of them are left out when they are empty.
+//!
+//! Read from `facts/messages.txt` (its format is described in `facts/compact_messages.py`): an index of names is
+//! made when the first message is asked for, a message is parsed when it is.
+
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+static FACTS: &str = include_str!("../facts/messages.txt");
+const META: &str = "k8s.io.apimachinery.pkg.apis.meta.v1.";
+const CORE: &str = "k8s.io.api.core.v1.";
+
+/// A Go struct.
+#[derive(Debug)]
+pub(crate) struct Message {
+    /// The full name, such as `k8s.io.api.core.v1.Pod`.
+    pub(crate) name: &'static str,
+    /// The fields in the order of the struct, inlined ones as they are on the wire.
+    pub(crate) fields: Vec<Field>,
+    /// The fields as JSON has them: those of inlined structs among the others.
+    flat: OnceLock<Vec<&'static Field>>,
+}
+
+/// A field of a Go struct.
+#[derive(Debug)]
+pub(crate) struct Field {
+    pub(crate) number: u32,
+    /// The name in JSON; empty where the field is inlined.
+    pub(crate) name: &'static str,
+    pub(crate) cardinality: Cardinality,
+    pub(crate) kind: Kind,
+    /// Left out of JSON when it is empty.
+    pub(crate) omit_empty: bool,
+    /// A pointer: nothing and zero are two things.
+    pub(crate) pointer: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cardinality {
+    One,
+    List,
+    Map,
+}
+
+/// What a field, or an item of it, holds.
+#[derive(Debug)]
+pub(crate) enum Kind {
+    Bool,
+    Int32,
+    Int64,
+    Double,
+    String,
+    Bytes,
+    Quantity,
+    IntOrString,
+    Time,
+    MicroTime,
+    Duration,
+    /// Any JSON.
+    Raw,
+    /// A message that stands for its one list (`ExtraValue`, `Verbs`).
+    Wrapped,
+    /// A schema or a boolean (`additionalProperties`).
+    SchemaOrBool,
+    /// A schema or a list of them (`items`).
+    SchemaOrList,
+    /// A schema or a list of strings (`dependencies`).
+    SchemaOrStrings,
+    Message(Link),
+}
+
+/// A message that is looked up when it is first needed: some refer to themselves.
+#[derive(Debug)]
+pub(crate) struct Link {
+    name: String,
+    target: OnceLock<Option<&'static Message>>,
+}
+
+impl Link {
+    pub(crate) fn message(&self) -> Option<&'static Message> {
+        *self.target.get_or_init(|| find(&self.name))
+    }
+}
+
+impl Message {
+    /// The fields as JSON has them.
+    pub(crate) fn flat(&'static self) -> &'static [&'static Field] {
+        self.flat.get_or_init(|| {
+            let mut flat = Vec::with_capacity(self.fields.len());
+            for field in &self.fields {
+                match (&field.kind, field.name) {
+                    (Kind::Message(link), "") => {
+                        flat.extend(link.message().into_iter().flat_map(Message::flat))
+                    }
+                    _ => flat.push(field),
+                }
+            }
+            flat
+        })
+    }
+}
+
+struct Slot {
+    block: &'static str,
+    message: OnceLock<Message>,
+}
+
+fn index() -> &'static BTreeMap<&'static str, Slot> {
+    static INDEX: OnceLock<BTreeMap<&'static str, Slot>> = OnceLock::new();
+    INDEX.get_or_init(|| {
+        let blocks = FACTS.split("\n=").map(|block| block.strip_prefix('=').unwrap_or(block));
+        let split = blocks.map(|block| block.split_once('\n').unwrap_or((block, "")));
+        split.map(|(name, block)| (name, Slot { block, message: OnceLock::new() })).collect()
+    })
+}
+
+/// The message of a full name.
+pub(crate) fn find(name: &str) -> Option<&'static Message> {
+    let (name, slot) = index().get_key_value(name)?;
+    Some(slot.message.get_or_init(|| parse(name, slot.block)))
+}
+
+/// The message of a built-in kind.
+pub(crate) fn of_kind(group: &str, version: &str, kind: &str) -> Option<&'static Message> {
+    let name = crate::types::builtin_type_name(group, version, kind);
+    find(&from_type_name(&name))
+}
+
+/// `io.k8s.api.core.v1.Pod` of OpenAPI is `k8s.io.api.core.v1.Pod` on the wire.
+fn from_type_name(name: &str) -> String {
+    let rest = name.strip_prefix("io.k8s.").unwrap_or(name);
+    let (package, rest) = rest.split_once('.').unwrap_or((rest, ""));
+    format!("k8s.io.{}.{rest}", package.replace('-', "_"))
+}
+
+fn parse(name: &'static str, block: &'static str) -> Message {
+    let package = name.rsplit_once('.').map_or("", |(package, _)| package);
+    let fields =
+        block.lines().filter(|line| !line.is_empty()).map(|line| parse_field(package, line)).collect();
+    Message { name, fields, flat: OnceLock::new() }
+}
+
+fn parse_field(package: &str, line: &'static str) -> Field {
+    let mut words = line.split(' ');
+    let mut word = || words.next().unwrap_or_default();
+    let (number, name, kind, flags) = (word(), word(), word(), word());
+    let (cardinality, kind) = match (kind.strip_prefix("[]"), kind.strip_prefix("{}")) {
+        (Some(item), _) => (Cardinality::List, item),
+        (_, Some(value)) => (Cardinality::Map, value),
+        _ => (Cardinality::One, kind),
+    };
+    Field {
+        number: number.parse().unwrap_or_default(),
+        name: if flags.contains('i') { "" } else { name },
+        cardinality,
+        kind: parse_kind(package, kind),
+        omit_empty: flags.contains('o'),
+        pointer: flags.contains('p'),
+    }
+}
+
+fn parse_kind(package: &str, text: &str) -> Kind {
+    let Some(name) = text.strip_prefix('@') else {
+        return match text {
+            "bool" => Kind::Bool,
+            "int32" => Kind::Int32,
+            "int64" => Kind::Int64,
+            "double" => Kind::Double,
+            "bytes" => Kind::Bytes,
+            _ => Kind::String,
+        };
+    };
+    let name = match (name.strip_prefix('.'), name.strip_prefix("meta."), name.strip_prefix("core.")) {
+        (Some(own), ..) => format!("{package}.{own}"),
+        (_, Some(meta), _) => format!("{META}{meta}"),
+        (.., Some(core)) => format!("{CORE}{core}"),
+        _ => name.to_owned(),
+    };
+    let last = name.rsplit('.').next().unwrap_or_default();
+    match last {
+        "Quantity" => Kind::Quantity,
+        "IntOrString" => Kind::IntOrString,
+        "Time" => Kind::Time,
+        "MicroTime" => Kind::MicroTime,
+        "Duration" => Kind::Duration,
+        "RawExtension" | "FieldsV1" | "JSON" => Kind::Raw,
+        "ExtraValue" | "Verbs" => Kind::Wrapped,
+        "JSONSchemaPropsOrBool" => Kind::SchemaOrBool,
+        "JSONSchemaPropsOrArray" => Kind::SchemaOrList,
+        "JSONSchemaPropsOrStringArray" => Kind::SchemaOrStrings,
+        _ => Kind::Message(Link { name, target: OnceLock::new() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_message_parses_and_every_link_leads_somewhere() {
+        let mut count = 0;
+        for name in index().keys() {
+            let message = find(name).expect(name);
+            for field in &message.fields {
+                assert_ne!(field.number, 0, "{name}");
+                if let Kind::Message(link) = &field.kind {
+                    // A message without fields has no lines in the facts.
+                    count += usize::from(link.message().is_some());
+                }
+            }
+        }
+        assert!(count > 500, "{count}");
+    }
+
+    #[test]
+    fn inlined_fields_stand_among_the_others() {
+        let volume = find("k8s.io.api.core.v1.Volume").expect("known");
+        let names: Vec<&str> = volume.flat().iter().map(|field| field.name).collect();
+        assert_eq!(names[..2], ["name", "hostPath"]);
+    }
+
+    #[test]
+    fn most_kinds_have_a_message() {
+        let without: Vec<&str> = crate::kinds::resources()
+            .iter()
+            .filter(|resource| of_kind(resource.group, resource.version, resource.kind).is_none())
+            .map(|resource| resource.kind)
+            .collect();
+        assert_eq!(without, Vec::<&str>::new());
+    }
+}

@@ -1,0 +1,74 @@
+//! Reading a JSON tree as Go reads its structs: what is absent, null or of another type is the zero value.
+
+use crate::json::{Map, Value};
+
+/// Shorthands that rules written for Go structs want on every line.
+pub(crate) trait Read {
+    /// The value at a field; null counts as absent.
+    fn at(&self, field: &str) -> Option<&Value>;
+    /// Whether the field is there.
+    fn has(&self, field: &str) -> bool {
+        self.at(field).is_some()
+    }
+    /// The string at a field, or "".
+    fn str(&self, field: &str) -> &str {
+        self.at(field).and_then(Value::as_str).unwrap_or_default()
+    }
+    /// The list at a field, or an empty one.
+    fn list(&self, field: &str) -> &[Value] {
+        self.at(field).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+    }
+    /// The strings of the list at a field.
+    fn strs(&self, field: &str) -> Vec<&str> {
+        self.list(field).iter().map(|item| item.as_str().unwrap_or_default()).collect()
+    }
+    /// The integer at a field, where there is one.
+    fn int(&self, field: &str) -> Option<i64> {
+        self.at(field).and_then(Value::as_i64)
+    }
+    /// Whether the field is true.
+    fn bool(&self, field: &str) -> bool {
+        self.at(field).and_then(Value::as_bool).unwrap_or_default()
+    }
+    /// The object at a field, where there is one.
+    fn map(&self, field: &str) -> Option<&Map<String, Value>> {
+        self.at(field).and_then(Value::as_object)
+    }
+    /// The entries of the object at a field, as strings.
+    fn pairs(&self, field: &str) -> Vec<(&str, &str)> {
+        let entries = self.map(field).into_iter().flatten();
+        entries.map(|(key, value)| (key.as_str(), value.as_str().unwrap_or_default())).collect()
+    }
+}
+
+impl Read for Value {
+    fn at(&self, field: &str) -> Option<&Value> {
+        self.get(field).filter(|value| !value.is_null())
+    }
+}
+
+impl Read for Option<&Value> {
+    fn at(&self, field: &str) -> Option<&Value> {
+        self.and_then(|value| value.at(field))
+    }
+}
+
+/// JSON with the fields in the order of a Go struct, which is how Kubernetes prints one in a message.
+pub(crate) fn print_struct(value: &Value, order: &[&str]) -> String {
+    let mut out = String::from("{");
+    let fields = order.iter().filter_map(|name| Some((name, value.at(name)?)));
+    for (index, (name, field)) in fields.enumerate() {
+        if index > 0 {
+            out.push(',');
+        }
+        out.push_str(&format!("\"{name}\":{}", crate::field::go_json(field)));
+    }
+    out.push('}');
+    out
+}
+
+/// A list of structs, each printed by [`print_struct`].
+pub(crate) fn print_structs(values: &[Value], order: &[&str]) -> String {
+    let items: Vec<String> = values.iter().map(|value| print_struct(value, order)).collect();
+    format!("[{}]", items.join(","))
+}

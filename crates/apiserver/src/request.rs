@@ -1,0 +1,89 @@
+//! The first station: what a request asks for, read from its method, path, query and headers.
+
+mod accept;
+mod path;
+mod query;
+
+pub(crate) use accept::{Accept, Format, Shape, negotiate};
+pub(crate) use path::{ResourcePath, Route};
+pub(crate) use query::{FieldValidation, ListQuery, Query, WriteQuery};
+
+use http::{HeaderMap, Method};
+
+use crate::User;
+
+/// The head of a request, taken apart.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) method: Method,
+    /// The path as it came.
+    pub(crate) path: String,
+    pub(crate) route: Route,
+    pub(crate) query: Query,
+    pub(crate) headers: HeaderMap,
+    pub(crate) user: User,
+}
+
+impl Request {
+    /// Takes the head of an HTTP request apart. The user is who the extensions say, else nobody known.
+    pub(crate) fn new(parts: http::request::Parts) -> Self {
+        let path = parts.uri.path().to_owned();
+        let query = Query::parse(parts.uri.query().unwrap_or_default());
+        let user = parts.extensions.get::<User>().cloned().unwrap_or_else(User::anonymous);
+        Self { method: parts.method, route: Route::parse(&path), path, query, headers: parts.headers, user }
+    }
+
+    /// The value of a header; empty where it is missing or not text.
+    pub(crate) fn header(&self, name: &str) -> &str {
+        self.headers.get(name).and_then(|it| it.to_str().ok()).unwrap_or_default()
+    }
+
+    /// The verb of authorization and of discovery.
+    pub(crate) fn verb(&self) -> &'static str {
+        let Route::Resource(path) = &self.route else { return method_verb(&self.method) };
+        match self.method {
+            Method::GET | Method::HEAD if path.legacy_watch => "watch",
+            Method::GET | Method::HEAD if !path.name.is_empty() => "get",
+            Method::GET | Method::HEAD if self.query.wants_watch() => "watch",
+            Method::GET | Method::HEAD => "list",
+            Method::DELETE if path.name.is_empty() => "deletecollection",
+            Method::DELETE => "delete",
+            Method::POST => "create",
+            Method::PUT => "update",
+            Method::PATCH => "patch",
+            _ => "",
+        }
+    }
+
+    /// Who writes, for managedFields: the query says it, or else the User-Agent up to its first slash.
+    pub(crate) fn manager(&self) -> String {
+        match self.query.get("fieldManager") {
+            Some(manager) if !manager.is_empty() => manager.to_owned(),
+            _ => user_agent_prefix(self.header("user-agent")),
+        }
+    }
+}
+
+/// As Kubernetes cuts a User-Agent: up to the first slash, at most 128 bytes, nothing that cannot be printed.
+fn user_agent_prefix(agent: &str) -> String {
+    let prefix = agent.split('/').next().unwrap_or_default();
+    let prefix: String = prefix.chars().filter(|c| !c.is_control()).collect();
+    let mut end = prefix.len().min(128);
+    while !prefix.is_char_boundary(end) {
+        end -= 1;
+    }
+    if end == 0 { "unknown".to_owned() } else { prefix[..end].to_owned() }
+}
+
+fn method_verb(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "get",
+        Method::HEAD => "head",
+        Method::POST => "post",
+        Method::PUT => "put",
+        Method::PATCH => "patch",
+        Method::DELETE => "delete",
+        Method::OPTIONS => "options",
+        _ => "",
+    }
+}

@@ -1,0 +1,145 @@
+//! Query parameters, and the options that they carry.
+
+use super::path::percent_decode;
+use crate::status::{Result, Status, quote};
+
+/// The parameters of a request in their order.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Query(Vec<(String, String)>);
+
+impl Query {
+    /// Reads `a=b&c=d`.
+    pub(crate) fn parse(text: &str) -> Self {
+        let pairs = text.split('&').filter(|it| !it.is_empty()).map(|pair| {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            (decode(key), decode(value))
+        });
+        Self(pairs.collect())
+    }
+
+    /// The first value of a parameter.
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The first value of a parameter, or nothing where it is missing or empty.
+    pub(crate) fn text(&self, name: &str) -> &str {
+        self.get(name).unwrap_or_default()
+    }
+
+    /// All values of a parameter.
+    pub(crate) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        self.0.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    /// A whole number, with the refusal that Go's parser words.
+    pub(crate) fn number(&self, name: &str) -> Result<Option<i64>> {
+        match self.get(name) {
+            None | Some("") => Ok(None),
+            Some(text) => match text.parse() {
+                Ok(number) => Ok(Some(number)),
+                Err(_) => Err(Status::bad_request(format!(
+                    "strconv.ParseInt: parsing {}: {}",
+                    quote(text),
+                    number_error(text)
+                ))),
+            },
+        }
+    }
+
+    /// A switch: set and neither `0` nor `false` in any case, as Kubernetes reads booleans.
+    pub(crate) fn flag(&self, name: &str) -> Option<bool> {
+        self.get(name).map(|text| text != "0" && !text.eq_ignore_ascii_case("false"))
+    }
+
+    /// Whether a list is to be a watch.
+    pub(crate) fn wants_watch(&self) -> bool {
+        self.flag("watch").unwrap_or(false)
+    }
+}
+
+/// What Go's number parsers say about a text that they refuse.
+fn number_error(text: &str) -> &'static str {
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let is_number = !digits.is_empty() && digits.bytes().all(|it| it.is_ascii_digit());
+    if is_number { "value out of range" } else { "invalid syntax" }
+}
+
+fn decode(text: &str) -> String {
+    if text.contains('+') { percent_decode(&text.replace('+', " ")) } else { percent_decode(text) }
+}
+
+/// A resource version, with the refusal that Go's parser words.
+pub(crate) fn parse_version(text: &str) -> std::result::Result<u64, String> {
+    match text.bytes().all(|it| it.is_ascii_digit()).then(|| text.parse().ok()).flatten() {
+        Some(number) => Ok(number),
+        None => {
+            let why = if text.starts_with(['-', '+']) { "invalid syntax" } else { number_error(text) };
+            Err(format!("strconv.ParseUint: parsing {}: {why}", quote(text)))
+        }
+    }
+}
+
+/// What to do with fields that the schema does not know and with keys that stand twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FieldValidation {
+    Ignore,
+    Warn,
+    Strict,
+}
+
+/// The options of create, update and patch.
+#[derive(Clone, Debug)]
+pub(crate) struct WriteQuery {
+    pub(crate) dry_run: bool,
+    pub(crate) validation: FieldValidation,
+    /// Patch alone: take over what others own.
+    pub(crate) force: Option<bool>,
+}
+
+/// The options of list, watch and deletecollection.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ListQuery {
+    pub(crate) labels: String,
+    pub(crate) fields: String,
+    pub(crate) limit: usize,
+    pub(crate) token: String,
+    pub(crate) version: String,
+    pub(crate) version_match: String,
+    pub(crate) bookmarks: bool,
+    pub(crate) initial_events: Option<bool>,
+    pub(crate) timeout_seconds: Option<u64>,
+}
+
+impl ListQuery {
+    pub(crate) fn parse(query: &Query) -> Result<Self> {
+        Ok(Self {
+            labels: query.text("labelSelector").to_owned(),
+            fields: query.text("fieldSelector").to_owned(),
+            limit: usize::try_from(query.number("limit")?.unwrap_or(0)).unwrap_or(0),
+            token: query.text("continue").to_owned(),
+            version: query.text("resourceVersion").to_owned(),
+            version_match: query.text("resourceVersionMatch").to_owned(),
+            bookmarks: query.flag("allowWatchBookmarks").unwrap_or(false),
+            initial_events: query.flag("sendInitialEvents"),
+            timeout_seconds: query.number("timeoutSeconds")?.and_then(|it| u64::try_from(it).ok()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_read_as_go_reads_them() {
+        let query = Query::parse("a=1%202&b&c=x+y&a=3&watch");
+        assert_eq!(query.get("a"), Some("1 2"));
+        assert_eq!(query.all("a").collect::<Vec<_>>(), ["1 2", "3"]);
+        assert_eq!(query.text("c"), "x y");
+        assert!(query.wants_watch());
+        assert!(!Query::parse("watch=0").wants_watch());
+        assert!(Query::parse("limit=two").number("limit").is_err());
+        assert_eq!(parse_version("-5").unwrap_err(), "strconv.ParseUint: parsing \"-5\": invalid syntax");
+    }
+}

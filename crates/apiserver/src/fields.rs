@@ -4,6 +4,8 @@
 
 use serde_json::Value;
 
+use crate::status::quote;
+
 /// A field that can be selected by.
 struct Field {
     label: &'static str,
@@ -71,11 +73,6 @@ const KINDS: &[Kind] = &[
         fields: fields! { "status.replicas" => |o| number(&o["status"]["replicas"]) },
     },
     Kind {
-        group: "apps",
-        kind: "ReplicaSet",
-        fields: fields! { "status.replicas" => |o| number(&o["status"]["replicas"]) },
-    },
-    Kind {
         group: "batch",
         kind: "Job",
         fields: fields! { "status.successful" => |o| number(&o["status"]["succeeded"]) },
@@ -113,9 +110,36 @@ pub(crate) fn position(group: &str, kind: &str, label: &str) -> Option<usize> {
     find(group, kind)?.fields.iter().position(|it| it.label == label)
 }
 
-/// Whether the kind has selectable fields of its own, so that its refusals are worded in another way.
-pub(crate) fn has_own(group: &str, kind: &str) -> bool {
-    find(group, kind).is_some()
+/// The refusal of a label that the kind cannot be selected by.
+pub(crate) fn refusal(group: &str, kind: &str, label: &str) -> String {
+    match (group, kind) {
+        ("batch", "Job") => format!("field label {} not supported for Job", quote(label)),
+        ("resource.k8s.io", "ResourceSlice") => {
+            format!("field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: {label}")
+        }
+        _ if find(group, kind).is_some() => format!("field label not supported: {label}"),
+        _ => format!(
+            "{} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"",
+            quote(label)
+        ),
+    }
+}
+
+/// The name in the stored face of a label of `events.k8s.io`, whose fields have other names there.
+pub(crate) fn event_label(label: &str) -> Option<&str> {
+    let label = match label {
+        "regarding.kind" => "involvedObject.kind",
+        "regarding.namespace" => "involvedObject.namespace",
+        "regarding.name" => "involvedObject.name",
+        "regarding.uid" => "involvedObject.uid",
+        "regarding.apiVersion" => "involvedObject.apiVersion",
+        "regarding.resourceVersion" => "involvedObject.resourceVersion",
+        "regarding.fieldPath" => "involvedObject.fieldPath",
+        "reportingController" => "reportingComponent",
+        "reason" | "type" | "metadata.name" | "metadata.namespace" => label,
+        _ => return None,
+    };
+    Some(label)
 }
 
 fn text(value: &Value) -> String {

@@ -14,9 +14,11 @@
 
 pub mod access;
 mod body;
+mod decode;
 mod fields;
 mod header;
 mod registry;
+mod request;
 pub mod status;
 mod user;
 

@@ -1,9 +1,10 @@
 //! Which resources are served: those of the facts, and those that CustomResourceDefinitions declare.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
+use evenkeel_schema::kinds;
 use parking_lot::RwLock;
 use serde_json::Value;
 
@@ -202,5 +203,52 @@ impl Registry {
 
 /// The resources of the facts, sorted by group, version and plural; made once for the process.
 pub(crate) fn built_in() -> &'static [Arc<ResourceInfo>] {
-    &[]
+    static BUILT_IN: OnceLock<Vec<Arc<ResourceInfo>>> = OnceLock::new();
+    BUILT_IN.get_or_init(|| {
+        let mut all: Vec<_> = kinds::resources().iter().map(|it| Arc::new(of_facts(it))).collect();
+        all.sort_by(|a, b| a.id().cmp(&b.id()));
+        all
+    })
+}
+
+fn of_facts(facts: &kinds::Resource) -> ResourceInfo {
+    let owned = |texts: &[&str]| texts.iter().map(|&it| it.to_owned()).collect();
+    // Events of both groups are one kind with two faces.
+    let group = if facts.group == "events.k8s.io" { "" } else { facts.group };
+    ResourceInfo {
+        group: facts.group.to_owned(),
+        version: facts.version.to_owned(),
+        plural: facts.plural.to_owned(),
+        singular: facts.singular.to_owned(),
+        kind: facts.kind.to_owned(),
+        list_kind: format!("{}List", facts.kind),
+        namespaced: facts.namespaced(),
+        verbs: owned(&facts.verbs),
+        short_names: owned(&facts.short_names),
+        categories: owned(&facts.categories),
+        subresources: facts.subresources.iter().map(subresource_of_facts).collect(),
+        columns: facts.columns.iter().map(column_of_facts).collect(),
+        custom: None,
+        prefix: storage_prefix(group, facts.plural),
+    }
+}
+
+fn subresource_of_facts(facts: &kinds::Subresource) -> SubresourceInfo {
+    SubresourceInfo {
+        name: facts.name.to_owned(),
+        kind: facts.kind.to_owned(),
+        group: facts.group.to_owned(),
+        version: facts.version.to_owned(),
+        verbs: facts.verbs.iter().map(|&it| it.to_owned()).collect(),
+    }
+}
+
+fn column_of_facts(facts: &kinds::Column) -> Column {
+    Column {
+        name: facts.name.to_owned(),
+        kind: facts.kind.to_owned(),
+        format: facts.format.to_owned(),
+        priority: facts.priority.into(),
+        ..Column::default()
+    }
 }

@@ -1,5 +1,7 @@
 //! Refusals: the `Status` object, with the reasons and the wording of Kubernetes.
 
+pub(crate) use evenkeel_schema::field::quote;
+use evenkeel_schema::field::{self, FieldError};
 use serde::Serialize;
 
 /// Shorthand for what may be refused.
@@ -180,6 +182,13 @@ impl Status {
         Self::new(409, "Conflict", message).with(Details::of(group, kind, name))
     }
 
+    /// An object, or the options of a request, with fields that are refused.
+    pub fn invalid(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> Self {
+        let causes = errors.iter().map(Cause::of).collect();
+        let details = Details { causes, ..Details::of(group, kind, name) };
+        Self::new(422, "Invalid", field::invalid_message(group, kind, name, errors)).with(details)
+    }
+
     /// The revision is no longer kept.
     pub fn expired(message: impl Into<String>) -> Self {
         Self::new(410, "Expired", message)
@@ -244,6 +253,12 @@ impl Details {
     }
 }
 
+impl Cause {
+    fn of(error: &FieldError) -> Self {
+        Self { reason: error.kind.reason().to_owned(), message: error.body(), field: error.field.clone() }
+    }
+}
+
 impl std::fmt::Display for Status {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.message)
@@ -251,22 +266,3 @@ impl std::fmt::Display for Status {
 }
 
 impl std::error::Error for Status {}
-
-/// A text in double quotes, escaped as Go's `%q` does it.
-pub(crate) fn quote(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + 2);
-    out.push('"');
-    for c in text.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            c if (c as u32) < 0x20 || c as u32 == 0x7f => out.push_str(&format!("\\x{:02x}", c as u32)),
-            c => out.push(c),
-        }
-    }
-    out.push('"');
-    out
-}

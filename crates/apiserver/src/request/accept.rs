@@ -36,8 +36,7 @@ impl Accept {
 }
 
 const MEDIA_TYPES: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
-const STREAM_TYPES: &str =
-    "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
+const STREAM_TYPES: &str = "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
 
 struct Clause<'a> {
     media: &'a str,

@@ -106,16 +106,11 @@ mod tests {
     fn check(path: &str, expected: &str) {
         let text = match Route::parse(path) {
             Route::Other => "other".to_owned(),
-            Route::Resource(it) => [
-                &it.group,
-                &it.version,
-                &it.namespace,
-                &it.resource,
-                &it.name,
-                &it.subresource,
-            ]
-            .map(String::as_str)
-            .join(" "),
+            Route::Resource(it) => {
+                [&it.group, &it.version, &it.namespace, &it.resource, &it.name, &it.subresource]
+                    .map(String::as_str)
+                    .join(" ")
+            }
         };
         assert_eq!(text, expected, "{path}");
     }

@@ -1,0 +1,277 @@
+//! Bodies to objects: media type, size, syntax, duplicate keys, and whether the object is of the kind of the path.
+
+mod json;
+mod syntax;
+mod yaml;
+
+use std::pin::pin;
+
+use bytes::{Bytes, BytesMut};
+use evenkeel_schema::kinds::{self, split_api_version};
+use http_body::Body as HttpBody;
+use serde_json::Value;
+
+use crate::ResourceInfo;
+use crate::request::FieldValidation;
+use crate::status::{Result, Status, quote};
+
+pub(crate) use json::parse as parse_json;
+pub(crate) use yaml::{parse as parse_yaml, print as print_yaml};
+
+/// The largest body that is read: what etcd takes in a request (1.5 MiB) doubled, as Kubernetes has it.
+pub(crate) const BODY_MAX: usize = 3 * 1024 * 1024;
+
+/// What stands in front of a protobuf body.
+const PROTOBUF_MAGIC: &[u8] = b"k8s\0";
+
+/// A media type that bodies of objects come in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Media {
+    Json,
+    Yaml,
+    Protobuf,
+}
+
+/// What is odd about a body that was read nevertheless, each as strict decoding words it.
+#[derive(Debug, Default)]
+pub(crate) struct Oddities(pub(crate) Vec<String>);
+
+/// A body as it was decoded.
+#[derive(Debug)]
+pub(crate) struct Decoded {
+    pub(crate) object: Value,
+    pub(crate) oddities: Oddities,
+}
+
+/// Reads a body to its end, but no further than [`BODY_MAX`].
+pub(crate) async fn read_body<B>(body: B) -> Result<Bytes>
+where
+    B: HttpBody,
+{
+    let too_large = || Status::too_large(format!("Request entity too large: limit is {BODY_MAX}"));
+    if body.size_hint().lower() > BODY_MAX as u64 {
+        return Err(too_large());
+    }
+    let mut body = pin!(body);
+    let mut whole = BytesMut::new();
+    while let Some(frame) = std::future::poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
+        let frame = frame.map_err(|_| Status::bad_request("unexpected EOF"))?;
+        let Ok(data) = frame.into_data() else { continue };
+        if whole.len() + bytes::Buf::remaining(&data) > BODY_MAX {
+            return Err(too_large());
+        }
+        bytes::BufMut::put(&mut whole, data);
+    }
+    Ok(whole.freeze())
+}
+
+/// Which media type a Content-Type header names.
+pub(crate) fn media(content_type: &str) -> Result<Media> {
+    match content_type.split(';').next().unwrap_or_default().trim() {
+        "" | "application/json" => Ok(Media::Json),
+        "application/yaml" => Ok(Media::Yaml),
+        "application/vnd.kubernetes.protobuf" => Ok(Media::Protobuf),
+        _ => Err(Status::unsupported_media_type(
+            "the body of the request was in an unknown format - accepted media types include: \
+             application/json, application/yaml, application/vnd.kubernetes.protobuf",
+        )),
+    }
+}
+
+/// Decodes an object of the kind that `info` serves. Defaults and unknown fields are the next station's.
+pub(crate) fn object(
+    info: &ResourceInfo,
+    kind: &Expected<'_>,
+    media: Media,
+    body: &[u8],
+    validation: FieldValidation,
+) -> Result<Decoded> {
+    let mut decoded = parse(kind, media, body, validation)?;
+    if !decoded.object.is_object() {
+        return Err(unrecognized(kind, body, &not_an_object(&decoded.object, kind)));
+    }
+    check_kind(info, kind, &mut decoded.object, body)?;
+    Ok(decoded)
+}
+
+/// The kind that an endpoint takes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Expected<'a> {
+    pub(crate) group: &'a str,
+    pub(crate) version: &'a str,
+    pub(crate) kind: &'a str,
+}
+
+impl Expected<'_> {
+    fn api_version(&self) -> String {
+        kinds::api_version(self.group, self.version)
+    }
+}
+
+fn parse(kind: &Expected<'_>, media: Media, body: &[u8], validation: FieldValidation) -> Result<Decoded> {
+    let strict = validation != FieldValidation::Ignore;
+    match media {
+        Media::Json => {
+            json::parse(body, strict).map_err(|why| unrecognized(kind, body, &json_refusal(body, &why)))
+        }
+        Media::Yaml => yaml::parse(body, strict).map_err(|why| unrecognized(kind, body, &why)),
+        Media::Protobuf => protobuf(kind, body),
+    }
+}
+
+fn json_refusal(body: &[u8], why: &str) -> String {
+    let _ = body;
+    format!("couldn't get version/kind; json parse error: {why}")
+}
+
+fn protobuf(kind: &Expected<'_>, body: &[u8]) -> Result<Decoded> {
+    if !body.starts_with(PROTOBUF_MAGIC) {
+        let why = "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]";
+        return Err(unrecognized(kind, body, why));
+    }
+    Err(unrecognized(kind, body, "protobuf bodies are not decoded yet"))
+}
+
+/// What Go says when something else than an object is read into a struct.
+fn not_an_object(value: &Value, kind: &Expected<'_>) -> String {
+    let what = match value {
+        Value::Null | Value::Object(_) => return format!("Object 'Kind' is missing in '{value}'"),
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+    };
+    let _ = kind;
+    format!(
+        "couldn't get version/kind; json parse error: json: cannot unmarshal {what} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
+    )
+}
+
+fn unrecognized(kind: &Expected<'_>, body: &[u8], why: &str) -> Status {
+    Status::bad_request(format!(
+        "the object provided is unrecognized (must be of type {}): {why} ({})",
+        kind.kind,
+        summary(body)
+    ))
+}
+
+/// The beginning of a body, as refusals show it: JSON as it is, anything else in hexadecimal.
+fn summary(body: &[u8]) -> String {
+    const SHOWN: usize = 30;
+    let shown = &body[..body.len().min(SHOWN)];
+    let more = if body.len() > SHOWN { " ..." } else { "" };
+    match body.first() {
+        None => "<empty>".to_owned(),
+        Some(b'{') => format!("{}{more}", String::from_utf8_lossy(shown)),
+        Some(_) => shown.iter().map(|byte| format!("{byte:02x}")).collect::<String>() + more,
+    }
+}
+
+/// Checks apiVersion and kind against the path, and fills in what is missing.
+fn check_kind(info: &ResourceInfo, expected: &Expected<'_>, object: &mut Value, body: &[u8]) -> Result<()> {
+    let given_kind = type_text(object, "kind").map_err(|why| unrecognized(expected, body, &why))?;
+    let given_version = type_text(object, "apiVersion").map_err(|why| unrecognized(expected, body, &why))?;
+    if info.is_custom() && given_kind.is_empty() {
+        let why = format!("Object 'Kind' is missing in '{}'", String::from_utf8_lossy(body));
+        return Err(unrecognized(expected, body, &why));
+    }
+    if given_version.matches('/').count() > 1 {
+        let why = format!("unexpected GroupVersion string: {given_version}");
+        return Err(unrecognized(expected, body, &why));
+    }
+    let kind = if given_kind.is_empty() { expected.kind } else { &given_kind };
+    let wanted_version = expected.api_version();
+    let api_version = if given_version.is_empty() { &wanted_version } else { &given_version };
+    if kind != expected.kind || *api_version != wanted_version {
+        mismatch(info, expected, kind, api_version)?;
+    }
+    object["apiVersion"] = wanted_version.into();
+    object["kind"] = expected.kind.into();
+    Ok(())
+}
+
+fn type_text(object: &Value, field: &str) -> std::result::Result<String, String> {
+    match &object[field] {
+        Value::Null => Ok(String::new()),
+        Value::String(text) => Ok(text.clone()),
+        other => Err(format!(
+            "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go struct field .{field} of type string",
+            json::type_name(other)
+        )),
+    }
+}
+
+fn mismatch(info: &ResourceInfo, expected: &Expected<'_>, kind: &str, api_version: &str) -> Result<()> {
+    let (group, version) = split_api_version(api_version);
+    let wanted = expected.api_version();
+    if info.is_custom() {
+        return if api_version != wanted {
+            Err(Status::bad_request(format!(
+                "the API version in the data ({api_version}) does not match the expected API version ({wanted})"
+            )))
+        } else {
+            Err(Status::bad_request(format!(
+                "{kind} in version {} cannot be handled as a {}: invalid object type, expected kind {}",
+                quote(version),
+                expected.kind,
+                expected.kind
+            )))
+        };
+    }
+    let known = kinds::by_kind(group, version, kind).is_some() || is_retired(group, version, kind);
+    let why = if !known {
+        format!(
+            "no kind {} is registered for version {} in scheme \"pkg/api/legacyscheme/scheme.go:30\"",
+            quote(kind),
+            quote(api_version)
+        )
+    } else if kind != expected.kind {
+        let (from, to) = (version, go_package(expected.group));
+        format!("converting ({from}.{kind}) to ({to}.{}): unknown conversion", expected.kind)
+    } else {
+        return Err(Status::bad_request(format!(
+            "the API version in the data ({api_version}) does not match the expected API version ({wanted})"
+        )));
+    };
+    let version = quote(version);
+    let as_kind = expected.kind;
+    Err(Status::bad_request(format!("{kind} in version {version} cannot be handled as a {as_kind}: {why}")))
+}
+
+/// Versions that Kubernetes still knows how to read but no longer serves.
+fn is_retired(group: &str, version: &str, kind: &str) -> bool {
+    match (group, version) {
+        ("extensions", "v1beta1") => {
+            matches!(kind, "Deployment" | "DaemonSet" | "ReplicaSet" | "Ingress" | "NetworkPolicy" | "Scale")
+        }
+        ("apps", "v1beta1") => matches!(kind, "Deployment" | "StatefulSet" | "ControllerRevision" | "Scale"),
+        ("apps", "v1beta2") => matches!(
+            kind,
+            "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet" | "ControllerRevision" | "Scale"
+        ),
+        ("batch", "v1beta1") => kind == "CronJob",
+        ("policy", "v1beta1") => matches!(kind, "PodDisruptionBudget" | "Eviction"),
+        ("networking.k8s.io", "v1beta1") => matches!(kind, "Ingress" | "IngressClass"),
+        ("autoscaling", "v2beta1" | "v2beta2") => kind == "HorizontalPodAutoscaler",
+        ("discovery.k8s.io", "v1beta1") => kind == "EndpointSlice",
+        ("events.k8s.io", "v1beta1") => kind == "Event",
+        ("coordination.k8s.io", "v1beta1") => kind == "Lease",
+        ("rbac.authorization.k8s.io", "v1alpha1" | "v1beta1") => {
+            matches!(kind, "Role" | "ClusterRole" | "RoleBinding" | "ClusterRoleBinding")
+        }
+        ("storage.k8s.io", "v1beta1") => matches!(kind, "StorageClass" | "CSIDriver" | "CSINode"),
+        _ => false,
+    }
+}
+
+/// The name by which Kubernetes calls the internal form of a group, which its messages show.
+pub(crate) fn go_package(group: &str) -> &str {
+    match group {
+        "" => "core",
+        "rbac.authorization.k8s.io" => "rbac",
+        "internal.apiserver.k8s.io" => "apiserverinternal",
+        "flowcontrol.apiserver.k8s.io" => "flowcontrol",
+        "admissionregistration.k8s.io" => "admissionregistration",
+        other => other.split('.').next().unwrap_or(other),
+    }
+}

@@ -1,0 +1,41 @@
+//! YAML in and out.
+
+use serde_json::Value;
+use serde_saphyr::options::DuplicateKeyPolicy;
+
+use super::{Decoded, Oddities};
+use crate::status::quote;
+
+/// Parses a body. A key that stands twice is an oddity with `strict`; the last one wins, as in Go.
+pub(crate) fn parse(body: &[u8], strict: bool) -> Result<Decoded, String> {
+    let text = std::str::from_utf8(body).map_err(|_| "yaml: invalid leading UTF-8 octet".to_owned())?;
+    let mut oddities = Oddities::default();
+    if strict && let Err(error) = read(text, DuplicateKeyPolicy::Error) {
+        oddities.0.extend(repeat(&error));
+    }
+    let object = read(text, DuplicateKeyPolicy::LastWins)
+        .map_err(|error| format!("error converting YAML to JSON: yaml: {error}"))?;
+    Ok(Decoded { object, oddities })
+}
+
+fn read(text: &str, duplicates: DuplicateKeyPolicy) -> Result<Value, serde_saphyr::Error> {
+    let options = serde_saphyr::options! { duplicate_keys: duplicates, legacy_octal_numbers: true };
+    serde_saphyr::from_str_with_options(text, options)
+}
+
+/// What strict decoding says of a key that stands twice.
+fn repeat(error: &serde_saphyr::Error) -> Option<String> {
+    match error.without_snippet() {
+        serde_saphyr::Error::DuplicateMappingKey { key, location } => {
+            let key = quote(key.as_deref().unwrap_or_default());
+            let line = location.line();
+            Some(format!("yaml: unmarshal errors:\n  line {line}: key {key} already set in map"))
+        }
+        _ => None,
+    }
+}
+
+/// Prints a value.
+pub(crate) fn print(value: &Value) -> Result<String, String> {
+    serde_saphyr::to_string(value).map_err(|error| error.to_string())
+}

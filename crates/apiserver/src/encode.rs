@@ -1,0 +1,139 @@
+//! Stored bytes to answers: slices of them, with the resourceVersion put in.
+
+use bytes::Bytes;
+use evenkeel_store::Entry;
+use serde_json::Value;
+
+use crate::Header;
+use crate::header::seal;
+
+/// An object as a reader sees it: canonical bytes, where their parts are, and the resourceVersion to show.
+#[derive(Clone, Debug)]
+pub(crate) struct Shown {
+    bytes: Bytes,
+    metadata_at: usize,
+    version_at: usize,
+    metadata_end: usize,
+    revision: u64,
+}
+
+impl Shown {
+    /// A stored object in the face that it is stored in. `revision` differs from the entry's own for deletions.
+    pub(crate) fn stored(entry: &Entry<Header>, revision: u64) -> Self {
+        Self::new(entry.value.clone(), &entry.header, revision)
+    }
+
+    /// An object that is not stored in this form: converted, or not written at all.
+    pub(crate) fn sealed(object: &Value, revision: u64) -> Self {
+        let (bytes, header) = seal(object);
+        Self::new(bytes, &header, revision)
+    }
+
+    fn new(bytes: Bytes, header: &Header, revision: u64) -> Self {
+        Self {
+            bytes,
+            metadata_at: header.metadata_at as usize,
+            version_at: header.version_at as usize,
+            metadata_end: header.metadata_end as usize,
+            revision,
+        }
+    }
+
+    /// How many bytes the whole object takes, at least.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len() + VERSION_LEN_MAX
+    }
+
+    /// Writes the whole object.
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.bytes[..self.version_at]);
+        self.write_version(out);
+        out.extend_from_slice(&self.bytes[self.version_at..]);
+    }
+
+    /// Writes the object without apiVersion and kind, as items of built-in lists are.
+    pub(crate) fn write_untyped(&self, out: &mut Vec<u8>) {
+        out.push(b'{');
+        out.extend_from_slice(&self.bytes[self.metadata_at..self.version_at]);
+        self.write_version(out);
+        out.extend_from_slice(&self.bytes[self.version_at..]);
+    }
+
+    /// Writes the object's metadata alone, as a PartialObjectMetadata.
+    pub(crate) fn write_metadata(&self, out: &mut Vec<u8>, beta: bool) {
+        out.extend_from_slice(b"{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":");
+        out.extend_from_slice(if beta { b"\"meta.k8s.io/v1beta1\"," } else { b"\"meta.k8s.io/v1\"," });
+        out.extend_from_slice(&self.bytes[self.metadata_at..self.version_at]);
+        self.write_version(out);
+        out.extend_from_slice(&self.bytes[self.version_at..self.metadata_end]);
+        out.push(b'}');
+    }
+
+    /// The object as a tree, with its resourceVersion.
+    pub(crate) fn to_value(&self) -> Value {
+        let mut value: Value = serde_json::from_slice(&self.bytes).unwrap_or_default();
+        if self.revision > 0 {
+            value["metadata"]["resourceVersion"] = self.revision.to_string().into();
+        }
+        value
+    }
+
+    /// A dry run's creation has no resourceVersion.
+    fn write_version(&self, out: &mut Vec<u8>) {
+        if self.revision == 0 {
+            return;
+        }
+        out.extend_from_slice(b"\"resourceVersion\":\"");
+        push_number(out, self.revision);
+        let follows = self.bytes.get(self.version_at) != Some(&b'}');
+        out.extend_from_slice(if follows { b"\"," } else { b"\"" });
+    }
+}
+
+/// `"resourceVersion":"",` and the digits of a u64.
+const VERSION_LEN_MAX: usize = 22 + 20;
+
+/// Writes a number in decimal.
+pub(crate) fn push_number(out: &mut Vec<u8>, mut number: u64) {
+    let mut digits = [0u8; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
+/// Writes a text as JSON.
+pub(crate) fn push_text(out: &mut Vec<u8>, text: &str) {
+    serde_json::to_writer(out, text).expect("a text is written to memory without fail");
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_version_goes_into_the_metadata() {
+        let object = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {}});
+        let shown = Shown::sealed(&object, 70);
+        let mut out = Vec::new();
+        shown.write(&mut out);
+        shown.write_untyped(&mut out);
+        shown.write_metadata(&mut out, false);
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            concat!(
+                r#"{"apiVersion":"v1","kind":"Pod","metadata":{"resourceVersion":"70","name":"p"},"spec":{}}"#,
+                r#"{"metadata":{"resourceVersion":"70","name":"p"},"spec":{}}"#,
+                r#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"70","name":"p"}}"#,
+            )
+        );
+    }
+}

@@ -1,0 +1,86 @@
+//! Continue tokens: where a list that was cut by its limit goes on.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::{Deserialize, Serialize};
+
+use crate::decode::parse_json;
+use crate::status::{Result, Status, quote};
+
+const VERSION: &str = "meta.k8s.io/v1";
+
+/// Where a list goes on: at which revision and after which key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Token {
+    /// The revision of the first page; none for an inconsistent rest of an expired list.
+    pub(crate) revision: Option<u64>,
+    /// The last key that was given, below the list's prefix.
+    pub(crate) after: String,
+}
+
+#[derive(Deserialize, Serialize)]
+struct Wire<'a> {
+    v: &'a str,
+    rv: i64,
+    start: String,
+}
+
+impl Token {
+    /// The text that clients send back.
+    pub(crate) fn encode(&self) -> String {
+        let rv = self.revision.map_or(-1, |it| i64::try_from(it).unwrap_or(i64::MAX));
+        let wire = Wire { v: VERSION, rv, start: format!("{}\0", self.after) };
+        URL_SAFE_NO_PAD.encode(serde_json::to_vec(&wire).unwrap_or_default())
+    }
+
+    /// Reads what a client sent back.
+    pub(crate) fn decode(text: &str) -> Result<Self> {
+        let refuse = |why: &str| {
+            Status::bad_request(format!("invalid continue token: continue key is not valid: {why}"))
+        };
+        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|error| refuse(&base64_error(&error)))?;
+        let value = parse_json(&bytes, false).map_err(|why| refuse(&why))?.object;
+        let version = value["v"].as_str().unwrap_or_default();
+        if version != VERSION {
+            return Err(refuse(&format!("server does not recognize this encoded version {}", quote(version))));
+        }
+        let start = value["start"].as_str().unwrap_or_default();
+        let rv = value["rv"].as_i64().unwrap_or_default();
+        if rv == 0 {
+            return Err(refuse(&format!("incorrect encoded start resourceVersion (version {VERSION})")));
+        }
+        if start.is_empty() {
+            return Err(refuse(&format!("encoded start key empty (version {VERSION})")));
+        }
+        if start.starts_with('/') || start.split('/').any(|it| it == "..") {
+            return Err(refuse(start));
+        }
+        let after = start.strip_suffix('\0').unwrap_or(start).to_owned();
+        Ok(Self { revision: u64::try_from(rv).ok(), after })
+    }
+}
+
+/// What Go says of bytes that are not base64.
+fn base64_error(error: &base64::DecodeError) -> String {
+    let at = match error {
+        base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol(at, _) => *at,
+        base64::DecodeError::InvalidLength(len) => *len,
+        base64::DecodeError::InvalidPadding => 0,
+    };
+    format!("illegal base64 data at input byte {at}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_read_back() {
+        let token = Token { revision: Some(7), after: "ns/name".to_owned() };
+        assert_eq!(Token::decode(&token.encode()).unwrap(), token);
+        assert_eq!(
+            Token::decode("garbage").unwrap_err().message,
+            "invalid continue token: continue key is not valid: invalid character '\\u0081' looking for beginning of value"
+        );
+    }
+}

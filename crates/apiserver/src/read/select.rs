@@ -1,0 +1,124 @@
+//! Which objects of a scope a reader wants: label and field selectors, answered from the header.
+
+use evenkeel_schema::selector::{FieldSelector, LabelSelector};
+use serde_json::Value;
+
+use crate::status::{Result, Status};
+use crate::{Header, ResourceInfo, fields};
+
+/// A parsed selection of one resource.
+#[derive(Clone, Debug)]
+pub(crate) struct Selection {
+    labels: LabelSelector,
+    fields: Vec<Term>,
+}
+
+#[derive(Clone, Debug)]
+struct Term {
+    field: Field,
+    equals: bool,
+    value: String,
+}
+
+/// Where a field's value is found.
+#[derive(Clone, Debug)]
+enum Field {
+    Name,
+    Namespace,
+    /// At this place in the header.
+    Header(usize),
+    /// A selectable field of a custom resource. Which those are can change without a write to the object, so that
+    /// the header does not have them: the object is parsed.
+    Custom(Vec<String>),
+}
+
+impl Selection {
+    /// Parses both selectors; a field that the kind cannot be selected by is refused.
+    pub(crate) fn parse(info: &ResourceInfo, labels: &str, fields: &str) -> Result<Self> {
+        let labels = LabelSelector::parse(labels)
+            .map_err(|why| Status::bad_request(format!("unable to parse requirement: {why}")))?;
+        let fields = FieldSelector::parse(fields).map_err(Status::bad_request)?;
+        let fields = fields.requirements().iter().map(|it| {
+            Ok(Term { field: field(info, &it.field)?, equals: it.equals, value: it.value.clone() })
+        });
+        Ok(Self { labels, fields: fields.collect::<Result<_>>()? })
+    }
+
+    /// Whether nothing is left out.
+    pub(crate) fn is_everything(&self) -> bool {
+        self.labels.is_everything() && self.fields.is_empty()
+    }
+
+    /// The one name that is asked for, if so.
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.exact(|field| matches!(field, Field::Name))
+    }
+
+    /// The one namespace that is asked for, if so.
+    pub(crate) fn namespace(&self) -> Option<&str> {
+        self.exact(|field| matches!(field, Field::Namespace))
+    }
+
+    fn exact(&self, is: impl Fn(&Field) -> bool) -> Option<&str> {
+        self.fields.iter().find(|it| it.equals && is(&it.field)).map(|it| it.value.as_str())
+    }
+
+    /// Also demands this name.
+    pub(crate) fn and_name(mut self, name: &str) -> Self {
+        self.fields.push(Term { field: Field::Name, equals: true, value: name.to_owned() });
+        self
+    }
+
+    /// Whether an object is selected.
+    pub(crate) fn matches(&self, header: &Header, bytes: &[u8]) -> bool {
+        self.fields.iter().all(|term| term.matches(header, bytes))
+            && (self.labels.is_everything() || self.labels.matches(|key| header.label(key)))
+    }
+}
+
+impl Term {
+    fn matches(&self, header: &Header, bytes: &[u8]) -> bool {
+        let equal = match &self.field {
+            Field::Name => *header.name == *self.value,
+            Field::Namespace => *header.namespace == *self.value,
+            Field::Header(at) => header.fields.get(*at).is_some_and(|it| **it == *self.value),
+            Field::Custom(path) => custom_value(bytes, path) == self.value,
+        };
+        equal == self.equals
+    }
+}
+
+fn custom_value(bytes: &[u8], path: &[String]) -> String {
+    let object: Value = serde_json::from_slice(bytes).unwrap_or_default();
+    let found = path.iter().try_fold(&object, |value, key| value.get(key));
+    match found {
+        None | Some(Value::Null) => String::new(),
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+    }
+}
+
+fn field(info: &ResourceInfo, label: &str) -> Result<Field> {
+    let (group, stored) = match info.group.as_str() {
+        "events.k8s.io" => ("", fields::event_label(label)),
+        group => (group, Some(label)),
+    };
+    match stored {
+        Some("metadata.name") => return Ok(Field::Name),
+        Some("metadata.namespace") => return Ok(Field::Namespace),
+        _ => {}
+    }
+    if let Some(custom) = &info.custom {
+        return custom_field(&custom.version, label)
+            .ok_or_else(|| Status::bad_request(format!("field label not supported: {label}")));
+    }
+    let at = stored.and_then(|stored| fields::position(group, &info.kind, stored));
+    at.map(Field::Header).ok_or_else(|| Status::bad_request(fields::refusal(group, &info.kind, label)))
+}
+
+/// A field that the definition's version lists in `selectableFields`.
+fn custom_field(version: &Value, label: &str) -> Option<Field> {
+    let path = format!(".{label}");
+    let listed = version["selectableFields"].as_array()?.iter().any(|it| it["jsonPath"] == *path);
+    listed.then(|| Field::Custom(label.split('.').map(str::to_owned).collect()))
+}

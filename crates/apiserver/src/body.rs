@@ -46,6 +46,14 @@ impl Body {
         Self(Kind::Stream(Box::pin(stream)))
     }
 
+    /// How many bytes are left, where the body is not a stream.
+    pub(crate) fn whole_len(&self) -> Option<usize> {
+        match &self.0 {
+            Kind::Whole(_, len) => usize::try_from(*len).ok(),
+            Kind::Stream(_) => None,
+        }
+    }
+
     /// The bytes, where the body is not a stream.
     pub fn whole(&self) -> Option<Bytes> {
         let Kind::Whole(slices, _) = &self.0 else { return None };

@@ -15,15 +15,20 @@
 pub mod access;
 mod body;
 mod decode;
+mod encode;
 mod fields;
 mod header;
 mod registry;
 mod request;
+mod respond;
+mod route;
+mod server;
 pub mod status;
 mod user;
 
 pub use body::Body;
 pub use header::Header;
 pub use registry::{Column, CustomInfo, Registry, ResourceInfo, SubresourceInfo};
+pub use server::{ApiServer, Options};
 pub use status::Status;
 pub use user::User;

@@ -1,0 +1,106 @@
+//! Answers to HTTP responses: status codes, content types, warnings, compression.
+
+use std::io::Write as _;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use http::header::{ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, VARY};
+use http::{HeaderName, Method, Response, StatusCode};
+
+use crate::body::Body;
+use crate::decode::print_yaml;
+use crate::request::{Format, Request, negotiate};
+use crate::status::{Result, Status};
+
+/// Answers below this are not worth compressing; the limit is Kubernetes' own.
+const GZIP_MIN: usize = 128 * 1024;
+
+const WARNING: HeaderName = HeaderName::from_static("warning");
+const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
+
+/// An answer in JSON.
+pub(crate) fn json(code: u16, body: impl Into<Body>) -> Response<Body> {
+    with_type(code, "application/json", body.into())
+}
+
+/// An answer in the format that was negotiated. The bytes are JSON.
+pub(crate) fn formatted(code: u16, format: Format, body: Vec<u8>) -> Result<Response<Body>> {
+    match format {
+        Format::Json => Ok(json(code, body)),
+        Format::Yaml => {
+            let value = serde_json::from_slice(&body).map_err(Status::internal)?;
+            let text = print_yaml(&value).map_err(Status::internal)?;
+            Ok(with_type(code, "application/yaml", text.into()))
+        }
+    }
+}
+
+/// An answer in plain text.
+pub(crate) fn text(code: u16, text: impl Into<String>) -> Response<Body> {
+    with_type(code, "text/plain; charset=utf-8", text.into().into())
+}
+
+fn with_type(code: u16, content_type: &'static str, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}
+
+/// Adds a warning for the person behind the client.
+pub(crate) fn warn(response: &mut Response<Body>, message: &str) {
+    let text = format!("299 - \"{}\"", message.replace('\\', "\\\\").replace('"', "\\\""));
+    if let Ok(value) = HeaderValue::from_bytes(text.as_bytes()) {
+        response.headers_mut().append(WARNING, value);
+    }
+}
+
+/// A refusal as a response, in the format that the client accepts.
+pub(crate) fn refusal(request: &Request, status: &Status) -> Response<Body> {
+    if status.plain {
+        return text(status.code, status.message.clone());
+    }
+    let format = negotiate(request, false).map_or(Format::Json, |it| it.format);
+    let body = status.to_json();
+    let mut response =
+        formatted(status.code, format, body).unwrap_or_else(|status| json(500, status.to_json()));
+    let retry = status.details.as_ref().map_or(0, |it| it.retry_after_seconds);
+    if retry > 0 {
+        response.headers_mut().insert(http::header::RETRY_AFTER, retry.into());
+    }
+    response
+}
+
+/// The last touch: refusals become responses, large answers are compressed, a HEAD has no body.
+pub(crate) fn finish(request: &Request, answer: Result<Response<Body>>) -> Response<Body> {
+    let mut response = answer.unwrap_or_else(|status| refusal(request, &status));
+    let headers = response.headers_mut();
+    headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, private"));
+    if let Some(id) = request.headers.get(AUDIT_ID) {
+        headers.insert(AUDIT_ID, id.clone());
+    }
+    if request.method == Method::HEAD {
+        *response.body_mut() = Body::empty();
+        return response;
+    }
+    compress(request, response)
+}
+
+fn compress(request: &Request, mut response: Response<Body>) -> Response<Body> {
+    let accepts = request.headers.get(ACCEPT_ENCODING).and_then(|it| it.to_str().ok()).unwrap_or_default();
+    if !accepts.split(',').any(|it| it.split(';').next().is_some_and(|it| it.trim() == "gzip")) {
+        return response;
+    }
+    let large = response.body().whole_len().is_some_and(|len| len >= GZIP_MIN);
+    let Some(body) = large.then(|| response.body().whole()).flatten() else { return response };
+    // The fastest level, as Kubernetes has it: the network is faster than a better one.
+    let mut gzip = GzEncoder::new(Vec::with_capacity(body.len() / 4), Compression::new(1));
+    if gzip.write_all(&body).is_err() {
+        return response;
+    }
+    let Ok(zipped) = gzip.finish() else { return response };
+    response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    response.headers_mut().append(VARY, HeaderValue::from_static("Accept-Encoding"));
+    *response.body_mut() = zipped.into();
+    response
+}

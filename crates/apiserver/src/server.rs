@@ -1,0 +1,101 @@
+//! The service: from an HTTP request to an HTTP response.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use evenkeel_env::{Env, Station};
+use evenkeel_store::Store;
+use http::Response;
+
+use crate::access::{AllowAll, Authorizer};
+use crate::body::Body;
+use crate::request::Request;
+use crate::{Header, Registry, respond, route};
+
+/// What a server can be told.
+#[derive(Clone, Default)]
+#[non_exhaustive]
+pub struct Options {
+    /// Who decides what is allowed.
+    pub authorizer: Option<Arc<dyn Authorizer>>,
+}
+
+/// A Kubernetes API server. Cloning is cheap and shares the same server.
+///
+/// Who asks is the [`User`](crate::User) in the request's extensions.
+#[derive(Clone)]
+pub struct ApiServer {
+    inner: Arc<Inner>,
+}
+
+/// What every request has at hand.
+pub(crate) struct Inner {
+    pub(crate) store: Store<Header>,
+    pub(crate) env: Env,
+    pub(crate) registry: Registry,
+    pub(crate) authorizer: Arc<dyn Authorizer>,
+    /// Requests whose head is not answered yet.
+    requests: Station,
+}
+
+impl ApiServer {
+    /// A server over this store. Definitions of custom resources that the store has are served at once.
+    pub fn new(store: Store<Header>, env: Env, options: Options) -> Self {
+        let requests = env.ledger().station("apiserver requests");
+        let authorizer = options.authorizer.unwrap_or_else(|| Arc::new(AllowAll));
+        let inner = Inner { store, env, registry: Registry::new(), authorizer, requests };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// The resources that are served.
+    pub fn registry(&self) -> &Registry {
+        &self.inner.registry
+    }
+
+    /// The store behind it.
+    pub fn store(&self) -> &Store<Header> {
+        &self.inner.store
+    }
+
+    /// The world it lives in.
+    pub fn env(&self) -> &Env {
+        &self.inner.env
+    }
+
+    pub(crate) fn inner(&self) -> &Inner {
+        &self.inner
+    }
+
+    async fn serve<B>(self, request: http::Request<B>) -> Response<Body>
+    where
+        B: http_body::Body + Send + 'static,
+    {
+        let (parts, body) = request.into_parts();
+        let _work = self.inner.requests.enter_with(format!("{} {}", parts.method, parts.uri));
+        let request = Request::new(parts);
+        let answer = route::answer(&self, &request, body).await;
+        respond::finish(&request, answer)
+    }
+}
+
+impl<B> tower::Service<http::Request<B>> for ApiServer
+where
+    B: http_body::Body + Send + 'static,
+    B::Data: Send,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<B>) -> Self::Future {
+        let server = self.clone();
+        Box::pin(async move { Ok(server.serve(request).await) })
+    }
+}

@@ -24,6 +24,7 @@ mod respond;
 mod route;
 mod server;
 pub mod status;
+mod table;
 mod user;
 
 pub use body::Body;

@@ -1,0 +1,160 @@
+//! Rows of namespaces, nodes, configuration, quotas, leases and events.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::view::{NONE, View};
+
+const UNKNOWN: &str = "<unknown>";
+
+/// Name and age: all there is to see of some kinds.
+pub(super) fn name_and_age(object: View<'_>) -> Vec<Value> {
+    vec![object.name().into(), object.age().into()]
+}
+
+pub(super) fn namespace(object: View<'_>) -> Vec<Value> {
+    vec![object.name().into(), object.text("/status/phase").into(), object.age().into()]
+}
+
+pub(super) fn config_map(object: View<'_>) -> Vec<Value> {
+    let entries = object.len("/data") + object.len("/binaryData");
+    vec![object.name().into(), entries.into(), object.age().into()]
+}
+
+pub(super) fn secret(object: View<'_>) -> Vec<Value> {
+    vec![object.name().into(), object.text("/type").into(), object.len("/data").into(), object.age().into()]
+}
+
+pub(super) fn lease(object: View<'_>) -> Vec<Value> {
+    vec![object.name().into(), object.text("/spec/holderIdentity").into(), object.age().into()]
+}
+
+pub(super) fn component_status(object: View<'_>) -> Vec<Value> {
+    let healthy = object.condition("/conditions", "Healthy");
+    let status = match healthy.map(|condition| condition.text("/status")) {
+        Some("True") => "Healthy",
+        Some(_) => "Unhealthy",
+        None => "Unknown",
+    };
+    let text = |pointer| healthy.map_or("", |condition| condition.text(pointer));
+    vec![object.name().into(), status.into(), text("/message").into(), text("/error").into()]
+}
+
+pub(super) fn resource_quota(object: View<'_>) -> Vec<Value> {
+    let mut requests = Vec::new();
+    let mut limits = Vec::new();
+    let used = object.get("/status/used");
+    for (resource, hard) in object.map("/status/hard").into_iter().flatten() {
+        let used =
+            used.and_then(|used| used.value.get(resource)).map_or_else(|| "0".to_owned(), super::view::plain);
+        let line = format!("{resource}: {used}/{}", super::view::plain(hard));
+        let column = if resource.starts_with("limits.") { &mut limits } else { &mut requests };
+        column.push(line);
+    }
+    vec![object.name().into(), requests.join(", ").into(), limits.join(", ").into(), object.age().into()]
+}
+
+pub(super) fn node(object: View<'_>) -> Vec<Value> {
+    let info = |field: &str| object.text(&format!("/status/nodeInfo/{field}"));
+    let known = |field: &str| match info(field) {
+        "" => UNKNOWN.to_owned(),
+        text => text.to_owned(),
+    };
+    let kernel = match info("architecture") {
+        "" => known("kernelVersion"),
+        architecture => format!("{} ({architecture})", known("kernelVersion")),
+    };
+    vec![
+        object.name().into(),
+        node_status(object).into(),
+        node_roles(object).into(),
+        object.age().into(),
+        info("kubeletVersion").into(),
+        node_address(object, "InternalIP").into(),
+        node_address(object, "ExternalIP").into(),
+        known("osImage").into(),
+        kernel.into(),
+        known("containerRuntimeVersion").into(),
+    ]
+}
+
+fn node_status(node: View<'_>) -> String {
+    let ready = node.list("/status/conditions").rfind(|condition| condition.text("/type") == "Ready");
+    let status = match ready.map(|condition| condition.text("/status")) {
+        Some("True") => "Ready",
+        Some(_) => "NotReady",
+        None => "Unknown",
+    };
+    match node.flag("/spec/unschedulable") {
+        true => format!("{status},SchedulingDisabled"),
+        false => status.to_owned(),
+    }
+}
+
+fn node_roles(node: View<'_>) -> String {
+    let labels = node.map("/metadata/labels").into_iter().flatten();
+    let roles: BTreeSet<_> = labels
+        .filter_map(|(key, value)| match key.strip_prefix("node-role.kubernetes.io/") {
+            Some(role) => Some(role),
+            None if key == "kubernetes.io/role" => value.as_str(),
+            None => None,
+        })
+        .filter(|role| !role.is_empty())
+        .collect();
+    if roles.is_empty() { NONE.to_owned() } else { roles.into_iter().collect::<Vec<_>>().join(",") }
+}
+
+fn node_address<'a>(node: View<'a>, kind: &str) -> &'a str {
+    let address = node.list("/status/addresses").find(|address| address.text("/type") == kind);
+    address.map_or(NONE, |address| address.text("/address"))
+}
+
+/// Both faces of an event: the core one, and that of `events.k8s.io` with its renamed fields.
+pub(super) fn event(object: View<'_>) -> Vec<Value> {
+    let first = match known_since(object, ["/firstTimestamp", "/deprecatedFirstTimestamp"]) {
+        Some(first) => first,
+        None => object.since("/eventTime"),
+    };
+    let last = known_since(object, ["/lastTimestamp", "/deprecatedLastTimestamp"]);
+    let last = match object.get("/series") {
+        Some(series) => series.since("/lastObservedTime"),
+        None => last.unwrap_or_else(|| first.clone()),
+    };
+    let count = match object.get("/series") {
+        Some(series) => series.int("/count"),
+        None => object.int("/count").max(object.int("/deprecatedCount")).max(1),
+    };
+    let subject = object.get("/involvedObject").or_else(|| object.get("/regarding"));
+    let part = |pointer| subject.map_or("", |subject| subject.text(pointer));
+    let target = match part("/name") {
+        "" => part("/kind").to_lowercase(),
+        name => format!("{}/{name}", part("/kind").to_lowercase()),
+    };
+    vec![
+        last.into(),
+        object.text("/type").into(),
+        object.text("/reason").into(),
+        target.into(),
+        part("/fieldPath").into(),
+        event_source(object).into(),
+        object.text_or("/message", object.text("/note")).trim().into(),
+        first.into(),
+        count.into(),
+        object.name().into(),
+    ]
+}
+
+fn known_since(object: View<'_>, pointers: [&str; 2]) -> Option<String> {
+    let pointer = pointers.into_iter().find(|pointer| object.time(pointer).is_some())?;
+    Some(object.since(pointer))
+}
+
+fn event_source(event: View<'_>) -> String {
+    let source = event.get("/source").or_else(|| event.get("/deprecatedSource"));
+    let part = |pointer| source.map_or("", |source| source.text(pointer));
+    let reporter = event.text_or("/reportingComponent", event.text("/reportingController"));
+    let component = if part("/component").is_empty() { reporter } else { part("/component") };
+    let instance = if part("/host").is_empty() { event.text("/reportingInstance") } else { part("/host") };
+    if instance.is_empty() { component.to_owned() } else { format!("{component}, {instance}") }
+}

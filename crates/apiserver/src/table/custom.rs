@@ -1,0 +1,121 @@
+//! Rows of custom resources: the printer columns of their definition.
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::age;
+use super::jsonpath::JsonPath;
+use crate::Column;
+
+/// The columns that a definition adds behind the name; a path that cannot be read gives empty cells.
+#[derive(Debug)]
+pub(super) struct CustomColumns(Vec<(Option<JsonPath>, String)>);
+
+impl CustomColumns {
+    pub(super) fn of(columns: &[Column]) -> Self {
+        Self(
+            columns
+                .iter()
+                .map(|column| (JsonPath::parse(&column.json_path).ok(), column.kind.clone()))
+                .collect(),
+        )
+    }
+
+    pub(super) fn cells(&self, object: &Value, now: Timestamp) -> Vec<Value> {
+        let name = object.pointer("/metadata/name").cloned().unwrap_or_else(|| "".into());
+        let cells = self.0.iter().map(|(path, kind)| cell(path.as_ref(), kind, object, now));
+        std::iter::once(name).chain(cells).collect()
+    }
+}
+
+fn cell(path: Option<&JsonPath>, kind: &str, object: &Value, now: Timestamp) -> Value {
+    let found = path.and_then(|path| path.find(object).ok()).unwrap_or_default();
+    match found.first() {
+        Some(value) if kind == "string" => text(value).into(),
+        Some(value) => typed(kind, value, now),
+        None => Value::Null,
+    }
+}
+
+/// The cell of a column that is no string; a value of another type gives an empty cell.
+fn typed(kind: &str, value: &Value, now: Timestamp) -> Value {
+    match (kind, value) {
+        ("integer", Value::Number(number)) => match (number.as_i64(), number.as_f64()) {
+            (Some(integer), _) => integer.into(),
+            (None, Some(float)) => (float as i64).into(),
+            (None, None) => Value::Null,
+        },
+        ("number", Value::Number(number)) => match number.as_i64() {
+            // A float without a fraction is written without one, as Go does.
+            Some(integer) => integer.into(),
+            None => value.clone(),
+        },
+        ("boolean", Value::Bool(_)) => value.clone(),
+        ("date", Value::String(text)) => match (text.as_str(), age::parse(value)) {
+            ("" | "null", _) => "<unknown>".into(),
+            (_, Some(_)) => age::since(Some(value), now).into(),
+            (_, None) => "<invalid>".into(),
+        },
+        _ => Value::Null,
+    }
+}
+
+/// A value as a string column shows it: text without quotes, maps and lists as JSON.
+fn text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => "<no value>".to_owned(),
+        Value::Number(number) => match (number.as_i64(), number.as_f64()) {
+            (None, Some(float)) => go_float(float),
+            _ => number.to_string(),
+        },
+        other => other.to_string(),
+    }
+}
+
+/// A float as Go prints it: an exponent of at least two digits where the number is very small or large.
+fn go_float(float: f64) -> String {
+    let magnitude = float.abs();
+    if magnitude == 0.0 || (1e-4..1e21).contains(&magnitude) {
+        return format!("{float}");
+    }
+    let text = format!("{float:e}");
+    let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    let (sign, digits) = exponent.strip_prefix('-').map_or(('+', exponent), |digits| ('-', digits));
+    format!("{mantissa}e{sign}{digits:0>2}")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn check(kind: &str, path: &str, expected: Value) {
+        let object = json!({"metadata": {"name": "n", "creationTimestamp": "2026-01-01T00:00:00Z"},
+            "spec": {"s": "text", "i": 7, "f": 1.5, "whole": 2.0, "large": 1e21, "b": true, "o": {"k": [1]}, "bad": "no date"}});
+        let column = Column { json_path: path.into(), kind: kind.into(), ..Column::default() };
+        let now = "2026-01-01T00:05:00Z".parse().unwrap();
+        assert_eq!(CustomColumns::of(&[column]).cells(&object, now)[1], expected, "{kind} {path}");
+    }
+
+    #[test]
+    fn cells_follow_the_type_of_the_column() {
+        check("string", ".spec.s", json!("text"));
+        check("string", ".spec.i", json!("7"));
+        check("string", ".spec.f", json!("1.5"));
+        check("string", ".spec.large", json!("1e+21"));
+        check("string", ".spec.b", json!("true"));
+        check("string", ".spec.o", json!(r#"{"k":[1]}"#));
+        check("integer", ".spec.i", json!(7));
+        check("integer", ".spec.f", json!(1));
+        check("integer", ".spec.s", json!(null));
+        check("number", ".spec.f", json!(1.5));
+        check("boolean", ".spec.b", json!(true));
+        check("boolean", ".spec.s", json!(null));
+        check("date", ".metadata.creationTimestamp", json!("5m"));
+        check("date", ".spec.bad", json!("<invalid>"));
+        check("date", ".spec.missing", json!(null));
+        check("string", ".spec.missing", json!(null));
+    }
+}

@@ -2,7 +2,9 @@
 
 mod claim;
 mod deployment;
+mod history;
 mod int_or_percent;
 mod pod;
 mod replicaset;
+mod statefulset;
 mod template;

@@ -1,0 +1,177 @@
+//! ControllerRevisions: the templates that a StatefulSet or DaemonSet has had, under numbers and hashes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use k8s_openapi::api::apps::v1::ControllerRevision;
+use k8s_openapi::api::core::v1::PodTemplateSpec;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use k8s_openapi::apimachinery::pkg::runtime::RawExtension;
+use serde_json::{Value, json};
+
+use crate::template;
+
+/// On a ControllerRevision: the hash of what it holds.
+pub(crate) const HASH: &str = "controller.kubernetes.io/hash";
+
+/// On a pod: the revision that it was made from.
+pub(crate) const POD_REVISION: &str = "controller-revision-hash";
+
+/// A name is cut to this before its hash, so that the whole stays a valid name.
+const PREFIX_MAX: usize = 223;
+
+/// Whose history it is.
+#[derive(Clone, Debug)]
+pub(crate) struct Parent<'a> {
+    /// Makes the parent the controller of its revisions.
+    pub(crate) owner: OwnerReference,
+    /// The parent's namespace.
+    pub(crate) namespace: Option<String>,
+    /// The parent's annotations, copied to each revision.
+    pub(crate) annotations: BTreeMap<String, String>,
+    /// The present template.
+    pub(crate) template: &'a PodTemplateSpec,
+    /// How often a name was found taken.
+    pub(crate) collisions: Option<i32>,
+}
+
+/// How the history gets to hold the present template.
+#[derive(Clone, Debug)]
+pub(crate) enum Newest {
+    /// Its newest revision is the present template.
+    Is(Arc<ControllerRevision>),
+    /// An older one is: it is to be numbered as the newest. This is a rollback.
+    Renumber(Arc<ControllerRevision>, i64),
+    /// None is: this one is to be made.
+    Create(ControllerRevision),
+}
+
+/// Where the present template stands in the history.
+pub(crate) fn newest(parent: &Parent<'_>, revisions: &[Arc<ControllerRevision>]) -> Newest {
+    let next = 1 + revisions.iter().map(|revision| revision.revision).max().unwrap_or(0);
+    let data = data(parent.template);
+    let last = revisions.iter().max_by_key(|revision| (revision.revision, &revision.metadata.name));
+    let mut equal: Vec<_> = revisions.iter().filter(|revision| holds(revision, &data)).collect();
+    equal.sort_by_key(|revision| (revision.revision, &revision.metadata.name));
+    match (equal.last(), last) {
+        (Some(found), Some(last)) if holds(last, &data) || found.metadata.uid == last.metadata.uid => {
+            Newest::Is(Arc::clone(last))
+        }
+        (Some(found), _) => Newest::Renumber(Arc::clone(found), next),
+        (None, _) => Newest::Create(create(parent, data, next)),
+    }
+}
+
+fn holds(revision: &ControllerRevision, data: &Value) -> bool {
+    revision.data.as_ref().is_some_and(|held| held.0 == *data)
+}
+
+/// A patch that restores the template, in the form that `kubectl rollout undo` sends.
+fn data(template: &PodTemplateSpec) -> Value {
+    let mut template = serde_json::to_value(template).unwrap_or_default();
+    if let Some(template) = template.as_object_mut() {
+        template.insert("$patch".to_owned(), json!("replace"));
+    }
+    json!({"spec": {"template": template}})
+}
+
+fn create(parent: &Parent<'_>, data: Value, revision: i64) -> ControllerRevision {
+    let hash = template::hash(&data, parent.collisions.filter(|count| *count > 0));
+    let mut labels =
+        parent.template.metadata.as_ref().and_then(|metadata| metadata.labels.clone()).unwrap_or_default();
+    labels.insert(HASH.to_owned(), hash.clone());
+    let prefix = &parent.owner.name[..parent.owner.name.len().min(PREFIX_MAX)];
+    ControllerRevision {
+        metadata: ObjectMeta {
+            name: Some(format!("{prefix}-{hash}")),
+            namespace: parent.namespace.clone(),
+            labels: Some(labels),
+            annotations: Some(parent.annotations.clone()).filter(|annotations| !annotations.is_empty()),
+            owner_references: Some(vec![parent.owner.clone()]),
+            ..ObjectMeta::default()
+        },
+        data: Some(RawExtension(data)),
+        revision,
+    }
+}
+
+/// The template that a revision holds.
+pub(crate) fn restore(revision: &ControllerRevision) -> Option<PodTemplateSpec> {
+    let mut template = revision.data.as_ref()?.0.pointer("/spec/template")?.clone();
+    template.as_object_mut()?.remove("$patch");
+    serde_json::from_value(template).ok()
+}
+
+/// The revisions to delete: the oldest of those that are not `live`, beyond `limit`.
+pub(crate) fn surplus(
+    revisions: &[Arc<ControllerRevision>],
+    live: &BTreeSet<String>,
+    limit: Option<i32>,
+) -> Vec<Arc<ControllerRevision>> {
+    let is_dead = |revision: &&Arc<ControllerRevision>| {
+        revision.metadata.name.as_ref().is_some_and(|name| !live.contains(name))
+    };
+    let mut dead: Vec<_> = revisions.iter().filter(is_dead).cloned().collect();
+    dead.sort_by_key(|revision| (revision.revision, revision.metadata.name.clone()));
+    let keep = usize::try_from(limit.unwrap_or(10)).unwrap_or(usize::MAX);
+    dead.truncate(dead.len().saturating_sub(keep));
+    dead
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn template(image: &str) -> PodTemplateSpec {
+        serde_json::from_value(json!({
+            "metadata": {"labels": {"app": "db"}}, "spec": {"containers": [{"name": "c", "image": image}]},
+        }))
+        .unwrap()
+    }
+
+    fn parent(template: &PodTemplateSpec) -> Parent<'_> {
+        let owner =
+            OwnerReference { name: "db".to_owned(), uid: "u".to_owned(), ..OwnerReference::default() };
+        Parent { owner, namespace: None, annotations: BTreeMap::new(), template, collisions: None }
+    }
+
+    fn made(template: &PodTemplateSpec, revisions: &[Arc<ControllerRevision>]) -> Arc<ControllerRevision> {
+        match newest(&parent(template), revisions) {
+            Newest::Create(mut revision) => {
+                revision.metadata.uid = revision.metadata.name.clone();
+                Arc::new(revision)
+            }
+            other => panic!("expected a new revision, not {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_template_comes_back_as_it_was() {
+        let one = template("i:1");
+        assert_eq!(restore(&made(&one, &[])), Some(one));
+    }
+
+    #[test]
+    fn going_back_renumbers_the_old_revision() {
+        let (one, two) = (template("i:1"), template("i:2"));
+        let first = made(&one, &[]);
+        let second = made(&two, std::slice::from_ref(&first));
+        assert_eq!((first.revision, second.revision), (1, 2));
+        let history = [first.clone(), second.clone()];
+        assert!(matches!(newest(&parent(&two), &history), Newest::Is(is) if is.revision == 2));
+        assert!(
+            matches!(newest(&parent(&one), &history), Newest::Renumber(is, 3) if is.metadata.uid == first.metadata.uid)
+        );
+    }
+
+    #[test]
+    fn live_revisions_stay_beyond_the_limit() {
+        let (one, two, three) = (template("i:1"), template("i:2"), template("i:3"));
+        let first = made(&one, &[]);
+        let second = made(&two, std::slice::from_ref(&first));
+        let third = made(&three, &[first.clone(), second.clone()]);
+        let live = BTreeSet::from([first.metadata.name.clone().unwrap()]);
+        let gone = surplus(&[first, second.clone(), third], &live, Some(1));
+        assert_eq!(gone, [second]);
+    }
+}

@@ -1,0 +1,222 @@
+//! Who a StatefulSet's pods are: ordinals, names, their claims.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{
+    PersistentVolumeClaim, PersistentVolumeClaimVolumeSource, Pod, PodTemplateSpec, Volume,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+
+use crate::claim::controller_reference;
+use crate::{history, template};
+
+const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
+const POD_INDEX: &str = "apps.kubernetes.io/pod-index";
+
+/// The ordinals that a set wants: from `start` on, `count` of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ordinals {
+    pub(crate) start: i32,
+    pub(crate) count: i32,
+}
+
+impl Ordinals {
+    pub(crate) fn of(set: &StatefulSet) -> Self {
+        let spec = set.spec.as_ref();
+        let start =
+            spec.and_then(|spec| spec.ordinals.as_ref()).and_then(|ordinals| ordinals.start).unwrap_or(0);
+        Self { start, count: spec.and_then(|spec| spec.replicas).unwrap_or(1).max(0) }
+    }
+
+    pub(crate) fn contains(self, ordinal: i32) -> bool {
+        ordinal >= self.start && ordinal - self.start < self.count
+    }
+
+    pub(crate) fn iter(self) -> impl DoubleEndedIterator<Item = i32> {
+        self.start..self.start.saturating_add(self.count)
+    }
+}
+
+/// The ordinal of a pod of the set of this name; `None` for a pod that is not named as one of it.
+pub(crate) fn ordinal(set: &str, pod: &Pod) -> Option<i32> {
+    let (parent, digits) = pod.metadata.name.as_deref()?.rsplit_once('-')?;
+    let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    (parent == set && plain).then(|| digits.parse().ok())?
+}
+
+/// The pod of this ordinal, made of `template` at the revision of that name.
+pub(crate) fn pod(set: &StatefulSet, pod_template: &PodTemplateSpec, revision: &str, ordinal: i32) -> Pod {
+    let name = format!("{}-{ordinal}", set.metadata.name.as_deref().unwrap_or_default());
+    let namespace = set.metadata.namespace.as_deref().unwrap_or_default();
+    let mut pod = template::pod(pod_template, namespace, controller_reference(set));
+    pod.metadata.generate_name = None;
+    pod.metadata.name = Some(name.clone());
+    let labels = pod.metadata.labels.get_or_insert_default();
+    labels.insert(POD_NAME.to_owned(), name.clone());
+    labels.insert(POD_INDEX.to_owned(), ordinal.to_string());
+    labels.insert(history::POD_REVISION.to_owned(), revision.to_owned());
+    let volumes = volumes(set, ordinal);
+    let spec = pod.spec.get_or_insert_default();
+    spec.hostname = Some(name);
+    spec.subdomain =
+        set.spec.as_ref().and_then(|spec| spec.service_name.clone()).filter(|name| !name.is_empty());
+    let own = spec.volumes.take().unwrap_or_default();
+    let own = own.into_iter().filter(|volume| volumes.iter().all(|claimed| claimed.name != volume.name));
+    let all: Vec<_> = volumes.iter().cloned().chain(own).collect();
+    spec.volumes = (!all.is_empty()).then_some(all);
+    pod
+}
+
+fn volumes(set: &StatefulSet, ordinal: i32) -> Vec<Volume> {
+    let volume = |(template, claim): (String, PersistentVolumeClaim)| Volume {
+        name: template,
+        persistent_volume_claim: Some(PersistentVolumeClaimVolumeSource {
+            claim_name: claim.metadata.name.unwrap_or_default(),
+            read_only: None,
+        }),
+        ..Volume::default()
+    };
+    claims(set, ordinal).into_iter().map(volume).collect()
+}
+
+/// The claims of the pod of this ordinal, each beside the name of its template.
+pub(crate) fn claims(set: &StatefulSet, ordinal: i32) -> Vec<(String, PersistentVolumeClaim)> {
+    let Some(spec) = set.spec.as_ref() else { return Vec::new() };
+    let set_name = set.metadata.name.as_deref().unwrap_or_default();
+    let selected = spec.selector.match_labels.clone().unwrap_or_default();
+    let templates = spec.volume_claim_templates.iter().flatten();
+    let claim = |claim_template: &PersistentVolumeClaim| {
+        let template_name = claim_template.metadata.name.clone().unwrap_or_default();
+        let mut labels: BTreeMap<_, _> = claim_template.metadata.labels.clone().unwrap_or_default();
+        labels.extend(selected.clone());
+        let metadata = ObjectMeta {
+            name: Some(format!("{template_name}-{set_name}-{ordinal}")),
+            namespace: set.metadata.namespace.clone(),
+            labels: Some(labels).filter(|labels| !labels.is_empty()),
+            annotations: claim_template.metadata.annotations.clone(),
+            ..ObjectMeta::default()
+        };
+        (template_name, PersistentVolumeClaim { metadata, spec: claim_template.spec.clone(), status: None })
+    };
+    templates.map(claim).collect()
+}
+
+/// Whether claims go with the set, and whether they go with a pod that is scaled away.
+fn retention(set: &StatefulSet) -> (bool, bool) {
+    let policy = set.spec.as_ref().and_then(|spec| spec.persistent_volume_claim_retention_policy.as_ref());
+    let deletes = |when: Option<&String>| when.is_some_and(|when| when == "Delete");
+    (
+        deletes(policy.and_then(|policy| policy.when_deleted.as_ref())),
+        deletes(policy.and_then(|policy| policy.when_scaled.as_ref())),
+    )
+}
+
+/// The owners that a claim should have by the set's retention policy, or `None` where they are as they should be.
+///
+/// A claim that another controller owns, or one of the same name that is gone, is left alone.
+pub(crate) fn claim_owners(
+    set: &StatefulSet,
+    pod: &Pod,
+    scaled_away: bool,
+    claim: &ObjectMeta,
+) -> Option<Vec<OwnerReference>> {
+    let present = claim.owner_references.clone().unwrap_or_default();
+    let (set_reference, pod_reference) = (controller_reference(set), controller_reference(pod));
+    let same = |a: &OwnerReference, b: &OwnerReference| {
+        a.kind == b.kind && a.api_version == b.api_version && a.name == b.name
+    };
+    let ours = |owner: &OwnerReference| same(owner, &set_reference) || same(owner, &pod_reference);
+    let stale = |owner: &OwnerReference| {
+        ours(owner) && owner.uid != set_reference.uid && owner.uid != pod_reference.uid
+    };
+    if present.iter().any(stale) {
+        return None;
+    }
+    let (with_set, with_pod) = retention(set);
+    let foreign = present.iter().any(|owner| !ours(owner) && owner.controller == Some(true));
+    let mut wanted: Vec<_> = present.iter().filter(|owner| !ours(owner)).cloned().collect();
+    if !(foreign && (with_set || with_pod)) {
+        if with_pod && scaled_away {
+            wanted.push(pod_reference);
+        } else if with_set {
+            wanted.push(set_reference);
+        }
+    }
+    (wanted != present).then_some(wanted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn set(extra: serde_json::Value) -> StatefulSet {
+        let mut spec = json!({
+            "replicas": 2, "serviceName": "dbs", "selector": {"matchLabels": {"app": "db"}},
+            "template": {"metadata": {"labels": {"app": "db"}}, "spec": {"containers": [], "volumes": [{"name": "data"}, {"name": "tmp"}]}},
+            "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"]}}],
+        });
+        spec.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        serde_json::from_value(
+            json!({"metadata": {"name": "db", "namespace": "default", "uid": "s"}, "spec": spec}),
+        )
+        .unwrap()
+    }
+
+    #[test]
+    fn a_pod_carries_its_identity_and_its_claims() {
+        let set = set(json!({}));
+        let pod = pod(&set, &set.spec.as_ref().unwrap().template, "db-1", 1);
+        let value = serde_json::to_value(&pod).unwrap();
+        assert_eq!(value.pointer("/metadata/name"), Some(&json!("db-1")));
+        assert_eq!(value.pointer("/metadata/labels/apps.kubernetes.io~1pod-index"), Some(&json!("1")));
+        assert_eq!(value.pointer("/spec/subdomain"), Some(&json!("dbs")));
+        assert_eq!(
+            value.pointer("/spec/volumes"),
+            Some(
+                &json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data-db-1"}}, {"name": "tmp"}])
+            )
+        );
+        let (_, claim) = claims(&set, 1).remove(0);
+        assert_eq!(claim.metadata.labels, Some([("app".to_owned(), "db".to_owned())].into()));
+    }
+
+    #[test]
+    fn ordinals_are_read_from_names() {
+        let named = |name: &str| Pod {
+            metadata: ObjectMeta { name: Some(name.to_owned()), ..Default::default() },
+            ..Default::default()
+        };
+        assert_eq!(ordinal("db", &named("db-12")), Some(12));
+        assert_eq!(ordinal("db", &named("db-x-1")), None);
+        assert_eq!(ordinal("db", &named("db-+1")), None);
+        assert_eq!(ordinal("db", &named("other-1")), None);
+    }
+
+    #[test]
+    fn claims_are_owned_as_the_retention_policy_says() {
+        let retain = set(json!({}));
+        let with_set = set(
+            json!({"persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Delete", "whenScaled": "Retain"}}),
+        );
+        let both = set(
+            json!({"persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Delete", "whenScaled": "Delete"}}),
+        );
+        let mut pod = pod(&retain, &retain.spec.as_ref().unwrap().template, "db-1", 1);
+        pod.metadata.uid = Some("p".to_owned());
+        let free = ObjectMeta::default();
+        let kinds = |owners: Option<Vec<OwnerReference>>| {
+            owners.map(|owners| owners.into_iter().map(|owner| owner.kind).collect::<Vec<_>>())
+        };
+        assert_eq!(claim_owners(&retain, &pod, false, &free), None);
+        assert_eq!(kinds(claim_owners(&with_set, &pod, false, &free)), Some(vec!["StatefulSet".to_owned()]));
+        assert_eq!(kinds(claim_owners(&both, &pod, true, &free)), Some(vec!["Pod".to_owned()]));
+        let owned = ObjectMeta {
+            owner_references: claim_owners(&with_set, &pod, false, &free),
+            ..ObjectMeta::default()
+        };
+        assert_eq!(claim_owners(&with_set, &pod, false, &owned), None);
+        assert_eq!(claim_owners(&retain, &pod, false, &owned), Some(vec![]));
+    }
+}

@@ -1,0 +1,248 @@
+//! What a StatefulSet does next: a function of the set, its pods and its two live revisions.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetSpec, StatefulSetStatus};
+use k8s_openapi::api::core::v1::{Pod, PodTemplateSpec};
+
+use super::identity::{self, Ordinals};
+use crate::{history, pod};
+
+/// A revision by its name, with the template that it holds.
+#[derive(Clone, Debug)]
+pub(crate) struct Revision {
+    pub(crate) name: String,
+    pub(crate) template: PodTemplateSpec,
+}
+
+/// What is seen of one set.
+pub(crate) struct Observed {
+    pub(crate) set: Arc<StatefulSet>,
+    /// The pods that it controls.
+    pub(crate) pods: Vec<Arc<Pod>>,
+    /// The revision that the pods are at, where no update is on its way.
+    pub(crate) current: Revision,
+    /// The revision of the present template.
+    pub(crate) update: Revision,
+    pub(crate) collisions: i32,
+}
+
+/// One thing to do, in order.
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    /// Make sure that the claims of this ordinal are there.
+    Claims(i32),
+    /// Make this pod (its claims stand before it).
+    Create(Box<Pod>),
+    /// Delete this pod.
+    Delete(Arc<Pod>),
+}
+
+/// What is to be done.
+#[derive(Debug, Default)]
+pub(crate) struct Plan {
+    pub(crate) steps: Vec<Step>,
+    pub(crate) status: StatefulSetStatus,
+    /// When a pod that is ready will have been so for long enough.
+    pub(crate) look_again: Option<Duration>,
+}
+
+/// The next steps for this set.
+pub(crate) fn plan(observed: &Observed, now: Timestamp) -> Plan {
+    let planner = Planner::new(observed, now);
+    let mut steps = Vec::new();
+    let deleted_for_update =
+        if observed.set.metadata.deletion_timestamp.is_some() { false } else { planner.next(&mut steps) };
+    Plan { steps, status: planner.status(deleted_for_update), look_again: planner.look_again() }
+}
+
+struct Planner<'a> {
+    observed: &'a Observed,
+    spec: StatefulSetSpec,
+    now: Timestamp,
+    ordinals: Ordinals,
+    /// By ordinal.
+    pods: BTreeMap<i32, Arc<Pod>>,
+    parallel: bool,
+}
+
+impl<'a> Planner<'a> {
+    fn new(observed: &'a Observed, now: Timestamp) -> Self {
+        let name = observed.set.metadata.name.as_deref().unwrap_or_default();
+        let by_ordinal = |pod: &Arc<Pod>| Some((identity::ordinal(name, pod)?, pod.clone()));
+        let spec = observed.set.spec.clone().unwrap_or_default();
+        Self {
+            observed,
+            now,
+            ordinals: Ordinals::of(&observed.set),
+            pods: observed.pods.iter().filter_map(by_ordinal).collect(),
+            parallel: spec.pod_management_policy.as_deref() == Some("Parallel"),
+            spec,
+        }
+    }
+
+    /// Replicas first, in order; then what is too many, the highest first; then the update. Says whether a pod is
+    /// deleted for the update.
+    fn next(&self, steps: &mut Vec<Step>) -> bool {
+        for ordinal in self.ordinals.iter() {
+            if self.fill(ordinal, steps) && !self.parallel {
+                return false;
+            }
+        }
+        for (ordinal, pod) in self.condemned() {
+            if self.condemn(ordinal, pod, steps) && !self.parallel {
+                return false;
+            }
+        }
+        self.update(steps)
+    }
+
+    /// Brings one replica about. Says whether those after it must wait.
+    fn fill(&self, ordinal: i32, steps: &mut Vec<Step>) -> bool {
+        let Some(pod) = self.pods.get(&ordinal) else {
+            steps.push(Step::Claims(ordinal));
+            steps.push(Step::Create(Box::new(self.new_pod(ordinal))));
+            return true;
+        };
+        if pod::is_finished(pod) {
+            if !pod::is_deleting(pod) {
+                steps.push(Step::Delete(pod.clone()));
+            }
+            return true;
+        }
+        if pod::phase(pod) == "Pending" {
+            steps.push(Step::Claims(ordinal));
+        }
+        pod::is_deleting(pod) || !self.is_available(pod)
+    }
+
+    /// Lets one pod go that is not wanted. Says whether those below it must wait.
+    fn condemn(&self, ordinal: i32, pod: &Arc<Pod>, steps: &mut Vec<Step>) -> bool {
+        // An unavailable pod holds the others up, unless it is the very one that is broken.
+        let waits = !self.is_available(pod) && self.first_unavailable() != Some(ordinal);
+        if !pod::is_deleting(pod) && (self.parallel || !waits) {
+            steps.push(Step::Delete(pod.clone()));
+        }
+        true
+    }
+
+    /// Deletes the highest pod that is not at the update revision, one at a time, down to the partition.
+    fn update(&self, steps: &mut Vec<Step>) -> bool {
+        let strategy = self.spec.update_strategy.as_ref();
+        if strategy.and_then(|strategy| strategy.type_.as_deref()) == Some("OnDelete") {
+            return false;
+        }
+        let partition = self.partition().unwrap_or(0);
+        for ordinal in self.ordinals.iter().rev().filter(|ordinal| ordinal - self.ordinals.start >= partition)
+        {
+            let Some(pod) = self.pods.get(&ordinal) else { return false };
+            if revision_of(pod) != Some(&self.observed.update.name) && !pod::is_deleting(pod) {
+                steps.push(Step::Delete(pod.clone()));
+                return true;
+            }
+            if pod::is_deleting(pod) || !self.is_available(pod) {
+                return false;
+            }
+        }
+        false
+    }
+
+    fn partition(&self) -> Option<i32> {
+        self.spec
+            .update_strategy
+            .as_ref()?
+            .rolling_update
+            .as_ref()
+            .map(|rolling| rolling.partition.unwrap_or(0))
+    }
+
+    /// A pod below the partition is made at the current revision, the others at the update revision.
+    fn new_pod(&self, ordinal: i32) -> Pod {
+        let strategy = self.spec.update_strategy.as_ref().and_then(|strategy| strategy.type_.as_deref());
+        let kept = match self.partition() {
+            Some(partition) => partition,
+            None if strategy == Some("OnDelete") => 0,
+            None => self.observed.set.status.as_ref().and_then(|status| status.current_replicas).unwrap_or(0),
+        };
+        let revision =
+            if ordinal - self.ordinals.start < kept { &self.observed.current } else { &self.observed.update };
+        identity::pod(&self.observed.set, &revision.template, &revision.name, ordinal)
+    }
+
+    /// Pods outside of the wanted ordinals, the highest first.
+    fn condemned(&self) -> impl Iterator<Item = (i32, &Arc<Pod>)> {
+        self.pods
+            .iter()
+            .rev()
+            .filter(|(ordinal, _)| !self.ordinals.contains(**ordinal))
+            .map(|(ordinal, pod)| (*ordinal, pod))
+    }
+
+    fn first_unavailable(&self) -> Option<i32> {
+        let broken = |ordinal: &i32| {
+            self.pods.get(ordinal).is_none_or(|pod| pod::is_deleting(pod) || !self.is_available(pod))
+        };
+        let condemned: Vec<_> = self.condemned().map(|(ordinal, _)| ordinal).collect();
+        self.ordinals.iter().chain(condemned.into_iter().rev()).find(broken)
+    }
+
+    fn is_available(&self, pod: &Pod) -> bool {
+        pod::phase(pod) == "Running"
+            && pod::is_available(pod, self.spec.min_ready_seconds.unwrap_or(0), self.now)
+    }
+
+    fn status(&self, deleted_for_update: bool) -> StatefulSetStatus {
+        let old = self.observed.set.status.clone().unwrap_or_default();
+        let pods = &self.observed.pods;
+        let count = |test: &dyn Fn(&Arc<Pod>) -> bool| {
+            i32::try_from(pods.iter().filter(|pod| test(pod)).count()).unwrap_or(i32::MAX)
+        };
+        let ready = |pod: &Arc<Pod>| pod::phase(pod) == "Running" && pod::is_ready(pod);
+        let at = |pod: &Arc<Pod>, revision: &Revision| {
+            !pod::is_deleting(pod) && revision_of(pod) == Some(&revision.name)
+        };
+        let replicas = count(&|_| true);
+        let ready_replicas = count(&ready);
+        let updated = count(&|pod| at(pod, &self.observed.update));
+        let mut current = count(&|pod| at(pod, &self.observed.current)) - i32::from(deleted_for_update);
+        let mut current_revision = self.observed.current.name.clone();
+        if [updated, ready_replicas, replicas] == [self.ordinals.count; 3] {
+            current = updated;
+            current_revision = self.observed.update.name.clone();
+        }
+        StatefulSetStatus {
+            observed_generation: self.observed.set.metadata.generation,
+            replicas,
+            ready_replicas: some(ready_replicas),
+            available_replicas: Some(count(&|pod| ready(pod) && self.is_available(pod))),
+            current_replicas: some(current),
+            updated_replicas: some(updated),
+            current_revision: Some(current_revision),
+            update_revision: Some(self.observed.update.name.clone()),
+            collision_count: Some(self.observed.collisions),
+            conditions: old.conditions,
+        }
+    }
+
+    fn look_again(&self) -> Option<Duration> {
+        let min_ready_seconds = self.spec.min_ready_seconds.filter(|seconds| *seconds > 0)?;
+        let waits =
+            self.observed.pods.iter().filter_map(|pod| pod::available_in(pod, min_ready_seconds, self.now));
+        waits.filter(|wait| !wait.is_zero()).min()
+    }
+}
+
+fn revision_of(pod: &Pod) -> Option<&String> {
+    pod.metadata.labels.as_ref()?.get(history::POD_REVISION)
+}
+
+/// Counts of zero are left out, as Kubernetes leaves them out.
+fn some(count: i32) -> Option<i32> {
+    (count != 0).then_some(count)
+}
+
+#[cfg(test)]
+mod tests;

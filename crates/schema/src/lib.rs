@@ -1,11 +1,15 @@
 //! Kubernetes kinds, schemas, patches and server-side apply, as pure functions: no IO, no clock, no async.
 
 pub mod field;
+pub mod int_or_string;
 pub mod json;
 pub mod kinds;
 mod messages;
 pub mod names;
+pub mod normalize;
+pub mod quantity;
 mod read;
 pub mod selector;
+pub mod time;
 pub mod types;
 pub mod validate;

@@ -1,0 +1,71 @@
+//! Values that are an integer or a string, such as `maxSurge: 25%` or `targetPort: http`.
+
+use crate::json::Value;
+
+/// An integer of 32 bits, or a string.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum IntOrString {
+    /// A number.
+    Int(i32),
+    /// A name or a percentage.
+    String(String),
+}
+
+impl IntOrString {
+    /// Reads a JSON value; none where it is neither.
+    pub fn from_json(value: &Value) -> Option<Self> {
+        match value {
+            Value::String(text) => Some(IntOrString::String(text.clone())),
+            Value::Number(number) => Some(IntOrString::Int(i32::try_from(number.as_i64()?).ok()?)),
+            _ => None,
+        }
+    }
+
+    /// The percentage that the string is, where it is one.
+    pub fn percent(&self) -> Option<i32> {
+        match self {
+            IntOrString::Int(_) => None,
+            IntOrString::String(text) => {
+                let digits = text.strip_suffix('%')?;
+                let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+                plain.then(|| digits.parse().ok()).flatten()
+            }
+        }
+    }
+
+    /// The number itself, or the percentage of `total`, rounded up or down; none where the string is no percentage.
+    ///
+    /// ```
+    /// use evenkeel_schema::int_or_string::IntOrString;
+    /// let quarter = IntOrString::String("25%".into());
+    /// assert_eq!(quarter.scaled(10, true), Some(3));
+    /// assert_eq!(quarter.scaled(10, false), Some(2));
+    /// ```
+    pub fn scaled(&self, total: i32, round_up: bool) -> Option<i32> {
+        let percent = match self {
+            IntOrString::Int(value) => return Some(*value),
+            string => i64::from(string.percent()?),
+        };
+        let product = percent * i64::from(total);
+        let scaled = if round_up { (product + 99).div_euclid(100) } else { product.div_euclid(100) };
+        i32::try_from(scaled).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn scales_percentages() {
+        let read = |value: Value| IntOrString::from_json(&value);
+        assert_eq!(read(json!(3)).unwrap().scaled(10, true), Some(3));
+        assert_eq!(read(json!("0%")).unwrap().scaled(10, true), Some(0));
+        assert_eq!(read(json!("100%")).unwrap().scaled(7, false), Some(7));
+        assert_eq!(read(json!("http")).unwrap().scaled(10, true), None);
+        assert_eq!(read(json!("-5%")).unwrap().percent(), None);
+        assert_eq!(read(json!(true)), None);
+        assert_eq!(read(json!(3_000_000_000_i64)), None);
+    }
+}

@@ -1,0 +1,251 @@
+//! What remains of an object that went through the Go types of Kubernetes and back.
+//!
+//! Kubernetes decodes every built-in object into a struct, stores it on the wire and prints it again. Fields that
+//! the struct does not have are lost, nulls and empty values that the struct omits are gone, structs that it does
+//! not omit are there though nobody wrote them (`resources: {}`), and quantities and times are in their one form.
+//! Clients compare what they read with what they wrote, so all of that is part of the API.
+
+use crate::int_or_string::IntOrString;
+use crate::json::{Map, Value};
+use crate::messages::{self, Cardinality, Field, Kind, Message};
+use crate::quantity::Quantity;
+use crate::time::{self, Precision};
+
+/// Structs nested deeper than this are left as they are: only a JSONSchemaProps can be, and decoding bounds it too.
+const DEPTH_MAX: usize = 512;
+
+/// Makes the object what it would be after it was stored and read again. Values of a wrong type stay as they are:
+/// they are refused by the decoder, before this.
+pub fn normalize(group: &str, version: &str, kind: &str, object: &mut Value) {
+    let Some(message) = messages::of_kind(group, version, kind) else { return };
+    let Value::Object(fields) = object else { return };
+    let type_meta = ["apiVersion", "kind"].map(|name| (name, fields.remove(name)));
+    normalize_struct(message, object, 0);
+    let Value::Object(fields) = object else { return };
+    for (name, value) in type_meta {
+        if let Some(value) = value {
+            fields.insert(name.to_owned(), value);
+        }
+    }
+}
+
+fn normalize_struct(message: &'static Message, value: &mut Value, depth: usize) {
+    if value.is_null() {
+        *value = Value::Object(Map::new());
+    }
+    let Value::Object(object) = value else { return };
+    if depth > DEPTH_MAX {
+        return;
+    }
+    let mut kept = Map::new();
+    for field in message.flat() {
+        let given = object.remove(field.name).filter(|value| !value.is_null());
+        if let Some(value) = normalize_field(field, given, depth) {
+            kept.insert(field.name.to_owned(), value);
+        }
+    }
+    *object = kept;
+}
+
+/// The value that is printed for a field, or none where the field is left out.
+fn normalize_field(field: &'static Field, given: Option<Value>, depth: usize) -> Option<Value> {
+    match field.cardinality {
+        Cardinality::One => normalize_one(field, given, depth),
+        Cardinality::List => {
+            let mut list = given;
+            if let Some(Value::Array(items)) = &mut list {
+                for item in items.iter_mut() {
+                    normalize_value(&field.kind, item, depth);
+                }
+            }
+            keep_filled(field, list)
+        }
+        Cardinality::Map => {
+            let mut map = given;
+            if let Some(Value::Object(entries)) = &mut map {
+                for (_, value) in entries.iter_mut() {
+                    normalize_value(&field.kind, value, depth);
+                }
+            }
+            keep_filled(field, map)
+        }
+    }
+}
+
+/// A list or a map that is empty is the same as none: the wire does not tell them apart.
+fn keep_filled(field: &Field, value: Option<Value>) -> Option<Value> {
+    let empty = match &value {
+        None => true,
+        Some(Value::Array(items)) => items.is_empty(),
+        Some(Value::Object(entries)) => entries.is_empty(),
+        Some(_) => false,
+    };
+    match (empty, field.omit_empty || field.pointer) {
+        (false, _) => value,
+        (true, true) => None,
+        (true, false) => Some(Value::Null),
+    }
+}
+
+fn normalize_one(field: &'static Field, given: Option<Value>, depth: usize) -> Option<Value> {
+    let Some(mut value) = given else {
+        if field.pointer {
+            return (!field.omit_empty).then_some(Value::Null);
+        }
+        return match &field.kind {
+            // The only field that Go is told to leave out though it is a struct.
+            Kind::Time if field.name == "creationTimestamp" => None,
+            Kind::Message(_) | Kind::Time | Kind::MicroTime | Kind::Quantity | Kind::IntOrString => {
+                Some(zero(&field.kind, depth))
+            }
+            Kind::Raw => (!field.omit_empty).then_some(Value::Null),
+            kind => (!field.omit_empty).then(|| zero(kind, depth)),
+        };
+    };
+    normalize_value(&field.kind, &mut value, depth);
+    let dropped = field.omit_empty && !field.pointer && is_zero_scalar(&field.kind, &value);
+    (!dropped).then_some(value)
+}
+
+fn is_zero_scalar(kind: &Kind, value: &Value) -> bool {
+    match (kind, value) {
+        (Kind::Bool, Value::Bool(value)) => !value,
+        (Kind::Int32 | Kind::Int64 | Kind::Double, Value::Number(number)) => number.as_f64() == Some(0.0),
+        (Kind::String | Kind::Bytes, Value::String(text)) => text.is_empty(),
+        _ => false,
+    }
+}
+
+fn zero(kind: &Kind, depth: usize) -> Value {
+    match kind {
+        Kind::Bool => Value::Bool(false),
+        Kind::Int32 | Kind::Int64 | Kind::Double | Kind::IntOrString => Value::from(0),
+        Kind::String => Value::from(""),
+        Kind::Quantity => Value::from("0"),
+        Kind::Duration => Value::from("0s"),
+        Kind::Message(link) => {
+            let mut value = Value::Object(Map::new());
+            if let Some(message) = link.message() {
+                normalize_struct(message, &mut value, depth + 1);
+            }
+            value
+        }
+        _ => Value::Null,
+    }
+}
+
+fn normalize_value(kind: &'static Kind, value: &mut Value, depth: usize) {
+    if value.is_null() {
+        // An item or an entry cannot be left out; for bytes the wire makes it empty.
+        *value = if matches!(kind, Kind::Bytes) { Value::from("") } else { zero(kind, depth) };
+        return;
+    }
+    let canonical = match (kind, &*value) {
+        (Kind::Quantity, _) => Quantity::from_json(value).ok().map(|quantity| quantity.to_string()),
+        (Kind::Time, Value::String(text)) => time::canonical(text, Precision::Seconds),
+        (Kind::MicroTime, Value::String(text)) => time::canonical(text, Precision::Micros),
+        (Kind::Duration, Value::String(text)) => time::parse_duration(text).map(time::print_duration),
+        _ => None,
+    };
+    if let Some(text) = canonical {
+        *value = Value::from(text);
+        return;
+    }
+    match kind {
+        Kind::Message(link) => {
+            if let Some(message) = link.message() {
+                normalize_struct(message, value, depth + 1);
+            }
+        }
+        Kind::IntOrString => {
+            if let Some(IntOrString::Int(number)) = IntOrString::from_json(value) {
+                *value = Value::from(number);
+            }
+        }
+        Kind::SchemaOrBool | Kind::SchemaOrList | Kind::SchemaOrStrings => normalize_schemas(value, depth),
+        _ => {}
+    }
+}
+
+/// The places of a CRD's schema that hold a schema or something else.
+fn normalize_schemas(value: &mut Value, depth: usize) {
+    let name = "k8s.io.apiextensions_apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";
+    let Some(message) = messages::find(name) else { return };
+    match value {
+        Value::Object(_) => normalize_struct(message, value, depth + 1),
+        Value::Array(items) => {
+            for item in items.iter_mut().filter(|item| item.is_object()) {
+                normalize_struct(message, item, depth + 1);
+            }
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn normalized(group: &str, version: &str, kind: &str, mut object: Value) -> Value {
+        normalize(group, version, kind, &mut object);
+        object
+    }
+
+    #[test]
+    fn unknown_null_and_empty_fields_go() {
+        let config = json!({"apiVersion": "v1", "kind": "ConfigMap", "odd": 1, "data": {"a": null}, "binaryData": {},
+            "metadata": {"name": "c", "labels": {}, "annotations": {"a": null}, "creationTimestamp": null, "generation": 0}});
+        assert_eq!(
+            normalized("", "v1", "ConfigMap", config),
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": ""},
+                "metadata": {"name": "c", "annotations": {"a": ""}}})
+        );
+    }
+
+    #[test]
+    fn structs_that_are_not_omitted_appear() {
+        let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c",
+            "resources": {"limits": {"cpu": "1000m"}}}, {"name": "d", "tty": false, "stdin": true}]}});
+        assert_eq!(
+            normalized("", "v1", "Pod", pod),
+            json!({"metadata": {"name": "p"}, "spec": {"containers": [
+                {"name": "c", "resources": {"limits": {"cpu": "1"}}},
+                {"name": "d", "resources": {}, "stdin": true}]}, "status": {}})
+        );
+    }
+
+    #[test]
+    fn lists_that_must_be_there_are_null() {
+        let role = json!({"metadata": {"name": "r"}, "rules": []});
+        assert_eq!(
+            normalized("rbac.authorization.k8s.io", "v1", "Role", role),
+            json!({"metadata": {"name": "r"}, "rules": null})
+        );
+    }
+
+    #[test]
+    fn pointers_keep_their_zero() {
+        let deployment = json!({"metadata": {}, "spec": {"replicas": 0, "paused": false, "selector": null,
+            "template": {"spec": {"containers": null}}}});
+        assert_eq!(
+            normalized("apps", "v1", "Deployment", deployment),
+            json!({"metadata": {}, "spec": {"replicas": 0, "selector": null, "strategy": {},
+                "template": {"metadata": {}, "spec": {"containers": null}}}, "status": {}})
+        );
+    }
+
+    #[test]
+    fn is_idempotent_on_every_kind() {
+        for resource in crate::kinds::resources() {
+            let once = normalized(
+                resource.group,
+                resource.version,
+                resource.kind,
+                json!({"metadata": {"name": "a"}}),
+            );
+            let twice = normalized(resource.group, resource.version, resource.kind, once.clone());
+            assert_eq!(once, twice, "{}", resource.kind);
+        }
+    }
+}

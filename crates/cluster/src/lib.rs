@@ -1,1 +1,32 @@
-//! cluster
+//! Puts a whole cluster together: in process, or behind TLS on a port with a kubeconfig.
+//!
+//! ```text
+//! client ─▶ transport: ledger ▸ crash points ▸ faults ▸ record ─▶ apiserver ─▶ store
+//!    ▲                                                                            │
+//!    └── operators and built-in controllers ◀── watch ◀──────────────────────────┘
+//! ```
+//! [`Cluster`] is the whole of it in one value, with the test kit on it: wait ([`Cluster::settled`]), look
+//! ([`Cluster::writes`]), and break ([`Cluster::fail`], [`Cluster::crash`], [`Cluster::cut_watch`]).
+//!
+//! *Invariant:* this is the only crate that listens for the Kubernetes API; everything in process goes through
+//! the same [`tower::Service`] that the port serves.
+
+mod backend;
+mod builder;
+mod cluster;
+mod crash;
+mod fault;
+mod objects;
+mod record;
+pub mod testing;
+mod transport;
+mod watches;
+
+pub use builder::Builder;
+pub use cluster::{Cluster, StartError};
+pub use crash::CrashPoint;
+pub use fault::{Fault, Matcher};
+pub use objects::Place;
+pub use record::{Exchange, Mark, Outcome, Write};
+
+pub use evenkeel_apiserver::User;

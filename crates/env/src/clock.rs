@@ -31,3 +31,31 @@ impl Clock {
         }
     }
 }
+
+/// Whether `tokio::time` stands still in this runtime unless everything waits, as in tests with paused time.
+///
+/// Tokio has no such question. A clock that has not moved while the OS clock did is a paused one.
+#[expect(clippy::disallowed_methods, reason = "this is the door")]
+pub fn time_is_paused() -> bool {
+    let before = Instant::now();
+    let start = std::time::Instant::now();
+    while start.elapsed() < std::time::Duration::from_micros(1) {
+        std::hint::spin_loop();
+    }
+    Instant::now() == before
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn paused_time_is_seen() {
+        assert!(time_is_paused());
+    }
+
+    #[tokio::test]
+    async fn running_time_is_seen() {
+        assert!(!time_is_paused());
+    }
+}

@@ -14,7 +14,7 @@ mod hash;
 mod ledger;
 mod random;
 
-pub use clock::EPOCH;
+pub use clock::{EPOCH, time_is_paused};
 pub use hash::{HashMap, HashSet};
 pub use ledger::{Deadline, Ledger, Pending, Station, Unsettled, Work};
 

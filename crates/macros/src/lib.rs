@@ -1,1 +1,27 @@
 //! `#[evenkeel::test]`.
+
+mod expand;
+
+use proc_macro::TokenStream;
+use syn::Error;
+
+/// A test with a cluster of its own: in process, on a current-thread runtime with paused time.
+///
+/// The function is async, takes a `Cluster` or nothing, and returns nothing or a `Result`. Built-in controllers and
+/// one simulated node run unless switched off. The seed is fixed; `EVENKEEL_SEED` gives another one. When the test
+/// fails, the last requests of the cluster are shown.
+///
+/// ```ignore
+/// #[evenkeel::test]
+/// async fn the_deployment_follows(cluster: Cluster) -> kube::Result<()> { … }
+///
+/// #[evenkeel::test(nodes = 3, seed = 7)]
+/// async fn pods_are_spread(cluster: Cluster) { … }
+///
+/// #[evenkeel::test(controllers = false)]
+/// async fn nothing_else_writes(cluster: Cluster) { … }
+/// ```
+#[proc_macro_attribute]
+pub fn test(options: TokenStream, item: TokenStream) -> TokenStream {
+    expand::expand(options.into(), item.into()).unwrap_or_else(Error::into_compile_error).into()
+}

@@ -1,0 +1,54 @@
+//! What answers in the end: the API server of this process, or a cluster elsewhere.
+
+use bytes::Bytes;
+use evenkeel_apiserver::ApiServer;
+use http::{Request, Response};
+use http_body_util::{BodyExt as _, Full};
+use kube::Client;
+use tower::{BoxError, Service as _};
+
+use crate::transport::{ResponseBody, boxed};
+
+/// The end of the wire.
+#[derive(Clone)]
+pub(crate) enum Backend {
+    /// The API server of this process.
+    Embedded(ApiServer),
+    /// A cluster elsewhere.
+    Remote(Client),
+}
+
+impl Backend {
+    pub(crate) async fn serve(
+        &self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Response<ResponseBody>, BoxError> {
+        match self {
+            Self::Embedded(server) => match server.clone().call(request).await {
+                Ok(answer) => Ok(answer.map(boxed)),
+                Err(never) => match never {},
+            },
+            Self::Remote(client) => {
+                let (parts, body) = request.into_parts();
+                let body = body.collect().await.map_or_else(|never| match never {}, |body| body.to_bytes());
+                let answer = client.send(Request::from_parts(parts, body.into())).await?;
+                Ok(answer.map(|body| body.map_err(BoxError::from).boxed_unsync()))
+            }
+        }
+    }
+
+    /// The newest revision; zero for a cluster elsewhere, where it is not known.
+    pub(crate) fn revision(&self) -> u64 {
+        match self {
+            Self::Embedded(server) => server.store().revision(),
+            Self::Remote(_) => 0,
+        }
+    }
+
+    /// Forgets every earlier revision, where that is in our hands.
+    pub(crate) fn compact(&self) {
+        if let Self::Embedded(server) = self {
+            server.store().compact(server.store().revision());
+        }
+    }
+}

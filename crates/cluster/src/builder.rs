@@ -1,0 +1,104 @@
+//! What a cluster is made of.
+
+use std::time::Duration;
+
+use evenkeel_env::Env;
+
+use crate::cluster::{Cluster, StartError};
+
+/// How long `settled()` lets time pass unless told otherwise.
+pub(crate) const SETTLE_LIMIT: Duration = Duration::from_secs(60);
+
+/// Options of a [`Cluster`]; see [`Cluster::builder`].
+#[derive(Clone, Debug)]
+pub struct Builder {
+    pub(crate) seed: Option<u64>,
+    pub(crate) env: Option<Env>,
+    pub(crate) nodes: usize,
+    pub(crate) controllers: bool,
+    pub(crate) scheduler: bool,
+    pub(crate) records: bool,
+    pub(crate) settle_limit: Duration,
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        Self {
+            seed: None,
+            env: None,
+            nodes: 1,
+            controllers: true,
+            scheduler: true,
+            records: true,
+            settle_limit: SETTLE_LIMIT,
+        }
+    }
+}
+
+impl Builder {
+    /// Makes everything a function of this seed: on a current-thread runtime with paused time, the same seed gives
+    /// the same requests, and another one another order.
+    #[must_use]
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// Uses this clock, randomness and ledger, whatever the seed.
+    #[must_use]
+    pub fn env(mut self, env: Env) -> Self {
+        self.env = Some(env);
+        self
+    }
+
+    /// How many simulated nodes there are: one unless set. Without any, pods stay pending.
+    #[must_use]
+    pub fn nodes(mut self, nodes: usize) -> Self {
+        self.nodes = nodes;
+        self
+    }
+
+    /// Whether the built-in controllers, the scheduler and the nodes run. They do unless switched off.
+    #[must_use]
+    pub fn controllers(mut self, on: bool) -> Self {
+        self.controllers = on;
+        self
+    }
+
+    /// Whether pods are given nodes. They are unless switched off.
+    #[must_use]
+    pub fn scheduler(mut self, on: bool) -> Self {
+        self.scheduler = on;
+        self
+    }
+
+    /// Whether requests are kept for [`Cluster::writes`] and the timeline. They are unless switched off.
+    #[must_use]
+    pub fn records(mut self, on: bool) -> Self {
+        self.records = on;
+        self
+    }
+
+    /// How much time [`Cluster::settled`] lets pass: 60 s unless set.
+    #[must_use]
+    pub fn settle_limit(mut self, limit: Duration) -> Self {
+        self.settle_limit = limit;
+        self
+    }
+
+    /// Starts it.
+    pub async fn start(self) -> Result<Cluster, StartError> {
+        Cluster::build(self).await
+    }
+
+    /// The environment: the one that was given, a seeded one where there is a seed or time is paused, else the real
+    /// world.
+    pub(crate) fn environment(&self) -> Env {
+        match (&self.env, self.seed) {
+            (Some(env), _) => env.clone(),
+            (None, Some(seed)) => Env::seeded(seed),
+            (None, None) if evenkeel_env::time_is_paused() => Env::seeded(crate::testing::seed()),
+            (None, None) => Env::system(),
+        }
+    }
+}

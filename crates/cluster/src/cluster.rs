@@ -1,0 +1,208 @@
+//! A whole cluster in one value.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use evenkeel_apiserver::{ApiServer, Options as ServerOptions, User};
+use evenkeel_env::{Env, Station, Unsettled};
+use evenkeel_store::{Options as StoreOptions, Store};
+use kube::Client;
+
+use crate::backend::Backend;
+use crate::builder::Builder;
+use crate::fault::{Fault, Faults, Matcher};
+use crate::record::{Exchange, Mark, Recorder, Write};
+use crate::transport::{Transport, Wire};
+use crate::watches::Watches;
+
+/// The namespace that the test kit works in unless told otherwise.
+const DEFAULT_NAMESPACE: &str = "default";
+
+/// A Kubernetes cluster in this process: no port, no file, no other process.
+///
+/// Cloning is cheap and gives another handle on the same cluster; it ends with the last one.
+#[derive(Clone)]
+pub struct Cluster {
+    pub(crate) world: Arc<World>,
+    namespace: Arc<str>,
+}
+
+/// What ends with the last handle.
+pub(crate) struct World {
+    pub(crate) wire: Arc<Wire>,
+    /// Where faults and restarts enter the work that they cause.
+    pub(crate) station: Station,
+    settle_limit: Duration,
+    client: Client,
+}
+
+/// A cluster could not be started.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The API server refused to start.
+    #[error("cannot start the API server: {0}")]
+    ApiServer(String),
+}
+
+impl Cluster {
+    /// A cluster with the built-in controllers and one simulated node.
+    ///
+    /// On a runtime with paused time it is seeded (by `EVENKEEL_SEED`, or a fixed number), else it lives in the real
+    /// world's time and randomness.
+    pub async fn start() -> Result<Self, StartError> {
+        Self::builder().start().await
+    }
+
+    /// A cluster to order.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    pub(crate) async fn build(options: Builder) -> Result<Self, StartError> {
+        let env = options.environment();
+        let store = Store::memory(env.clone(), StoreOptions::default());
+        let server = ApiServer::new(store, env.clone(), ServerOptions::default());
+        let wire = Arc::new(Wire {
+            backend: Backend::Embedded(server),
+            recorder: Recorder::new(),
+            faults: Faults::default(),
+            watches: Watches::default(),
+            requests: env.ledger().station("requests"),
+            records: options.records,
+            env: env.clone(),
+        });
+        let world = World {
+            client: client(&wire, "client", Some(User::admin())),
+            station: env.ledger().station("cluster"),
+            settle_limit: options.settle_limit,
+            wire,
+        };
+        Ok(Self { world: Arc::new(world), namespace: DEFAULT_NAMESPACE.into() })
+    }
+
+    /// A client that may do everything: `system:admin` in `system:masters`.
+    pub fn client(&self) -> Client {
+        self.world.client.clone()
+    }
+
+    /// A client as this user in these groups, which must include `system:authenticated` where rules ask for it.
+    pub fn client_as<G: Into<String>>(&self, user: &str, groups: impl IntoIterator<Item = G>) -> Client {
+        client(&self.world.wire, user, Some(User::new(user, groups)))
+    }
+
+    /// A client that gives no credentials.
+    pub fn client_anonymous(&self) -> Client {
+        client(&self.world.wire, "anonymous", None)
+    }
+
+    /// Another handle on the same cluster, whose `get`, `apply` and so on work in this namespace.
+    #[must_use]
+    pub fn namespaced(&self, namespace: impl Into<Arc<str>>) -> Self {
+        Self { world: self.world.clone(), namespace: namespace.into() }
+    }
+
+    /// The namespace that this handle works in.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// Clock, randomness and ledger of this cluster.
+    pub fn env(&self) -> &Env {
+        &self.world.wire.env
+    }
+
+    /// Waits until nothing is pending: no request, event, key or reconcile, and no timer that will bring work. Time
+    /// passes for such timers, up to the limit (60 s unless set), and never for upkeep.
+    ///
+    /// # Panics
+    /// When it does not come to rest within the limit, with the list of what is pending. [`Cluster::try_settled`]
+    /// gives that as an error.
+    #[track_caller]
+    pub fn settled(&self) -> impl Future<Output = ()> + Send + use<> {
+        let caller = std::panic::Location::caller();
+        let cluster = self.clone();
+        async move {
+            if let Err(unsettled) = cluster.try_settled().await {
+                panic!("settled() at {caller}: {unsettled}");
+            }
+        }
+    }
+
+    /// As [`Cluster::settled`], but gives an error.
+    pub async fn try_settled(&self) -> Result<(), Unsettled> {
+        self.env().ledger().settled(self.world.settle_limit).await
+    }
+
+    /// Waits until nothing is pending now; timers that will bring work later do not count.
+    ///
+    /// # Panics
+    /// When it does not come to rest within the limit. [`Cluster::try_idle`] gives that as an error.
+    #[track_caller]
+    pub fn idle(&self) -> impl Future<Output = ()> + Send + use<> {
+        let caller = std::panic::Location::caller();
+        let cluster = self.clone();
+        async move {
+            if let Err(unsettled) = cluster.try_idle().await {
+                panic!("idle() at {caller}: {unsettled}");
+            }
+        }
+    }
+
+    /// As [`Cluster::idle`], but gives an error.
+    pub async fn try_idle(&self) -> Result<(), Unsettled> {
+        self.env().ledger().idle(self.world.settle_limit).await
+    }
+
+    /// Lets this much time pass, and waits until what it brought is done. With paused time it takes none.
+    pub async fn advance(&self, duration: Duration) {
+        tokio::time::sleep(duration).await;
+        self.idle().await;
+    }
+
+    /// Makes the next `times` requests that match fail.
+    pub fn fail(&self, matcher: Matcher, fault: Fault, times: usize) {
+        self.world.wire.faults.arm(matcher, fault, times);
+    }
+
+    /// Breaks the open watches that match, and says how many. Their clients come back and go on where they were.
+    pub fn cut_watch(&self, matcher: Matcher) -> usize {
+        self.world.wire.watches.cut(&matcher, &self.world.station)
+    }
+
+    /// Forgets every earlier revision: whoever comes back with an old one is told 410 and must list again.
+    pub fn compact(&self) {
+        self.world.wire.backend.compact();
+    }
+
+    /// From here on [`Cluster::writes`] counts.
+    pub fn mark(&self) -> Mark {
+        self.world.wire.recorder.mark()
+    }
+
+    /// Every request since the last mark that wrote something, by whom. A request that changed nothing made no
+    /// revision and is not among them.
+    pub fn writes(&self) -> Vec<Write> {
+        self.writes_since(self.world.wire.recorder.last_mark())
+    }
+
+    /// Every request since this mark that wrote something.
+    pub fn writes_since(&self, mark: Mark) -> Vec<Write> {
+        self.world.wire.recorder.writes(mark)
+    }
+
+    /// Every request of every client since the start, reads included.
+    pub fn requests(&self) -> Vec<Exchange> {
+        self.world.wire.recorder.exchanges(None)
+    }
+
+    /// The last requests and what became of them, one line each: what a failed test shows.
+    pub fn timeline(&self) -> String {
+        self.world.wire.recorder.timeline()
+    }
+}
+
+fn client(wire: &Arc<Wire>, by: &str, user: Option<User>) -> Client {
+    let transport = Transport { wire: wire.clone(), by: by.into(), user, life: None };
+    Client::new(transport, DEFAULT_NAMESPACE)
+}

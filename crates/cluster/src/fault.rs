@@ -1,0 +1,192 @@
+//! Faults on demand: what the network and a busy server do to a client.
+
+use std::fmt;
+use std::time::Duration;
+
+use evenkeel_apiserver::Body;
+use http::{Method, Request, Response, StatusCode, header};
+use kube::Resource;
+use parking_lot::Mutex;
+
+/// What happens to a request instead of, or after, being served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fault {
+    /// 409: somebody else wrote the object first. Nothing is written.
+    Conflict,
+    /// 429: the server is busy and names a second to wait. Nothing is written.
+    TooManyRequests,
+    /// 500. Nothing is written.
+    InternalError,
+    /// The request never arrives and the client gives up after [`Fault::TIMEOUT`]. Nothing is written.
+    Timeout,
+    /// The request is served, and its answer never arrives.
+    LostAnswer,
+}
+
+impl Fault {
+    /// How long a client waits for an answer that does not come: kube's own default read timeout is 295 s, a load
+    /// balancer's often 60 s; shorter than what `settled()` allows, so that a test sees the recovery.
+    pub const TIMEOUT: Duration = Duration::from_secs(30);
+
+    pub(crate) fn answer(self) -> Option<Response<Body>> {
+        let (status, reason, message) = match self {
+            Self::Conflict => (
+                StatusCode::CONFLICT,
+                "Conflict",
+                "the object has been modified; please apply your changes to the latest version and try again",
+            ),
+            Self::TooManyRequests => (
+                StatusCode::TOO_MANY_REQUESTS,
+                "TooManyRequests",
+                "the server has received too many requests",
+            ),
+            Self::InternalError => {
+                (StatusCode::INTERNAL_SERVER_ERROR, "InternalError", "Internal error occurred: injected")
+            }
+            Self::Timeout | Self::LostAnswer => return None,
+        };
+        let status_object = serde_json::json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+            "message": message, "reason": reason, "code": status.as_u16(),
+        });
+        let mut response = Response::new(Body::from(status_object.to_string()));
+        *response.status_mut() = status;
+        response
+            .headers_mut()
+            .insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));
+        if self == Self::TooManyRequests {
+            response.headers_mut().insert(header::RETRY_AFTER, header::HeaderValue::from_static("1"));
+        }
+        Some(response)
+    }
+}
+
+/// Which requests a fault strikes. An empty one matches every request.
+///
+/// ```
+/// use evenkeel_cluster::Matcher;
+/// let updates_of_web = Matcher::writes().by("my-resource").path("/deployments/web");
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Matcher {
+    writes: bool,
+    method: Option<Method>,
+    path: Option<String>,
+    by: Option<String>,
+}
+
+impl Matcher {
+    /// Every request.
+    pub fn any() -> Self {
+        Self::default()
+    }
+
+    /// Requests that would change something: all but GET.
+    pub fn writes() -> Self {
+        Self { writes: true, ..Self::default() }
+    }
+
+    /// Requests of one method only.
+    #[must_use]
+    pub fn method(mut self, method: Method) -> Self {
+        self.method = Some(method);
+        self
+    }
+
+    /// Requests whose path (without the query) contains this.
+    #[must_use]
+    pub fn path(mut self, part: impl Into<String>) -> Self {
+        self.path = Some(part.into());
+        self
+    }
+
+    /// Requests for objects of one kind only.
+    #[must_use]
+    pub fn kind<K: Resource<DynamicType = ()>>(self) -> Self {
+        self.path(format!("/{}", K::plural(&())))
+    }
+
+    /// Requests of one client only: an operator by its name.
+    #[must_use]
+    pub fn by(mut self, name: impl Into<String>) -> Self {
+        self.by = Some(name.into());
+        self
+    }
+
+    pub(crate) fn matches(&self, by: &str, method: &Method, path: &str) -> bool {
+        (!self.writes || is_write(method))
+            && self.method.as_ref().is_none_or(|wanted| wanted == method)
+            && self.path.as_deref().is_none_or(|part| path.contains(part))
+            && self.by.as_deref().is_none_or(|name| name == by)
+    }
+}
+
+impl fmt::Display for Matcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = if self.writes { "writes" } else { "requests" };
+        let method = self.method.as_ref().map(|method| format!(" {method}")).unwrap_or_default();
+        let path = self.path.as_deref().map(|path| format!(" of *{path}*")).unwrap_or_default();
+        let by = self.by.as_deref().map(|by| format!(" by {by}")).unwrap_or_default();
+        write!(f, "{what}{method}{path}{by}")
+    }
+}
+
+pub(crate) fn is_write(method: &Method) -> bool {
+    !matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
+}
+
+/// The faults that are still to strike, in the order in which they were asked for.
+#[derive(Debug, Default)]
+pub(crate) struct Faults {
+    armed: Mutex<Vec<Armed>>,
+}
+
+#[derive(Debug)]
+struct Armed {
+    matcher: Matcher,
+    fault: Fault,
+    left: usize,
+}
+
+impl Faults {
+    pub(crate) fn arm(&self, matcher: Matcher, fault: Fault, times: usize) {
+        if times > 0 {
+            self.armed.lock().push(Armed { matcher, fault, left: times });
+        }
+    }
+
+    /// The fault that strikes this request, which is used up by one.
+    pub(crate) fn strike<B>(&self, by: &str, request: &Request<B>) -> Option<Fault> {
+        let mut armed = self.armed.lock();
+        let at =
+            armed.iter().position(|it| it.matcher.matches(by, request.method(), request.uri().path()))?;
+        let fault = armed[at].fault;
+        armed[at].left -= 1;
+        if armed[at].left == 0 {
+            armed.remove(at);
+        }
+        Some(fault)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(method: Method, path: &str) -> Request<()> {
+        Request::builder().method(method).uri(path).body(()).unwrap()
+    }
+
+    #[test]
+    fn a_fault_strikes_as_often_as_asked() {
+        let faults = Faults::default();
+        faults.arm(Matcher::writes().by("op").path("/pods"), Fault::Conflict, 2);
+        let write = request(Method::PUT, "/api/v1/namespaces/default/pods/a?x=1");
+        assert_eq!(faults.strike("other", &write), None);
+        assert_eq!(faults.strike("op", &request(Method::GET, "/api/v1/pods")), None);
+        assert_eq!(faults.strike("op", &write), Some(Fault::Conflict));
+        assert_eq!(faults.strike("op", &write), Some(Fault::Conflict));
+        assert_eq!(faults.strike("op", &write), None);
+    }
+}

@@ -1,0 +1,163 @@
+//! The short way to objects: what a test does most.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Event;
+use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
+use kube::{Client, Resource, ResourceExt as _};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::cluster::Cluster;
+
+/// The field manager of what the test kit applies.
+const FIELD_MANAGER: &str = "test";
+/// How often `eventually` looks.
+const POLL: Duration = Duration::from_millis(50);
+/// How long `eventually` looks.
+const EVENTUALLY_LIMIT: Duration = Duration::from_secs(30);
+
+/// Where objects of a kind live: in a namespace, or in the cluster as a whole.
+pub trait Place: Sized {
+    /// The API of such a kind; `namespace` counts where the kind has one.
+    fn api<K: Resource<DynamicType = (), Scope = Self>>(client: Client, namespace: &str) -> Api<K>;
+}
+
+impl Place for NamespaceResourceScope {
+    fn api<K: Resource<DynamicType = (), Scope = Self>>(client: Client, namespace: &str) -> Api<K> {
+        Api::namespaced(client, namespace)
+    }
+}
+
+impl Place for ClusterResourceScope {
+    fn api<K: Resource<DynamicType = (), Scope = Self>>(client: Client, _: &str) -> Api<K> {
+        Api::all(client)
+    }
+}
+
+impl Cluster {
+    /// The API of a kind, in this handle's namespace where the kind has one.
+    pub fn api<K>(&self) -> Api<K>
+    where
+        K: Resource<DynamicType = ()>,
+        K::Scope: Place,
+    {
+        K::Scope::api(self.client(), self.namespace())
+    }
+
+    /// Applies an object (server-side, as field manager `test`), in its own namespace where it names one.
+    pub async fn apply<K>(&self, object: K) -> kube::Result<K>
+    where
+        K: Resource<DynamicType = ()> + Serialize + DeserializeOwned + Clone + Debug,
+        K::Scope: Place,
+    {
+        let namespace = object.namespace().unwrap_or_else(|| self.namespace().to_owned());
+        let api: Api<K> = K::Scope::api(self.client(), &namespace);
+        let patch = Patch::Apply(with_type(&object)?);
+        api.patch(&object.name_any(), &PatchParams::apply(FIELD_MANAGER).force(), &patch).await
+    }
+
+    /// Reads an object; that it does not exist is an error.
+    pub async fn get<K>(&self, name: &str) -> kube::Result<K>
+    where
+        K: Resource<DynamicType = ()> + DeserializeOwned + Clone + Debug,
+        K::Scope: Place,
+    {
+        self.api::<K>().get(name).await
+    }
+
+    /// Reads an object, if it exists.
+    pub async fn get_opt<K>(&self, name: &str) -> kube::Result<Option<K>>
+    where
+        K: Resource<DynamicType = ()> + DeserializeOwned + Clone + Debug,
+        K::Scope: Place,
+    {
+        self.api::<K>().get_opt(name).await
+    }
+
+    /// All objects of a kind, in this handle's namespace where the kind has one.
+    pub async fn list<K>(&self) -> kube::Result<Vec<K>>
+    where
+        K: Resource<DynamicType = ()> + DeserializeOwned + Clone + Debug,
+        K::Scope: Place,
+    {
+        Ok(self.api::<K>().list(&ListParams::default()).await?.items)
+    }
+
+    /// Changes an object by a merge patch.
+    pub async fn patch<K>(&self, name: &str, patch: Value) -> kube::Result<K>
+    where
+        K: Resource<DynamicType = ()> + DeserializeOwned + Clone + Debug,
+        K::Scope: Place,
+    {
+        self.api::<K>().patch(name, &PatchParams::default(), &Patch::Merge(patch)).await
+    }
+
+    /// Changes an object's status by a merge patch.
+    pub async fn patch_status<K>(&self, name: &str, patch: Value) -> kube::Result<K>
+    where
+        K: Resource<DynamicType = ()> + DeserializeOwned + Clone + Debug,
+        K::Scope: Place,
+    {
+        self.api::<K>().patch_status(name, &PatchParams::default(), &Patch::Merge(patch)).await
+    }
+
+    /// Asks for an object's deletion. Finalizers may keep it for a while.
+    pub async fn delete<K>(&self, name: &str) -> kube::Result<()>
+    where
+        K: Resource<DynamicType = ()> + DeserializeOwned + Clone + Debug,
+        K::Scope: Place,
+    {
+        self.api::<K>().delete(name, &DeleteParams::default()).await.map(|_| ())
+    }
+
+    /// The events that controllers have recorded in this handle's namespace.
+    pub async fn events(&self) -> kube::Result<Vec<Event>> {
+        self.list::<Event>().await
+    }
+
+    /// Reads an object until `holds` is true of it, and gives it. For what `settled()` cannot see: a cluster
+    /// elsewhere, or something outside of it.
+    ///
+    /// # Panics
+    /// When it does not become true within half a minute, with the object as it was last seen.
+    pub async fn eventually<K>(&self, name: &str, holds: impl Fn(&K) -> bool) -> K
+    where
+        K: Resource<DynamicType = ()> + Serialize + DeserializeOwned + Clone + Debug,
+        K::Scope: Place,
+    {
+        let end = tokio::time::Instant::now() + EVENTUALLY_LIMIT;
+        loop {
+            let seen = self.get_opt::<K>(name).await;
+            match seen {
+                Ok(Some(object)) if holds(&object) => return object,
+                seen if tokio::time::Instant::now() >= end => {
+                    panic!("{} {name} did not become as expected; last seen: {}", K::kind(&()), shown(seen))
+                }
+                _ => tokio::time::sleep(POLL).await,
+            }
+        }
+    }
+}
+
+fn shown<K: Serialize>(seen: kube::Result<Option<K>>) -> String {
+    match seen {
+        Ok(Some(object)) => serde_json::to_string_pretty(&object).unwrap_or_else(|error| error.to_string()),
+        Ok(None) => "it does not exist".to_owned(),
+        Err(error) => error.to_string(),
+    }
+}
+
+/// The object as JSON with its kind, which an apply must name.
+fn with_type<K: Resource<DynamicType = ()> + Serialize>(object: &K) -> kube::Result<Value> {
+    let mut value = serde_json::to_value(object).map_err(kube::Error::SerdeError)?;
+    value["apiVersion"] = K::api_version(&()).into_owned().into();
+    value["kind"] = K::kind(&()).into_owned().into();
+    if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("managedFields");
+    }
+    Ok(value)
+}

@@ -1,0 +1,203 @@
+//! The seam: what stands between a client in this process and the API server.
+//!
+//! A request passes: ledger ▸ seeded delay ▸ life (crash points) ▸ record ▸ faults ▸ server ▸ record.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use evenkeel_apiserver::User;
+use evenkeel_env::{Env, Station};
+use futures::future::BoxFuture;
+use http::{Request, Response, header};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, Full};
+use tower::BoxError;
+
+use crate::backend::Backend;
+use crate::crash::{Fate, Life};
+use crate::fault::{Fault, Faults, is_write};
+use crate::record::{Outcome, Recorder};
+use crate::watches::Watches;
+
+pub(crate) type ResponseBody = UnsyncBoxBody<Bytes, BoxError>;
+
+/// With a seed, a request lets others go first up to this many times before it is served. Small numbers reorder
+/// neighbours, which is where races are; large ones only cost time.
+const MOST_YIELDS: u64 = 4;
+
+/// After the answer that an operator dies after: long enough for everything that waits on no timer, as virtual time
+/// does not pass before that is done.
+const LAST_BREATH: std::time::Duration = std::time::Duration::from_millis(1);
+
+/// What all clients of one cluster share.
+pub(crate) struct Wire {
+    pub(crate) env: Env,
+    pub(crate) backend: Backend,
+    pub(crate) recorder: Recorder,
+    pub(crate) faults: Faults,
+    pub(crate) watches: Watches,
+    pub(crate) requests: Station,
+    /// Whether requests are kept for `writes()` and the timeline.
+    pub(crate) records: bool,
+}
+
+/// A client's own end of the wire.
+#[derive(Clone)]
+pub(crate) struct Transport {
+    pub(crate) wire: Arc<Wire>,
+    /// Who asks, in the record and in the User-Agent.
+    pub(crate) by: Arc<str>,
+    /// Who asks, for the API server; none is anonymous.
+    pub(crate) user: Option<User>,
+    /// Set for operators, which can be crashed.
+    pub(crate) life: Option<Arc<Life>>,
+}
+
+impl tower::Service<Request<kube::client::Body>> for Transport {
+    type Response = Response<ResponseBody>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Response<ResponseBody>, BoxError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<kube::client::Body>) -> Self::Future {
+        let transport = self.clone();
+        let work =
+            self.wire.requests.enter_with(format!("{} {} {}", self.by, request.method(), request.uri()));
+        Box::pin(async move {
+            let answer = transport.carry(request).await;
+            drop(work);
+            answer
+        })
+    }
+}
+
+impl Transport {
+    async fn carry(&self, request: Request<kube::client::Body>) -> Result<Response<ResponseBody>, BoxError> {
+        let (mut parts, body) = request.into_parts();
+        let body = body.collect().await?.to_bytes();
+        if let Some(user) = &self.user {
+            parts.extensions.insert(user.clone());
+        }
+        parts.headers.entry(header::USER_AGENT).or_insert_with(|| user_agent(&self.by));
+        self.wire.let_others_go_first().await;
+        let fate = self.fate(is_write(&parts.method)).await;
+        let request = Request::from_parts(parts, Full::new(body.clone()));
+        let path = request.uri().path_and_query().map_or("/", |path| path.as_str()).to_owned();
+        let number =
+            self.wire.records.then(|| self.wire.recorder.asked(&self.by, request.method(), &path, &body));
+        let is_watch = is_watch(&request);
+        let struck = self.wire.faults.strike(&self.by, &request);
+        let answer = self.serve(request, struck, number).await?;
+        self.meet(fate).await;
+        Ok(if is_watch && answer.status().is_success() { self.cuttable(answer, path) } else { answer })
+    }
+
+    /// What a crash point makes of this request. Who is dead, or dies here, waits for ever: nobody is left to see it.
+    async fn fate(&self, is_write: bool) -> Fate {
+        let Some(life) = &self.life else { return Fate::Live };
+        if !life.is_alive() {
+            std::future::pending::<()>().await;
+        }
+        let fate = if is_write { life.fate() } else { Fate::Live };
+        if fate == Fate::DieBefore {
+            life.die();
+            std::future::pending::<()>().await;
+        }
+        fate
+    }
+
+    async fn meet(&self, fate: Fate) {
+        let Some(life) = &self.life else { return };
+        match fate {
+            Fate::DieUnanswered => {
+                life.die();
+                std::future::pending::<()>().await;
+            }
+            Fate::DieAfter => {
+                life.die_soon();
+                let (life, env) = (life.clone(), self.wire.env.clone());
+                tokio::spawn(async move {
+                    let at = tokio::time::Instant::now() + LAST_BREATH;
+                    let deadline = env.ledger().deadline("crash after an answer");
+                    deadline.set(Some(at));
+                    tokio::time::sleep_until(at).await;
+                    life.die();
+                });
+            }
+            Fate::Live | Fate::DieBefore => {}
+        }
+    }
+
+    async fn serve(
+        &self,
+        request: Request<Full<Bytes>>,
+        struck: Option<Fault>,
+        number: Option<u64>,
+    ) -> Result<Response<ResponseBody>, BoxError> {
+        let note = |outcome| {
+            if let Some(number) = number {
+                self.wire.recorder.answered(number, outcome);
+            }
+        };
+        if struck == Some(Fault::Timeout) {
+            note(Outcome::Lost { wrote: None, fault: "timed out (injected)".into() });
+            tokio::time::sleep(Fault::TIMEOUT).await;
+            return Err("the request timed out (injected)".into());
+        }
+        if let Some(answer) = struck.and_then(Fault::answer) {
+            let status = answer.status().as_u16();
+            note(Outcome::Answered { status, wrote: None, fault: Some("injected".into()) });
+            return Ok(answer.map(boxed));
+        }
+        let before = self.wire.backend.revision();
+        let is_write = is_write(request.method());
+        let answer = self.wire.backend.serve(request).await?;
+        let after = self.wire.backend.revision();
+        let wrote = (is_write && answer.status().is_success() && after > before).then_some(after);
+        if struck == Some(Fault::LostAnswer) {
+            note(Outcome::Lost { wrote, fault: "answer lost (injected)".into() });
+            return Err("the connection broke before the answer arrived (injected)".into());
+        }
+        note(Outcome::Answered { status: answer.status().as_u16(), wrote, fault: None });
+        Ok(answer)
+    }
+
+    fn cuttable(&self, answer: Response<ResponseBody>, path: String) -> Response<ResponseBody> {
+        answer.map(|body| self.wire.watches.enter(self.by.clone(), path, body).boxed_unsync())
+    }
+}
+
+impl Wire {
+    /// Another seed gives another order: the one thing that a seed decides about scheduling.
+    async fn let_others_go_first(&self) {
+        if self.env.seed().is_some() {
+            for _ in 0..self.env.random_below(MOST_YIELDS) {
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+}
+
+pub(crate) fn boxed<B>(body: B) -> ResponseBody
+where
+    B: http_body::Body<Data = Bytes, Error = Infallible> + Send + 'static,
+{
+    body.map_err(|never| match never {}).boxed_unsync()
+}
+
+fn user_agent(by: &str) -> header::HeaderValue {
+    header::HeaderValue::from_str(&format!("{by}/{}", env!("CARGO_PKG_VERSION")))
+        .unwrap_or(header::HeaderValue::from_static("evenkeel"))
+}
+
+/// Whether the answer is a stream. What merely looks like one is harmless here: its body is only made cuttable.
+fn is_watch<B>(request: &Request<B>) -> bool {
+    let uri = request.uri();
+    let asks = |query: &str| query.split('&').any(|pair| pair == "watch" || pair.starts_with("watch="));
+    request.method() == http::Method::GET && (uri.query().is_some_and(asks) || uri.path().contains("/watch/"))
+}

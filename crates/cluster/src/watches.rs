@@ -1,0 +1,108 @@
+//! Open watches, so that they can be cut.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use evenkeel_env::{Station, Work};
+use futures::task::AtomicWaker;
+use http::Method;
+use http_body::{Frame, SizeHint};
+use parking_lot::Mutex;
+
+use crate::fault::Matcher;
+use crate::transport::ResponseBody;
+
+/// The watches that are open through this cluster's clients.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Watches {
+    shared: Arc<Mutex<Open>>,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    next: u64,
+    by_id: BTreeMap<u64, Arc<Line>>,
+}
+
+/// One open watch.
+#[derive(Debug)]
+struct Line {
+    by: Arc<str>,
+    path: String,
+    cut: AtomicBool,
+    reader: AtomicWaker,
+    /// Held from the cut until the reader has let go of the body: until then its reaction is pending.
+    work: Mutex<Option<Work>>,
+}
+
+impl Watches {
+    /// Ends the open watches that match, as a connection does that breaks. Gives how many.
+    pub(crate) fn cut(&self, matcher: &Matcher, station: &Station) -> usize {
+        let open = self.shared.lock();
+        let matching = open.by_id.values().filter(|line| matcher.matches(&line.by, &Method::GET, &line.path));
+        let cut = |line: &Arc<Line>| {
+            *line.work.lock() = Some(station.enter_with(format!("{} cut off from {}", line.by, line.path)));
+            line.cut.store(true, Ordering::SeqCst);
+            line.reader.wake();
+        };
+        matching.inspect(|line| cut(line)).count()
+    }
+
+    /// The body of a watch, entered in the register until it is dropped.
+    pub(crate) fn enter(&self, by: Arc<str>, path: String, body: ResponseBody) -> CutBody {
+        let line = Arc::new(Line {
+            by,
+            path,
+            cut: AtomicBool::new(false),
+            reader: AtomicWaker::new(),
+            work: Mutex::new(None),
+        });
+        let mut open = self.shared.lock();
+        let id = open.next;
+        open.next += 1;
+        open.by_id.insert(id, line.clone());
+        CutBody { id, line, body, watches: self.clone() }
+    }
+}
+
+/// A body that ends when its watch is cut.
+pub(crate) struct CutBody {
+    id: u64,
+    line: Arc<Line>,
+    body: ResponseBody,
+    watches: Watches,
+}
+
+impl http_body::Body for CutBody {
+    type Data = Bytes;
+    type Error = tower::BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        self.line.reader.register(cx.waker());
+        if self.line.cut.load(Ordering::SeqCst) {
+            return Poll::Ready(None);
+        }
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::default()
+    }
+}
+
+impl Drop for CutBody {
+    fn drop(&mut self) {
+        self.watches.shared.lock().by_id.remove(&self.id);
+    }
+}

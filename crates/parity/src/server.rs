@@ -1,0 +1,108 @@
+//! The server under comparison: in process, or wherever a kubeconfig points.
+
+use std::path::Path;
+
+use anyhow::Context as _;
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, Response, header};
+use http_body_util::BodyExt as _;
+use kube::client::Body;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use serde_json::{Value, json};
+
+use crate::step::Step;
+
+/// A Kubernetes API as its administrator, and as nobody for the steps that bring a token of their own.
+#[derive(Clone)]
+pub struct Server {
+    admin: Client,
+    nobody: Client,
+}
+
+impl Server {
+    /// `admin` may do everything; `nobody` sends no bearer token.
+    pub fn new(admin: Client, nobody: Client) -> Self {
+        Self { admin, nobody }
+    }
+
+    /// The server that the current context of a kubeconfig points to.
+    pub async fn from_kubeconfig(path: &Path) -> anyhow::Result<Self> {
+        let kubeconfig =
+            Kubeconfig::read_from(path).with_context(|| format!("cannot use {}", path.display()))?;
+        let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+        // A retry would hide an answer, and a certificate for another name is not what is compared here.
+        config.default_retry = false;
+        config.accept_invalid_certs = true;
+        let admin = Client::try_from(config.clone())?;
+        config.auth_info.token = None;
+        config.auth_info.token_file = None;
+        Ok(Self::new(admin, Client::try_from(config)?))
+    }
+
+    pub(crate) async fn send(&self, method: &str, path: &str, step: &Step) -> anyhow::Result<Response<Body>> {
+        let client = if step.token.is_some() { &self.nobody } else { &self.admin };
+        client.send(request(method, path, step)?).await.with_context(|| format!("{method} {path}"))
+    }
+
+    /// The whole answer: status, content type, warnings and the body as JSON, or as text where it is none.
+    pub(crate) async fn call(&self, method: &str, path: &str, step: &Step) -> anyhow::Result<Value> {
+        let answer = self.send(method, path, step).await?;
+        let (parts, body) = answer.into_parts();
+        let bytes = body.collect().await.with_context(|| format!("{method} {path}"))?.to_bytes();
+        let mut out = json!({
+            "status": parts.status.as_u16(),
+            "type": content_type(&parts.headers),
+            "body": body_value(&bytes),
+        });
+        let warnings: Vec<_> = parts
+            .headers
+            .get_all(header::WARNING)
+            .iter()
+            .map(|v| String::from_utf8_lossy(v.as_bytes()))
+            .collect();
+        if !warnings.is_empty() {
+            out["warnings"] = json!(warnings);
+        }
+        Ok(out)
+    }
+}
+
+fn request(method: &str, path: &str, step: &Step) -> anyhow::Result<Request<Body>> {
+    let mut request = Request::builder()
+        .method(Method::from_bytes(method.as_bytes())?)
+        .uri(path)
+        .header(header::ACCEPT, step.accept.as_deref().unwrap_or("application/json"))
+        .header(header::USER_AGENT, "parity/1");
+    if let Some(token) = step.token.as_deref().filter(|token| !token.is_empty()) {
+        request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+    }
+    if let Some(user) = &step.user {
+        request = request.header("Impersonate-User", user);
+    }
+    for group in &step.groups {
+        request = request.header("Impersonate-Group", group);
+    }
+    let body = match (&step.raw, &step.body) {
+        (Some(raw), _) => Some(Bytes::from(raw.clone())),
+        (None, Some(body)) => Some(Bytes::from(serde_json::to_vec(body)?)),
+        (None, None) => None,
+    };
+    if body.is_some() {
+        let content_type = step.content_type.as_deref().unwrap_or("application/json");
+        request = request.header(header::CONTENT_TYPE, content_type);
+    }
+    Ok(request.body(body.map_or_else(Body::empty, Body::from))?)
+}
+
+fn content_type(headers: &HeaderMap) -> String {
+    let value = headers.get(header::CONTENT_TYPE).map(|value| String::from_utf8_lossy(value.as_bytes()));
+    value.unwrap_or_default().replace(' ', "")
+}
+
+pub(crate) fn body_value(bytes: &[u8]) -> Value {
+    if bytes.is_empty() {
+        return Value::Null;
+    }
+    serde_json::from_slice(bytes).unwrap_or_else(|_| String::from_utf8_lossy(bytes).into())
+}

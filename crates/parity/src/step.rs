@@ -1,0 +1,139 @@
+//! One step of a script, and how references to earlier answers are filled in.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use regex::{Captures, Regex};
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+
+use crate::pointer;
+
+static REFERENCE: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"\{([A-Za-z0-9_-]+)(?::(/[^{}]*))?\}").expect("the pattern is well formed"));
+
+/// A step as it is sent. Which of `call`, `watch`, `events`, `wait` and `sleep` is set says what it does.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Step {
+    pub(crate) id: Option<String>,
+    pub(crate) call: Option<String>,
+    #[serde(deserialize_with = "present")]
+    pub(crate) body: Option<Value>,
+    pub(crate) raw: Option<String>,
+    #[serde(rename = "type")]
+    pub(crate) content_type: Option<String>,
+    pub(crate) accept: Option<String>,
+    #[serde(rename = "as")]
+    pub(crate) user: Option<String>,
+    pub(crate) groups: Vec<String>,
+    /// Another bearer token than the client's own; an empty one sends none.
+    pub(crate) token: Option<String>,
+    pub(crate) ignore: Vec<String>,
+    pub(crate) only: Vec<String>,
+    pub(crate) watch: Option<String>,
+    pub(crate) path: Option<String>,
+    pub(crate) events: Option<String>,
+    pub(crate) count: Option<usize>,
+    pub(crate) timeout: Option<f64>,
+    pub(crate) wait: Option<String>,
+    pub(crate) until: BTreeMap<String, Value>,
+    pub(crate) status: Option<u16>,
+    pub(crate) sleep: Option<f64>,
+}
+
+/// A body of `null` is a body.
+fn present<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(input).map(Some)
+}
+
+/// What steps may refer to: the namespace and the answers of earlier steps by id.
+pub(crate) struct Answers {
+    pub(crate) namespace: String,
+    by_id: BTreeMap<String, Value>,
+}
+
+impl Answers {
+    pub(crate) fn new(namespace: String) -> Self {
+        Self { namespace, by_id: BTreeMap::new() }
+    }
+
+    pub(crate) fn keep(&mut self, id: Option<&str>, answer: &Value) {
+        if let Some(id) = id {
+            self.by_id.insert(id.to_owned(), answer.clone());
+        }
+    }
+
+    /// The value with every reference replaced, keys included.
+    pub(crate) fn fill(&self, value: &Value) -> Value {
+        match value {
+            Value::String(text) => Value::String(self.fill_text(text)),
+            Value::Array(items) => items.iter().map(|item| self.fill(item)).collect(),
+            Value::Object(map) => {
+                Value::Object(map.iter().map(|(key, item)| (self.fill_text(key), self.fill(item))).collect())
+            }
+            other => other.clone(),
+        }
+    }
+
+    pub(crate) fn fill_text(&self, text: &str) -> String {
+        REFERENCE.replace_all(text, |found: &Captures<'_>| self.resolve(found)).into_owned()
+    }
+
+    fn resolve(&self, found: &Captures<'_>) -> String {
+        if &found[1] == "ns" {
+            return self.namespace.clone();
+        }
+        match (self.by_id.get(&found[1]), found.get(2)) {
+            (Some(answer), Some(path)) => match pointer::get(answer, path.as_str()) {
+                Some(Value::String(text)) => text.clone(),
+                Some(other) => other.to_string(),
+                None => "<unresolved>".to_owned(),
+            },
+            _ => found[0].to_owned(),
+        }
+    }
+}
+
+/// Percent-encodes what may not stand in a request line; what is encoded already stays.
+pub(crate) fn encode(path: &str) -> String {
+    const PATH: &str = "/:@%~,;=+$!*()_.-";
+    let (path, query) = path.split_once('?').map_or((path, None), |(path, query)| (path, Some(query)));
+    let mut out = String::with_capacity(path.len() + 16);
+    quote(path, |byte| PATH.as_bytes().contains(&byte), &mut out);
+    if let Some(query) = query {
+        out.push('?');
+        quote(query, |byte| PATH.as_bytes().contains(&byte) || byte == b'&' || byte == b'?', &mut out);
+    }
+    out
+}
+
+fn quote(text: &str, safe: impl Fn(u8) -> bool, out: &mut String) {
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || safe(byte) {
+            out.push(byte as char);
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn references_are_filled_in() {
+        let mut answers = Answers::new("p1".into());
+        answers.keep(Some("made"), &json!({"metadata": {"uid": "u", "n": 3}}));
+        let filled =
+            answers.fill(&json!({"{ns}.x": "{made:/metadata/uid}-{made:/metadata/n} {other} {made:/no}"}));
+        assert_eq!(filled, json!({"p1.x": "u-3 {other} <unresolved>"}));
+    }
+
+    #[test]
+    fn a_request_line_is_encoded_once() {
+        assert_eq!(encode("/a b/%2F?x=a b&y=[1]"), "/a%20b/%2F?x=a%20b&y=%5B1%5D");
+    }
+}

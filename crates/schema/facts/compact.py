@@ -76,7 +76,7 @@ def tokens(node, package, name):
     if "oneOf" in node:
         out.append("oneof:" + ",".join(o["type"] for o in node.pop("oneOf")))
     kind, form = node.pop("type", None), node.pop("format", None)
-    if form and FORMATS.get(form) == kind:
+    if form in FORMATS and FORMATS[form] == kind:
         out.append(form)
     else:
         if form:

@@ -2,6 +2,8 @@
 //!
 //! The tree type is named here and nowhere else, so that a faster one can replace it where a profile says so.
 
+use std::cmp::Ordering;
+
 pub use serde_json::{Map, Number, Value};
 
 /// Looks a value up by a chain of object keys; `None` as soon as one is missing or its parent is no object.
@@ -31,4 +33,142 @@ pub(crate) fn go_kind(value: &Value) -> &'static str {
         Value::Array(_) => "array",
         Value::Object(_) => "object",
     }
+}
+
+/// The order that Kubernetes gives to values of any type: numbers, strings, booleans, lists, maps, null.
+pub(crate) fn compare(a: &Value, b: &Value) -> Ordering {
+    match (a, b) {
+        (Value::Number(a), Value::Number(b)) => compare_numbers(a, b),
+        (Value::String(a), Value::String(b)) => a.cmp(b),
+        (Value::Bool(a), Value::Bool(b)) => a.cmp(b),
+        (Value::Array(a), Value::Array(b)) => {
+            let first = a.iter().zip(b).map(|(a, b)| compare(a, b)).find(|order| order.is_ne());
+            first.unwrap_or_else(|| a.len().cmp(&b.len()))
+        }
+        (Value::Object(a), Value::Object(b)) => {
+            let pairs = a.iter().zip(b);
+            let first = pairs.map(|(a, b)| a.0.cmp(b.0).then_with(|| compare(a.1, b.1))).find(|o| o.is_ne());
+            first.unwrap_or_else(|| a.len().cmp(&b.len()))
+        }
+        _ => rank(a).cmp(&rank(b)),
+    }
+}
+
+/// Whether two values are the same, where `1` and `1.0` are.
+pub(crate) fn same(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Number(a), Value::Number(b)) => a == b || compare_numbers(a, b).is_eq(),
+        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b)),
+        (Value::Object(a), Value::Object(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.0 == b.0 && same(a.1, b.1))
+        }
+        _ => a == b,
+    }
+}
+
+fn rank(value: &Value) -> u8 {
+    match value {
+        Value::Number(_) => 0,
+        Value::String(_) => 1,
+        Value::Bool(_) => 2,
+        Value::Array(_) => 3,
+        Value::Object(_) => 4,
+        Value::Null => 5,
+    }
+}
+
+fn compare_numbers(a: &Number, b: &Number) -> Ordering {
+    match (a.as_i64(), b.as_i64()) {
+        (Some(a), Some(b)) => a.cmp(&b),
+        _ => a.as_f64().partial_cmp(&b.as_f64()).unwrap_or(Ordering::Equal),
+    }
+}
+
+/// A value as it stands in the path of a conflict: strings quoted as Go's `%q` does.
+pub(crate) fn path_text(value: &Value) -> String {
+    match value {
+        Value::String(text) => go_quote(text),
+        Value::Array(items) => format!("[{}]", items.iter().map(path_text).collect::<Vec<_>>().join(",")),
+        Value::Object(map) => map.iter().map(|(key, value)| format!("{key}={}", path_text(value))).collect(),
+        _ => go_text(value),
+    }
+}
+
+/// A value as Go's `%v` prints it.
+pub(crate) fn go_text(value: &Value) -> String {
+    match value {
+        Value::Null => "<nil>".into(),
+        Value::String(text) => text.clone(),
+        Value::Number(number) if number.is_f64() => go_float(number.as_f64().unwrap_or_default()),
+        Value::Array(items) => format!("[{}]", items.iter().map(go_text).collect::<Vec<_>>().join(" ")),
+        Value::Object(map) => {
+            let fields: Vec<_> = map.iter().map(|(key, value)| format!("{key}:{}", go_text(value))).collect();
+            format!("map[{}]", fields.join(" "))
+        }
+        _ => value.to_string(),
+    }
+}
+
+/// A float as Go's `%v` prints it: the shortest form, with an exponent of two digits where it is very large or small.
+pub(crate) fn go_float(number: f64) -> String {
+    let exponent = if number == 0.0 { 0 } else { number.abs().log10().floor() as i32 };
+    if (-4..21).contains(&exponent) {
+        return number.to_string();
+    }
+    let text = format!("{number:e}");
+    let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    let (sign, digits) = exponent.strip_prefix('-').map_or(('+', exponent), |digits| ('-', digits));
+    format!("{mantissa}e{sign}{digits:0>2}")
+}
+
+/// A text as Go's `%q` prints it.
+pub(crate) fn go_quote(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('"');
+    for character in text.chars() {
+        match character {
+            '"' => quoted.push_str("\\\""),
+            '\\' => quoted.push_str("\\\\"),
+            '\n' => quoted.push_str("\\n"),
+            '\r' => quoted.push_str("\\r"),
+            '\t' => quoted.push_str("\\t"),
+            '\u{7}' => quoted.push_str("\\a"),
+            '\u{8}' => quoted.push_str("\\b"),
+            '\u{b}' => quoted.push_str("\\v"),
+            '\u{c}' => quoted.push_str("\\f"),
+            control if control < ' ' || control == '\u{7f}' => {
+                quoted.push_str(&format!("\\x{:02x}", control as u32))
+            }
+            other => quoted.push(other),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+/// A value as Go's encoder prints it: no spaces, sorted keys, and the characters that HTML knows escaped.
+pub(crate) fn go_json(value: &Value) -> String {
+    match value {
+        Value::String(text) => go_json_text(text),
+        Value::Number(number) if number.is_f64() => go_float(number.as_f64().unwrap_or_default()),
+        Value::Array(items) => format!("[{}]", items.iter().map(go_json).collect::<Vec<_>>().join(",")),
+        Value::Object(map) => {
+            let fields: Vec<_> =
+                map.iter().map(|(key, value)| format!("{}:{}", go_json_text(key), go_json(value))).collect();
+            format!("{{{}}}", fields.join(","))
+        }
+        _ => value.to_string(),
+    }
+}
+
+fn go_json_text(text: &str) -> String {
+    let plain = Value::from(text).to_string();
+    if !plain.contains(['<', '>', '&', '\u{2028}', '\u{2029}']) {
+        return plain;
+    }
+    let escape = |character| match character {
+        '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => format!("\\u{:04x}", character as u32),
+        other => other.to_string(),
+    };
+    plain.chars().map(escape).collect()
 }

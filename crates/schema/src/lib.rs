@@ -1,14 +1,16 @@
 //! Kubernetes kinds, schemas, patches and server-side apply, as pure functions: no IO, no clock, no async.
 
+mod messages;
+mod read;
 pub mod field;
+pub mod fieldset;
 pub mod int_or_string;
 pub mod json;
 pub mod kinds;
-mod messages;
+pub mod managed;
 pub mod names;
 pub mod normalize;
 pub mod quantity;
-mod read;
 pub mod selector;
 pub mod time;
 pub mod types;

@@ -1,0 +1,119 @@
+//! The fields that an object has.
+
+use std::collections::BTreeMap;
+
+use super::typed::{Atom, ListView, MapView, Node};
+use crate::fieldset::{FieldSet, PathElement};
+use crate::json::{Map, Value};
+
+/// Every leaf and every item of an object, by its schema.
+pub(super) fn fields_of(node: Node<'_>, value: &Value) -> FieldSet {
+    visit(node, value).1
+}
+
+/// Whether the value itself is a field, and the fields beneath it.
+fn visit(node: Node<'_>, value: &Value) -> (bool, FieldSet) {
+    match (node.atom(Some(value)), value) {
+        (Atom::Scalar(_), _) => (true, FieldSet::new()),
+        (Atom::Map(map), _) if map.atomic => (true, FieldSet::new()),
+        (Atom::List(list), _) if list.atomic => (true, FieldSet::new()),
+        (Atom::Map(map), Value::Object(object)) => (false, of_map(map, object)),
+        (Atom::List(list), Value::Array(items)) => (false, of_list(list, items)),
+        _ => (false, FieldSet::new()),
+    }
+}
+
+fn of_map(map: MapView<'_>, object: &Map<String, Value>) -> FieldSet {
+    let mut set = FieldSet::new();
+    for (name, value) in object {
+        let Some((node, named)) = map.field(name) else { continue };
+        let (member, beneath) = visit(node, value);
+        let empty = value.is_null() || value.as_object().is_some_and(Map::is_empty);
+        set.put(PathElement::field(name), member || empty || !named, beneath);
+    }
+    set
+}
+
+/// Items that share a key are one field together.
+fn of_list(list: ListView<'_>, items: &[Value]) -> FieldSet {
+    let mut by_element: BTreeMap<PathElement, Vec<&Value>> = BTreeMap::new();
+    for item in items {
+        if let Ok(element) = list.element(item) {
+            by_element.entry(element).or_default().push(item);
+        }
+    }
+    let mut set = FieldSet::new();
+    for (element, items) in by_element {
+        let beneath = match items.as_slice() {
+            [item] => visit(list.items(), item).1,
+            _ => FieldSet::new(),
+        };
+        set.put(element, true, beneath);
+    }
+    set
+}
+
+/// The set with every named field that has a field beneath it: whoever owns `spec.replicas` also holds `spec`.
+pub(super) fn with_named_parents(node: Node<'_>, set: &FieldSet) -> FieldSet {
+    named_parents(Some(node), set)
+}
+
+fn named_parents(node: Option<Node<'_>>, set: &FieldSet) -> FieldSet {
+    let atom = node.map(Node::declared);
+    let list = node.and_then(Node::as_list);
+    let mut out = FieldSet::new();
+    for (element, member, beneath) in set.entries() {
+        let (child, named) = match (element, &atom, &list) {
+            (PathElement::Field(name), Some(Atom::Map(map)), _) => {
+                map.field(name).map_or((None, false), |(node, named)| (Some(node), named))
+            }
+            (PathElement::Key(_), _, Some(list)) => (Some(list.items()), false),
+            _ => (None, false),
+        };
+        let beneath = named_parents(child, beneath);
+        out.put(element.clone(), member || (named && !beneath.is_empty()), beneath);
+    }
+    out
+}
+
+/// The set as it must look now, where the schema made a value whole that was owned in parts.
+pub(super) fn reconcile(node: Node<'_>, set: &FieldSet) -> Option<FieldSet> {
+    stale(node, set).then(|| rebuild(node, set))
+}
+
+fn stale(node: Node<'_>, set: &FieldSet) -> bool {
+    set.entries().any(|(element, _, beneath)| {
+        !beneath.is_empty()
+            && step(node, element).is_some_and(|child| is_whole(child) || stale(child, beneath))
+    })
+}
+
+fn rebuild(node: Node<'_>, set: &FieldSet) -> FieldSet {
+    let mut out = FieldSet::new();
+    for (element, member, beneath) in set.entries() {
+        match step(node, element).filter(|_| !beneath.is_empty()) {
+            Some(child) if is_whole(child) => out.put(element.clone(), true, FieldSet::new()),
+            Some(child) => out.put(element.clone(), member, rebuild(child, beneath)),
+            None => out.put(element.clone(), member, beneath.clone()),
+        }
+    }
+    out
+}
+
+fn step<'s>(node: Node<'s>, element: &PathElement) -> Option<Node<'s>> {
+    match (node.declared(), element) {
+        (Atom::Map(map), PathElement::Field(name)) if !map.is_deduced() => {
+            map.field(name).map(|(node, _)| node)
+        }
+        (Atom::List(list), _) => Some(list.items()),
+        _ => None,
+    }
+}
+
+fn is_whole(node: Node<'_>) -> bool {
+    match node.declared() {
+        Atom::Map(map) => map.atomic,
+        Atom::List(list) => list.atomic,
+        Atom::Scalar(_) => false,
+    }
+}

@@ -1,0 +1,134 @@
+//! What an endpoint may not own.
+
+use std::sync::OnceLock;
+
+use crate::fieldset::{FieldSet, PathElement};
+
+/// The fields that an endpoint drops from what is written to it, and which it therefore never owns.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Reset {
+    /// Everything but these fields and what lies beneath them.
+    Except(FieldSet),
+    /// Nothing but what lies at or beneath one of these paths; `*` stands for any one step.
+    Only(&'static [&'static [&'static str]]),
+}
+
+impl Reset {
+    /// An endpoint that may own everything.
+    pub fn none() -> &'static Self {
+        static NONE: OnceLock<Reset> = OnceLock::new();
+        NONE.get_or_init(|| Self::Except(FieldSet::new()))
+    }
+
+    /// The endpoints of a built-in kind.
+    ///
+    /// `has_status` says whether the kind has a status subresource.
+    pub fn builtin(group: &str, kind: &str, subresource: &str, has_status: bool) -> &'static Self {
+        static SETS: OnceLock<Sets> = OnceLock::new();
+        let sets = SETS.get_or_init(Sets::new);
+        match (subresource, group, kind) {
+            ("ephemeralcontainers", "", "Pod") => &sets.ephemeral_containers,
+            ("resize", "", "Pod") => &sets.resize,
+            ("approval", "certificates.k8s.io", _) => &sets.approval,
+            ("status", "certificates.k8s.io", "CertificateSigningRequest") => &sets.certificate_status,
+            ("", "certificates.k8s.io", "CertificateSigningRequest") => &sets.certificate,
+            ("status", "", "Pod") => &sets.pod_status,
+            ("status", "apps", "Deployment") => &sets.deployment_status,
+            ("status", _, _) if STATUS_WITHOUT_METADATA.contains(&(group, kind)) => &sets.status_and_metadata,
+            ("status", _, _) => &sets.status,
+            ("" | "finalize", _, _) if has_status => &sets.main,
+            _ => Self::none(),
+        }
+    }
+
+    /// The endpoints of a custom resource.
+    pub fn custom(subresource: &str, has_status: bool) -> &'static Self {
+        match subresource {
+            "status" => Self::builtin("flowcontrol.apiserver.k8s.io", "FlowSchema", "status", true),
+            _ => Self::builtin("", "", subresource, has_status),
+        }
+    }
+
+    /// The set without what may not be owned.
+    pub(super) fn filter(&self, set: FieldSet) -> FieldSet {
+        match self {
+            Self::Except(fields) if fields.is_empty() => set,
+            Self::Except(fields) => set.recursive_difference(fields),
+            Self::Only(patterns) => only(set, patterns),
+        }
+    }
+}
+
+/// Kinds whose status endpoint drops all of the metadata too.
+static STATUS_WITHOUT_METADATA: [(&str, &str); 8] = [
+    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"),
+    ("apiregistration.k8s.io", "APIService"),
+    ("flowcontrol.apiserver.k8s.io", "FlowSchema"),
+    ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration"),
+    ("internal.apiserver.k8s.io", "StorageVersion"),
+    ("networking.k8s.io", "ServiceCIDR"),
+    ("resource.k8s.io", "ResourceClaim"),
+    ("storage.k8s.io", "VolumeAttachment"),
+];
+
+struct Sets {
+    main: Reset,
+    status: Reset,
+    status_and_metadata: Reset,
+    pod_status: Reset,
+    deployment_status: Reset,
+    certificate: Reset,
+    certificate_status: Reset,
+    approval: Reset,
+    ephemeral_containers: Reset,
+    resize: Reset,
+}
+
+impl Sets {
+    fn new() -> Self {
+        let except = |paths: &[&[&str]]| Reset::Except(FieldSet::of(paths));
+        Self {
+            main: except(&[&["status"]]),
+            status: except(&[&["spec"]]),
+            status_and_metadata: except(&[&["spec"], &["metadata"]]),
+            pod_status: except(&[
+                &["spec"],
+                &["metadata", "deletionTimestamp"],
+                &["metadata", "ownerReferences"],
+            ]),
+            deployment_status: except(&[&["spec"], &["metadata", "labels"]]),
+            certificate: except(&[&["spec"], &["status"]]),
+            certificate_status: except(&[&["spec"], &["status", "conditions"]]),
+            approval: except(&[&["spec"], &["status", "certificate"]]),
+            ephemeral_containers: Reset::Only(&[&["spec", "ephemeralContainers"]]),
+            resize: Reset::Only(&[
+                &["spec", "containers", "*", "resources"],
+                &["spec", "containers", "*", "resizePolicy"],
+                &["spec", "initContainers", "*", "resources"],
+                &["spec", "initContainers", "*", "resizePolicy"],
+            ]),
+        }
+    }
+}
+
+fn only(set: FieldSet, patterns: &[&[&str]]) -> FieldSet {
+    if patterns.iter().any(|pattern| pattern.is_empty()) {
+        return set;
+    }
+    let mut kept = FieldSet::new();
+    for (element, member, beneath) in set.into_entries() {
+        let rest: Vec<&[&str]> = patterns
+            .iter()
+            .filter(|pattern| matches(pattern[0], &element))
+            .map(|pattern| &pattern[1..])
+            .collect();
+        if !rest.is_empty() {
+            kept.put(element, member, only(beneath, &rest));
+        }
+    }
+    kept
+}
+
+fn matches(step: &str, element: &PathElement) -> bool {
+    step == "*" || matches!(element, PathElement::Field(name) if name.as_ref() == step)
+}

@@ -1,0 +1,81 @@
+//! Ownership through the scale subresource: `.spec.replicas` of the Scale is a field of the parent.
+
+use std::collections::BTreeMap;
+
+use super::entries::{Managed, Owned};
+use crate::fieldset::{FieldSet, Path, PathElement};
+use crate::json::Value;
+
+const SCALE_VERSION: &str = "autoscaling/v1";
+
+/// How the fields of a Scale map to those of its parent.
+#[derive(Debug, Clone)]
+pub struct Scale {
+    /// The version of the parent that the request goes to.
+    pub api_version: String,
+    /// The path of the replicas in each served version of the parent; `None` where a version has no scale.
+    pub replicas: BTreeMap<String, Option<Path>>,
+}
+
+impl Scale {
+    /// A parent that is served in one version, with its replicas at `.spec.replicas` or at a path of field names.
+    pub fn new(api_version: &str, replicas: &[&str]) -> Self {
+        let path = Path(replicas.iter().map(|name| PathElement::field(name)).collect());
+        Self { api_version: api_version.into(), replicas: [(api_version.into(), Some(path))].into() }
+    }
+
+    /// The `managedFields` of the Scale, out of those of its parent.
+    pub fn entries_of_scale(&self, parent: &Value) -> Value {
+        let mut scale = Managed::default();
+        let parent = Managed::of(parent).unwrap_or_default();
+        for (id, owned) in &parent.owned {
+            let path = self.replicas.get(&owned.api_version).and_then(Option::as_ref);
+            if path.is_some_and(|path| owned.set.has(&path.0)) {
+                scale.set_time(id.clone(), parent.time(id).cloned());
+                scale.owned.insert(id.clone(), Owned { set: in_scale(), api_version: SCALE_VERSION.into() });
+            }
+        }
+        scale.to_json()
+    }
+
+    /// The `managedFields` of the parent, after the Scale was written.
+    pub fn entries_of_parent(&self, parent: &Value, scale: &Value) -> Value {
+        let before = Managed::of(parent).unwrap_or_default();
+        let mut scale = Managed::of(scale).unwrap_or_default();
+        let mut after = Managed::default();
+        for (id, owned) in &before.owned {
+            // A version that is not served any more has no say.
+            let Some(path) = self.replicas.get(&owned.api_version) else { continue };
+            let mut owned = owned.clone();
+            if let Some(path) = path.as_ref().filter(|path| owned.set.has(&path.0)) {
+                // Whoever is not in the Scale's record any more lost the replicas there.
+                if scale.owned.remove(id).is_none() {
+                    owned.set = owned.set.difference(&FieldSet::from_iter([path.clone()]));
+                }
+            }
+            if !owned.set.is_empty() {
+                after.set_time(id.clone(), before.time(id).cloned());
+                after.owned.insert(id.clone(), owned);
+            }
+        }
+        self.add_new(&before, scale, &mut after);
+        after.to_json()
+    }
+
+    /// Who took the replicas through the Scale owns them in the parent; Kubernetes records no time for that.
+    fn add_new(&self, before: &Managed, scale: Managed, after: &mut Managed) {
+        let Some(Some(path)) = self.replicas.get(&self.api_version) else { return };
+        for (id, owned) in scale.owned {
+            if !in_scale().is_subset(&owned.set) {
+                continue;
+            }
+            let set = FieldSet::from_iter([path.clone()]);
+            after.set_time(id.clone(), before.time(&id).cloned());
+            after.owned.insert(id, Owned { set, api_version: self.api_version.clone() });
+        }
+    }
+}
+
+fn in_scale() -> FieldSet {
+    FieldSet::of(&[&["spec", "replicas"]])
+}

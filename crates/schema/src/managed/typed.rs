@@ -1,0 +1,275 @@
+//! How a schema types a value for merging: as a scalar, a list or a map, whole or in parts.
+
+use crate::fieldset::PathElement;
+use crate::json::{Map, Value};
+use crate::types::{self, Additional, ListType, MapType, Schema, Type};
+
+const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
+const RAW_EXTENSION: &str = "io.k8s.apimachinery.pkg.runtime.RawExtension";
+
+/// What is known about a value before it is seen.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Node<'s> {
+    /// A schema describes it.
+    Typed {
+        schema: &'s Schema,
+        /// Whether fields without a schema are allowed here, because a parent said so.
+        preserve: bool,
+        /// Whether it is a whole object, with `apiVersion`, `kind` and `metadata` that the schema need not name.
+        object: bool,
+    },
+    /// Nothing: maps are merged in parts, lists are whole.
+    Deduced,
+    /// Nothing, and it is one value whatever it holds.
+    Untyped,
+}
+
+/// A value's type, once the value was seen.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Atom<'s> {
+    Map(MapView<'s>),
+    Scalar(Scalar),
+    List(ListView<'s>),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scalar {
+    Numeric,
+    String,
+    Boolean,
+    Any,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct MapView<'s> {
+    node: Node<'s>,
+    pub(super) atomic: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ListView<'s> {
+    node: Node<'s>,
+    /// Whole unless its items are keyed or a set.
+    pub(super) atomic: bool,
+    keys: Keys<'s>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Keys<'s> {
+    /// The items are a set of scalars.
+    Set,
+    Named(&'s [types::Text]),
+    /// From a strategic merge key, where no list type is declared.
+    One(&'s types::Text),
+}
+
+impl<'s> Node<'s> {
+    /// The node of a whole object.
+    pub(super) fn root(schema: &'s Schema) -> Self {
+        Self::Typed { schema, preserve: schema.resolve().preserve_unknown_fields, object: true }
+    }
+
+    fn child(schema: &'s Schema, preserve: bool) -> Self {
+        if schema.type_name() == Some(RAW_EXTENSION) {
+            return Self::Untyped;
+        }
+        let own = schema.preserve_unknown_fields;
+        // A named type does not inherit what its user allows.
+        let preserve = own || (preserve && schema.reference.is_none());
+        Self::Typed { schema, preserve, object: schema.embedded_resource }
+    }
+
+    /// The type of a value here. A value of a wrong type gets the type that it should have had.
+    pub(super) fn atom(self, value: Option<&Value>) -> Atom<'s> {
+        let Self::Typed { schema, .. } = self else { return self.any(value) };
+        match schema.kind() {
+            Some(Type::Object) => Atom::Map(self.map()),
+            Some(Type::Array) => Atom::List(self.list()),
+            Some(kind) => Atom::Scalar(scalar(kind, &schema.resolve().format)),
+            // A quantity: one of several scalars.
+            None if schema.resolve().logic.is_some() && schema.reference.is_some() => {
+                Atom::Scalar(Scalar::Any)
+            }
+            None => self.any(value),
+        }
+    }
+
+    /// The type before a value is seen; a map where several are possible.
+    pub(super) fn declared(self) -> Atom<'s> {
+        self.atom(None)
+    }
+
+    /// The node as a list, where its value may be one.
+    pub(super) fn as_list(self) -> Option<ListView<'s>> {
+        match self {
+            Self::Typed { schema, .. } if !matches!(schema.kind(), None | Some(Type::Array)) => None,
+            _ => Some(self.list()),
+        }
+    }
+
+    fn any(self, value: Option<&Value>) -> Atom<'s> {
+        match value {
+            Some(Value::Array(_)) => Atom::List(self.list()),
+            Some(Value::Bool(_) | Value::Number(_) | Value::String(_)) => Atom::Scalar(Scalar::Any),
+            _ => Atom::Map(self.map()),
+        }
+    }
+
+    fn map(self) -> MapView<'s> {
+        let atomic = match self {
+            Self::Typed { schema, .. } => schema.map_type() == Some(MapType::Atomic),
+            Self::Deduced => false,
+            Self::Untyped => true,
+        };
+        MapView { node: self, atomic }
+    }
+
+    fn list(self) -> ListView<'s> {
+        let whole = ListView { node: self, atomic: true, keys: Keys::Set };
+        let Self::Typed { schema, .. } = self else { return whole };
+        match schema.list_type() {
+            Some(ListType::Atomic) => whole,
+            Some(ListType::Set) => ListView { atomic: false, ..whole },
+            Some(ListType::Map) => {
+                ListView { node: self, atomic: false, keys: Keys::Named(schema.list_map_keys()) }
+            }
+            None if schema.patch_strategy.merge => {
+                let keys = schema.patch_merge_key.as_ref().map_or(Keys::Set, Keys::One);
+                ListView { node: self, atomic: false, keys }
+            }
+            None => whole,
+        }
+    }
+}
+
+fn scalar(kind: Type, format: &str) -> Scalar {
+    match kind {
+        Type::Integer | Type::Number => Scalar::Numeric,
+        Type::Boolean => Scalar::Boolean,
+        Type::String if format.is_empty() || format == "byte" => Scalar::String,
+        _ => Scalar::Any,
+    }
+}
+
+impl<'s> MapView<'s> {
+    /// The type of a field, and whether the schema names it; `None` where there can be no such field.
+    pub(super) fn field(&self, name: &str) -> Option<(Node<'s>, bool)> {
+        let (schema, preserve, object) = match self.node {
+            Node::Deduced => return Some((Node::Deduced, false)),
+            Node::Untyped => return Some((Node::Untyped, false)),
+            Node::Typed { schema, preserve, object } => (schema.resolve(), preserve, object),
+        };
+        if object && let Some(field) = type_meta(name) {
+            return Some((Node::child(field, false), true));
+        }
+        if let Some(field) = schema.properties.get(name) {
+            return Some((Node::child(field, preserve), true));
+        }
+        let other = match &schema.additional {
+            Additional::Schema(values) => Some(Node::child(values, preserve)),
+            Additional::Allowed(true) => Some(Node::Deduced),
+            Additional::Allowed(false) => None,
+            Additional::Unset => {
+                (preserve || (schema.properties.is_empty() && !object)).then_some(Node::Deduced)
+            }
+        };
+        other.map(|node| (node, false))
+    }
+
+    /// Whether nothing is known about the fields.
+    pub(super) fn is_deduced(&self) -> bool {
+        match self.node {
+            Node::Deduced => true,
+            Node::Untyped => false,
+            Node::Typed { schema, preserve, object } => {
+                let schema = schema.resolve();
+                schema.properties.is_empty()
+                    && !object
+                    && match &schema.additional {
+                        Additional::Unset => true,
+                        Additional::Allowed(allowed) => *allowed || preserve,
+                        Additional::Schema(_) => false,
+                    }
+            }
+        }
+    }
+}
+
+/// The fields that every object has.
+fn type_meta(name: &str) -> Option<&'static Schema> {
+    static META: std::sync::OnceLock<(Schema, Schema)> = std::sync::OnceLock::new();
+    let (meta, text) = META.get_or_init(|| {
+        let meta = Schema { reference: Some(types::Reference::new(OBJECT_META)), ..Schema::default() };
+        (meta, Schema::of(Type::String))
+    });
+    match name {
+        "metadata" => Some(meta),
+        "apiVersion" | "kind" => Some(text),
+        _ => None,
+    }
+}
+
+impl<'s> ListView<'s> {
+    /// The type of the items.
+    pub(super) fn items(&self) -> Node<'s> {
+        let Node::Typed { schema, preserve, .. } = self.node else { return Node::Untyped };
+        schema.items().map_or(Node::Untyped, |items| Node::child(items, preserve))
+    }
+
+    /// What identifies an item of the list.
+    pub(super) fn element(&self, item: &Value) -> Result<PathElement, String> {
+        if self.atomic {
+            return Err("invalid indexing of non-associative list".into());
+        }
+        match (self.keys, item) {
+            (Keys::Set, _) => set_element(item),
+            (Keys::Named(keys), Value::Object(map)) => self.keyed(keys, map),
+            (Keys::One(key), Value::Object(map)) => self.keyed(std::slice::from_ref(key), map),
+            (_, Value::Null) => Err("associative list with keys may not have a null element".into()),
+            _ => Err("associative list with keys may not have non-map elements".into()),
+        }
+    }
+
+    fn keyed(&self, keys: &[types::Text], item: &Map<String, Value>) -> Result<PathElement, String> {
+        let mut fields = Vec::with_capacity(keys.len());
+        for key in keys {
+            if let Some(value) = item.get(key.as_ref()).or_else(|| self.key_default(key)) {
+                fields.push((key.as_ref().into(), value.clone()));
+            }
+        }
+        if fields.is_empty() {
+            let quoted: Vec<_> = keys.iter().map(|key| crate::json::go_quote(key)).collect();
+            return Err(format!(
+                "associative list with keys has an element that omits all key fields [{}] (and doesn't have default \
+                 values for any key fields)",
+                quoted.join(" ")
+            ));
+        }
+        Ok(PathElement::key(fields))
+    }
+
+    /// A key that an item leaves out has the value that the field would get.
+    fn key_default(&self, key: &str) -> Option<&'s Value> {
+        let Node::Typed { schema, .. } = self.node else { return None };
+        schema.items()?.fields().get(key)?.default.as_ref()
+    }
+}
+
+fn set_element(item: &Value) -> Result<PathElement, String> {
+    match item {
+        Value::Object(_) => Err("associative list without keys has an element that's a map type".into()),
+        Value::Array(_) => Err("not supported: associative list with lists as elements".into()),
+        Value::Null => Err("associative list without keys has an element that's an explicit null".into()),
+        _ => Ok(PathElement::Value(item.clone())),
+    }
+}
+
+/// The fields of a value that may be a map: none where it is absent, null or something else.
+pub(super) fn fields(value: Option<&Value>) -> Option<&Map<String, Value>> {
+    value.and_then(Value::as_object)
+}
+
+/// The items of a value that may be a list.
+pub(super) fn items(value: Option<&Value>) -> &[Value] {
+    value.and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}

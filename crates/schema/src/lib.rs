@@ -1,16 +1,17 @@
 //! Kubernetes kinds, schemas, patches and server-side apply, as pure functions: no IO, no clock, no async.
 
-mod messages;
-mod read;
+pub mod defaults;
 pub mod field;
 pub mod fieldset;
 pub mod int_or_string;
 pub mod json;
 pub mod kinds;
 pub mod managed;
+mod messages;
 pub mod names;
 pub mod normalize;
 pub mod quantity;
+mod read;
 pub mod selector;
 pub mod time;
 pub mod types;

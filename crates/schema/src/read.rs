@@ -3,52 +3,52 @@
 use crate::json::{Map, Value};
 
 /// Shorthands that rules written for Go structs want on every line.
-pub(crate) trait Read {
+pub(crate) trait Read<'v>: Copy {
     /// The value at a field; null counts as absent.
-    fn at(&self, field: &str) -> Option<&Value>;
+    fn at(self, field: &str) -> Option<&'v Value>;
     /// Whether the field is there.
-    fn has(&self, field: &str) -> bool {
+    fn has(self, field: &str) -> bool {
         self.at(field).is_some()
     }
     /// The string at a field, or "".
-    fn str(&self, field: &str) -> &str {
+    fn str(self, field: &str) -> &'v str {
         self.at(field).and_then(Value::as_str).unwrap_or_default()
     }
     /// The list at a field, or an empty one.
-    fn list(&self, field: &str) -> &[Value] {
+    fn list(self, field: &str) -> &'v [Value] {
         self.at(field).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
     }
     /// The strings of the list at a field.
-    fn strs(&self, field: &str) -> Vec<&str> {
+    fn strs(self, field: &str) -> Vec<&'v str> {
         self.list(field).iter().map(|item| item.as_str().unwrap_or_default()).collect()
     }
     /// The integer at a field, where there is one.
-    fn int(&self, field: &str) -> Option<i64> {
+    fn int(self, field: &str) -> Option<i64> {
         self.at(field).and_then(Value::as_i64)
     }
     /// Whether the field is true.
-    fn bool(&self, field: &str) -> bool {
+    fn bool(self, field: &str) -> bool {
         self.at(field).and_then(Value::as_bool).unwrap_or_default()
     }
     /// The object at a field, where there is one.
-    fn map(&self, field: &str) -> Option<&Map<String, Value>> {
+    fn map(self, field: &str) -> Option<&'v Map<String, Value>> {
         self.at(field).and_then(Value::as_object)
     }
     /// The entries of the object at a field, as strings.
-    fn pairs(&self, field: &str) -> Vec<(&str, &str)> {
+    fn pairs(self, field: &str) -> Vec<(&'v str, &'v str)> {
         let entries = self.map(field).into_iter().flatten();
         entries.map(|(key, value)| (key.as_str(), value.as_str().unwrap_or_default())).collect()
     }
 }
 
-impl Read for Value {
-    fn at(&self, field: &str) -> Option<&Value> {
+impl<'v> Read<'v> for &'v Value {
+    fn at(self, field: &str) -> Option<&'v Value> {
         self.get(field).filter(|value| !value.is_null())
     }
 }
 
-impl Read for Option<&Value> {
-    fn at(&self, field: &str) -> Option<&Value> {
+impl<'v> Read<'v> for Option<&'v Value> {
+    fn at(self, field: &str) -> Option<&'v Value> {
         self.and_then(|value| value.at(field))
     }
 }

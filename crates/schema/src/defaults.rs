@@ -1,0 +1,228 @@
+//! The values that Kubernetes fills in where a client gave none.
+//!
+//! Kubernetes has a function for each Go type that has defaults and calls it wherever a value of that type stands,
+//! parents first. So does [`apply`]: it walks the object by the structs of its kind and hands every struct to the
+//! rules of its type, which live in a file for each kind or family.
+
+mod admission;
+mod autoscaling;
+mod container;
+mod cronjob;
+mod daemonset;
+mod deployment;
+mod discovery;
+mod flowcontrol;
+mod image;
+mod job;
+mod limitrange;
+mod namespace;
+mod networking;
+mod node;
+mod persistentvolume;
+mod persistentvolumeclaim;
+mod pod;
+mod pod_resources;
+mod rbac;
+mod replicaset;
+mod replicationcontroller;
+mod resource;
+mod scheduling;
+mod secret;
+mod service;
+mod statefulset;
+mod storage;
+mod volume;
+
+use crate::json::{Map, Value};
+use crate::messages::{self, Cardinality, Kind, Message};
+use crate::quantity::Quantity;
+
+/// The fields of a struct.
+type Object = Map<String, Value>;
+
+/// Structs nested deeper than this have no defaults.
+const DEPTH_MAX: usize = 64;
+
+/// Fills in what is absent. The object should be in its normal form (see `normalize`); filling in twice changes
+/// nothing more.
+///
+/// ```
+/// let mut secret = serde_json::json!({"metadata": {"name": "s"}});
+/// evenkeel_schema::defaults::apply("", "v1", "Secret", &mut secret);
+/// assert_eq!(secret["type"], "Opaque");
+/// ```
+pub fn apply(group: &str, version: &str, kind: &str, object: &mut Value) {
+    if let (Some(message), Value::Object(fields)) = (messages::of_kind(group, version, kind), object) {
+        walk(message, fields, 0);
+    }
+}
+
+fn walk(message: &'static Message, object: &mut Object, depth: usize) {
+    if depth > DEPTH_MAX {
+        return;
+    }
+    let (package, name) = message.name.rsplit_once('.').unwrap_or(("", message.name));
+    rules(package, name, object);
+    for field in message.flat() {
+        let Some(value) = object.get_mut(field.name) else { continue };
+        match (&field.kind, field.cardinality, value) {
+            (Kind::Quantity, Cardinality::Map, Value::Object(list)) => round_up(package, list),
+            (Kind::Message(link), Cardinality::One, Value::Object(child)) => {
+                if let Some(message) = link.message() {
+                    walk(message, child, depth + 1);
+                }
+            }
+            (Kind::Message(link), Cardinality::List, Value::Array(items)) => {
+                let children = items.iter_mut().filter_map(Value::as_object_mut);
+                let Some(message) = link.message() else { continue };
+                children.for_each(|child| walk(message, child, depth + 1));
+            }
+            (Kind::Message(link), Cardinality::Map, Value::Object(entries)) => {
+                let children = entries.iter_mut().filter_map(|(_, value)| value.as_object_mut());
+                let Some(message) = link.message() else { continue };
+                children.for_each(|child| walk(message, child, depth + 1));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The rules of one type, by its Go package and name.
+fn rules(package: &str, name: &str, object: &mut Object) {
+    match package {
+        "k8s.io.api.core.v1" => core(name, object),
+        "k8s.io.api.apps.v1" => match name {
+            "Deployment" => deployment::deployment(object),
+            "ReplicaSet" => replicaset::replica_set(object),
+            "StatefulSet" => statefulset::stateful_set(object),
+            "DaemonSet" => daemonset::daemon_set(object),
+            _ => {}
+        },
+        "k8s.io.api.batch.v1" => match name {
+            "Job" => job::job(object),
+            "CronJob" => cronjob::cron_job(object),
+            "PodFailurePolicyOnPodConditionsPattern" => set_text(object, "status", "True"),
+            _ => {}
+        },
+        "k8s.io.api.autoscaling.v1" | "k8s.io.api.autoscaling.v2" => {
+            autoscaling::rules(package, name, object)
+        }
+        "k8s.io.api.networking.v1" => networking::rules(name, object),
+        "k8s.io.api.discovery.v1" => discovery::rules(name, object),
+        "k8s.io.api.rbac.v1" => rbac::rules(name, object),
+        "k8s.io.api.storage.v1" => storage::rules(name, object),
+        "k8s.io.api.admissionregistration.v1" => admission::rules(name, object),
+        "k8s.io.api.flowcontrol.v1" => flowcontrol::rules(name, object),
+        "k8s.io.api.scheduling.v1" => scheduling::rules(name, object),
+        "k8s.io.api.resource.v1" => resource::rules(name, object),
+        "k8s.io.apiextensions_apiserver.pkg.apis.apiextensions.v1" => definition(name, object),
+        "k8s.io.kube_aggregator.pkg.apis.apiregistration.v1" if name == "ServiceReference" => {
+            set(object, "port", 443);
+        }
+        _ => {}
+    }
+}
+
+fn core(name: &str, object: &mut Object) {
+    match name {
+        "Pod" => pod::pod(object),
+        "PodSpec" => pod::pod_spec(object),
+        "Container" | "EphemeralContainer" => container::container(object),
+        "ContainerPort" => set_text(object, "protocol", "TCP"),
+        "Probe" => container::probe(object),
+        "HTTPGetAction" => container::http_get(object),
+        "GRPCAction" => set(object, "service", ""),
+        "ObjectFieldSelector" => set_text(object, "apiVersion", "v1"),
+        "Volume" => volume::volume(object),
+        "ReplicationController" => replicationcontroller::replication_controller(object),
+        "Service" => service::service(object),
+        "Secret" => secret::secret(object),
+        "PersistentVolumeClaim" => persistentvolumeclaim::claim(object),
+        "PersistentVolumeClaimSpec" => persistentvolumeclaim::claim_spec(object),
+        "PersistentVolume" => persistentvolume::volume(object),
+        "Namespace" => namespace::namespace(object),
+        "NamespaceStatus" => set_text(object, "phase", "Active"),
+        "NodeStatus" => node::status(object),
+        "LimitRangeItem" => limitrange::item(object),
+        "EndpointPort" => set_text(object, "protocol", "TCP"),
+        _ => volume::source(name, object),
+    }
+}
+
+/// CRDs: the scope's and the names' defaults are the API server's, which knows the whole definition.
+fn definition(name: &str, object: &mut Object) {
+    match name {
+        "CustomResourceDefinitionSpec" => {
+            if let Some(Value::Object(names)) = object.get_mut("names") {
+                let kind = text(names, "kind").to_owned();
+                set_text(names, "singular", &kind.to_lowercase());
+                if !kind.is_empty() {
+                    set_text(names, "listKind", &format!("{kind}List"));
+                }
+            }
+            let conversion = child(object, "conversion");
+            set_text(conversion, "strategy", "None");
+        }
+        "ServiceReference" => set(object, "port", 443),
+        _ => {}
+    }
+}
+
+/// Rounds every quantity of a resource list up to thousandths.
+fn round_up(package: &str, list: &mut Object) {
+    if !matches!(package, "k8s.io.api.core.v1" | "k8s.io.api.node.v1") {
+        return;
+    }
+    for (_, value) in list.iter_mut() {
+        if let Ok(mut quantity) = Quantity::from_json(value) {
+            quantity.round_up_milli();
+            *value = Value::from(quantity.to_string());
+        }
+    }
+}
+
+fn text<'a>(object: &'a Object, field: &str) -> &'a str {
+    object.get(field).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn is_absent(object: &Object, field: &str) -> bool {
+    object.get(field).is_none_or(Value::is_null)
+}
+
+fn is_empty(object: &Object, field: &str) -> bool {
+    match object.get(field) {
+        None | Some(Value::Null) => true,
+        Some(Value::Array(items)) => items.is_empty(),
+        Some(Value::Object(entries)) => entries.is_empty(),
+        Some(_) => false,
+    }
+}
+
+/// Sets a field that Go holds by pointer: where it is absent.
+fn set(object: &mut Object, field: &str, value: impl Into<Value>) {
+    if is_absent(object, field) {
+        object.insert(field.to_owned(), value.into());
+    }
+}
+
+/// Sets a string that Go holds by value: where it is empty.
+fn set_text(object: &mut Object, field: &str, value: &str) {
+    if is_absent(object, field) || object.get(field).and_then(Value::as_str) == Some("") {
+        object.insert(field.to_owned(), Value::from(value));
+    }
+}
+
+/// Sets a number that Go holds by value: where it is zero.
+fn set_number(object: &mut Object, field: &str, value: i64) {
+    if is_absent(object, field) || object.get(field).and_then(Value::as_i64) == Some(0) {
+        object.insert(field.to_owned(), Value::from(value));
+    }
+}
+
+/// The struct at a field, made where it is absent. The decoder has refused values of another type before.
+fn child<'a>(object: &'a mut Object, field: &str) -> &'a mut Object {
+    if !object.get(field).is_some_and(Value::is_object) {
+        object.insert(field.to_owned(), Value::Object(Object::new()));
+    }
+    object.get_mut(field).and_then(Value::as_object_mut).expect("it was made above")
+}

@@ -1,0 +1,26 @@
+//! Jobs.
+
+use super::{Object, child, is_absent, is_empty, set};
+use crate::json::Value;
+use crate::read::Read;
+
+pub(super) fn job(object: &mut Object) {
+    let spec = child(object, "spec");
+    if is_absent(spec, "completions") && is_absent(spec, "parallelism") {
+        set(spec, "completions", 1);
+    }
+    set(spec, "parallelism", 1);
+    let limit = if is_absent(spec, "backoffLimitPerIndex") { 6 } else { i32::MAX };
+    set(spec, "backoffLimit", limit);
+    set(spec, "completionMode", "NonIndexed");
+    set(spec, "suspend", false);
+    let replacement = if is_absent(spec, "podFailurePolicy") { "TerminatingOrFailed" } else { "Failed" };
+    set(spec, "podReplacementPolicy", replacement);
+    set(spec, "manualSelector", false);
+    let labels = spec.get("template").at("metadata").at("labels").cloned();
+    let Some(labels) = labels.filter(Value::is_object) else { return };
+    let metadata = child(object, "metadata");
+    if is_empty(metadata, "labels") {
+        metadata.insert("labels".to_owned(), labels);
+    }
+}

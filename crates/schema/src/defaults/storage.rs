@@ -1,0 +1,27 @@
+//! Storage classes and CSI drivers.
+
+use super::{Object, child, is_empty, set};
+use crate::json::Value;
+
+pub(super) fn rules(name: &str, object: &mut Object) {
+    match name {
+        "StorageClass" => {
+            set(object, "reclaimPolicy", "Delete");
+            set(object, "volumeBindingMode", "Immediate");
+        }
+        "CSIDriver" => driver(child(object, "spec")),
+        _ => {}
+    }
+}
+
+fn driver(spec: &mut Object) {
+    set(spec, "attachRequired", true);
+    set(spec, "podInfoOnMount", false);
+    set(spec, "storageCapacity", false);
+    set(spec, "fsGroupPolicy", "ReadWriteOnceWithFSType");
+    if is_empty(spec, "volumeLifecycleModes") {
+        spec.insert("volumeLifecycleModes".to_owned(), Value::Array(vec![Value::from("Persistent")]));
+    }
+    set(spec, "requiresRepublish", false);
+    set(spec, "seLinuxMount", false);
+}

@@ -5,6 +5,8 @@ mod deployment;
 mod history;
 mod int_or_percent;
 mod pod;
+mod quantity;
 mod replicaset;
+mod scheduler;
 mod statefulset;
 mod template;

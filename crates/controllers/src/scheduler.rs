@@ -1,0 +1,5 @@
+//! The scheduler: pods to nodes.
+
+mod affinity;
+mod placement;
+mod resources;

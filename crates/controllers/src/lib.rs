@@ -4,6 +4,7 @@ mod claim;
 mod deployment;
 mod history;
 mod int_or_percent;
+mod node;
 mod pod;
 mod quantity;
 mod replicaset;

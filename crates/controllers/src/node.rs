@@ -1,0 +1,6 @@
+//! Simulated nodes.
+
+mod behaviour;
+mod digest;
+mod lifecycle;
+mod status;

@@ -1,0 +1,130 @@
+//! How a pod behaves on a simulated node: as its spec says, unless annotations say otherwise.
+//!
+//! | annotation | value | what the pod does |
+//! |---|---|---|
+//! | `node.evenkeel.dev/behaviour` | `never-ready` | its containers run, but never become ready |
+//! | | `crash-loop` | its containers exit with an error as soon as they run, again and again |
+//! | | `image-pull-error` | its images cannot be pulled |
+//! | | `never-start` | its containers are created for ever |
+//! | | `fail` | its containers run and then exit with code 1 |
+//! | | `succeed` | its containers run and then exit with code 0, whatever the restart policy |
+//! | `node.evenkeel.dev/run-for` | `250ms`, `5s`, `2m` | how long containers run that come to an end |
+//! | `node.evenkeel.dev/start-after` | the same | how long containers take to start |
+//!
+//! Without annotations, containers start after [`START`], and those of a pod whose restart policy is not `Always` end
+//! with code 0 after [`RUN`]: a Job's pods succeed.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+
+use crate::pod;
+
+/// How long containers take to start, and each init container takes to run: long enough that each state is a
+/// revision of its own, short enough for a demonstration in real time.
+pub(crate) const START: Duration = Duration::from_millis(50);
+
+/// How long the containers of a pod run that comes to an end.
+pub(crate) const RUN: Duration = Duration::from_millis(500);
+
+/// How long a pod takes to stop once it is told to.
+pub(crate) const STOP: Duration = Duration::from_millis(50);
+
+/// The first wait before a crashed container is started again; it doubles up to [`RESTART_MAX`], as kubelet's does.
+pub(crate) const RESTART: Duration = Duration::from_secs(10);
+
+/// The longest wait before a crashed container is started again.
+pub(crate) const RESTART_MAX: Duration = Duration::from_secs(300);
+
+const BEHAVIOUR: &str = "node.evenkeel.dev/behaviour";
+const RUN_FOR: &str = "node.evenkeel.dev/run-for";
+const START_AFTER: &str = "node.evenkeel.dev/start-after";
+
+/// What becomes of the pod's containers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// They run until they are stopped.
+    Run,
+    /// They run, but their readiness never comes.
+    NeverReady,
+    /// They end with this code.
+    Exit(i32),
+    /// They end with an error at once.
+    Crash,
+    /// Their images cannot be pulled.
+    NoImage,
+    /// They never start.
+    NeverStart,
+}
+
+/// A pod's behaviour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Behaviour {
+    pub(crate) fate: Fate,
+    pub(crate) start_after: Duration,
+    pub(crate) run_for: Duration,
+}
+
+impl Behaviour {
+    /// What the pod's annotations and restart policy ask for.
+    pub(crate) fn of(pod: &Pod) -> Self {
+        let restarts = pod.spec.as_ref().and_then(|spec| spec.restart_policy.as_deref()).unwrap_or("Always");
+        let fate = match pod::annotation(pod, BEHAVIOUR) {
+            Some("never-ready") => Fate::NeverReady,
+            Some("crash-loop") => Fate::Crash,
+            Some("image-pull-error") => Fate::NoImage,
+            Some("never-start") => Fate::NeverStart,
+            Some("fail") => Fate::Exit(1),
+            Some("succeed") => Fate::Exit(0),
+            _ if restarts == "Always" => Fate::Run,
+            _ => Fate::Exit(0),
+        };
+        let time = |key: &str| pod::annotation(pod, key).and_then(duration);
+        Self { fate, start_after: time(START_AFTER).unwrap_or(START), run_for: time(RUN_FOR).unwrap_or(RUN) }
+    }
+}
+
+/// A number and `ms`, `s`, `m` or `h`.
+fn duration(text: &str) -> Option<Duration> {
+    let unit = text.find(|c: char| !c.is_ascii_digit())?;
+    let number: u64 = text[..unit].parse().ok()?;
+    match &text[unit..] {
+        "ms" => Some(Duration::from_millis(number)),
+        "s" => Some(Duration::from_secs(number)),
+        "m" => Some(Duration::from_secs(number.checked_mul(60)?)),
+        "h" => Some(Duration::from_secs(number.checked_mul(3600)?)),
+        _ => None,
+    }
+}
+
+/// How long to wait before the restart of this number.
+pub(crate) fn restart_after(restarts: i32) -> Duration {
+    let doublings = u32::try_from(restarts.clamp(1, 10) - 1).unwrap_or(0);
+    RESTART.saturating_mul(1 << doublings).min(RESTART_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pod::tests::pod;
+    use serde_json::json;
+
+    #[test]
+    fn annotations_override_the_spec() {
+        let plain = pod(json!({"spec": {"containers": [], "restartPolicy": "Never"}}));
+        assert_eq!(Behaviour::of(&plain).fate, Fate::Exit(0));
+        let told = pod(json!({"metadata": {"annotations": {BEHAVIOUR: "fail", RUN_FOR: "2m"}}}));
+        assert_eq!(
+            Behaviour::of(&told),
+            Behaviour { fate: Fate::Exit(1), start_after: START, run_for: Duration::from_secs(120) }
+        );
+        assert_eq!(duration("5 s"), None);
+    }
+
+    #[test]
+    fn restarts_wait_longer_and_longer() {
+        assert_eq!(restart_after(1), RESTART);
+        assert_eq!(restart_after(3), Duration::from_secs(40));
+        assert_eq!(restart_after(9), RESTART_MAX);
+    }
+}

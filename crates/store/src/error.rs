@@ -14,7 +14,13 @@ pub enum WriteError<H> {
         /// The current entry, if the key exists.
         current: Option<Arc<Entry<H>>>,
     },
-    /// The journal failed. The store takes no further writes: what is in memory must not run ahead of the disk.
+    /// The key or the value is longer than the journal takes.
+    #[error("the write is larger than {limit} bytes")]
+    TooLarge {
+        /// The most bytes of a key or value.
+        limit: usize,
+    },
+    /// The journal failed; whether the write was made shows when the store is opened again. The store takes no further writes: what is in memory must not run ahead of the disk.
     #[error("the journal failed: {0}")]
     Journal(String),
     /// The store was closed.

@@ -12,6 +12,8 @@
 //! will) and its memory backend takes no time: with it, a write is committed, and entered in the ledger for every
 //! watcher that will see it, when the call returns.
 
+#[cfg(feature = "disk")]
+mod disk;
 mod entry;
 mod error;
 mod journal;

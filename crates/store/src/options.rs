@@ -1,8 +1,8 @@
-//! How much history is kept.
+//! How much is kept, and how.
 
 use std::time::Duration;
 
-/// What a store keeps beyond its current state.
+/// What a store keeps beyond its current state, and how it keeps it.
 ///
 /// History is dropped, oldest first, as soon as one of the bounds is passed.
 #[derive(Clone, Debug)]
@@ -22,6 +22,11 @@ pub struct Options {
     ///
     /// By default 64 MiB.
     pub keep_bytes: usize,
+    /// How much log a disk store writes, at least, before it writes a checkpoint and begins a new file.
+    ///
+    /// It also writes as much as the last checkpoint was large, so that checkpoints at most double what is written.
+    /// By default 32 MiB.
+    pub checkpoint_bytes: u64,
 }
 
 impl Options {
@@ -42,10 +47,21 @@ impl Options {
         self.keep_bytes = bytes;
         self
     }
+
+    /// Writes at least this much log between two checkpoints.
+    pub fn checkpoint_bytes(mut self, bytes: u64) -> Self {
+        self.checkpoint_bytes = bytes;
+        self
+    }
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { keep_for: Duration::from_secs(600), keep_changes: 100_000, keep_bytes: 64 << 20 }
+        Self {
+            keep_for: Duration::from_secs(600),
+            keep_changes: 100_000,
+            keep_bytes: 64 << 20,
+            checkpoint_bytes: 32 << 20,
+        }
     }
 }

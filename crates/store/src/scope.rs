@@ -31,6 +31,8 @@ pub(crate) struct Scope {
     revisions: VecDeque<u64>,
     /// How many revisions have left from the front: position `n` of a watcher is `revisions[n - gone]`.
     gone: u64,
+    /// The newest of those that have left.
+    gone_to: u64,
     /// Who follows it, in the order in which they came.
     listeners: BTreeMap<u64, Arc<Listener>>,
 }
@@ -62,10 +64,16 @@ impl Scope {
         self.gone + self.revisions.partition_point(|known| *known <= revision) as u64
     }
 
-    /// The revisions from a position on, or none if some of them have left the log.
-    pub(crate) fn unread_from(&self, position: u64) -> Option<impl Iterator<Item = u64>> {
-        let skip = usize::try_from(position.checked_sub(self.gone)?).ok()?;
-        Some(self.revisions.range(skip.min(self.revisions.len())..).copied())
+    /// The positions and revisions of what a watcher has not taken, who is at a position and was never concerned by
+    /// what came up to `start`; none if something that concerned it has left the log.
+    pub(crate) fn unread_from(&self, position: u64, start: u64) -> Option<impl Iterator<Item = (u64, u64)>> {
+        if position < self.gone && self.gone_to > start {
+            return None;
+        }
+        let skip = usize::try_from(position.saturating_sub(self.gone)).ok()?.min(self.revisions.len());
+        let positions = self.gone + skip as u64..;
+        let unread = positions.zip(self.revisions.range(skip..).copied());
+        Some(unread.filter(move |(_, revision)| *revision > start))
     }
 
     /// The revisions after `after` and not after `from`, newest first.
@@ -83,8 +91,10 @@ impl Scope {
     }
 
     fn pop_front(&mut self) {
-        self.revisions.pop_front();
-        self.gone += 1;
+        if let Some(revision) = self.revisions.pop_front() {
+            self.gone += 1;
+            self.gone_to = revision;
+        }
         if self.revisions.capacity() > 64 && self.revisions.len() < self.revisions.capacity() / 4 {
             self.revisions.shrink_to(self.revisions.len() * 2);
         }
@@ -230,6 +240,14 @@ impl Scopes {
 
 impl Scope {
     fn new(name: &str, parent: Option<ScopeId>, revisions: VecDeque<u64>) -> Self {
-        Self { name: name.into(), parent, children: 0, revisions, gone: 0, listeners: BTreeMap::new() }
+        Self {
+            name: name.into(),
+            parent,
+            children: 0,
+            revisions,
+            gone: 0,
+            gone_to: 0,
+            listeners: BTreeMap::new(),
+        }
     }
 }

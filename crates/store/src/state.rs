@@ -61,6 +61,10 @@ impl<H> Shared<H> {
             log: Log::new(FIRST_REVISION, options),
             closed: false,
         };
+        Self::of(env, state)
+    }
+
+    pub(crate) fn of(env: Env, state: State<H>) -> Self {
         Self { env, state: RwLock::new(state), pins: Mutex::default() }
     }
 
@@ -94,6 +98,12 @@ pub(crate) fn permits<H>(write: &Write<H>, current: Option<&Arc<Entry<H>>>) -> b
     expected && (current.is_some() || matches!(write.op, Op::Put(..)))
 }
 
+impl<H> Written<H> {
+    pub(crate) fn of(change: &Change<H>) -> Self {
+        Self { revision: change.revision, entry: change.after.clone(), before: change.before.clone() }
+    }
+}
+
 /// The change that a permitted write makes.
 pub(crate) fn change_of<H>(write: Write<H>, before: Option<Arc<Entry<H>>>, revision: u64) -> Change<H> {
     let after = match write.op {
@@ -123,8 +133,10 @@ impl<H> State<H> {
         if !permits(&write, current) {
             return Err(WriteError::Conflict { current: current.cloned() });
         }
-        let change = change_of(write, current.cloned(), self.revision + 1);
-        Ok(self.apply(Arc::new(change), now, aftermath))
+        let change = Arc::new(change_of(write, current.cloned(), self.revision + 1));
+        let written = Written::of(&change);
+        self.apply(change, now, aftermath);
+        Ok(written)
     }
 
     /// Lets a listener follow a prefix.
@@ -139,14 +151,7 @@ impl<H> State<H> {
     }
 
     /// Makes a change that was decided.
-    pub(crate) fn apply(
-        &mut self,
-        change: Arc<Change<H>>,
-        now: Instant,
-        aftermath: &mut Aftermath<H>,
-    ) -> Written<H> {
-        let written =
-            Written { revision: change.revision, entry: change.after.clone(), before: change.before.clone() };
+    pub(crate) fn apply(&mut self, change: Arc<Change<H>>, now: Instant, aftermath: &mut Aftermath<H>) {
         match &change.after {
             Some(entry) => self.tree.insert(entry.clone()),
             None => self.tree.remove(change.key()),
@@ -154,6 +159,5 @@ impl<H> State<H> {
         self.revision = change.revision;
         self.log.push(change, now, &mut aftermath.wakers);
         self.log.trim(now, &mut aftermath.gone);
-        written
     }
 }

@@ -279,3 +279,106 @@ fn collect<H>(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn entry(number: u16, revision: u64) -> Arc<Entry<()>> {
+        let key = format!("/k/{number:05}").into();
+        Arc::new(Entry { key, value: "v".into(), header: (), create_revision: revision, revision })
+    }
+
+    /// What must hold of every node, whatever was done.
+    fn check_node(node: &Node<()>, is_root: bool) -> usize {
+        match node {
+            Node::Leaf(entries) => {
+                assert!(entries.is_sorted_by(|a, b| a.key < b.key) && entries.len() <= WIDTH);
+                assert!(is_root || !entries.is_empty());
+                entries.len()
+            }
+            Node::Inner(children) => {
+                assert!(children.len() <= WIDTH && (!is_root || children.len() > 1));
+                assert!(children.is_sorted_by(|a, b| a.first < b.first));
+                for child in children {
+                    assert_eq!(child.count, check_node(&child.node, false));
+                }
+                children.iter().map(|child| child.count).sum()
+            }
+        }
+    }
+
+    fn check(tree: &Tree<()>, model: &BTreeMap<Arc<str>, u64>) {
+        assert_eq!(check_node(&tree.root, true), model.len());
+        let found = tree.slice(b"", None, usize::MAX);
+        assert!(found.iter().map(|entry| (&entry.key, &entry.revision)).eq(model.iter()));
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        /// Inserts so many keys from one on, each so far from the last.
+        Insert {
+            from: u16,
+            count: u16,
+            stride: u16,
+        },
+        Remove {
+            from: u16,
+            count: u16,
+            stride: u16,
+        },
+        Hold,
+        Look {
+            from: u16,
+            to: u16,
+            limit: usize,
+        },
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let run = || (0..2000u16, 1..400u16, 1..7u16);
+        prop_oneof![
+            3 => run().prop_map(|(from, count, stride)| Step::Insert { from, count, stride }),
+            3 => run().prop_map(|(from, count, stride)| Step::Remove { from, count, stride }),
+            1 => Just(Step::Hold),
+            2 => (0..3000u16, 0..3000u16, 0..200usize).prop_map(|(from, to, limit)| Step::Look { from, to, limit }),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+        #[test]
+        fn it_is_a_counted_map_and_its_copies_stay(steps in prop::collection::vec(step(), 1..40)) {
+            let (mut tree, mut model, mut held) = (Tree::new(), BTreeMap::new(), Vec::new());
+            for (revision, step) in (1u64..).zip(steps) {
+                let numbers = |from: u16, count: u16, stride: u16| (0..count).map(move |nth| from + nth * stride);
+                match step {
+                    Step::Insert { from, count, stride } => for number in numbers(from, count, stride) {
+                        let new = entry(number, revision);
+                        let old = tree.insert(new.clone()).map(|old| old.revision);
+                        prop_assert_eq!(old, model.insert(new.key.clone(), revision));
+                    },
+                    Step::Remove { from, count, stride } => for number in numbers(from, count, stride) {
+                        let key = entry(number, 0).key.clone();
+                        prop_assert_eq!(tree.remove(&key).map(|old| old.revision), model.remove(&key));
+                        prop_assert!(tree.get(&key).is_none());
+                    },
+                    Step::Hold => held.push((tree.clone(), model.clone())),
+                    Step::Look { from, to, limit } => {
+                        let (from, to) = (entry(from, 0).key.clone(), entry(to, 0).key.clone());
+                        prop_assert_eq!(tree.rank(from.as_bytes()), model.range(..from.clone()).count());
+                        let found = tree.slice(from.as_bytes(), Some(to.as_bytes()), limit);
+                        let expected = model.iter().filter(|(key, _)| **key >= from && **key < to).take(limit);
+                        prop_assert!(found.iter().map(|entry| &entry.key).eq(expected.map(|(key, _)| key)));
+                    }
+                }
+                check(&tree, &model);
+            }
+            held.iter().for_each(|(tree, model)| check(tree, model));
+        }
+    }
+}

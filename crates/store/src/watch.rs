@@ -118,10 +118,10 @@ impl<H> Watch<H> {
             return next.revision - 1;
         }
         let state = self.shared.state.read();
-        let unread = state.log.scopes.scope(self.scope).unread_from(self.position);
-        match unread.map(|mut revisions| revisions.find(|revision| *revision > self.last)) {
+        let unread = state.log.scopes.scope(self.scope).unread_from(self.position, self.listener.start());
+        match unread.map(|mut unread| unread.next()) {
             Some(None) => state.revision.max(self.last),
-            Some(Some(next)) => next - 1,
+            Some(Some((_, next))) => next - 1,
             // The next change has left the log: it will be told with the next one it asks for.
             None => self.last,
         }
@@ -133,19 +133,14 @@ impl<H> Watch<H> {
         if state.closed {
             return Poll::Ready(Err(WatchError::Closed));
         }
-        let Some(unread) = state.log.scopes.scope(self.scope).unread_from(self.position) else {
+        let scope = state.log.scopes.scope(self.scope);
+        let Some(unread) = scope.unread_from(self.position, self.listener.start()) else {
             return Poll::Ready(Err(WatchError::Overrun { last: self.last }));
         };
-        let start = self.listener.start();
-        for revision in unread {
-            self.position += 1;
-            if revision > start {
-                let change = state.log.change(revision).expect("a scope knows only kept revisions");
-                self.batch.push_back(change.clone());
-            }
-            if self.batch.len() == BATCH {
-                break;
-            }
+        for (position, revision) in unread.take(BATCH) {
+            let change = state.log.change(revision).expect("a scope knows only kept revisions");
+            self.batch.push_back(change.clone());
+            self.position = position + 1;
         }
         if !self.batch.is_empty() {
             return Poll::Ready(Ok(()));

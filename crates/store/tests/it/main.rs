@@ -1,10 +1,36 @@
-//! What the store promises, as its users see it.
+//! What the store promises, as its users see it, for every backend.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod crash;
+mod disk;
 mod memory;
+mod model;
+mod promises;
 
-use evenkeel_store::{Expect, Op, Write};
+use evenkeel_env::Env;
+use evenkeel_store::{Change, Expect, Op, Options, Store, Watch, Write};
+use tempfile::TempDir;
+
+/// A store of one backend, in a world of its own.
+struct Subject {
+    env: Env,
+    store: Store<()>,
+    _dir: Option<TempDir>,
+}
+
+/// An empty store of each backend.
+async fn each(options: Options) -> [Subject; 2] {
+    let dir = tempfile::tempdir().unwrap();
+    let env = Env::system();
+    let store = Store::open(dir.path(), env.clone(), options.clone()).await.unwrap();
+    [memory_store(options), Subject { env, store, _dir: Some(dir) }]
+}
+
+fn memory_store(options: Options) -> Subject {
+    let env = Env::seeded(1);
+    Subject { env: env.clone(), store: Store::memory(env, options), _dir: None }
+}
 
 fn put(key: &str, value: &str) -> Write<()> {
     Write { key: key.into(), expect: Expect::Any, op: Op::Put(value.to_owned().into(), ()) }
@@ -12,4 +38,13 @@ fn put(key: &str, value: &str) -> Write<()> {
 
 fn delete(key: &str) -> Write<()> {
     Write { key: key.into(), expect: Expect::Any, op: Op::Delete }
+}
+
+/// Everything that a watch has to give now.
+fn drain(watch: &mut Watch<()>) -> Vec<std::sync::Arc<Change<()>>> {
+    std::iter::from_fn(|| watch.try_next()).map(Result::unwrap).collect()
+}
+
+fn revisions(watch: &mut Watch<()>) -> Vec<u64> {
+    drain(watch).iter().map(|change| change.revision).collect()
 }

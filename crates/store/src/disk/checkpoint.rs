@@ -1,0 +1,98 @@
+//! A checkpoint: the whole state as of a revision, so that the log before it need not be kept.
+
+use std::fs;
+use std::io::{self, BufWriter, Write};
+use std::sync::Arc;
+
+use super::folder::{Folder, private};
+use super::frame::{self, Found, Reader};
+use crate::tree::Tree;
+use crate::{Entry, Header};
+
+/// What a checkpoint begins with.
+const HEADER: [u8; 16] = *b"evenkeel state1\n";
+/// How many entries are written as one frame; with Kubernetes' objects, of a few KiB, some hundred KiB.
+const ENTRIES_PER_FRAME: usize = 128;
+
+/// Writes the state as of a revision; gives its size. It has its name only when it is whole and durable.
+pub(crate) fn write<H>(folder: &Folder, tree: &Tree<H>, revision: u64) -> io::Result<u64> {
+    let unfinished = folder.unfinished();
+    let file = private().create(true).truncate(true).write(true).open(&unfinished)?;
+    let mut out = BufWriter::with_capacity(1 << 20, file);
+    out.write_all(&HEADER)?;
+    let mut buffer = Vec::new();
+    frame::append(&mut buffer, |body| {
+        body.extend_from_slice(&revision.to_le_bytes());
+        body.extend_from_slice(&(tree.len() as u64).to_le_bytes());
+    });
+    let mut next: Vec<u8> = Vec::new();
+    loop {
+        out.write_all(&buffer)?;
+        let entries = tree.slice(&next, None, ENTRIES_PER_FRAME);
+        let Some(last) = entries.last() else { break };
+        next = [last.key.as_bytes(), &[0]].concat();
+        buffer.clear();
+        frame::append(&mut buffer, |body| frame::write_entries(body, &entries));
+    }
+    let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
+    file.sync_all()?;
+    let size = file.metadata()?.len();
+    fs::rename(&unfinished, folder.checkpoint(revision))?;
+    folder.sync()?;
+    Ok(size)
+}
+
+/// Reads a checkpoint back. It had its name only when it was whole, so whatever is wrong with it is damage.
+pub(crate) fn read<H: Header>(folder: &Folder, revision: u64) -> Result<Tree<H>, crate::OpenError> {
+    let path = folder.checkpoint(revision);
+    let bytes = fs::read(&path).map_err(|source| folder.io_error(source))?;
+    parse(&bytes, revision).map_err(|why| folder.damaged(format!("{}: {why}", path.display())))
+}
+
+fn parse<H: Header>(bytes: &[u8], revision: u64) -> Result<Tree<H>, String> {
+    if !bytes.starts_with(&HEADER) {
+        return Err("it does not begin as a checkpoint".to_owned());
+    }
+    let mut frames = Frames { bytes, place: HEADER.len() };
+    let mut head = Reader(frames.next()?.ok_or("it is empty")?);
+    if head.u64() != Some(revision) {
+        return Err("it is of another revision than its name says".to_owned());
+    }
+    let count = head.u64().ok_or("it does not say how much it holds")?;
+    let mut tree = Tree::new();
+    while let Some(body) = frames.next()? {
+        for entry in entries_of(body)? {
+            tree.insert(Arc::new(entry));
+        }
+    }
+    if tree.len() as u64 != count {
+        return Err(format!("it holds {} of its {count} keys", tree.len()));
+    }
+    Ok(tree)
+}
+
+fn entries_of<H: Header>(body: &[u8]) -> Result<Vec<Entry<H>>, String> {
+    let mut refused = None;
+    let entries = frame::read_entries(body, |key, value| {
+        H::parse(key, value).map_err(|why| refused = Some(format!("{key}: {why}"))).ok()
+    });
+    entries.ok_or_else(|| refused.unwrap_or_else(|| "a frame holds something else than entries".to_owned()))
+}
+
+struct Frames<'a> {
+    bytes: &'a [u8],
+    place: usize,
+}
+
+impl<'a> Frames<'a> {
+    fn next(&mut self) -> Result<Option<&'a [u8]>, String> {
+        match frame::at(self.bytes, self.place) {
+            Found::Frame { body, next } => {
+                self.place = next;
+                Ok(Some(body))
+            }
+            Found::End => Ok(None),
+            Found::Broken => Err(format!("at byte {}: the checksum does not match", self.place)),
+        }
+    }
+}

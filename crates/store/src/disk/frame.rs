@@ -1,0 +1,249 @@
+//! How bytes lie in the files: frames with a checksum, and what is in them.
+//!
+//! A frame is a mark, the length of its body, a checksum of length and body, and the body; numbers are little-endian.
+//! A frame is whole or it is not: there is no state between that could be taken for a shorter one.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::{Change, Entry};
+
+/// What a frame begins with. It lets a search for whole frames behind a broken one skip most places at once.
+const MARK: [u8; 4] = [0xEC, 0xA5, 0x1D, 0x7E];
+/// Mark, length, checksum.
+const HEAD: usize = 12;
+
+/// What stands at a place of a file.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Found<'a> {
+    /// A whole frame, and where the next one begins.
+    Frame { body: &'a [u8], next: usize },
+    /// The end of the file.
+    End,
+    /// Something else.
+    Broken,
+}
+
+/// Appends a frame whose body is written by `write`.
+pub(crate) fn append(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+    let start = out.len();
+    out.extend_from_slice(&MARK);
+    out.extend_from_slice(&[0; HEAD - MARK.len()]);
+    write(out);
+    let length = u32::try_from(out.len() - start - HEAD).expect("a batch is bounded far below 4 GiB");
+    out[start + 4..start + 8].copy_from_slice(&length.to_le_bytes());
+    let checksum = checksum(length, &out[start + HEAD..]);
+    out[start + 8..start + HEAD].copy_from_slice(&checksum.to_le_bytes());
+}
+
+/// What stands at a place.
+pub(crate) fn at(bytes: &[u8], place: usize) -> Found<'_> {
+    let rest = bytes.get(place..).unwrap_or_default();
+    if rest.is_empty() {
+        return Found::End;
+    }
+    whole(rest).map_or(Found::Broken, |body| Found::Frame { body, next: place + HEAD + body.len() })
+}
+
+/// The first whole frame that begins after a place.
+pub(crate) fn any_after(bytes: &[u8], place: usize) -> Option<usize> {
+    let candidates = bytes.windows(MARK.len()).enumerate().skip(place + 1);
+    candidates
+        .filter(|(_, window)| *window == MARK)
+        .map(|(at, _)| at)
+        .find(|at| whole(&bytes[*at..]).is_some())
+}
+
+fn whole(bytes: &[u8]) -> Option<&[u8]> {
+    let mut head = Reader(bytes);
+    if head.take(MARK.len())? != MARK {
+        return None;
+    }
+    let (length, expected) = (head.u32()?, head.u32()?);
+    let body = head.take(length as usize)?;
+    (checksum(length, body) == expected).then_some(body)
+}
+
+fn checksum(length: u32, body: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&length.to_le_bytes());
+    hasher.update(body);
+    hasher.finalize()
+}
+
+/// A write as it is read back.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Record<'a> {
+    pub(crate) key: &'a str,
+    /// None for a deletion.
+    pub(crate) value: Option<&'a [u8]>,
+}
+
+const PUT: u8 = 1;
+const DELETE: u8 = 2;
+
+/// The body of a frame of the log: consecutive revisions.
+pub(crate) fn write_changes<H>(out: &mut Vec<u8>, changes: &[Arc<Change<H>>]) {
+    let first = changes.first().map_or(0, |change| change.revision);
+    out.extend_from_slice(&first.to_le_bytes());
+    for change in changes {
+        out.push(if change.after.is_some() { PUT } else { DELETE });
+        write_bytes(out, change.key().as_bytes());
+        if let Some(entry) = &change.after {
+            write_bytes(out, &entry.value);
+        }
+    }
+}
+
+/// The first revision and the records of a frame of the log; none if it is not one.
+pub(crate) fn read_changes(body: &[u8]) -> Option<(u64, Vec<Record<'_>>)> {
+    let mut reader = Reader(body);
+    let first = reader.u64()?;
+    let mut records = Vec::new();
+    while !reader.0.is_empty() {
+        let kind = reader.u8()?;
+        let key = std::str::from_utf8(reader.bytes()?).ok()?;
+        let value = match kind {
+            PUT => Some(reader.bytes()?),
+            DELETE => None,
+            _ => return None,
+        };
+        records.push(Record { key, value });
+    }
+    Some((first, records))
+}
+
+/// The body of a frame of a checkpoint.
+pub(crate) fn write_entries<H>(out: &mut Vec<u8>, entries: &[Arc<Entry<H>>]) {
+    for entry in entries {
+        out.extend_from_slice(&entry.create_revision.to_le_bytes());
+        out.extend_from_slice(&entry.revision.to_le_bytes());
+        write_bytes(out, entry.key.as_bytes());
+        write_bytes(out, &entry.value);
+    }
+}
+
+/// The entries of a frame of a checkpoint, their headers made by `parse`; none if it is not one.
+pub(crate) fn read_entries<H>(
+    body: &[u8],
+    mut parse: impl FnMut(&str, &Bytes) -> Option<H>,
+) -> Option<Vec<Entry<H>>> {
+    let mut reader = Reader(body);
+    let mut entries = Vec::new();
+    while !reader.0.is_empty() {
+        let (create_revision, revision) = (reader.u64()?, reader.u64()?);
+        let key = std::str::from_utf8(reader.bytes()?).ok()?;
+        let value = Bytes::copy_from_slice(reader.bytes()?);
+        let header = parse(key, &value)?;
+        entries.push(Entry { key: key.into(), value, header, create_revision, revision });
+    }
+    Some(entries)
+}
+
+fn write_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    let length = u32::try_from(bytes.len()).expect("the journal takes no write this large");
+    out.extend_from_slice(&length.to_le_bytes());
+    out.extend_from_slice(bytes);
+}
+
+/// Takes numbers and bytes from the front; none when they are not all there.
+pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, length: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn bytes(&mut self) -> Option<&'a [u8]> {
+        let length = self.u32()?;
+        self.take(length as usize)
+    }
+
+    fn u8(&mut self) -> Option<u8> {
+        self.take(1).map(|bytes| bytes[0])
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        Some(u32::from_le_bytes(self.take(4)?.try_into().ok()?))
+    }
+
+    pub(crate) fn u64(&mut self) -> Option<u64> {
+        Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn change(revision: u64, key: &str, value: Option<&'static str>) -> Arc<Change<()>> {
+        let entry = |value: &'static str| {
+            Arc::new(Entry {
+                key: key.into(),
+                value: value.into(),
+                header: (),
+                create_revision: revision,
+                revision,
+            })
+        };
+        let before = value.is_none().then(|| entry("old"));
+        Arc::new(Change { revision, before, after: value.map(entry) })
+    }
+
+    #[test]
+    fn changes_come_back() {
+        let mut bytes = Vec::new();
+        append(&mut bytes, |out| {
+            write_changes(out, &[change(7, "/a/1", Some("x")), change(8, "/a/2", None)])
+        });
+        let Found::Frame { body, next } = at(&bytes, 0) else { panic!("the frame is whole") };
+        assert_eq!(next, bytes.len());
+        assert_eq!(at(&bytes, next), Found::End);
+        let (first, records) = read_changes(body).unwrap();
+        assert_eq!(first, 7);
+        let expected =
+            [Record { key: "/a/1", value: Some(b"x".as_slice()) }, Record { key: "/a/2", value: None }];
+        assert_eq!(records, expected);
+    }
+
+    #[test]
+    fn no_flipped_bit_and_no_cut_goes_unseen() {
+        let mut bytes = Vec::new();
+        append(&mut bytes, |out| write_changes(out, &[change(7, "/a/1", Some("value"))]));
+        for bit in 0..bytes.len() * 8 {
+            let mut flipped = bytes.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(at(&flipped, 0), Found::Broken, "bit {bit}");
+        }
+        for end in 1..bytes.len() {
+            assert_eq!(at(&bytes[..end], 0), Found::Broken, "cut at {end}");
+        }
+    }
+
+    #[test]
+    fn a_whole_frame_behind_a_broken_one_is_found() {
+        let mut bytes = Vec::new();
+        append(&mut bytes, |out| out.extend_from_slice(b"first"));
+        let second = bytes.len();
+        append(&mut bytes, |out| out.extend_from_slice(b"second"));
+        assert_eq!(any_after(&bytes, 0), Some(second));
+        bytes[HEAD] ^= 1;
+        assert_eq!(any_after(&bytes, 0), Some(second));
+        bytes.truncate(bytes.len() - 1);
+        assert_eq!(any_after(&bytes, 0), None);
+    }
+
+    #[test]
+    fn what_is_no_frame_of_ours_is_refused_not_misread() {
+        assert_eq!(read_changes(b"short"), None);
+        let mut body = 7u64.to_le_bytes().to_vec();
+        body.extend_from_slice(&[9, 0, 0, 0, 0]);
+        assert_eq!(read_changes(&body), None, "an unknown kind");
+        body[8] = PUT;
+        body[9] = 0xFF;
+        assert_eq!(read_changes(&body), None, "a length beyond the end");
+    }
+}

@@ -10,6 +10,7 @@ pub mod managed;
 mod messages;
 pub mod names;
 pub mod normalize;
+pub mod prepare;
 pub mod quantity;
 mod read;
 pub mod selector;

@@ -1,0 +1,339 @@
+//! What the server itself writes into an object of a built-in kind, between defaults and validation.
+//!
+//! Kubernetes calls it a strategy's preparation: status belongs to the status endpoint, the generation counts the
+//! changes of the desired state, and a few kinds have fields that follow from others. Uids, addresses and
+//! everything that needs more than the object itself are the API server's.
+
+mod claim;
+mod job;
+mod pod;
+mod service;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
+
+use crate::json::{Map, Value};
+use crate::kinds;
+use crate::read::Read;
+use crate::time::{self, Precision};
+
+pub use pod::qos_class;
+
+/// Prepares an object that is created; its name and uid are already set.
+pub fn create(group: &str, version: &str, kind: &str, object: &mut Value, now: Timestamp) {
+    if has_generation(group, kind) {
+        put(metadata(object), "generation", 1.into());
+    } else {
+        metadata(object).remove("generation");
+    }
+    // A kubelet registers its node together with the status.
+    if has_status(group, version, kind) && (group, kind) != ("", "Node") {
+        remove(object, "status");
+    }
+    match (group, kind) {
+        ("", "Pod") => pod::create(object),
+        ("", "Namespace") => namespace(object),
+        ("", "PersistentVolume") => {
+            let now = time::print(now, Precision::Seconds);
+            set(object, "status", serde_json::json!({"phase": "Pending", "lastPhaseTransitionTime": now}));
+        }
+        ("", "PersistentVolumeClaim") => claim::prepare(object, None),
+        ("apps", "StatefulSet") => stateful_set(object),
+        ("batch", "Job") => job::generate_selector(object),
+        ("certificates.k8s.io", "CertificateSigningRequest") => {
+            for field in ["username", "uid", "groups", "extra"] {
+                remove(child(object, "spec"), field);
+            }
+        }
+        _ => {}
+    }
+    settle(group, version, kind, object);
+}
+
+/// Prepares an object that is updated through `subresource` (empty for the object itself).
+pub fn update(group: &str, version: &str, kind: &str, new: &mut Value, old: &Value, subresource: &str) {
+    copy(metadata(new), old.at("metadata"), "generation");
+    match subresource {
+        "" => update_object(group, version, kind, new, old),
+        "status" => update_status(group, version, kind, new, old),
+        "ephemeralcontainers" => pod::update_ephemeral_containers(new, old),
+        "resize" => pod::update_resize(new, old),
+        "finalize" => copy(object_of(new), Some(old), "status"),
+        "approval" => update_approval(new, old),
+        _ => {}
+    }
+    settle(group, version, kind, new);
+}
+
+/// Writes a Secret's `stringData` into its `data`, as the conversion to the stored form does.
+pub fn string_data(secret: &mut Value) {
+    let Some(Value::Object(texts)) = object_of(secret).remove("stringData") else { return };
+    if texts.is_empty() {
+        return;
+    }
+    let data = object_of(child(secret, "data"));
+    for (key, text) in texts {
+        data.insert(key, Value::from(STANDARD.encode(text.as_str().unwrap_or_default())));
+    }
+}
+
+/// Brings the object into the form that is stored: what preparation left out appears, defaults included.
+fn settle(group: &str, version: &str, kind: &str, object: &mut Value) {
+    crate::normalize::normalize(group, version, kind, object);
+    crate::defaults::apply(group, version, kind, object);
+}
+
+fn update_object(group: &str, version: &str, kind: &str, new: &mut Value, old: &Value) {
+    if has_status(group, version, kind) {
+        copy(object_of(new), Some(old), "status");
+    }
+    match (group, kind) {
+        ("", "Namespace") => {
+            let spec = object_of(child(new, "spec"));
+            copy(spec, old.at("spec"), "finalizers");
+        }
+        ("", "Secret") if new.str("type").is_empty() => copy(object_of(new), Some(old), "type"),
+        ("", "Service") => service::update(new, old),
+        ("", "PersistentVolumeClaim") => claim::prepare(new, Some(old)),
+        ("apps", "StatefulSet") => stateful_set(new),
+        ("certificates.k8s.io", "CertificateSigningRequest") => copy(object_of(new), Some(old), "spec"),
+        _ => {}
+    }
+    if has_generation(group, kind) && is_changed(group, version, kind, new, old) {
+        bump_generation(new, old);
+    }
+}
+
+fn bump_generation(new: &mut Value, old: &Value) {
+    let generation = old.at("metadata").int("generation").unwrap_or_default();
+    put(metadata(new), "generation", (generation + 1).into());
+}
+
+/// Everything but the status and, for most kinds, the metadata stays.
+fn update_status(group: &str, version: &str, kind: &str, new: &mut Value, old: &Value) {
+    let fields: Vec<String> = old.as_object().into_iter().flatten().map(|(name, _)| name.clone()).collect();
+    for field in fields.iter().filter(|field| !matches!(field.as_str(), "metadata" | "status")) {
+        copy(object_of(new), Some(old), field);
+    }
+    if !fields.iter().any(|field| field == "spec") {
+        remove(new, "spec");
+    }
+    match (group, kind) {
+        ("", "Pod") => pod::update_status(new, old),
+        ("apps", "Deployment") => copy(metadata(new), old.at("metadata"), "labels"),
+        ("flowcontrol.apiserver.k8s.io", _) => keep_metadata(new, old, &[]),
+        ("storage.k8s.io", "VolumeAttachment")
+        | ("resource.k8s.io", _)
+        | ("networking.k8s.io", "ServiceCIDR")
+        | ("apiextensions.k8s.io", _) => reset_metadata(new, old),
+        _ => {}
+    }
+    let _ = version;
+}
+
+fn update_approval(new: &mut Value, old: &Value) {
+    let conditions = new.at("status").at("conditions").cloned();
+    copy(object_of(new), Some(old), "spec");
+    copy(object_of(new), Some(old), "status");
+    let status = object_of(child(new, "status"));
+    match conditions {
+        Some(conditions) => put(status, "conditions", conditions),
+        None => drop(status.remove("conditions")),
+    }
+}
+
+/// What an endpoint for a part of the object may not touch in its metadata.
+fn reset_metadata(new: &mut Value, old: &Value) {
+    for field in ["deletionTimestamp", "generation", "labels", "annotations", "finalizers", "ownerReferences"]
+    {
+        copy(metadata(new), old.at("metadata"), field);
+    }
+}
+
+fn keep_metadata(new: &mut Value, old: &Value, except: &[&str]) {
+    let managed = metadata(new).remove("managedFields");
+    let kept: Vec<(String, Value)> = except
+        .iter()
+        .filter_map(|field| Some(((*field).to_owned(), metadata(new).remove(*field)?)))
+        .collect();
+    copy(object_of(new), Some(old), "metadata");
+    let metadata = metadata(new);
+    metadata.remove("managedFields");
+    metadata.extend(managed.map(|managed| ("managedFields".to_owned(), managed)));
+    metadata.extend(kept);
+}
+
+fn namespace(object: &mut Value) {
+    set(object, "status", serde_json::json!({"phase": "Active"}));
+    let spec = child(object, "spec");
+    if !(&*spec).strs("finalizers").contains(&"kubernetes") {
+        let mut finalizers = (&*spec).list("finalizers").to_vec();
+        finalizers.push("kubernetes".into());
+        set(spec, "finalizers", Value::Array(finalizers));
+    }
+}
+
+/// The number of pods that may be missing during an update is behind a gate that is off.
+fn stateful_set(object: &mut Value) {
+    let strategy = child(child(object, "spec"), "updateStrategy");
+    if let Some(rolling) = strategy.get_mut("rollingUpdate").filter(|rolling| rolling.is_object()) {
+        remove(rolling, "maxUnavailable");
+    }
+}
+
+/// Whether the desired state differs, which is what the generation counts.
+fn is_changed(group: &str, version: &str, kind: &str, new: &mut Value, old: &Value) -> bool {
+    settle(group, version, kind, new);
+    let differs = |field: &str| new.at(field) != old.at(field);
+    let metadata_differs = |field: &str| new.at("metadata").at(field) != old.at("metadata").at(field);
+    match (group, kind) {
+        ("apps", "Deployment") => differs("spec") || metadata_differs("annotations"),
+        ("", "PodTemplate") => differs("template"),
+        (
+            "admissionregistration.k8s.io",
+            "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration",
+        ) => differs("webhooks"),
+        ("discovery.k8s.io", "EndpointSlice") => {
+            metadata_differs("labels") || ["addressType", "endpoints", "ports"].into_iter().any(differs)
+        }
+        ("scheduling.k8s.io", "PriorityClass") => false,
+        _ => differs("spec"),
+    }
+}
+
+/// The kinds that count their generations.
+pub fn has_generation(group: &str, kind: &str) -> bool {
+    match group {
+        "" => matches!(kind, "Pod" | "PodTemplate" | "ReplicationController"),
+        "apps" => kind != "ControllerRevision",
+        "batch" => true,
+        "networking.k8s.io" => matches!(kind, "Ingress" | "IngressClass" | "NetworkPolicy"),
+        "discovery.k8s.io" | "flowcontrol.apiserver.k8s.io" | "admissionregistration.k8s.io" => true,
+        "policy" => kind == "PodDisruptionBudget",
+        "scheduling.k8s.io" => kind == "PriorityClass",
+        "resource.k8s.io" => matches!(kind, "ResourceSlice" | "DeviceClass" | "DeviceTaintRule"),
+        "apiextensions.k8s.io" => true,
+        _ => false,
+    }
+}
+
+fn has_status(group: &str, version: &str, kind: &str) -> bool {
+    kinds::by_kind(group, version, kind).is_some_and(|resource| resource.subresource("status").is_some())
+}
+
+fn object_of(value: &mut Value) -> &mut Map<String, Value> {
+    if !value.is_object() {
+        *value = Value::Object(Map::new());
+    }
+    value.as_object_mut().expect("it was made an object above")
+}
+
+fn child<'a>(value: &'a mut Value, field: &str) -> &'a mut Value {
+    let child = object_of(value).entry(field).or_insert(Value::Null);
+    object_of(child);
+    child
+}
+
+fn metadata(object: &mut Value) -> &mut Map<String, Value> {
+    object_of(child(object, "metadata"))
+}
+
+fn put(map: &mut Map<String, Value>, field: &str, value: Value) {
+    map.insert(field.to_owned(), value);
+}
+
+fn set(object: &mut Value, field: &str, value: Value) {
+    put(object_of(object), field, value);
+}
+
+fn remove(object: &mut Value, field: &str) {
+    object_of(object).remove(field);
+}
+
+/// Makes a field what it is in `from`, absent included.
+fn copy(map: &mut Map<String, Value>, from: Option<&Value>, field: &str) {
+    match from.at(field) {
+        Some(value) => put(map, field, value.clone()),
+        None => drop(map.remove(field)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn created(group: &str, version: &str, kind: &str, mut object: Value) -> Value {
+        crate::normalize::normalize(group, version, kind, &mut object);
+        crate::defaults::apply(group, version, kind, &mut object);
+        create(group, version, kind, &mut object, Timestamp::UNIX_EPOCH);
+        object
+    }
+
+    #[test]
+    fn status_belongs_to_its_endpoint() {
+        let claim = json!({"metadata": {"name": "d", "generation": 7}, "spec": {"selector": {}, "template": {}},
+            "status": {"replicas": 3}});
+        let new = created("apps", "v1", "Deployment", claim);
+        assert_eq!(new["metadata"]["generation"], 1);
+        assert_eq!(new["status"], json!({}));
+        let pod =
+            created("", "v1", "Pod", json!({"metadata": {"name": "p"}, "status": {"phase": "Running"}}));
+        assert_eq!(pod["status"], json!({"phase": "Pending", "qosClass": "BestEffort"}));
+    }
+
+    #[test]
+    fn generation_counts_changes_of_the_spec() {
+        let old =
+            created("apps", "v1", "Deployment", json!({"metadata": {"name": "d"}, "spec": {"replicas": 1}}));
+        let mut same = old.clone();
+        update("apps", "v1", "Deployment", &mut same, &old, "");
+        assert_eq!(same, old);
+        let mut scaled = old.clone();
+        scaled["spec"]["replicas"] = json!(2);
+        scaled["status"] = json!({"replicas": 5});
+        update("apps", "v1", "Deployment", &mut scaled, &old, "");
+        assert_eq!(scaled["metadata"]["generation"], 2);
+        assert_eq!(scaled["status"], json!({}));
+        let mut status = old.clone();
+        status["spec"]["replicas"] = json!(2);
+        status["status"] = json!({"replicas": 5});
+        update("apps", "v1", "Deployment", &mut status, &old, "status");
+        assert_eq!(status["spec"], old["spec"]);
+        assert_eq!(status["status"], json!({"replicas": 5}));
+    }
+
+    #[test]
+    fn jobs_select_their_own_pods() {
+        let job = json!({"metadata": {"name": "j", "uid": "u"}, "spec": {"template": {"spec": {"restartPolicy": "Never"}}}});
+        let job = created("batch", "v1", "Job", job);
+        let labels = json!({"batch.kubernetes.io/controller-uid": "u", "batch.kubernetes.io/job-name": "j",
+            "controller-uid": "u", "job-name": "j"});
+        assert_eq!(job["metadata"]["labels"], labels);
+        assert_eq!(job["spec"]["template"]["metadata"]["labels"], labels);
+        assert_eq!(
+            job["spec"]["selector"],
+            json!({"matchLabels": {"batch.kubernetes.io/controller-uid": "u"}})
+        );
+    }
+
+    #[test]
+    fn text_of_a_secret_becomes_data() {
+        let mut secret = json!({"stringData": {"a": "x"}, "data": {"b": "eQ=="}});
+        string_data(&mut secret);
+        assert_eq!(secret, json!({"data": {"a": "eA==", "b": "eQ=="}}));
+    }
+
+    #[test]
+    fn namespaces_have_their_finalizer() {
+        let namespace = created(
+            "",
+            "v1",
+            "Namespace",
+            json!({"metadata": {"name": "n"}, "spec": {"finalizers": ["a/b"]}}),
+        );
+        assert_eq!(namespace["spec"]["finalizers"], json!(["a/b", "kubernetes"]));
+        assert_eq!(namespace["metadata"]["labels"], json!({"kubernetes.io/metadata.name": "n"}));
+    }
+}

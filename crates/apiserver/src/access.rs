@@ -1,6 +1,7 @@
 //! The question that authorization answers, and who may answer it.
 
 use crate::User;
+use crate::authorize::Rule;
 
 /// What a request wants to do, in the words of RBAC.
 #[derive(Clone, Debug)]
@@ -38,8 +39,8 @@ pub enum Target<'a> {
 /// The answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// It may.
-    Allow,
+    /// It may; the reason is shown in access reviews and may be empty.
+    Allow(String),
     /// It may not; the reason is shown to the client and may be empty.
     Deny(String),
 }
@@ -48,6 +49,18 @@ pub enum Decision {
 pub trait Authorizer: Send + Sync {
     /// Decides on one request. It must not block: it reads what the store has in memory.
     fn authorize(&self, attributes: &Attributes<'_>) -> Decision;
+
+    /// Every rule that is known to hold for a user in a namespace, as far as the authorizer works by rules.
+    fn rules(&self, user: &User, namespace: &str) -> Vec<Rule> {
+        let _ = (user, namespace);
+        Vec::new()
+    }
+
+    /// The rules that a binding in `namespace` to this Role or ClusterRole grants; none where there is no such role.
+    fn role(&self, kind: &str, name: &str, namespace: &str) -> Option<Vec<Rule>> {
+        let _ = (kind, name, namespace);
+        None
+    }
 }
 
 /// Allows everything to everybody.
@@ -56,6 +69,6 @@ pub struct AllowAll;
 
 impl Authorizer for AllowAll {
     fn authorize(&self, _: &Attributes<'_>) -> Decision {
-        Decision::Allow
+        Decision::Allow(String::new())
     }
 }

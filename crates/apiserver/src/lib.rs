@@ -13,6 +13,7 @@
 //! *Invariant:* this crate opens no socket, reads no OS clock and no OS randomness, and does not know the runtime.
 
 pub mod access;
+mod authorize;
 mod body;
 mod decode;
 mod encode;
@@ -27,6 +28,7 @@ pub mod status;
 mod table;
 mod user;
 
+pub use authorize::{Rbac, Rule};
 pub use body::Body;
 pub use header::Header;
 pub use registry::{Column, CustomInfo, Registry, ResourceInfo, SubresourceInfo};

@@ -1,0 +1,270 @@
+//! Acting as somebody else: the `Impersonate-…` headers.
+//!
+//! There are two ways to be allowed: the old one, `impersonate` on each part of the identity, and the constrained
+//! ones, which also ask whether the request itself may be made while impersonating (`impersonate-on:MODE:VERB`).
+//! The constrained modes are tried first; the refusal is that of the first that applies.
+
+use std::collections::BTreeMap;
+
+use http::HeaderMap;
+
+use super::policy::service_account;
+use super::{MASTERS, forbidden};
+use crate::User;
+use crate::access::{Attributes, Authorizer, Decision, Target};
+use crate::status::{Result, Status};
+
+const EXTRA_PREFIX: &str = "impersonate-extra-";
+const AUTHENTICATION: &str = "authentication.k8s.io";
+const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
+
+/// How an identity is taken on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    /// A service account as the node that it runs on.
+    AssociatedNode,
+    /// Any node.
+    Node,
+    ServiceAccount,
+    /// Anybody who is neither node nor service account, with all parts of the identity.
+    UserInfo,
+    /// As it was before there were modes.
+    Legacy,
+}
+
+const MODES: [Mode; 5] =
+    [Mode::AssociatedNode, Mode::Node, Mode::ServiceAccount, Mode::UserInfo, Mode::Legacy];
+
+/// Whom a request acts as: the user of its headers, where it has them and its own user may; else none.
+pub(crate) fn impersonate(
+    authorizer: &dyn Authorizer,
+    attributes: &Attributes<'_>,
+    headers: &HeaderMap,
+) -> Result<Option<User>> {
+    let Some(wanted) = wanted(headers)? else { return Ok(None) };
+    let mut refusal = None;
+    for mode in MODES.into_iter().filter(|mode| mode.applies(&wanted, attributes.user)) {
+        match mode.check(authorizer, &wanted, attributes) {
+            Ok(user) => return Ok(Some(user)),
+            Err(status) => refusal = refusal.or(Some(status)),
+        }
+    }
+    Err(refusal.unwrap_or_else(|| Status::internal("all impersonation modes failed")))
+}
+
+/// The identity that the headers ask for, as it stands there.
+fn wanted(headers: &HeaderMap) -> Result<Option<User>> {
+    let text = |name: &str| headers.get(name).map(text_of).unwrap_or_default();
+    let mut extra: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (name, value) in headers {
+        if let Some(key) = name.as_str().strip_prefix(EXTRA_PREFIX) {
+            extra.entry(unescape(key)).or_default().push(text_of(value));
+        }
+    }
+    let groups = headers.get_all("impersonate-group").iter().map(text_of).collect();
+    let user = User { name: text("impersonate-user"), uid: text("impersonate-uid"), groups, extra };
+    if !user.name.is_empty() {
+        return Ok(Some(user));
+    }
+    if user.uid.is_empty() && user.groups.is_empty() && user.extra.is_empty() {
+        return Ok(None);
+    }
+    Err(Status::bad_request(format!("requested {} without impersonating a user name", as_go(&user))))
+}
+
+fn text_of(value: &http::HeaderValue) -> String {
+    String::from_utf8_lossy(value.as_bytes()).into_owned()
+}
+
+/// The identity as Go prints the struct behind it.
+fn as_go(user: &User) -> String {
+    let list = |items: &[String]| {
+        let items: Vec<_> = items.iter().map(|item| format!("{item:?}")).collect();
+        if items.is_empty() {
+            "[]string(nil)".to_owned()
+        } else {
+            format!("[]string{{{}}}", items.join(", "))
+        }
+    };
+    let extra: Vec<_> = user.extra.iter().map(|(key, values)| format!("{key:?}:{}", list(values))).collect();
+    let extra = match extra.is_empty() {
+        true => "map[string][]string(nil)".to_owned(),
+        false => format!("map[string][]string{{{}}}", extra.join(", ")),
+    };
+    format!(
+        "&user.DefaultInfo{{Name:{:?}, UID:{:?}, Groups:{}, Extra:{extra}}}",
+        user.name,
+        user.uid,
+        list(&user.groups)
+    )
+}
+
+/// Percent-encoded bytes of a header name; a name that is not well encoded is taken as it is.
+fn unescape(key: &str) -> String {
+    let mut bytes = Vec::with_capacity(key.len());
+    let mut rest = key.as_bytes();
+    while let Some((&first, tail)) = rest.split_first() {
+        if first != b'%' {
+            bytes.push(first);
+            rest = tail;
+            continue;
+        }
+        let hex = tail.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
+        let Some(byte) = hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) else { return key.to_owned() };
+        bytes.push(byte);
+        rest = &tail[2..];
+    }
+    String::from_utf8(bytes).unwrap_or_else(|_| key.to_owned())
+}
+
+impl Mode {
+    fn name(self) -> &'static str {
+        match self {
+            Self::AssociatedNode => "associated-node",
+            Self::Node => "arbitrary-node",
+            Self::ServiceAccount => "serviceaccount",
+            Self::UserInfo => "user-info",
+            Self::Legacy => "",
+        }
+    }
+
+    fn applies(self, wanted: &User, requestor: &User) -> bool {
+        let only_name = wanted.uid.is_empty() && wanted.groups.is_empty() && wanted.extra.is_empty();
+        let node = node_name(&wanted.name);
+        let account = service_account(&wanted.name);
+        match self {
+            Self::AssociatedNode => {
+                let bound = requestor.extra.get(NODE_NAME).map(Vec::as_slice);
+                let is_bound = node.is_some_and(|node| bound == Some(&[node.to_owned()]));
+                only_name && is_bound && service_account(&requestor.name).is_some()
+            }
+            Self::Node => only_name && node.is_some(),
+            Self::ServiceAccount => only_name && account.is_some(),
+            Self::UserInfo => node.is_none() && account.is_none(),
+            Self::Legacy => true,
+        }
+    }
+
+    fn check(self, authorizer: &dyn Authorizer, wanted: &User, attributes: &Attributes<'_>) -> Result<User> {
+        if self != Self::Legacy {
+            let verb = format!("impersonate-on:{}:{}", self.name(), attributes.verb);
+            require(authorizer, &Attributes { verb: &verb, ..attributes.clone() })?;
+        }
+        let verb = match self {
+            Self::Legacy => "impersonate".to_owned(),
+            _ => format!("impersonate:{}", self.name()),
+        };
+        let check = Check { authorizer, requestor: attributes.user, verb: &verb, mode: self };
+        check.identity(wanted)
+    }
+}
+
+/// The questions about each part of an identity.
+struct Check<'a> {
+    authorizer: &'a dyn Authorizer,
+    requestor: &'a User,
+    verb: &'a str,
+    mode: Mode,
+}
+
+impl Check<'_> {
+    fn identity(&self, wanted: &User) -> Result<User> {
+        let mut user = wanted.clone();
+        self.name(wanted, &mut user)?;
+        if !wanted.uid.is_empty() {
+            self.part(AUTHENTICATION, "uids", "", "", &wanted.uid)?;
+        }
+        for group in &wanted.groups {
+            self.group(group)?;
+        }
+        for (key, values) in &wanted.extra {
+            for value in values {
+                self.part(AUTHENTICATION, "userextras", key, "", value)?;
+            }
+        }
+        let implied = match user.name.as_str() {
+            "system:anonymous" => Some("system:unauthenticated"),
+            _ if user.is_in("system:unauthenticated") => None,
+            _ => Some("system:authenticated"),
+        };
+        if let Some(group) = implied.filter(|group| !user.is_in(group)) {
+            user.groups.push(group.to_owned());
+        }
+        Ok(user)
+    }
+
+    fn name(&self, wanted: &User, user: &mut User) -> Result<()> {
+        let group = self.group_of_users();
+        if let Some(node) = node_name(&wanted.name).filter(|_| self.mode != Mode::Legacy) {
+            user.groups = vec!["system:nodes".to_owned()];
+            let name = if self.mode == Mode::AssociatedNode { "*" } else { node };
+            return self.part(group, "nodes", "", "", name);
+        }
+        let Some((namespace, name)) = service_account(&wanted.name) else {
+            return self.part(group, "users", "", "", &wanted.name);
+        };
+        if wanted.groups.is_empty() {
+            let all = "system:serviceaccounts".to_owned();
+            user.groups = vec![all.clone(), format!("{all}:{namespace}")];
+        }
+        self.part(group, "serviceaccounts", "", namespace, name)
+    }
+
+    fn group(&self, name: &str) -> Result<()> {
+        let group = self.group_of_users();
+        let reason = match name {
+            "" => "impersonating the empty string group is not allowed",
+            MASTERS => "impersonating the system:masters group is not allowed",
+            _ => "",
+        };
+        if self.mode != Mode::Legacy && !reason.is_empty() {
+            return Err(forbidden(&self.attributes(group, "groups", "", "", name), reason));
+        }
+        self.part(group, "groups", "", "", name)
+    }
+
+    /// The old way asks about users and groups of the core group.
+    fn group_of_users(&self) -> &'static str {
+        if self.mode == Mode::Legacy { "" } else { AUTHENTICATION }
+    }
+
+    fn part(
+        &self,
+        group: &str,
+        resource: &str,
+        subresource: &str,
+        namespace: &str,
+        name: &str,
+    ) -> Result<()> {
+        require(self.authorizer, &self.attributes(group, resource, subresource, namespace, name))
+    }
+
+    fn attributes<'a>(
+        &'a self,
+        group: &'a str,
+        resource: &'a str,
+        subresource: &'a str,
+        namespace: &'a str,
+        name: &'a str,
+    ) -> Attributes<'a> {
+        let target = Target::Resource { group, version: "v1", resource, subresource, namespace, name };
+        Attributes { user: self.requestor, verb: self.verb, target }
+    }
+}
+
+fn require(authorizer: &dyn Authorizer, attributes: &Attributes<'_>) -> Result<()> {
+    match authorizer.authorize(attributes) {
+        Decision::Allow(_) => Ok(()),
+        Decision::Deny(reason) => Err(forbidden(attributes, &reason)),
+    }
+}
+
+/// The node behind a user name.
+fn node_name(user: &str) -> Option<&str> {
+    let name = user.strip_prefix("system:node:")?;
+    let is_label = |label: &str| {
+        let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        !label.is_empty() && label.chars().all(inner) && !label.starts_with('-') && !label.ends_with('-')
+    };
+    (name.len() <= 253 && name.split('.').all(is_label)).then_some(name)
+}

@@ -1,0 +1,263 @@
+//! The roles and bindings of one cluster, indexed by who they speak of.
+//!
+//! A request looks at the bindings of its user and groups alone. The rules of a role are parsed when they are first
+//! needed: most roles of a cluster never are.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use evenkeel_env::HashMap;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::rule::Rule;
+use crate::User;
+
+/// Namespace, empty for cluster roles and cluster bindings, and name.
+type Id = (String, String);
+
+/// Roles and bindings.
+#[derive(Debug, Default)]
+pub(super) struct Policy {
+    roles: BTreeMap<Id, Arc<Role>>,
+    bindings: BTreeMap<Id, Arc<Binding>>,
+    /// For each subject the bindings that name it, by their namespace.
+    by_subject: HashMap<Subject, BTreeMap<String, BTreeSet<String>>>,
+    /// The rules of cluster roles that gather others; dropped whenever a cluster role changes.
+    aggregated: parking_lot::Mutex<BTreeMap<String, Arc<Vec<Rule>>>>,
+}
+
+#[derive(Debug)]
+struct Role {
+    bytes: Bytes,
+    labels: BTreeMap<String, String>,
+    parsed: OnceLock<ParsedRole>,
+}
+
+#[derive(Debug, Default)]
+struct ParsedRole {
+    rules: Arc<Vec<Rule>>,
+    aggregation: Option<AggregationRule>,
+}
+
+/// A role as it is stored.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct StoredRole {
+    #[serde(default)]
+    rules: Option<Vec<Rule>>,
+    #[serde(default)]
+    aggregation_rule: Option<AggregationRule>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct AggregationRule {
+    #[serde(default)]
+    cluster_role_selectors: Vec<Value>,
+}
+
+/// A RoleBinding or ClusterRoleBinding.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Binding {
+    #[serde(skip)]
+    pub(super) namespace: String,
+    #[serde(skip)]
+    pub(super) name: String,
+    #[serde(default)]
+    pub(super) subjects: Option<Vec<Subject>>,
+    #[serde(default)]
+    pub(super) role_ref: RoleRef,
+}
+
+/// The role that a binding grants.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(crate) struct RoleRef {
+    #[serde(default)]
+    pub(crate) kind: String,
+    #[serde(default)]
+    pub(crate) name: String,
+}
+
+/// Whom a binding speaks of.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+pub(super) struct Subject {
+    #[serde(default)]
+    pub(super) kind: String,
+    #[serde(default)]
+    pub(super) name: String,
+    /// Of a service account; of others empty.
+    #[serde(default)]
+    pub(super) namespace: String,
+}
+
+impl Policy {
+    /// Takes in a role, or forgets it.
+    pub(super) fn set_role(&mut self, id: Id, role: Option<(Bytes, BTreeMap<String, String>)>) {
+        self.aggregated.get_mut().clear();
+        match role {
+            Some((bytes, labels)) => {
+                self.roles.insert(id, Arc::new(Role { bytes, labels, parsed: OnceLock::new() }));
+            }
+            None => {
+                self.roles.remove(&id);
+            }
+        }
+    }
+
+    /// Takes in a binding, or forgets it.
+    pub(super) fn set_binding(&mut self, id: Id, bytes: Option<&Bytes>) {
+        if let Some(old) = self.bindings.remove(&id) {
+            for subject in old.effective_subjects() {
+                self.forget(&subject, &id);
+            }
+        }
+        let Some(bytes) = bytes else { return };
+        // What is stored was validated; bytes that do not parse grant nothing.
+        let mut binding: Binding = serde_json::from_slice(bytes).unwrap_or_default();
+        (binding.namespace, binding.name) = id.clone();
+        for subject in binding.effective_subjects() {
+            self.by_subject.entry(subject).or_default().entry(id.0.clone()).or_default().insert(id.1.clone());
+        }
+        self.bindings.insert(id, Arc::new(binding));
+    }
+
+    fn forget(&mut self, subject: &Subject, (namespace, name): &Id) {
+        let Some(by_namespace) = self.by_subject.get_mut(subject) else { return };
+        if let Some(names) = by_namespace.get_mut(namespace) {
+            names.remove(name);
+            if names.is_empty() {
+                by_namespace.remove(namespace);
+            }
+        }
+        if by_namespace.is_empty() {
+            self.by_subject.remove(subject);
+        }
+    }
+
+    /// The bindings that speak of a user in the whole cluster, then those in a namespace, by name.
+    pub(super) fn bindings_of(&self, user: &User, namespace: &str) -> Vec<Arc<Binding>> {
+        let subjects = subjects_of(user);
+        let scopes = if namespace.is_empty() { vec![""] } else { vec!["", namespace] };
+        let mut found = Vec::new();
+        for scope in scopes {
+            let names: BTreeSet<&String> = subjects
+                .iter()
+                .filter_map(|subject| self.by_subject.get(subject)?.get(scope))
+                .flatten()
+                .collect();
+            let ids = names.into_iter().map(|name| (scope.to_owned(), name.clone()));
+            found.extend(ids.filter_map(|id| self.bindings.get(&id).cloned()));
+        }
+        found
+    }
+
+    /// The rules of the role that a binding in `namespace` refers to; none where it is missing.
+    pub(super) fn rules_of(&self, reference: &RoleRef, namespace: &str) -> Option<Arc<Vec<Rule>>> {
+        let scope = if reference.kind == "Role" { namespace } else { "" };
+        let role = self.roles.get(&(scope.to_owned(), reference.name.clone()))?;
+        let parsed = role.parsed();
+        match &parsed.aggregation {
+            Some(aggregation) => Some(self.gather(&reference.name, aggregation)),
+            None => Some(parsed.rules.clone()),
+        }
+    }
+
+    /// The union of the rules of all cluster roles whose labels match, in the order of their names.
+    fn gather(&self, name: &str, aggregation: &AggregationRule) -> Arc<Vec<Rule>> {
+        if let Some(rules) = self.aggregated.lock().get(name) {
+            return rules.clone();
+        }
+        let mut rules: Vec<Rule> = Vec::new();
+        for selector in &aggregation.cluster_role_selectors {
+            let cluster_roles =
+                self.roles.iter().filter(|((namespace, other), _)| namespace.is_empty() && other != name);
+            for (_, role) in cluster_roles.filter(|(_, role)| selects(selector, &role.labels)) {
+                let new: Vec<Rule> =
+                    role.parsed().rules.iter().filter(|rule| !rules.contains(rule)).cloned().collect();
+                rules.extend(new);
+            }
+        }
+        let rules = Arc::new(rules);
+        self.aggregated.lock().insert(name.to_owned(), rules.clone());
+        rules
+    }
+}
+
+impl Role {
+    fn parsed(&self) -> &ParsedRole {
+        self.parsed.get_or_init(|| {
+            // What is stored was validated; bytes that do not parse grant nothing.
+            let stored: StoredRole = serde_json::from_slice(&self.bytes).unwrap_or_default();
+            let rules = Arc::new(stored.rules.unwrap_or_default());
+            ParsedRole { rules, aggregation: stored.aggregation_rule }
+        })
+    }
+}
+
+impl Binding {
+    /// The first of the binding's subjects that a user is.
+    pub(super) fn subject_of(&self, user: &User) -> Option<&Subject> {
+        let subjects = subjects_of(user);
+        self.subjects.iter().flatten().find(|it| subjects.contains(&it.within(&self.namespace)))
+    }
+
+    fn effective_subjects(&self) -> Vec<Subject> {
+        self.subjects.iter().flatten().map(|subject| subject.within(&self.namespace)).collect()
+    }
+}
+
+impl Subject {
+    fn new(kind: &str, name: &str, namespace: &str) -> Self {
+        Self { kind: kind.into(), name: name.into(), namespace: namespace.into() }
+    }
+
+    /// A service account without a namespace is one of the binding's namespace; others have none.
+    fn within(&self, namespace: &str) -> Self {
+        match self.kind.as_str() {
+            "ServiceAccount" if self.namespace.is_empty() => Self::new(&self.kind, &self.name, namespace),
+            "ServiceAccount" => self.clone(),
+            _ => Self::new(&self.kind, &self.name, ""),
+        }
+    }
+}
+
+/// Everything a user is to a binding.
+fn subjects_of(user: &User) -> Vec<Subject> {
+    let account = service_account(&user.name);
+    let account = account.map(|(namespace, name)| Subject::new("ServiceAccount", name, namespace));
+    let groups = user.groups.iter().map(|group| Subject::new("Group", group, ""));
+    std::iter::once(Subject::new("User", &user.name, "")).chain(groups).chain(account).collect()
+}
+
+/// Namespace and name of the service account behind a user name.
+pub(super) fn service_account(user: &str) -> Option<(&str, &str)> {
+    let (namespace, name) = user.strip_prefix("system:serviceaccount:")?.split_once(':')?;
+    let valid = !namespace.is_empty() && !name.is_empty() && !name.contains(':');
+    valid.then_some((namespace, name))
+}
+
+/// Whether a label selector of an aggregation rule selects these labels; an empty one selects all.
+fn selects(selector: &Value, labels: &BTreeMap<String, String>) -> bool {
+    let equal = selector.get("matchLabels").and_then(Value::as_object).into_iter().flatten();
+    let mut equal = equal.map(|(key, value)| labels.get(key).map(String::as_str) == value.as_str());
+    let expressions = selector.get("matchExpressions").and_then(Value::as_array).into_iter().flatten();
+    equal.all(|it| it) && expressions.into_iter().all(|expression| expression_holds(expression, labels))
+}
+
+fn expression_holds(expression: &Value, labels: &BTreeMap<String, String>) -> bool {
+    let text = |key: &str| expression.get(key).and_then(Value::as_str).unwrap_or_default();
+    let label = labels.get(text("key"));
+    let values = expression.get("values").and_then(Value::as_array);
+    let listed =
+        label.is_some_and(|label| values.into_iter().flatten().any(|value| value.as_str() == Some(label)));
+    match text("operator") {
+        "In" => listed,
+        "NotIn" => !listed,
+        "Exists" => label.is_some(),
+        "DoesNotExist" => label.is_none(),
+        _ => false,
+    }
+}

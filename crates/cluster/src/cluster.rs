@@ -12,6 +12,7 @@ use crate::backend::Backend;
 use crate::builder::Builder;
 use crate::fault::{Fault, Faults, Matcher};
 use crate::record::{Exchange, Mark, Recorder, Write};
+use crate::serve::{ServeError, ServeOptions, Server};
 use crate::transport::{Transport, Wire};
 use crate::watches::Watches;
 
@@ -33,6 +34,7 @@ pub(crate) struct World {
     /// Where faults and restarts enter the work that they cause.
     pub(crate) station: Station,
     settle_limit: Duration,
+    server: ApiServer,
     client: Client,
 }
 
@@ -64,7 +66,7 @@ impl Cluster {
         let store = Store::memory(env.clone(), StoreOptions::default());
         let server = ApiServer::new(store, env.clone(), ServerOptions::default());
         let wire = Arc::new(Wire {
-            backend: Backend::Embedded(server),
+            backend: Backend::Embedded(server.clone()),
             recorder: Recorder::new(),
             faults: Faults::default(),
             watches: Watches::default(),
@@ -76,6 +78,7 @@ impl Cluster {
             client: client(&wire, "client", Some(User::admin())),
             station: env.ledger().station("cluster"),
             settle_limit: options.settle_limit,
+            server,
             wire,
         };
         Ok(Self { world: Arc::new(world), namespace: DEFAULT_NAMESPACE.into() })
@@ -110,6 +113,14 @@ impl Cluster {
     /// Clock, randomness and ledger of this cluster.
     pub fn env(&self) -> &Env {
         &self.world.wire.env
+    }
+
+    /// Puts this cluster behind TLS on a port as well.
+    ///
+    /// # Errors
+    /// When the address cannot be had or there is no certificate.
+    pub async fn serve(&self, options: ServeOptions) -> Result<Server, ServeError> {
+        Server::bind(self.world.server.clone(), self.env().clone(), options).await
     }
 
     /// Waits until nothing is pending: no request, event, key or reconcile, and no timer that will bring work. Time

@@ -18,6 +18,7 @@ mod crash;
 mod fault;
 mod objects;
 mod record;
+pub mod serve;
 pub mod testing;
 mod transport;
 mod watches;

@@ -19,6 +19,7 @@ use crate::backend::Backend;
 use crate::crash::{Fate, Life};
 use crate::fault::{Fault, Faults, is_write};
 use crate::record::{Outcome, Recorder};
+use crate::serve::{Certificate, Tokens, identify, unauthorized};
 use crate::watches::Watches;
 
 pub(crate) type ResponseBody = UnsyncBoxBody<Bytes, BoxError>;
@@ -80,9 +81,8 @@ impl Transport {
     async fn carry(&self, request: Request<kube::client::Body>) -> Result<Response<ResponseBody>, BoxError> {
         let (mut parts, body) = request.into_parts();
         let body = body.collect().await?.to_bytes();
-        if let Some(user) = &self.user {
-            parts.extensions.insert(user.clone());
-        }
+        let Some(user) = self.identity(&parts.headers) else { return Ok(unauthorized().map(boxed)) };
+        parts.extensions.insert(user);
         parts.headers.entry(header::USER_AGENT).or_insert_with(|| user_agent(&self.by));
         self.wire.let_others_go_first().await;
         let fate = self.fate(is_write(&parts.method)).await;
@@ -95,6 +95,14 @@ impl Transport {
         let answer = self.serve(request, struck, number).await?;
         self.meet(fate).await;
         Ok(if is_watch && answer.status().is_success() { self.cuttable(answer, path) } else { answer })
+    }
+
+    /// Who asks: the client's user, or whom a bearer token proves; none for a wrong one.
+    fn identity(&self, headers: &http::HeaderMap) -> Option<User> {
+        match &self.user {
+            Some(user) => Some(user.clone()),
+            None => identify(&Certificate::None, headers, &Tokens::default()),
+        }
     }
 
     /// What a crash point makes of this request. Who is dead, or dies here, waits for ever: nobody is left to see it.

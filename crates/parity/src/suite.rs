@@ -34,7 +34,8 @@ pub struct Suite {
 }
 
 impl Suite {
-    /// Reads `cases/NAME.yaml` and the `golden/NAME.json` beside its folder.
+    /// Reads `cases/NAME.yaml` and the `golden/NAME.json` beside its folder. A bare `y` or `n` is a text, as the tool
+    /// that recorded the answers reads it.
     pub fn read(file: &Path) -> anyhow::Result<Self> {
         let name = file.file_stem().context("the file has no name")?.to_string_lossy().into_owned();
         let text =
@@ -43,8 +44,11 @@ impl Suite {
         let answers =
             std::fs::read_to_string(&golden).with_context(|| format!("cannot read {}", golden.display()))?;
         Ok(Self {
-            cases: serde_saphyr::from_str(&text)
-                .with_context(|| format!("{} is no list of cases", file.display()))?,
+            cases: serde_saphyr::from_str_with_options(
+                &text,
+                serde_saphyr::options! { strict_booleans: true },
+            )
+            .with_context(|| format!("{} is no list of cases", file.display()))?,
             golden: serde_json::from_str(&answers)
                 .with_context(|| format!("{} is damaged", golden.display()))?,
             name,

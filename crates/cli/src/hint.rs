@@ -1,0 +1,43 @@
+//! What a user can do about an error.
+
+use std::io;
+
+use evenkeel::cluster::StartError;
+use evenkeel::cluster::serve::{ServeError, TokenFileError};
+
+/// What to do about this error, where we know something.
+pub(crate) fn hint(error: &anyhow::Error) -> Option<String> {
+    error.chain().find_map(|cause| {
+        let serve = cause.downcast_ref::<ServeError>().and_then(of_serving);
+        let start = || cause.downcast_ref::<StartError>().and_then(of_starting);
+        let tokens = || cause.downcast_ref::<TokenFileError>().map(of_tokens);
+        serve.or_else(start).or_else(tokens)
+    })
+}
+
+fn of_serving(error: &ServeError) -> Option<String> {
+    let ServeError::Bind { address, source } = error else { return None };
+    match source.kind() {
+        io::ErrorKind::AddrInUse => Some(format!(
+            "another program listens on port {}; choose another one, or any free one with --bind {}:0",
+            address.port(),
+            address.ip()
+        )),
+        io::ErrorKind::PermissionDenied => {
+            Some("ports below 1024 need privileges; choose a higher one with --bind".to_owned())
+        }
+        io::ErrorKind::AddrNotAvailable => Some(format!("{} is no address of this machine", address.ip())),
+        _ => None,
+    }
+}
+
+fn of_starting(error: &StartError) -> Option<String> {
+    match error {
+        StartError::ApiServer(_) => None,
+        _ => None,
+    }
+}
+
+fn of_tokens(_: &TokenFileError) -> String {
+    "each line is token,user,uid or token,user,uid,\"group1,group2\"".to_owned()
+}

@@ -1,0 +1,106 @@
+//! `evenkeel up`: the embedded cluster on a port.
+
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use clap::Args;
+use evenkeel::Cluster;
+use evenkeel::cluster::serve::{ServeOptions, Server, Tokens};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Start a Kubernetes cluster in this process and serve its API.
+///
+/// When it is ready, the address and the kubeconfig are printed:
+///
+///     ready: https://127.0.0.1:6443
+///     export KUBECONFIG=/home/me/.kube/evenkeel.kubeconfig
+///
+/// Ctrl-C and SIGTERM end it.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Up {
+    /// The address to listen on; port 0 takes any free one.
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:6443")]
+    bind: SocketAddr,
+    /// Where the kubeconfig is written when the cluster is ready, readable by you alone
+    /// [default: kubeconfig in the data directory, else ~/.kube/evenkeel.kubeconfig].
+    #[arg(long, value_name = "PATH")]
+    kubeconfig: Option<PathBuf>,
+    /// Keep everything in this directory: acknowledged writes survive a crash. Without it the cluster lives in memory.
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+    /// How many simulated nodes run pods; 0 for none.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    nodes: usize,
+    /// Users with bearer tokens, one a line: token,user,uid,"group1,group2".
+    #[arg(long, value_name = "CSV")]
+    token_auth_file: Option<PathBuf>,
+    /// Start the API alone: no controllers, no scheduler, no nodes.
+    #[arg(long)]
+    no_controllers: bool,
+}
+
+impl Up {
+    pub(crate) fn run(self) -> anyhow::Result<()> {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        let result = runtime.block_on(self.serve());
+        // What still runs has nothing to say to anybody.
+        runtime.shutdown_background();
+        result
+    }
+
+    async fn serve(self) -> anyhow::Result<()> {
+        // Before anything listens: a signal that comes early ends the process in order, too.
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let tokens = self.token_auth_file.as_deref().map(Tokens::read).transpose()?.unwrap_or_default();
+        let kubeconfig = self.kubeconfig_path()?;
+        let cluster = self.cluster().await?;
+        let mut options = ServeOptions::default();
+        options.bind = self.bind;
+        options.authority = self.data_dir.as_ref().map(|folder| folder.join("pki"));
+        options.tokens = tokens;
+        let server = cluster.serve(options).await?;
+        announce(&server, &kubeconfig)?;
+        server
+            .run(async move {
+                tokio::select! {
+                    biased;
+                    _ = terminate.recv() => {}
+                    _ = interrupt.recv() => {}
+                }
+            })
+            .await;
+        Ok(())
+    }
+
+    async fn cluster(&self) -> anyhow::Result<Cluster> {
+        let options = Cluster::builder().nodes(self.nodes).controllers(!self.no_controllers).records(false);
+        Ok(options.start().await?)
+    }
+
+    fn kubeconfig_path(&self) -> anyhow::Result<PathBuf> {
+        let path = match (&self.kubeconfig, &self.data_dir) {
+            (Some(path), _) => path.clone(),
+            (None, Some(folder)) => folder.join("kubeconfig"),
+            (None, None) => {
+                let home = std::env::home_dir().context("there is no home directory: give --kubeconfig")?;
+                home.join(".kube").join("evenkeel.kubeconfig")
+            }
+        };
+        std::path::absolute(&path).with_context(|| format!("cannot use {}", path.display()))
+    }
+}
+
+fn announce(server: &Server, kubeconfig: &std::path::Path) -> anyhow::Result<()> {
+    if let Some(folder) = kubeconfig.parent() {
+        std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    }
+    server.write_kubeconfig(kubeconfig).with_context(|| format!("cannot write {}", kubeconfig.display()))?;
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "ready: {}\nexport KUBECONFIG={}", server.url(), kubeconfig.display())?;
+    out.flush()?;
+    Ok(())
+}

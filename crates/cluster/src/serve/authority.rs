@@ -1,0 +1,165 @@
+//! The certificate authority of a cluster: it vouches for the server and for the administrator.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::net::IpAddr;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use jiff::{Span, Timestamp, tz::TimeZone};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
+};
+
+/// How long certificates are good for. The authority lives in a directory of one developer or one test machine;
+/// nobody is there to renew it.
+const VALID_YEARS: i64 = 10;
+/// The names by which clients know a Kubernetes API server.
+const SERVER_NAMES: [&str; 5] = [
+    "localhost",
+    "kubernetes",
+    "kubernetes.default",
+    "kubernetes.default.svc",
+    "kubernetes.default.svc.cluster.local",
+];
+/// The address of the Service `default/kubernetes`.
+const SERVICE_IP: &str = "10.96.0.1";
+
+/// Why there is no certificate.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AuthorityError {
+    /// A file could not be read or written.
+    #[error("cannot use {path}: {source}")]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// What is in the files is no authority of ours.
+    #[error("{path} does not hold a certificate authority: {source}")]
+    Damaged {
+        /// The folder.
+        path: PathBuf,
+        /// Why.
+        source: rcgen::Error,
+    },
+    /// A certificate could not be made.
+    #[error("cannot make a certificate: {0}")]
+    Certificate(#[from] rcgen::Error),
+}
+
+/// A certificate with its key, both in PEM.
+#[derive(Clone)]
+pub(crate) struct Pair {
+    pub(crate) certificate: String,
+    pub(crate) key: String,
+}
+
+/// A certificate authority.
+pub(crate) struct Authority {
+    certificate: String,
+    issuer: Issuer<'static, KeyPair>,
+    now: Timestamp,
+}
+
+impl Authority {
+    /// A new one, which nobody will know after this process.
+    pub(crate) fn new(now: Timestamp) -> Result<Self, AuthorityError> {
+        let key = KeyPair::generate()?;
+        let mut params = params(&[], "evenkeel-ca", now)?;
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages =
+            vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        let certificate = params.self_signed(&key)?.pem();
+        Ok(Self { certificate, issuer: Issuer::new(params, key), now })
+    }
+
+    /// The one in this folder, made there if there is none: kubeconfigs stay good over a restart.
+    pub(crate) fn open(folder: &Path, now: Timestamp) -> Result<Self, AuthorityError> {
+        let (certificate_file, key_file) = (folder.join("ca.crt"), folder.join("ca.key"));
+        if !certificate_file.exists() {
+            let new = Self::new(now)?;
+            fs::create_dir_all(folder).map_err(at(folder))?;
+            // The certificate is written last: where it is, there is its key.
+            write_private(&key_file, &new.issuer.key().serialize_pem()).map_err(at(&key_file))?;
+            write_private(&certificate_file, &new.certificate).map_err(at(&certificate_file))?;
+            return Ok(new);
+        }
+        let certificate = fs::read_to_string(&certificate_file).map_err(at(&certificate_file))?;
+        let key = fs::read_to_string(&key_file).map_err(at(&key_file))?;
+        let damaged = |source| AuthorityError::Damaged { path: folder.to_owned(), source };
+        let key = KeyPair::from_pem(&key).map_err(damaged)?;
+        let issuer = Issuer::from_ca_cert_pem(&certificate, key).map_err(damaged)?;
+        Ok(Self { certificate, issuer, now })
+    }
+
+    /// The authority's own certificate, which clients trust.
+    pub(crate) fn certificate(&self) -> &str {
+        &self.certificate
+    }
+
+    /// A certificate for the server at these addresses.
+    pub(crate) fn server(&self, addresses: &[IpAddr]) -> Result<Pair, AuthorityError> {
+        let mut names: Vec<String> = SERVER_NAMES.map(str::to_owned).to_vec();
+        names.extend(["127.0.0.1", "::1", SERVICE_IP].map(str::to_owned));
+        names.extend(addresses.iter().filter(|ip| !ip.is_unspecified()).map(ToString::to_string));
+        let params = params(&names, "kube-apiserver", self.now)?;
+        self.sign(params, ExtendedKeyUsagePurpose::ServerAuth)
+    }
+
+    /// A certificate for a user in a group.
+    pub(crate) fn client(&self, user: &str, group: &str) -> Result<Pair, AuthorityError> {
+        let mut params = params(&[], user, self.now)?;
+        params.distinguished_name.push(DnType::OrganizationName, group);
+        self.sign(params, ExtendedKeyUsagePurpose::ClientAuth)
+    }
+
+    fn sign(
+        &self,
+        mut params: CertificateParams,
+        purpose: ExtendedKeyUsagePurpose,
+    ) -> Result<Pair, AuthorityError> {
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![purpose];
+        params.use_authority_key_identifier_extension = true;
+        let key = KeyPair::generate()?;
+        let certificate = params.signed_by(&key, &self.issuer)?.pem();
+        Ok(Pair { certificate, key: key.serialize_pem() })
+    }
+}
+
+fn params(names: &[String], common_name: &str, now: Timestamp) -> Result<CertificateParams, rcgen::Error> {
+    let mut params = CertificateParams::new(names)?;
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, common_name);
+    let today = now.to_zoned(TimeZone::UTC).date();
+    // A day early, for clients whose clock is behind.
+    let from = today.checked_sub(Span::new().days(1)).unwrap_or(today);
+    let until = today.checked_add(Span::new().years(VALID_YEARS)).unwrap_or(today);
+    let date = |date: jiff::civil::Date| {
+        rcgen::date_time_ymd(date.year().into(), date.month().unsigned_abs(), date.day().unsigned_abs())
+    };
+    params.not_before = date(from);
+    params.not_after = date(until);
+    Ok(params)
+}
+
+fn at(path: &Path) -> impl Fn(io::Error) -> AuthorityError + '_ {
+    move |source| AuthorityError::File { path: path.to_owned(), source }
+}
+
+/// Writes a file that only its owner can read. What was there is replaced as a whole, and is never readable by others
+/// in between.
+pub(crate) fn write_private(path: &Path, text: &str) -> io::Result<()> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.tmp", std::process::id()));
+    let temporary = path.with_file_name(name);
+    let _ = fs::remove_file(&temporary);
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&temporary, path)
+}

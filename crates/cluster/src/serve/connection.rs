@@ -1,0 +1,131 @@
+//! One connection: handshake, then requests until it ends or the server does.
+
+use std::convert::Infallible;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use evenkeel_apiserver::{ApiServer, Body};
+use futures::future::{BoxFuture, Either, select};
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::server::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use tower::Service as _;
+
+use super::identity::{Certificate, identify, unauthorized};
+use super::tls::Tls;
+use super::tokens::Tokens;
+
+/// A handshake takes two round trips; whoever needs longer is not shaking hands.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a client may take for the head of a request; as long as kube-apiserver gives.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(32);
+/// How many bytes the head of a request may have. Selectors of 100,000 characters are answered, not cut off.
+const HEAD_MAX_BYTES: usize = 1 << 20;
+/// How often a quiet HTTP/2 connection is asked whether anybody is there, and how long it may take to say so.
+const PING_INTERVAL: Duration = Duration::from_secs(30);
+const PING_TIMEOUT: Duration = Duration::from_secs(15);
+/// How many requests may be open on one HTTP/2 connection; as many as kube-apiserver allows.
+const MOST_STREAMS: u32 = 250;
+/// How long requests have to end after the server was told to.
+const FAREWELL: Duration = Duration::from_millis(300);
+
+/// What every connection needs.
+#[derive(Clone)]
+pub(crate) struct Host {
+    pub(crate) server: ApiServer,
+    pub(crate) tls: Tls,
+    pub(crate) tokens: Arc<Tokens>,
+    /// Becomes true when the server ends.
+    pub(crate) ending: watch::Receiver<bool>,
+}
+
+/// The requests of one connection.
+struct Requests {
+    server: ApiServer,
+    tokens: Arc<Tokens>,
+    certificate: Certificate,
+}
+
+impl Host {
+    pub(crate) async fn serve(self, stream: TcpStream) {
+        // Answers are written whole; waiting for more bytes would only delay them.
+        let _ = stream.set_nodelay(true);
+        let handshake = TlsAcceptor::from(self.tls.config.clone()).accept(stream);
+        let stream = match tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake).await {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => return tracing::debug!(%error, "a handshake failed"),
+            Err(_) => return tracing::debug!("a handshake took too long"),
+        };
+        let certificate = self.tls.judge(stream.get_ref().1.peer_certificates());
+        let requests = Requests { server: self.server, tokens: self.tokens, certificate };
+        let is_h2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+        let ended = if is_h2 {
+            serve_h2(stream, requests, self.ending).await
+        } else {
+            serve_h1(stream, requests, self.ending).await
+        };
+        if let Err(error) = ended {
+            tracing::debug!(%error, "a connection ended");
+        }
+    }
+}
+
+async fn serve_h1(
+    stream: TlsStream<TcpStream>,
+    requests: Requests,
+    mut ending: watch::Receiver<bool>,
+) -> hyper::Result<()> {
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(HEAD_MAX_BYTES)
+        .serve_connection(TokioIo::new(stream), requests);
+    let mut connection = pin!(connection);
+    match select(connection.as_mut(), pin!(ending.wait_for(|ending| *ending))).await {
+        Either::Left((ended, _)) => return ended,
+        Either::Right(_) => connection.as_mut().graceful_shutdown(),
+    }
+    tokio::time::timeout(FAREWELL, connection).await.unwrap_or(Ok(()))
+}
+
+async fn serve_h2(
+    stream: TlsStream<TcpStream>,
+    requests: Requests,
+    mut ending: watch::Receiver<bool>,
+) -> hyper::Result<()> {
+    let connection = http2::Builder::new(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .keep_alive_interval(PING_INTERVAL)
+        .keep_alive_timeout(PING_TIMEOUT)
+        .max_concurrent_streams(MOST_STREAMS)
+        .max_header_list_size(HEAD_MAX_BYTES as u32)
+        .serve_connection(TokioIo::new(stream), requests);
+    let mut connection = pin!(connection);
+    match select(connection.as_mut(), pin!(ending.wait_for(|ending| *ending))).await {
+        Either::Left((ended, _)) => return ended,
+        Either::Right(_) => connection.as_mut().graceful_shutdown(),
+    }
+    tokio::time::timeout(FAREWELL, connection).await.unwrap_or(Ok(()))
+}
+
+impl hyper::service::Service<Request<Incoming>> for Requests {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Response<Body>, Infallible>>;
+
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        match identify(&self.certificate, request.headers(), &self.tokens) {
+            Some(user) => {
+                request.extensions_mut().insert(user);
+                Box::pin(self.server.clone().call(request))
+            }
+            None => Box::pin(std::future::ready(Ok(unauthorized()))),
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Who is at the other end: by client certificate, else by bearer token, else nobody.
+
+use evenkeel_apiserver::{Body, User};
+use http::{HeaderMap, Response, StatusCode, header};
+use x509_parser::prelude::{FromDer as _, X509Certificate};
+
+use super::tokens::Tokens;
+
+/// The group of everybody who is known.
+const AUTHENTICATED: &str = "system:authenticated";
+
+/// What a connection's client certificate says.
+#[derive(Clone, Debug)]
+pub(crate) enum Certificate {
+    /// There is none.
+    None,
+    /// Our authority signed it.
+    Good(User),
+    /// It is somebody else's, or expired.
+    Bad,
+}
+
+/// The user of a request, or none where the credentials are wrong. Credentials that prove somebody count before wrong
+/// ones, as in Kubernetes.
+pub(crate) fn identify(certificate: &Certificate, headers: &HeaderMap, tokens: &Tokens) -> Option<User> {
+    if let Certificate::Good(user) = certificate {
+        return Some(user.clone());
+    }
+    match bearer(headers) {
+        Some(token) => tokens.user(token).cloned().map(authenticated),
+        None if matches!(certificate, Certificate::Bad) => None,
+        None => Some(User::anonymous()),
+    }
+}
+
+/// The bearer token; another kind of authorization counts as none.
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let text = headers.get(header::AUTHORIZATION)?.to_str().ok()?.trim();
+    let (scheme, token) = text.split_once(' ')?;
+    let token = token.split(' ').next().unwrap_or_default();
+    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
+}
+
+fn authenticated(mut user: User) -> User {
+    user.groups.push(AUTHENTICATED.to_owned());
+    user
+}
+
+/// The user in a certificate's subject: its common name, in the groups that its organizations name.
+pub(crate) fn subject(der: &[u8]) -> Option<User> {
+    let (_, certificate) = X509Certificate::from_der(der).ok()?;
+    let subject = certificate.subject();
+    let name = subject.iter_common_name().next()?.as_str().ok()?;
+    let groups = subject.iter_organization().filter_map(|group| group.as_str().ok());
+    Some(authenticated(User::new(name, groups)))
+}
+
+/// The answer to wrong credentials.
+pub(crate) fn unauthorized() -> Response<Body> {
+    let text = concat!(
+        r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","#,
+        r#""message":"Unauthorized","reason":"Unauthorized","code":401}"#
+    );
+    let mut response = Response::new(Body::from(text));
+    *response.status_mut() = StatusCode::UNAUTHORIZED;
+    response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(value: &str) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::AUTHORIZATION, value.parse().unwrap());
+        headers
+    }
+
+    #[test]
+    fn only_a_bearer_token_is_looked_at() {
+        assert_eq!(bearer(&headers("Bearer abc")), Some("abc"));
+        assert_eq!(bearer(&headers("bearer abc")), Some("abc"));
+        assert_eq!(bearer(&headers("Basic abc")), None);
+        assert_eq!(bearer(&headers("Bearer ")), None);
+    }
+
+    #[test]
+    fn nobody_is_anonymous_and_wrong_credentials_are_nobody() {
+        let tokens = Tokens::default();
+        let none = identify(&Certificate::None, &HeaderMap::new(), &tokens);
+        assert_eq!(none, Some(User::anonymous()));
+        assert_eq!(identify(&Certificate::None, &headers("Bearer x"), &tokens), None);
+        assert_eq!(identify(&Certificate::Bad, &HeaderMap::new(), &tokens), None);
+        let good = Certificate::Good(User::admin());
+        assert_eq!(identify(&good, &headers("Bearer x"), &tokens), Some(User::admin()));
+    }
+
+    #[test]
+    fn a_certificate_names_user_and_groups() {
+        let authority = super::super::authority::Authority::new(evenkeel_env::EPOCH).unwrap();
+        let pair = authority.client("alice", "devs").unwrap();
+        let der = rustls::pki_types::pem::PemObject::from_pem_slice(pair.certificate.as_bytes());
+        let der: rustls::pki_types::CertificateDer<'_> = der.unwrap();
+        let user = subject(&der).unwrap();
+        assert_eq!((user.name.as_str(), user.groups), ("alice", vec!["devs".into(), AUTHENTICATED.into()]));
+    }
+}

@@ -1,0 +1,141 @@
+//! The file of static tokens, in the format that kube-apiserver takes: `token,user,uid,"group1,group2"`.
+
+use std::path::{Path, PathBuf};
+
+use evenkeel_apiserver::User;
+use evenkeel_env::HashMap;
+
+/// The users that bring a bearer token.
+#[derive(Clone, Debug, Default)]
+pub struct Tokens {
+    users: HashMap<String, User>,
+}
+
+/// Why a token file cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TokenFileError {
+    /// It cannot be read.
+    #[error("cannot read the token file {path}: {source}")]
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A line is not of the format.
+    #[error("the token file {path}, line {line}: {why}")]
+    Malformed {
+        /// Which.
+        path: PathBuf,
+        /// The line, from one.
+        line: usize,
+        /// What is wrong.
+        why: &'static str,
+    },
+}
+
+impl Tokens {
+    /// Reads a token file.
+    pub fn read(path: &Path) -> Result<Self, TokenFileError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| TokenFileError::Read { path: path.to_owned(), source })?;
+        Self::parse(&text).map_err(|(line, why)| TokenFileError::Malformed {
+            path: path.to_owned(),
+            line,
+            why,
+        })
+    }
+
+    fn parse(text: &str) -> Result<Self, (usize, &'static str)> {
+        let mut users = HashMap::default();
+        for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+            let malformed = |why| (index + 1, why);
+            let columns = columns(line).map_err(malformed)?;
+            let [token, name, uid, rest @ ..] = columns.as_slice() else {
+                return Err(malformed("expected at least token, user name and user uid"));
+            };
+            if token.is_empty() {
+                return Err(malformed("the token is empty"));
+            }
+            let groups =
+                rest.first().into_iter().flat_map(|groups| groups.split(',')).filter(|g| !g.is_empty());
+            let mut user = User::new(name.clone(), groups);
+            user.uid = uid.clone();
+            // As in Kubernetes, the last of two lines with one token counts.
+            users.insert(token.clone(), user);
+        }
+        Ok(Self { users })
+    }
+
+    /// Who brings this token.
+    pub(crate) fn user(&self, token: &str) -> Option<&User> {
+        self.users.get(token)
+    }
+}
+
+/// The columns of one line; a column in quotes may hold commas, and `""` for a quote.
+fn columns(line: &str) -> Result<Vec<String>, &'static str> {
+    let mut columns = Vec::new();
+    let mut rest = line;
+    loop {
+        let column = match rest.strip_prefix('"') {
+            Some(quoted) => {
+                let (column, after) = quoted_column(quoted)?;
+                rest = after;
+                column
+            }
+            None => {
+                let end = rest.find(',').unwrap_or(rest.len());
+                let (column, after) = rest.split_at(end);
+                rest = after;
+                column.to_owned()
+            }
+        };
+        columns.push(column);
+        match rest.strip_prefix(',') {
+            Some(after) => rest = after,
+            None if rest.trim().is_empty() => return Ok(columns),
+            None => return Err("something follows a closing quote"),
+        }
+    }
+}
+
+fn quoted_column(text: &str) -> Result<(String, &str), &'static str> {
+    let mut column = String::new();
+    let mut rest = text;
+    loop {
+        let end = rest.find('"').ok_or("a quote is not closed")?;
+        column.push_str(&rest[..end]);
+        rest = &rest[end + 1..];
+        match rest.strip_prefix('"') {
+            Some(after) => {
+                column.push('"');
+                rest = after;
+            }
+            None => return Ok((column, rest)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_format_of_kube_apiserver_is_read() {
+        let tokens = Tokens::parse("t1,alice,u1\n\nt2,bob,u2,\"devs,ops\"\nt3,carol,u3,one\n").unwrap();
+        assert_eq!(tokens.user("t1").unwrap().name, "alice");
+        assert_eq!(tokens.user("t2").unwrap().groups, ["devs", "ops"]);
+        assert_eq!(tokens.user("t3").unwrap().groups, ["one"]);
+        assert!(tokens.user("t4").is_none());
+    }
+
+    #[test]
+    fn mistakes_name_their_line() {
+        let check = |text| Tokens::parse(text).unwrap_err();
+        assert_eq!(check("a,b,c\nt,u"), (2, "expected at least token, user name and user uid"));
+        assert_eq!(check("t,u,1,\"devs"), (1, "a quote is not closed"));
+        assert_eq!(check(",u,1"), (1, "the token is empty"));
+    }
+}

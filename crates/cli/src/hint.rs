@@ -2,8 +2,8 @@
 
 use std::io;
 
-use evenkeel::cluster::StartError;
 use evenkeel::cluster::serve::{ServeError, TokenFileError};
+use evenkeel::cluster::{OpenError, StartError};
 
 /// What to do about this error, where we know something.
 pub(crate) fn hint(error: &anyhow::Error) -> Option<String> {
@@ -32,8 +32,15 @@ fn of_serving(error: &ServeError) -> Option<String> {
 }
 
 fn of_starting(error: &StartError) -> Option<String> {
+    let StartError::DataDir(error) = error else { return None };
     match error {
-        StartError::ApiServer(_) => None,
+        OpenError::Locked(_) => {
+            Some("another `evenkeel up` uses it; end that one, or choose another --data-dir".to_owned())
+        }
+        OpenError::Foreign { .. } => Some("choose an empty or new directory with --data-dir".to_owned()),
+        OpenError::Damaged { .. } => {
+            Some("nothing was changed in it; restore it from a copy, or choose a new --data-dir".to_owned())
+        }
         _ => None,
     }
 }

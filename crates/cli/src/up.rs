@@ -77,7 +77,11 @@ impl Up {
     }
 
     async fn cluster(&self) -> anyhow::Result<Cluster> {
-        let options = Cluster::builder().nodes(self.nodes).controllers(!self.no_controllers).records(false);
+        let mut options =
+            Cluster::builder().nodes(self.nodes).controllers(!self.no_controllers).records(false);
+        if let Some(folder) = &self.data_dir {
+            options = options.data_dir(folder);
+        }
         Ok(options.start().await?)
     }
 

@@ -1,5 +1,6 @@
 //! What a cluster is made of.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use evenkeel_env::Env;
@@ -19,6 +20,7 @@ pub struct Builder {
     pub(crate) scheduler: bool,
     pub(crate) records: bool,
     pub(crate) settle_limit: Duration,
+    pub(crate) data_dir: Option<PathBuf>,
 }
 
 impl Default for Builder {
@@ -31,6 +33,7 @@ impl Default for Builder {
             scheduler: true,
             records: true,
             settle_limit: SETTLE_LIMIT,
+            data_dir: None,
         }
     }
 }
@@ -83,6 +86,14 @@ impl Builder {
     #[must_use]
     pub fn settle_limit(mut self, limit: Duration) -> Self {
         self.settle_limit = limit;
+        self
+    }
+
+    /// Keeps everything in this directory: what was acknowledged survives a crash. In memory unless set. It lives in
+    /// real time: paused time is refused.
+    #[must_use]
+    pub fn data_dir(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.data_dir = Some(folder.into());
         self
     }
 

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use evenkeel_apiserver::{ApiServer, Options as ServerOptions, User};
+use evenkeel_apiserver::{ApiServer, Header, Options as ServerOptions, Rbac, User};
 use evenkeel_env::{Env, Station, Unsettled};
-use evenkeel_store::{Options as StoreOptions, Store};
+use evenkeel_store::{OpenError, Options as StoreOptions, Store};
 use kube::Client;
 
 use crate::backend::Backend;
@@ -42,9 +42,12 @@ pub(crate) struct World {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// The API server refused to start.
-    #[error("cannot start the API server: {0}")]
-    ApiServer(String),
+    /// The data directory cannot be used.
+    #[error("cannot open the data directory: {0}")]
+    DataDir(#[from] OpenError),
+    /// Disks do not wait for virtual time.
+    #[error("a cluster with a data directory cannot live in paused time")]
+    PausedTime,
 }
 
 impl Cluster {
@@ -63,8 +66,10 @@ impl Cluster {
 
     pub(crate) async fn build(options: Builder) -> Result<Self, StartError> {
         let env = options.environment();
-        let store = Store::memory(env.clone(), StoreOptions::default());
-        let server = ApiServer::new(store, env.clone(), ServerOptions::default());
+        let store = store(&options, &env).await?;
+        let mut server_options = ServerOptions::default();
+        server_options.authorizer = Some(Arc::new(Rbac::new(store.clone())));
+        let server = ApiServer::new(store, env.clone(), server_options);
         let wire = Arc::new(Wire {
             backend: Backend::Embedded(server.clone()),
             recorder: Recorder::new(),
@@ -211,6 +216,16 @@ impl Cluster {
     pub fn timeline(&self) -> String {
         self.world.wire.recorder.timeline()
     }
+}
+
+async fn store(options: &Builder, env: &Env) -> Result<Store<Header>, StartError> {
+    let Some(folder) = &options.data_dir else {
+        return Ok(Store::memory(env.clone(), StoreOptions::default()));
+    };
+    if evenkeel_env::time_is_paused() {
+        return Err(StartError::PausedTime);
+    }
+    Ok(Store::open(folder, env.clone(), StoreOptions::default()).await?)
 }
 
 fn client(wire: &Arc<Wire>, by: &str, user: Option<User>) -> Client {

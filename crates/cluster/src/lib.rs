@@ -31,3 +31,4 @@ pub use objects::Place;
 pub use record::{Exchange, Mark, Outcome, Write};
 
 pub use evenkeel_apiserver::User;
+pub use evenkeel_store::OpenError;

@@ -1,1 +1,65 @@
-//! runtime
+//! The controller runtime: what an operator author links.
+//!
+//! The modules are the stations of the road from a change in the API server to a reconcile and back:
+//!
+//! ```text
+//! source ▸ informer ▸ cache ▸ predicate ▸ trigger ▸ queue ▸ controller ▸ reconcile(object, context) ▸ API server
+//! ```
+//!
+//! | station | module | what it is |
+//! |---|---|---|
+//! | what to watch | [`source`] | kind, namespaces, selectors |
+//! | the watch | [`informer`] | list, then watch; one for each source in a manager |
+//! | what is known | [`cache`], [`index`] | objects by key and by index |
+//! | what matters | [`event`], [`predicate`] | which changes pass |
+//! | whom it concerns | [`trigger`], [`request`] | from a change to keys |
+//! | in which order | [`queue`], [`cause`] | deduplicated keys with priorities and backoff |
+//! | who works | [`controller`], [`action`], [`error`] | workers, retries, results |
+//! | with what | [`context`], [`owner`], [`finalizer`], [`conditions`], [`recorder`] | reads and writes of a reconcile |
+//! | all together | [`manager`] | start, stop, sharing |
+//!
+//! *Invariant:* nothing here knows our API server; a `kube::Client` is all it needs.
+//! *Invariant:* clock, randomness and the ledger of pending work come from one [`Env`].
+
+pub mod action;
+pub mod cache;
+pub mod cause;
+pub mod conditions;
+pub mod context;
+pub mod controller;
+pub mod error;
+pub mod event;
+pub mod finalizer;
+pub mod index;
+pub mod informer;
+pub mod manager;
+pub mod object;
+pub mod owner;
+pub mod predicate;
+pub mod queue;
+pub mod recorder;
+pub mod request;
+pub mod source;
+mod tasks;
+pub mod trigger;
+mod wire;
+
+pub use action::Action;
+pub use cache::Cache;
+pub use cause::{Cause, Causes, Change};
+pub use context::{Context, Objects};
+pub use controller::{Controller, Reconciler};
+pub use error::{BoxError, ContextError, Error, ErrorExt, Result, ResultExt};
+pub use evenkeel_env::Env;
+pub use event::{Event, Origin};
+pub use index::Index;
+pub use informer::{Informer, Informers, Subscription, SyncError};
+pub use manager::{Manager, ManagerError};
+pub use object::Object;
+pub use owner::Owner;
+pub use predicate::Predicate;
+pub use queue::{Backoff, Queue};
+pub use recorder::{EventType, Recorder};
+pub use request::Request;
+pub use source::Source;
+pub use trigger::Trigger;

@@ -1,0 +1,153 @@
+//! Why a key was queued.
+//!
+//! Triggers carry their cause through deduplication into the [`Context`](crate::Context) and the log, so that "why
+//! did this reconcile run" has an answer.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::Request;
+
+/// How many causes of one key are kept in full; later ones are only counted, so that memory per key is bounded.
+/// Eight tell the story of a rollout (its Deployment, ReplicaSets and first Pods) and fit a log line.
+pub const CAUSES_KEPT: usize = 8;
+
+/// One reason to reconcile a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Cause {
+    /// An object changed.
+    Object {
+        /// The kind of the object.
+        kind: Arc<str>,
+        /// The object.
+        object: Request,
+        /// What happened to it.
+        change: Change,
+    },
+    /// The last attempt failed.
+    Retry,
+    /// The last reconcile asked for it by [`Action::requeue`](crate::Action::requeue).
+    Requeue,
+    /// The last reconcile asked for it by [`Action::after`](crate::Action::after).
+    Timer,
+    /// A channel, a stream or a call of `add` by hand, under the name it gave itself.
+    External(Arc<str>),
+}
+
+/// What happened to an object, as the cache saw it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Change {
+    /// It was there when the cache was first filled.
+    Listed,
+    /// It appeared.
+    Created,
+    /// It changed.
+    Updated,
+    /// It is gone.
+    Deleted,
+    /// Nothing happened; the cache was replayed.
+    Resynced,
+}
+
+/// The causes of one reconcile: a short list, then a count.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Causes {
+    kept: Vec<Cause>,
+    more: u64,
+}
+
+impl Causes {
+    /// Remembers one more cause; an equal one that is kept already is not kept twice.
+    pub fn push(&mut self, cause: Cause) {
+        if self.kept.contains(&cause) {
+            return;
+        }
+        if self.kept.len() < CAUSES_KEPT {
+            self.kept.push(cause);
+        } else {
+            self.more += 1;
+        }
+    }
+
+    /// Adds those of another.
+    pub fn merge(&mut self, other: Causes) {
+        other.kept.into_iter().for_each(|cause| self.push(cause));
+        self.more += other.more;
+    }
+
+    /// The first causes, at most [`CAUSES_KEPT`].
+    pub fn kept(&self) -> &[Cause] {
+        &self.kept
+    }
+
+    /// How many came after those that were kept.
+    pub fn more(&self) -> u64 {
+        self.more
+    }
+
+    /// Whether none is known.
+    pub fn is_empty(&self) -> bool {
+        self.kept.is_empty()
+    }
+}
+
+impl From<Cause> for Causes {
+    fn from(cause: Cause) -> Self {
+        Self { kept: vec![cause], more: 0 }
+    }
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Listed => "listed",
+            Self::Created => "created",
+            Self::Updated => "updated",
+            Self::Deleted => "deleted",
+            Self::Resynced => "resynced",
+        })
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Object { kind, object, change } => write!(f, "{kind} {object} {change}"),
+            Self::Retry => f.write_str("retry"),
+            Self::Requeue => f.write_str("requeue"),
+            Self::Timer => f.write_str("timer"),
+            Self::External(name) => f.write_str(name),
+        }
+    }
+}
+
+impl fmt::Display for Causes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, cause) in self.kept.iter().enumerate() {
+            write!(f, "{}{cause}", if at == 0 { "" } else { ", " })?;
+        }
+        if self.more > 0 {
+            write!(f, " and {} more", self.more)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn causes_are_kept_once_then_counted() {
+        let mut causes = Causes::default();
+        for at in 0..CAUSES_KEPT + 3 {
+            causes.push(Cause::External(format!("c{at}").into()));
+            causes.push(Cause::External("c0".into()));
+        }
+        assert_eq!(causes.kept().len(), CAUSES_KEPT);
+        assert_eq!(causes.more(), 3);
+        assert!(causes.to_string().ends_with("c7 and 3 more"), "{causes}");
+    }
+}

@@ -1,0 +1,135 @@
+//! Conditions of a status: set by type, with a transition time that moves only with the status.
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+
+use crate::{Context, Object};
+
+/// Whether a condition holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It holds.
+    True,
+    /// It does not hold.
+    False,
+    /// It cannot be said.
+    Unknown,
+}
+
+impl Verdict {
+    /// As the API writes it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::True => "True",
+            Self::False => "False",
+            Self::Unknown => "Unknown",
+        }
+    }
+}
+
+impl From<bool> for Verdict {
+    fn from(holds: bool) -> Self {
+        if holds { Self::True } else { Self::False }
+    }
+}
+
+/// A condition to set.
+///
+/// ```
+/// use evenkeel_runtime::conditions::{self, Set, Verdict};
+///
+/// let now = "2026-01-01T00:00:00Z".parse().unwrap();
+/// let later = "2026-01-01T01:00:00Z".parse().unwrap();
+/// let mut list = Vec::new();
+/// conditions::set(&mut list, Set::new("Ready", Verdict::False, "Starting", "waits for pods"), now);
+/// conditions::set(&mut list, Set::new("Ready", Verdict::False, "Starting", "waits for 1 pod"), later);
+/// assert_eq!(list[0].last_transition_time.0, now);
+/// assert_eq!(list[0].message, "waits for 1 pod");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Set {
+    type_: String,
+    verdict: Verdict,
+    reason: String,
+    message: String,
+    observed_generation: Option<i64>,
+}
+
+impl Set {
+    /// A condition of this type, with a reason in one CamelCase word and a message for people.
+    pub fn new(
+        type_: impl Into<String>,
+        verdict: impl Into<Verdict>,
+        reason: impl Into<String>,
+        message: impl Into<String>,
+    ) -> Self {
+        Self {
+            type_: type_.into(),
+            verdict: verdict.into(),
+            reason: reason.into(),
+            message: message.into(),
+            observed_generation: None,
+        }
+    }
+
+    /// Says for which generation of the object it was found.
+    pub fn observed<K: Object>(mut self, object: &K) -> Self {
+        self.observed_generation = object.meta().generation;
+        self
+    }
+}
+
+/// Sets a condition in the list; says whether that changed anything.
+pub fn set(conditions: &mut Vec<Condition>, set: Set, now: Timestamp) -> bool {
+    let mut new = Condition {
+        type_: set.type_,
+        status: set.verdict.as_str().into(),
+        reason: set.reason,
+        message: set.message,
+        observed_generation: set.observed_generation,
+        last_transition_time: Time(whole_seconds(now)),
+    };
+    match conditions.iter_mut().find(|condition| condition.type_ == new.type_) {
+        None => {
+            conditions.push(new);
+            true
+        }
+        Some(old) => {
+            if old.status == new.status {
+                new.last_transition_time = old.last_transition_time.clone();
+            }
+            let changed = *old != new;
+            *old = new;
+            changed
+        }
+    }
+}
+
+/// The condition of this type.
+pub fn find<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Condition> {
+    conditions.iter().find(|condition| condition.type_ == type_)
+}
+
+/// Whether the condition of this type is there and holds.
+pub fn is_true(conditions: &[Condition], type_: &str) -> bool {
+    find(conditions, type_).is_some_and(|condition| condition.status == "True")
+}
+
+/// Takes the condition of this type out; says whether it was there.
+pub fn remove(conditions: &mut Vec<Condition>, type_: &str) -> bool {
+    let before = conditions.len();
+    conditions.retain(|condition| condition.type_ != type_);
+    conditions.len() != before
+}
+
+impl<S> Context<S> {
+    /// Sets a condition in a list, at the time of this world; says whether that changed anything.
+    pub fn condition(&self, conditions: &mut Vec<Condition>, condition: Set) -> bool {
+        set(conditions, condition, self.now())
+    }
+}
+
+/// `metav1.Time` has no fractions: one that had would differ from what is read back.
+fn whole_seconds(now: Timestamp) -> Timestamp {
+    Timestamp::from_second(now.as_second()).unwrap_or(now)
+}

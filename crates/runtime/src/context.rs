@@ -1,0 +1,212 @@
+//! What a reconcile works with: its key and causes, cached and live reads, writes that carry the owner and the field
+//! manager, status, events.
+//!
+//! Reads without `fetch` in their name come from the caches that the controller declared; reading a kind it did not
+//! declare is an error, not a hidden watch. Writes are remembered: the key is not reconciled again from a cache that
+//! is older than they are.
+
+mod objects;
+mod read;
+mod status;
+mod write;
+mod written;
+
+pub use objects::Objects;
+pub(crate) use read::CATCH_UP_MAX;
+pub(crate) use written::{Writes, Written};
+
+use std::fmt;
+use std::sync::Arc;
+
+use evenkeel_env::Env;
+use jiff::Timestamp;
+use kube::Client;
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use crate::cause::Causes;
+use crate::controller::Site;
+use crate::owner::Owner;
+use crate::recorder::{EventType, Recorder};
+use crate::{Object, Request};
+
+/// What a reconcile works with. `S` is the operator's own state. Cloning is cheap.
+///
+/// ```no_run
+/// use std::sync::Arc;
+/// use evenkeel_runtime::{Action, Context, Result};
+/// use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+///
+/// struct Settings { prefix: String }
+///
+/// async fn reconcile(map: Arc<ConfigMap>, ctx: Context<Settings>) -> Result<Action> {
+///     let mut secret = Secret::default();
+///     secret.metadata.name = Some(format!("{}-secret", ctx.state().prefix));
+///     ctx.apply(secret).await?;             // in the namespace of `map`, controlled by it
+///     Ok(Action::done())
+/// }
+/// ```
+pub struct Context<S = ()> {
+    pub(crate) inner: Arc<Inner>,
+    state: Arc<S>,
+}
+
+/// What all clones of one reconcile's context share.
+pub(crate) struct Inner {
+    pub(crate) site: Arc<Site>,
+    request: Request,
+    causes: Causes,
+    id: Arc<str>,
+    attempt: u32,
+    /// Whether the caches are known to be older than this key's own last writes.
+    behind: bool,
+    owner: Option<Owner>,
+    /// Shared with contexts made from this one, so that no write is forgotten.
+    writes: Arc<Mutex<Writes>>,
+}
+
+impl Context<()> {
+    pub(crate) fn new(site: Arc<Site>, request: Request, causes: Causes, attempt: u32, behind: bool) -> Self {
+        let id: Arc<str> = site.env.uid().into();
+        let inner = Inner { site, request, causes, id, attempt, behind, owner: None, writes: Arc::default() };
+        Self { inner: Arc::new(inner), state: Arc::new(()) }
+    }
+
+    pub(crate) fn with_state<S>(self, state: Arc<S>) -> Context<S> {
+        Context { inner: self.inner, state }
+    }
+}
+
+impl<S> Context<S> {
+    /// The operator's own state.
+    pub fn state(&self) -> &S {
+        &self.state
+    }
+
+    /// Which object this reconcile is for.
+    pub fn request(&self) -> &Request {
+        &self.inner.request
+    }
+
+    /// Why this reconcile runs.
+    pub fn causes(&self) -> &Causes {
+        &self.inner.causes
+    }
+
+    /// A unique id of this reconcile, the one in the log.
+    pub fn reconcile_id(&self) -> &str {
+        &self.inner.id
+    }
+
+    /// How many attempts in a row failed or asked for a requeue before this one.
+    pub fn attempt(&self) -> u32 {
+        self.inner.attempt
+    }
+
+    /// Whether the caches did not show this key's own last writes within the bound: what matters should be read
+    /// with `fetch` then. The object that a reconcile is given was.
+    pub fn is_behind(&self) -> bool {
+        self.inner.behind
+    }
+
+    /// The name of the controller.
+    pub fn controller(&self) -> &str {
+        &self.inner.site.name
+    }
+
+    /// The client, for what this context does not offer. Writes through it are not remembered.
+    pub fn client(&self) -> &Client {
+        &self.inner.site.client
+    }
+
+    /// The environment: clock, randomness, ledger.
+    pub fn env(&self) -> &Env {
+        &self.inner.site.env
+    }
+
+    /// Wall-clock time; virtual in tests.
+    pub fn now(&self) -> Timestamp {
+        self.inner.site.env.now()
+    }
+
+    /// The informers of the manager, to watch something from now on.
+    pub fn informers(&self) -> &crate::Informers {
+        &self.inner.site.informers
+    }
+
+    /// Cancelled when the manager stops or loses its leadership; long work should end then.
+    pub fn cancelled(&self) -> &CancellationToken {
+        &self.inner.site.cancelled
+    }
+
+    /// A context whose writes are owned by this object; the object form of a reconcile has it from the beginning.
+    pub fn with_owner<K: Object<DynamicType: Default>>(&self, owner: &K) -> Self {
+        self.with_dynamic_owner(owner, &K::DynamicType::default())
+    }
+
+    /// The same for a kind that is known at run time.
+    pub fn with_dynamic_owner<K: Object>(&self, owner: &K, dynamic: &K::DynamicType) -> Self {
+        let inner = &self.inner;
+        let inner = Inner {
+            site: inner.site.clone(),
+            request: inner.request.clone(),
+            causes: inner.causes.clone(),
+            id: inner.id.clone(),
+            attempt: inner.attempt,
+            behind: inner.behind,
+            owner: Owner::of(owner, dynamic),
+            writes: inner.writes.clone(),
+        };
+        Self { inner: Arc::new(inner), state: self.state.clone() }
+    }
+
+    /// The object that owns what this context writes.
+    pub fn owner(&self) -> Option<&Owner> {
+        self.inner.owner.as_ref()
+    }
+
+    /// The writes of this reconcile so far.
+    pub(crate) fn take_writes(&self) -> Writes {
+        std::mem::take(&mut self.inner.writes.lock())
+    }
+
+    /// The objects of a kind that is known at run time: the same reads and writes as this context offers for types.
+    pub fn objects<K: Object>(&self, dynamic: K::DynamicType) -> Objects<'_, K> {
+        Objects::new(&self.inner, dynamic)
+    }
+
+    fn of<K: Object<DynamicType: Default>>(&self) -> Objects<'_, K> {
+        self.objects(K::DynamicType::default())
+    }
+
+    /// Records a Normal event about an object. It never waits: events are sent in the background.
+    pub fn event<K: Object<DynamicType: Default>>(&self, about: &K, reason: &str, note: impl Into<String>) {
+        self.recorder().record(about, EventType::Normal, reason, note);
+    }
+
+    /// Records a Warning event about an object.
+    pub fn warning<K: Object<DynamicType: Default>>(&self, about: &K, reason: &str, note: impl Into<String>) {
+        self.recorder().record(about, EventType::Warning, reason, note);
+    }
+
+    /// The recorder of events.
+    pub fn recorder(&self) -> &Recorder {
+        &self.inner.site.recorder
+    }
+}
+
+impl<S> Clone for Context<S> {
+    fn clone(&self) -> Self {
+        Self { inner: self.inner.clone(), state: self.state.clone() }
+    }
+}
+
+impl<S> fmt::Debug for Context<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context")
+            .field("controller", &self.inner.site.name)
+            .field("request", &self.inner.request)
+            .field("causes", &self.inner.causes)
+            .finish_non_exhaustive()
+    }
+}

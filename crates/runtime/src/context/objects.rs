@@ -1,0 +1,344 @@
+//! The objects of one kind, seen from a reconcile: what [`Context`](super::Context) offers, for any kind.
+
+use std::sync::Arc;
+
+use kube::core::ApiResource;
+use kube::core::params::{DeleteParams, GetParams, Patch, PatchParams, PostParams, Preconditions};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{Inner, Written};
+use crate::cache::Cache;
+use crate::error::ContextError;
+use crate::object::{Scoping, kind_name, scoping};
+use crate::wire;
+use crate::{Object, Request};
+
+/// Reads and writes of one kind, on behalf of a reconcile.
+///
+/// It is what [`Context::objects`](super::Context::objects) gives for `DynamicObject` and `PartialObjectMeta`; for
+/// types that know their kind, the same methods are on the context itself.
+#[derive(Debug)]
+pub struct Objects<'a, K: Object> {
+    inner: &'a Inner,
+    dynamic: K::DynamicType,
+}
+
+impl std::fmt::Debug for Inner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.site.name, self.request)
+    }
+}
+
+impl<'a, K: Object> Objects<'a, K> {
+    pub(super) fn new(inner: &'a Inner, dynamic: K::DynamicType) -> Self {
+        Self { inner, dynamic }
+    }
+
+    fn resource(&self) -> ApiResource {
+        ApiResource::erase::<K>(&self.dynamic)
+    }
+
+    fn kind(&self) -> String {
+        kind_name(&self.resource())
+    }
+
+    /// The key of this name where this kind lives: in the namespace of the request, or in none.
+    pub fn key(&self, name: &str) -> Request {
+        let namespace = match scoping::<K>() {
+            Scoping::Cluster => None,
+            Scoping::Namespaced | Scoping::Unknown => self.inner.request.namespace.clone(),
+        };
+        Request { namespace, name: name.into() }
+    }
+
+    /// The cache of this kind that the controller declared.
+    pub fn cache(&self) -> Result<Cache<K>, ContextError> {
+        let informer = self.inner.site.informer::<K>(&self.resource());
+        informer
+            .map(|informer| informer.cache())
+            .ok_or_else(|| ContextError::Undeclared { kind: self.kind() })
+    }
+
+    /// The object from the cache.
+    pub fn get(&self, key: &Request) -> Result<Option<Arc<K>>, ContextError> {
+        Ok(self.cache()?.get(key))
+    }
+
+    /// The objects in the cache that the owner of this context owns.
+    pub fn children(&self) -> Result<Vec<Arc<K>>, ContextError> {
+        let cache = self.cache()?;
+        let Some(owner) = &self.inner.owner else { return Ok(Vec::new()) };
+        let uid = &owner.reference.uid;
+        if cache.has_index(crate::index::BY_OWNER) {
+            return Ok(cache.owned_by(uid));
+        }
+        Ok(cache.list().into_iter().filter(|object| crate::owner::is_owned_by(&**object, uid)).collect())
+    }
+
+    /// The object from the server.
+    pub async fn fetch(&self, key: &Request) -> Result<Option<K>, ContextError> {
+        let request = match K::metadata_api() {
+            true => self.requests(key).get_metadata(&key.name, &GetParams::default()),
+            false => self.requests(key).get(&key.name, &GetParams::default()),
+        };
+        match self.send("get", key, request).await {
+            Ok(bytes) => self.parse("get", key, &bytes).map(Some),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Server-side apply, forced, as the controller's field manager; owned by the context's owner.
+    pub async fn apply(&self, mut object: K) -> Result<K, ContextError> {
+        self.own(&mut object)?;
+        self.apply_unowned(object).await
+    }
+
+    /// Server-side apply without an owner: for objects elsewhere.
+    pub async fn apply_unowned(&self, mut object: K) -> Result<K, ContextError> {
+        self.place(&mut object);
+        let key = self.named("apply", &object)?;
+        object.meta_mut().managed_fields = None;
+        object.meta_mut().resource_version = None;
+        let body = self.body(&object)?;
+        let params = PatchParams::apply(&self.inner.site.field_manager).force();
+        let request = self.requests(&key).patch(&key.name, &params, &Patch::Apply(body));
+        self.write("apply", &key, request).await
+    }
+
+    /// Creates the object, owned by the context's owner.
+    pub async fn create(&self, mut object: K) -> Result<K, ContextError> {
+        self.own(&mut object)?;
+        self.create_unowned(object).await
+    }
+
+    /// Creates the object without an owner. It may have `generateName` instead of a name.
+    pub async fn create_unowned(&self, mut object: K) -> Result<K, ContextError> {
+        self.place(&mut object);
+        let key = Request::of(&object);
+        let body = self.encode(&self.body(&object)?)?;
+        let request = self.requests(&key).create(&self.post_params(), body);
+        self.write("create", &key, request).await
+    }
+
+    /// Replaces the object; where it carries a resource version, only if that is still the newest.
+    pub async fn update(&self, object: &K) -> Result<K, ContextError> {
+        let key = self.named("update", object)?;
+        let body = self.encode(&self.body(object)?)?;
+        let request = self.requests(&key).replace(&key.name, &self.post_params(), body);
+        self.write("update", &key, request).await
+    }
+
+    /// Replaces the status of the object, under the same condition.
+    pub async fn update_status(&self, object: &K) -> Result<K, ContextError> {
+        let key = self.named("update status of", object)?;
+        let body = self.encode(&self.body(object)?)?;
+        let request = self.requests(&key).replace_subresource("status", &key.name, &self.post_params(), body);
+        self.write("update status of", &key, request).await
+    }
+
+    /// Patches the object.
+    pub async fn patch<P: Serialize>(&self, key: &Request, patch: &Patch<P>) -> Result<K, ContextError> {
+        let request = self.requests(key).patch(&key.name, &self.patch_params(patch), patch);
+        self.write("patch", key, request).await
+    }
+
+    /// Patches the object by JSON patch operations: a list as RFC 6902 has it.
+    pub async fn patch_json(&self, key: &Request, operations: &Value) -> Result<K, ContextError> {
+        // Of kube's patches the one by operations is behind a feature; the request differs in its type alone.
+        let params = PatchParams::apply(&self.inner.site.field_manager);
+        let request = self.requests(key).patch(&key.name, &params, &Patch::Merge(operations));
+        let request = request.map(|mut request| {
+            let json_patch = http::HeaderValue::from_static("application/json-patch+json");
+            request.headers_mut().insert(http::header::CONTENT_TYPE, json_patch);
+            request
+        });
+        self.write("patch", key, request).await
+    }
+
+    /// Patches a subresource of the object, such as `status` or `scale`.
+    pub async fn patch_subresource<P: Serialize>(
+        &self,
+        subresource: &str,
+        key: &Request,
+        patch: &Patch<P>,
+    ) -> Result<K, ContextError> {
+        let params = self.patch_params(patch);
+        let request = self.requests(key).patch_subresource(subresource, &key.name, &params, patch);
+        self.write("patch", key, request).await
+    }
+
+    /// Deletes exactly this object: one of the same name with another uid is left alone. Says whether it was there.
+    pub async fn delete(&self, object: &K) -> Result<bool, ContextError> {
+        let preconditions = Preconditions { uid: object.meta().uid.clone(), resource_version: None };
+        let params = DeleteParams::background().preconditions(preconditions);
+        let key = self.named("delete", object)?;
+        self.delete_with(&key, &params).await
+    }
+
+    /// Deletes the object of this key under these parameters. Says whether it was there.
+    pub async fn delete_with(&self, key: &Request, params: &DeleteParams) -> Result<bool, ContextError> {
+        let request = self.requests(key).delete(&key.name, params);
+        let bytes = match self.send("delete", key, request).await {
+            Ok(bytes) => bytes,
+            Err(error) if error.is_not_found() => return Ok(false),
+            // Another object has the name by now: the one that was meant is gone.
+            Err(error) if error.is_conflict() && self.uid_conflict(params, &error) => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        let answer: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+        let uid = answer.pointer("/metadata/uid").or_else(|| answer.pointer("/details/uid"));
+        let uid = uid.and_then(Value::as_str).map(str::to_owned);
+        self.remember(Written {
+            resource: self.resource(),
+            key: key.clone(),
+            uid,
+            version: None,
+            deleted: true,
+        });
+        Ok(true)
+    }
+
+    fn uid_conflict(&self, params: &DeleteParams, error: &ContextError) -> bool {
+        let uid = params.preconditions.as_ref().and_then(|preconditions| preconditions.uid.as_ref());
+        uid.is_some() && error.status().is_some_and(|status| status.message.contains("UID in precondition"))
+    }
+
+    /// The object as it is, or else as given: created by whoever comes first.
+    pub async fn get_or_create(&self, mut object: K) -> Result<K, ContextError> {
+        self.place(&mut object);
+        let key = self.named("get or create", &object)?;
+        if let Ok(Some(cached)) = self.get(&key) {
+            return Ok((*cached).clone());
+        }
+        match self.create(object).await {
+            Err(error) if error.is_already_exists() => match self.fetch(&key).await? {
+                Some(found) => Ok(found),
+                None => Err(error),
+            },
+            result => result,
+        }
+    }
+
+    /// Brings the object to what `mutate` makes of it: created if missing, updated if that changes anything, else
+    /// left alone. It starts from the newest object on the server, or from `object` with its name.
+    pub async fn create_or_update(
+        &self,
+        mut object: K,
+        mutate: impl FnOnce(&mut K),
+    ) -> Result<K, ContextError> {
+        self.place(&mut object);
+        let key = self.named("create or update", &object)?;
+        let Some(found) = self.fetch(&key).await? else {
+            mutate(&mut object);
+            return self.create(object).await;
+        };
+        let mut wanted = found.clone();
+        mutate(&mut wanted);
+        self.own(&mut wanted)?;
+        if self.body(&wanted)? == self.body(&found)? {
+            return Ok(found);
+        }
+        self.update(&wanted).await
+    }
+
+    /// Puts an object without a namespace where the context's owner or request is.
+    fn place(&self, object: &mut K) {
+        if object.meta().namespace.is_none() && scoping::<K>() == Scoping::Namespaced {
+            let owner = self.inner.owner.as_ref().and_then(|owner| owner.namespace.clone());
+            let request = || self.inner.request.namespace().map(str::to_owned);
+            object.meta_mut().namespace = owner.or_else(request);
+        }
+    }
+
+    fn own(&self, object: &mut K) -> Result<(), ContextError> {
+        self.place(object);
+        match &self.inner.owner {
+            Some(owner) => Ok(owner.control(object)?),
+            None => Ok(()),
+        }
+    }
+
+    fn named(&self, verb: &'static str, object: &K) -> Result<Request, ContextError> {
+        let key = Request::of(object);
+        match key.name.is_empty() {
+            true => Err(ContextError::Unnamed { verb, kind: self.kind() }),
+            false => Ok(key),
+        }
+    }
+
+    pub(super) fn requests(&self, key: &Request) -> kube::core::Request {
+        kube::core::Request::new(K::url_path(&self.dynamic, key.namespace()))
+    }
+
+    fn post_params(&self) -> PostParams {
+        PostParams { dry_run: false, field_manager: Some(self.inner.site.field_manager.to_string()) }
+    }
+
+    fn patch_params<P: Serialize>(&self, patch: &Patch<P>) -> PatchParams {
+        let params = PatchParams::apply(&self.inner.site.field_manager);
+        match patch {
+            Patch::Apply(_) => params.force(),
+            _ => params,
+        }
+    }
+
+    /// The object as JSON, with its apiVersion and kind.
+    pub(super) fn body(&self, object: &K) -> Result<Value, ContextError> {
+        let encode = |source| ContextError::Encode { kind: self.kind(), source };
+        let mut body = serde_json::to_value(object).map_err(encode)?;
+        if let Some(map) = body.as_object_mut() {
+            map.insert("apiVersion".into(), K::api_version(&self.dynamic).into());
+            map.insert("kind".into(), K::kind(&self.dynamic).into());
+        }
+        Ok(body)
+    }
+
+    fn encode(&self, body: &Value) -> Result<Vec<u8>, ContextError> {
+        serde_json::to_vec(body).map_err(|source| ContextError::Encode { kind: self.kind(), source })
+    }
+
+    /// Sends a write and remembers it.
+    pub(super) async fn write(
+        &self,
+        verb: &'static str,
+        key: &Request,
+        request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
+    ) -> Result<K, ContextError> {
+        let bytes = self.send(verb, key, request).await?;
+        let object: K = self.parse(verb, key, &bytes)?;
+        self.remember(Written {
+            resource: self.resource(),
+            key: Request::of(&object),
+            uid: object.meta().uid.clone(),
+            version: object.meta().resource_version.clone(),
+            deleted: false,
+        });
+        Ok(object)
+    }
+
+    fn remember(&self, written: Written) {
+        self.inner.writes.lock().push(written);
+    }
+
+    async fn send(
+        &self,
+        verb: &'static str,
+        key: &Request,
+        request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
+    ) -> Result<bytes::Bytes, ContextError> {
+        let fail = |source| self.api_error(verb, key, source);
+        let request = request.map_err(|error| fail(kube::Error::BuildRequest(error)))?;
+        wire::send(&self.inner.site.client, request).await.map_err(fail)
+    }
+
+    fn parse(&self, verb: &'static str, key: &Request, bytes: &[u8]) -> Result<K, ContextError> {
+        serde_json::from_slice(bytes)
+            .map_err(|error| self.api_error(verb, key, kube::Error::SerdeError(error)))
+    }
+
+    fn api_error(&self, verb: &'static str, key: &Request, source: kube::Error) -> ContextError {
+        ContextError::Api { verb, kind: self.kind(), object: key.to_string(), source: Box::new(source) }
+    }
+}

@@ -1,0 +1,86 @@
+//! Status writes that happen only on change.
+
+use kube::core::params::Patch;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use super::{Context, Objects};
+use crate::error::ContextError;
+use crate::{Object, Request};
+
+impl<S> Context<S> {
+    /// Brings the status of `object` to `status`, if it differs; gives the written object, or none where nothing
+    /// was written.
+    ///
+    /// The write is a merge patch of the difference through the status subresource: fields of the status that
+    /// `status` does not have are removed, `metadata` and `spec` are never touched.
+    pub async fn status<K: Object<DynamicType: Default>>(
+        &self,
+        object: &K,
+        status: impl Serialize,
+    ) -> Result<Option<K>, ContextError> {
+        self.of::<K>().status(object, status).await
+    }
+}
+
+impl<K: Object> Objects<'_, K> {
+    /// See [`Context::status`].
+    pub async fn status(&self, object: &K, status: impl Serialize) -> Result<Option<K>, ContextError> {
+        let encode = |source| ContextError::Encode { kind: "status".into(), source };
+        let wanted = serde_json::to_value(status).map_err(encode)?;
+        let mut body = self.body(object)?;
+        let current = body.get_mut("status").map(Value::take).unwrap_or(Value::Null);
+        let Some(difference) = difference(&current, &wanted) else { return Ok(None) };
+        let patch = Patch::Merge(json!({ "status": difference }));
+        self.patch_subresource("status", &Request::of(object), &patch).await.map(Some)
+    }
+}
+
+/// The merge patch that makes `wanted` of `current`; none where they are equal. In a merge patch null removes, so
+/// that null and absent are the same here.
+fn difference(current: &Value, wanted: &Value) -> Option<Value> {
+    match (current, wanted) {
+        (Value::Object(current), Value::Object(wanted)) => {
+            let mut patch = Map::new();
+            for key in current.keys().filter(|key| wanted.get(*key).is_none_or(Value::is_null)) {
+                if !current[key].is_null() {
+                    patch.insert(key.clone(), Value::Null);
+                }
+            }
+            for (key, value) in wanted.iter().filter(|(_, value)| !value.is_null()) {
+                if let Some(change) = difference(current.get(key).unwrap_or(&Value::Null), value) {
+                    patch.insert(key.clone(), change);
+                }
+            }
+            (!patch.is_empty()).then_some(Value::Object(patch))
+        }
+        (current, wanted) if current == wanted => None,
+        (_, wanted) => Some(without_nulls(wanted)),
+    }
+}
+
+/// Inside of a value that is new as a whole, nulls would be written into the patch for nothing.
+fn without_nulls(value: &Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            let kept = map.iter().filter(|(_, value)| !value.is_null());
+            Value::Object(kept.map(|(key, value)| (key.clone(), without_nulls(value))).collect())
+        }
+        other => other.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_difference_is_the_least_merge_patch() {
+        let current = json!({"a": 1, "b": {"c": 2, "d": 3}, "list": [1], "gone": true});
+        assert_eq!(difference(&current, &current), None);
+        let wanted = json!({"a": 1, "b": {"c": 2, "d": 4}, "list": [1, 2], "none": null});
+        let patch = difference(&current, &wanted).unwrap();
+        assert_eq!(patch, json!({"b": {"d": 4}, "list": [1, 2], "gone": null}));
+        assert_eq!(difference(&Value::Null, &json!({"x": {"y": null}})), Some(json!({"x": {}})));
+    }
+}

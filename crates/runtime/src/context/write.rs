@@ -1,0 +1,85 @@
+//! Writes of a context: owned, under the controller's field manager, and remembered.
+
+use kube::core::params::{DeleteParams, Patch};
+use serde::Serialize;
+
+use super::Context;
+use crate::error::ContextError;
+use crate::{Object, Request};
+
+impl<S> Context<S> {
+    /// Server-side apply, forced, under the controller's field manager. The reconciled object becomes the
+    /// controller of `object`, which is placed in its namespace unless it names one.
+    pub async fn apply<K: Object<DynamicType: Default>>(&self, object: K) -> Result<K, ContextError> {
+        self.of::<K>().apply(object).await
+    }
+
+    /// Server-side apply without an owner: for objects in other namespaces or of wider scope.
+    pub async fn apply_unowned<K: Object<DynamicType: Default>>(&self, object: K) -> Result<K, ContextError> {
+        self.of::<K>().apply_unowned(object).await
+    }
+
+    /// Creates an object that the reconciled object controls.
+    pub async fn create<K: Object<DynamicType: Default>>(&self, object: K) -> Result<K, ContextError> {
+        self.of::<K>().create(object).await
+    }
+
+    /// Creates an object without an owner.
+    pub async fn create_unowned<K: Object<DynamicType: Default>>(
+        &self,
+        object: K,
+    ) -> Result<K, ContextError> {
+        self.of::<K>().create_unowned(object).await
+    }
+
+    /// Replaces an object; where it carries a resource version, only if that is still the newest.
+    pub async fn update<K: Object<DynamicType: Default>>(&self, object: &K) -> Result<K, ContextError> {
+        self.of::<K>().update(object).await
+    }
+
+    /// Replaces the status of an object, under the same condition.
+    pub async fn update_status<K: Object<DynamicType: Default>>(
+        &self,
+        object: &K,
+    ) -> Result<K, ContextError> {
+        self.of::<K>().update_status(object).await
+    }
+
+    /// Patches an object.
+    pub async fn patch<K: Object<DynamicType: Default>>(
+        &self,
+        object: &K,
+        patch: &Patch<impl Serialize>,
+    ) -> Result<K, ContextError> {
+        self.of::<K>().patch(&Request::of(object), patch).await
+    }
+
+    /// Deletes exactly this object, its dependents in the background; one of the same name with another uid is left
+    /// alone. Says whether it was there.
+    pub async fn delete<K: Object<DynamicType: Default>>(&self, object: &K) -> Result<bool, ContextError> {
+        self.of::<K>().delete(object).await
+    }
+
+    /// Deletes an object under these parameters. Says whether it was there.
+    pub async fn delete_with<K: Object<DynamicType: Default>>(
+        &self,
+        object: &K,
+        params: &DeleteParams,
+    ) -> Result<bool, ContextError> {
+        self.of::<K>().delete_with(&Request::of(object), params).await
+    }
+
+    /// The object as it is, or else as given: created by whoever comes first, never changed afterwards.
+    pub async fn get_or_create<K: Object<DynamicType: Default>>(&self, object: K) -> Result<K, ContextError> {
+        self.of::<K>().get_or_create(object).await
+    }
+
+    /// Creates the object if it is missing, updates it if `mutate` changes anything, else leaves it alone.
+    pub async fn create_or_update<K: Object<DynamicType: Default>>(
+        &self,
+        object: K,
+        mutate: impl FnOnce(&mut K),
+    ) -> Result<K, ContextError> {
+        self.of::<K>().create_or_update(object, mutate).await
+    }
+}

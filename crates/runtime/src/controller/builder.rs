@@ -1,0 +1,179 @@
+//! What a controller watches beside its primary kind, and its options.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::{Stream, StreamExt};
+
+use super::wiring::{Feed, Wire, wire, wire_read};
+use super::{Controller, owner_trigger};
+use crate::cause::Cause;
+use crate::index::Index;
+use crate::queue::{Add, Backoff};
+use crate::source::Source;
+use crate::trigger::Trigger;
+use crate::{Object, Predicate, Request};
+
+impl<K: Object, S: Send + Sync + 'static> Controller<K, S> {
+    /// Reconciles the controller of each `C` that changes.
+    pub fn owns<C: Object<DynamicType: Default>>(self) -> Self {
+        self.owns_source(Source::<C>::new())
+    }
+
+    /// The same for the objects of one source.
+    pub fn owns_source<C: Object>(self, source: Source<C>) -> Self {
+        self.owns_with(source, true, None)
+    }
+
+    /// The same for any owner of kind `K`, whether it is the controller or not, with a predicate.
+    pub fn owns_with<C: Object>(
+        mut self,
+        source: Source<C>,
+        controller_only: bool,
+        predicate: Option<Predicate<C>>,
+    ) -> Self {
+        let wire: Wire<K> = Box::new(move |wiring| {
+            let Some(primary) = &wiring.primary else { return wire_read(source)(wiring) };
+            let mut trigger = owner_trigger::<K, C>(primary, controller_only);
+            if let Some(predicate) = predicate {
+                trigger = trigger.filter(predicate);
+            }
+            wire(source.index(Index::by_owner()), trigger)(wiring)
+        });
+        self.watches.push(wire);
+        self
+    }
+
+    /// Reconciles what `trigger` finds for each `C` that changes.
+    pub fn watches<C: Object<DynamicType: Default>>(self, trigger: Trigger<C>) -> Self {
+        self.watches_source(Source::new(), trigger)
+    }
+
+    /// The same for the objects of one source.
+    pub fn watches_source<C: Object>(mut self, source: Source<C>, trigger: Trigger<C>) -> Self {
+        self.watches.push(wire(source, trigger));
+        self
+    }
+
+    /// Reconciles every `K` whose value in `index` is one of those that `values` finds in the `C` that changes:
+    /// "every Database that names this Secret". The index is kept in the cache of the primary kind.
+    pub fn watches_indexed<C: Object<DynamicType: Default>>(
+        mut self,
+        index: Index<K>,
+        values: impl Fn(&C) -> Vec<String> + Send + Sync + 'static,
+    ) -> Self {
+        let name: Arc<str> = index.name().into();
+        let wire: Wire<K> = Box::new(move |wiring| {
+            let cache = wiring.primary_cache();
+            let trigger = Trigger::map(move |object: &C| {
+                let found = values(object).into_iter().flat_map(|value| match &cache {
+                    Some(cache) => cache.by_index(&name, &value),
+                    None => Vec::new(),
+                });
+                found.map(|object| Request::of(&*object)).collect::<Vec<_>>()
+            });
+            wire(Source::new(), trigger)(wiring)
+        });
+        self.watches.push(wire);
+        self.index(index)
+    }
+
+    /// Keeps a cache of kind `C` for reads, without a trigger.
+    pub fn reads<C: Object<DynamicType: Default>>(self) -> Self {
+        self.reads_source(Source::<C>::new())
+    }
+
+    /// The same for the objects of one source.
+    pub fn reads_source<C: Object>(mut self, source: Source<C>) -> Self {
+        self.watches.push(wire_read(source));
+        self
+    }
+
+    /// Keeps an index in the cache of the primary kind.
+    pub fn index(mut self, index: Index<K>) -> Self {
+        self.primary = self.primary.map(|primary| primary.index(index));
+        self
+    }
+
+    /// Only events of the primary kind that pass.
+    pub fn filter(mut self, predicate: Predicate<K>) -> Self {
+        self.primary_filter = Some(match self.primary_filter {
+            Some(before) => before.and(predicate),
+            None => predicate,
+        });
+        self
+    }
+
+    /// Reconciles every key that a stream gives: a channel, a webhook, a message bus. `name` is its cause.
+    pub fn stream(mut self, name: &str, stream: impl Stream<Item = Request> + Send + 'static) -> Self {
+        let cause = Cause::External(name.into());
+        self.feeds.push(Box::new(move |queue| {
+            Box::pin(stream.for_each(move |key| {
+                queue.add_with(key, Add { cause: Some(cause.clone()), ..Add::default() });
+                std::future::ready(())
+            }))
+        }));
+        self
+    }
+
+    /// Reconciles what `keys` gives, every `period`. This is upkeep: a test that waits for work does not wait for it.
+    pub fn every(
+        mut self,
+        period: Duration,
+        keys: impl Fn() -> Vec<Request> + Send + Sync + 'static,
+    ) -> Self {
+        let feed: Feed = Box::new(move |queue| {
+            Box::pin(async move {
+                loop {
+                    tokio::time::sleep(period).await;
+                    for key in keys() {
+                        queue.add_with(key, Add { cause: Some(Cause::Timer), ..Add::default() });
+                    }
+                }
+            })
+        });
+        self.feeds.push(feed);
+        self
+    }
+
+    /// How many keys are reconciled at once; 1 unless set. One key is never reconciled twice at once.
+    pub fn max_concurrent(mut self, workers: usize) -> Self {
+        self.options.max_concurrent = workers.max(1);
+        self
+    }
+
+    /// How long failed keys wait.
+    pub fn backoff(mut self, backoff: Backoff) -> Self {
+        self.options.backoff = backoff;
+        self
+    }
+
+    /// Ends a reconcile that takes longer, as a failure.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.options.timeout = Some(timeout);
+        self
+    }
+
+    /// How long the caches may take to fill before the manager gives up; two minutes unless set.
+    pub fn sync_timeout(mut self, timeout: Duration) -> Self {
+        self.options.sync_timeout = timeout;
+        self
+    }
+
+    /// How often the caches are replayed at low priority; 10 hours unless set, none for never.
+    pub fn sync_period(mut self, period: Option<Duration>) -> Self {
+        self.options.sync_period = period;
+        self
+    }
+
+    /// The field manager of its writes; the controller's name unless set.
+    pub fn field_manager(mut self, manager: &str) -> Self {
+        self.options.field_manager = Some(manager.into());
+        self
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}

@@ -1,0 +1,88 @@
+//! From declarations to subscriptions: how a controller is connected to informers and queue.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+
+use crate::cache::Cache;
+use crate::cause::Cause;
+use crate::event::{Event, Origin};
+use crate::informer::{AnyInformer, Informer, Informers, Subscription};
+use crate::queue::{Add, PRIORITY_DEFAULT, PRIORITY_LOW, Queue};
+use crate::source::Source;
+use crate::trigger::Trigger;
+use crate::{Object, Request};
+
+/// What declarations are connected with.
+pub(super) struct Wiring<'a, K: Object> {
+    pub(super) informers: &'a Informers,
+    pub(super) queue: &'a Queue,
+    pub(super) primary: Option<Source<K>>,
+    pub(super) primary_informer: Option<Informer<K>>,
+}
+
+impl<K: Object> Wiring<'_, K> {
+    pub(super) fn primary_cache(&self) -> Option<Cache<K>> {
+        self.primary_informer.as_ref().map(Informer::cache)
+    }
+}
+
+/// A declaration that waits for its connection.
+pub(super) type Wire<K> = Box<dyn FnOnce(&Wiring<'_, K>) -> Wired + Send>;
+
+/// A source of keys that is no watch.
+pub(super) type Feed = Box<dyn FnOnce(Queue) -> BoxFuture<'static, ()> + Send>;
+
+/// A declaration that is connected, for as long as this lives.
+pub(super) struct Wired {
+    pub(super) informer: Arc<dyn AnyInformer>,
+    pub(super) _subscription: Option<Subscription>,
+    /// Replays the cache into the queue.
+    pub(super) replay: Option<Box<dyn Fn() + Send + Sync>>,
+}
+
+/// Watches a source for a trigger.
+pub(super) fn wire<K: Object, C: Object>(source: Source<C>, trigger: Trigger<C>) -> Wire<K> {
+    Box::new(move |wiring| connect(wiring.informers.get(source), trigger, wiring.queue))
+}
+
+/// Watches a source for reads alone.
+pub(super) fn wire_read<K: Object, C: Object>(source: Source<C>) -> Wire<K> {
+    Box::new(move |wiring| {
+        let informer = Arc::new(wiring.informers.get(source));
+        Wired { informer, _subscription: None, replay: None }
+    })
+}
+
+pub(super) fn connect<C: Object>(informer: Informer<C>, trigger: Trigger<C>, queue: &Queue) -> Wired {
+    let kind: Arc<str> = informer.source().resource().kind.as_str().into();
+    let (queue, trigger) = (queue.clone(), Arc::new(trigger));
+    let handler = Arc::new(move |event: &Event<C>| enqueue(&queue, &trigger, &kind, event));
+    let subscription = informer.subscribe({
+        let handler = handler.clone();
+        move |event| handler(event)
+    });
+    let replay = {
+        let informer = informer.clone();
+        move || informer.replay(&*handler)
+    };
+    Wired { informer: Arc::new(informer), _subscription: Some(subscription), replay: Some(Box::new(replay)) }
+}
+
+/// Queues what an event concerns: live changes before what was there already.
+fn enqueue<C: Object>(queue: &Queue, trigger: &Trigger<C>, kind: &Arc<str>, event: &Event<C>) {
+    let requests = trigger.requests(event);
+    if requests.is_empty() {
+        return;
+    }
+    let usual = match event.origin() {
+        Origin::List | Origin::Resync => PRIORITY_LOW,
+        Origin::Watch | Origin::Relist => PRIORITY_DEFAULT,
+    };
+    let priority = trigger.own_priority().unwrap_or(usual);
+    let object = Request::of(&**event.object());
+    let cause = Cause::Object { kind: kind.clone(), object, change: event.change() };
+    for request in requests {
+        queue.add_with(request, Add { priority, cause: Some(cause.clone()), ..Add::default() });
+    }
+}

@@ -1,0 +1,98 @@
+//! What a cache tells its subscribers: an object appeared, changed or went.
+
+use std::sync::Arc;
+
+use crate::Object;
+use crate::cause::Change;
+
+/// A change of one object in a cache, with what was there before and what is there now.
+#[derive(Clone, Debug)]
+pub enum Event<K> {
+    /// The object is new to this cache.
+    Created {
+        /// The object.
+        new: Arc<K>,
+        /// Why this event is sent: [`Origin::List`] for what was there before the watch.
+        origin: Origin,
+    },
+    /// The object changed, or is replayed.
+    Updated {
+        /// As it was.
+        old: Arc<K>,
+        /// As it is.
+        new: Arc<K>,
+        /// Why this event is sent.
+        origin: Origin,
+    },
+    /// The object is gone.
+    Deleted {
+        /// As it was last seen.
+        old: Arc<K>,
+        /// Why this event is sent: a delete that was missed is found by [`Origin::Relist`].
+        origin: Origin,
+    },
+}
+
+/// Where an event comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The first list, or a replay of it for a late subscriber.
+    List,
+    /// The watch saw it.
+    Watch,
+    /// A relist found a difference that the watch had missed.
+    Relist,
+    /// The cache was replayed, nothing changed.
+    Resync,
+}
+
+impl<K: Object> Event<K> {
+    /// The newest known form of the object.
+    pub fn object(&self) -> &Arc<K> {
+        match self {
+            Self::Created { new, .. } | Self::Updated { new, .. } => new,
+            Self::Deleted { old, .. } => old,
+        }
+    }
+
+    /// The form before this event, where there was one.
+    pub fn old(&self) -> Option<&Arc<K>> {
+        match self {
+            Self::Created { .. } => None,
+            Self::Updated { old, .. } | Self::Deleted { old, .. } => Some(old),
+        }
+    }
+
+    /// The form after this event, where there is one.
+    pub fn new_object(&self) -> Option<&Arc<K>> {
+        match self {
+            Self::Created { new, .. } | Self::Updated { new, .. } => Some(new),
+            Self::Deleted { .. } => None,
+        }
+    }
+
+    /// What happened, in a word.
+    pub fn change(&self) -> Change {
+        match self {
+            Self::Created { origin: Origin::List, .. } => Change::Listed,
+            Self::Created { .. } => Change::Created,
+            Self::Updated { origin: Origin::Resync, .. } => Change::Resynced,
+            Self::Updated { .. } => Change::Updated,
+            Self::Deleted { .. } => Change::Deleted,
+        }
+    }
+
+    /// Whether this event repairs or repeats instead of reporting: a relist's difference or a resync.
+    pub fn is_replay(&self) -> bool {
+        matches!(self.origin(), Origin::Relist | Origin::Resync)
+    }
+
+    /// Why this event is sent.
+    pub fn origin(&self) -> Origin {
+        match self {
+            Self::Created { origin, .. } | Self::Updated { origin, .. } | Self::Deleted { origin, .. } => {
+                *origin
+            }
+        }
+    }
+}

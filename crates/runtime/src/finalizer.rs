@@ -1,0 +1,113 @@
+//! Finalizers: cleanup that must happen before an object goes.
+
+use std::future::Future;
+
+use kube::ResourceExt;
+use serde_json::{Value, json};
+
+use crate::error::{BoxError, Error, Result};
+use crate::{Action, Context, Object, Request};
+
+/// Which way an object goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// It is wanted, and the finalizer is in place: side effects may happen.
+    Apply,
+    /// It is being deleted: undo the side effects.
+    Cleanup,
+}
+
+impl<S: Send + Sync> Context<S> {
+    /// Runs `work` under a finalizer.
+    ///
+    /// The finalizer is added before `work` is first called with [`Phase::Apply`], so that no side effect is ever
+    /// without one. When the object is being deleted, `work` is called with [`Phase::Cleanup`] until it succeeds,
+    /// then the finalizer is removed; foreign finalizers are left as they are. Each write holds only for the object
+    /// as it was read (a JSON patch that tests), so that a crash at any point or another writer costs one more
+    /// attempt, never a lost or doubled finalizer.
+    ///
+    /// ```no_run
+    /// # use std::sync::Arc;
+    /// # use evenkeel_runtime::{Action, Context, Error, Result};
+    /// # use k8s_openapi::api::core::v1::ConfigMap;
+    /// use evenkeel_runtime::finalizer::Phase;
+    ///
+    /// async fn reconcile(map: Arc<ConfigMap>, ctx: Context) -> Result<Action> {
+    ///     ctx.finalizer(&*map, "example.com/bucket", |phase| async move {
+    ///         match phase {
+    ///             Phase::Apply => println!("make the bucket"),
+    ///             Phase::Cleanup => println!("remove the bucket"),
+    ///         }
+    ///         Ok::<_, Error>(Action::done())
+    ///     })
+    ///     .await
+    /// }
+    /// ```
+    pub async fn finalizer<K, F, Fut, E>(&self, object: &K, finalizer: &str, work: F) -> Result<Action>
+    where
+        K: Object<DynamicType: Default>,
+        F: FnOnce(Phase) -> Fut,
+        Fut: Future<Output = Result<Action, E>>,
+        E: Into<BoxError>,
+    {
+        let held = object.finalizers().iter().any(|name| name == finalizer);
+        let failed = |error: E| Error::from_boxed(error.into());
+        match (object.meta().deletion_timestamp.is_some(), held) {
+            (false, true) => work(Phase::Apply).await.map_err(failed),
+            (false, false) => {
+                self.patch_finalizers(object, add(object, finalizer)).await?;
+                work(Phase::Apply).await.map_err(failed)
+            }
+            (true, true) => {
+                let action = work(Phase::Cleanup).await.map_err(failed)?;
+                self.patch_finalizers(object, remove(object, finalizer)).await?;
+                Ok(action)
+            }
+            (true, false) => Ok(Action::done()),
+        }
+    }
+
+    async fn patch_finalizers<K: Object<DynamicType: Default>>(
+        &self,
+        object: &K,
+        patch: Value,
+    ) -> Result<()> {
+        let objects = self.objects::<K>(K::DynamicType::default());
+        match objects.patch_json(&Request::of(object), &patch).await {
+            Ok(_) => Ok(()),
+            // Gone already: whoever removed the last finalizer was first.
+            Err(error) if error.is_not_found() => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// The patch holds only if nobody touched the list since it was read.
+fn add<K: Object>(object: &K, finalizer: &str) -> Value {
+    let uid = json!({ "op": "test", "path": "/metadata/uid", "value": object.uid() });
+    let finalizers = object.finalizers();
+    if finalizers.is_empty() {
+        let path = "/metadata/finalizers";
+        return json!([
+            uid,
+            { "op": "test", "path": path, "value": null },
+            { "op": "add", "path": path, "value": [finalizer] },
+        ]);
+    }
+    json!([
+        uid,
+        { "op": "test", "path": "/metadata/finalizers", "value": finalizers },
+        { "op": "add", "path": "/metadata/finalizers/-", "value": finalizer },
+    ])
+}
+
+fn remove<K: Object>(object: &K, finalizer: &str) -> Value {
+    let finalizers = object.finalizers();
+    let at = finalizers.iter().position(|name| name == finalizer).unwrap_or_default();
+    let path = format!("/metadata/finalizers/{at}");
+    json!([
+        { "op": "test", "path": "/metadata/uid", "value": object.uid() },
+        { "op": "test", "path": path, "value": finalizer },
+        { "op": "remove", "path": path },
+    ])
+}

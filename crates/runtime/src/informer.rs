@@ -1,0 +1,160 @@
+//! Informers: one list-then-watch for each source, feeding a cache and its subscribers.
+//!
+//! [`Informers`] shares them: whoever asks for an equal [`Source`] gets the same watch and the same cache. An
+//! informer lives as long as someone holds it, so that watches can come and go at run time.
+//!
+//! Events are handed on synchronously, in the order of the watch, before the next one is read: what a subscriber
+//! enqueues is in the ledger before the event's own work ends, and nothing is buffered between watch and queue.
+
+mod reflector;
+mod registry;
+mod shared;
+
+pub use registry::Informers;
+pub use shared::Subscription;
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use tokio::task::JoinSet;
+
+use crate::Object;
+use crate::cache::Cache;
+use crate::event::Event;
+use crate::source::{Source, SourceKey};
+use shared::Shared;
+
+/// A watch of one source, with its cache. Cloning shares it; the watch ends with the last clone.
+///
+/// ```no_run
+/// # async fn example(client: kube::Client) -> Result<(), Box<dyn std::error::Error>> {
+/// use std::time::Duration;
+/// use evenkeel_runtime::{Env, Informers, Source};
+/// use k8s_openapi::api::core::v1::Pod;
+///
+/// let informers = Informers::new(client, Env::system());
+/// let pods = informers.get(Source::<Pod>::new().namespace("prod"));
+/// let _subscription = pods.subscribe(|event| println!("{} {:?}", event.change(), event.object().metadata.name));
+/// pods.wait_synced(Duration::from_secs(120)).await?;
+/// println!("{} pods", pods.cache().len());
+/// # Ok(())
+/// # }
+/// ```
+pub struct Informer<K: Object> {
+    handle: Arc<Handle<K>>,
+}
+
+/// What the last clone drops.
+struct Handle<K: Object> {
+    shared: Arc<Shared<K>>,
+    /// The reflectors, one for each namespace of the source; they end with this.
+    _reflectors: JoinSet<()>,
+}
+
+/// A cache did not fill in time.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("sync the cache of {source_name} within {timeout:?}: {cause}")]
+#[non_exhaustive]
+pub struct SyncError {
+    /// The source, in words.
+    pub source_name: String,
+    /// How long it was waited for.
+    pub timeout: Duration,
+    /// What the last attempt failed with.
+    pub cause: String,
+}
+
+impl<K: Object> Informer<K> {
+    /// The cache that this informer fills.
+    pub fn cache(&self) -> Cache<K> {
+        Cache::new(self.handle.shared.store.clone())
+    }
+
+    /// Hands every later event to `handler`, after replaying what is in the cache as created; until the
+    /// subscription is dropped.
+    ///
+    /// The handler is called on the watch's own task and must be quick; it must not subscribe to the same informer.
+    pub fn subscribe(&self, handler: impl Fn(&Event<K>) + Send + Sync + 'static) -> Subscription {
+        Shared::subscribe(&self.handle.shared, Arc::new(handler))
+    }
+
+    /// Whether the first list is complete and its watch established.
+    pub fn has_synced(&self) -> bool {
+        self.handle.shared.progress.borrow().is_synced()
+    }
+
+    /// Waits for [`Informer::has_synced`]; the error names the kind and what the last attempt failed with.
+    pub async fn wait_synced(&self, timeout: Duration) -> Result<(), SyncError> {
+        self.handle.shared.wait_synced(timeout).await
+    }
+
+    /// The newest resource version that the cache has seen, where it is a number.
+    pub fn observed(&self) -> u64 {
+        self.handle.shared.progress.borrow().observed
+    }
+
+    /// Hands every object in the cache to `handler` as resynced, though nothing changed.
+    pub fn replay(&self, handler: &(dyn Fn(&Event<K>) + Send + Sync)) {
+        self.handle.shared.replay(handler);
+    }
+
+    /// What it watches.
+    pub fn source(&self) -> &Source<K> {
+        &self.handle.shared.source
+    }
+
+    /// Keeps one more index in the cache.
+    pub fn add_index(&self, index: crate::Index<K>) {
+        self.handle.shared.store.write().add_index(&index);
+    }
+}
+
+impl<K: Object> Clone for Informer<K> {
+    fn clone(&self) -> Self {
+        Self { handle: self.handle.clone() }
+    }
+}
+
+impl<K: Object> fmt::Debug for Informer<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Informer({}, {} objects)", self.source(), self.cache().len())
+    }
+}
+
+/// An informer without its type, for those who hold many.
+pub(crate) trait AnyInformer: Send + Sync {
+    fn key(&self) -> &SourceKey;
+    fn as_any(&self) -> &dyn Any;
+    fn wait_synced(&self, timeout: Duration) -> BoxFuture<'_, Result<(), SyncError>>;
+    /// Waits until the cache shows a write; says whether it did within the bound.
+    fn wait_written<'a>(
+        &'a self,
+        written: &'a crate::context::Written,
+        within: Duration,
+    ) -> BoxFuture<'a, bool>;
+}
+
+impl<K: Object> AnyInformer for Informer<K> {
+    fn key(&self) -> &SourceKey {
+        &self.handle.shared.source.key
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn wait_synced(&self, timeout: Duration) -> BoxFuture<'_, Result<(), SyncError>> {
+        Box::pin(self.handle.shared.wait_synced(timeout))
+    }
+
+    fn wait_written<'a>(
+        &'a self,
+        written: &'a crate::context::Written,
+        within: Duration,
+    ) -> BoxFuture<'a, bool> {
+        Box::pin(self.handle.shared.wait_written(written, within))
+    }
+}

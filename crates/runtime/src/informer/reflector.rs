@@ -1,0 +1,411 @@
+//! One list-then-watch: the state machine between the API server and a cache.
+//!
+//! ```text
+//!            ┌────────────── 410 Gone, a cut list ───────────────┐
+//!            ▼                                                   │
+//!        Listing ──all pages──▶ Connecting ──response head──▶ Watching
+//!            ▲                     ▲    ▲                        │
+//!            └──────┬──────────────┘    └──── the server ends it ┤
+//!                Waiting ◀───────────────── any failure ─────────┘
+//! ```
+//! A backoff of its own for each watch: one that fails delays no other. While it lists or connects it holds work in
+//! the ledger; while it waits for a retry it keeps a deadline; a watch that stands is neither.
+
+use std::any::Any;
+use std::sync::Arc;
+use std::time::Duration;
+
+use evenkeel_env::{Deadline, Env, HashSet, Station, Work};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
+use kube::Client;
+use kube::core::params::{ListParams, WatchParams};
+use kube::core::{DynamicObject, Status, TypeMeta, WatchEvent};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+
+use super::shared::Shared;
+use crate::error::chain;
+use crate::event::Origin;
+use crate::wire::{self, Lines};
+use crate::{Object, Request};
+
+/// How many objects a list asks for at once: client-go's and kubectl's number, about 2 MiB of pods.
+const PAGE_SIZE: u32 = 500;
+
+/// The first delay after a failure, doubled up to [`RETRY_MAX`]: client-go's numbers for reflectors.
+const RETRY_MIN: Duration = Duration::from_millis(800);
+/// See [`RETRY_MIN`].
+const RETRY_MAX: Duration = Duration::from_secs(30);
+
+/// A watch that stood this long was healthy: its next failure starts from [`RETRY_MIN`] again.
+const HEALTHY_AFTER: Duration = Duration::from_secs(120);
+
+/// A watch that the server ends sooner is taken for a failure, lest we connect in a tight loop.
+const SHORTEST_WATCH: Duration = Duration::from_secs(1);
+
+/// How long the server is asked to keep a watch: between one and two times this, so that not all end together.
+const WATCH_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// How much later than asked a watch may end before we take the connection for dead.
+const WATCH_GRACE: Duration = Duration::from_secs(30);
+
+pub(super) struct Reflector<K: Object> {
+    shared: Arc<Shared<K>>,
+    client: Client,
+    env: Env,
+    namespace: Option<String>,
+    requests: kube::core::Request,
+    station: Station,
+    deadline: Deadline,
+    /// Held from the beginning, so that a watch that was declared but not yet started is pending work.
+    first: Option<Work>,
+    failures: u32,
+    synced: bool,
+}
+
+/// Where the reflector stands.
+enum State {
+    /// Nothing is known of the server's state, or it was lost: list everything.
+    Listing(Work),
+    /// Everything up to this version is in the cache; a watch from there is to be opened.
+    Connecting(String, Work),
+    /// The watch stands. The version is that of its last event or bookmark.
+    Watching(Box<Watching>),
+    /// The last attempt failed; try again at this time, which is the deadline in the ledger.
+    Waiting(Instant, Then),
+}
+
+struct Watching {
+    version: String,
+    lines: Lines,
+    since: Instant,
+    /// When the connection is taken for dead, whatever it says.
+    end: Instant,
+}
+
+enum Then {
+    List,
+    Connect(String),
+}
+
+/// Why an attempt ended.
+enum Failure {
+    /// The version is too old: list again.
+    Gone,
+    Error(kube::Error),
+}
+
+impl From<kube::Error> for Failure {
+    fn from(error: kube::Error) -> Self {
+        match &error {
+            kube::Error::Api(status) if status.code == 410 => Self::Gone,
+            _ => Self::Error(error),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(bound(deserialize = "T: Deserialize<'de>"))]
+struct Page<T> {
+    #[serde(default)]
+    metadata: ListMeta,
+    #[serde(default = "Vec::new", deserialize_with = "null_as_empty")]
+    items: Vec<T>,
+}
+
+/// An empty list is `null` on some servers.
+fn null_as_empty<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
+where
+    D: serde::Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    Ok(Option::<Vec<T>>::deserialize(deserializer)?.unwrap_or_default())
+}
+
+impl<K: Object> Reflector<K> {
+    pub(super) fn new(shared: Arc<Shared<K>>, namespace: Option<String>, client: Client, env: Env) -> Self {
+        let name = match &namespace {
+            Some(namespace) => format!("watch of {} ({namespace})", shared.source),
+            None => format!("watch of {}", shared.source),
+        };
+        let station = env.ledger().station(name.as_str());
+        let deadline = env.ledger().deadline(format!("{name}: retry"));
+        let url = K::url_path(&shared.source.dynamic, namespace.as_deref());
+        let first = Some(station.enter());
+        let requests = kube::core::Request::new(url);
+        Self {
+            shared,
+            client,
+            env,
+            namespace,
+            requests,
+            station,
+            deadline,
+            first,
+            failures: 0,
+            synced: false,
+        }
+    }
+
+    pub(super) async fn run(mut self) {
+        let first = self.first.take().unwrap_or_else(|| self.station.enter());
+        let mut state = State::Listing(first);
+        loop {
+            state = match state {
+                State::Listing(work) => match self.list().await {
+                    Ok(version) => State::Connecting(version, work),
+                    Err(failure) => self.failed("list", failure, Then::List),
+                },
+                State::Connecting(version, work) => match self.connect(&version).await {
+                    Ok(lines) => self.connected(version, lines, work),
+                    Err(failure) => self.failed("watch", failure, Then::Connect(version)),
+                },
+                State::Watching(watching) => self.watch(*watching).await,
+                State::Waiting(at, then) => self.wait(at, then).await,
+            };
+        }
+    }
+
+    /// Lists everything, page by page, and brings the cache to it; gives the version of the list.
+    async fn list(&mut self) -> Result<String, Failure> {
+        let origin = if self.synced { Origin::Relist } else { Origin::List };
+        let mut seen = HashSet::default();
+        let mut params = ListParams { limit: Some(PAGE_SIZE), ..ListParams::default() };
+        params.label_selector = self.shared.source.key.labels.clone();
+        params.field_selector = self.shared.source.key.fields.clone();
+        let version = loop {
+            let page = self.page(&params).await?;
+            for object in page.items {
+                seen.insert(self.shared.put(self.with_types(object), origin));
+            }
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => params.continue_token = Some(token),
+                None => break page.metadata.resource_version.unwrap_or_default(),
+            }
+        };
+        self.remove_unseen(&seen, origin);
+        self.shared.observe(Some(&version));
+        Ok(version)
+    }
+
+    async fn page(&self, params: &ListParams) -> Result<Page<K>, Failure> {
+        let request = match K::metadata_api() {
+            true => self.requests.list_metadata(params),
+            false => self.requests.list(params),
+        };
+        let request = request.map_err(kube::Error::BuildRequest)?;
+        let bytes = wire::send(&self.client, request).await?;
+        if let Ok(page) = serde_json::from_slice::<Page<K>>(&bytes) {
+            return Ok(page);
+        }
+        // Some object is not as its type says: leave out those alone.
+        let page: Page<&RawValue> = serde_json::from_slice(&bytes).map_err(kube::Error::SerdeError)?;
+        let items = page.items.into_iter().filter_map(|raw| {
+            serde_json::from_str(raw.get()).map_err(|error| self.report_invalid(raw.get(), &error)).ok()
+        });
+        Ok(Page { metadata: page.metadata, items: items.collect() })
+    }
+
+    /// What is in the cache but not in the list was deleted while nobody watched.
+    fn remove_unseen(&self, seen: &HashSet<Request>, origin: Origin) {
+        let snapshot = self.shared.store.read().snapshot();
+        let ours = |key: &&Request| self.namespace.is_none() || key.namespace() == self.namespace.as_deref();
+        for key in snapshot.keys().filter(ours).filter(|key| !seen.contains(key)) {
+            self.shared.remove(key, None, origin);
+        }
+    }
+
+    async fn connect(&self, version: &str) -> Result<Lines, Failure> {
+        let base = WATCH_TIMEOUT.as_secs();
+        let timeout = base + self.env.random_below(base);
+        let params = WatchParams {
+            label_selector: self.shared.source.key.labels.clone(),
+            field_selector: self.shared.source.key.fields.clone(),
+            timeout: u32::try_from(timeout).ok(),
+            bookmarks: true,
+            send_initial_events: false,
+        };
+        let request = match K::metadata_api() {
+            true => self.requests.watch_metadata(&params, version),
+            false => self.requests.watch(&params, version),
+        };
+        let mut request = request.map_err(kube::Error::BuildRequest)?;
+        // A compressed watch is delayed until a block is full.
+        let identity = http::HeaderValue::from_static("identity");
+        request.headers_mut().insert(http::header::ACCEPT_ENCODING, identity);
+        let response = wire::open(&self.client, request).await?;
+        Ok(Lines::new(response.into_body()))
+    }
+
+    fn connected(&mut self, version: String, lines: Lines, _work: Work) -> State {
+        let newly = !std::mem::replace(&mut self.synced, true);
+        self.shared.progress.send_modify(|progress| {
+            progress.last_error = None;
+            if newly {
+                progress.unsynced -= 1;
+            }
+        });
+        let since = Instant::now();
+        let end = since + 2 * WATCH_TIMEOUT + WATCH_GRACE;
+        State::Watching(Box::new(Watching { version, lines, since, end }))
+    }
+
+    /// Reads the watch until it ends or fails.
+    async fn watch(&mut self, mut watching: Watching) -> State {
+        loop {
+            let line = match tokio::time::timeout_at(watching.end, watching.lines.next()).await {
+                Err(_) => Ok(None),
+                Ok(line) => line.map_err(Failure::from),
+            };
+            let applied = match line {
+                Ok(Some(line)) => self.apply(&line, &mut watching.version),
+                Ok(None) => return self.ended(watching),
+                Err(failure) => Err(failure),
+            };
+            if let Err(failure) = applied {
+                self.forget_failures_if_healthy(watching.since);
+                return self.failed("watch", failure, Then::Connect(watching.version));
+            }
+        }
+    }
+
+    /// The server ended the watch without an error: its time was over.
+    fn ended(&mut self, watching: Watching) -> State {
+        self.forget_failures_if_healthy(watching.since);
+        // The next attempt is entered before the body, which may hold work of its own, is dropped.
+        let work = self.station.enter();
+        if watching.since.elapsed() < SHORTEST_WATCH {
+            self.failures += 1;
+            return self.wait_for_retry(Then::Connect(watching.version));
+        }
+        State::Connecting(watching.version, work)
+    }
+
+    fn forget_failures_if_healthy(&mut self, since: Instant) {
+        if since.elapsed() >= HEALTHY_AFTER {
+            self.failures = 0;
+        }
+    }
+
+    /// Applies one line of the watch.
+    fn apply(&self, line: &[u8], version: &mut String) -> Result<(), Failure> {
+        if line.is_empty() {
+            return Ok(());
+        }
+        let event = match serde_json::from_slice::<WatchEvent<K>>(line) {
+            Ok(event) => event,
+            Err(error) => return self.apply_invalid(line, &error, version),
+        };
+        match event {
+            WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                copy_version(&object, version);
+                self.shared.put(object, Origin::Watch);
+            }
+            WatchEvent::Deleted(object) => {
+                copy_version(&object, version);
+                self.shared.remove(&Request::of(&object), Some(object), Origin::Watch);
+            }
+            WatchEvent::Bookmark(bookmark) => version.clone_from(&bookmark.metadata.resource_version),
+            WatchEvent::Error(status) => return Err(kube::Error::Api(status).into()),
+        }
+        self.shared.observe(Some(version));
+        Ok(())
+    }
+
+    /// An object that is not as its type says: it is unknown to the cache until it is mended.
+    fn apply_invalid(
+        &self,
+        line: &[u8],
+        error: &serde_json::Error,
+        version: &mut String,
+    ) -> Result<(), Failure> {
+        if let Ok(status) = serde_json::from_slice::<Status>(line)
+            && status.is_failure()
+        {
+            return Err(kube::Error::Api(status.boxed()).into());
+        }
+        let partial =
+            serde_json::from_slice::<WatchEvent<kube::core::PartialObjectMeta<DynamicObject>>>(line);
+        let Ok(WatchEvent::Added(object) | WatchEvent::Modified(object) | WatchEvent::Deleted(object)) =
+            partial
+        else {
+            let text = String::from_utf8_lossy(&line[..line.len().min(200)]).into_owned();
+            return Err(
+                kube::Error::SerdeError(serde::de::Error::custom(format!("{error} in {text}"))).into()
+            );
+        };
+        self.report_invalid(&Request::of(&object).to_string(), error);
+        copy_version(&object, version);
+        self.shared.remove(&Request::of(&object), None, Origin::Watch);
+        self.shared.observe(Some(version));
+        Ok(())
+    }
+
+    fn report_invalid(&self, what: &str, error: &serde_json::Error) {
+        let what: String = what.chars().take(200).collect();
+        tracing::error!(source = %self.shared.source, object = what, %error, "an object does not fit its type");
+    }
+
+    /// Items of a list of built-in kinds carry no apiVersion and kind; a dynamic object needs them.
+    fn with_types(&self, mut object: K) -> K {
+        let any: &mut dyn Any = &mut object;
+        if let Some(dynamic) = any.downcast_mut::<DynamicObject>()
+            && dynamic.types.is_none()
+        {
+            let resource = &self.shared.source.key.resource;
+            let (api_version, kind) = (resource.api_version.clone(), resource.kind.clone());
+            dynamic.types = Some(TypeMeta { api_version, kind });
+        }
+        object
+    }
+
+    fn failed(&mut self, verb: &str, failure: Failure, then: Then) -> State {
+        let error = match failure {
+            // A version that has just become too old costs a list, no wait; a server that keeps saying so is failing.
+            Failure::Gone if self.failures == 0 => {
+                tracing::info!(source = %self.shared.source, "the watch's version is too old: listing again");
+                self.failures = 1;
+                return State::Listing(self.station.enter());
+            }
+            Failure::Gone => {
+                self.failures += 1;
+                return self.wait_for_retry(Then::List);
+            }
+            Failure::Error(error) => error,
+        };
+        self.failures = self.failures.saturating_add(1);
+        let text = match &error {
+            kube::Error::Api(status) => format!("{verb}: {}", status.message),
+            other => format!("{verb}: {}", chain(other)),
+        };
+        tracing::warn!(source = %self.shared.source, error = text, failures = self.failures, "watch failed");
+        self.shared.progress.send_modify(|progress| progress.last_error = Some(text.into()));
+        self.wait_for_retry(then)
+    }
+
+    /// Sets this watch's own backoff; the deadline is in the ledger before the failed attempt's work is let go.
+    fn wait_for_retry(&self, then: Then) -> State {
+        let doubled = RETRY_MIN.saturating_mul(1 << self.failures.saturating_sub(1).min(16));
+        let delay = doubled.min(RETRY_MAX).mul_f64(1.0 + self.env.random_fraction() * 0.5);
+        let at = Instant::now() + delay;
+        self.deadline.set(Some(at));
+        State::Waiting(at, then)
+    }
+
+    async fn wait(&mut self, at: Instant, then: Then) -> State {
+        tokio::time::sleep_until(at).await;
+        let work = self.station.enter();
+        self.deadline.set(None);
+        match then {
+            Then::List => State::Listing(work),
+            Then::Connect(version) => State::Connecting(version, work),
+        }
+    }
+}
+
+fn copy_version<K: Object>(object: &K, version: &mut String) {
+    if let Some(new) = &object.meta().resource_version {
+        version.clone_from(new);
+    }
+}

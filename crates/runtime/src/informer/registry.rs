@@ -1,0 +1,131 @@
+//! The informers of one manager: equal sources share one watch.
+
+use std::any::{Any, TypeId};
+use std::fmt;
+use std::sync::{Arc, Weak};
+
+use evenkeel_env::{Env, HashMap};
+use kube::Client;
+use parking_lot::Mutex;
+use tokio::task::JoinSet;
+
+use super::reflector::Reflector;
+use super::shared::{Shared, Transform};
+use super::{Handle, Informer};
+use crate::Object;
+use crate::source::{Source, SourceKey};
+
+/// Makes and shares informers. Cloning shares the same set.
+#[derive(Clone)]
+pub struct Informers {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    client: Client,
+    env: Env,
+    /// Weak, so that a watch ends when nobody holds its informer.
+    live: Mutex<HashMap<SourceKey, Weak<dyn Any + Send + Sync>>>,
+    /// By Rust type; the values are `Transform<K>`.
+    transforms: Mutex<HashMap<TypeId, Box<dyn Any + Send + Sync>>>,
+    keep_managed_fields: Mutex<bool>,
+}
+
+impl Informers {
+    /// An empty set over this client.
+    pub fn new(client: Client, env: Env) -> Self {
+        let inner = Inner {
+            client,
+            env,
+            live: Mutex::default(),
+            transforms: Mutex::default(),
+            keep_managed_fields: Mutex::new(true),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// Changes objects of type `K` before they are stored, in informers that start later: to drop what is not
+    /// needed, for memory.
+    pub fn transform<K: Object>(&self, transform: impl Fn(&mut K) + Send + Sync + 'static) {
+        let transform: Transform<K> = Arc::new(transform);
+        self.inner.transforms.lock().insert(TypeId::of::<K>(), Box::new(transform));
+    }
+
+    /// Drops `metadata.managedFields` of every object before it is stored, in informers that start later.
+    pub fn strip_managed_fields(&self) {
+        *self.inner.keep_managed_fields.lock() = false;
+    }
+
+    /// The informer of this source; its watch starts now if there was none. Must be called within a tokio runtime.
+    pub fn get<K: Object>(&self, source: Source<K>) -> Informer<K> {
+        let mut live = self.inner.live.lock();
+        let found = live.get(&source.key).and_then(Weak::upgrade);
+        if let Some(handle) = found.and_then(|any| any.downcast::<Handle<K>>().ok()) {
+            let informer = Informer { handle };
+            source.indexes.into_iter().for_each(|index| informer.add_index(index));
+            return informer;
+        }
+        live.retain(|_, weak| weak.strong_count() > 0);
+        let key = source.key.clone();
+        let handle = Arc::new(self.start(source));
+        let any: Arc<dyn Any + Send + Sync> = handle.clone();
+        live.insert(key, Arc::downgrade(&any));
+        Informer { handle }
+    }
+
+    /// How many watches are running.
+    pub fn len(&self) -> usize {
+        self.inner.live.lock().values().filter(|weak| weak.strong_count() > 0).count()
+    }
+
+    /// Whether none is running.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The client they watch with.
+    pub fn client(&self) -> &Client {
+        &self.inner.client
+    }
+
+    /// Their environment.
+    pub fn env(&self) -> &Env {
+        &self.inner.env
+    }
+
+    fn start<K: Object>(&self, source: Source<K>) -> Handle<K> {
+        let mut scopes: Vec<Option<String>> = source.key.namespaces.iter().cloned().map(Some).collect();
+        if scopes.is_empty() {
+            scopes.push(None);
+        }
+        let shared = Arc::new(Shared::new(source, scopes.len(), self.transform_of::<K>()));
+        let mut reflectors = JoinSet::new();
+        for scope in scopes {
+            let reflector =
+                Reflector::new(shared.clone(), scope, self.inner.client.clone(), self.inner.env.clone());
+            reflectors.spawn(reflector.run());
+        }
+        Handle { shared, _reflectors: reflectors }
+    }
+
+    fn transform_of<K: Object>(&self) -> Option<Transform<K>> {
+        let transforms = self.inner.transforms.lock();
+        let own = transforms.get(&TypeId::of::<K>()).and_then(|any| any.downcast_ref::<Transform<K>>());
+        let own = own.cloned();
+        if *self.inner.keep_managed_fields.lock() {
+            return own;
+        }
+        Some(Arc::new(move |object: &mut K| {
+            object.meta_mut().managed_fields = None;
+            if let Some(own) = &own {
+                own(object);
+            }
+        }))
+    }
+}
+
+impl fmt::Debug for Informers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Informers").field("len", &self.len()).finish_non_exhaustive()
+    }
+}

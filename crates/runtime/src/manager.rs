@@ -1,0 +1,227 @@
+//! The manager: many controllers, one client, one set of caches; how they start and stop together.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use evenkeel_env::{Env, Work};
+use futures::future::BoxFuture;
+use futures::stream::{FuturesUnordered, StreamExt};
+use kube::Client;
+use tokio_util::sync::CancellationToken;
+
+use crate::Object;
+use crate::controller::{self, Controller, Host};
+use crate::error::BoxError;
+use crate::informer::{Informers, SyncError};
+use crate::recorder;
+use crate::tasks::Tasks;
+
+/// How long running reconciles get to end after a stop: controller-runtime's number.
+const GRACE_PERIOD: Duration = Duration::from_secs(30);
+
+/// Runs controllers until it is told to stop.
+///
+/// ```no_run
+/// # use std::sync::Arc;
+/// # use evenkeel_runtime::{Action, Context, Controller, Manager, Result};
+/// # use k8s_openapi::api::core::v1::ConfigMap;
+/// # async fn reconcile(map: Arc<ConfigMap>, ctx: Context) -> Result<Action> { Ok(Action::done()) }
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let client = kube::Client::try_default().await?;
+/// Manager::new(client).controller(Controller::new("config", reconcile)).run().await?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Dropping the future that [`Manager::run`] gives is a crash: every task of it is aborted at once.
+pub struct Manager {
+    client: Client,
+    env: Env,
+    informers: Informers,
+    parts: Vec<Part>,
+    grace_period: Duration,
+}
+
+/// Something a manager runs: it gets the host and the work that stands for its start.
+struct Part {
+    name: Arc<str>,
+    run: Box<dyn FnOnce(Host, Work) -> BoxFuture<'static, Result<(), BoxError>> + Send>,
+}
+
+/// The manager ended because a part of it failed.
+#[derive(Debug, thiserror::Error)]
+#[error("run {part}: {source}")]
+#[non_exhaustive]
+pub struct ManagerError {
+    /// Which part.
+    pub part: String,
+    /// What it failed with.
+    pub source: BoxError,
+}
+
+impl Manager {
+    /// A manager over this client, in the real world.
+    pub fn new(client: Client) -> Self {
+        let env = Env::system();
+        let informers = Informers::new(client.clone(), env.clone());
+        Self { client, env, informers, parts: Vec::new(), grace_period: GRACE_PERIOD }
+    }
+
+    /// Takes clock, randomness and ledger from here. Call it before anything is taken from this manager.
+    pub fn env(mut self, env: Env) -> Self {
+        self.informers = Informers::new(self.client.clone(), env.clone());
+        self.env = env;
+        self
+    }
+
+    /// Runs this controller.
+    pub fn controller<K: Object>(mut self, controller: Controller<K>) -> Self {
+        let name: Arc<str> = controller.name().into();
+        let run = move |host: Host, started: Work| -> BoxFuture<'static, Result<(), BoxError>> {
+            Box::pin(async move { Ok(controller::run(controller, host, started).await?) })
+        };
+        self.parts.push(Part { name, run: Box::new(run) });
+        self
+    }
+
+    /// Runs this beside the controllers: it is told to stop by the token, and ends the manager if it fails.
+    pub fn runnable<F, Fut, E>(mut self, name: &str, run: F) -> Self
+    where
+        F: FnOnce(CancellationToken) -> Fut + Send + 'static,
+        Fut: Future<Output = Result<(), E>> + Send + 'static,
+        E: Into<BoxError>,
+    {
+        let run = move |host: Host, _started: Work| -> BoxFuture<'static, Result<(), BoxError>> {
+            Box::pin(async move { run(host.stop).await.map_err(Into::into) })
+        };
+        self.parts.push(Part { name: name.into(), run: Box::new(run) });
+        self
+    }
+
+    /// Changes objects of type `K` before they are stored in any cache of this manager.
+    pub fn transform<K: Object>(self, transform: impl Fn(&mut K) + Send + Sync + 'static) -> Self {
+        self.informers.transform(transform);
+        self
+    }
+
+    /// Keeps `metadata.managedFields` out of all caches.
+    pub fn strip_managed_fields(self) -> Self {
+        self.informers.strip_managed_fields();
+        self
+    }
+
+    /// How long running reconciles get to end after a stop; 30 seconds unless set.
+    pub fn grace_period(mut self, period: Duration) -> Self {
+        self.grace_period = period;
+        self
+    }
+
+    /// The informers that its controllers share.
+    pub fn informers(&self) -> &Informers {
+        &self.informers
+    }
+
+    /// Its client.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Runs until Ctrl-C, SIGTERM, or the first fatal error.
+    pub fn run(self) -> impl Future<Output = Result<(), ManagerError>> + Send {
+        self.run_until(signalled())
+    }
+
+    /// Runs until `stop` is ready, or the first fatal error. The start is pending work from this call on.
+    pub fn run_until(
+        self,
+        stop: impl Future<Output = ()> + Send,
+    ) -> impl Future<Output = Result<(), ManagerError>> + Send {
+        let station = self.env.ledger().station("manager: starting");
+        let starting = self.parts.iter().map(|part| station.enter_with(part.name.to_string())).collect();
+        self.run_parts(stop, starting)
+    }
+
+    async fn run_parts(
+        self,
+        stop: impl Future<Output = ()> + Send,
+        starting: Vec<Work>,
+    ) -> Result<(), ManagerError> {
+        let tasks = Tasks::default();
+        let _crash = tasks.abort_on_drop();
+        let (recorder, recording) = recorder::channel(self.client.clone(), self.env.clone());
+        let _recording = tasks.spawn(recording);
+        let host = Host {
+            informers: self.informers,
+            recorder,
+            tasks: tasks.clone(),
+            stop: CancellationToken::new(),
+        };
+        let mut running: FuturesUnordered<_> = self
+            .parts
+            .into_iter()
+            .zip(starting)
+            .map(|(part, started)| {
+                let handle = tasks.spawn((part.run)(host.clone(), started));
+                async move { (part.name, handle.await) }
+            })
+            .collect();
+        let mut failed = None;
+        let mut stop = std::pin::pin!(stop);
+        while failed.is_none() {
+            tokio::select! {
+                biased;
+                () = &mut stop => break,
+                ended = running.next(), if !running.is_empty() => failed = ended.and_then(failure),
+            }
+        }
+        host.stop.cancel();
+        let ends = async { while running.next().await.is_some() {} };
+        if tokio::time::timeout(self.grace_period, ends).await.is_err() {
+            tracing::warn!(grace_period = ?self.grace_period, "stopped without waiting longer");
+        }
+        failed.map_or(Ok(()), Err)
+    }
+}
+
+type Ended = (Arc<str>, Result<Result<(), BoxError>, tokio::task::JoinError>);
+
+fn failure((part, ended): Ended) -> Option<ManagerError> {
+    let source: BoxError = match ended {
+        Ok(Ok(())) => return None,
+        Ok(Err(error)) => error,
+        Err(error) => error.into(),
+    };
+    Some(ManagerError { part: part.to_string(), source })
+}
+
+/// Ready at Ctrl-C or SIGTERM.
+async fn signalled() {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        if let Ok(mut terminate) = signal(SignalKind::terminate()) {
+            tokio::select! {
+                biased;
+                _ = terminate.recv() => {}
+                _ = tokio::signal::ctrl_c() => {}
+            }
+            return;
+        }
+    }
+    let _ = tokio::signal::ctrl_c().await;
+}
+
+impl fmt::Debug for Manager {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parts: Vec<&str> = self.parts.iter().map(|part| &*part.name).collect();
+        f.debug_struct("Manager").field("parts", &parts).finish_non_exhaustive()
+    }
+}
+
+impl From<SyncError> for ManagerError {
+    fn from(error: SyncError) -> Self {
+        Self { part: "caches".into(), source: error.into() }
+    }
+}

@@ -1,0 +1,115 @@
+//! How long a failed key waits.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use evenkeel_env::Env;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+/// Per-key exponential backoff, with an optional limit over all keys.
+///
+/// The usual one is that of controller-runtime: 5 ms, doubled with each failure in a row, at most 1000 s. Up to 10 %
+/// of jitter is added, so that keys that failed together do not come back together.
+#[derive(Clone, Debug)]
+pub struct Backoff {
+    base: Duration,
+    max: Duration,
+    jitter: f64,
+    bucket: Option<Arc<Mutex<Bucket>>>,
+}
+
+/// A token bucket: `rate` tokens a second, at most `burst` at once.
+#[derive(Debug)]
+struct Bucket {
+    rate: f64,
+    burst: f64,
+    /// Negative when tokens of the future were taken.
+    tokens: f64,
+    filled_at: Option<Instant>,
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Self::new(Duration::from_millis(5), Duration::from_secs(1000))
+    }
+}
+
+impl Backoff {
+    /// From `base`, doubled with each failure in a row, to `max`.
+    pub fn new(base: Duration, max: Duration) -> Self {
+        Self { base, max, jitter: 0.1, bucket: None }
+    }
+
+    /// Adds up to this fraction of the delay at random.
+    pub fn jitter(mut self, fraction: f64) -> Self {
+        self.jitter = fraction.max(0.0);
+        self
+    }
+
+    /// Lets at most `burst` rate-limited adds through at once over all keys, and `per_second` in the long run.
+    pub fn overall(mut self, per_second: f64, burst: u32) -> Self {
+        let burst = f64::from(burst.max(1));
+        let bucket =
+            Bucket { rate: per_second.max(f64::MIN_POSITIVE), burst, tokens: burst, filled_at: None };
+        self.bucket = Some(Arc::new(Mutex::new(bucket)));
+        self
+    }
+
+    /// The delay after this many failures in a row, the first being 1.
+    pub(crate) fn delay(&self, failures: u32, env: &Env, now: Instant) -> Duration {
+        let exponent = failures.saturating_sub(1).min(62);
+        let grown = self.base.as_secs_f64() * (1u64 << exponent) as f64;
+        let capped = grown.min(self.max.as_secs_f64());
+        // Jitter must not exceed the maximum, which users read as a bound.
+        let jittered = (capped * (1.0 + self.jitter * env.random_fraction())).min(self.max.as_secs_f64());
+        let own = Duration::try_from_secs_f64(jittered).unwrap_or(self.max);
+        match &self.bucket {
+            Some(bucket) => own.max(bucket.lock().take(now)),
+            None => own,
+        }
+    }
+}
+
+impl Bucket {
+    /// Takes one token and says how long until it is really there.
+    fn take(&mut self, now: Instant) -> Duration {
+        let passed = self.filled_at.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
+        self.tokens = (self.tokens + passed.as_secs_f64() * self.rate).min(self.burst) - 1.0;
+        self.filled_at = Some(now);
+        if self.tokens >= 0.0 {
+            return Duration::ZERO;
+        }
+        Duration::try_from_secs_f64(-self.tokens / self.rate).unwrap_or(Duration::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_delay_doubles_up_to_its_maximum() {
+        let env = Env::seeded(1);
+        let backoff = Backoff::default();
+        let exact = backoff.clone().jitter(0.0);
+        let now = Instant::now();
+        assert_eq!(exact.delay(1, &env, now), Duration::from_millis(5));
+        assert_eq!(exact.delay(4, &env, now), Duration::from_millis(40));
+        assert_eq!(exact.delay(500, &env, now), Duration::from_secs(1000));
+        let jittered = backoff.delay(4, &env, now);
+        assert!(
+            jittered > Duration::from_millis(40) && jittered <= Duration::from_millis(44),
+            "{jittered:?}"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_bucket_delays_what_exceeds_it() {
+        let env = Env::seeded(1);
+        let backoff = Backoff::default().jitter(0.0).overall(10.0, 2);
+        let now = Instant::now();
+        let delays: Vec<_> = (0..4).map(|_| backoff.delay(1, &env, now).as_millis()).collect();
+        assert_eq!(delays, [5, 5, 100, 200]);
+    }
+}

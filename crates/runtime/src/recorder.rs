@@ -1,0 +1,108 @@
+//! Events: what happened to an object, in words for people.
+//!
+//! They are sent in the background and never delay a reconcile. The same event again becomes a series; an object
+//! that causes very many is cut off for a while; when the buffer is full, events are dropped and counted.
+
+mod sender;
+
+use std::fmt;
+
+use evenkeel_env::{Env, Station, Work};
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::Client;
+use tokio::sync::mpsc;
+
+use crate::Object;
+use sender::Sender;
+
+/// How many events may wait to be sent: client-go's broadcaster keeps as many.
+const WAITING_MAX: usize = 1000;
+
+/// Of which kind an event is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum EventType {
+    /// Something went as it should.
+    Normal,
+    /// Something may need attention.
+    Warning,
+}
+
+impl EventType {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Normal => "Normal",
+            Self::Warning => "Warning",
+        }
+    }
+}
+
+/// Records events. Cloning shares it.
+#[derive(Clone)]
+pub struct Recorder {
+    waiting: mpsc::Sender<Note>,
+    station: Station,
+    reporter: std::sync::Arc<str>,
+}
+
+/// An event on its way.
+struct Note {
+    reporter: std::sync::Arc<str>,
+    regarding: ObjectReference,
+    event_type: EventType,
+    reason: String,
+    text: String,
+    /// Pending work until it is sent.
+    _work: Work,
+}
+
+/// A recorder, and the task that sends what it records.
+pub(crate) fn channel(client: Client, env: Env) -> (Recorder, impl Future<Output = ()> + Send) {
+    let (waiting, notes) = mpsc::channel(WAITING_MAX);
+    let station = env.ledger().station("events to record");
+    (Recorder { waiting, station, reporter: "evenkeel".into() }, Sender::new(client, env).run(notes))
+}
+
+impl Recorder {
+    /// The same, under the name of a controller.
+    pub(crate) fn named(&self, reporter: std::sync::Arc<str>) -> Self {
+        Self { reporter, ..self.clone() }
+    }
+
+    /// Records an event about an object of a kind that is known at compile time.
+    pub fn record<K: Object<DynamicType: Default>>(
+        &self,
+        about: &K,
+        event_type: EventType,
+        reason: &str,
+        note: impl Into<String>,
+    ) {
+        self.record_about(about.object_ref(&K::DynamicType::default()), event_type, reason, note);
+    }
+
+    /// Records an event about whatever the reference names.
+    pub fn record_about(
+        &self,
+        regarding: ObjectReference,
+        event_type: EventType,
+        reason: &str,
+        note: impl Into<String>,
+    ) {
+        let note = Note {
+            reporter: self.reporter.clone(),
+            regarding,
+            event_type,
+            reason: reason.to_owned(),
+            text: note.into(),
+            _work: self.station.enter(),
+        };
+        if self.waiting.try_send(note).is_err() {
+            tracing::warn!(reason, "an event was dropped: too many wait to be sent");
+        }
+    }
+}
+
+impl fmt::Debug for Recorder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Recorder")
+    }
+}

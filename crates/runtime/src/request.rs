@@ -1,0 +1,61 @@
+//! The key of an object: what the queue carries and what the caches are keyed by.
+
+use std::fmt;
+use std::sync::Arc;
+
+use kube::Resource;
+
+/// Which object to reconcile: its namespace, where it has one, and its name.
+///
+/// A request says nothing about what happened; the reconciler reads the newest state. Cloning is cheap.
+///
+/// ```
+/// use evenkeel_runtime::Request;
+///
+/// assert_eq!(Request::namespaced("prod", "web").to_string(), "prod/web");
+/// assert_eq!(Request::cluster("node-1").to_string(), "node-1");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Request {
+    /// The namespace; none for cluster-scoped objects.
+    pub namespace: Option<Arc<str>>,
+    /// The name.
+    pub name: Arc<str>,
+}
+
+impl Request {
+    /// The key of an object in a namespace.
+    pub fn namespaced(namespace: impl Into<Arc<str>>, name: impl Into<Arc<str>>) -> Self {
+        Self { namespace: Some(namespace.into()), name: name.into() }
+    }
+
+    /// The key of a cluster-scoped object.
+    pub fn cluster(name: impl Into<Arc<str>>) -> Self {
+        Self { namespace: None, name: name.into() }
+    }
+
+    /// A key in the same scope as an optional namespace says.
+    pub fn new(namespace: Option<&str>, name: impl Into<Arc<str>>) -> Self {
+        Self { namespace: namespace.map(Arc::from), name: name.into() }
+    }
+
+    /// The key of this object; its name is empty for an object that was not yet given one.
+    pub fn of<K: Resource>(object: &K) -> Self {
+        let meta = object.meta();
+        Self::new(meta.namespace.as_deref(), meta.name.as_deref().unwrap_or_default())
+    }
+
+    /// The namespace as text, where there is one.
+    pub fn namespace(&self) -> Option<&str> {
+        self.namespace.as_deref()
+    }
+}
+
+impl fmt::Display for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.namespace {
+            Some(namespace) => write!(f, "{namespace}/{}", self.name),
+            None => f.write_str(&self.name),
+        }
+    }
+}

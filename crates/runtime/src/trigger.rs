@@ -1,0 +1,142 @@
+//! Triggers: from a change of any object to the keys to reconcile.
+
+use std::fmt;
+use std::sync::Arc;
+
+use kube::ResourceExt;
+use kube::core::ApiResource;
+
+use crate::event::Event;
+use crate::object::{Scoping, scoping};
+use crate::predicate::Predicate;
+use crate::{Object, Request};
+
+type Map<K> = dyn Fn(&K) -> Vec<Request> + Send + Sync;
+type EventMap<K> = dyn Fn(&Event<K>) -> Vec<Request> + Send + Sync;
+
+/// Maps events of one kind to keys. On an update both the old and the new object are mapped, so that a key that an
+/// object no longer points to is reconciled too.
+///
+/// ```
+/// use evenkeel_runtime::{Predicate, Request, Trigger};
+/// use k8s_openapi::api::core::v1::Secret;
+/// use kube::ResourceExt;
+///
+/// let by_label = Trigger::map(|secret: &Secret| {
+///     let name = secret.labels().get("database")?;
+///     Some(Request::new(secret.namespace().as_deref(), name.as_str()))
+/// })
+/// .filter(Predicate::resource_version_changed());
+/// ```
+pub struct Trigger<K> {
+    map: Mapping<K>,
+    predicate: Option<Predicate<K>>,
+    priority: Option<i32>,
+}
+
+enum Mapping<K> {
+    Object(Arc<Map<K>>),
+    Event(Arc<EventMap<K>>),
+}
+
+impl<K: Object> Trigger<K> {
+    /// The keys that a function finds in the object; it is asked for the old and for the new one.
+    pub fn map<I>(map: impl Fn(&K) -> I + Send + Sync + 'static) -> Self
+    where
+        I: IntoIterator<Item = Request>,
+    {
+        Self::with(Mapping::Object(Arc::new(move |object: &K| map(object).into_iter().collect())))
+    }
+
+    /// The keys that a function finds in the whole event.
+    pub fn events<I>(map: impl Fn(&Event<K>) -> I + Send + Sync + 'static) -> Self
+    where
+        I: IntoIterator<Item = Request>,
+    {
+        Self::with(Mapping::Event(Arc::new(move |event: &Event<K>| map(event).into_iter().collect())))
+    }
+
+    /// The object's own key.
+    pub fn same() -> Self {
+        Self::map(|object: &K| [Request::of(object)])
+    }
+
+    /// The owner of kind `O` that is marked as controller.
+    pub fn controller<O: Object<DynamicType: Default>>() -> Self {
+        let resource = ApiResource::erase::<O>(&O::DynamicType::default());
+        Self::owner_with(resource, scoping::<O>() != Scoping::Cluster, true)
+    }
+
+    /// Every owner of kind `O`.
+    pub fn owner<O: Object<DynamicType: Default>>() -> Self {
+        let resource = ApiResource::erase::<O>(&O::DynamicType::default());
+        Self::owner_with(resource, scoping::<O>() != Scoping::Cluster, false)
+    }
+
+    /// Every owner of a kind that is known at run time; `namespaced` says where that kind lives, `controller`
+    /// whether only a controller counts.
+    pub fn owner_with(owner: ApiResource, namespaced: bool, controller: bool) -> Self {
+        Self::map(move |object: &K| {
+            let namespace = if namespaced { object.meta().namespace.as_deref() } else { None };
+            let wanted = |reference: &&k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference| {
+                reference.kind == owner.kind
+                    && group_of(&reference.api_version) == owner.group
+                    && (!controller || reference.controller == Some(true))
+            };
+            let owners = object.owner_references().iter().filter(wanted);
+            owners.map(|reference| Request::new(namespace, reference.name.as_str())).collect::<Vec<_>>()
+        })
+    }
+
+    /// Only events that pass.
+    pub fn filter(mut self, predicate: Predicate<K>) -> Self {
+        self.predicate = Some(match self.predicate {
+            Some(before) => before.and(predicate),
+            None => predicate,
+        });
+        self
+    }
+
+    /// Queues at this priority instead of the usual one.
+    pub fn priority(mut self, priority: i32) -> Self {
+        self.priority = Some(priority);
+        self
+    }
+
+    /// The keys to reconcile for this event, each once, in the order in which they were found.
+    pub fn requests(&self, event: &Event<K>) -> Vec<Request> {
+        if self.predicate.as_ref().is_some_and(|predicate| !predicate.passes(event)) {
+            return Vec::new();
+        }
+        match &self.map {
+            Mapping::Event(map) => map(event),
+            Mapping::Object(map) => match event {
+                Event::Updated { old, new, .. } if !Arc::ptr_eq(old, new) => {
+                    let mut requests = map(old);
+                    let more: Vec<_> = map(new).into_iter().filter(|key| !requests.contains(key)).collect();
+                    requests.extend(more);
+                    requests
+                }
+                _ => map(event.object()),
+            },
+        }
+    }
+
+    pub(crate) fn own_priority(&self) -> Option<i32> {
+        self.priority
+    }
+
+    fn with(map: Mapping<K>) -> Self {
+        Self { map, predicate: None, priority: None }
+    }
+}
+
+impl<K> fmt::Debug for Trigger<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Trigger").field("predicate", &self.predicate).finish_non_exhaustive()
+    }
+}
+
+fn group_of(api_version: &str) -> &str {
+    api_version.split_once('/').map_or("", |(group, _)| group)
+}

@@ -1,0 +1,136 @@
+//! Requests and answers on the wire: one place that sends, and lines of a watch.
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http_body_util::BodyExt;
+use kube::Client;
+use kube::client::Body;
+use kube::core::Status;
+use kube::core::response::StatusDetails;
+
+/// The longest line of a watch: the largest object that etcd takes is 1.5 MiB, JSON escapes and the envelope stay
+/// well below this. A server that sends more without a newline is not speaking our protocol.
+const LINE_MAX_BYTES: usize = 64 << 20;
+
+/// Sends a request and gives the response if the server did not refuse.
+pub(crate) async fn open(
+    client: &Client,
+    request: http::Request<Vec<u8>>,
+) -> kube::Result<http::Response<Body>> {
+    let response = client.send(request.map(Body::from)).await?;
+    if response.status().is_success() {
+        return Ok(response);
+    }
+    let code = response.status();
+    let retry_after = retry_after(response.headers());
+    let bytes = response.into_body().collect_bytes().await?;
+    Err(kube::Error::Api(status_from(&bytes, code, retry_after).boxed()))
+}
+
+/// Sends a request and gives the whole body.
+pub(crate) async fn send(client: &Client, request: http::Request<Vec<u8>>) -> kube::Result<Bytes> {
+    open(client, request).await?.into_body().collect_bytes().await
+}
+
+fn retry_after(headers: &http::HeaderMap) -> Option<Duration> {
+    let seconds = headers.get(http::header::RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
+    Some(Duration::from_secs(seconds))
+}
+
+/// The refusal as a `Status`, made up from the code where the body is none (a proxy's page).
+fn status_from(bytes: &[u8], code: http::StatusCode, retry_after: Option<Duration>) -> Status {
+    let mut status = serde_json::from_slice::<Status>(bytes).unwrap_or_else(|_| {
+        let message = String::from_utf8_lossy(bytes).trim().to_owned();
+        Status::failure(&message, code.canonical_reason().unwrap_or_default())
+    });
+    if status.code == 0 {
+        status.code = code.as_u16();
+    }
+    if let Some(after) = retry_after {
+        let seconds = u32::try_from(after.as_secs()).unwrap_or(u32::MAX);
+        match &mut status.details {
+            Some(details) if details.retry_after_seconds == 0 => details.retry_after_seconds = seconds,
+            Some(_) => {}
+            None => status.details = Some(only_retry_after(seconds)),
+        }
+    }
+    status
+}
+
+fn only_retry_after(retry_after_seconds: u32) -> StatusDetails {
+    StatusDetails {
+        name: String::new(),
+        group: String::new(),
+        kind: String::new(),
+        uid: String::new(),
+        causes: Vec::new(),
+        retry_after_seconds,
+    }
+}
+
+/// Splits a streamed body into lines. A line that came in one frame is a slice of it.
+#[derive(Debug)]
+pub(crate) struct Lines {
+    body: Body,
+    /// Bytes of the current frame that were not given yet.
+    frame: Bytes,
+    /// The beginning of a line whose end has not come.
+    partial: BytesMut,
+}
+
+impl Lines {
+    pub(crate) fn new(body: Body) -> Self {
+        Self { body, frame: Bytes::new(), partial: BytesMut::new() }
+    }
+
+    /// The next line without its end; `None` when the body is over. Bytes after the last newline are no line: the
+    /// stream was cut.
+    pub(crate) async fn next(&mut self) -> kube::Result<Option<Bytes>> {
+        loop {
+            if let Some(end) = memchr::memchr(b'\n', &self.frame) {
+                let line = self.frame.split_to(end + 1).slice(..end);
+                if self.partial.is_empty() {
+                    return Ok(Some(line));
+                }
+                self.partial.extend_from_slice(&line);
+                return Ok(Some(std::mem::take(&mut self.partial).freeze()));
+            }
+            self.partial.extend_from_slice(&self.frame);
+            self.frame = Bytes::new();
+            if self.partial.len() > LINE_MAX_BYTES {
+                return Err(kube::Error::LinesCodecMaxLineLengthExceeded);
+            }
+            match self.body.frame().await {
+                None => return Ok(None),
+                Some(frame) => self.frame = frame?.into_data().unwrap_or_default(),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Frames =
+        futures::stream::Iter<std::array::IntoIter<Result<http_body::Frame<Bytes>, std::io::Error>, 3>>;
+    type StreamBody = http_body_util::StreamBody<Frames>;
+
+    #[tokio::test]
+    async fn lines_are_found_across_frames() {
+        let service = tower::service_fn(|_: http::Request<Body>| async {
+            let frames = ["ab\nc", "d", "e\n\nf"].map(|text| Ok(http_body::Frame::data(Bytes::from(text))));
+            let body = http_body_util::StreamBody::new(futures::stream::iter(frames));
+            Ok::<_, std::io::Error>(http::Response::new(body as StreamBody))
+        });
+        let client = Client::new(service, "default");
+        let request = http::Request::get("/").body(Vec::new()).unwrap();
+        let mut lines = Lines::new(open(&client, request).await.unwrap().into_body());
+        let mut found = Vec::new();
+        while let Some(line) = lines.next().await.unwrap() {
+            found.push(String::from_utf8(line.to_vec()).unwrap());
+        }
+        assert_eq!(found, ["ab", "cde", ""]);
+    }
+}

@@ -132,6 +132,11 @@ fn protobuf(kind: &Expected<'_>, body: &[u8]) -> Result<Decoded> {
     Err(unrecognized(kind, body, "protobuf bodies are not decoded yet"))
 }
 
+/// Decodes a protobuf body of this kind.
+pub(crate) fn parse_protobuf(group: &str, version: &str, kind: &str, body: &[u8]) -> Result<Decoded> {
+    protobuf(&Expected { group, version, kind }, body)
+}
+
 /// What Go says when something else than an object is read into a struct.
 fn not_an_object(value: &Value, kind: &Expected<'_>) -> String {
     let what = match value {

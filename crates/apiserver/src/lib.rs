@@ -14,19 +14,31 @@
 
 pub mod access;
 mod authorize;
+mod admit;
 mod body;
+mod call;
+mod custom;
 mod decode;
 mod encode;
+mod faces;
 mod fields;
 mod header;
+mod impersonate;
+mod nonresource;
+mod ownership;
+mod read;
 mod registry;
 mod request;
 mod respond;
 mod route;
 mod server;
 pub mod status;
+mod strategy;
+mod subresource;
 mod table;
 mod user;
+mod validate;
+mod write;
 
 pub use authorize::{Rbac, Rule};
 pub use body::Body;

@@ -6,7 +6,7 @@ mod query;
 
 pub(crate) use accept::{Accept, Format, Shape, negotiate};
 pub(crate) use path::{ResourcePath, Route};
-pub(crate) use query::{FieldValidation, ListQuery, Query, WriteQuery};
+pub(crate) use query::{FieldValidation, ListQuery, Query, WriteQuery, parse_version};
 
 use http::{HeaderMap, Method};
 

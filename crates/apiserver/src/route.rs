@@ -1,17 +1,156 @@
 //! From the head of a request to the station that answers it.
 
-use http::Response;
+use http::{Method, Response};
 
-use crate::ApiServer;
+use crate::access::{Attributes, Decision, Target};
 use crate::body::Body;
-use crate::request::Request;
-use crate::status::{Result, Status};
+use crate::call::Call;
+use crate::decode::read_body;
+use crate::request::{Request, ResourcePath, Route};
+use crate::status::{Details, Result, Status, qualified, quote};
+use crate::{ApiServer, ResourceInfo, User, impersonate, nonresource, read, registry, subresource, write};
 
 /// Answers a request, or refuses it.
 pub(crate) async fn answer<B>(server: &ApiServer, request: &Request, body: B) -> Result<Response<Body>>
 where
     B: http_body::Body + Send + 'static,
 {
-    let _ = (server.inner(), request, body);
-    Err(Status::page_not_found())
+    let user = impersonate::effective_user(server, request)?;
+    authorize(server, request, &user)?;
+    let Route::Resource(path) = &request.route else {
+        return nonresource::answer(server, request, &user);
+    };
+    let info = find(server, request, path)?;
+    let call = Call { server, request, path, info, user: &user };
+    let verb = request.verb();
+    check_verb(&call, verb)?;
+    let body = if matches!(verb, "get" | "list" | "watch") { Default::default() } else { read_body(body).await? };
+    if !path.subresource.is_empty() {
+        return subresource::answer(&call, verb, body).await;
+    }
+    match verb {
+        "get" => read::get(&call).await,
+        "list" => read::list(&call).await,
+        "watch" => read::watch(&call).await,
+        "create" if subresource::is_virtual(&call.info) => subresource::review(&call, body).await,
+        "create" => write::create(&call, body).await,
+        "update" => write::update(&call, body).await,
+        "patch" => write::patch(&call, body).await,
+        "delete" => write::delete(&call, body).await,
+        "deletecollection" => write::delete_collection(&call, body).await,
+        _ => Err(Status::method_not_allowed()),
+    }
+}
+
+fn authorize(server: &ApiServer, request: &Request, user: &User) -> Result<()> {
+    let name;
+    let target = match &request.route {
+        Route::Other => Target::Path(&request.path),
+        Route::Resource(path) => {
+            // A list of one name counts as access to that name.
+            name = if path.name.is_empty() { selected_name(request) } else { path.name.clone() };
+            Target::Resource {
+                group: &path.group,
+                version: &path.version,
+                resource: &path.resource,
+                subresource: &path.subresource,
+                namespace: &path.namespace,
+                name: &name,
+            }
+        }
+    };
+    let attributes = Attributes { user, verb: request.verb(), target };
+    match server.inner().authorizer.authorize(&attributes) {
+        Decision::Allow => Ok(()),
+        Decision::Deny(reason) => Err(forbidden(&attributes, &reason)),
+    }
+}
+
+fn selected_name(request: &Request) -> String {
+    let selector = request.query.text("fieldSelector");
+    let parsed = evenkeel_schema::selector::FieldSelector::parse(selector).ok();
+    parsed.and_then(|it| it.exact("metadata.name").map(str::to_owned)).unwrap_or_default()
+}
+
+/// The refusal that Kubernetes words for a user who may not.
+pub(crate) fn forbidden(attributes: &Attributes<'_>, reason: &str) -> Status {
+    let user = quote(&attributes.user.name);
+    let verb = attributes.verb;
+    let more = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+    match attributes.target {
+        Target::Path(path) => {
+            let message = format!("forbidden: User {user} cannot {verb} path {}{more}", quote(path));
+            Status::new(403, "Forbidden", message).with(Details::default())
+        }
+        Target::Resource { group, resource, subresource, namespace, name, .. } => {
+            let what = if subresource.is_empty() {
+                quote(resource)
+            } else {
+                quote(&format!("{resource}/{subresource}"))
+            };
+            let place = if namespace.is_empty() {
+                "at the cluster scope".to_owned()
+            } else {
+                format!("in the namespace {}", quote(namespace))
+            };
+            let named = if name.is_empty() { String::new() } else { format!(" {}", quote(name)) };
+            let message = format!(
+                "{}{named} is forbidden: User {user} cannot {verb} resource {what} in API group {} {place}{more}",
+                qualified(resource, group),
+                quote(group)
+            );
+            Status::forbidden(group, resource, name, message)
+        }
+    }
+}
+
+/// The resource of a path, or the refusal for a path that leads nowhere.
+fn find(server: &ApiServer, request: &Request, path: &ResourcePath) -> Result<std::sync::Arc<ResourceInfo>> {
+    let built_in_group = registry::built_in().iter().any(|it| it.group == path.group);
+    let missing =
+        || if built_in_group { Status::no_such_resource() } else { Status::page_not_found() };
+    if path.broken {
+        return Err(missing());
+    }
+    let info = server.registry().find(&path.group, &path.version, &path.resource).ok_or_else(missing)?;
+    let inside = !path.namespace.is_empty() && path.resource != "namespaces";
+    if inside && !info.namespaced {
+        return Err(missing());
+    }
+    if info.namespaced && !inside {
+        let whole = path.name.is_empty();
+        let across = whole && matches!(request.verb(), "list" | "watch");
+        if info.is_custom() && !across || !whole {
+            return Err(missing());
+        }
+        if !across {
+            return Err(Status::method_not_allowed());
+        }
+    }
+    if !path.subresource.is_empty() && info.subresource(&path.subresource).is_none() {
+        let custom = info.is_custom();
+        return Err(if custom {
+            Status::not_found(&info.group, &info.plural, &path.name)
+        } else {
+            Status::no_such_resource()
+        });
+    }
+    Ok(info)
+}
+
+fn check_verb(call: &Call<'_>, verb: &str) -> Result<()> {
+    if call.request.method == Method::HEAD {
+        return Err(Status::method_not_allowed());
+    }
+    let named = !call.path.name.is_empty();
+    let verbs = match call.info.subresource(&call.path.subresource) {
+        Some(subresource) => &subresource.verbs,
+        None => &call.info.verbs,
+    };
+    let fits = match verb {
+        "create" => !named || !call.path.subresource.is_empty(),
+        "update" | "patch" => named,
+        _ => true,
+    };
+    if fits && verbs.iter().any(|it| it == verb) { Ok(()) } else { Err(Status::method_not_allowed()) }
 }

@@ -6,11 +6,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use evenkeel_env::{Env, Station};
+use evenkeel_env::{Env, Station, Work};
+use evenkeel_schema::time::{self, Precision};
 use evenkeel_store::Store;
 use http::Response;
+use jiff::Timestamp;
 
 use crate::access::{AllowAll, Authorizer};
+use crate::admit::{Plugin, plugins};
 use crate::body::Body;
 use crate::request::Request;
 use crate::{Header, Registry, respond, route};
@@ -37,6 +40,8 @@ pub(crate) struct Inner {
     pub(crate) env: Env,
     pub(crate) registry: Registry,
     pub(crate) authorizer: Arc<dyn Authorizer>,
+    /// Admission, in its order.
+    pub(crate) plugins: Vec<Box<dyn Plugin>>,
     /// Requests whose head is not answered yet.
     requests: Station,
 }
@@ -46,7 +51,7 @@ impl ApiServer {
     pub fn new(store: Store<Header>, env: Env, options: Options) -> Self {
         let requests = env.ledger().station("apiserver requests");
         let authorizer = options.authorizer.unwrap_or_else(|| Arc::new(AllowAll));
-        let inner = Inner { store, env, registry: Registry::new(), authorizer, requests };
+        let inner = Inner { store, env, registry: Registry::new(), authorizer, plugins: plugins(), requests };
         Self { inner: Arc::new(inner) }
     }
 
@@ -63,6 +68,21 @@ impl ApiServer {
     /// The world it lives in.
     pub fn env(&self) -> &Env {
         &self.inner.env
+    }
+
+    /// The time now, as objects carry it.
+    pub(crate) fn now(&self) -> String {
+        self.time(self.inner.env.now())
+    }
+
+    /// A time, as objects carry it: to the second.
+    pub(crate) fn time(&self, at: Timestamp) -> String {
+        time::print(at, Precision::Seconds)
+    }
+
+    /// Enters a piece of work that outlives its request's head.
+    pub(crate) fn hold(&self, what: &str) -> Work {
+        self.inner.requests.enter_with(what)
     }
 
     pub(crate) fn inner(&self) -> &Inner {

@@ -20,6 +20,8 @@ pub struct Status {
     pub details: Option<Box<Details>>,
     /// Whether it is answered as plain text, as paths outside of the API are.
     pub plain: bool,
+    /// Where an expired list may go on, else empty.
+    pub token: String,
 }
 
 /// More about a refusal.
@@ -89,7 +91,7 @@ pub(crate) fn qualified(name: &str, group: &str) -> String {
 impl Status {
     /// A refusal without details.
     pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { code, reason, message: message.into(), details: None, plain: false }
+        Self { code, reason, message: message.into(), details: None, plain: false, token: String::new() }
     }
 
     /// The same with details.
@@ -105,7 +107,7 @@ impl Status {
         let wire = Wire {
             kind: "Status",
             api_version: "v1",
-            metadata: serde_json::Map::new(),
+            metadata: self.metadata(),
             status: if failed { "Failure" } else { "Success" },
             message: &self.message,
             reason: self.reason,
@@ -113,6 +115,11 @@ impl Status {
             code: (failed || self.details.is_none()).then_some(self.code),
         };
         serde_json::to_vec(&wire).expect("a status is written to memory without fail")
+    }
+
+    fn metadata(&self) -> serde_json::Map<String, serde_json::Value> {
+        let token = (!self.token.is_empty()).then(|| ("continue".to_owned(), self.token.clone().into()));
+        token.into_iter().collect()
     }
 
     /// Any malformed request.

@@ -1,0 +1,34 @@
+//! A request to a resource, with what was found out about it on the way.
+
+use std::sync::Arc;
+
+use crate::request::{Request, ResourcePath};
+use crate::status::Status;
+use crate::{ApiServer, ResourceInfo, User};
+
+/// A request to a resource that exists, after authorization.
+pub(crate) struct Call<'a> {
+    pub(crate) server: &'a ApiServer,
+    pub(crate) request: &'a Request,
+    pub(crate) path: &'a ResourcePath,
+    pub(crate) info: Arc<ResourceInfo>,
+    /// Who asks, after impersonation.
+    pub(crate) user: &'a User,
+}
+
+impl Call<'_> {
+    /// The key of the object that the path names.
+    pub(crate) fn key(&self) -> String {
+        self.info.key(&self.path.namespace, &self.path.name)
+    }
+
+    /// The prefix of the keys of the collection that the path names.
+    pub(crate) fn scope(&self) -> String {
+        self.info.scope(&self.path.namespace)
+    }
+
+    /// The refusal that the object of the path does not exist.
+    pub(crate) fn not_found(&self) -> Status {
+        Status::not_found(&self.info.group, &self.info.plural, &self.path.name)
+    }
+}

@@ -1,0 +1,12 @@
+//! Reads: get, list and watch, answered from stored bytes and headers.
+
+mod get;
+mod list;
+mod page;
+mod select;
+mod watch;
+
+pub(crate) use get::{find as find_named, get, respond_object};
+pub(crate) use list::{Found, find as find_entries, list, validate as validate_list, write_list};
+pub(crate) use select::Selection;
+pub(crate) use watch::watch;

@@ -1,0 +1,59 @@
+//! Reading one object.
+
+use std::sync::Arc;
+
+use evenkeel_store::Entry;
+use http::Response;
+
+use super::list::type_name;
+use crate::body::Body;
+use crate::call::Call;
+use crate::encode::Shown;
+use crate::request::{Accept, Shape, negotiate, parse_version};
+use crate::status::{Result, Status};
+use crate::{Header, faces, respond};
+
+/// Answers a GET of one object.
+pub(crate) async fn get(call: &Call<'_>) -> Result<Response<Body>> {
+    let accept = negotiate(call.request, false)?;
+    let entry = find(call).await?;
+    let shown = faces::show(&call.info, &entry, entry.revision);
+    respond_object(call, 200, accept, &shown)
+}
+
+/// The object that the path names, as new as the request demands.
+pub(crate) async fn find(call: &Call<'_>) -> Result<Arc<Entry<Header>>> {
+    let version = call.request.query.text("resourceVersion");
+    let newest = call.server.store().sync().await;
+    if !version.is_empty() {
+        let asked = parse_version(version).map_err(|why| {
+            Status::server_error(format!("resourceVersion: Invalid value: {version:?}: {why}"))
+        })?;
+        if asked > newest {
+            return Err(Status::too_large_resource_version(asked, newest));
+        }
+    }
+    call.server.store().get(&call.key()).ok_or_else(|| call.not_found())
+}
+
+/// An answer that is one object, in the shape that was negotiated.
+pub(crate) fn respond_object(
+    call: &Call<'_>,
+    code: u16,
+    accept: Accept,
+    shown: &Shown,
+) -> Result<Response<Body>> {
+    let mut out = Vec::with_capacity(shown.len());
+    match accept.shape {
+        Shape::Object => shown.write(&mut out),
+        Shape::Metadata { beta } => shown.write_metadata(&mut out, beta),
+        Shape::MetadataList { .. } => {
+            return Err(Status::not_acceptable(format!(
+                "you requested PartialObjectMetadataList, but the requested object is not a list ({})",
+                type_name(&call.info, false)
+            )));
+        }
+        Shape::Table { .. } => shown.write(&mut out),
+    }
+    respond::formatted(code, accept.format, out)
+}

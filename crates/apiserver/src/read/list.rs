@@ -1,0 +1,292 @@
+//! Reading many objects: pages of one snapshot, by selectors, in the negotiated shape.
+
+use std::sync::Arc;
+
+use evenkeel_schema::field::FieldError;
+use evenkeel_store::{Entry, Range, ReadError};
+use http::Response;
+
+use super::page::Token;
+use super::select::Selection;
+use crate::body::Body;
+use crate::call::Call;
+use crate::decode::go_package;
+use crate::encode::{Shown, push_number, push_text};
+use crate::request::{Accept, ListQuery, Shape, negotiate, parse_version};
+use crate::status::{Result, Status};
+use crate::{Header, ResourceInfo, faces, respond};
+
+/// How many entries are looked at between two looks for enough that are selected.
+const CHUNK: usize = 500;
+
+/// What a list found.
+pub(crate) struct Found {
+    pub(crate) entries: Vec<Arc<Entry<Header>>>,
+    pub(crate) revision: u64,
+    /// Where it goes on, if it does.
+    next: Option<Token>,
+    /// How many more there are, where that is known.
+    remaining: Option<usize>,
+}
+
+/// Answers a GET of a collection.
+pub(crate) async fn list(call: &Call<'_>) -> Result<Response<Body>> {
+    let accept = negotiate(call.request, true)?;
+    let query = ListQuery::parse(&call.request.query)?;
+    validate(&query)?;
+    let selection = Selection::parse(&call.info, &query.labels, &query.fields)?;
+    let found = find(call, &query, &selection).await?;
+    let shown: Vec<Shown> =
+        found.entries.iter().map(|entry| faces::show(&call.info, entry, entry.revision)).collect();
+    write_list(call, accept, &shown, &found)
+}
+
+/// Refuses options that do not go together.
+pub(crate) fn validate(query: &ListQuery) -> Result<()> {
+    let mut errors = Vec::new();
+    let field = "resourceVersionMatch";
+    match query.version_match.as_str() {
+        "" => {}
+        rule => {
+            if query.version.is_empty() {
+                errors.push(FieldError::forbidden(
+                    field,
+                    "resourceVersionMatch is forbidden unless resourceVersion is provided",
+                ));
+            }
+            if !query.token.is_empty() {
+                errors.push(FieldError::forbidden(
+                    field,
+                    "resourceVersionMatch is forbidden when continue is provided",
+                ));
+            }
+            if rule != "Exact" && rule != "NotOlderThan" {
+                errors.push(FieldError::not_supported(field, rule, &["Exact", "NotOlderThan", ""]));
+            }
+            if rule == "Exact" && query.version == "0" {
+                errors.push(FieldError::forbidden(
+                    field,
+                    "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
+                ));
+            }
+        }
+    }
+    if query.initial_events.is_some() {
+        errors.push(FieldError::forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"));
+    }
+    refuse_options(&errors)
+}
+
+/// A refusal of list options, if there are errors.
+pub(crate) fn refuse_options(errors: &[FieldError]) -> Result<()> {
+    if errors.is_empty() { Ok(()) } else { Err(Status::invalid("meta.k8s.io", "ListOptions", "", errors)) }
+}
+
+/// Reads the selected objects of the call's scope.
+pub(crate) async fn find(call: &Call<'_>, query: &ListQuery, selection: &Selection) -> Result<Found> {
+    let newest = call.server.store().sync().await;
+    let (at, after) = start(query, newest)?;
+    if let (Some(name), None) = (selection.name(), &after)
+        && let Some(key) = single_key(call, selection, name)
+    {
+        return find_one(call, &key, at, selection, newest);
+    }
+    let prefix = call.scope();
+    let after = after.map(|it| format!("{prefix}{it}"));
+    collect(call, &prefix, after, at, query.limit, selection)
+}
+
+/// At which revision a list is read, none for the newest, and after which key below the prefix.
+fn start(query: &ListQuery, newest: u64) -> Result<(Option<u64>, Option<String>)> {
+    if !query.token.is_empty() {
+        let token = Token::decode(&query.token)?;
+        if !query.version.is_empty() && query.version != "0" {
+            return Err(Status::bad_request("specifying resource version is not allowed when using continue"));
+        }
+        return Ok((token.revision, Some(token.after)));
+    }
+    if query.version.is_empty() {
+        return Ok((None, None));
+    }
+    let asked = parse_version(&query.version).map_err(|why| {
+        let version = &query.version;
+        Status::bad_request(format!(
+            "invalid resource version: resourceVersion: Invalid value: {version:?}: {why}"
+        ))
+    })?;
+    if asked > newest {
+        return Err(Status::too_large_resource_version(asked, newest));
+    }
+    let exact = match query.version_match.as_str() {
+        "Exact" => true,
+        "" => query.limit > 0 && asked > 0,
+        _ => false,
+    };
+    Ok((exact.then_some(asked), None))
+}
+
+/// The key of the one object that a selection by name can find, where its namespace is known.
+fn single_key(call: &Call<'_>, selection: &Selection, name: &str) -> Option<String> {
+    if !call.info.namespaced {
+        return Some(call.info.key("", name));
+    }
+    let namespace = match call.path.namespace.as_str() {
+        "" => selection.namespace()?,
+        namespace => namespace,
+    };
+    Some(call.info.key(namespace, name))
+}
+
+fn find_one(
+    call: &Call<'_>,
+    key: &str,
+    at: Option<u64>,
+    selection: &Selection,
+    newest: u64,
+) -> Result<Found> {
+    let entry = match at {
+        Some(at) => call.server.store().get_at(key, at).map_err(|error| expired(&error, None))?,
+        None => call.server.store().get(key),
+    };
+    let entries = entry.into_iter().filter(|it| selection.matches(&it.header, &it.value)).collect();
+    Ok(Found { entries, revision: at.unwrap_or(newest), next: None, remaining: None })
+}
+
+fn collect(
+    call: &Call<'_>,
+    prefix: &str,
+    after: Option<String>,
+    at: Option<u64>,
+    limit: usize,
+    selection: &Selection,
+) -> Result<Found> {
+    let continued = after.is_some();
+    let everything = selection.is_everything();
+    let chunk = match (limit, everything) {
+        (0, _) => None,
+        (limit, true) => Some(limit),
+        (limit, false) => Some(limit.max(CHUNK)),
+    };
+    let mut range = Range { prefix: prefix.to_owned(), after, limit: chunk, at };
+    let mut entries: Vec<Arc<Entry<Header>>> = Vec::new();
+    loop {
+        let token = || continued.then(|| range.after.as_deref().unwrap_or_default()[prefix.len()..].to_owned());
+        let page = call.server.store().range(&range).map_err(|error| expired(&error, token()))?;
+        range.at = Some(page.revision);
+        let last = page.entries.last().map(|it| it.key.to_string());
+        for (index, entry) in page.entries.iter().enumerate() {
+            if !everything && !selection.matches(&entry.header, &entry.value) {
+                continue;
+            }
+            entries.push(entry.clone());
+            let left = page.remaining + page.entries.len() - index - 1;
+            if limit > 0 && entries.len() == limit && left > 0 {
+                let after = entry.key[prefix.len()..].to_owned();
+                let next = Token { revision: Some(page.revision), after };
+                let remaining = everything.then_some(left);
+                return Ok(Found { entries, revision: page.revision, next: Some(next), remaining });
+            }
+        }
+        if page.remaining == 0 || last.is_none() {
+            return Ok(Found { entries, revision: page.revision, next: None, remaining: None });
+        }
+        range.after = last;
+    }
+}
+
+/// The refusal of a revision that is no longer kept. A list that was continued may go on without its snapshot.
+fn expired(error: &ReadError, after: Option<String>) -> Status {
+    match (error, after) {
+        (ReadError::Future { asked, newest }, _) => Status::too_large_resource_version(*asked, *newest),
+        (_, Some(after)) => {
+            let message = "The provided continue parameter is too old to display a consistent list result. \
+                You can start a new list without the continue parameter, or use the continue token in this response \
+                to retrieve the remainder of the results. Continuing with the provided token results in an \
+                inconsistent list - objects that were created, modified, or deleted between the time the first chunk \
+                was returned and now may show up in the list.";
+            Status { token: Token { revision: None, after }.encode(), ..Status::expired(message) }
+        }
+        (_, None) => Status::expired("The resourceVersion for the provided list is too old."),
+    }
+}
+
+/// An answer that is a list.
+pub(crate) fn write_list(
+    call: &Call<'_>,
+    accept: Accept,
+    shown: &[Shown],
+    found: &Found,
+) -> Result<Response<Body>> {
+    let mut out = Vec::with_capacity(shown.iter().map(Shown::len).sum::<usize>() + shown.len() + 256);
+    match accept.shape {
+        Shape::Object | Shape::Table { .. } => {
+            write_head(&mut out, &call.info.list_kind, &call.info.api_version(), found);
+            let custom = call.info.is_custom();
+            write_items(&mut out, shown, |out, it| if custom { it.write(out) } else { it.write_untyped(out) });
+        }
+        Shape::MetadataList { beta } => {
+            let version = if beta { "meta.k8s.io/v1beta1" } else { "meta.k8s.io/v1" };
+            write_head(&mut out, "PartialObjectMetadataList", version, found);
+            write_items(&mut out, shown, |out, it| it.write_metadata(out, beta));
+        }
+        Shape::Metadata { .. } => {
+            return Err(Status::not_acceptable(format!(
+                "you requested PartialObjectMetadata, but the requested object is a list ({})",
+                type_name(&call.info, true)
+            )));
+        }
+    }
+    respond::formatted(200, accept.format, out)
+}
+
+fn write_head(out: &mut Vec<u8>, kind: &str, version: &str, found: &Found) {
+    out.extend_from_slice(b"{\"kind\":");
+    push_text(out, kind);
+    out.extend_from_slice(b",\"apiVersion\":");
+    push_text(out, version);
+    out.extend_from_slice(b",\"metadata\":");
+    found.write_metadata(out);
+    out.extend_from_slice(b",\"items\":[");
+}
+
+fn write_items(out: &mut Vec<u8>, shown: &[Shown], write: impl Fn(&mut Vec<u8>, &Shown)) {
+    for (index, item) in shown.iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        write(out, item);
+    }
+    out.extend_from_slice(b"]}");
+}
+
+impl Found {
+    /// These entries at this revision, nothing left.
+    pub(crate) fn all(entries: Vec<Arc<Entry<Header>>>, revision: u64) -> Self {
+        Self { entries, revision, next: None, remaining: None }
+    }
+
+    /// The list's metadata.
+    pub(crate) fn write_metadata(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"{\"resourceVersion\":\"");
+        push_number(out, self.revision);
+        out.push(b'"');
+        if let Some(next) = &self.next {
+            out.extend_from_slice(b",\"continue\":");
+            push_text(out, &next.encode());
+        }
+        if let Some(remaining) = self.remaining {
+            out.extend_from_slice(b",\"remainingItemCount\":");
+            push_number(out, remaining as u64);
+        }
+        out.push(b'}');
+    }
+}
+
+/// The name of the Go type behind a resource, which some refusals show.
+pub(crate) fn type_name(info: &ResourceInfo, list: bool) -> String {
+    if info.is_custom() {
+        return format!("*unstructured.Unstructured{}", if list { "List" } else { "" });
+    }
+    let kind = if list { &info.list_kind } else { &info.kind };
+    format!("*{}.{kind}", go_package(&info.group))
+}

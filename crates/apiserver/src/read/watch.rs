@@ -1,0 +1,298 @@
+//! Watching: a stream that the reader pulls, over the store's change log.
+//!
+//! Bookmarks and the end by timeout are upkeep: they are timers of `tokio::time` and no work in the ledger.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use evenkeel_env::Work;
+use evenkeel_schema::field::FieldError;
+use evenkeel_store::{Change, Entry, Range, Watch, WatchError};
+use futures::Stream;
+use http::Response;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use super::list::refuse_options;
+use super::select::Selection;
+use crate::body::Body;
+use crate::call::Call;
+use crate::encode::Shown;
+use crate::request::{Format, ListQuery, Shape, negotiate, parse_version};
+use crate::status::{Result, Status};
+use crate::{Header, ResourceInfo, faces, respond};
+
+/// How often a watcher is told how far it has come.
+const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
+/// The last bookmark comes this long before the end, so that the next watch starts close to it.
+const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
+/// A watch without a timeout lives this long and up to twice as long, so that not all end at once.
+const TIMEOUT_MIN: Duration = Duration::from_secs(1800);
+
+/// Answers a watch.
+pub(crate) async fn watch(call: &Call<'_>) -> Result<Response<Body>> {
+    let accept = negotiate(call.request, true)?;
+    let query = ListQuery::parse(&call.request.query)?;
+    validate(&query)?;
+    if accept.format != Format::Json {
+        return Err(Status::not_acceptable(
+            "only the following media types are accepted: application/json;stream=watch, \
+             application/vnd.kubernetes.protobuf;stream=watch",
+        ));
+    }
+    let mut selection = Selection::parse(&call.info, &query.labels, &query.fields)?;
+    if !call.path.name.is_empty() {
+        selection = selection.and_name(&call.path.name);
+    }
+    let form = Form { info: call.info.clone(), shape: accept.shape };
+    let stream = open(call, &query, selection, form).await?;
+    Ok(respond::json(200, Body::stream(stream)))
+}
+
+fn validate(query: &ListQuery) -> Result<()> {
+    let mut errors = Vec::new();
+    let field = "resourceVersionMatch";
+    let rule = query.version_match.as_str();
+    if query.initial_events.is_some() && rule != "NotOlderThan" {
+        let why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
+        errors.push(FieldError::forbidden(field, why));
+    }
+    if !rule.is_empty() {
+        if query.initial_events.is_none() {
+            let why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
+            errors.push(FieldError::forbidden(field, why));
+        }
+        if rule != "NotOlderThan" {
+            errors.push(FieldError::not_supported(field, rule, &["NotOlderThan"]));
+        }
+        if !query.token.is_empty() {
+            let why = "resourceVersionMatch is forbidden when continue is provided";
+            errors.push(FieldError::forbidden(field, why));
+        }
+    }
+    refuse_options(&errors)
+}
+
+/// Where a watch begins.
+enum Begin {
+    /// With the state of now, as synthetic ADDED events.
+    State,
+    /// After this revision.
+    After(u64),
+}
+
+async fn open(call: &Call<'_>, query: &ListQuery, selection: Selection, form: Form) -> Result<Events> {
+    let newest = call.server.store().sync().await;
+    let begin = begin(query, newest)?;
+    let prefix = call.scope();
+    let mut pending = VecDeque::new();
+    let after = match begin {
+        Begin::After(after) => after,
+        Begin::State => {
+            let range = Range { prefix: prefix.clone(), ..Range::default() };
+            let page = call.server.store().range(&range).map_err(Status::internal)?;
+            pending.extend(page.entries.into_iter().filter(|it| selection.matches(&it.header, &it.value)));
+            page.revision
+        }
+    };
+    let state = match call.server.store().watch(&prefix, after) {
+        Ok(watch) => State::Open(watch),
+        Err(error) => State::Failed(error),
+    };
+    let now = Instant::now();
+    let length = query.timeout_seconds.map(Duration::from_secs).unwrap_or_else(|| {
+        TIMEOUT_MIN.mul_f64(1.0 + call.server.env().random_fraction())
+    });
+    let marks_end = query.initial_events == Some(true) && query.bookmarks;
+    Ok(Events {
+        work: Some(call.server.hold("watch's initial state")),
+        initial: pending,
+        end_mark: marks_end.then_some(after),
+        state,
+        selection,
+        form,
+        first: true,
+        bookmark: query.bookmarks.then(|| Box::pin(sleep_until(first_bookmark(now, length)))),
+        end: Box::pin(sleep_until(now + length)),
+        ends_at: now + length,
+    })
+}
+
+fn begin(query: &ListQuery, newest: u64) -> Result<Begin> {
+    let version = match query.version.as_str() {
+        "" => 0,
+        text => parse_version(text).map_err(|why| {
+            Status::server_error(format!("resourceVersion: Invalid value: {text:?}: {why}"))
+        })?,
+    };
+    Ok(match (query.initial_events, version) {
+        (Some(true), version) if version > newest => {
+            return Err(Status::too_large_resource_version(version, newest));
+        }
+        (Some(true), _) | (None, 0) => Begin::State,
+        (Some(false), 0) => Begin::After(newest),
+        (_, version) => Begin::After(version),
+    })
+}
+
+fn first_bookmark(now: Instant, length: Duration) -> Instant {
+    let before_end = length.saturating_sub(BOOKMARK_BEFORE_END);
+    now + if before_end.is_zero() { BOOKMARK_EVERY } else { BOOKMARK_EVERY.min(before_end) }
+}
+
+/// What a watcher is shown of an object.
+#[derive(Clone)]
+struct Form {
+    info: Arc<ResourceInfo>,
+    shape: Shape,
+}
+
+enum State {
+    Open(Watch<Header>),
+    /// The one thing left to say.
+    Failed(WatchError),
+    Ended,
+}
+
+/// The body of a watch.
+struct Events {
+    /// Held until the initial state has been taken, since that is on its way like any event.
+    work: Option<Work>,
+    initial: VecDeque<Arc<Entry<Header>>>,
+    /// The revision of the bookmark that ends the initial events, until it is sent.
+    end_mark: Option<u64>,
+    state: State,
+    selection: Selection,
+    form: Form,
+    /// Whether no event was sent yet: the first one of a Table has the columns.
+    first: bool,
+    bookmark: Option<Pin<Box<Sleep>>>,
+    end: Pin<Box<Sleep>>,
+    ends_at: Instant,
+}
+
+impl Stream for Events {
+    type Item = Bytes;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        let this = &mut *self;
+        if let Some(entry) = this.initial.pop_front() {
+            return Poll::Ready(Some(this.event("ADDED", &entry, entry.revision)));
+        }
+        if let Some(revision) = this.end_mark.take() {
+            return Poll::Ready(Some(this.bookmark_event(revision, true)));
+        }
+        this.work = None;
+        if let Poll::Ready(next) = this.poll_change(cx) {
+            return Poll::Ready(next);
+        }
+        this.poll_timers(cx)
+    }
+}
+
+impl Events {
+    fn poll_change(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        loop {
+            let error = match &mut self.state {
+                State::Ended => return Poll::Ready(None),
+                State::Failed(error) => error.clone(),
+                State::Open(watch) => match watch.poll_next(cx) {
+                    Poll::Pending => return Poll::Pending,
+                    Poll::Ready(Err(error)) => error,
+                    Poll::Ready(Ok(change)) => match self.change(&change) {
+                        Some(bytes) => return Poll::Ready(Some(bytes)),
+                        None => continue,
+                    },
+                },
+            };
+            self.state = State::Ended;
+            return Poll::Ready(error_event(&error));
+        }
+    }
+
+    fn poll_timers(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        if self.end.as_mut().poll(cx).is_ready() {
+            self.state = State::Ended;
+            return Poll::Ready(None);
+        }
+        let due = self.bookmark.as_mut().is_some_and(|it| it.as_mut().poll(cx).is_ready());
+        let State::Open(watch) = &self.state else { return Poll::Pending };
+        if !due {
+            return Poll::Pending;
+        }
+        let revision = watch.revision();
+        let now = Instant::now();
+        let before_end = self.ends_at - BOOKMARK_BEFORE_END.min(self.ends_at - now);
+        let next = if before_end > now { before_end.min(now + BOOKMARK_EVERY) } else { now + BOOKMARK_EVERY };
+        if let Some(timer) = &mut self.bookmark {
+            timer.as_mut().reset(next);
+            // Registers the timer again; it cannot be due yet.
+            let _ = timer.as_mut().poll(cx);
+        }
+        Poll::Ready(Some(self.bookmark_event(revision, false)))
+    }
+
+    /// What a change is to this watcher: entering and leaving the selection are ADDED and DELETED.
+    fn change(&mut self, change: &Change<Header>) -> Option<Bytes> {
+        let select = |entry: &Option<Arc<Entry<Header>>>| {
+            entry.as_ref().filter(|it| self.selection.matches(&it.header, &it.value)).cloned()
+        };
+        match (select(&change.before), select(&change.after)) {
+            (None, None) => None,
+            (None, Some(after)) => Some(self.event("ADDED", &after, change.revision)),
+            (Some(_), Some(after)) => Some(self.event("MODIFIED", &after, change.revision)),
+            (Some(before), None) => Some(self.event("DELETED", &before, change.revision)),
+        }
+    }
+
+    fn event(&mut self, kind: &str, entry: &Entry<Header>, revision: u64) -> Bytes {
+        let shown = faces::show(&self.form.info, entry, revision);
+        let first = std::mem::take(&mut self.first);
+        self.form.event(kind, &shown, first)
+    }
+
+    fn bookmark_event(&mut self, revision: u64, end_of_initial: bool) -> Bytes {
+        let first = std::mem::take(&mut self.first);
+        self.form.event("BOOKMARK", &self.form.bookmark(revision, end_of_initial), first)
+    }
+}
+
+impl Form {
+    fn event(&self, kind: &str, shown: &Shown, _first: bool) -> Bytes {
+        let mut out = Vec::with_capacity(shown.len() + 40);
+        out.extend_from_slice(b"{\"type\":\"");
+        out.extend_from_slice(kind.as_bytes());
+        out.extend_from_slice(b"\",\"object\":");
+        match self.shape {
+            Shape::Object | Shape::Table { .. } => shown.write(&mut out),
+            Shape::Metadata { beta } | Shape::MetadataList { beta } => shown.write_metadata(&mut out, beta),
+        }
+        out.extend_from_slice(b"}\n");
+        Bytes::from(out)
+    }
+
+    /// An object of the kind that has nothing but a resourceVersion.
+    fn bookmark(&self, revision: u64, end_of_initial: bool) -> Shown {
+        let mut metadata = serde_json::Map::new();
+        if end_of_initial {
+            metadata.insert("annotations".into(), serde_json::json!({"k8s.io/initial-events-end": "true"}));
+        }
+        let object = serde_json::json!({
+            "apiVersion": self.info.api_version(), "kind": self.info.kind, "metadata": metadata,
+        });
+        Shown::sealed(&object, revision)
+    }
+}
+
+/// What is said when a watch cannot go on; nothing where it just ends.
+fn error_event(error: &WatchError) -> Option<Bytes> {
+    let WatchError::Compacted { asked, oldest } = error else { return None };
+    let status = Status::expired(format!("too old resource version: {asked} ({oldest})"));
+    let mut out = b"{\"type\":\"ERROR\",\"object\":".to_vec();
+    out.extend_from_slice(&status.to_json());
+    out.extend_from_slice(b"}\n");
+    Some(Bytes::from(out))
+}

@@ -1,0 +1,64 @@
+//! Writes: create, update, patch and delete, all through one road to the store.
+
+mod create;
+mod delete;
+mod incoming;
+mod patch;
+mod update;
+
+pub(crate) use create::create;
+pub(crate) use delete::{delete, delete_collection};
+pub(crate) use incoming::Incoming;
+pub(crate) use patch::patch;
+pub(crate) use update::update;
+
+use std::sync::Arc;
+
+use evenkeel_store::{Entry, Expect, Op, Write, WriteError, Written};
+use serde_json::Value;
+
+use crate::call::Call;
+use crate::header::seal;
+use crate::status::{Result, Status};
+use crate::{Header, faces};
+
+/// How often a write that lost a race is tried again before it is given up.
+pub(crate) const RETRIES_MAX: usize = 16;
+
+/// What another writer did to the key in the meantime.
+pub(crate) struct Raced;
+
+/// The outcome of a write that may have lost a race.
+pub(crate) type Attempt<T> = std::result::Result<T, Raced>;
+
+/// Stores an object where the key is still as expected.
+pub(crate) async fn put(
+    call: &Call<'_>,
+    key: &str,
+    object: Value,
+    expect: Expect,
+) -> Result<Attempt<Arc<Entry<Header>>>> {
+    let (bytes, header) = seal(&faces::to_stored(&call.info, object));
+    let write = Write { key: key.into(), expect, op: Op::Put(bytes, header) };
+    match commit(call, write).await? {
+        Ok(written) => match written.entry {
+            Some(entry) => Ok(Ok(entry)),
+            None => Err(Status::internal("the store took an object and gave nothing back")),
+        },
+        Err(raced) => Ok(Err(raced)),
+    }
+}
+
+/// Removes a key that is still at this revision.
+pub(crate) async fn remove(call: &Call<'_>, key: &str, revision: u64) -> Result<Attempt<u64>> {
+    let write = Write { key: key.into(), expect: Expect::Revision(revision), op: Op::Delete };
+    Ok(commit(call, write).await?.map(|written| written.revision))
+}
+
+async fn commit(call: &Call<'_>, write: Write<Header>) -> Result<Attempt<Written<Header>>> {
+    match call.server.store().write(write).await {
+        Ok(written) => Ok(Ok(written)),
+        Err(WriteError::Conflict { .. }) => Ok(Err(Raced)),
+        Err(error) => Err(Status::internal(error)),
+    }
+}

@@ -1,0 +1,113 @@
+//! Creating objects.
+
+use bytes::Bytes;
+use evenkeel_schema::names;
+use evenkeel_store::Expect;
+use http::Response;
+use serde_json::Value;
+
+use super::incoming::{Incoming, write_query};
+use super::{RETRIES_MAX, put};
+use crate::admit::{Admission, Operation, admit};
+use crate::body::Body;
+use crate::call::Call;
+use crate::encode::Shown;
+use crate::read::respond_object;
+use crate::request::{WriteQuery, negotiate};
+use crate::status::{Result, Status};
+use crate::strategy::{Strategy, prepare_create};
+use crate::{faces, ownership, validate};
+
+/// How many characters of a generateName are kept before the suffix: together they fit a label.
+const GENERATED_BASE_MAX: usize = names::LABEL_MAX - SUFFIX_LEN;
+const SUFFIX_LEN: usize = 5;
+
+/// Answers a POST to a collection.
+pub(crate) async fn create(call: &Call<'_>, body: Bytes) -> Result<Response<Body>> {
+    let accept = negotiate(call.request, false)?;
+    let query = write_query(call, "CreateOptions")?;
+    let mut incoming = Incoming::decode(call, &query, &body)?;
+    incoming.place(call)?;
+    let shown = create_object(call, &query, &mut incoming, true).await?;
+    let mut response = respond_object(call, 201, accept, &shown)?;
+    incoming.warn(&mut response);
+    Ok(response)
+}
+
+/// Creates a decoded object; `track` is whether its fields are entered as this writer's.
+pub(crate) async fn create_object(
+    call: &Call<'_>,
+    query: &WriteQuery,
+    incoming: &mut Incoming,
+    track: bool,
+) -> Result<Shown> {
+    let name = incoming.name().to_owned();
+    refuse_version(&incoming.object)?;
+    let generated = name.is_empty() && incoming.object["metadata"]["generateName"].is_string();
+    for attempt in 0..RETRIES_MAX {
+        let mut object = incoming.object.clone();
+        fill_system_fields(call, &mut object);
+        if generated {
+            object["metadata"]["name"] = generated_name(call, &object).into();
+        }
+        if track {
+            ownership::track(call, &mut object, None);
+        }
+        let admission = Admission { call, operation: Operation::Create, name: &name, old: None };
+        admit(&admission, &mut object)?;
+        prepare_create(&call.info, &Strategy::of(&call.info), &mut object);
+        validate::created(call, &object, &mut incoming.warnings)?;
+        let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        let key = call.info.key(&call.path.namespace, &name);
+        if query.dry_run {
+            return match call.server.store().get(&key) {
+                Some(_) => Err(exists(call, &key, &name)),
+                None => Ok(Shown::sealed(&object, 0)),
+            };
+        }
+        match put(call, &key, object, Expect::Absent).await? {
+            Ok(entry) => return Ok(faces::show(&call.info, &entry, entry.revision)),
+            Err(_) if generated && attempt + 1 < RETRIES_MAX => {}
+            Err(_) => return Err(exists(call, &key, &name)),
+        }
+    }
+    Err(Status::internal("no free name was found"))
+}
+
+fn refuse_version(object: &Value) -> Result<()> {
+    match object["metadata"]["resourceVersion"].as_str() {
+        None | Some("" | "0") => Ok(()),
+        Some(_) => {
+            Err(Status::server_error("resourceVersion should not be set on objects to be created"))
+        }
+    }
+}
+
+/// What is the server's to say of a new object, whatever the client wrote.
+fn fill_system_fields(call: &Call<'_>, object: &mut Value) {
+    let now = call.server.now();
+    let uid = call.server.env().uid();
+    let metadata = &mut object["metadata"];
+    metadata["uid"] = uid.into();
+    metadata["creationTimestamp"] = now.into();
+    if let Some(metadata) = metadata.as_object_mut() {
+        metadata.remove("resourceVersion");
+    }
+}
+
+fn generated_name(call: &Call<'_>, object: &Value) -> String {
+    let base = object["metadata"]["generateName"].as_str().unwrap_or_default();
+    let mut end = base.len().min(GENERATED_BASE_MAX);
+    while !base.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!("{}{}", &base[..end], call.server.env().suffix(SUFFIX_LEN))
+}
+
+fn exists(call: &Call<'_>, key: &str, name: &str) -> Status {
+    let mut status = Status::already_exists(&call.info.group, &call.info.plural, name);
+    if call.server.store().get(key).is_some_and(|it| it.header.deleting) {
+        status.message = format!("object is being deleted: {}", status.message);
+    }
+    status
+}

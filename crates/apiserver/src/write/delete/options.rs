@@ -1,0 +1,113 @@
+//! What a client says about a deletion, in the body or in the query.
+
+use evenkeel_schema::field::FieldError;
+use serde_json::Value;
+
+use crate::call::Call;
+use crate::decode::{self, Media};
+use crate::status::{Result, Status, quote};
+
+/// The options of a deletion.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DeleteOptions {
+    pub(crate) dry_run: bool,
+    pub(crate) grace_period_seconds: Option<i64>,
+    pub(crate) orphan_dependents: Option<bool>,
+    pub(crate) propagation_policy: Option<String>,
+    pub(crate) uid: Option<String>,
+    pub(crate) resource_version: Option<String>,
+}
+
+impl DeleteOptions {
+    /// Reads the body; or the query, where there is no body.
+    pub(crate) fn parse(call: &Call<'_>, body: &[u8]) -> Result<Self> {
+        let options = if body.is_empty() { Self::of_query(call)? } else { Self::of_body(call, body)? };
+        options.validate()?;
+        Ok(options)
+    }
+
+    fn of_query(call: &Call<'_>) -> Result<Self> {
+        let query = &call.request.query;
+        let dry_run: Vec<&str> = query.all("dryRun").filter(|it| !it.is_empty()).collect();
+        check_dry_run(&dry_run)?;
+        let policy = query.text("propagationPolicy");
+        Ok(Self {
+            dry_run: !dry_run.is_empty(),
+            grace_period_seconds: query.number("gracePeriodSeconds")?,
+            orphan_dependents: query.flag("orphanDependents"),
+            propagation_policy: (!policy.is_empty()).then(|| policy.to_owned()),
+            ..Self::default()
+        })
+    }
+
+    fn of_body(call: &Call<'_>, body: &[u8]) -> Result<Self> {
+        let value = match decode::media(call.request.header("content-type"))? {
+            Media::Json => decode::parse_json(body, false).map_err(|why| {
+                Status::bad_request(format!("couldn't get version/kind; json parse error: {why}"))
+            })?,
+            Media::Yaml => decode::parse_yaml(body, false).map_err(Status::bad_request)?,
+            Media::Protobuf => decode::parse_protobuf("", "v1", "DeleteOptions", body)?,
+        };
+        let value = value.object;
+        check_kind(&value)?;
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        let dry_run: Vec<&str> =
+            value["dryRun"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        check_dry_run(&dry_run)?;
+        Ok(Self {
+            dry_run: !dry_run.is_empty(),
+            grace_period_seconds: value["gracePeriodSeconds"].as_i64(),
+            orphan_dependents: value["orphanDependents"].as_bool(),
+            propagation_policy: text(&value["propagationPolicy"]),
+            uid: text(&value["preconditions"]["uid"]),
+            resource_version: text(&value["preconditions"]["resourceVersion"]),
+        })
+    }
+
+    fn validate(&self) -> Result<()> {
+        let mut errors = Vec::new();
+        if let Some(policy) = &self.propagation_policy {
+            if self.orphan_dependents.is_some() {
+                let why = "orphanDependents and deletionPropagation cannot be both set";
+                errors.push(FieldError::invalid("propagationPolicy", policy.as_str(), why));
+            }
+            let known = ["Foreground", "Background", "Orphan", "nil"];
+            if !known[..3].contains(&policy.as_str()) {
+                errors.push(FieldError::not_supported("propagationPolicy", policy.as_str(), &known));
+            }
+        }
+        refuse(&errors)
+    }
+
+    /// Whether neither a policy nor its older form was given.
+    pub(crate) fn says_nothing_of_dependents(&self) -> bool {
+        self.orphan_dependents.is_none() && self.propagation_policy.is_none()
+    }
+}
+
+fn check_dry_run(values: &[&str]) -> Result<()> {
+    let errors: Vec<_> = values
+        .iter()
+        .filter(|it| **it != "All")
+        .map(|it| FieldError::not_supported("dryRun", *it, &["All"]))
+        .collect();
+    refuse(&errors)
+}
+
+fn refuse(errors: &[FieldError]) -> Result<()> {
+    if errors.is_empty() { Ok(()) } else { Err(Status::invalid("meta.k8s.io", "DeleteOptions", "", errors)) }
+}
+
+fn check_kind(value: &Value) -> Result<()> {
+    let kind = value["kind"].as_str().unwrap_or("DeleteOptions");
+    let version = value["apiVersion"].as_str().unwrap_or("v1");
+    if matches!(kind, "" | "DeleteOptions") {
+        return Ok(());
+    }
+    Err(Status::bad_request(format!(
+        "no kind {} is registered for version {} in scheme \
+         \"k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27\"",
+        quote(kind),
+        quote(version)
+    )))
+}

@@ -1,0 +1,215 @@
+//! What a deletion does to an object.
+
+use evenkeel_store::Entry;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use super::options::DeleteOptions;
+use crate::call::Call;
+use crate::status::{Result, Status};
+use crate::strategy::{Strategy, set_or_remove};
+use crate::{Header, faces};
+
+const ORPHAN: &str = "orphan";
+const FOREGROUND: &str = "foregroundDeletion";
+
+/// What is to be done.
+#[derive(Debug, PartialEq)]
+pub(super) enum Plan {
+    /// It is already on its way out, and nothing changes.
+    Nothing,
+    /// It goes at once.
+    Remove,
+    /// It is changed first: to wait for finalizers or for a node, or for others to see it go.
+    Mark { object: Value, then_remove: bool },
+}
+
+/// Decides what a deletion does. Preconditions that do not hold are refused.
+pub(super) fn plan(call: &Call<'_>, options: &DeleteOptions, entry: &Entry<Header>) -> Result<Plan> {
+    check_preconditions(call, options, entry)?;
+    let strategy = Strategy::of(&call.info);
+    let built_in = !call.info.is_custom();
+    match call.info.kind.as_str() {
+        "Pod" if built_in => Ok(plan_pod(call, &strategy, options, entry)),
+        "Namespace" if built_in && call.info.group.is_empty() => Ok(plan_namespace(call, options, entry)),
+        "CustomResourceDefinition" if built_in => Ok(plan_definition(call, &strategy, options, entry)),
+        _ => Ok(plan_plain(call, &strategy, options, entry)),
+    }
+}
+
+fn check_preconditions(call: &Call<'_>, options: &DeleteOptions, entry: &Entry<Header>) -> Result<()> {
+    let info = &call.info;
+    let (uid, version) = (&*entry.header.uid, entry.revision.to_string());
+    let namespace = info.kind == "Namespace" && info.group.is_empty();
+    let refuse = |what: &str, given: &str, actual: &str, end: &str| {
+        let name = &entry.header.name;
+        if namespace {
+            let why = format!("Precondition failed: {what} in precondition: {given}, {what} in object meta: {actual}");
+            return Err(Status::conflict("", "namespaces", name, &why));
+        }
+        let why = format!(
+            "the {what} in the precondition ({given}) does not match the {what} in record ({actual}). \
+             The object might have been {end}"
+        );
+        Err(Status::conflict(&info.group, &info.kind, name, &why))
+    };
+    match (&options.uid, &options.resource_version) {
+        (Some(given), _) if given != uid => refuse("UID", given, uid, "deleted and then recreated"),
+        (_, Some(given)) if *given != version => refuse("ResourceVersion", given, &version, "modified"),
+        _ => Ok(()),
+    }
+}
+
+/// Kinds without a grace period: gone at once, or marked where finalizers hold them.
+fn plan_plain(call: &Call<'_>, strategy: &Strategy, options: &DeleteOptions, entry: &Entry<Header>) -> Plan {
+    // Where the client says nothing and nothing holds the object, it need not be parsed.
+    if options.says_nothing_of_dependents() && !strategy.orphans && !entry.header.finalizers {
+        return Plan::Remove;
+    }
+    let mut object = faces::open(&call.info, entry);
+    set_finalizers(strategy, options, &mut object);
+    if !has_finalizers(&object) {
+        return Plan::Remove;
+    }
+    mark(call, &mut object);
+    Plan::Mark { object, then_remove: false }
+}
+
+/// Pods are marked first, always: a node has a grace period to end them, and others see them go.
+fn plan_pod(call: &Call<'_>, strategy: &Strategy, options: &DeleteOptions, entry: &Entry<Header>) -> Plan {
+    let mut pod = faces::open(&call.info, entry);
+    let requested = options.grace_period_seconds.map(|it| if it < 0 { 1 } else { it });
+    let metadata = &mut pod["metadata"];
+    let then_remove;
+    if entry.header.deleting {
+        let pending = metadata["deletionGracePeriodSeconds"].as_i64().unwrap_or_default();
+        if pending == 0 {
+            return plan_plain(call, strategy, options, entry);
+        }
+        let Some(period) = requested.filter(|it| *it < pending) else { return Plan::Nothing };
+        then_remove = shorten(call, metadata, pending, period) == 0;
+    } else {
+        let period = pod_grace(requested, &pod);
+        let metadata = &mut pod["metadata"];
+        metadata["deletionTimestamp"] = call.server.time(seconds_after(call.server.env().now(), period)).into();
+        metadata["deletionGracePeriodSeconds"] = period.into();
+        bump_generation(metadata);
+        then_remove = period == 0;
+    }
+    set_finalizers(strategy, options, &mut pod);
+    let then_remove = then_remove && !has_finalizers(&pod);
+    Plan::Mark { object: pod, then_remove }
+}
+
+/// The grace that a pod gets: none where no node has it or it has ended.
+fn pod_grace(requested: Option<i64>, pod: &Value) -> i64 {
+    let unscheduled = pod["spec"]["nodeName"].as_str().unwrap_or_default().is_empty();
+    let ended = matches!(pod["status"]["phase"].as_str(), Some("Failed" | "Succeeded"));
+    if unscheduled || ended {
+        return 0;
+    }
+    let period = requested.or_else(|| pod["spec"]["terminationGracePeriodSeconds"].as_i64()).unwrap_or(0);
+    if period < 0 { 1 } else { period }
+}
+
+/// Shortens a grace period that runs already; the time of deletion never lies in the past.
+fn shorten(call: &Call<'_>, metadata: &mut Value, pending: i64, period: i64) -> i64 {
+    let now = call.server.env().now();
+    let text = metadata["deletionTimestamp"].as_str().unwrap_or_default();
+    let deletion: Timestamp = text.parse().unwrap_or(now);
+    let at = seconds_after(deletion, period - pending);
+    let (at, period) = if at < now { (now, if period == 0 { 0 } else { 1 }) } else { (at, period) };
+    metadata["deletionTimestamp"] = call.server.time(at).into();
+    metadata["deletionGracePeriodSeconds"] = period.into();
+    period
+}
+
+fn seconds_after(time: Timestamp, seconds: i64) -> Timestamp {
+    time.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(Timestamp::MAX)
+}
+
+/// A namespace is marked and says so in its phase; it goes when its content has gone.
+fn plan_namespace(call: &Call<'_>, options: &DeleteOptions, entry: &Entry<Header>) -> Plan {
+    let strategy = Strategy::of(&call.info);
+    let mut namespace = faces::open(&call.info, entry);
+    if entry.header.deleting {
+        let held = namespace["spec"]["finalizers"].as_array().is_some_and(|it| !it.is_empty());
+        return if held { Plan::Nothing } else { plan_plain(call, &strategy, options, entry) };
+    }
+    set_finalizers(&strategy, options, &mut namespace);
+    namespace["metadata"]["deletionTimestamp"] = call.server.now().into();
+    if !namespace["status"].is_object() {
+        namespace["status"] = json!({});
+    }
+    namespace["status"]["phase"] = "Terminating".into();
+    Plan::Mark { object: namespace, then_remove: false }
+}
+
+/// A definition is marked first; its objects go before it.
+fn plan_definition(
+    call: &Call<'_>,
+    strategy: &Strategy,
+    options: &DeleteOptions,
+    entry: &Entry<Header>,
+) -> Plan {
+    if entry.header.deleting || !entry.header.finalizers {
+        return plan_plain(call, strategy, options, entry);
+    }
+    let mut definition = faces::open(&call.info, entry);
+    definition["metadata"]["deletionTimestamp"] = call.server.now().into();
+    crate::custom::mark_terminating(&mut definition, &call.server.now());
+    Plan::Mark { object: definition, then_remove: false }
+}
+
+/// Sets the finalizers that a propagation policy asks for, and takes away the others of that kind.
+fn set_finalizers(strategy: &Strategy, options: &DeleteOptions, object: &mut Value) {
+    let old: Vec<String> = object["metadata"]["finalizers"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|it| it.as_str().map(str::to_owned))
+        .collect();
+    let has = |name: &str| old.iter().any(|it| it == name);
+    let (orphan, foreground) = match (options.orphan_dependents, options.propagation_policy.as_deref()) {
+        (Some(orphan), _) => (orphan, false),
+        (None, Some(policy)) => (policy == "Orphan", policy == "Foreground"),
+        (None, None) => match old.iter().find(|it| *it == ORPHAN || *it == FOREGROUND) {
+            Some(first) => (first == ORPHAN, first == FOREGROUND),
+            None => (strategy.orphans, false),
+        },
+    };
+    if orphan == has(ORPHAN) && foreground == has(FOREGROUND) {
+        return;
+    }
+    let mut finalizers: Vec<Value> =
+        old.iter().filter(|it| *it != ORPHAN && *it != FOREGROUND).map(|it| it.as_str().into()).collect();
+    finalizers.extend(orphan.then(|| ORPHAN.into()));
+    finalizers.extend(foreground.then(|| FOREGROUND.into()));
+    let value = if finalizers.is_empty() { Value::Null } else { finalizers.into() };
+    set_or_remove(&mut object["metadata"], "finalizers", value);
+}
+
+fn has_finalizers(object: &Value) -> bool {
+    object["metadata"]["finalizers"].as_array().is_some_and(|it| !it.is_empty())
+}
+
+/// Marks an object that finalizers hold.
+fn mark(call: &Call<'_>, object: &mut Value) {
+    let metadata = &mut object["metadata"];
+    let now = call.server.env().now();
+    let marked: Option<Timestamp> = metadata["deletionTimestamp"].as_str().and_then(|it| it.parse().ok());
+    if marked.is_none() {
+        bump_generation(metadata);
+    }
+    if marked.is_none_or(|it| it > now) {
+        metadata["deletionTimestamp"] = call.server.time(now).into();
+    }
+    metadata["deletionGracePeriodSeconds"] = 0.into();
+}
+
+/// The first mark of deletion counts as a change of what is wanted, where the kind counts them.
+fn bump_generation(metadata: &mut Value) {
+    if let Some(generation) = metadata["generation"].as_i64().filter(|it| *it > 0) {
+        metadata["generation"] = (generation + 1).into();
+    }
+}

@@ -1,0 +1,136 @@
+//! An object on its way in: decoded, without what its kind does not know, in its normal form, with defaults.
+
+use bytes::Bytes;
+use evenkeel_schema::field::FieldError;
+use evenkeel_schema::normalize::normalize;
+use http::Response;
+use serde_json::{Map, Value};
+
+use crate::body::Body;
+use crate::call::Call;
+use crate::decode::{self, Decoded, Expected};
+use crate::request::{FieldValidation, WriteQuery};
+use crate::respond;
+use crate::status::{Result, Status, quote};
+
+/// An object on its way in.
+#[derive(Debug)]
+pub(crate) struct Incoming {
+    pub(crate) object: Value,
+    /// What the person behind the client is told in headers.
+    pub(crate) warnings: Vec<String>,
+}
+
+impl Incoming {
+    /// Decodes the body of a create or an update.
+    pub(crate) fn decode(call: &Call<'_>, query: &WriteQuery, body: &Bytes) -> Result<Self> {
+        let expected =
+            Expected { group: &call.info.group, version: &call.info.version, kind: &call.info.kind };
+        let media = decode::media(call.request.header("content-type"))?;
+        let Decoded { object, oddities } =
+            decode::object(&call.info, &expected, media, body, query.validation)?;
+        let mut incoming = Self { object, warnings: Vec::new() };
+        let mut odd = incoming.shape(call)?;
+        odd.extend(oddities.0);
+        incoming.report(call, query.validation, odd)?;
+        Ok(incoming)
+    }
+
+    /// Brings the object into the form of its kind; what did not fit is returned, as strict decoding words it.
+    pub(crate) fn shape(&mut self, call: &Call<'_>) -> Result<Vec<String>> {
+        if !self.object["metadata"].is_object() {
+            self.object["metadata"] = Value::Object(Map::new());
+        }
+        let info = &call.info;
+        if !info.is_custom() {
+            normalize(&info.group, &info.version, &info.kind, &mut self.object);
+        }
+        Ok(Vec::new())
+    }
+
+    /// Refuses, warns about or ignores what did not fit.
+    fn report(&mut self, call: &Call<'_>, validation: FieldValidation, odd: Vec<String>) -> Result<()> {
+        match validation {
+            _ if odd.is_empty() => {}
+            FieldValidation::Ignore => {}
+            FieldValidation::Warn => self.warnings.extend(odd),
+            FieldValidation::Strict => {
+                let kind = &call.info.kind;
+                let version = quote(&call.info.version);
+                let odd = odd.join(", ");
+                return Err(Status::bad_request(format!(
+                    "{kind} in version {version} cannot be handled as a {kind}: strict decoding error: {odd}"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// The object's name, empty where it has none.
+    pub(crate) fn name(&self) -> &str {
+        self.object["metadata"]["name"].as_str().unwrap_or_default()
+    }
+
+    /// Demands the namespace of the path, or sets it where the object has none.
+    pub(crate) fn place(&mut self, call: &Call<'_>) -> Result<()> {
+        let metadata = &mut self.object["metadata"];
+        let given = metadata["namespace"].as_str().unwrap_or_default();
+        let path = if call.info.namespaced { call.path.namespace.as_str() } else { "" };
+        match (given, path) {
+            (given, path) if given == path => {}
+            ("", path) => metadata["namespace"] = path.into(),
+            _ => {
+                return Err(Status::bad_request(
+                    "the namespace of the provided object does not match the namespace sent on the request",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Demands the name of the path.
+    pub(crate) fn check_name(&self, call: &Call<'_>) -> Result<()> {
+        let wanted = &call.path.name;
+        match self.name() {
+            "" => Err(Status::bad_request(format!(
+                "the name of the object ({wanted} based on URL) was undeterminable: name must be provided"
+            ))),
+            name if name != wanted => Err(Status::bad_request(format!(
+                "the name of the object ({name}) does not match the name on the URL ({wanted})"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Adds the warnings to an answer.
+    pub(crate) fn warn(&self, response: &mut Response<Body>) {
+        self.warnings.iter().for_each(|warning| respond::warn(response, warning));
+    }
+}
+
+/// Checks the options of a write: `kind` is that of the options, such as `CreateOptions`.
+pub(crate) fn write_query(call: &Call<'_>, kind: &str) -> Result<WriteQuery> {
+    let query = &call.request.query;
+    let mut errors = Vec::new();
+    let dry_run: Vec<&str> = query.all("dryRun").filter(|it| !it.is_empty()).collect();
+    for value in dry_run.iter().filter(|it| **it != "All") {
+        errors.push(FieldError::not_supported("dryRun", *value, &["All"]));
+    }
+    if let Some(manager) = query.get("fieldManager") {
+        let path = evenkeel_schema::field::Path::new("fieldManager");
+        evenkeel_schema::validate::metadata::field_manager(&path, manager, &mut errors);
+    }
+    let validation = match query.text("fieldValidation") {
+        "" | "Warn" => FieldValidation::Warn,
+        "Ignore" => FieldValidation::Ignore,
+        "Strict" => FieldValidation::Strict,
+        other => {
+            errors.push(FieldError::not_supported("fieldValidation", other, &["", "Ignore", "Strict", "Warn"]));
+            FieldValidation::Warn
+        }
+    };
+    if !errors.is_empty() {
+        return Err(Status::invalid("meta.k8s.io", kind, "", &errors));
+    }
+    Ok(WriteQuery { dry_run: !dry_run.is_empty(), validation, force: query.flag("force") })
+}

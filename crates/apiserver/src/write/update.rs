@@ -1,0 +1,197 @@
+//! Replacing objects, and the road that every change of an existing object takes.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use evenkeel_schema::field::FieldError;
+use evenkeel_store::{Entry, Expect};
+use http::Response;
+use serde_json::Value;
+
+use super::create::create_object;
+use super::incoming::{Incoming, write_query};
+use super::{RETRIES_MAX, put, remove};
+use crate::admit::{Admission, Operation, admit};
+use crate::body::Body;
+use crate::call::Call;
+use crate::encode::Shown;
+use crate::header::seal;
+use crate::read::respond_object;
+use crate::request::{WriteQuery, negotiate, parse_version};
+use crate::status::{Result, Status};
+use crate::strategy::{Strategy, prepare_status, prepare_update};
+use crate::{Header, faces, ownership, validate};
+
+const MODIFIED: &str = "the object has been modified; please apply your changes to the latest version and try again";
+
+/// Answers a PUT.
+pub(crate) async fn update(call: &Call<'_>, body: Bytes) -> Result<Response<Body>> {
+    let accept = negotiate(call.request, false)?;
+    let query = write_query(call, "UpdateOptions")?;
+    let mut incoming = Incoming::decode(call, &query, &body)?;
+    incoming.check_name(call)?;
+    incoming.place(call)?;
+    let key = call.key();
+    for _ in 0..RETRIES_MAX {
+        let Some(current) = call.server.store().get(&key) else {
+            let shown = create_by_update(call, &query, &mut incoming).await?;
+            return answer(call, 201, &incoming, respond_object(call, 201, accept, &shown));
+        };
+        check_uid(call, &incoming.object, &key, &current.header.uid, current.revision)?;
+        let new = incoming.object.clone();
+        if let Some(shown) = change(call, &query, &current, new, &mut incoming.warnings, Writer::Update).await? {
+            return answer(call, 200, &incoming, respond_object(call, 200, accept, &shown));
+        }
+    }
+    Err(conflict(call))
+}
+
+fn answer(
+    _: &Call<'_>,
+    _: u16,
+    incoming: &Incoming,
+    response: Result<Response<Body>>,
+) -> Result<Response<Body>> {
+    let mut response = response?;
+    incoming.warn(&mut response);
+    Ok(response)
+}
+
+/// A PUT to a name that is missing creates it for some kinds.
+async fn create_by_update(call: &Call<'_>, query: &WriteQuery, incoming: &mut Incoming) -> Result<Shown> {
+    if !Strategy::of(&call.info).creates_on_update || !call.path.subresource.is_empty() {
+        return Err(call.not_found());
+    }
+    check_uid(call, &incoming.object, &call.key(), "", 0)?;
+    if let Some(metadata) = incoming.object["metadata"].as_object_mut() {
+        metadata.remove("resourceVersion");
+    }
+    create_object(call, query, incoming, true).await
+}
+
+/// A uid in a PUT is a precondition.
+fn check_uid(call: &Call<'_>, object: &Value, key: &str, actual: &str, revision: u64) -> Result<()> {
+    let given = object["metadata"]["uid"].as_str().unwrap_or_default();
+    if given.is_empty() || given == actual {
+        return Ok(());
+    }
+    let key = key.replacen(&format!("/{}/", group_folder(&call.info.group)), "/", 1);
+    let why = format!(
+        "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: {}, AdditionalErrorMsg: \
+         Precondition failed: UID in precondition: {given}, UID in object meta: {actual}",
+        if revision > 0 { 0 } else { revision }
+    );
+    Err(Status::conflict(&call.info.group, &call.info.plural, &call.path.name, &why))
+}
+
+/// Kubernetes' own keys have no folder for a group, and its messages show them.
+fn group_folder(group: &str) -> &str {
+    if group.is_empty() { "core" } else { group }
+}
+
+/// By which road a change came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Writer {
+    /// PUT or any patch but apply: what changed becomes the writer's.
+    Update,
+    /// Server-side apply, which has already settled who owns what.
+    Apply,
+}
+
+/// Changes an existing object to `new`; none where another writer was faster and the caller may try again.
+pub(crate) async fn change(
+    call: &Call<'_>,
+    query: &WriteQuery,
+    current: &Arc<Entry<Header>>,
+    mut new: Value,
+    warnings: &mut Vec<String>,
+    writer: Writer,
+) -> Result<Option<Shown>> {
+    let strategy = Strategy::of(&call.info);
+    let old = faces::open(&call.info, current);
+    let version = take_version(&mut new)?;
+    if writer == Writer::Update {
+        ownership::track(call, &mut new, Some(&old));
+    }
+    let name = call.path.name.as_str();
+    let admission = Admission { call, operation: Operation::Update, name, old: Some(&old) };
+    admit(&admission, &mut new)?;
+    check_version(call, &strategy, version, current.revision)?;
+    prepare(call, &strategy, &mut new, &old);
+    validate::updated(call, &new, &old, &call.path.subresource, warnings)?;
+    store(call, query, current, new, version).await
+}
+
+fn prepare(call: &Call<'_>, strategy: &Strategy, new: &mut Value, old: &Value) {
+    match call.path.subresource.as_str() {
+        "status" => prepare_status(&call.info, strategy, new, old),
+        _ => prepare_update(&call.info, strategy, new, old),
+    }
+}
+
+/// Takes the resourceVersion out of an object; zero where it has none.
+fn take_version(object: &mut Value) -> Result<u64> {
+    let Some(metadata) = object["metadata"].as_object_mut() else { return Ok(0) };
+    match metadata.remove("resourceVersion") {
+        Some(Value::String(text)) if !text.is_empty() => parse_version(&text).map_err(Status::server_error),
+        _ => Ok(0),
+    }
+}
+
+fn check_version(call: &Call<'_>, strategy: &Strategy, given: u64, current: u64) -> Result<()> {
+    if given == current || (given == 0 && strategy.unconditional_update) {
+        return Ok(());
+    }
+    if given == 0 {
+        let error =
+            FieldError::invalid("metadata.resourceVersion", Value::from(0), "must be specified for an update");
+        let info = &call.info;
+        return Err(Status::invalid(&info.group, &info.plural, &call.path.name, &[error]));
+    }
+    Err(conflict(call))
+}
+
+pub(crate) fn conflict(call: &Call<'_>) -> Status {
+    Status::conflict(&call.info.group, &call.info.plural, &call.path.name, MODIFIED)
+}
+
+async fn store(
+    call: &Call<'_>,
+    query: &WriteQuery,
+    current: &Arc<Entry<Header>>,
+    new: Value,
+    version: u64,
+) -> Result<Option<Shown>> {
+    let (bytes, _) = seal(&faces::to_stored(&call.info, new.clone()));
+    if bytes == current.value {
+        return Ok(Some(faces::show(&call.info, current, current.revision)));
+    }
+    let goes = is_done(&new, current);
+    if query.dry_run {
+        return Ok(Some(Shown::sealed(&new, current.revision)));
+    }
+    let expect = Expect::Revision(current.revision);
+    let raced = if goes {
+        match remove(call, &current.key, current.revision).await? {
+            // What is shown is the last write, which was never stored: it still has the old version.
+            Ok(_) => return Ok(Some(Shown::sealed(&new, current.revision))),
+            Err(raced) => raced,
+        }
+    } else {
+        match put(call, &current.key, new, expect).await? {
+            Ok(entry) => return Ok(Some(faces::show(&call.info, &entry, entry.revision))),
+            Err(raced) => raced,
+        }
+    };
+    let _ = raced;
+    if version == 0 { Ok(None) } else { Err(conflict(call)) }
+}
+
+/// Whether this write takes the last finalizer from an object that is being deleted, so that it goes now.
+fn is_done(new: &Value, current: &Entry<Header>) -> bool {
+    let metadata = &new["metadata"];
+    let some = |list: &Value| list.as_array().is_some_and(|it| !it.is_empty());
+    let content = new["kind"] == "Namespace" && new["apiVersion"] == "v1" && some(&new["spec"]["finalizers"]);
+    let grace = metadata["deletionGracePeriodSeconds"].as_i64().unwrap_or_default();
+    current.header.deleting && !some(&metadata["finalizers"]) && !content && grace == 0
+}

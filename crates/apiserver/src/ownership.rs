@@ -1,8 +1,74 @@
 //! Who owns which fields: the adapter to the field-set engine.
 
+use evenkeel_schema::managed::{self, ApplyError, Context, OneVersion, Reset};
+use evenkeel_schema::types::{self, Schema};
 use serde_json::Value;
 
 use crate::call::Call;
+use crate::status::{Cause, Details, Result, Status};
 
-/// Notes in the new object's managedFields what this writer changed.
-pub(crate) fn track(_: &Call<'_>, _: &mut Value, _: Option<&Value>) {}
+/// Notes in the new object's managedFields what this writer changed; `old` is none for a creation.
+pub(crate) fn track(call: &Call<'_>, new: &mut Value, old: Option<&Value>) {
+    let Some(schema) = schema(call) else { return };
+    let manager = call.request.manager();
+    let api_version = call.info.api_version();
+    let context = context(call, schema, &manager, &api_version);
+    *new = managed::update(&context, old, std::mem::take(new));
+}
+
+/// Merges an applied configuration into the object that is stored.
+pub(crate) fn apply(call: &Call<'_>, old: Option<&Value>, config: &Value, force: bool) -> Result<Value> {
+    let manager = call.request.query.text("fieldManager");
+    let api_version = call.info.api_version();
+    let empty = Schema::default();
+    let schema = schema(call).unwrap_or(&empty);
+    let context = context(call, schema, manager, &api_version);
+    managed::apply(&context, old, config, force).map_err(refusal)
+}
+
+fn context<'a>(call: &'a Call<'_>, schema: &'a Schema, manager: &'a str, api_version: &'a str) -> Context<'a> {
+    let info = &call.info;
+    let has_status = info.subresource("status").is_some();
+    let subresource = call.path.subresource.as_str();
+    let reset = if info.is_custom() {
+        Reset::custom(subresource, has_status)
+    } else {
+        Reset::builtin(&info.group, &info.kind, subresource, has_status)
+    };
+    let now = call.server.env().now();
+    Context {
+        schema,
+        api_version,
+        kind: &info.kind,
+        manager,
+        subresource,
+        now,
+        reset,
+        versions: &OneVersion,
+    }
+}
+
+/// The schema of the call's kind, in the version of the request.
+pub(crate) fn schema<'a>(call: &'a Call<'_>) -> Option<&'a Schema> {
+    let info = &call.info;
+    match &info.custom {
+        Some(custom) => Some(&custom.schema),
+        None => types::builtin(&info.group, &info.version, &info.kind),
+    }
+}
+
+fn refusal(error: ApplyError) -> Status {
+    match error {
+        ApplyError::BadRequest(message) => Status::bad_request(message),
+        ApplyError::Internal(message) => Status::server_error(message),
+        ApplyError::Conflicts(conflicts) => {
+            let causes = conflicts.0.iter().map(|conflict| Cause {
+                reason: "FieldManagerConflict".to_owned(),
+                message: conflict.message(),
+                field: conflict.path.to_string(),
+            });
+            let details = Details { causes: causes.collect(), ..Details::default() };
+            Status::new(409, "Conflict", conflicts.to_string()).with(details)
+        }
+    }
+}

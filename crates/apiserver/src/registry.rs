@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use evenkeel_schema::kinds;
+use evenkeel_schema::types::Schema;
 use parking_lot::RwLock;
 use serde_json::Value;
 
@@ -82,6 +83,8 @@ pub struct CustomInfo {
     pub uid: String,
     /// The version as it stands in `spec.versions`.
     pub version: Value,
+    /// The schema of the version.
+    pub schema: Schema,
     /// The version that is stored.
     pub storage_version: String,
     /// Whether unknown fields are kept (`spec.preserveUnknownFields` or no schema).

@@ -24,7 +24,8 @@ where
     let call = Call { server, request, path, info, user: &user };
     let verb = request.verb();
     check_verb(&call, verb)?;
-    let body = if matches!(verb, "get" | "list" | "watch") { Default::default() } else { read_body(body).await? };
+    let body =
+        if matches!(verb, "get" | "list" | "watch") { Default::default() } else { read_body(body).await? };
     if !path.subresource.is_empty() {
         return subresource::answer(&call, verb, body).await;
     }
@@ -107,8 +108,7 @@ pub(crate) fn forbidden(attributes: &Attributes<'_>, reason: &str) -> Status {
 /// The resource of a path, or the refusal for a path that leads nowhere.
 fn find(server: &ApiServer, request: &Request, path: &ResourcePath) -> Result<std::sync::Arc<ResourceInfo>> {
     let built_in_group = registry::built_in().iter().any(|it| it.group == path.group);
-    let missing =
-        || if built_in_group { Status::no_such_resource() } else { Status::page_not_found() };
+    let missing = || if built_in_group { Status::no_such_resource() } else { Status::page_not_found() };
     if path.broken {
         return Err(missing());
     }

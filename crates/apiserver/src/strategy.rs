@@ -73,12 +73,30 @@ impl Strategy {
 fn generation(kind: &str) -> Generation {
     match kind {
         "Deployment" => Generation::SpecAndAnnotations,
-        "DaemonSet" | "ReplicaSet" | "StatefulSet" | "ReplicationController" | "CronJob" | "Job" | "Pod"
-        | "Ingress" | "IngressClass" | "NetworkPolicy" | "PodDisruptionBudget" | "FlowSchema"
-        | "PriorityLevelConfiguration" | "ValidatingAdmissionPolicy" | "ValidatingAdmissionPolicyBinding"
-        | "MutatingAdmissionPolicy" | "MutatingAdmissionPolicyBinding" | "DeviceClass" | "ResourceSlice"
+        "DaemonSet"
+        | "ReplicaSet"
+        | "StatefulSet"
+        | "ReplicationController"
+        | "CronJob"
+        | "Job"
+        | "Pod"
+        | "Ingress"
+        | "IngressClass"
+        | "NetworkPolicy"
+        | "PodDisruptionBudget"
+        | "FlowSchema"
+        | "PriorityLevelConfiguration"
+        | "ValidatingAdmissionPolicy"
+        | "ValidatingAdmissionPolicyBinding"
+        | "MutatingAdmissionPolicy"
+        | "MutatingAdmissionPolicyBinding"
+        | "DeviceClass"
+        | "ResourceSlice"
         | "CustomResourceDefinition" => Generation::Spec,
-        "EndpointSlice" | "PodTemplate" | "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration"
+        "EndpointSlice"
+        | "PodTemplate"
+        | "MutatingWebhookConfiguration"
+        | "ValidatingWebhookConfiguration"
         | "PriorityClass" => Generation::Content,
         _ => Generation::None,
     }

@@ -101,7 +101,9 @@ fn start(query: &ListQuery, newest: u64) -> Result<(Option<u64>, Option<String>)
     if !query.token.is_empty() {
         let token = Token::decode(&query.token)?;
         if !query.version.is_empty() && query.version != "0" {
-            return Err(Status::bad_request("specifying resource version is not allowed when using continue"));
+            return Err(Status::bad_request(
+                "specifying resource version is not allowed when using continue",
+            ));
         }
         return Ok((token.revision, Some(token.after)));
     }
@@ -170,7 +172,8 @@ fn collect(
     let mut range = Range { prefix: prefix.to_owned(), after, limit: chunk, at };
     let mut entries: Vec<Arc<Entry<Header>>> = Vec::new();
     loop {
-        let token = || continued.then(|| range.after.as_deref().unwrap_or_default()[prefix.len()..].to_owned());
+        let token =
+            || continued.then(|| range.after.as_deref().unwrap_or_default()[prefix.len()..].to_owned());
         let page = call.server.store().range(&range).map_err(|error| expired(&error, token()))?;
         range.at = Some(page.revision);
         let last = page.entries.last().map(|it| it.key.to_string());
@@ -222,7 +225,11 @@ pub(crate) fn write_list(
         Shape::Object | Shape::Table { .. } => {
             write_head(&mut out, &call.info.list_kind, &call.info.api_version(), found);
             let custom = call.info.is_custom();
-            write_items(&mut out, shown, |out, it| if custom { it.write(out) } else { it.write_untyped(out) });
+            write_items(
+                &mut out,
+                shown,
+                |out, it| if custom { it.write(out) } else { it.write_untyped(out) },
+            );
         }
         Shape::MetadataList { beta } => {
             let version = if beta { "meta.k8s.io/v1beta1" } else { "meta.k8s.io/v1" };

@@ -42,7 +42,10 @@ impl Token {
         let value = parse_json(&bytes, false).map_err(|why| refuse(&why))?.object;
         let version = value["v"].as_str().unwrap_or_default();
         if version != VERSION {
-            return Err(refuse(&format!("server does not recognize this encoded version {}", quote(version))));
+            return Err(refuse(&format!(
+                "server does not recognize this encoded version {}",
+                quote(version)
+            )));
         }
         let start = value["start"].as_str().unwrap_or_default();
         let rv = value["rv"].as_i64().unwrap_or_default();

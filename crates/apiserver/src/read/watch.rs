@@ -103,9 +103,10 @@ async fn open(call: &Call<'_>, query: &ListQuery, selection: Selection, form: Fo
         Err(error) => State::Failed(error),
     };
     let now = Instant::now();
-    let length = query.timeout_seconds.map(Duration::from_secs).unwrap_or_else(|| {
-        TIMEOUT_MIN.mul_f64(1.0 + call.server.env().random_fraction())
-    });
+    let length = query
+        .timeout_seconds
+        .map(Duration::from_secs)
+        .unwrap_or_else(|| TIMEOUT_MIN.mul_f64(1.0 + call.server.env().random_fraction()));
     let marks_end = query.initial_events == Some(true) && query.bookmarks;
     Ok(Events {
         work: Some(call.server.hold("watch's initial state")),

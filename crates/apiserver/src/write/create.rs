@@ -77,9 +77,7 @@ pub(crate) async fn create_object(
 fn refuse_version(object: &Value) -> Result<()> {
     match object["metadata"]["resourceVersion"].as_str() {
         None | Some("" | "0") => Ok(()),
-        Some(_) => {
-            Err(Status::server_error("resourceVersion should not be set on objects to be created"))
-        }
+        Some(_) => Err(Status::server_error("resourceVersion should not be set on objects to be created")),
     }
 }
 

@@ -150,8 +150,7 @@ pub(crate) async fn delete_collection(call: &Call<'_>, body: Bytes) -> Result<Re
     for entry in rest {
         delete_entry(call, &options, &entry).await?;
     }
-    let shown: Vec<Shown> =
-        found.entries.iter().map(|it| faces::show(&call.info, it, it.revision)).collect();
+    let shown: Vec<Shown> = found.entries.iter().map(|it| faces::show(&call.info, it, it.revision)).collect();
     write_list(call, accept, &shown, &Found::all(Vec::new(), found.revision))
 }
 

@@ -1,10 +1,11 @@
 //! An object on its way in: decoded, without what its kind does not know, in its normal form, with defaults.
 
 use bytes::Bytes;
+use evenkeel_schema::defaults;
 use evenkeel_schema::field::FieldError;
 use evenkeel_schema::normalize::normalize;
 use http::Response;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::body::Body;
 use crate::call::Call;
@@ -43,7 +44,13 @@ impl Incoming {
         }
         let info = &call.info;
         if !info.is_custom() {
-            normalize(&info.group, &info.version, &info.kind, &mut self.object);
+            let (group, version, kind) = (&info.group, &info.version, &info.kind);
+            let forgets = asks_to_forget(&self.object);
+            normalize(group, version, kind, &mut self.object);
+            defaults::apply(group, version, kind, &mut self.object);
+            if forgets {
+                self.object["metadata"]["managedFields"] = json!([{}]);
+            }
         }
         Ok(Vec::new())
     }
@@ -108,6 +115,12 @@ impl Incoming {
     }
 }
 
+/// Whether the writer empties managedFields. The normal form has no empty lists, so that it is looked at before.
+fn asks_to_forget(object: &Value) -> bool {
+    let entries = object["metadata"]["managedFields"].as_array();
+    entries.is_some_and(|it| it.is_empty() || it.len() == 1 && it[0].as_object().is_some_and(Map::is_empty))
+}
+
 /// Checks the options of a write: `kind` is that of the options, such as `CreateOptions`.
 pub(crate) fn write_query(call: &Call<'_>, kind: &str) -> Result<WriteQuery> {
     let query = &call.request.query;
@@ -125,7 +138,11 @@ pub(crate) fn write_query(call: &Call<'_>, kind: &str) -> Result<WriteQuery> {
         "Ignore" => FieldValidation::Ignore,
         "Strict" => FieldValidation::Strict,
         other => {
-            errors.push(FieldError::not_supported("fieldValidation", other, &["", "Ignore", "Strict", "Warn"]));
+            errors.push(FieldError::not_supported(
+                "fieldValidation",
+                other,
+                &["", "Ignore", "Strict", "Warn"],
+            ));
             FieldValidation::Warn
         }
     };

@@ -22,7 +22,8 @@ use crate::status::{Result, Status};
 use crate::strategy::{Strategy, prepare_status, prepare_update};
 use crate::{Header, faces, ownership, validate};
 
-const MODIFIED: &str = "the object has been modified; please apply your changes to the latest version and try again";
+const MODIFIED: &str =
+    "the object has been modified; please apply your changes to the latest version and try again";
 
 /// Answers a PUT.
 pub(crate) async fn update(call: &Call<'_>, body: Bytes) -> Result<Response<Body>> {
@@ -39,7 +40,9 @@ pub(crate) async fn update(call: &Call<'_>, body: Bytes) -> Result<Response<Body
         };
         check_uid(call, &incoming.object, &key, &current.header.uid, current.revision)?;
         let new = incoming.object.clone();
-        if let Some(shown) = change(call, &query, &current, new, &mut incoming.warnings, Writer::Update).await? {
+        if let Some(shown) =
+            change(call, &query, &current, new, &mut incoming.warnings, Writer::Update).await?
+        {
             return answer(call, 200, &incoming, respond_object(call, 200, accept, &shown));
         }
     }
@@ -143,8 +146,11 @@ fn check_version(call: &Call<'_>, strategy: &Strategy, given: u64, current: u64)
         return Ok(());
     }
     if given == 0 {
-        let error =
-            FieldError::invalid("metadata.resourceVersion", Value::from(0), "must be specified for an update");
+        let error = FieldError::invalid(
+            "metadata.resourceVersion",
+            Value::from(0),
+            "must be specified for an update",
+        );
         let info = &call.info;
         return Err(Status::invalid(&info.group, &info.plural, &call.path.name, &[error]));
     }

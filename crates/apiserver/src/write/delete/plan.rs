@@ -44,7 +44,9 @@ fn check_preconditions(call: &Call<'_>, options: &DeleteOptions, entry: &Entry<H
     let refuse = |what: &str, given: &str, actual: &str, end: &str| {
         let name = &entry.header.name;
         if namespace {
-            let why = format!("Precondition failed: {what} in precondition: {given}, {what} in object meta: {actual}");
+            let why = format!(
+                "Precondition failed: {what} in precondition: {given}, {what} in object meta: {actual}"
+            );
             return Err(Status::conflict("", "namespaces", name, &why));
         }
         let why = format!(
@@ -91,7 +93,8 @@ fn plan_pod(call: &Call<'_>, strategy: &Strategy, options: &DeleteOptions, entry
     } else {
         let period = pod_grace(requested, &pod);
         let metadata = &mut pod["metadata"];
-        metadata["deletionTimestamp"] = call.server.time(seconds_after(call.server.env().now(), period)).into();
+        metadata["deletionTimestamp"] =
+            call.server.time(seconds_after(call.server.env().now(), period)).into();
         metadata["deletionGracePeriodSeconds"] = period.into();
         bump_generation(metadata);
         then_remove = period == 0;

@@ -13,8 +13,8 @@
 //! *Invariant:* this crate opens no socket, reads no OS clock and no OS randomness, and does not know the runtime.
 
 pub mod access;
-mod authorize;
 mod admit;
+mod authorize;
 mod body;
 mod call;
 mod custom;
@@ -23,7 +23,6 @@ mod encode;
 mod faces;
 mod fields;
 mod header;
-mod impersonate;
 mod nonresource;
 mod ownership;
 mod read;

@@ -26,7 +26,12 @@ pub(crate) fn apply(call: &Call<'_>, old: Option<&Value>, config: &Value, force:
     managed::apply(&context, old, config, force).map_err(refusal)
 }
 
-fn context<'a>(call: &'a Call<'_>, schema: &'a Schema, manager: &'a str, api_version: &'a str) -> Context<'a> {
+fn context<'a>(
+    call: &'a Call<'_>,
+    schema: &'a Schema,
+    manager: &'a str,
+    api_version: &'a str,
+) -> Context<'a> {
     let info = &call.info;
     let has_status = info.subresource("status").is_some();
     let subresource = call.path.subresource.as_str();
@@ -36,16 +41,7 @@ fn context<'a>(call: &'a Call<'_>, schema: &'a Schema, manager: &'a str, api_ver
         Reset::builtin(&info.group, &info.kind, subresource, has_status)
     };
     let now = call.server.env().now();
-    Context {
-        schema,
-        api_version,
-        kind: &info.kind,
-        manager,
-        subresource,
-        now,
-        reset,
-        versions: &OneVersion,
-    }
+    Context { schema, api_version, kind: &info.kind, manager, subresource, now, reset, versions: &OneVersion }
 }
 
 /// The schema of the call's kind, in the version of the request.

@@ -3,20 +3,20 @@
 use http::{Method, Response};
 
 use crate::access::{Attributes, Decision, Target};
+use crate::authorize::{forbidden, impersonate};
 use crate::body::Body;
 use crate::call::Call;
 use crate::decode::read_body;
 use crate::request::{Request, ResourcePath, Route};
-use crate::status::{Details, Result, Status, qualified, quote};
-use crate::{ApiServer, ResourceInfo, User, impersonate, nonresource, read, registry, subresource, write};
+use crate::status::{Result, Status};
+use crate::{ApiServer, ResourceInfo, User, nonresource, read, registry, subresource, write};
 
 /// Answers a request, or refuses it.
 pub(crate) async fn answer<B>(server: &ApiServer, request: &Request, body: B) -> Result<Response<Body>>
 where
     B: http_body::Body + Send + 'static,
 {
-    let user = impersonate::effective_user(server, request)?;
-    authorize(server, request, &user)?;
+    let user = authorize(server, request)?;
     let Route::Resource(path) = &request.route else {
         return nonresource::answer(server, request, &user);
     };
@@ -43,26 +43,31 @@ where
     }
 }
 
-fn authorize(server: &ApiServer, request: &Request, user: &User) -> Result<()> {
-    let name;
+/// Who the request acts as, if that user may do it.
+fn authorize(server: &ApiServer, request: &Request) -> Result<User> {
+    let authorizer = &*server.inner().authorizer;
+    // A list of one name counts as access to that name.
+    let name = match &request.route {
+        Route::Resource(path) if path.name.is_empty() => selected_name(request),
+        Route::Resource(path) => path.name.clone(),
+        Route::Other => String::new(),
+    };
     let target = match &request.route {
         Route::Other => Target::Path(&request.path),
-        Route::Resource(path) => {
-            // A list of one name counts as access to that name.
-            name = if path.name.is_empty() { selected_name(request) } else { path.name.clone() };
-            Target::Resource {
-                group: &path.group,
-                version: &path.version,
-                resource: &path.resource,
-                subresource: &path.subresource,
-                namespace: &path.namespace,
-                name: &name,
-            }
-        }
+        Route::Resource(path) => Target::Resource {
+            group: &path.group,
+            version: &path.version,
+            resource: &path.resource,
+            subresource: &path.subresource,
+            namespace: &path.namespace,
+            name: &name,
+        },
     };
-    let attributes = Attributes { user, verb: request.verb(), target };
-    match server.inner().authorizer.authorize(&attributes) {
-        Decision::Allow => Ok(()),
+    let own = Attributes { user: &request.user, verb: request.verb(), target };
+    let user = impersonate(authorizer, &own, &request.headers)?.unwrap_or_else(|| request.user.clone());
+    let attributes = Attributes { user: &user, ..own };
+    match authorizer.authorize(&attributes) {
+        Decision::Allow(_) => Ok(user),
         Decision::Deny(reason) => Err(forbidden(&attributes, &reason)),
     }
 }
@@ -71,38 +76,6 @@ fn selected_name(request: &Request) -> String {
     let selector = request.query.text("fieldSelector");
     let parsed = evenkeel_schema::selector::FieldSelector::parse(selector).ok();
     parsed.and_then(|it| it.exact("metadata.name").map(str::to_owned)).unwrap_or_default()
-}
-
-/// The refusal that Kubernetes words for a user who may not.
-pub(crate) fn forbidden(attributes: &Attributes<'_>, reason: &str) -> Status {
-    let user = quote(&attributes.user.name);
-    let verb = attributes.verb;
-    let more = if reason.is_empty() { String::new() } else { format!(": {reason}") };
-    match attributes.target {
-        Target::Path(path) => {
-            let message = format!("forbidden: User {user} cannot {verb} path {}{more}", quote(path));
-            Status::new(403, "Forbidden", message).with(Details::default())
-        }
-        Target::Resource { group, resource, subresource, namespace, name, .. } => {
-            let what = if subresource.is_empty() {
-                quote(resource)
-            } else {
-                quote(&format!("{resource}/{subresource}"))
-            };
-            let place = if namespace.is_empty() {
-                "at the cluster scope".to_owned()
-            } else {
-                format!("in the namespace {}", quote(namespace))
-            };
-            let named = if name.is_empty() { String::new() } else { format!(" {}", quote(name)) };
-            let message = format!(
-                "{}{named} is forbidden: User {user} cannot {verb} resource {what} in API group {} {place}{more}",
-                qualified(resource, group),
-                quote(group)
-            );
-            Status::forbidden(group, resource, name, message)
-        }
-    }
 }
 
 /// The resource of a path, or the refusal for a path that leads nowhere.

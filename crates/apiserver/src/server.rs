@@ -12,17 +12,17 @@ use evenkeel_store::Store;
 use http::Response;
 use jiff::Timestamp;
 
-use crate::access::{AllowAll, Authorizer};
+use crate::access::Authorizer;
 use crate::admit::{Plugin, plugins};
 use crate::body::Body;
 use crate::request::Request;
-use crate::{Header, Registry, respond, route};
+use crate::{Header, Rbac, Registry, respond, route};
 
 /// What a server can be told.
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct Options {
-    /// Who decides what is allowed.
+    /// Who decides what is allowed; RBAC over the store's own roles unless set.
     pub authorizer: Option<Arc<dyn Authorizer>>,
 }
 
@@ -50,7 +50,7 @@ impl ApiServer {
     /// A server over this store. Definitions of custom resources that the store has are served at once.
     pub fn new(store: Store<Header>, env: Env, options: Options) -> Self {
         let requests = env.ledger().station("apiserver requests");
-        let authorizer = options.authorizer.unwrap_or_else(|| Arc::new(AllowAll));
+        let authorizer = options.authorizer.unwrap_or_else(|| Arc::new(Rbac::new(store.clone())));
         let inner = Inner { store, env, registry: Registry::new(), authorizer, plugins: plugins(), requests };
         Self { inner: Arc::new(inner) }
     }

@@ -6,7 +6,8 @@ use http::Response;
 use crate::body::Body;
 use crate::call::Call;
 use crate::status::{Result, Status};
-use crate::{ResourceInfo, read, write};
+use crate::write::{Incoming, write_query};
+use crate::{ResourceInfo, authorize, read, respond, write};
 
 /// Answers a request to a part of an object.
 pub(crate) async fn answer(call: &Call<'_>, verb: &str, body: Bytes) -> Result<Response<Body>> {
@@ -24,6 +25,12 @@ pub(crate) fn is_virtual(info: &ResourceInfo) -> bool {
 }
 
 /// Answers a question that comes as an object.
-pub(crate) async fn review(_: &Call<'_>, _: Bytes) -> Result<Response<Body>> {
-    Err(Status::method_not_allowed())
+pub(crate) async fn review(call: &Call<'_>, body: Bytes) -> Result<Response<Body>> {
+    let query = write_query(call, "CreateOptions")?;
+    let incoming = Incoming::decode(call, &query, &body)?;
+    let authorizer = &*call.server.inner().authorizer;
+    let now = call.server.env().now();
+    let answer = authorize::review(authorizer, call.user, &call.info.kind, incoming.object, now);
+    let object = answer.ok_or_else(Status::method_not_allowed)??;
+    Ok(respond::json(201, object.to_string()))
 }

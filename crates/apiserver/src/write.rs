@@ -8,7 +8,7 @@ mod update;
 
 pub(crate) use create::create;
 pub(crate) use delete::{delete, delete_collection};
-pub(crate) use incoming::Incoming;
+pub(crate) use incoming::{Incoming, write_query};
 pub(crate) use patch::patch;
 pub(crate) use update::update;
 

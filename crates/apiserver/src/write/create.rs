@@ -15,7 +15,7 @@ use crate::encode::Shown;
 use crate::read::respond_object;
 use crate::request::{WriteQuery, negotiate};
 use crate::status::{Result, Status};
-use crate::strategy::{Strategy, prepare_create};
+use crate::strategy::prepare_create;
 use crate::{faces, ownership, validate};
 
 /// How many characters of a generateName are kept before the suffix: together they fit a label.
@@ -55,7 +55,8 @@ pub(crate) async fn create_object(
         }
         let admission = Admission { call, operation: Operation::Create, name: &name, old: None };
         admit(&admission, &mut object)?;
-        prepare_create(&call.info, &Strategy::of(&call.info), &mut object);
+        take_string_data(call, &mut object);
+        prepare_create(&call.info, &mut object, call.server.env().now());
         validate::created(call, &object, &mut incoming.warnings)?;
         let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let key = call.info.key(&call.path.namespace, &name);
@@ -90,6 +91,13 @@ fn fill_system_fields(call: &Call<'_>, object: &mut Value) {
     metadata["creationTimestamp"] = now.into();
     if let Some(metadata) = metadata.as_object_mut() {
         metadata.remove("resourceVersion");
+    }
+}
+
+/// The text of a Secret becomes data after its fields have their owners: the text is owned, not what it becomes.
+pub(super) fn take_string_data(call: &Call<'_>, object: &mut Value) {
+    if call.info.kind == "Secret" && call.info.group.is_empty() {
+        evenkeel_schema::prepare::string_data(object);
     }
 }
 

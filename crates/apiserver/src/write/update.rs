@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use evenkeel_schema::field::FieldError;
+use evenkeel_schema::managed;
 use evenkeel_store::{Entry, Expect};
 use http::Response;
 use serde_json::Value;
 
-use super::create::create_object;
+use super::create::{create_object, take_string_data};
 use super::incoming::{Incoming, write_query};
 use super::{RETRIES_MAX, put, remove};
 use crate::admit::{Admission, Operation, admit};
@@ -19,7 +20,7 @@ use crate::header::seal;
 use crate::read::respond_object;
 use crate::request::{WriteQuery, negotiate, parse_version};
 use crate::status::{Result, Status};
-use crate::strategy::{Strategy, prepare_status, prepare_update};
+use crate::strategy::{Strategy, prepare_update};
 use crate::{Header, faces, ownership, validate};
 
 const MODIFIED: &str =
@@ -120,16 +121,11 @@ pub(crate) async fn change(
     let admission = Admission { call, operation: Operation::Update, name, old: Some(&old) };
     admit(&admission, &mut new)?;
     check_version(call, &strategy, version, current.revision)?;
-    prepare(call, &strategy, &mut new, &old);
+    take_string_data(call, &mut new);
+    prepare_update(&call.info, &mut new, &old, &call.path.subresource);
+    managed::keep_times(&old, &mut new);
     validate::updated(call, &new, &old, &call.path.subresource, warnings)?;
     store(call, query, current, new, version).await
-}
-
-fn prepare(call: &Call<'_>, strategy: &Strategy, new: &mut Value, old: &Value) {
-    match call.path.subresource.as_str() {
-        "status" => prepare_status(&call.info, strategy, new, old),
-        _ => prepare_update(&call.info, strategy, new, old),
-    }
 }
 
 /// Takes the resourceVersion out of an object; zero where it has none.

@@ -19,6 +19,7 @@ mod body;
 mod call;
 mod custom;
 mod decode;
+mod discovery;
 mod encode;
 mod faces;
 mod fields;

@@ -93,7 +93,7 @@ impl Printer {
     pub(crate) fn of(info: &ResourceInfo) -> Self {
         if info.is_custom() {
             let columns = if info.columns.is_empty() { vec![age_column()] } else { info.columns.clone() };
-            let headings = std::iter::once(name_column()).chain(columns.iter().map(heading)).collect();
+            let headings = std::iter::once(name_column()).chain(columns.iter().map(custom_heading)).collect();
             return Self {
                 columns: headings,
                 rows: Rows::Custom(CustomColumns::of(&columns)),
@@ -187,6 +187,16 @@ fn heading(column: &Column) -> Value {
         "description": column.description,
         "priority": column.priority,
     })
+}
+
+/// The heading of a printer column, which says where its cells come from unless the definition describes it.
+fn custom_heading(column: &Column) -> Value {
+    let mut value = heading(column);
+    if column.description.is_empty() {
+        let text = format!("Custom resource definition column (in JSONPath format): {}", column.json_path);
+        value["description"] = text.into();
+    }
+    value
 }
 
 fn name_column() -> Value {

@@ -1,0 +1,192 @@
+//! What is served, for clients to find out: the lists of groups, versions and resources, and the server's version.
+//!
+//! There are two forms. The legacy one is a document for each group and version; the aggregated one is everything at
+//! once, which kubectl asks for by its `Accept` header and recognizes by the parameters of the `Content-Type`.
+//!
+//! ETags and the aggregated form follow Kubernetes v1.36, which no longer serves `v2beta1`.
+
+mod aggregated;
+mod groups;
+mod legacy;
+
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderValue, IF_NONE_MATCH, VARY};
+use http::{Method, Response};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha512};
+
+use crate::body::Body;
+use crate::registry::Registry;
+use crate::request::{Request, negotiate};
+use crate::respond;
+use crate::status::{Result, Status};
+
+pub(crate) use groups::{Group, groups};
+
+const AGGREGATED_TYPE: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+
+/// The Kubernetes version whose API this is.
+const VERSION: &str = "v1.36.4";
+
+/// Answers a path of discovery; none where the path is none.
+pub(crate) fn answer(registry: &Registry, request: &Request) -> Option<Result<Response<Body>>> {
+    let path = request.path.trim_end_matches('/');
+    let mut parts = path.split('/').skip(1);
+    let place = (parts.next(), parts.next(), parts.next(), parts.next());
+    let document = match place {
+        (None, ..) => Document::Paths,
+        (Some("version"), None, ..) => Document::Version,
+        (Some("api"), None, ..) => Document::Core,
+        (Some("apis"), None, ..) => Document::Groups,
+        (Some("api"), Some(version), None, _) => Document::Resources("", version),
+        (Some("apis"), Some(group), None, _) => Document::Group(group),
+        (Some("apis"), Some(group), Some(version), None) => Document::Resources(group, version),
+        _ => return None,
+    };
+    Some(document.answer(registry, request))
+}
+
+/// One document of discovery.
+#[derive(Clone, Copy)]
+enum Document<'a> {
+    Paths,
+    Version,
+    Core,
+    Groups,
+    Group(&'a str),
+    Resources(&'a str, &'a str),
+}
+
+impl Document<'_> {
+    fn answer(self, registry: &Registry, request: &Request) -> Result<Response<Body>> {
+        let groups = groups(registry);
+        let value = match self {
+            Self::Paths => json!({ "paths": paths(&groups) }),
+            Self::Version => version(),
+            Self::Core | Self::Groups if wants_aggregated(request) => {
+                let core = matches!(self, Self::Core);
+                return aggregated(request, aggregated::list(&groups, core));
+            }
+            Self::Core => legacy::versions(request),
+            Self::Groups => legacy::groups(&groups),
+            Self::Group(name) => legacy::group(find(&groups, name).ok_or_else(Status::page_not_found)?),
+            Self::Resources(group, version) => resources(&groups, group, version)?,
+        };
+        if request.method != Method::GET {
+            return Err(Status::method_not_allowed());
+        }
+        let accept = negotiate(request, false)?;
+        respond::formatted(200, accept.format, value.to_string().into_bytes())
+    }
+}
+
+fn find<'a>(groups: &'a [Group], name: &str) -> Option<&'a Group> {
+    groups.iter().find(|group| !name.is_empty() && group.name == name)
+}
+
+/// The resources of a version. An unknown version of a built-in group is an API error, all else is no page.
+fn resources(groups: &[Group], group: &str, version: &str) -> Result<Value> {
+    let group = groups.iter().find(|it| it.name == group).ok_or_else(Status::page_not_found)?;
+    match group.versions.iter().find(|it| it.name == version) {
+        Some(version) => Ok(legacy::resources(group, version)),
+        None if group.custom => Err(Status::page_not_found()),
+        None => Err(Status::no_such_resource()),
+    }
+}
+
+fn aggregated(request: &Request, body: Vec<u8>) -> Result<Response<Body>> {
+    if request.method != Method::GET {
+        return Err(Status::method_not_allowed());
+    }
+    let mut response = cached(request, body);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(AGGREGATED_TYPE));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("public"));
+    Ok(response)
+}
+
+/// A response with the hash of its bytes as ETag; without a body where the client has them.
+fn cached(request: &Request, body: Vec<u8>) -> Response<Body> {
+    let etag = format!("\"{}\"", hash(&body));
+    let known = request.header(IF_NONE_MATCH.as_str()).split(',').any(|it| it.trim() == etag);
+    let mut response = if known { respond::json(304, Body::empty()) } else { respond::json(200, body) };
+    if let Ok(value) = HeaderValue::from_str(&etag) {
+        response.headers_mut().insert(ETAG, value);
+    }
+    response.headers_mut().insert(VARY, HeaderValue::from_static("Accept"));
+    response
+}
+
+/// The SHA-512 of a document in upper-case hex, as Kubernetes has it.
+pub(crate) fn hash(bytes: &[u8]) -> String {
+    let digest = Sha512::digest(bytes);
+    digest.iter().map(|byte| format!("{byte:02X}")).collect()
+}
+
+/// Whether the client prefers the aggregated form that is served here to the legacy one.
+fn wants_aggregated(request: &Request) -> bool {
+    let accept = request.header("accept");
+    let mut clauses = accept.split(',').map(|clause| {
+        let mut parts = clause.split(';').map(str::trim);
+        let media = parts.next().unwrap_or_default();
+        let params: Vec<_> = parts.collect();
+        (media, params)
+    });
+    let served = clauses.find_map(|(media, params)| {
+        let has = |param: &str| params.contains(&param);
+        let is_aggregated = has("g=apidiscovery.k8s.io") && has("v=v2") && has("as=APIGroupDiscoveryList");
+        let is_plain = !params.iter().any(|param| param.starts_with("as="));
+        match media {
+            "application/json" if is_aggregated => Some(true),
+            "application/json" | "application/yaml" | "*/*" | "application/*" if is_plain => Some(false),
+            _ => None,
+        }
+    });
+    served.unwrap_or(false)
+}
+
+fn version() -> Value {
+    json!({
+        "major": "1",
+        "minor": "36",
+        "emulationMajor": "1",
+        "emulationMinor": "36",
+        "minCompatibilityMajor": "1",
+        "minCompatibilityMinor": "35",
+        "gitVersion": VERSION,
+        "gitCommit": "",
+        "gitTreeState": "clean",
+        "buildDate": "1970-01-01T00:00:00Z",
+        "goVersion": "",
+        "compiler": "rustc",
+        "platform": format!("{}/{}", std::env::consts::OS, go_architecture()),
+    })
+}
+
+/// The architecture in the words of Go, which is what clients compare.
+fn go_architecture() -> &'static str {
+    match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    }
+}
+
+/// Every path that is no object, for people who ask for `/`.
+fn paths(groups: &[Group]) -> Vec<String> {
+    let fixed =
+        ["/healthz", "/healthz/ping", "/livez", "/livez/ping", "/openapi/v2", "/openapi/v3", "/readyz"];
+    let fixed = fixed.into_iter().chain(["/api", "/apis", "/apis/", "/readyz/ping", "/version"]);
+    let mut paths: Vec<String> = fixed.map(str::to_owned).collect();
+    for group in groups {
+        let root = if group.name.is_empty() { "/api".to_owned() } else { format!("/apis/{}", group.name) };
+        paths.extend(group.versions.iter().map(|version| format!("{root}/{}", version.name)));
+        if !group.name.is_empty() {
+            paths.push(root);
+        }
+    }
+    paths.sort();
+    paths
+}
+
+#[cfg(test)]
+mod tests;

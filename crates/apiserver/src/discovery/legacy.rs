@@ -1,0 +1,118 @@
+//! The legacy documents: one for each group and version.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+
+use super::groups::{Group, Version};
+use crate::registry::{ResourceInfo, SubresourceInfo};
+use crate::request::Request;
+
+/// `/api`: the versions of the core group.
+pub(super) fn versions(request: &Request) -> Value {
+    let address = request.header("host");
+    json!({
+        "kind": "APIVersions",
+        "versions": ["v1"],
+        "serverAddressByClientCIDRs": [{ "clientCIDR": "0.0.0.0/0", "serverAddress": address }],
+    })
+}
+
+/// `/apis`: every group but the core one.
+pub(super) fn groups(groups: &[Group]) -> Value {
+    let named = groups.iter().filter(|group| !group.name.is_empty());
+    json!({ "kind": "APIGroupList", "apiVersion": "v1", "groups": named.map(entry).collect::<Vec<_>>() })
+}
+
+/// `/apis/{group}`.
+pub(super) fn group(group: &Group) -> Value {
+    let mut value = entry(group);
+    value["kind"] = "APIGroup".into();
+    value["apiVersion"] = "v1".into();
+    value
+}
+
+fn entry(group: &Group) -> Value {
+    let versions: Vec<Value> = group
+        .versions
+        .iter()
+        .map(|version| json!({ "groupVersion": group.group_version(&version.name), "version": version.name }))
+        .collect();
+    json!({ "name": group.name, "versions": versions, "preferredVersion": versions.first() })
+}
+
+/// `/api/v1` and `/apis/{group}/{version}`.
+pub(super) fn resources(group: &Group, version: &Version) -> Value {
+    let mut resources = Vec::new();
+    for info in &version.resources {
+        resources.push(resource(info));
+        resources.extend(info.subresources.iter().map(|part| subresource(info, part)));
+    }
+    let mut list = json!({
+        "kind": "APIResourceList",
+        "groupVersion": group.group_version(&version.name),
+        "resources": resources,
+    });
+    // The core group's list has come without an apiVersion ever since.
+    if !group.name.is_empty() {
+        list["apiVersion"] = "v1".into();
+    }
+    list
+}
+
+fn resource(info: &ResourceInfo) -> Value {
+    let mut entry = Map::new();
+    entry.insert("name".into(), info.plural.clone().into());
+    entry.insert("singularName".into(), info.singular.clone().into());
+    entry.insert("namespaced".into(), info.namespaced.into());
+    entry.insert("kind".into(), info.kind.clone().into());
+    entry.insert("verbs".into(), info.verbs.clone().into());
+    if !info.short_names.is_empty() {
+        entry.insert("shortNames".into(), info.short_names.clone().into());
+    }
+    if !info.categories.is_empty() {
+        entry.insert("categories".into(), info.categories.clone().into());
+    }
+    if info.verbs.iter().any(|verb| verb == "watch") {
+        entry.insert("storageVersionHash".into(), storage_version_hash(info).into());
+    }
+    Value::Object(entry)
+}
+
+fn subresource(info: &ResourceInfo, part: &SubresourceInfo) -> Value {
+    let mut entry = json!({
+        "name": format!("{}/{}", info.plural, part.name),
+        "singularName": "",
+        "namespaced": info.namespaced,
+        "kind": part.kind,
+        "verbs": part.verbs,
+    });
+    // The kind's group is named where it is another than the list's.
+    if !part.version.is_empty() && (part.group != info.group || part.version != info.version) {
+        entry["group"] = part.group.clone().into();
+        entry["version"] = part.version.clone().into();
+    }
+    entry
+}
+
+/// What identifies the version that is stored: the first eight bytes of a hash of its name.
+fn storage_version_hash(info: &ResourceInfo) -> String {
+    let (group, version) = stored_as(info);
+    let digest = Sha256::digest(format!("{group}/{version}/{}", info.kind));
+    STANDARD.encode(&digest[..8])
+}
+
+/// The version in which Kubernetes v1.36 stores a kind, where it is not the served one.
+fn stored_as(info: &ResourceInfo) -> (&str, &str) {
+    if let Some(custom) = &info.custom {
+        return (&info.group, &custom.storage_version);
+    }
+    match (info.group.as_str(), info.kind.as_str()) {
+        ("events.k8s.io", "Event") => ("", "v1"),
+        ("autoscaling", "HorizontalPodAutoscaler") => ("autoscaling", "v2"),
+        ("apiextensions.k8s.io", _) => ("apiextensions.k8s.io", "v1beta1"),
+        (group, "MutatingAdmissionPolicy" | "MutatingAdmissionPolicyBinding") => (group, "v1beta1"),
+        (group, _) => (group, &info.version),
+    }
+}

@@ -19,6 +19,7 @@ fn custom(group: &str, version: &str, plural: &str, parts: Vec<SubresourceInfo>)
         definition: format!("{plural}.{group}"),
         uid: String::new(),
         version: json!({}),
+        schema: Default::default(),
         storage_version: "v1".into(),
         preserve_unknown_fields: false,
         terminating: false,

@@ -49,6 +49,7 @@ fn a_custom_resource_without_columns_shows_its_age() {
         definition: "things.example.com".into(),
         uid: String::new(),
         version: json!({}),
+        schema: Default::default(),
         storage_version: "v1".into(),
         preserve_unknown_fields: false,
         terminating: false,

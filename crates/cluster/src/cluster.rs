@@ -43,7 +43,7 @@ pub(crate) struct World {
 #[non_exhaustive]
 pub enum StartError {
     /// The data directory cannot be used.
-    #[error("cannot open the data directory: {0}")]
+    #[error("cannot open the data directory")]
     DataDir(#[from] OpenError),
     /// Disks do not wait for virtual time.
     #[error("a cluster with a data directory cannot live in paused time")]

@@ -57,7 +57,7 @@ impl Default for ServeOptions {
 #[non_exhaustive]
 pub enum ServeError {
     /// The address cannot be had.
-    #[error("cannot listen on {address}: {source}")]
+    #[error("cannot listen on {address}")]
     Bind {
         /// Which.
         address: SocketAddr,
@@ -68,7 +68,7 @@ pub enum ServeError {
     #[error(transparent)]
     Authority(#[from] AuthorityError),
     /// TLS cannot be set up.
-    #[error("cannot set up TLS: {0}")]
+    #[error("cannot set up TLS")]
     Tls(#[from] rustls::Error),
 }
 

@@ -30,6 +30,11 @@ impl Server {
     pub async fn from_kubeconfig(path: &Path) -> anyhow::Result<Self> {
         let kubeconfig =
             Kubeconfig::read_from(path).with_context(|| format!("cannot use {}", path.display()))?;
+        Self::from_config(kubeconfig).await
+    }
+
+    /// The server that the current context of this kubeconfig points to.
+    pub async fn from_config(kubeconfig: Kubeconfig) -> anyhow::Result<Self> {
         let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
         // A retry would hide an answer, and a certificate for another name is not what is compared here.
         config.default_retry = false;

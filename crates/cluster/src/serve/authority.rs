@@ -31,7 +31,7 @@ const SERVICE_IP: &str = "10.96.0.1";
 #[non_exhaustive]
 pub enum AuthorityError {
     /// A file could not be read or written.
-    #[error("cannot use {path}: {source}")]
+    #[error("cannot use {path}")]
     File {
         /// Which.
         path: PathBuf,
@@ -39,7 +39,7 @@ pub enum AuthorityError {
         source: io::Error,
     },
     /// What is in the files is no authority of ours.
-    #[error("{path} does not hold a certificate authority: {source}")]
+    #[error("{path} does not hold a certificate authority")]
     Damaged {
         /// The folder.
         path: PathBuf,
@@ -47,7 +47,7 @@ pub enum AuthorityError {
         source: rcgen::Error,
     },
     /// A certificate could not be made.
-    #[error("cannot make a certificate: {0}")]
+    #[error("cannot make a certificate")]
     Certificate(#[from] rcgen::Error),
 }
 

@@ -16,7 +16,7 @@ pub struct Tokens {
 #[non_exhaustive]
 pub enum TokenFileError {
     /// It cannot be read.
-    #[error("cannot read the token file {path}: {source}")]
+    #[error("cannot read the token file {path}")]
     Read {
         /// Which.
         path: PathBuf,

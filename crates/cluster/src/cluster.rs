@@ -1,23 +1,26 @@
 //! A whole cluster in one value.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use evenkeel_apiserver::{ApiServer, Header, Options as ServerOptions, Rbac, User};
+use evenkeel_apiserver::{ApiServer, Header, Options as ServerOptions, User};
 use evenkeel_env::{Env, Station, Unsettled};
 use evenkeel_store::{OpenError, Options as StoreOptions, Store};
 use kube::Client;
+use parking_lot::Mutex;
 
 use crate::backend::Backend;
 use crate::builder::Builder;
 use crate::fault::{Fault, Faults, Matcher};
+use crate::operator::Operator;
 use crate::record::{Exchange, Mark, Recorder, Write};
 use crate::serve::{ServeError, ServeOptions, Server};
 use crate::transport::{Transport, Wire};
 use crate::watches::Watches;
 
 /// The namespace that the test kit works in unless told otherwise.
-const DEFAULT_NAMESPACE: &str = "default";
+pub(crate) const DEFAULT_NAMESPACE: &str = "default";
 
 /// A Kubernetes cluster in this process: no port, no file, no other process.
 ///
@@ -26,6 +29,9 @@ const DEFAULT_NAMESPACE: &str = "default";
 pub struct Cluster {
     pub(crate) world: Arc<World>,
     namespace: Arc<str>,
+    /// Whom this handle acts as.
+    user: Arc<User>,
+    client: Client,
 }
 
 /// What ends with the last handle.
@@ -35,7 +41,8 @@ pub(crate) struct World {
     pub(crate) station: Station,
     settle_limit: Duration,
     server: ApiServer,
-    client: Client,
+    /// By name; whoever is taken out of it ends.
+    pub(crate) operators: Mutex<BTreeMap<String, Operator>>,
 }
 
 /// A cluster could not be started.
@@ -67,9 +74,7 @@ impl Cluster {
     pub(crate) async fn build(options: Builder) -> Result<Self, StartError> {
         let env = options.environment();
         let store = store(&options, &env).await?;
-        let mut server_options = ServerOptions::default();
-        server_options.authorizer = Some(Arc::new(Rbac::new(store.clone())));
-        let server = ApiServer::new(store, env.clone(), server_options);
+        let server = ApiServer::new(store, env.clone(), ServerOptions::default());
         let wire = Arc::new(Wire {
             backend: Backend::Embedded(server.clone()),
             recorder: Recorder::new(),
@@ -79,19 +84,34 @@ impl Cluster {
             records: options.records,
             env: env.clone(),
         });
+        let client = client(&wire, "client", Some(User::admin()));
         let world = World {
-            client: client(&wire, "client", Some(User::admin())),
             station: env.ledger().station("cluster"),
             settle_limit: options.settle_limit,
             server,
+            operators: Mutex::default(),
             wire,
         };
-        Ok(Self { world: Arc::new(world), namespace: DEFAULT_NAMESPACE.into() })
+        let user = Arc::new(User::admin());
+        Ok(Self { world: Arc::new(world), namespace: DEFAULT_NAMESPACE.into(), user, client })
     }
 
-    /// A client that may do everything: `system:admin` in `system:masters`.
+    /// A client as this handle's user: `system:admin` in `system:masters`, who may do everything, unless
+    /// [`Cluster::acting_as`] made it another one.
     pub fn client(&self) -> Client {
-        self.world.client.clone()
+        self.client.clone()
+    }
+
+    /// Another handle on the same cluster, which reads, writes and runs operators as this user.
+    #[must_use]
+    pub fn acting_as(&self, user: User) -> Self {
+        let client = client(&self.world.wire, &user.name, Some(user.clone()));
+        Self { user: Arc::new(user), client, ..self.clone() }
+    }
+
+    /// Whom this handle acts as.
+    pub fn user(&self) -> &User {
+        &self.user
     }
 
     /// A client as this user in these groups, which must include `system:authenticated` where rules ask for it.
@@ -107,7 +127,7 @@ impl Cluster {
     /// Another handle on the same cluster, whose `get`, `apply` and so on work in this namespace.
     #[must_use]
     pub fn namespaced(&self, namespace: impl Into<Arc<str>>) -> Self {
-        Self { world: self.world.clone(), namespace: namespace.into() }
+        Self { namespace: namespace.into(), ..self.clone() }
     }
 
     /// The namespace that this handle works in.

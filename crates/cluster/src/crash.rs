@@ -59,7 +59,6 @@ impl Life {
         Self { state: Mutex::default(), died: Notify::new(), station }
     }
 
-    /// The plan moves on to the next life of the same operator when this one ends without reaching it.
     pub(crate) fn plan(&self, point: CrashPoint) {
         let mut state = self.state.lock();
         state.plan = Some(point);
@@ -117,12 +116,6 @@ impl Life {
             }
             died.await;
         }
-    }
-
-    /// The plan that was not reached.
-    pub(crate) fn unreached(&self) -> Option<(CrashPoint, usize)> {
-        let state = self.state.lock();
-        state.plan.map(|plan| (plan, state.writes))
     }
 }
 

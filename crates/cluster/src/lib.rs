@@ -17,6 +17,7 @@ mod cluster;
 mod crash;
 mod fault;
 mod objects;
+mod operator;
 mod record;
 pub mod serve;
 pub mod testing;

@@ -5,7 +5,6 @@
 //! cluster and `#[evenkeel::test]`: an operator enables it for its tests alone, and compiles no API server for
 //! production.
 
-pub use evenkeel_env::Env;
 pub use evenkeel_runtime::*;
 
 pub use {k8s_openapi, kube, schemars};
@@ -24,6 +23,10 @@ pub use evenkeel_cluster as cluster;
 
 /// What an operator's source begins with: `use evenkeel::prelude::*;`.
 pub mod prelude {
+    pub use crate::{
+        Action, Context, Controller, Env, Error, ErrorExt, Manager, Owner, Predicate, Reconciler, Request,
+        Result, ResultExt, Trigger,
+    };
     pub use crate::{k8s_openapi, kube, schemars};
     pub use kube::{Client, CustomResource, CustomResourceExt, Resource, ResourceExt};
     pub use schemars::JsonSchema;

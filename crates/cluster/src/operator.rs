@@ -1,0 +1,170 @@
+//! Operators in the cluster's process: each is supervised, so that it can be crashed and started again.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use evenkeel_apiserver::User;
+use evenkeel_env::{Station, Work};
+use evenkeel_runtime::controller::Controller;
+use evenkeel_runtime::{Manager, Object};
+use kube::Client;
+use parking_lot::Mutex;
+use tokio::task::JoinHandle;
+
+use crate::cluster::{Cluster, DEFAULT_NAMESPACE};
+use crate::crash::{CrashPoint, Life};
+use crate::transport::{Transport, Wire};
+
+/// Makes an operator's manager, once for each of its lives.
+type Factory = Box<dyn FnMut(Manager) -> Manager + Send>;
+
+/// A running operator; it ends when this is dropped.
+pub(crate) struct Operator {
+    shared: Arc<Shared>,
+    task: JoinHandle<()>,
+}
+
+/// What the supervisor and the test both see.
+struct Shared {
+    /// The current life; written by the supervisor.
+    life: Mutex<Arc<Life>>,
+    /// How often it died.
+    deaths: AtomicUsize,
+}
+
+/// Runs an operator's lives, one after the other.
+struct Supervisor {
+    wire: Arc<Wire>,
+    name: Arc<str>,
+    user: User,
+    station: Station,
+    shared: Arc<Shared>,
+    factory: Factory,
+}
+
+impl Supervisor {
+    async fn run(mut self, started: Work) {
+        let mut starting = Arc::new(started);
+        loop {
+            let life = self.shared.life.lock().clone();
+            let manager = Manager::new(self.client(&life)).env(self.wire.env.clone());
+            let manager = (self.factory)(manager);
+            let running = manager.run_until(std::future::pending());
+            // The manager has entered its own start by now.
+            drop(starting);
+            tokio::select! {
+                biased;
+                restarting = life.died() => starting = restarting,
+                ended = running => return self.report(ended),
+            }
+            *self.shared.life.lock() = Arc::new(Life::new(self.station.clone()));
+            self.shared.deaths.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    fn client(&self, life: &Arc<Life>) -> Client {
+        let transport = Transport {
+            wire: self.wire.clone(),
+            by: self.name.clone(),
+            user: Some(self.user.clone()),
+            life: Some(life.clone()),
+        };
+        Client::new(transport, DEFAULT_NAMESPACE)
+    }
+
+    fn report(&self, ended: Result<(), evenkeel_runtime::ManagerError>) {
+        if let Err(error) = ended {
+            tracing::error!(operator = %self.name, %error, "an operator ended");
+        }
+    }
+}
+
+impl Operator {
+    pub(crate) fn start(
+        wire: Arc<Wire>,
+        name: &str,
+        user: User,
+        factory: impl FnMut(Manager) -> Manager + Send + 'static,
+    ) -> Self {
+        let station = wire.env.ledger().station(format!("operator {name}"));
+        let shared = Arc::new(Shared {
+            life: Mutex::new(Arc::new(Life::new(station.clone()))),
+            deaths: AtomicUsize::new(0),
+        });
+        let starting = station.enter_with("start");
+        let factory: Factory = Box::new(factory);
+        let supervisor =
+            Supervisor { wire, name: name.into(), user, station, shared: shared.clone(), factory };
+        Self { shared, task: tokio::spawn(supervisor.run(starting)) }
+    }
+}
+
+impl Drop for Operator {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Cluster {
+    /// Runs an operator in this cluster, as this handle's user. The factory makes its controller, and makes it anew
+    /// after each crash: what it captures survives one, as something outside of the operator's process does.
+    ///
+    /// Requests of the operator are known by the controller's name, to [`Cluster::writes`], [`Cluster::crash`] and so
+    /// on.
+    pub fn run<K: Object>(&self, factory: impl Fn() -> Controller<K> + Send + 'static) {
+        let first = factory();
+        let name = first.name().to_owned();
+        let mut first = Some(first);
+        self.run_manager(&name, move |manager| manager.controller(first.take().unwrap_or_else(&factory)));
+    }
+
+    /// Runs an operator of several controllers: the factory adds them to a manager.
+    pub fn run_manager(&self, name: &str, factory: impl FnMut(Manager) -> Manager + Send + 'static) {
+        let operator = Operator::start(self.world.wire.clone(), name, self.user().clone(), factory);
+        self.world.operators.lock().insert(name.to_owned(), operator);
+    }
+
+    /// Ends an operator, as a crash does.
+    pub fn stop(&self, name: &str) {
+        self.world.operators.lock().remove(name);
+    }
+
+    /// Crashes an operator and starts it again from its factory.
+    ///
+    /// # Panics
+    /// When no operator of this name runs.
+    #[track_caller]
+    pub fn restart(&self, name: &str) {
+        self.with_operator(name, |operator| operator.shared.life.lock().die());
+    }
+
+    /// Crashes an operator at a point of its road, and starts it again from its factory.
+    ///
+    /// # Panics
+    /// When no operator of this name runs.
+    #[track_caller]
+    pub fn crash(&self, name: &str, point: CrashPoint) {
+        self.with_operator(name, |operator| operator.shared.life.lock().plan(point));
+    }
+
+    /// How often an operator has crashed: by its crash points, and by [`Cluster::restart`].
+    ///
+    /// # Panics
+    /// When no operator of this name runs.
+    #[track_caller]
+    pub fn crashes(&self, name: &str) -> usize {
+        self.with_operator(name, |operator| operator.shared.deaths.load(Ordering::SeqCst))
+    }
+
+    #[track_caller]
+    fn with_operator<R>(&self, name: &str, use_it: impl FnOnce(&Operator) -> R) -> R {
+        let operators = self.world.operators.lock();
+        match operators.get(name) {
+            Some(operator) => use_it(operator),
+            None => {
+                let known: Vec<&str> = operators.keys().map(String::as_str).collect();
+                panic!("no operator is named {name}; there are: {}", known.join(", "))
+            }
+        }
+    }
+}

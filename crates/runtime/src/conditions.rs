@@ -122,6 +122,36 @@ pub fn remove(conditions: &mut Vec<Condition>, type_: &str) -> bool {
     conditions.len() != before
 }
 
+/// The schema of a list of conditions, for the status of a custom resource: keyed by type, as Kubernetes' own are.
+///
+/// ```
+/// # use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+/// #[derive(schemars::JsonSchema)]
+/// struct Status {
+///     #[schemars(schema_with = "evenkeel_runtime::conditions::schema")]
+///     conditions: Vec<Condition>,
+/// }
+/// ```
+pub fn schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({
+        "type": "array",
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["type"],
+        "items": {
+            "type": "object",
+            "required": ["type", "status", "reason", "message", "lastTransitionTime"],
+            "properties": {
+                "type": {"type": "string", "maxLength": 316},
+                "status": {"type": "string", "enum": ["True", "False", "Unknown"]},
+                "reason": {"type": "string", "minLength": 1, "maxLength": 1024},
+                "message": {"type": "string", "maxLength": 32768},
+                "lastTransitionTime": {"type": "string", "format": "date-time"},
+                "observedGeneration": {"type": "integer", "format": "int64", "minimum": 0}
+            }
+        }
+    })
+}
+
 impl<S> Context<S> {
     /// Sets a condition in a list, at the time of this world; says whether that changed anything.
     pub fn condition(&self, conditions: &mut Vec<Condition>, condition: Set) -> bool {

@@ -1,0 +1,30 @@
+//! Something outside of the cluster that must be told before a database goes.
+
+/// Where last backups go.
+pub trait Backup: Send + Sync + 'static {
+    /// Takes a last backup of the database. It may be called again for the same one after a crash.
+    fn take(&self, database: &str) -> impl Future<Output = Result<(), BackupError>> + Send;
+}
+
+/// A backup could not be taken; a later attempt may succeed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackupError(pub String);
+
+impl std::fmt::Display for BackupError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "cannot take the last backup: {}", self.0)
+    }
+}
+
+impl std::error::Error for BackupError {}
+
+/// Takes no backups, and says so in the log.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoBackup;
+
+impl Backup for NoBackup {
+    async fn take(&self, database: &str) -> Result<(), BackupError> {
+        tracing::info!(database, "no place for backups is configured: none is taken");
+        Ok(())
+    }
+}

@@ -11,6 +11,7 @@ mod messages;
 pub mod names;
 pub mod normalize;
 pub mod prepare;
+pub mod patch;
 pub mod quantity;
 mod read;
 pub mod selector;

@@ -1,0 +1,164 @@
+//! The order of merged lists: what `$setElementOrder` says, then the patch, then the live list.
+
+use super::slices::{self, check_items, object, partition};
+use super::{
+    DIRECTIVE, Fields, List, SET_ELEMENT_ORDER, after_prefix, bad, internal, lookup_list, no_merge_key,
+    not_a, strip_directives,
+};
+use crate::json::{Value, go_text};
+use crate::patch::PatchError;
+use crate::types::Schema;
+
+/// Merges every list that the patch gives an order for, and takes both out of the patch.
+pub(super) fn merge_ordered_lists(
+    original: &mut Fields,
+    patch: &mut Fields,
+    schema: &Schema,
+) -> Result<(), PatchError> {
+    let orders: Vec<String> =
+        patch.keys().filter(|key| key.starts_with(SET_ELEMENT_ORDER)).cloned().collect();
+    for directive in orders {
+        let order = match patch.remove(&directive) {
+            Some(Value::Array(order)) => order,
+            Some(other) => return Err(not_a("[]interface {}", &other)),
+            None => continue,
+        };
+        let key = after_prefix(&directive, SET_ELEMENT_ORDER)?;
+        let list = {
+            let list_of = |value: Option<&Value>| match value {
+                None | Some(Value::Array(_)) => Ok(()),
+                Some(other) => Err(not_a("[]interface {}", other)),
+            };
+            list_of(original.get(key))?;
+            list_of(patch.get(key))?;
+            lookup_list(schema, key)?
+        };
+        merge_ordered(original, patch, key, &order, &list)?;
+    }
+    Ok(())
+}
+
+fn merge_ordered(
+    original: &mut Fields,
+    patch: &mut Fields,
+    key: &str,
+    order: &[Value],
+    list: &List<'_>,
+) -> Result<(), PatchError> {
+    let empty: &[Value] = &[];
+    let items = |value: Option<&Value>| value.and_then(Value::as_array).cloned();
+    check_order(patch.get(key).and_then(Value::as_array).map_or(empty, Vec::as_slice), order, list.key)?;
+    let live = items(original.get(key));
+    let merged = match (live.clone(), patch.get_mut(key)) {
+        (None, None) => return Ok(()),
+        (Some(live), None) => live,
+        (None, Some(new)) => {
+            strip_directives(new);
+            new.as_array().cloned().unwrap_or_default()
+        }
+        (Some(live), Some(Value::Array(new))) => slices::merge(live, new, list, false)?,
+        (Some(live), Some(_)) => live,
+    };
+    let (ours, theirs) = match list.key {
+        Some(key) => partition(merged, order, key)?,
+        None => merged.into_iter().partition(|item| order.contains(item)),
+    };
+    let live = live.unwrap_or_default();
+    let patched = items(patch.get(key)).unwrap_or_default();
+    if live.is_empty() && patched.is_empty() {
+        return Err(internal("no elements in any of the given slices".to_owned()));
+    }
+    check_items(&live, &patched)?;
+    check_keys(&[&ours, order, &theirs, &live], list.key)?;
+    original.insert(key.to_owned(), interleave(ours, theirs, order, &live, list.key).into());
+    patch.remove(key);
+    Ok(())
+}
+
+/// The items of a patch stand in the order that it gives, and all of them are named there.
+fn check_order(patch: &[Value], order: &[Value], key: Option<&str>) -> Result<(), PatchError> {
+    if order.is_empty() || patch.is_empty() {
+        return Ok(());
+    }
+    let mut left = Vec::with_capacity(patch.len());
+    for item in patch {
+        if key.is_some() {
+            object(item)?;
+        }
+        // Directives are no items.
+        if item.get(DIRECTIVE).is_none() {
+            left.push(item);
+        }
+    }
+    let mut rest = left.iter().peekable();
+    for named in order {
+        let Some(item) = rest.peek() else { return Ok(()) };
+        if same_key(item, named, key)? {
+            rest.next();
+        }
+    }
+    if rest.peek().is_none() {
+        return Ok(());
+    }
+    Err(internal(format!(
+        "The order in patch list:\n{}\n doesn't match {SET_ELEMENT_ORDER} list:\n{}\n",
+        go_text(&patch.to_vec().into()),
+        go_text(&order.to_vec().into())
+    )))
+}
+
+fn same_key(a: &Value, b: &Value, key: Option<&str>) -> Result<bool, PatchError> {
+    let Some(key) = key else { return Ok(a == b) };
+    let value = |item: &Value| -> Result<Value, PatchError> {
+        let fields = object(item)?;
+        fields.get(key).cloned().ok_or_else(|| no_merge_key(fields, key))
+    };
+    Ok(value(a)? == value(b)?)
+}
+
+fn check_keys(lists: &[&[Value]], key: Option<&str>) -> Result<(), PatchError> {
+    let Some(key) = key else { return Ok(()) };
+    for item in lists.iter().copied().flatten() {
+        let fields = item.as_object().ok_or_else(|| bad("invalid patch format of setElementOrder list"))?;
+        if !fields.contains_key(key) {
+            return Err(no_merge_key(fields, key));
+        }
+    }
+    Ok(())
+}
+
+/// Sorts what the patch names by the patch and the rest by the live list, then lays one into the other: an item
+/// of the rest comes first only where the live list has it before the patch's next item.
+pub(super) fn interleave(
+    ours: Vec<Value>,
+    theirs: Vec<Value>,
+    patch_order: &[Value],
+    live_order: &[Value],
+    key: Option<&str>,
+) -> Vec<Value> {
+    let position = |order: &[Value], item: &Value| {
+        order.iter().position(|each| match key {
+            Some(key) => each.get(key) == item.get(key),
+            None => each == item,
+        })
+    };
+    let sorted = |mut items: Vec<Value>, order: &[Value]| {
+        items.sort_by_cached_key(|item| position(order, item).unwrap_or(usize::MAX));
+        items
+    };
+    let mut ours = sorted(ours, patch_order).into_iter().peekable();
+    let mut theirs = sorted(theirs, live_order).into_iter().peekable();
+    let mut merged = Vec::with_capacity(ours.len() + theirs.len());
+    loop {
+        let theirs_first = match (theirs.peek(), ours.peek()) {
+            (None, None) => return merged,
+            (Some(_), None) => true,
+            (None, Some(_)) => false,
+            (Some(theirs), Some(ours)) => match (position(live_order, theirs), position(live_order, ours)) {
+                (Some(a), Some(b)) => a < b,
+                _ => false,
+            },
+        };
+        merged.extend(if theirs_first { theirs.next() } else { ours.next() });
+    }
+}

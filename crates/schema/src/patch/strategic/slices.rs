@@ -1,0 +1,153 @@
+//! Merges lists: of objects by a key, of scalars as sets.
+
+use super::order;
+use super::{DIRECTIVE, Fields, List, internal, merge_map, no_merge_key, unknown_directive};
+use crate::json::{Value, go_text};
+use crate::patch::PatchError;
+
+/// Merges one list into another by the strategy of its field.
+pub(super) fn merge(
+    original: Vec<Value>,
+    patch: &mut Vec<Value>,
+    list: &List<'_>,
+    deletes: bool,
+) -> Result<Vec<Value>, PatchError> {
+    if !list.strategy.merge && !deletes {
+        return Ok(patch.clone());
+    }
+    if original.is_empty() && patch.is_empty() {
+        return Ok(original);
+    }
+    check_items(&original, patch)?;
+    if original.iter().chain(&*patch).any(Value::is_object) {
+        return merge_objects(original, patch, list);
+    }
+    if deletes {
+        return Ok(original.into_iter().filter(|item| !patch.contains(item)).collect());
+    }
+    let mut merged = original.clone();
+    merged.extend(patch.iter().cloned());
+    dedup(&mut merged);
+    let (ours, theirs) = merged.into_iter().partition(|item| patch.contains(item));
+    Ok(order::interleave(ours, theirs, patch, &original, None))
+}
+
+fn merge_objects(
+    original: Vec<Value>,
+    patch: &mut Vec<Value>,
+    list: &List<'_>,
+) -> Result<Vec<Value>, PatchError> {
+    let Some(key) = list.key else {
+        return Err(internal("cannot merge lists without merge key for struct".to_owned()));
+    };
+    let (original, plain) = directives(original, patch, key)?;
+    // Where the whole list is replaced, there is nothing left to merge.
+    let Some(plain) = plain else { return Ok(original) };
+    let mut merged = original.clone();
+    for index in plain.iter().copied() {
+        let item = object_mut(&mut patch[index])?;
+        let value = item.get(key).ok_or_else(|| no_merge_key(item, key))?;
+        match find(&merged, key, value)? {
+            Some(at) => merge_map(object_mut(&mut merged[at])?, item, list.items)?,
+            None => merged.push(Value::Object(item.clone())),
+        }
+    }
+    let patched: Vec<Value> = plain.iter().map(|index| patch[*index].clone()).collect();
+    let (ours, theirs) = partition(merged, &patched, key)?;
+    Ok(order::interleave(ours, theirs, &patched, &original, Some(key)))
+}
+
+/// Obeys the items that are directives. What is left are the positions of the others, or none where the list is
+/// replaced by them.
+fn directives(
+    mut original: Vec<Value>,
+    patch: &[Value],
+    key: &str,
+) -> Result<(Vec<Value>, Option<Vec<usize>>), PatchError> {
+    let (mut plain, mut replace) = (Vec::new(), false);
+    for (index, item) in patch.iter().enumerate() {
+        let item = object(item)?;
+        match item.get(DIRECTIVE).map(|directive| (directive, directive.as_str())) {
+            None => plain.push(index),
+            Some((_, Some("delete"))) => {
+                let value = item.get(key).ok_or_else(|| no_merge_key(item, key))?;
+                original.retain(|each| each.get(key) != Some(value));
+            }
+            Some((_, Some("replace"))) => replace = true,
+            Some((_, Some("merge"))) => {
+                return Err(internal("merging lists cannot yet be specified in the patch".to_owned()));
+            }
+            Some((directive, _)) => return Err(unknown_directive(directive, item)),
+        }
+    }
+    if replace {
+        return Ok((plain.into_iter().map(|index| patch[index].clone()).collect(), None));
+    }
+    Ok((original, Some(plain)))
+}
+
+/// The items whose key the other list has, and the rest.
+pub(super) fn partition(
+    items: Vec<Value>,
+    by: &[Value],
+    key: &str,
+) -> Result<(Vec<Value>, Vec<Value>), PatchError> {
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    for item in items {
+        let fields = object(&item)?;
+        let value = fields.get(key).ok_or_else(|| no_merge_key(fields, key))?;
+        match find(by, key, value)? {
+            Some(_) => ours.push(item),
+            None => theirs.push(item),
+        }
+    }
+    Ok((ours, theirs))
+}
+
+fn find(items: &[Value], key: &str, value: &Value) -> Result<Option<usize>, PatchError> {
+    for (index, item) in items.iter().enumerate() {
+        let Value::Object(fields) = item else {
+            return Err(internal(format!("value for key {index} is not a map")));
+        };
+        if fields.get(key) == Some(value) {
+            return Ok(Some(index));
+        }
+    }
+    Ok(None)
+}
+
+/// All items of both lists are of one type, and none is a list.
+pub(super) fn check_items(original: &[Value], patch: &[Value]) -> Result<(), PatchError> {
+    let mut items = original.iter().chain(patch);
+    let Some(first) = items.next() else { return Ok(()) };
+    if first.is_array() {
+        return Err(PatchError::Unprocessable("lists of lists are not supported".into()));
+    }
+    let same = |item: &Value| std::mem::discriminant(item) == std::mem::discriminant(first);
+    if first.is_null() || !items.all(same) {
+        let lists = Value::Array(vec![original.to_vec().into(), patch.to_vec().into()]);
+        return Err(internal(format!("list element types are not identical: {}", go_text(&lists))));
+    }
+    Ok(())
+}
+
+fn dedup(items: &mut Vec<Value>) {
+    let mut kept: Vec<Value> = Vec::with_capacity(items.len());
+    for item in items.drain(..) {
+        if !kept.contains(&item) {
+            kept.push(item);
+        }
+    }
+    *items = kept;
+}
+
+pub(super) fn object(value: &Value) -> Result<&Fields, PatchError> {
+    value.as_object().ok_or_else(|| super::not_a("map[string]interface {}", value))
+}
+
+fn object_mut(value: &mut Value) -> Result<&mut Fields, PatchError> {
+    match value {
+        Value::Object(fields) => Ok(fields),
+        other => Err(super::not_a("map[string]interface {}", other)),
+    }
+}

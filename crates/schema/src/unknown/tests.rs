@@ -1,0 +1,102 @@
+use super::*;
+use crate::types::builtin;
+use serde_json::json;
+
+fn found(kind: (&str, &str), body: &str) -> Findings {
+    decode(builtin(kind.0, "v1", kind.1).unwrap(), kind.1, body.as_bytes())
+}
+
+fn refusal(kind: (&str, &str), body: &str) -> String {
+    found(kind, body).refusal.unwrap()
+}
+
+#[test]
+fn strict_errors_come_in_the_order_of_the_text() {
+    let body = r#"{"spec": {"zebra": 1, "paused": true, "paused": false,
+        "template": {"spec": {"containers": [{"name": "a", "Ports": []}]}}}, "apple": 1, "apple": 2}"#;
+    assert_eq!(
+        found(("apps", "Deployment"), body).strict,
+        [
+            r#"unknown field "spec.zebra""#,
+            r#"duplicate field "spec.paused""#,
+            r#"unknown field "spec.template.spec.containers[0].Ports""#,
+            r#"unknown field "apple""#,
+        ]
+    );
+}
+
+#[test]
+fn keys_of_maps_are_free_but_not_twice() {
+    let body = r#"{"data": {"any": "1", "any": "2"}}"#;
+    assert_eq!(found(("", "ConfigMap"), body).strict, [r#"duplicate field "data.any""#]);
+}
+
+#[test]
+fn wrong_types_are_worded_as_go_words_them() {
+    let cases = [
+        (
+            ("apps", "Deployment"),
+            r#"{"spec": {"replicas": "3"}}"#,
+            "json: cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas of type int32",
+        ),
+        (
+            ("", "Pod"),
+            r#"{"spec": {"containers": {}}}"#,
+            "json: cannot unmarshal object into Go struct field PodSpec.spec.containers of type []v1.Container",
+        ),
+        (
+            ("", "Pod"),
+            r#"{"metadata": {"labels": {"a": 1}}}"#,
+            "json: cannot unmarshal number into Go struct field ObjectMeta.metadata.labels of type string",
+        ),
+        (
+            ("", "Service"),
+            r#"{"spec": {"ports": [{"port": 3000000000}]}}"#,
+            "json: cannot unmarshal number 3000000000 into Go struct field ServicePort.spec.ports.port of type int32",
+        ),
+        (
+            ("", "Service"),
+            r#"{"spec": {"ports": [{"port": 1.5}]}}"#,
+            "json: cannot unmarshal number 1.5 into Go struct field ServicePort.spec.ports.port of type int32",
+        ),
+        (
+            ("", "Service"),
+            r#"{"spec": {"ports": [{"targetPort": true}]}}"#,
+            "json: cannot unmarshal bool into Go struct field ServicePort.spec.ports.targetPort of type int32",
+        ),
+        (
+            ("", "ConfigMap"),
+            r#"{"data": {"a": true}}"#,
+            "json: cannot unmarshal bool into Go struct field ConfigMap.data of type string",
+        ),
+        (("", "Secret"), r#"{"data": {"a": "not base64!"}}"#, "illegal base64 data at input byte 3"),
+    ];
+    for (kind, body, expected) in cases {
+        assert_eq!(refusal(kind, body), expected);
+    }
+}
+
+#[test]
+fn a_type_that_decodes_itself_ends_the_decoding() {
+    let body = r#"{"spec": {"hostname": 1, "containers": [{"resources": {"limits": {"cpu": "much"}}}]}}"#;
+    assert!(refusal(("", "Pod"), body).starts_with("quantities must match the regular expression"));
+}
+
+#[test]
+fn raw_values_are_not_looked_into() {
+    let body = r#"{"data": {"a": {"b": 1, "b": 2}}, "revision": 1}"#;
+    assert_eq!(found(("apps", "ControllerRevision"), body), Findings::default());
+}
+
+#[test]
+fn the_converter_has_its_own_words() {
+    let schema = builtin("apps", "v1", "Deployment").unwrap();
+    let refused = |spec: serde_json::Value| convert(schema, &json!({"spec": spec})).refusal.unwrap();
+    let pod = |spec: serde_json::Value| json!({"template": {"spec": spec}});
+    assert_eq!(refused(pod(json!({"containers": {"name": "a"}}))), "cannot restore slice from map");
+    assert_eq!(refused(pod(json!({"hostname": 1}))), "cannot convert int64 to string");
+    assert_eq!(refused(json!({"replicas": "3"})), "unrecognized type: int32");
+    assert_eq!(refused(json!({"template": "x"})), "cannot restore struct from: string");
+    let strict = convert(schema, &json!({"spec": {"foo": 1, "bar": {"deep": 1}}})).strict;
+    assert_eq!(strict, [r#"unknown field "spec.bar""#, r#"unknown field "spec.foo""#]);
+}

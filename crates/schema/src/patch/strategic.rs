@@ -27,6 +27,9 @@ const DELETE_FROM_LIST: &str = "$deleteFromPrimitiveList";
 /// assert_eq!(object["spec"]["containers"][0]["name"], "a");
 /// ```
 pub fn apply(schema: &Schema, object: &mut Value, patch: &mut Value) -> Result<(), PatchError> {
+    if patch.is_null() {
+        return Ok(());
+    }
     let (Value::Object(target), Value::Object(patch)) = (object, patch) else {
         return Err(bad("invalid JSON document"));
     };
@@ -145,6 +148,7 @@ struct List<'s> {
 }
 
 fn lookup<'s>(schema: &'s Schema, key: &str) -> Result<(&'s Schema, PatchStrategy), PatchError> {
+    let named = schema.type_name().and_then(|name| name.rsplit('.').next());
     let schema = schema.resolve();
     if schema.properties.is_empty() && schema.kind == Some(Type::Object) && schema.values().is_some() {
         return Err(internal(
@@ -156,7 +160,7 @@ fn lookup<'s>(schema: &'s Schema, key: &str) -> Result<(&'s Schema, PatchStrateg
         schema.properties.iter().find(|(name, _)| name.eq_ignore_ascii_case(key)).map(|(_, field)| field)
     });
     let field = found.ok_or_else(|| {
-        let name = schema.gvks.first().map_or("", |gvk| gvk.kind.as_ref());
+        let name = named.or(schema.gvks.first().map(|gvk| gvk.kind.as_ref())).unwrap_or_default();
         internal(format!(
             "unable to find api field in struct {name} for the json field {}",
             crate::json::go_quote(key)

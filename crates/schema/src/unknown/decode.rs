@@ -38,8 +38,10 @@ pub fn decode_value(schema: &Schema, root: &str, value: &Value) -> Findings {
 
 fn check<'de>(schema: &Schema, root: &str, deserializer: impl Deserializer<'de>) -> Findings {
     let mut walk = Walk::default();
-    walk.structs.push(root.to_owned());
-    let seed = Seed { schema, walk: &mut walk };
+    let gvk = schema.resolve().gvks.first();
+    let full = gvk.map(|gvk| crate::types::builtin_type_name(&gvk.group, &gvk.version, &gvk.kind));
+    walk.structs.push(full.unwrap_or_else(|| root.to_owned()));
+    let seed = Seed { schema, steps: 0, walk: &mut walk };
     // An error is the parser's to tell.
     let _ = seed.deserialize(deserializer);
     walk.findings.refusal = walk.fatal.or(walk.saved);
@@ -57,7 +59,7 @@ struct Walk {
     path: Vec<String>,
     /// The path of struct fields alone, for type errors.
     fields: Vec<String>,
-    /// The struct that each of the fields is in.
+    /// The struct that each of the fields is in, by its full name.
     structs: Vec<String>,
 }
 
@@ -77,7 +79,8 @@ impl Walk {
     fn type_error(&self, found: &str, wanted: &str) -> String {
         match (self.structs.last(), self.fields.is_empty()) {
             (Some(within), false) => format!(
-                "json: cannot unmarshal {found} into Go struct field {within}.{} of type {wanted}",
+                "json: cannot unmarshal {found} into Go struct field {}.{} of type {wanted}",
+                go_type::struct_name(within),
                 self.fields.join(".")
             ),
             _ => format!("json: cannot unmarshal {found} into Go value of type {wanted}"),
@@ -95,6 +98,8 @@ impl Walk {
 
 struct Seed<'s, 'w> {
     schema: &'s Schema,
+    /// How many lists and maps lie between the last named field and here.
+    steps: usize,
     walk: &'w mut Walk,
 }
 
@@ -166,7 +171,7 @@ impl<'de> Visitor<'de> for Seed<'_, '_> {
         let mut index = 0;
         loop {
             self.walk.path.push(format!("[{index}]"));
-            let more = items.next_element_seed(Seed { schema, walk: self.walk })?;
+            let more = items.next_element_seed(Seed { schema, steps: self.steps + 1, walk: self.walk })?;
             self.walk.path.pop();
             if more.is_none() {
                 return Ok(());
@@ -190,7 +195,10 @@ impl<'de> Visitor<'de> for Seed<'_, '_> {
 
 impl Seed<'_, '_> {
     fn mismatch(self, found: &str) {
-        let error = self.walk.type_error(found, &go_type::go_type(self.schema));
+        let place = self.walk.structs.last().zip(self.walk.fields.last());
+        let named = place.and_then(|(within, field)| go_type::named(within, field, self.steps));
+        let wanted = named.map_or_else(|| go_type::go_type(self.schema), str::to_owned);
+        let error = self.walk.type_error(found, &wanted);
         self.walk.save(error);
     }
 
@@ -220,7 +228,7 @@ impl Seed<'_, '_> {
                 self.walk.strict("duplicate", &key);
             }
             self.walk.push_key(&key);
-            fields.next_value_seed(Seed { schema, walk: self.walk })?;
+            fields.next_value_seed(Seed { schema, steps: self.steps + 1, walk: self.walk })?;
             self.walk.path.pop();
             seen.insert(key);
         }
@@ -228,8 +236,7 @@ impl Seed<'_, '_> {
     }
 
     fn object<'de, A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {
-        let named = self.schema.type_name().map(|name| go_type::struct_name(name).to_owned());
-        let nested = named.map(|name| self.walk.structs.push(name)).is_some();
+        let nested = self.schema.type_name().map(|name| self.walk.structs.push(name.to_owned())).is_some();
         let properties = self.schema.fields();
         let mut seen = BTreeSet::new();
         while let Some(key) = fields.next_key::<String>()? {
@@ -243,7 +250,7 @@ impl Seed<'_, '_> {
             }
             self.walk.push_key(&key);
             self.walk.fields.push(key.clone());
-            fields.next_value_seed(Seed { schema, walk: self.walk })?;
+            fields.next_value_seed(Seed { schema, steps: 0, walk: self.walk })?;
             self.walk.fields.pop();
             self.walk.path.pop();
             seen.insert(key);
@@ -292,13 +299,23 @@ fn check_custom(custom: Custom, value: &Value, walk: &mut Walk) {
 
 /// Where a text stops being base64, as Go counts.
 pub(super) fn first_bad_base64(text: &str) -> Option<usize> {
-    use base64::engine::Engine as _;
-    match base64::engine::general_purpose::STANDARD.decode(text.replace(['\r', '\n'], "")) {
-        Ok(_) => None,
-        Err(base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol(at, _)) => {
-            Some(at)
+    let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'+' || byte == b'/';
+    let bytes: Vec<(usize, u8)> =
+        text.bytes().enumerate().filter(|(_, byte)| !b"\r\n".contains(byte)).collect();
+    for group in bytes.chunks(4) {
+        let padding = group.iter().position(|(_, byte)| !is_digit(*byte));
+        match (padding, group.len()) {
+            (None, 4) => {}
+            // Go names the beginning of the group that is not whole.
+            (None, _) => return Some(group[0].0),
+            (Some(at), _) if group[at].1 != b'=' || at < 2 => return Some(group[at].0),
+            (Some(2), 4) if group[3].1 != b'=' => return Some(group[3].0),
+            (Some(2), 3) => return Some(text.len()),
+            (Some(_), _) => {
+                let after = bytes.iter().find(|(at, _)| *at > group[group.len() - 1].0);
+                return after.map(|(at, _)| *at);
+            }
         }
-        // Go names the beginning of the group that is not whole.
-        Err(_) => Some(text.trim_end_matches('=').len() / 4 * 4),
     }
+    None
 }

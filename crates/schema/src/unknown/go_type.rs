@@ -2,6 +2,22 @@
 
 use crate::types::{Schema, Type};
 
+/// Read only when something is wrong: no index is made.
+static NAMES: &str = include_str!("../../facts/go_names.txt");
+
+/// The name of its own that the type of a field has, or of the items of its list after some steps into it.
+pub(super) fn named(full: &str, field: &str, steps: usize) -> Option<&'static str> {
+    let full = full.strip_prefix("io.k8s.")?;
+    let of_field = |line: &'static str| {
+        line.strip_prefix(full)?.strip_prefix(' ')?.strip_prefix(field)?.strip_prefix(' ')
+    };
+    let name = NAMES.lines().find_map(of_field)?;
+    (0..steps).try_fold(name, |name, _| match name.strip_prefix("[]") {
+        Some(items) => Some(items),
+        None => name.strip_prefix("map[").and_then(|rest| rest.split_once(']')).map(|(_, values)| values),
+    })
+}
+
 /// Types that decode themselves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Custom {

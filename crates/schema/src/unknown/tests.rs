@@ -77,6 +77,36 @@ fn wrong_types_are_worded_as_go_words_them() {
 }
 
 #[test]
+fn types_with_names_of_their_own_are_named() {
+    let container = |field: &str| format!(r#"{{"spec": {{"containers": [{{{field}}}]}}}}"#);
+    let wanted = |field: &str| refusal(("", "Pod"), &container(field)).rsplit(' ').next().unwrap().to_owned();
+    assert_eq!(wanted(r#""imagePullPolicy": 5"#), "v1.PullPolicy");
+    assert_eq!(wanted(r#""resources": {"limits": []}"#), "v1.ResourceList");
+    assert_eq!(wanted(r#""securityContext": {"capabilities": {"add": {}}}"#), "[]v1.Capability");
+    assert_eq!(wanted(r#""securityContext": {"capabilities": {"add": [5]}}"#), "v1.Capability");
+}
+
+#[test]
+fn base64_is_refused_where_go_refuses_it() {
+    let cases = [
+        ("", None),
+        ("YQ==", None),
+        ("YWI=", None),
+        ("YWJj", None),
+        ("abc", Some(0)),
+        ("abcd=", Some(4)),
+        ("abcde", Some(4)),
+        ("not base64!", Some(3)),
+        ("YQ=a", Some(3)),
+        ("Y===", Some(1)),
+        ("YQ==YQ==", Some(4)),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(decode::first_bad_base64(text), expected, "{text}");
+    }
+}
+
+#[test]
 fn a_type_that_decodes_itself_ends_the_decoding() {
     let body = r#"{"spec": {"hostname": 1, "containers": [{"resources": {"limits": {"cpu": "much"}}}]}}"#;
     assert!(refusal(("", "Pod"), body).starts_with("quantities must match the regular expression"));

@@ -15,6 +15,7 @@ mod backend;
 mod builder;
 mod cluster;
 mod crash;
+mod everywhere;
 mod fault;
 mod objects;
 mod operator;

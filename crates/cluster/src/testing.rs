@@ -5,6 +5,8 @@ use std::fmt::Debug;
 use crate::builder::Builder;
 use crate::cluster::Cluster;
 
+pub use crate::everywhere::crash_everywhere;
+
 /// The seed of a test unless `EVENKEEL_SEED` says otherwise: fixed, so that a failure comes again.
 pub const DEFAULT_SEED: u64 = 0;
 
@@ -82,4 +84,9 @@ impl Drop for Story {
             self.tell();
         }
     }
+}
+
+/// The things as they print themselves, for a comparison whose difference can be read.
+pub fn lines<T: ToString>(things: &[T]) -> Vec<String> {
+    things.iter().map(T::to_string).collect()
 }

@@ -16,6 +16,7 @@ pub mod access;
 mod admit;
 mod authorize;
 mod body;
+pub mod bootstrap;
 mod call;
 mod custom;
 mod decode;

@@ -8,7 +8,8 @@ use evenkeel_env::Env;
 use tokio::time::Instant;
 
 use crate::journal::{Journal, Memory};
-use crate::state::{Aftermath, Shared};
+use crate::log::Log;
+use crate::state::{Aftermath, Shared, State};
 use crate::{Entry, Header, Options, Page, Range, ReadError, Watch, WatchError, Write, WriteError, Written};
 
 /// A revisioned keyspace with a change log. Cloning shares it.
@@ -46,6 +47,18 @@ impl<H: Header> Store<H> {
     /// makes them first yields.
     pub fn memory(env: Env, options: Options) -> Self {
         let shared = Arc::new(Shared::new(env, options));
+        let journal = Arc::new(Memory::new(shared.clone()));
+        Self { shared, journal }
+    }
+
+    /// Another store in memory that begins with the state of this one, at its revision and without its history. The
+    /// state is shared until one of them changes it, so that a copy costs no more than a pointer.
+    pub fn fork(&self, env: Env, options: Options) -> Self {
+        let state = self.shared.state.read();
+        let (revision, tree) = (state.revision, state.tree.clone());
+        drop(state);
+        let state = State { revision, tree, log: Log::new(revision, options), closed: false };
+        let shared = Arc::new(Shared::of(env, state));
         let journal = Arc::new(Memory::new(shared.clone()));
         Self { shared, journal }
     }

@@ -166,23 +166,42 @@ impl Policy {
     }
 
     /// The union of the rules of all cluster roles whose labels match, in the order of their names.
-    fn gather(&self, name: &str, aggregation: &AggregationRule) -> Arc<Vec<Rule>> {
+    fn gather<'a>(&'a self, name: &'a str, aggregation: &AggregationRule) -> Arc<Vec<Rule>> {
         if let Some(rules) = self.aggregated.lock().get(name) {
             return rules.clone();
         }
-        let mut rules: Vec<Rule> = Vec::new();
-        for selector in &aggregation.cluster_role_selectors {
-            let cluster_roles =
-                self.roles.iter().filter(|((namespace, other), _)| namespace.is_empty() && other != name);
-            for (_, role) in cluster_roles.filter(|(_, role)| selects(selector, &role.labels)) {
-                let new: Vec<Rule> =
-                    role.parsed().rules.iter().filter(|rule| !rules.contains(rule)).cloned().collect();
-                rules.extend(new);
-            }
-        }
+        let mut rules = Vec::new();
+        self.gather_into(&mut rules, aggregation, &mut vec![name]);
         let rules = Arc::new(rules);
         self.aggregated.lock().insert(name.to_owned(), rules.clone());
         rules
+    }
+
+    /// Gathers through roles that gather themselves; `path` keeps a circle of them from going on for ever.
+    fn gather_into<'a>(
+        &'a self,
+        rules: &mut Vec<Rule>,
+        aggregation: &AggregationRule,
+        path: &mut Vec<&'a str>,
+    ) {
+        for selector in &aggregation.cluster_role_selectors {
+            let cluster_roles = self.roles.iter().filter(|((namespace, _), _)| namespace.is_empty());
+            for ((_, name), role) in cluster_roles.filter(|(_, role)| selects(selector, &role.labels)) {
+                if path.contains(&name.as_str()) {
+                    continue;
+                }
+                let parsed = role.parsed();
+                if let Some(further) = &parsed.aggregation {
+                    path.push(name);
+                    self.gather_into(rules, further, path);
+                    path.pop();
+                    continue;
+                }
+                let new: Vec<Rule> =
+                    parsed.rules.iter().filter(|rule| !rules.contains(rule)).cloned().collect();
+                rules.extend(new);
+            }
+        }
     }
 }
 

@@ -5,12 +5,12 @@ use http::Response;
 use crate::body::Body;
 use crate::request::Request;
 use crate::status::{Result, Status};
-use crate::{ApiServer, User, respond};
+use crate::{ApiServer, User, discovery, respond};
 
 /// Answers a path that is no resource.
-pub(crate) fn answer(_: &ApiServer, request: &Request, _: &User) -> Result<Response<Body>> {
+pub(crate) fn answer(server: &ApiServer, request: &Request, _: &User) -> Result<Response<Body>> {
     match request.path.trim_end_matches('/') {
         "/healthz" | "/livez" | "/readyz" => Ok(respond::text(200, "ok")),
-        _ => Err(Status::page_not_found()),
+        _ => discovery::answer(server.registry(), request).unwrap_or_else(|| Err(Status::page_not_found())),
     }
 }

@@ -59,7 +59,8 @@ fn authorize(server: &ApiServer, request: &Request) -> Result<User> {
             version: &path.version,
             resource: &path.resource,
             subresource: &path.subresource,
-            namespace: &path.namespace,
+            // A namespace lies in itself, so that a role in it can grant access to it.
+            namespace: if path.resource == "namespaces" { &path.name } else { &path.namespace },
             name: &name,
         },
     };

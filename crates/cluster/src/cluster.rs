@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use evenkeel_apiserver::{ApiServer, Header, Options as ServerOptions, User};
+use evenkeel_apiserver::{ApiServer, Header, Options as ServerOptions, User, bootstrap};
 use evenkeel_env::{Env, Station, Unsettled};
 use evenkeel_store::{OpenError, Options as StoreOptions, Store};
 use kube::Client;
@@ -52,6 +52,9 @@ pub enum StartError {
     /// The data directory cannot be used.
     #[error("cannot open the data directory")]
     DataDir(#[from] OpenError),
+    /// The objects of a new cluster cannot be written.
+    #[error("cannot write the objects that every cluster begins with")]
+    Bootstrap(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// Disks do not wait for virtual time.
     #[error("a cluster with a data directory cannot live in paused time")]
     PausedTime,
@@ -240,12 +243,14 @@ impl Cluster {
 
 async fn store(options: &Builder, env: &Env) -> Result<Store<Header>, StartError> {
     let Some(folder) = &options.data_dir else {
-        return Ok(Store::memory(env.clone(), StoreOptions::default()));
+        return Ok(bootstrap::memory(env, StoreOptions::default()).await);
     };
     if evenkeel_env::time_is_paused() {
         return Err(StartError::PausedTime);
     }
-    Ok(Store::open(folder, env.clone(), StoreOptions::default()).await?)
+    let store = Store::open(folder, env.clone(), StoreOptions::default()).await?;
+    bootstrap::prepare(&store, env).await.map_err(|error| StartError::Bootstrap(Box::new(error)))?;
+    Ok(store)
 }
 
 fn client(wire: &Arc<Wire>, by: &str, user: Option<User>) -> Client {

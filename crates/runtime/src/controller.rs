@@ -271,3 +271,6 @@ fn owner_trigger<K: Object, C: Object>(primary: &Source<K>, controller: bool) ->
     let namespaced = scoping::<K>() != Scoping::Cluster;
     Trigger::owner_with(primary.resource().clone(), namespaced, controller)
 }
+
+#[cfg(test)]
+mod tests;

@@ -29,6 +29,8 @@ pub mod context;
 pub mod controller;
 pub mod error;
 pub mod event;
+#[cfg(test)]
+mod fake;
 pub mod finalizer;
 pub mod index;
 pub mod informer;

@@ -175,7 +175,6 @@ fn describe<C: Object>(object: &C) -> String {
 #[cfg(test)]
 mod tests {
     use k8s_openapi::api::core::v1::{ConfigMap, Node, Secret};
-    use kube::Resource;
 
     use super::*;
 

@@ -105,7 +105,7 @@ pub struct Add {
     pub priority: i32,
     /// Not before this much time has passed; where the key is queued already, the earlier time stands.
     pub after: Option<Duration>,
-    /// Waits for the key's backoff, and lengthens it.
+    /// Waits for the key's backoff, and lengthens it; a time in `after` replaces the backoff this once.
     pub rate_limited: bool,
     /// Why.
     pub cause: Option<Cause>,
@@ -157,8 +157,7 @@ impl<T: QueueKey> Queue<T> {
         let mut delay = add.after;
         if add.rate_limited {
             let failures = state.count_failure(&key);
-            let backoff = self.shared.backoff.delay(failures, &self.shared.env, now);
-            delay = Some(delay.map_or(backoff, |after| after.max(backoff)));
+            delay = delay.or_else(|| Some(self.shared.backoff.delay(failures, &self.shared.env, now)));
         }
         let at = delay.filter(|delay| !delay.is_zero()).and_then(|delay| now.checked_add(delay));
         let became_ready = state.add(key, add.priority, at, add.cause, now, &self.shared.station);

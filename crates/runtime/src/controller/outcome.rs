@@ -80,7 +80,7 @@ impl Outcome {
             }
             Self::Failed(failure) => match failure.retry() {
                 Retry::Backoff => again(item.priority, None, true, Cause::Retry),
-                Retry::After(delay) => again(item.priority, Some(delay), false, Cause::Retry),
+                Retry::After(delay) => again(item.priority, Some(delay), true, Cause::Retry),
                 Retry::Never => queue.forget(&item.key),
             },
         }

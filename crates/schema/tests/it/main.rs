@@ -1,0 +1,13 @@
+//! Properties of the engines that change objects, over random objects.
+
+mod fieldsets;
+mod ownership;
+mod pods;
+mod strategic;
+
+use proptest::test_runner::Config;
+
+/// Enough cases to meet every rule, few enough for a debug build; a failure is told, not written into the tree.
+fn cases() -> Config {
+    Config { cases: 96, failure_persistence: None, ..Config::default() }
+}

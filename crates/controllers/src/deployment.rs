@@ -1,7 +1,148 @@
 //! Deployments: rollouts of ReplicaSets.
+//!
+//! The adapter reads the ReplicaSets that the Deployment controls, asks [`rollout`] for the next step, and writes it:
+//! ReplicaSets first, then the revision, then the status, so that a crash in between is made up for by the next look.
 
 mod conditions;
 mod revision;
 pub(crate) mod rollout;
 mod scaling;
 mod status;
+
+use std::sync::Arc;
+
+use evenkeel_runtime::{Action, Context, ContextError, Controller, Error, Result, ResultExt, Source};
+use k8s_openapi::api::apps::v1::{Deployment, DeploymentStatus, ReplicaSet};
+use kube::core::params::Patch;
+use rollout::{Observed, Plan};
+use serde_json::json;
+
+use crate::adoption::{self, claim};
+use crate::claim::is_controlled_by;
+use crate::clock::{self, Reminders};
+use crate::{MANAGER, refusal};
+
+/// How many Deployments are reconciled at once: as many as Kubernetes does by default.
+const CONCURRENT: usize = 5;
+
+/// The controller.
+pub(crate) fn controller() -> Controller<Deployment> {
+    let selector = |deployment: &Deployment| deployment.spec.as_ref().map(|spec| spec.selector.clone());
+    let (reminders, due) = Reminders::channel();
+    Controller::new("deployment-controller", reconcile)
+        .owns_source(Source::<ReplicaSet>::new().index(adoption::orphans()))
+        .watches_indexed(adoption::selects(selector), |set: &ReplicaSet| adoption::orphan_keys(&set.metadata))
+        .stream("progress deadline", due)
+        .field_manager(MANAGER)
+        .max_concurrent(CONCURRENT)
+        .state(reminders)
+}
+
+async fn reconcile(deployment: Arc<Deployment>, ctx: Context<Reminders>) -> Result<Action> {
+    let Some(spec) = deployment.spec.as_ref() else { return Ok(Action::done()) };
+    let sets = claim(&ctx, &*deployment, &spec.selector).await?;
+    let observed = Observed { deployment: deployment.clone(), sets };
+    let mut plan = rollout::plan(&observed, clock::seconds(ctx.now()));
+    let done = write_sets(&ctx, &deployment, &mut plan).await;
+    if let Some(revision) = plan.revision.as_ref().filter(|_| done.is_ok()) {
+        note_revision(&ctx, &deployment, revision).await?;
+    }
+    ctx.status(&*deployment, &plan.status).await.ignore_not_found()?;
+    // The deadline is upkeep: who waits for the cluster to come to rest does not wait for a rollout to get stuck.
+    ctx.state().set(ctx.request(), plan.look_again);
+    done.map(|()| Action::done())
+}
+
+async fn write_sets(ctx: &Context<Reminders>, deployment: &Deployment, plan: &mut Plan) -> Result<()> {
+    if let Some(set) = plan.create.take() {
+        create(ctx, deployment, set, &mut plan.status).await?;
+    }
+    for (before, after) in &plan.update {
+        update(ctx, deployment, before, after).await?;
+    }
+    for set in &plan.delete {
+        ctx.delete(&**set).await?;
+    }
+    Ok(())
+}
+
+async fn create(
+    ctx: &Context<Reminders>,
+    deployment: &Deployment,
+    set: ReplicaSet,
+    status: &mut DeploymentStatus,
+) -> Result<()> {
+    let name = set.metadata.name.clone().unwrap_or_default();
+    let size = replicas(&set);
+    match ctx.create(set).await {
+        Ok(_) => {
+            if size > 0 {
+                ctx.event(deployment, "ScalingReplicaSet", format!("Scaled up replica set {name} from 0 to {size}"));
+            }
+            Ok(())
+        }
+        Err(error) if error.is_already_exists() => taken(ctx, deployment, &name, status, error).await,
+        Err(error) if refusal::namespace_is_terminating(&error) => Ok(()),
+        Err(error) => {
+            let message = format!("Failed to create new replica set \"{name}\": {}", refusal::message(&error));
+            if conditions::has_deadline(deployment) {
+                let now = clock::seconds(ctx.now());
+                let reason = "ReplicaSetCreateError";
+                let failed = conditions::condition(conditions::PROGRESSING, "False", reason, message.clone(), now);
+                conditions::set(status, failed);
+            }
+            ctx.warning(deployment, "ReplicaSetCreateError", message);
+            Err(error.into())
+        }
+    }
+}
+
+/// The name is taken: by our own ReplicaSet, which the cache will show, or by another's, and then the next hash is
+/// made with a higher count of collisions.
+async fn taken(
+    ctx: &Context<Reminders>,
+    deployment: &Deployment,
+    name: &str,
+    status: &mut DeploymentStatus,
+    error: ContextError,
+) -> Result<()> {
+    let found = ctx.fetch::<ReplicaSet>(name).await?;
+    let ours = |set: &ReplicaSet| {
+        is_controlled_by(&set.metadata, deployment.metadata.uid.as_deref()) && revision::is_new(deployment, set)
+    };
+    if !found.as_ref().is_some_and(ours) {
+        *status = deployment.status.clone().unwrap_or_default();
+        status.collision_count = Some(status.collision_count.unwrap_or(0) + 1);
+    }
+    Err(Error::from(error))
+}
+
+async fn update(ctx: &Context<Reminders>, deployment: &Deployment, before: &ReplicaSet, after: &ReplicaSet) -> Result<()> {
+    let spec = after.spec.as_ref();
+    let patch = json!({
+        "metadata": {"resourceVersion": before.metadata.resource_version, "annotations": after.metadata.annotations},
+        "spec": {"replicas": replicas(after), "minReadySeconds": spec.and_then(|spec| spec.min_ready_seconds).unwrap_or(0)},
+    });
+    ctx.patch(before, &Patch::Merge(patch)).await?;
+    let (from, to) = (replicas(before), replicas(after));
+    if from != to {
+        let direction = if to > from { "up" } else { "down" };
+        let name = before.metadata.name.as_deref().unwrap_or_default();
+        let note = format!("Scaled {direction} replica set {name} from {from} to {to}");
+        ctx.event(deployment, "ScalingReplicaSet", note);
+    }
+    Ok(())
+}
+
+async fn note_revision(ctx: &Context<Reminders>, deployment: &Deployment, number: &str) -> Result<()> {
+    let shown = deployment.metadata.annotations.as_ref().and_then(|annotations| annotations.get(revision::REVISION));
+    if shown.map(String::as_str) != Some(number) {
+        let patch = json!({"metadata": {"annotations": {revision::REVISION: number}}});
+        ctx.patch(deployment, &Patch::Merge(patch)).await.ignore_not_found()?;
+    }
+    Ok(())
+}
+
+fn replicas(set: &ReplicaSet) -> i32 {
+    set.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(0)
+}

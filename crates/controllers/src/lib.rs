@@ -1,13 +1,131 @@
 //! The built-in controllers, the scheduler and the simulated nodes.
+//!
+//! They are ordinary users of [`evenkeel_runtime`]: they know nothing of the API server but its API, and run the same
+//! against any other. Each is a pure core, a function from what is seen to what is to be done, and a thin adapter that
+//! sees and does.
+//!
+//! | controller | module | core |
+//! |---|---|---|
+//! | Deployments | `deployment` | `rollout`: the next step of a rollout; `status`, `conditions` |
+//! | ReplicaSets | `replicaset` | `plan`, `ranking`: whom to make, whom to let go; `status` |
+//! | StatefulSets | `statefulset` | `plan`: the next steps in order; `identity`; `history` of revisions |
+//! | garbage collector | `garbage` | `graph` of owners and dependents; `decide` |
+//! | namespaces | `namespace` | `conditions` |
+//! | scheduler | `scheduler` | `placement`, `resources`, `affinity`, `pending` |
+//! | nodes | [`node`] | `lifecycle` of a pod, `status`, [`behaviour`](node::behaviour) |
+//! | health of nodes | `node_lifecycle` | `taints` |
+//! | ServiceAccounts, root certificate | `service_account` | – |
+//!
+//! `claim` and `adoption` decide what belongs to whom, `monitors` watches the metadata of all kinds for those who need
+//! to see everything, `signals` and `clock` hand over keys and times by the rules of the ledger.
+//!
+//! *Invariants:* a reconcile that finds everything in order writes nothing. No decision depends on a hash map's order,
+//! the OS clock or OS randomness. Nothing walks over all objects to serve one key.
 
+mod adoption;
 mod claim;
+mod clock;
 mod deployment;
+mod garbage;
 mod history;
 mod int_or_percent;
-mod node;
+mod monitors;
+mod namespace;
+pub mod node;
+mod node_lifecycle;
 mod pod;
 mod quantity;
+mod refusal;
 mod replicaset;
 mod scheduler;
+mod service_account;
+mod signals;
 mod statefulset;
 mod template;
+
+use std::sync::Arc;
+
+use evenkeel_runtime::{Env, Manager};
+pub use node::NodeOptions;
+
+/// The field manager of the controllers: they all run in what Kubernetes calls the controller manager.
+const MANAGER: &str = "kube-controller-manager";
+
+/// Which controllers run, and with what.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Options {
+    /// The simulated nodes; with a count of zero there are none, and pods stay unscheduled unless others are.
+    pub nodes: NodeOptions,
+    /// The certificate that `kube-root-ca.crt` publishes in every namespace, in PEM; empty in process, where there
+    /// is none.
+    pub root_ca: String,
+}
+
+impl Options {
+    /// The usual controllers with these nodes.
+    pub fn new(nodes: NodeOptions) -> Self {
+        Self { nodes, root_ca: String::new() }
+    }
+
+    /// Publishes this root certificate.
+    pub fn root_ca(mut self, pem: impl Into<String>) -> Self {
+        self.root_ca = pem.into();
+        self
+    }
+}
+
+/// Adds all built-in controllers, the scheduler and the nodes to a manager.
+///
+/// ```no_run
+/// # async fn example(client: kube::Client) -> Result<(), Box<dyn std::error::Error>> {
+/// use evenkeel_controllers::{NodeOptions, Options};
+/// use evenkeel_runtime::{Env, Manager};
+///
+/// let env = Env::system();
+/// let manager = Manager::new(client).env(env.clone());
+/// evenkeel_controllers::all(&env, &Options::new(NodeOptions::count(3)))(manager).run().await?;
+/// # Ok(())
+/// # }
+/// ```
+pub fn all(env: &Env, options: &Options) -> impl FnOnce(Manager) -> Manager + use<> {
+    let (env, options) = (env.clone(), options.clone());
+    move |manager| {
+        let manager = everything(manager, &env);
+        let manager = workloads(manager)
+            .controller(service_account::accounts())
+            .controller(service_account::root_ca(options.root_ca.clone()))
+            .controller(service_account::tokens())
+            .controller(node_lifecycle::controller())
+            .controller(scheduler::controller());
+        if options.nodes.count == 0 {
+            return manager;
+        }
+        manager.controller(node::registrar(&env, &options.nodes)).controller(node::kubelet(&options.nodes))
+    }
+}
+
+fn workloads(manager: Manager) -> Manager {
+    manager
+        .controller(deployment::controller())
+        .controller(replicaset::controller())
+        .controller(statefulset::controller())
+}
+
+/// Those who look at objects of every kind.
+fn everything(manager: Manager, env: &Env) -> Manager {
+    let (collector, to_look_at) = garbage::Collector::new(env);
+    let (terminating, content_went) = namespace::Terminating::new(env);
+    let (by_collector, by_namespaces, on_change) = (collector.clone(), terminating.clone(), collector.clone());
+    let monitors = monitors::Monitors::new(
+        vec![
+            Arc::new(move |resource, event| by_collector.follow(resource, event)),
+            Arc::new(move |_, event| by_namespaces.follow(event)),
+        ],
+        vec![Arc::new(move || on_change.kinds_changed())],
+    );
+    manager
+        .controller(monitors::controller(env, monitors.clone()))
+        .controller(garbage::controller(collector, monitors, to_look_at))
+        .controller(namespace::controller(terminating, content_went))
+}

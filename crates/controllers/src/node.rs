@@ -1,6 +1,218 @@
-//! Simulated nodes.
+//! Simulated nodes: they register, keep their leases, and make the pods that are bound to them run.
+//!
+//! What a pod does on its node, and the annotations by which a test changes that, is in [`behaviour`].
+//!
+//! *Invariant:* nodes write to pods through `/status` alone, and delete them with a grace period of zero when they
+//! were told to stop.
 
-mod behaviour;
+pub mod behaviour;
+mod addresses;
 mod digest;
 mod lifecycle;
+mod registry;
 mod status;
+
+pub use registry::NodeOptions;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use addresses::Addresses;
+use evenkeel_runtime::{Action, Context, Controller, Env, Event, Predicate, Request, Result, ResultExt, Trigger};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Node, Pod, PodStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use kube::ResourceExt;
+use kube::core::DynamicObject;
+use kube::core::params::{DeleteParams, Patch, Preconditions};
+use lifecycle::{Next, Stage};
+use parking_lot::Mutex;
+use serde_json::json;
+use status::Host;
+use tokio::time::Instant;
+
+use crate::clock::{self, Reminders};
+use crate::pod;
+
+/// The field manager of its writes.
+const MANAGER: &str = "kubelet";
+
+/// How often a node renews its lease: kubelet's number, a quarter of how long the lease lasts.
+const HEARTBEAT: Duration = Duration::from_secs(10);
+
+/// How many pods are worked on at once.
+const CONCURRENT: usize = 8;
+
+/// What registers the nodes and keeps them alive.
+pub(crate) fn registrar(env: &Env, options: &NodeOptions) -> Controller<DynamicObject> {
+    let keys: Vec<_> = (0..options.count).map(|index| Request::cluster(registry::name(index))).collect();
+    let start = clock::at_start(env, "nodes: registering", keys.clone());
+    Controller::bare("node-registrar", register)
+        .stream("start", start)
+        .every(HEARTBEAT, move || keys.clone())
+        .field_manager(MANAGER)
+        .state(options.clone())
+}
+
+async fn register(key: Request, ctx: Context<NodeOptions>) -> Result<Action> {
+    let options = ctx.state();
+    let Some(index) = (0..options.count).find(|index| registry::name(*index) == *key.name) else {
+        return Ok(Action::done());
+    };
+    let now = clock::seconds(ctx.now());
+    let node = match ctx.fetch_at::<Node>(&key).await? {
+        Some(node) => node,
+        None => ctx.create_unowned(registry::node(options, index, now)).await?,
+    };
+    let ready = node.status.as_ref().and_then(|status| status.conditions.as_ref());
+    let ready = ready.is_some_and(|all| all.iter().any(|one| one.type_ == "Ready" && one.status == "True"));
+    if !ready {
+        ctx.status(&node, registry::status(options, index, now)).await?;
+    }
+    beat(&ctx, &node).await?;
+    Ok(Action::done())
+}
+
+async fn beat(ctx: &Context<NodeOptions>, node: &Node) -> Result<()> {
+    let lease = registry::lease(node, ctx.now());
+    let key = Request::of(&lease);
+    let patch = Patch::Merge(json!({"spec": {"renewTime": MicroTime(ctx.now())}}));
+    if ctx.objects::<Lease>(()).patch(&key, &patch).await.ignore_not_found()?.is_none() {
+        ctx.create_unowned(lease).await.ignore_already_exists()?;
+    }
+    Ok(())
+}
+
+/// What the kubelets of all nodes share.
+#[derive(Debug)]
+struct Kubelets {
+    count: usize,
+    addresses: Mutex<BTreeMap<usize, Addresses>>,
+    /// Since when each pod has been in its stage. Times in a status are whole seconds, stages are shorter.
+    since: Mutex<BTreeMap<String, (Stage, Instant)>>,
+    reminders: Reminders,
+}
+
+/// What makes the pods of all nodes run.
+pub(crate) fn kubelet(options: &NodeOptions) -> Controller<Pod> {
+    let (reminders, due) = Reminders::channel();
+    let kubelets = Arc::new(Kubelets {
+        count: options.count,
+        addresses: Mutex::default(),
+        since: Mutex::default(),
+        reminders,
+    });
+    let (ours, gone) = (kubelets.clone(), kubelets.clone());
+    Controller::new("kubelet", reconcile)
+        .filter(Predicate::new(move |event: &Event<Pod>| ours.node_of(event.object()).is_some()))
+        .watches(Trigger::<Pod>::events(move |event| gone.follow(event)))
+        .stream("restart", due)
+        .field_manager(MANAGER)
+        .max_concurrent(CONCURRENT)
+        .shared_state(kubelets)
+}
+
+impl Kubelets {
+    /// The number of the node that runs this pod, where it is one of ours.
+    fn node_of(&self, pod: &Pod) -> Option<usize> {
+        let number: usize = pod::node_name(pod)?.strip_prefix("node-")?.parse().ok()?;
+        (1..=self.count).contains(&number).then(|| number - 1)
+    }
+
+    /// Keeps the addresses in line with the pods; no key comes of it.
+    fn follow(&self, event: &Event<Pod>) -> Option<Request> {
+        let pod = event.object();
+        let (node, uid) = (self.node_of(pod)?, pod.uid()?);
+        let mut addresses = self.addresses.lock();
+        let addresses = addresses.entry(node).or_default();
+        match event.new_object().and_then(|pod| pod.status.as_ref()).and_then(|status| status.pod_ip.as_deref()) {
+            Some(address) => addresses.observe(node, &uid, address),
+            None if event.new_object().is_none() => {
+                addresses.forget(&uid);
+                self.since.lock().remove(&uid);
+            }
+            None => {}
+        }
+        None
+    }
+
+    /// How much of `after` is left for a pod in this stage; none when it is over.
+    fn left(&self, uid: &str, stage: Stage, after: Duration) -> Option<Duration> {
+        let now = Instant::now();
+        let mut since = self.since.lock();
+        let entry = since.entry(uid.to_owned()).or_insert((stage, now));
+        if entry.0 != stage {
+            *entry = (stage, now);
+        }
+        let due = entry.1 + after;
+        (due > now).then(|| due - now)
+    }
+}
+
+async fn reconcile(pod: Arc<Pod>, ctx: Context<Kubelets>) -> Result<Action> {
+    let kubelets = ctx.state();
+    let (Some(node), Some(uid)) = (kubelets.node_of(&pod), pod.uid()) else { return Ok(Action::done()) };
+    let host = Host {
+        address: registry::address(node),
+        pod_address: kubelets.addresses.lock().entry(node).or_default().of(node, &uid),
+        now: clock::seconds(ctx.now()),
+    };
+    let stage = lifecycle::stage(&pod);
+    let next = lifecycle::next(&pod, &host);
+    let (after, upkeep) = match &next {
+        Next::Rest => return Ok(Action::done()),
+        Next::Write { after, upkeep, .. } => (*after, *upkeep),
+        Next::Remove { after, .. } => (*after, false),
+    };
+    if let Some(left) = kubelets.left(&uid, stage, after) {
+        if upkeep {
+            kubelets.reminders.set(ctx.request(), Some(left));
+            return Ok(Action::done());
+        }
+        return Ok(Action::after(left));
+    }
+    match next {
+        Next::Rest => {}
+        Next::Write { status, .. } => {
+            write(&ctx, &pod, &status).await?;
+            tell(&ctx, &pod, stage);
+        }
+        Next::Remove { status, .. } => {
+            write(&ctx, &pod, &status).await?;
+            remove(&ctx, &pod).await?;
+        }
+    }
+    Ok(Action::done())
+}
+
+async fn write(ctx: &Context<Kubelets>, pod: &Pod, status: &PodStatus) -> Result<()> {
+    ctx.status(pod, status).await.ignore_not_found()?;
+    Ok(())
+}
+
+async fn remove(ctx: &Context<Kubelets>, pod: &Pod) -> Result<()> {
+    let preconditions = Preconditions { uid: pod.uid(), resource_version: None };
+    let params = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() }.preconditions(preconditions);
+    ctx.delete_with(pod, &params).await?;
+    Ok(())
+}
+
+/// The events that people look for when they describe a pod.
+fn tell(ctx: &Context<Kubelets>, pod: &Pod, left: Stage) {
+    let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+    match left {
+        Stage::Starting(_) => {
+            for container in containers {
+                ctx.event(pod, "Started", format!("Started container {}", container.name));
+            }
+        }
+        Stage::BackingOff(_) => {
+            for container in containers {
+                let note = format!("Back-off restarting failed container {} in pod {}", container.name, pod.name_any());
+                ctx.warning(pod, "BackOff", note);
+            }
+        }
+        _ => {}
+    }
+}

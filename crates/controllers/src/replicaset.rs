@@ -1,7 +1,130 @@
 //! ReplicaSets: as many pods as are wanted.
+//!
+//! The adapter reads the pods that the set controls (it adopts and releases on the way), does what [`plan`] says, and
+//! writes the status that follows. A pod that was made is never made twice: the next reconcile of the set waits until
+//! its cache shows what this one wrote, and reads the pods live should the cache not come.
 
 pub(crate) mod plan;
 mod ranking;
 pub(crate) mod status;
 
 pub(crate) use plan::Pods;
+
+use std::sync::Arc;
+
+use evenkeel_runtime::{Action, Context, ContextError, Controller, Index, Request, Result, ResultExt, Source};
+use futures::future::join_all;
+use k8s_openapi::api::apps::v1::ReplicaSet;
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::core::params::ListParams;
+use plan::Scale;
+use status::Failure;
+
+use crate::adoption::{self, claim};
+use crate::claim::{controller_of, controller_reference};
+use crate::{MANAGER, clock, refusal, template};
+
+/// How many ReplicaSets are reconciled at once: as many as Kubernetes does by default.
+const CONCURRENT: usize = 5;
+
+/// The controller.
+pub(crate) fn controller() -> Controller<ReplicaSet> {
+    let selector = |set: &ReplicaSet| set.spec.as_ref().map(|spec| spec.selector.clone());
+    Controller::new("replicaset-controller", reconcile)
+        .owns_source(Source::<Pod>::new().index(adoption::orphans()))
+        .watches_indexed(adoption::selects(selector), |pod: &Pod| adoption::orphan_keys(&pod.metadata))
+        .index(Index::by_owner())
+        .field_manager(MANAGER)
+        .max_concurrent(CONCURRENT)
+}
+
+async fn reconcile(set: Arc<ReplicaSet>, ctx: Context) -> Result<Action> {
+    let Some(spec) = set.spec.as_ref() else { return Ok(Action::done()) };
+    let owned = if ctx.is_behind() { live(&ctx, &set).await? } else { claim(&ctx, &*set, &spec.selector).await? };
+    let mut pods = Pods::of(owned);
+    let now = clock::seconds(ctx.now());
+    let scale = match set.metadata.deletion_timestamp {
+        Some(_) => Scale::Enough,
+        None => plan::scale(spec.replicas.unwrap_or(1), &pods.active, || related(&ctx, &set, &pods.active), now),
+    };
+    let outcome = match scale {
+        Scale::Enough => Ok(()),
+        Scale::Create(count) => create(&ctx, &set, count).await,
+        Scale::Delete(victims) => delete(&ctx, &set, &victims).await,
+    };
+    pods.active.retain(|pod| !crate::pod::is_deleting(pod));
+    let failure = outcome.as_ref().err().map(|(failure, _)| failure);
+    let status = status::status(&set, &pods, failure, now);
+    ctx.status(&*set, status).await.ignore_not_found()?;
+    if let Err((_, error)) = outcome {
+        return Err(error.into());
+    }
+    Ok(status::next_look(&set, &pods, now).map_or_else(Action::done, Action::after))
+}
+
+/// The pods from the server, for when the cache lags behind our own writes.
+async fn live(ctx: &Context, set: &ReplicaSet) -> Result<Vec<Arc<Pod>>> {
+    let namespace = set.metadata.namespace.as_deref().unwrap_or_default();
+    let pods = Api::<Pod>::namespaced(ctx.client().clone(), namespace).list(&ListParams::default()).await?;
+    let ours = |pod: &Pod| crate::claim::is_controlled_by(&pod.metadata, set.metadata.uid.as_deref());
+    Ok(pods.items.into_iter().filter(ours).map(Arc::new).collect())
+}
+
+/// The active pods of all ReplicaSets under the same Deployment.
+fn related(ctx: &Context, set: &ReplicaSet, own: &[Arc<Pod>]) -> Vec<Arc<Pod>> {
+    let (Some(owner), Ok(sets), Ok(pods)) =
+        (controller_of(&set.metadata), ctx.cache::<ReplicaSet>(), ctx.cache::<Pod>())
+    else {
+        return own.to_vec();
+    };
+    let siblings = sets.owned_by(&owner.uid).into_iter().filter_map(|sibling| sibling.metadata.uid.clone());
+    siblings.flat_map(|uid| pods.owned_by(&uid)).collect()
+}
+
+type Outcome = std::result::Result<(), (Failure, ContextError)>;
+
+async fn create(ctx: &Context, set: &ReplicaSet, count: usize) -> Outcome {
+    let spec = set.spec.clone().unwrap_or_default();
+    let pod_template = spec.template.unwrap_or_default();
+    let namespace = set.metadata.namespace.as_deref().unwrap_or_default();
+    for batch in plan::batches(count) {
+        let pod = || template::pod(&pod_template, namespace, controller_reference(set));
+        let mut failed = None;
+        for made in join_all((0..batch).map(|_| ctx.create(pod()))).await {
+            match made {
+                Ok(pod) => {
+                    let name = pod.metadata.name.unwrap_or_default();
+                    ctx.event(set, "SuccessfulCreate", format!("Created pod: {name}"));
+                }
+                // Whatever is made here would be refused, and what is there will go.
+                Err(error) if refusal::namespace_is_terminating(&error) => return Ok(()),
+                Err(error) => failed = Some(error),
+            }
+        }
+        if let Some(error) = failed {
+            let message = refusal::message(&error);
+            ctx.warning(set, "FailedCreate", format!("Error creating: {message}"));
+            return Err((Failure { reason: "FailedCreate", message }, error));
+        }
+    }
+    Ok(())
+}
+
+async fn delete(ctx: &Context, set: &ReplicaSet, victims: &[Arc<Pod>]) -> Outcome {
+    let mut outcome = Ok(());
+    for (pod, gone) in victims.iter().zip(join_all(victims.iter().map(|pod| ctx.delete(&**pod))).await) {
+        match gone {
+            Ok(_) => {
+                let name = Request::of(&**pod).name;
+                ctx.event(set, "SuccessfulDelete", format!("Deleted pod: {name}"));
+            }
+            Err(error) => {
+                let message = refusal::message(&error);
+                ctx.warning(set, "FailedDelete", format!("Error deleting: {message}"));
+                outcome = Err((Failure { reason: "FailedDelete", message }, error));
+            }
+        }
+    }
+    outcome
+}

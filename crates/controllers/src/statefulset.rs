@@ -1,4 +1,187 @@
 //! StatefulSets: pods with an identity, in order.
+//!
+//! The adapter keeps the revision history, asks [`plan`] for the next steps and does them one after the other.
 
 pub(crate) mod identity;
 pub(crate) mod plan;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use evenkeel_runtime::{Action, Context, Controller, Error, Index, Request, Result, ResultExt, Source};
+use k8s_openapi::api::apps::v1::{ControllerRevision, StatefulSet};
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use kube::core::params::Patch;
+use plan::{Observed, Revision, Step};
+use serde_json::json;
+
+use crate::adoption::{self, claim};
+use crate::claim::controller_reference;
+use crate::history::{self, Newest, Parent};
+use crate::{MANAGER, clock, refusal};
+
+/// How many sets are reconciled at once: as many as Kubernetes does by default.
+const CONCURRENT: usize = 5;
+
+/// The controller.
+pub(crate) fn controller() -> Controller<StatefulSet> {
+    let selector = |set: &StatefulSet| set.spec.as_ref().map(|spec| spec.selector.clone());
+    Controller::new("statefulset-controller", reconcile)
+        .owns_source(Source::<Pod>::new().index(adoption::orphans()))
+        .watches_indexed(adoption::selects(selector), |pod: &Pod| adoption::orphan_keys(&pod.metadata))
+        .reads_source(Source::<ControllerRevision>::new().index(Index::by_owner()))
+        .reads::<PersistentVolumeClaim>()
+        .field_manager(MANAGER)
+        .max_concurrent(CONCURRENT)
+}
+
+async fn reconcile(set: Arc<StatefulSet>, ctx: Context) -> Result<Action> {
+    let Some(spec) = set.spec.as_ref() else { return Ok(Action::done()) };
+    let pods = claim(&ctx, &*set, &spec.selector).await?;
+    let history = ctx.children::<ControllerRevision>()?;
+    let mut collisions = set.status.as_ref().and_then(|status| status.collision_count).unwrap_or(0);
+    let Some(update) = newest(&ctx, &set, &history, &mut collisions).await? else {
+        let mut status = set.status.clone().unwrap_or_default();
+        status.collision_count = Some(collisions);
+        ctx.status(&*set, status).await?;
+        return Ok(Action::requeue());
+    };
+    let current = current(&set, &history).unwrap_or_else(|| update.clone());
+    let observed = Observed { set: set.clone(), pods, current, update, collisions };
+    let plan = plan::plan(&observed, clock::seconds(ctx.now()));
+    let done = perform(&ctx, &set, plan.steps).await;
+    ctx.status(&*set, &plan.status).await.ignore_not_found()?;
+    done?;
+    keep_claim_owners(&ctx, &observed).await?;
+    forget_history(&ctx, &observed, &history).await?;
+    Ok(plan.look_again.map_or_else(Action::done, Action::after))
+}
+
+/// The revision of the present template; made, or renumbered, where it must be. `None` after a collision of names.
+async fn newest(
+    ctx: &Context,
+    set: &StatefulSet,
+    history: &[Arc<ControllerRevision>],
+    collisions: &mut i32,
+) -> Result<Option<Revision>> {
+    let spec = set.spec.clone().unwrap_or_default();
+    let parent = Parent {
+        owner: controller_reference(set),
+        namespace: set.metadata.namespace.clone(),
+        annotations: set.metadata.annotations.clone().unwrap_or_default(),
+        template: &spec.template,
+        collisions: Some(*collisions),
+    };
+    let name = match history::newest(&parent, history) {
+        Newest::Is(revision) => revision.metadata.name.clone(),
+        Newest::Renumber(revision, number) => {
+            ctx.patch(&*revision, &Patch::Merge(json!({"revision": number}))).await?;
+            revision.metadata.name.clone()
+        }
+        Newest::Create(revision) => match make_revision(ctx, revision).await? {
+            Some(name) => Some(name),
+            None => {
+                *collisions += 1;
+                return Ok(None);
+            }
+        },
+    };
+    Ok(Some(Revision { name: name.unwrap_or_default(), template: spec.template.clone() }))
+}
+
+async fn make_revision(ctx: &Context, revision: ControllerRevision) -> Result<Option<String>> {
+    let (name, data) = (revision.metadata.name.clone().unwrap_or_default(), revision.data.clone());
+    match ctx.create(revision).await {
+        Ok(_) => Ok(Some(name)),
+        Err(error) if error.is_already_exists() => {
+            let found = ctx.fetch::<ControllerRevision>(&name).await?;
+            Ok(found.filter(|found| found.data == data).map(|_| name))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn current(set: &StatefulSet, history: &[Arc<ControllerRevision>]) -> Option<Revision> {
+    let name = set.status.as_ref()?.current_revision.as_ref()?;
+    let found = history.iter().find(|revision| revision.metadata.name.as_ref() == Some(name))?;
+    Some(Revision { name: name.clone(), template: history::restore(found)? })
+}
+
+async fn perform(ctx: &Context, set: &StatefulSet, steps: Vec<Step>) -> Result<()> {
+    for step in steps {
+        match step {
+            Step::Claims(ordinal) => make_claims(ctx, set, ordinal).await?,
+            Step::Create(pod) => create(ctx, set, *pod).await?,
+            Step::Delete(pod) => {
+                ctx.delete(&*pod).await?;
+                let name = pod.metadata.name.as_deref().unwrap_or_default();
+                let set_name = set.metadata.name.as_deref().unwrap_or_default();
+                let note = format!("delete Pod {name} in StatefulSet {set_name} successful");
+                ctx.event(set, "SuccessfulDelete", note);
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn make_claims(ctx: &Context, set: &StatefulSet, ordinal: i32) -> Result<()> {
+    for (_, claim) in identity::claims(set, ordinal) {
+        let name = claim.metadata.name.clone().unwrap_or_default();
+        if ctx.get::<PersistentVolumeClaim>(&name)?.is_some() {
+            continue;
+        }
+        if ctx.create_unowned(claim).await.ignore_already_exists()?.is_some() {
+            let set_name = set.metadata.name.as_deref().unwrap_or_default();
+            let note = format!("create Claim {name} Pod {set_name}-{ordinal} in StatefulSet {set_name} success");
+            ctx.event(set, "SuccessfulCreate", note);
+        }
+    }
+    Ok(())
+}
+
+async fn create(ctx: &Context, set: &StatefulSet, pod: Pod) -> Result<()> {
+    let name = pod.metadata.name.clone().unwrap_or_default();
+    let set_name = set.metadata.name.as_deref().unwrap_or_default();
+    match ctx.create(pod).await {
+        Ok(_) => {
+            let note = format!("create Pod {name} in StatefulSet {set_name} successful");
+            ctx.event(set, "SuccessfulCreate", note);
+            Ok(())
+        }
+        Err(error) if refusal::namespace_is_terminating(&error) => Ok(()),
+        Err(error) => {
+            let message = refusal::message(&error);
+            let note = format!("create Pod {name} in StatefulSet {set_name} failed error: {message}");
+            ctx.warning(set, "FailedCreate", note);
+            Err(Error::from(error))
+        }
+    }
+}
+
+/// Brings the owners of the claims in line with the retention policy.
+async fn keep_claim_owners(ctx: &Context, observed: &Observed) -> Result<()> {
+    let set = &observed.set;
+    let set_name = set.metadata.name.as_deref().unwrap_or_default();
+    for pod in &observed.pods {
+        let Some(ordinal) = identity::ordinal(set_name, pod) else { continue };
+        let scaled_away = !identity::Ordinals::of(set).contains(ordinal);
+        for (_, claim) in identity::claims(set, ordinal) {
+            let key = Request::of(&claim);
+            let Some(claim) = ctx.get_at::<PersistentVolumeClaim>(&key)? else { continue };
+            if let Some(owners) = identity::claim_owners(set, pod, scaled_away, &claim.metadata) {
+                adoption::set_owners(ctx, &*claim, &owners).await.ignore_not_found()?;
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn forget_history(ctx: &Context, observed: &Observed, history: &[Arc<ControllerRevision>]) -> Result<()> {
+    let labels = observed.pods.iter().filter_map(|pod| pod.metadata.labels.as_ref()?.get(history::POD_REVISION).cloned());
+    let live: BTreeSet<_> = labels.chain([observed.current.name.clone(), observed.update.name.clone()]).collect();
+    let limit = observed.set.spec.as_ref().and_then(|spec| spec.revision_history_limit);
+    for revision in history::surplus(history, &live, limit) {
+        ctx.delete(&*revision).await?;
+    }
+    Ok(())
+}

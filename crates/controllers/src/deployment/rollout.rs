@@ -22,8 +22,6 @@ pub(crate) struct Observed {
     pub(crate) deployment: Arc<Deployment>,
     /// The ReplicaSets that it controls.
     pub(crate) sets: Vec<Arc<ReplicaSet>>,
-    /// Whether a pod of an old ReplicaSet still runs, terminating ones included; asked by `Recreate` alone.
-    pub(crate) old_pods_run: bool,
 }
 
 /// What is to be written.
@@ -46,7 +44,7 @@ pub(crate) struct Plan {
 /// The next step for this Deployment.
 pub(crate) fn plan(observed: &Observed, now: Timestamp) -> Plan {
     let mut rollout = Rollout::new(observed, now);
-    rollout.advance(observed);
+    rollout.advance();
     rollout.finish()
 }
 
@@ -90,6 +88,14 @@ impl Draft {
         available.min(self.replicas())
     }
 
+    /// Whether pods of it may still run; one that has not seen its present size may have any.
+    fn has_pods(&self) -> bool {
+        let status = self.after.status.as_ref();
+        let terminating = status.and_then(|status| status.terminating_replicas).unwrap_or(0);
+        let observed = status.and_then(|status| status.observed_generation);
+        self.counted() > 0 || terminating > 0 || observed < self.after.metadata.generation
+    }
+
     pub(super) fn created(&self) -> (Option<Timestamp>, &str) {
         let metadata = &self.after.metadata;
         (
@@ -119,7 +125,7 @@ impl Rollout {
         }
     }
 
-    fn advance(&mut self, observed: &Observed) {
+    fn advance(&mut self) {
         if self.deployment.metadata.deletion_timestamp.is_some() {
             return;
         }
@@ -135,7 +141,7 @@ impl Rollout {
             self.roll();
         } else {
             self.judge_progress = true;
-            self.recreate(observed.old_pods_run);
+            self.recreate();
         }
     }
 
@@ -186,13 +192,13 @@ impl Rollout {
         budget < before
     }
 
-    fn recreate(&mut self, old_pods_run: bool) {
+    /// Nothing new is made before the last old pod is gone, terminating ones included.
+    fn recreate(&mut self) {
         let old = self.active_old();
         for index in &old {
             self.resize(*index, 0);
         }
-        let counted: i32 = self.drafts.iter().filter(|draft| !draft.new).map(Draft::counted).sum();
-        if !old.is_empty() || counted > 0 || old_pods_run {
+        if !old.is_empty() || self.old().any(Draft::has_pods) {
             return;
         }
         let new = self.ensure_new();

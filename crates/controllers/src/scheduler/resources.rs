@@ -177,9 +177,9 @@ impl Account {
         }
     }
 
-    /// What is taken on a node.
-    pub(crate) fn on(&self, node: &str) -> Used {
-        self.nodes.get(node).cloned().unwrap_or_default()
+    /// Whether the pod has its node.
+    pub(crate) fn is_placed(&self, uid: &str) -> bool {
+        self.placed.contains_key(uid)
     }
 
     /// What is taken on a node, where anything is.
@@ -229,10 +229,10 @@ mod tests {
         }));
         account.observe(&one);
         account.observe(&one);
-        assert_eq!(account.on("n").of("cpu"), Milli::whole(1));
+        assert_eq!(account.get("n").map(|used| used.of("cpu")), Some(Milli::whole(1)));
         one.status = serde_json::from_value(json!({"phase": "Succeeded"})).unwrap();
         account.observe(&one);
-        assert_eq!(account.on("n").count(), 0);
+        assert!(account.get("n").is_none());
         account.forget("unknown");
     }
 
@@ -244,7 +244,7 @@ mod tests {
         };
         let mut account = Account::default();
         account.place("1", "n", wants("10.0.0.1"));
-        assert!(account.on("n").conflicts(&wants("")));
-        assert!(!account.on("n").conflicts(&wants("10.0.0.2")));
+        assert!(account.get("n").unwrap().conflicts(&wants("")));
+        assert!(!account.get("n").unwrap().conflicts(&wants("10.0.0.2")));
     }
 }

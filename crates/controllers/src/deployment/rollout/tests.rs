@@ -45,7 +45,6 @@ impl World {
         let observed = Observed {
             deployment: Arc::new(self.deployment.clone()),
             sets: self.sets.iter().cloned().map(Arc::new).collect(),
-            old_pods_run: false,
         };
         let plan = plan(&observed, now());
         let quiet = plan.create.is_none()
@@ -281,7 +280,6 @@ fn a_stuck_rollout_times_out() {
     let observed = Observed {
         deployment: Arc::new(world.deployment.clone()),
         sets: world.sets.iter().cloned().map(Arc::new).collect(),
-        old_pods_run: false,
     };
     assert_eq!(plan(&observed, now()).look_again, Some(Duration::from_secs(601)));
     let late = plan(&observed, now() + jiff::SignedDuration::from_secs(601));

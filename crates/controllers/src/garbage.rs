@@ -1,0 +1,256 @@
+//! The garbage collector: what has no owner left goes.
+//!
+//! The [`graph`] follows all objects and says whose fate must be looked at; a look reads the owners that the graph
+//! does not know live, [`decide`]s, and acts on the newest state of the object, so that a watch that lags behind can
+//! delay a deletion but never cause a wrong one.
+
+mod decide;
+mod graph;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use decide::{Decision, OwnerState, Propagation, decide};
+use evenkeel_runtime::recorder::EventType;
+use evenkeel_runtime::{Action, Context, Controller, Env, Event, Request, Result, ResultExt};
+use futures::Stream;
+use graph::{FOREGROUND, Graph, Node, ORPHAN, is_reachable};
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use kube::core::DynamicObject;
+use kube::core::params::{DeleteParams, Patch, Preconditions, PropagationPolicy};
+use parking_lot::Mutex;
+use serde_json::json;
+
+use crate::MANAGER;
+use crate::monitors::{Metadata, Monitors, Resource};
+use crate::signals::Signals;
+
+/// How many objects are looked at once: as many as Kubernetes does by default.
+const CONCURRENT: usize = 20;
+
+/// What the watches feed and the looks read.
+pub(crate) struct Collector {
+    graph: Mutex<Graph>,
+    /// Objects with an owner of a kind that is not known; they are looked at again when the list of kinds changes.
+    unresolved: Mutex<BTreeSet<String>>,
+    signals: Signals,
+}
+
+impl Collector {
+    /// A collector, and the stream of uids to look at.
+    pub(crate) fn new(env: &Env) -> (Arc<Self>, impl Stream<Item = Request> + Send + 'static) {
+        let (signals, due) = Signals::channel(env, "garbage: to look at");
+        (Arc::new(Self { graph: Mutex::default(), unresolved: Mutex::default(), signals }), due)
+    }
+
+    /// Follows a change of an object of any kind.
+    pub(crate) fn follow(&self, resource: &Resource, event: &Event<Metadata>) {
+        let concerned = match event.new_object() {
+            Some(object) => match Node::new(resource, &object.metadata) {
+                Some(node) => self.replace(event, node),
+                None => return,
+            },
+            None => {
+                let uid = event.object().metadata.uid.clone().unwrap_or_default();
+                self.unresolved.lock().remove(&uid);
+                self.graph.lock().forget(&uid)
+            }
+        };
+        concerned.into_iter().for_each(|uid| self.signals.give(Request::cluster(uid)));
+    }
+
+    /// One watch may show a new object in the place of one whose deletion it missed.
+    fn replace(&self, event: &Event<Metadata>, node: Node) -> BTreeSet<String> {
+        let mut graph = self.graph.lock();
+        let before = event.old().and_then(|old| old.metadata.uid.clone()).filter(|uid| *uid != node.uid);
+        let mut concerned = before.map(|uid| graph.forget(&uid)).unwrap_or_default();
+        concerned.extend(graph.observe(node));
+        concerned
+    }
+
+    /// The list of kinds has changed.
+    pub(crate) fn kinds_changed(&self) {
+        let again = std::mem::take(&mut *self.unresolved.lock());
+        again.into_iter().for_each(|uid| self.signals.give(Request::cluster(uid)));
+    }
+}
+
+/// What a look works with.
+struct State {
+    collector: Arc<Collector>,
+    monitors: Arc<Monitors>,
+}
+
+/// The controller.
+pub(crate) fn controller(
+    collector: Arc<Collector>,
+    monitors: Arc<Monitors>,
+    due: impl Stream<Item = Request> + Send + 'static,
+) -> Controller<DynamicObject> {
+    Controller::bare("garbage-collector-controller", reconcile)
+        .stream("owner or dependent changed", due)
+        .field_manager(MANAGER)
+        .max_concurrent(CONCURRENT)
+        .state(State { collector, monitors })
+}
+
+async fn reconcile(key: Request, ctx: Context<State>) -> Result<Action> {
+    let node = ctx.state().collector.graph.lock().get(&key.name).cloned();
+    let Some(node) = node else { return Ok(Action::done()) };
+    if node.orphans_dependents() {
+        orphan(&ctx, &node).await?;
+    } else if node.waits_for_dependents() {
+        let blocked = ctx.state().collector.graph.lock().dependents(&node.uid).any(|other| other.blocks(&node.uid));
+        if !blocked {
+            remove_finalizer(&ctx, &node, FOREGROUND).await?;
+        }
+    } else if !node.deleting && !node.owners.is_empty() {
+        look(&ctx, node).await?;
+    }
+    Ok(Action::done())
+}
+
+/// Looks at the owners, first as the watches show the object; what is not in order then is looked at live.
+async fn look(ctx: &Context<State>, node: Node) -> Result<()> {
+    let states = states(ctx, &node).await?;
+    if states.iter().all(|state| *state == OwnerState::Solid) {
+        return Ok(());
+    }
+    let Some(live) = fetch(ctx, &node).await? else { return Ok(()) };
+    let Some(node) = Node::new(&node.resource, &live).filter(|live| live.uid == node.uid) else { return Ok(()) };
+    let states = self::states(ctx, &node).await?;
+    let dependents: Vec<_> = ctx.state().collector.graph.lock().dependents(&node.uid).cloned().collect();
+    match decide(&node, &states, !dependents.is_empty()) {
+        Decision::Keep => Ok(()),
+        Decision::Disown(owners) => set_owners(ctx, &node, &live, &owners).await,
+        Decision::Delete(propagation) => {
+            if propagation == Propagation::Foreground && dependents.iter().any(Node::waits_for_dependents) {
+                unblock(ctx, &node, &live).await?;
+            }
+            delete(ctx, &node, &live, propagation).await
+        }
+    }
+}
+
+async fn states(ctx: &Context<State>, node: &Node) -> Result<Vec<OwnerState>> {
+    let mut states = Vec::with_capacity(node.owners.len());
+    for owner in &node.owners {
+        states.push(state(ctx, node, owner).await?);
+    }
+    Ok(states)
+}
+
+async fn state(ctx: &Context<State>, node: &Node, owner: &OwnerReference) -> Result<OwnerState> {
+    let known = ctx.state().collector.graph.lock().get(&owner.uid).cloned();
+    if let Some(known) = known.filter(|known| is_reachable(known, node) && known.name == owner.name) {
+        return Ok(if known.waits_for_dependents() { OwnerState::Waiting } else { OwnerState::Solid });
+    }
+    let Some(resource) = ctx.state().monitors.find(&owner.api_version, &owner.kind) else {
+        ctx.state().collector.unresolved.lock().insert(node.uid.clone());
+        return Ok(OwnerState::Unknown);
+    };
+    if resource.namespaced && node.namespace.is_none() {
+        complain(ctx, node, owner);
+        return Ok(OwnerState::Unknown);
+    }
+    let namespace = node.namespace.as_deref().filter(|_| resource.namespaced);
+    let key = Request::new(namespace, owner.name.as_str());
+    let live = ctx.objects::<Metadata>(resource.api.clone()).fetch(&key).await?;
+    let live = live.and_then(|live| Node::new(&resource, &live.metadata)).filter(|live| live.uid == owner.uid);
+    Ok(match live {
+        Some(live) if live.waits_for_dependents() => OwnerState::Waiting,
+        Some(_) => OwnerState::Solid,
+        None => {
+            let elsewhere = ctx.state().collector.graph.lock().get(&owner.uid).is_some();
+            if elsewhere {
+                complain(ctx, node, owner);
+            }
+            OwnerState::Absent
+        }
+    })
+}
+
+/// An owner reference that can never hold is a mistake of whoever wrote it: an event says so.
+fn complain(ctx: &Context<State>, node: &Node, owner: &OwnerReference) {
+    let namespace = node.namespace.as_deref().unwrap_or_default();
+    let note = format!(
+        "ownerRef [{}/{}, namespace: {namespace}, name: {}, uid: {}] does not exist in namespace \"{namespace}\"",
+        owner.api_version, owner.kind, owner.name, owner.uid
+    );
+    let about = ObjectReference {
+        api_version: Some(node.resource.api.api_version.clone()),
+        kind: Some(node.resource.api.kind.clone()),
+        namespace: node.namespace.clone(),
+        name: Some(node.name.clone()),
+        uid: Some(node.uid.clone()),
+        ..ObjectReference::default()
+    };
+    ctx.recorder().record_about(about, EventType::Warning, "OwnerRefInvalidNamespace", note);
+}
+
+/// Lets the dependents go, then the owner.
+async fn orphan(ctx: &Context<State>, node: &Node) -> Result<()> {
+    let dependents: Vec<_> = ctx.state().collector.graph.lock().dependents(&node.uid).cloned().collect();
+    for dependent in dependents {
+        let Some(live) = fetch(ctx, &dependent).await? else { continue };
+        let mut owners = live.owner_references.clone().unwrap_or_default();
+        owners.retain(|owner| owner.uid != node.uid);
+        set_owners(ctx, &dependent, &live, &owners).await?;
+    }
+    remove_finalizer(ctx, node, ORPHAN).await
+}
+
+/// Two that wait for each other would wait for ever: the one that is to go first no longer blocks its owners.
+async fn unblock(ctx: &Context<State>, node: &Node, live: &ObjectMeta) -> Result<()> {
+    let mut owners = live.owner_references.clone().unwrap_or_default();
+    owners.iter_mut().for_each(|owner| owner.block_owner_deletion = Some(false));
+    set_owners(ctx, node, live, &owners).await
+}
+
+async fn fetch(ctx: &Context<State>, node: &Node) -> Result<Option<ObjectMeta>> {
+    let live = ctx.objects::<Metadata>(node.resource.api.clone()).fetch(&key_of(node)).await?;
+    Ok(live.map(|live| live.metadata).filter(|live| live.uid.as_ref() == Some(&node.uid)))
+}
+
+async fn set_owners(ctx: &Context<State>, node: &Node, live: &ObjectMeta, owners: &[OwnerReference]) -> Result<()> {
+    if live.owner_references.as_deref().unwrap_or_default() == owners {
+        return Ok(());
+    }
+    let owners = if owners.is_empty() { json!(null) } else { json!(owners) };
+    patch(ctx, node, json!({"metadata": {"resourceVersion": live.resource_version, "ownerReferences": owners}})).await
+}
+
+async fn remove_finalizer(ctx: &Context<State>, node: &Node, finalizer: &str) -> Result<()> {
+    let Some(live) = fetch(ctx, node).await? else { return Ok(()) };
+    let mut finalizers = live.finalizers.clone().unwrap_or_default();
+    let before = finalizers.len();
+    finalizers.retain(|present| present != finalizer);
+    if finalizers.len() == before {
+        return Ok(());
+    }
+    patch(ctx, node, json!({"metadata": {"resourceVersion": live.resource_version, "finalizers": finalizers}})).await
+}
+
+async fn patch(ctx: &Context<State>, node: &Node, body: serde_json::Value) -> Result<()> {
+    let objects = ctx.objects::<Metadata>(node.resource.api.clone());
+    objects.patch(&key_of(node), &Patch::Merge(body)).await.ignore_not_found()?;
+    Ok(())
+}
+
+async fn delete(ctx: &Context<State>, node: &Node, live: &ObjectMeta, propagation: Propagation) -> Result<()> {
+    let policy = match propagation {
+        Propagation::Background => PropagationPolicy::Background,
+        Propagation::Foreground => PropagationPolicy::Foreground,
+        Propagation::Orphan => PropagationPolicy::Orphan,
+    };
+    // With the uid alone: after a write of our own the version has moved on.
+    let preconditions = Preconditions { uid: live.uid.clone(), resource_version: None };
+    let params = DeleteParams { propagation_policy: Some(policy), ..DeleteParams::default() }.preconditions(preconditions);
+    ctx.objects::<Metadata>(node.resource.api.clone()).delete_with(&key_of(node), &params).await?;
+    Ok(())
+}
+
+fn key_of(node: &Node) -> Request {
+    Request::new(node.namespace.as_deref(), node.name.as_str())
+}

@@ -1,0 +1,154 @@
+//! Metadata-only watches of every kind that the server lists, custom resources included, as they come and go.
+//!
+//! The garbage collector and the deletion of namespaces both need to see all objects of all kinds, and of each no more
+//! than its metadata. They share these watches.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use evenkeel_runtime::informer::{Informer, Subscription};
+use evenkeel_runtime::{Action, Context, Controller, Env, Event, Request, Result, Source, Trigger};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::Client;
+use kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
+use kube::discovery::{Discovery, Scope, verbs};
+use parking_lot::Mutex;
+
+use crate::{MANAGER, clock};
+
+/// Metadata of an object of any kind.
+pub(crate) type Metadata = PartialObjectMeta<DynamicObject>;
+
+/// A kind that the server lists.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Resource {
+    pub(crate) api: ApiResource,
+    pub(crate) namespaced: bool,
+    /// Whether its objects can be listed and deleted all at once.
+    pub(crate) collectable: bool,
+    /// Whether its objects can be watched and deleted, so that they can be owners and dependents.
+    pub(crate) watchable: bool,
+}
+
+impl Resource {
+    /// Group and plural: what tells kinds apart whatever their version.
+    pub(crate) fn key(&self) -> (String, String) {
+        (self.api.group.clone(), self.api.plural.clone())
+    }
+
+    #[cfg(test)]
+    pub(crate) fn tests_config_maps() -> Self {
+        let api = ApiResource::erase::<k8s_openapi::api::core::v1::ConfigMap>(&());
+        Self { api, namespaced: true, collectable: true, watchable: true }
+    }
+}
+
+type Listener = Arc<dyn Fn(&Resource, &Event<Metadata>) + Send + Sync>;
+
+/// All watches.
+pub(crate) struct Monitors {
+    watched: Mutex<BTreeMap<(String, String), Monitor>>,
+    listed: Mutex<Vec<Resource>>,
+    listeners: Vec<Listener>,
+    on_change: Vec<Arc<dyn Fn() + Send + Sync>>,
+}
+
+struct Monitor {
+    resource: Resource,
+    informer: Informer<Metadata>,
+    _subscription: Subscription,
+}
+
+impl Monitors {
+    /// Watches that tell these listeners of every change, and those others of every change of the list of kinds.
+    pub(crate) fn new(listeners: Vec<Listener>, on_change: Vec<Arc<dyn Fn() + Send + Sync>>) -> Arc<Self> {
+        Arc::new(Self { watched: Mutex::default(), listed: Mutex::default(), listeners, on_change })
+    }
+
+    /// The kind of this group and name, whatever its version.
+    pub(crate) fn find(&self, api_version: &str, kind: &str) -> Option<Resource> {
+        let group = api_version.split_once('/').map_or("", |(group, _)| group);
+        let listed = self.listed.lock();
+        listed.iter().find(|resource| resource.api.group == group && resource.api.kind == kind).cloned()
+    }
+
+    /// Starts watches of new kinds, ends those of kinds that are gone.
+    fn follow(&self, ctx: &Context<Arc<Self>>, listed: Vec<Resource>) {
+        let mut watched = self.watched.lock();
+        let wanted: BTreeMap<_, _> =
+            listed.iter().filter(|resource| resource.watchable).map(|resource| (resource.key(), resource)).collect();
+        let gone: Vec<_> = watched
+            .iter()
+            .filter(|(key, monitor)| wanted.get(*key).is_none_or(|resource| resource.api != monitor.resource.api))
+            .map(|(key, _)| key.clone())
+            .collect();
+        let ended: Vec<_> = gone.iter().filter_map(|key| watched.remove(key)).collect();
+        for (key, resource) in wanted {
+            if !watched.contains_key(&key) {
+                watched.insert(key, self.watch(ctx, resource));
+            }
+        }
+        *self.listed.lock() = listed;
+        drop(watched);
+        ended.into_iter().for_each(|monitor| self.end(&monitor));
+        self.on_change.iter().for_each(|tell| tell());
+    }
+
+    fn watch(&self, ctx: &Context<Arc<Self>>, resource: &Resource) -> Monitor {
+        let informer = ctx.informers().get(Source::<Metadata>::of(resource.api.clone()));
+        let (listeners, kind) = (self.listeners.clone(), resource.clone());
+        let subscription = informer.subscribe(move |event| {
+            listeners.iter().for_each(|listener| listener(&kind, event));
+        });
+        Monitor { resource: resource.clone(), informer, _subscription: subscription }
+    }
+
+    /// The objects of a kind that is no longer served are gone, though no watch says so.
+    fn end(&self, monitor: &Monitor) {
+        for old in monitor.informer.cache().list() {
+            let event = Event::Deleted { old, origin: evenkeel_runtime::Origin::Relist };
+            self.listeners.iter().for_each(|listener| listener(&monitor.resource, &event));
+        }
+    }
+}
+
+/// The controller that keeps the watches in line with what the server lists.
+pub(crate) fn controller(env: &Env, monitors: Arc<Monitors>) -> Controller<DynamicObject> {
+    let key = || Request::cluster("resources");
+    let start = clock::at_start(env, "monitors: starting", vec![key()]);
+    Controller::bare("resource-monitors", reconcile)
+        .stream("start", start)
+        .watches(Trigger::<CustomResourceDefinition>::map(move |_| [key()]))
+        .field_manager(MANAGER)
+        .state(monitors)
+}
+
+async fn reconcile(_: Request, ctx: Context<Arc<Monitors>>) -> Result<Action> {
+    let listed = discover(ctx.client().clone()).await?;
+    if *ctx.state().listed.lock() != listed {
+        ctx.state().follow(&ctx, listed);
+    }
+    Ok(Action::done())
+}
+
+/// Every kind that the server lists, in its most stable version, by group and name.
+pub(crate) async fn discover(client: Client) -> Result<Vec<Resource>, kube::Error> {
+    let discovery = Discovery::new(client).run_aggregated().await?;
+    let mut listed = Vec::new();
+    for group in discovery.groups_alphabetical() {
+        for (api, capabilities) in group.resources_by_stability() {
+            let can = |verb| capabilities.supports_operation(verb);
+            // Events are too many to be watched for owners that they never have.
+            let event = api.plural == "events";
+            listed.push(Resource {
+                namespaced: capabilities.scope == Scope::Namespaced,
+                collectable: can(verbs::LIST) && can(verbs::DELETE_COLLECTION),
+                watchable: !event && can(verbs::LIST) && can(verbs::WATCH) && can(verbs::DELETE),
+                api,
+            });
+        }
+    }
+    // Some kinds are served under two groups, and the order within a group is not ours.
+    listed.sort_by_key(Resource::key);
+    Ok(listed)
+}

@@ -1,0 +1,130 @@
+//! What a namespace that is being deleted says of itself.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{NamespaceCondition, NamespaceStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+
+/// What was found while its content was deleted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Content {
+    /// How many objects remain, by `plural.group`.
+    pub(crate) remaining: BTreeMap<String, usize>,
+    /// How many of them a finalizer holds, by finalizer.
+    pub(crate) finalizers: BTreeMap<String, usize>,
+    /// The kinds could not be listed, and why.
+    pub(crate) discovery_failure: Option<String>,
+    /// Kinds whose objects could not be deleted, and why.
+    pub(crate) failures: Vec<String>,
+}
+
+impl Content {
+    /// Whether nothing is left and nothing went wrong.
+    pub(crate) fn is_gone(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Takes note of an object that is still there.
+    pub(crate) fn remains(&mut self, plural: &str, group: &str, metadata: &ObjectMeta) {
+        *self.remaining.entry(format!("{plural}.{group}")).or_default() += 1;
+        for finalizer in metadata.finalizers.iter().flatten() {
+            *self.finalizers.entry(finalizer.clone()).or_default() += 1;
+        }
+    }
+}
+
+/// A type, and reason and message for when all is well with it.
+const WELL: [(&str, &str, &str); 5] = [
+    ("NamespaceDeletionDiscoveryFailure", "ResourcesDiscovered", "All resources successfully discovered"),
+    ("NamespaceDeletionGroupVersionParsingFailure", "ParsedGroupVersions", "All legacy kube types successfully parsed"),
+    (
+        "NamespaceDeletionContentFailure",
+        "ContentDeleted",
+        "All content successfully deleted, may be waiting on finalization",
+    ),
+    ("NamespaceContentRemaining", "ContentRemoved", "All content successfully removed"),
+    ("NamespaceFinalizersRemaining", "ContentHasNoFinalizers", "All content-preserving finalizers finished"),
+];
+
+/// The status with the five conditions; a time moves only where a status does.
+pub(crate) fn status(old: Option<&NamespaceStatus>, content: &Content, now: Timestamp) -> NamespaceStatus {
+    let mut status = old.cloned().unwrap_or_default();
+    let mut conditions = status.conditions.take().unwrap_or_default();
+    for (kind, reason, message) in WELL {
+        let (state, reason, message) = match trouble(kind, content) {
+            Some((reason, message)) => ("True", reason, message),
+            None => ("False", reason, message.to_owned()),
+        };
+        let before = conditions.iter().position(|condition| condition.type_ == kind);
+        let since = before.map(|at| &conditions[at]).filter(|old| old.status == state);
+        let since = since.and_then(|old| old.last_transition_time.clone()).unwrap_or(Time(now));
+        let condition = NamespaceCondition {
+            type_: kind.to_owned(),
+            status: state.to_owned(),
+            reason: Some(reason.to_owned()),
+            message: Some(message),
+            last_transition_time: Some(since),
+        };
+        match before {
+            Some(at) => conditions[at] = condition,
+            None => conditions.push(condition),
+        }
+    }
+    status.conditions = Some(conditions);
+    status
+}
+
+fn trouble(kind: &str, content: &Content) -> Option<(&'static str, String)> {
+    match kind {
+        "NamespaceDeletionDiscoveryFailure" => content.discovery_failure.clone().map(|why| ("DiscoveryFailed", why)),
+        "NamespaceDeletionContentFailure" if !content.failures.is_empty() => {
+            let mut failures = content.failures.clone();
+            failures.sort();
+            let message = format!(
+                "Failed to delete all resource types, {} remaining: {}",
+                failures.len(),
+                failures.join(", ")
+            );
+            Some(("ContentDeletionFailed", message))
+        }
+        "NamespaceContentRemaining" if !content.remaining.is_empty() => {
+            let lines = content.remaining.iter().map(|(kind, count)| format!("{kind} has {count} resource instances"));
+            let message = format!("Some resources are remaining: {}", lines.collect::<Vec<_>>().join(", "));
+            Some(("SomeResourcesRemain", message))
+        }
+        "NamespaceFinalizersRemaining" if !content.finalizers.is_empty() => {
+            let lines = content.finalizers.iter().map(|(name, count)| format!("{name} in {count} resource instances"));
+            let message = format!(
+                "Some content in the namespace has finalizers remaining: {}",
+                lines.collect::<Vec<_>>().join(", ")
+            );
+            Some(("SomeFinalizersRemain", message))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_remains_is_said() {
+        let mut content = Content::default();
+        assert!(content.is_gone());
+        let held = ObjectMeta { finalizers: Some(vec!["example.com/hold".to_owned()]), ..ObjectMeta::default() };
+        content.remains("pods", "", &ObjectMeta::default());
+        content.remains("deployments", "apps", &held);
+        let now = "2026-01-01T00:00:00Z".parse().unwrap();
+        let status = status(None, &content, now);
+        let conditions = status.conditions.clone().unwrap();
+        assert_eq!(
+            conditions[3].message.as_deref(),
+            Some("Some resources are remaining: deployments.apps has 1 resource instances, pods. has 1 resource instances")
+        );
+        assert_eq!(conditions[4].status, "True");
+        let well = super::status(Some(&status), &Content::default(), now);
+        assert!(well.conditions.unwrap().iter().all(|condition| condition.status == "False"));
+    }
+}

@@ -1,0 +1,89 @@
+//! The taints that a node's conditions ask for.
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Node, Taint};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+/// A condition, its status, and the taint that it brings.
+const BY_CONDITION: [(&str, &str, &str); 6] = [
+    ("Ready", "False", "node.kubernetes.io/not-ready"),
+    ("Ready", "Unknown", "node.kubernetes.io/unreachable"),
+    ("MemoryPressure", "True", "node.kubernetes.io/memory-pressure"),
+    ("DiskPressure", "True", "node.kubernetes.io/disk-pressure"),
+    ("NetworkUnavailable", "True", "node.kubernetes.io/network-unavailable"),
+    ("PIDPressure", "True", "node.kubernetes.io/pid-pressure"),
+];
+
+/// The taint of a node that takes no new pods.
+const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
+
+/// Conditions whose taints also drive out what runs.
+const EVICTING: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
+
+/// The taints that the node should have; `None` where it has them. Taints of others are left as they are.
+pub(super) fn wanted(node: &Node, now: Timestamp) -> Option<Vec<Taint>> {
+    let spec = node.spec.clone().unwrap_or_default();
+    let present = spec.taints.unwrap_or_default();
+    let conditions = node.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default();
+    let holds = |kind: &str, state: &str| conditions.iter().any(|one| one.type_ == kind && one.status == state);
+    // A node that has not said anything yet keeps the taint that it was created with.
+    let silent = !conditions.iter().any(|one| one.type_ == "Ready");
+    let mut keys: Vec<&str> = BY_CONDITION.iter().filter(|(kind, state, _)| holds(kind, state)).map(|(_, _, key)| *key).collect();
+    if spec.unschedulable == Some(true) {
+        keys.push(UNSCHEDULABLE);
+    }
+    let ours = |taint: &Taint| {
+        let managed = BY_CONDITION.iter().any(|(_, _, key)| *key == taint.key) || taint.key == UNSCHEDULABLE;
+        managed && !(silent && EVICTING.contains(&taint.key.as_str()))
+    };
+    let mut taints: Vec<_> = present.iter().filter(|taint| !ours(taint)).cloned().collect();
+    for key in keys {
+        taints.push(keep(&present, key, "NoSchedule", None));
+        if EVICTING.contains(&key) {
+            taints.push(keep(&present, key, "NoExecute", Some(Time(now))));
+        }
+    }
+    let same = taints.len() == present.len() && taints.iter().all(|taint| present.contains(taint));
+    (!same).then_some(taints)
+}
+
+/// The taint as it is there already, or as it begins now.
+fn keep(present: &[Taint], key: &str, effect: &str, since: Option<Time>) -> Taint {
+    let there = present.iter().find(|taint| taint.key == key && taint.effect == effect);
+    there.cloned().unwrap_or_else(|| Taint {
+        key: key.to_owned(),
+        effect: effect.to_owned(),
+        time_added: since,
+        value: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn keys(value: serde_json::Value) -> Option<Vec<String>> {
+        let node: Node = serde_json::from_value(value).unwrap();
+        let taints = wanted(&node, "2026-01-01T00:00:00Z".parse().unwrap())?;
+        Some(taints.into_iter().map(|taint| format!("{}:{}", taint.key.rsplit('/').next().unwrap(), taint.effect)).collect())
+    }
+
+    #[test]
+    fn a_ready_node_loses_the_taint_it_began_with() {
+        let began = json!([{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}, {"key": "own", "effect": "NoSchedule"}]);
+        assert_eq!(keys(json!({"spec": {"taints": began}})), None, "it has not said anything yet");
+        let ready = json!({"conditions": [{"type": "Ready", "status": "True"}]});
+        assert_eq!(keys(json!({"spec": {"taints": began}, "status": ready})), Some(vec!["own:NoSchedule".to_owned()]));
+    }
+
+    #[test]
+    fn a_lost_node_drives_its_pods_out() {
+        let unknown = json!({"conditions": [{"type": "Ready", "status": "Unknown"}]});
+        assert_eq!(
+            keys(json!({"status": unknown})),
+            Some(vec!["unreachable:NoSchedule".to_owned(), "unreachable:NoExecute".to_owned()])
+        );
+        assert_eq!(keys(json!({"spec": {"unschedulable": true}})), Some(vec!["unschedulable:NoSchedule".to_owned()]));
+    }
+}

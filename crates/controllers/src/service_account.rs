@@ -1,0 +1,130 @@
+//! What every namespace has: the ServiceAccount `default` and the ConfigMap with the cluster's root certificate; and
+//! the end of token Secrets whose ServiceAccount is gone.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use evenkeel_runtime::{Action, Context, Controller, Index, Request, Result, ResultExt, Source, Trigger};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, ServiceAccount};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::ResourceExt;
+use kube::core::params::Patch;
+use serde_json::json;
+
+use crate::{MANAGER, refusal};
+
+const DEFAULT: &str = "default";
+const ROOT_CA: &str = "kube-root-ca.crt";
+const CA_KEY: &str = "ca.crt";
+const DESCRIPTION: &str = "kubernetes.io/description";
+const DESCRIPTION_TEXT: &str = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal \
+                                endpoints such as the internal service IP or kubernetes.default.svc. No other usage is \
+                                guaranteed across distributions of Kubernetes clusters.";
+const ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";
+const ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
+const TOKEN: &str = "kubernetes.io/service-account-token";
+
+/// The controller that makes the ServiceAccount.
+pub(crate) fn accounts() -> Controller<Namespace> {
+    let namespace_of = |account: &ServiceAccount| {
+        let namespace = account.namespace().filter(|_| account.name_any() == DEFAULT);
+        namespace.map(Request::cluster)
+    };
+    let default = Source::<ServiceAccount>::new().fields(format!("metadata.name={DEFAULT}"));
+    Controller::new("serviceaccount-controller", ensure_account)
+        .watches_source(default, Trigger::map(namespace_of))
+        .field_manager(MANAGER)
+}
+
+async fn ensure_account(namespace: Arc<Namespace>, ctx: Context) -> Result<Action> {
+    let name = namespace.name_any();
+    let key = Request::namespaced(name.as_str(), DEFAULT);
+    if is_active(&namespace) && ctx.get_at::<ServiceAccount>(&key)?.is_none() {
+        let account = ServiceAccount { metadata: metadata(&name, DEFAULT), ..ServiceAccount::default() };
+        create(&ctx, account).await?;
+    }
+    Ok(Action::done())
+}
+
+/// The controller that publishes the root certificate.
+pub(crate) fn root_ca(certificate: String) -> Controller<Namespace> {
+    let published = Source::<ConfigMap>::new().fields(format!("metadata.name={ROOT_CA}"));
+    Controller::new("root-ca-certificate-publisher", publish)
+        .watches_source(published, Trigger::map(|map: &ConfigMap| map.namespace().map(Request::cluster)))
+        .field_manager(MANAGER)
+        .state(certificate)
+}
+
+async fn publish(namespace: Arc<Namespace>, ctx: Context<String>) -> Result<Action> {
+    let name = namespace.name_any();
+    if !is_active(&namespace) {
+        return Ok(Action::done());
+    }
+    let data = BTreeMap::from([(CA_KEY.to_owned(), ctx.state().clone())]);
+    match ctx.get_at::<ConfigMap>(&Request::namespaced(name.as_str(), ROOT_CA))? {
+        None => {
+            let mut metadata = metadata(&name, ROOT_CA);
+            metadata.annotations = Some(BTreeMap::from([(DESCRIPTION.to_owned(), DESCRIPTION_TEXT.to_owned())]));
+            create(&ctx, ConfigMap { metadata, data: Some(data), ..ConfigMap::default() }).await?;
+        }
+        Some(map) if map.data.as_ref() != Some(&data) => {
+            let restored = ConfigMap { data: Some(data), ..ConfigMap::clone(&map) };
+            ctx.update(&restored).await?;
+        }
+        Some(map) if map.annotations().get(DESCRIPTION).map(String::as_str) != Some(DESCRIPTION_TEXT) => {
+            let patch = json!({"metadata": {"annotations": {DESCRIPTION: DESCRIPTION_TEXT}}});
+            ctx.patch(&*map, &Patch::Merge(patch)).await?;
+        }
+        Some(_) => {}
+    }
+    Ok(Action::done())
+}
+
+/// The controller that deletes token Secrets without a ServiceAccount.
+pub(crate) fn tokens() -> Controller<Secret> {
+    let by_account = Index::new("service account", |secret: &Secret| {
+        let namespace = secret.namespace().unwrap_or_default();
+        secret.annotations().get(ACCOUNT_NAME).map(|name| format!("{namespace}/{name}")).into_iter().collect()
+    });
+    let tokens = Source::<Secret>::new().fields(format!("type={TOKEN}"));
+    Controller::with_source("tokens-controller", tokens, clean)
+        .watches_indexed(by_account, |account: &ServiceAccount| vec![Request::of(account).to_string()])
+        .field_manager(MANAGER)
+}
+
+async fn clean(secret: Arc<Secret>, ctx: Context) -> Result<Action> {
+    let Some(name) = secret.annotations().get(ACCOUNT_NAME) else { return Ok(Action::done()) };
+    let key = Request::new(secret.namespace().as_deref(), name.as_str());
+    let fits = |account: &ServiceAccount| {
+        let uid = secret.annotations().get(ACCOUNT_UID).filter(|uid| !uid.is_empty());
+        uid.is_none_or(|uid| account.metadata.uid.as_ref() == Some(uid))
+    };
+    if ctx.get_at::<ServiceAccount>(&key)?.is_some_and(|account| fits(&account)) {
+        return Ok(Action::done());
+    }
+    // Asked again live: deleting a token because a cache lags would be a loss.
+    if ctx.fetch_at::<ServiceAccount>(&key).await?.is_none_or(|account| !fits(&account)) {
+        ctx.delete(&*secret).await?;
+    }
+    Ok(Action::done())
+}
+
+fn is_active(namespace: &Namespace) -> bool {
+    let phase = namespace.status.as_ref().and_then(|status| status.phase.as_deref());
+    namespace.metadata.deletion_timestamp.is_none() && phase != Some("Terminating")
+}
+
+fn metadata(namespace: &str, name: &str) -> ObjectMeta {
+    ObjectMeta { name: Some(name.to_owned()), namespace: Some(namespace.to_owned()), ..ObjectMeta::default() }
+}
+
+/// Creates an object; that it is there already, or that its namespace goes, is no failure.
+async fn create<K, S>(ctx: &Context<S>, object: K) -> Result<()>
+where
+    K: evenkeel_runtime::Object<DynamicType = ()>,
+{
+    match ctx.create_unowned(object).await.ignore_already_exists() {
+        Err(error) if !refusal::namespace_is_terminating(&error) && !error.is_not_found() => Err(error.into()),
+        _ => Ok(()),
+    }
+}

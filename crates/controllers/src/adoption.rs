@@ -24,7 +24,9 @@ pub(crate) fn orphans<K: Object>() -> Index<K> {
 }
 
 /// From a namespace and a label to the claimants that may select an object with it.
-pub(crate) fn selects<K: Object>(selector: impl Fn(&K) -> Option<LabelSelector> + Send + Sync + 'static) -> Index<K> {
+pub(crate) fn selects<K: Object>(
+    selector: impl Fn(&K) -> Option<LabelSelector> + Send + Sync + 'static,
+) -> Index<K> {
     Index::new(SELECTS, move |object: &K| {
         let key = selector(object).map(|selector| selector_key(object.meta(), &selector));
         key.into_iter().collect()
@@ -50,7 +52,11 @@ fn selector_key(metadata: &ObjectMeta, selector: &LabelSelector) -> String {
 }
 
 /// The objects of kind `C` that `owner` controls in the end: its own, without those it lets go, with those it adopts.
-pub(crate) async fn claim<O, C, S>(ctx: &Context<S>, owner: &O, selector: &LabelSelector) -> Result<Vec<Arc<C>>>
+pub(crate) async fn claim<O, C, S>(
+    ctx: &Context<S>,
+    owner: &O,
+    selector: &LabelSelector,
+) -> Result<Vec<Arc<C>>>
 where
     O: Object<DynamicType = ()>,
     C: Object<DynamicType = ()>,
@@ -84,7 +90,8 @@ where
 async fn is_alive<O: Object<DynamicType = ()>, S>(ctx: &Context<S>, owner: &O) -> Result<bool> {
     let key = evenkeel_runtime::Request::of(owner);
     let live = ctx.fetch_at::<O>(&key).await?;
-    Ok(live.is_some_and(|live| live.meta().uid == owner.meta().uid && live.meta().deletion_timestamp.is_none()))
+    Ok(live
+        .is_some_and(|live| live.meta().uid == owner.meta().uid && live.meta().deletion_timestamp.is_none()))
 }
 
 async fn adopt<O, C, S>(ctx: &Context<S>, owner: &O, candidate: &C) -> Result<Option<Arc<C>>>

@@ -87,13 +87,20 @@ impl Due {
 
 /// Keys that a controller begins with, of objects that nothing announces. They are pending work from this call on
 /// until the controller has taken them.
-pub(crate) fn at_start(env: &Env, what: &str, keys: Vec<Request>) -> impl Stream<Item = Request> + Send + 'static {
+pub(crate) fn at_start(
+    env: &Env,
+    what: &str,
+    keys: Vec<Request>,
+) -> impl Stream<Item = Request> + Send + 'static {
     let work = env.ledger().station(what).enter();
     let keys = keys.into_iter();
-    futures::stream::unfold((keys, Some(work)), |(mut keys, work): (std::vec::IntoIter<Request>, Option<Work>)| async move {
-        // Dropped with the state, when the stream is asked for more than there is: by then all keys are queued.
-        keys.next().map(|key| (key, (keys, work)))
-    })
+    futures::stream::unfold(
+        (keys, Some(work)),
+        |(mut keys, work): (std::vec::IntoIter<Request>, Option<Work>)| async move {
+            // Dropped with the state, when the stream is asked for more than there is: by then all keys are queued.
+            keys.next().map(|key| (key, (keys, work)))
+        },
+    )
 }
 
 #[cfg(test)]

@@ -77,18 +77,24 @@ async fn create(
     match ctx.create(set).await {
         Ok(_) => {
             if size > 0 {
-                ctx.event(deployment, "ScalingReplicaSet", format!("Scaled up replica set {name} from 0 to {size}"));
+                ctx.event(
+                    deployment,
+                    "ScalingReplicaSet",
+                    format!("Scaled up replica set {name} from 0 to {size}"),
+                );
             }
             Ok(())
         }
         Err(error) if error.is_already_exists() => taken(ctx, deployment, &name, status, error).await,
         Err(error) if refusal::namespace_is_terminating(&error) => Ok(()),
         Err(error) => {
-            let message = format!("Failed to create new replica set \"{name}\": {}", refusal::message(&error));
+            let message =
+                format!("Failed to create new replica set \"{name}\": {}", refusal::message(&error));
             if conditions::has_deadline(deployment) {
                 let now = clock::seconds(ctx.now());
                 let reason = "ReplicaSetCreateError";
-                let failed = conditions::condition(conditions::PROGRESSING, "False", reason, message.clone(), now);
+                let failed =
+                    conditions::condition(conditions::PROGRESSING, "False", reason, message.clone(), now);
                 conditions::set(status, failed);
             }
             ctx.warning(deployment, "ReplicaSetCreateError", message);
@@ -108,7 +114,8 @@ async fn taken(
 ) -> Result<()> {
     let found = ctx.fetch::<ReplicaSet>(name).await?;
     let ours = |set: &ReplicaSet| {
-        is_controlled_by(&set.metadata, deployment.metadata.uid.as_deref()) && revision::is_new(deployment, set)
+        is_controlled_by(&set.metadata, deployment.metadata.uid.as_deref())
+            && revision::is_new(deployment, set)
     };
     if !found.as_ref().is_some_and(ours) {
         *status = deployment.status.clone().unwrap_or_default();
@@ -117,7 +124,12 @@ async fn taken(
     Err(Error::from(error))
 }
 
-async fn update(ctx: &Context<Reminders>, deployment: &Deployment, before: &ReplicaSet, after: &ReplicaSet) -> Result<()> {
+async fn update(
+    ctx: &Context<Reminders>,
+    deployment: &Deployment,
+    before: &ReplicaSet,
+    after: &ReplicaSet,
+) -> Result<()> {
     let spec = after.spec.as_ref();
     let patch = json!({
         "metadata": {"resourceVersion": before.metadata.resource_version, "annotations": after.metadata.annotations},
@@ -135,7 +147,8 @@ async fn update(ctx: &Context<Reminders>, deployment: &Deployment, before: &Repl
 }
 
 async fn note_revision(ctx: &Context<Reminders>, deployment: &Deployment, number: &str) -> Result<()> {
-    let shown = deployment.metadata.annotations.as_ref().and_then(|annotations| annotations.get(revision::REVISION));
+    let shown =
+        deployment.metadata.annotations.as_ref().and_then(|annotations| annotations.get(revision::REVISION));
     if shown.map(String::as_str) != Some(number) {
         let patch = json!({"metadata": {"annotations": {revision::REVISION: number}}});
         ctx.patch(deployment, &Patch::Merge(patch)).await.ignore_not_found()?;

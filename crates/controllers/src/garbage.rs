@@ -101,7 +101,8 @@ async fn reconcile(key: Request, ctx: Context<State>) -> Result<Action> {
     if node.orphans_dependents() {
         orphan(&ctx, &node).await?;
     } else if node.waits_for_dependents() {
-        let blocked = ctx.state().collector.graph.lock().dependents(&node.uid).any(|other| other.blocks(&node.uid));
+        let blocked =
+            ctx.state().collector.graph.lock().dependents(&node.uid).any(|other| other.blocks(&node.uid));
         if !blocked {
             remove_finalizer(&ctx, &node, FOREGROUND).await?;
         }
@@ -118,7 +119,9 @@ async fn look(ctx: &Context<State>, node: Node) -> Result<()> {
         return Ok(());
     }
     let Some(live) = fetch(ctx, &node).await? else { return Ok(()) };
-    let Some(node) = Node::new(&node.resource, &live).filter(|live| live.uid == node.uid) else { return Ok(()) };
+    let Some(node) = Node::new(&node.resource, &live).filter(|live| live.uid == node.uid) else {
+        return Ok(());
+    };
     let states = self::states(ctx, &node).await?;
     let dependents: Vec<_> = ctx.state().collector.graph.lock().dependents(&node.uid).cloned().collect();
     match decide(&node, &states, !dependents.is_empty()) {
@@ -157,7 +160,8 @@ async fn state(ctx: &Context<State>, node: &Node, owner: &OwnerReference) -> Res
     let namespace = node.namespace.as_deref().filter(|_| resource.namespaced);
     let key = Request::new(namespace, owner.name.as_str());
     let live = ctx.objects::<Metadata>(resource.api.clone()).fetch(&key).await?;
-    let live = live.and_then(|live| Node::new(&resource, &live.metadata)).filter(|live| live.uid == owner.uid);
+    let live =
+        live.and_then(|live| Node::new(&resource, &live.metadata)).filter(|live| live.uid == owner.uid);
     Ok(match live {
         Some(live) if live.waits_for_dependents() => OwnerState::Waiting,
         Some(_) => OwnerState::Solid,
@@ -213,12 +217,22 @@ async fn fetch(ctx: &Context<State>, node: &Node) -> Result<Option<ObjectMeta>> 
     Ok(live.map(|live| live.metadata).filter(|live| live.uid.as_ref() == Some(&node.uid)))
 }
 
-async fn set_owners(ctx: &Context<State>, node: &Node, live: &ObjectMeta, owners: &[OwnerReference]) -> Result<()> {
+async fn set_owners(
+    ctx: &Context<State>,
+    node: &Node,
+    live: &ObjectMeta,
+    owners: &[OwnerReference],
+) -> Result<()> {
     if live.owner_references.as_deref().unwrap_or_default() == owners {
         return Ok(());
     }
     let owners = if owners.is_empty() { json!(null) } else { json!(owners) };
-    patch(ctx, node, json!({"metadata": {"resourceVersion": live.resource_version, "ownerReferences": owners}})).await
+    patch(
+        ctx,
+        node,
+        json!({"metadata": {"resourceVersion": live.resource_version, "ownerReferences": owners}}),
+    )
+    .await
 }
 
 async fn remove_finalizer(ctx: &Context<State>, node: &Node, finalizer: &str) -> Result<()> {
@@ -229,7 +243,12 @@ async fn remove_finalizer(ctx: &Context<State>, node: &Node, finalizer: &str) ->
     if finalizers.len() == before {
         return Ok(());
     }
-    patch(ctx, node, json!({"metadata": {"resourceVersion": live.resource_version, "finalizers": finalizers}})).await
+    patch(
+        ctx,
+        node,
+        json!({"metadata": {"resourceVersion": live.resource_version, "finalizers": finalizers}}),
+    )
+    .await
 }
 
 async fn patch(ctx: &Context<State>, node: &Node, body: serde_json::Value) -> Result<()> {
@@ -238,7 +257,12 @@ async fn patch(ctx: &Context<State>, node: &Node, body: serde_json::Value) -> Re
     Ok(())
 }
 
-async fn delete(ctx: &Context<State>, node: &Node, live: &ObjectMeta, propagation: Propagation) -> Result<()> {
+async fn delete(
+    ctx: &Context<State>,
+    node: &Node,
+    live: &ObjectMeta,
+    propagation: Propagation,
+) -> Result<()> {
     let policy = match propagation {
         Propagation::Background => PropagationPolicy::Background,
         Propagation::Foreground => PropagationPolicy::Foreground,
@@ -246,7 +270,8 @@ async fn delete(ctx: &Context<State>, node: &Node, live: &ObjectMeta, propagatio
     };
     // With the uid alone: after a write of our own the version has moved on.
     let preconditions = Preconditions { uid: live.uid.clone(), resource_version: None };
-    let params = DeleteParams { propagation_policy: Some(policy), ..DeleteParams::default() }.preconditions(preconditions);
+    let params = DeleteParams { propagation_policy: Some(policy), ..DeleteParams::default() }
+        .preconditions(preconditions);
     ctx.objects::<Metadata>(node.resource.api.clone()).delete_with(&key_of(node), &params).await?;
     Ok(())
 }

@@ -116,7 +116,8 @@ fn workloads(manager: Manager) -> Manager {
 fn everything(manager: Manager, env: &Env) -> Manager {
     let (collector, to_look_at) = garbage::Collector::new(env);
     let (terminating, content_went) = namespace::Terminating::new(env);
-    let (by_collector, by_namespaces, on_change) = (collector.clone(), terminating.clone(), collector.clone());
+    let (by_collector, by_namespaces, on_change) =
+        (collector.clone(), terminating.clone(), collector.clone());
     let monitors = monitors::Monitors::new(
         vec![
             Arc::new(move |resource, event| by_collector.follow(resource, event)),

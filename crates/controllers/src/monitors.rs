@@ -75,11 +75,16 @@ impl Monitors {
     /// Starts watches of new kinds, ends those of kinds that are gone.
     fn follow(&self, ctx: &Context<Arc<Self>>, listed: Vec<Resource>) {
         let mut watched = self.watched.lock();
-        let wanted: BTreeMap<_, _> =
-            listed.iter().filter(|resource| resource.watchable).map(|resource| (resource.key(), resource)).collect();
+        let wanted: BTreeMap<_, _> = listed
+            .iter()
+            .filter(|resource| resource.watchable)
+            .map(|resource| (resource.key(), resource))
+            .collect();
         let gone: Vec<_> = watched
             .iter()
-            .filter(|(key, monitor)| wanted.get(*key).is_none_or(|resource| resource.api != monitor.resource.api))
+            .filter(|(key, monitor)| {
+                wanted.get(*key).is_none_or(|resource| resource.api != monitor.resource.api)
+            })
             .map(|(key, _)| key.clone())
             .collect();
         let ended: Vec<_> = gone.iter().filter_map(|key| watched.remove(key)).collect();

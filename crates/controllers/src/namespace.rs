@@ -79,7 +79,7 @@ async fn reconcile(namespace: Arc<Namespace>, ctx: Context<Terminating>) -> Resu
     let status = conditions::status(namespace.status.as_ref(), &content, clock::seconds(ctx.now()));
     let written = ctx.status(&*namespace, status).await.ignore_not_found()?;
     if content.is_gone() {
-        finalize(&ctx, written.as_ref().unwrap_or(&namespace), finalizers).await?;
+        finalize(&ctx, written.flatten().as_ref().unwrap_or(&namespace), finalizers).await?;
         ctx.state().names.lock().remove(&name);
     } else if let Some(failure) = content.discovery_failure.or_else(|| content.failures.into_iter().next()) {
         return Err(evenkeel_runtime::Error::message(failure));
@@ -131,14 +131,17 @@ async fn delete_kind(
 }
 
 /// Takes our finalizer off; with the last one the server lets the namespace go.
-async fn finalize(ctx: &Context<Terminating>, namespace: &Namespace, mut finalizers: Vec<String>) -> Result<()> {
+async fn finalize(
+    ctx: &Context<Terminating>,
+    namespace: &Namespace,
+    mut finalizers: Vec<String>,
+) -> Result<()> {
     finalizers.retain(|finalizer| finalizer != KUBERNETES);
     let mut namespace = namespace.clone();
     namespace.spec.get_or_insert_default().finalizers = Some(finalizers);
     let name = namespace.name_any();
-    let body = serde_json::to_vec(&namespace)?;
     let params = PostParams { dry_run: false, field_manager: Some(MANAGER.to_owned()) };
     let namespaces = Api::<Namespace>::all(ctx.client().clone());
-    namespaces.replace_subresource::<Namespace>("finalize", &name, &params, body).await.ignore_not_found()?;
+    namespaces.replace_subresource("finalize", &name, &params, &namespace).await.ignore_not_found()?;
     Ok(())
 }

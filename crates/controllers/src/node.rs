@@ -5,8 +5,8 @@
 //! *Invariant:* nodes write to pods through `/status` alone, and delete them with a grace period of zero when they
 //! were told to stop.
 
-pub mod behaviour;
 mod addresses;
+pub mod behaviour;
 mod digest;
 mod lifecycle;
 mod registry;
@@ -19,7 +19,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use addresses::Addresses;
-use evenkeel_runtime::{Action, Context, Controller, Env, Event, Predicate, Request, Result, ResultExt, Trigger};
+use evenkeel_runtime::{
+    Action, Context, Controller, Env, Event, Predicate, Request, Result, ResultExt, Trigger,
+};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Pod, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
@@ -126,7 +128,11 @@ impl Kubelets {
         let (node, uid) = (self.node_of(pod)?, pod.uid()?);
         let mut addresses = self.addresses.lock();
         let addresses = addresses.entry(node).or_default();
-        match event.new_object().and_then(|pod| pod.status.as_ref()).and_then(|status| status.pod_ip.as_deref()) {
+        match event
+            .new_object()
+            .and_then(|pod| pod.status.as_ref())
+            .and_then(|status| status.pod_ip.as_deref())
+        {
             Some(address) => addresses.observe(node, &uid, address),
             None if event.new_object().is_none() => {
                 addresses.forget(&uid);
@@ -193,7 +199,8 @@ async fn write(ctx: &Context<Kubelets>, pod: &Pod, status: &PodStatus) -> Result
 
 async fn remove(ctx: &Context<Kubelets>, pod: &Pod) -> Result<()> {
     let preconditions = Preconditions { uid: pod.uid(), resource_version: None };
-    let params = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() }.preconditions(preconditions);
+    let params = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() }
+        .preconditions(preconditions);
     ctx.delete_with(pod, &params).await?;
     Ok(())
 }
@@ -209,7 +216,11 @@ fn tell(ctx: &Context<Kubelets>, pod: &Pod, left: Stage) {
         }
         Stage::BackingOff(_) => {
             for container in containers {
-                let note = format!("Back-off restarting failed container {} in pod {}", container.name, pod.name_any());
+                let note = format!(
+                    "Back-off restarting failed container {} in pod {}",
+                    container.name,
+                    pod.name_any()
+                );
                 ctx.warning(pod, "BackOff", note);
             }
         }

@@ -14,8 +14,8 @@ use kube::ResourceExt;
 use kube::core::params::Patch;
 use serde_json::json;
 
-use crate::clock::{self, Reminders};
 use crate::MANAGER;
+use crate::clock::{self, Reminders};
 
 /// How long a node may be silent before it counts as lost: the default of Kubernetes.
 const GRACE: Duration = Duration::from_secs(50);
@@ -62,7 +62,8 @@ async fn reconcile(node: Arc<Node>, ctx: Context<Reminders>) -> Result<Action> {
 fn silence(ctx: &Context<Reminders>, node: &Node, now: Timestamp) -> Result<Option<Duration>> {
     let lease = ctx.get_at::<Lease>(&Request::namespaced(LEASES, node.name_any()))?;
     let renewed = lease.and_then(|lease| lease.spec.as_ref()?.renew_time.as_ref().map(|time| time.0));
-    let ready = condition(node, "Ready").and_then(|ready| ready.last_heartbeat_time.as_ref()).map(|time| time.0);
+    let ready =
+        condition(node, "Ready").and_then(|ready| ready.last_heartbeat_time.as_ref()).map(|time| time.0);
     let heard = renewed.max(ready);
     Ok(heard.map(|heard| Duration::try_from(now.duration_since(heard)).unwrap_or(Duration::ZERO)))
 }

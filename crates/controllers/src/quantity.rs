@@ -16,11 +16,6 @@ impl Milli {
     pub(crate) fn parse(quantity: &Quantity) -> Option<Self> {
         parse(&quantity.0).map(Self)
     }
-
-    /// The number of wholes, rounded up.
-    pub(crate) fn ceil(self) -> i128 {
-        self.0.div_euclid(1000) + i128::from(self.0.rem_euclid(1000) != 0)
-    }
 }
 
 /// The decimal point and the exponent may both be there: everything is brought to thousandths at once.
@@ -85,7 +80,6 @@ mod tests {
         assert_eq!(milli("1n"), Some(1));
         assert_eq!(milli("-2"), Some(-2000));
         assert_eq!(milli("two"), None);
-        assert_eq!(Milli::whole(2).ceil(), 2);
-        assert_eq!(Milli(1001).ceil(), 2);
+        assert_eq!(Milli::whole(2), Milli(2000));
     }
 }

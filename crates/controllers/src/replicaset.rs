@@ -12,7 +12,9 @@ pub(crate) use plan::Pods;
 
 use std::sync::Arc;
 
-use evenkeel_runtime::{Action, Context, ContextError, Controller, Index, Request, Result, ResultExt, Source};
+use evenkeel_runtime::{
+    Action, Context, ContextError, Controller, Index, Request, Result, ResultExt, Source,
+};
 use futures::future::join_all;
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::Pod;
@@ -41,12 +43,15 @@ pub(crate) fn controller() -> Controller<ReplicaSet> {
 
 async fn reconcile(set: Arc<ReplicaSet>, ctx: Context) -> Result<Action> {
     let Some(spec) = set.spec.as_ref() else { return Ok(Action::done()) };
-    let owned = if ctx.is_behind() { live(&ctx, &set).await? } else { claim(&ctx, &*set, &spec.selector).await? };
+    let owned =
+        if ctx.is_behind() { live(&ctx, &set).await? } else { claim(&ctx, &*set, &spec.selector).await? };
     let mut pods = Pods::of(owned);
     let now = clock::seconds(ctx.now());
     let scale = match set.metadata.deletion_timestamp {
         Some(_) => Scale::Enough,
-        None => plan::scale(spec.replicas.unwrap_or(1), &pods.active, || related(&ctx, &set, &pods.active), now),
+        None => {
+            plan::scale(spec.replicas.unwrap_or(1), &pods.active, || related(&ctx, &set, &pods.active), now)
+        }
     };
     let outcome = match scale {
         Scale::Enough => Ok(()),

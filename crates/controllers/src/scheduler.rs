@@ -29,8 +29,6 @@ use crate::{clock, pod};
 /// The field manager of its writes.
 const MANAGER: &str = "kube-scheduler";
 
-pub(crate) use affinity::{matches as matches_node, tolerates, untolerated};
-
 /// What the triggers and the reconcile share.
 #[derive(Debug, Default)]
 struct Line {
@@ -154,12 +152,15 @@ async fn bind(ctx: &Context<Mutex<Line>>, pod: &Pod, node: &str) -> Result<()> {
             uid: pod.uid(),
             ..ObjectMeta::default()
         },
-        target: ObjectReference { kind: Some("Node".to_owned()), name: Some(node.to_owned()), ..ObjectReference::default() },
+        target: ObjectReference {
+            kind: Some("Node".to_owned()),
+            name: Some(node.to_owned()),
+            ..ObjectReference::default()
+        },
     };
     let pods = Api::<Pod>::namespaced(ctx.client().clone(), &namespace);
     let params = PostParams { dry_run: false, field_manager: Some(MANAGER.to_owned()) };
-    let body = serde_json::to_vec(&binding)?;
-    let answer = pods.create_subresource::<serde_json::Value>("binding", &name, &params, body).await;
+    let answer = pods.create_subresource::<_, serde_json::Value>("binding", &name, &params, &binding).await;
     if answer.ignore_not_found()?.is_some() {
         ctx.event(pod, "Scheduled", format!("Successfully assigned {namespace}/{name} to {node}"));
     }
@@ -169,7 +170,9 @@ async fn bind(ctx: &Context<Mutex<Line>>, pod: &Pod, node: &str) -> Result<()> {
 /// Says on the pod why it waits, unless it says so already.
 async fn report(ctx: &Context<Mutex<Line>>, pod: &Pod, message: &str) -> Result<()> {
     let told = pod::condition(pod, "PodScheduled");
-    let same = |shown: &str| told.is_some_and(|told| told.status == "False" && told.message.as_deref() == Some(shown));
+    let same = |shown: &str| {
+        told.is_some_and(|told| told.status == "False" && told.message.as_deref() == Some(shown))
+    };
     if same(message) {
         return Ok(());
     }
@@ -179,9 +182,14 @@ async fn report(ctx: &Context<Mutex<Line>>, pod: &Pod, message: &str) -> Result<
         "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message,
         "lastTransitionTime": since.unwrap_or(now), "observedGeneration": pod.metadata.generation,
     });
-    let patch = Patch::Strategic(json!({"metadata": {"uid": pod.uid()}, "status": {"conditions": [condition]}}));
+    let patch =
+        Patch::Strategic(json!({"metadata": {"uid": pod.uid()}, "status": {"conditions": [condition]}}));
     let objects = ctx.objects::<Pod>(());
-    objects.patch_subresource("status", &Request::of(pod), &patch).await.ignore_not_found().map_err(Error::from)?;
+    objects
+        .patch_subresource("status", &Request::of(pod), &patch)
+        .await
+        .ignore_not_found()
+        .map_err(Error::from)?;
     ctx.warning(pod, "FailedScheduling", message);
     Ok(())
 }

@@ -64,7 +64,8 @@ async fn publish(namespace: Arc<Namespace>, ctx: Context<String>) -> Result<Acti
     match ctx.get_at::<ConfigMap>(&Request::namespaced(name.as_str(), ROOT_CA))? {
         None => {
             let mut metadata = metadata(&name, ROOT_CA);
-            metadata.annotations = Some(BTreeMap::from([(DESCRIPTION.to_owned(), DESCRIPTION_TEXT.to_owned())]));
+            metadata.annotations =
+                Some(BTreeMap::from([(DESCRIPTION.to_owned(), DESCRIPTION_TEXT.to_owned())]));
             create(&ctx, ConfigMap { metadata, data: Some(data), ..ConfigMap::default() }).await?;
         }
         Some(map) if map.data.as_ref() != Some(&data) => {
@@ -124,7 +125,9 @@ where
     K: evenkeel_runtime::Object<DynamicType = ()>,
 {
     match ctx.create_unowned(object).await.ignore_already_exists() {
-        Err(error) if !refusal::namespace_is_terminating(&error) && !error.is_not_found() => Err(error.into()),
+        Err(error) if !refusal::namespace_is_terminating(&error) && !error.is_not_found() => {
+            Err(error.into())
+        }
         _ => Ok(()),
     }
 }

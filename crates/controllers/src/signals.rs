@@ -31,7 +31,8 @@ impl Signals {
     pub(crate) fn channel(env: &Env, what: &str) -> (Self, impl Stream<Item = Request> + Send + 'static) {
         let (sender, receiver) = mpsc::unbounded_channel();
         let on_their_way = Arc::new(Mutex::new(BTreeSet::new()));
-        let signals = Self { sender, on_their_way: on_their_way.clone(), station: env.ledger().station(what) };
+        let signals =
+            Self { sender, on_their_way: on_their_way.clone(), station: env.ledger().station(what) };
         let receiver = Receiver { receiver, on_their_way, _last: None };
         (signals, futures::stream::unfold(receiver, Receiver::next))
     }

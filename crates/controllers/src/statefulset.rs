@@ -132,7 +132,8 @@ async fn make_claims(ctx: &Context, set: &StatefulSet, ordinal: i32) -> Result<(
         }
         if ctx.create_unowned(claim).await.ignore_already_exists()?.is_some() {
             let set_name = set.metadata.name.as_deref().unwrap_or_default();
-            let note = format!("create Claim {name} Pod {set_name}-{ordinal} in StatefulSet {set_name} success");
+            let note =
+                format!("create Claim {name} Pod {set_name}-{ordinal} in StatefulSet {set_name} success");
             ctx.event(set, "SuccessfulCreate", note);
         }
     }
@@ -176,9 +177,17 @@ async fn keep_claim_owners(ctx: &Context, observed: &Observed) -> Result<()> {
     Ok(())
 }
 
-async fn forget_history(ctx: &Context, observed: &Observed, history: &[Arc<ControllerRevision>]) -> Result<()> {
-    let labels = observed.pods.iter().filter_map(|pod| pod.metadata.labels.as_ref()?.get(history::POD_REVISION).cloned());
-    let live: BTreeSet<_> = labels.chain([observed.current.name.clone(), observed.update.name.clone()]).collect();
+async fn forget_history(
+    ctx: &Context,
+    observed: &Observed,
+    history: &[Arc<ControllerRevision>],
+) -> Result<()> {
+    let labels = observed
+        .pods
+        .iter()
+        .filter_map(|pod| pod.metadata.labels.as_ref()?.get(history::POD_REVISION).cloned());
+    let live: BTreeSet<_> =
+        labels.chain([observed.current.name.clone(), observed.update.name.clone()]).collect();
     let limit = observed.set.spec.as_ref().and_then(|spec| spec.revision_history_limit);
     for revision in history::surplus(history, &live, limit) {
         ctx.delete(&*revision).await?;

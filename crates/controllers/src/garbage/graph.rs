@@ -57,7 +57,9 @@ impl Node {
 
     /// Whether the deletion of this owner must wait for the object.
     pub(crate) fn blocks(&self, owner: &str) -> bool {
-        self.owners.iter().any(|reference| reference.uid == owner && reference.block_owner_deletion == Some(true))
+        self.owners
+            .iter()
+            .any(|reference| reference.uid == owner && reference.block_owner_deletion == Some(true))
     }
 }
 

@@ -37,7 +37,11 @@ impl Content {
 /// A type, and reason and message for when all is well with it.
 const WELL: [(&str, &str, &str); 5] = [
     ("NamespaceDeletionDiscoveryFailure", "ResourcesDiscovered", "All resources successfully discovered"),
-    ("NamespaceDeletionGroupVersionParsingFailure", "ParsedGroupVersions", "All legacy kube types successfully parsed"),
+    (
+        "NamespaceDeletionGroupVersionParsingFailure",
+        "ParsedGroupVersions",
+        "All legacy kube types successfully parsed",
+    ),
     (
         "NamespaceDeletionContentFailure",
         "ContentDeleted",
@@ -77,7 +81,9 @@ pub(crate) fn status(old: Option<&NamespaceStatus>, content: &Content, now: Time
 
 fn trouble(kind: &str, content: &Content) -> Option<(&'static str, String)> {
     match kind {
-        "NamespaceDeletionDiscoveryFailure" => content.discovery_failure.clone().map(|why| ("DiscoveryFailed", why)),
+        "NamespaceDeletionDiscoveryFailure" => {
+            content.discovery_failure.clone().map(|why| ("DiscoveryFailed", why))
+        }
         "NamespaceDeletionContentFailure" if !content.failures.is_empty() => {
             let mut failures = content.failures.clone();
             failures.sort();
@@ -89,12 +95,18 @@ fn trouble(kind: &str, content: &Content) -> Option<(&'static str, String)> {
             Some(("ContentDeletionFailed", message))
         }
         "NamespaceContentRemaining" if !content.remaining.is_empty() => {
-            let lines = content.remaining.iter().map(|(kind, count)| format!("{kind} has {count} resource instances"));
+            let lines = content
+                .remaining
+                .iter()
+                .map(|(kind, count)| format!("{kind} has {count} resource instances"));
             let message = format!("Some resources are remaining: {}", lines.collect::<Vec<_>>().join(", "));
             Some(("SomeResourcesRemain", message))
         }
         "NamespaceFinalizersRemaining" if !content.finalizers.is_empty() => {
-            let lines = content.finalizers.iter().map(|(name, count)| format!("{name} in {count} resource instances"));
+            let lines = content
+                .finalizers
+                .iter()
+                .map(|(name, count)| format!("{name} in {count} resource instances"));
             let message = format!(
                 "Some content in the namespace has finalizers remaining: {}",
                 lines.collect::<Vec<_>>().join(", ")
@@ -113,7 +125,8 @@ mod tests {
     fn what_remains_is_said() {
         let mut content = Content::default();
         assert!(content.is_gone());
-        let held = ObjectMeta { finalizers: Some(vec!["example.com/hold".to_owned()]), ..ObjectMeta::default() };
+        let held =
+            ObjectMeta { finalizers: Some(vec!["example.com/hold".to_owned()]), ..ObjectMeta::default() };
         content.remains("pods", "", &ObjectMeta::default());
         content.remains("deployments", "apps", &held);
         let now = "2026-01-01T00:00:00Z".parse().unwrap();
@@ -121,7 +134,9 @@ mod tests {
         let conditions = status.conditions.clone().unwrap();
         assert_eq!(
             conditions[3].message.as_deref(),
-            Some("Some resources are remaining: deployments.apps has 1 resource instances, pods. has 1 resource instances")
+            Some(
+                "Some resources are remaining: deployments.apps has 1 resource instances, pods. has 1 resource instances"
+            )
         );
         assert_eq!(conditions[4].status, "True");
         let well = super::status(Some(&status), &Content::default(), now);

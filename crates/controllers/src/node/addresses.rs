@@ -23,7 +23,8 @@ impl Addresses {
             return pod_address(node, *number);
         }
         let from = self.last.max(*NUMBERS.start() - 1) + 1;
-        let mut free = (from..=*NUMBERS.end()).chain(NUMBERS).filter(|number| !self.taken.contains_key(number));
+        let mut free =
+            (from..=*NUMBERS.end()).chain(NUMBERS).filter(|number| !self.taken.contains_key(number));
         // With more pods than addresses the last one is shared: a node's limit of pods rules that out by default.
         let number = free.next().unwrap_or(*NUMBERS.end());
         self.enter(pod, number);

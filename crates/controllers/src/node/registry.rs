@@ -66,7 +66,11 @@ pub(crate) fn pod_address(index: usize, number: u32) -> String {
 /// The node of this number, as it registers.
 pub(crate) fn node(options: &NodeOptions, index: usize, now: Timestamp) -> Node {
     let name = name(index);
-    let labels = [("kubernetes.io/hostname", name.as_str()), ("kubernetes.io/os", "linux"), ("kubernetes.io/arch", "amd64")];
+    let labels = [
+        ("kubernetes.io/hostname", name.as_str()),
+        ("kubernetes.io/os", "linux"),
+        ("kubernetes.io/arch", "amd64"),
+    ];
     let cidr = format!("{}/24", pod_address(index, 0));
     Node {
         metadata: ObjectMeta {
@@ -74,7 +78,11 @@ pub(crate) fn node(options: &NodeOptions, index: usize, now: Timestamp) -> Node 
             labels: Some(labels.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect()),
             ..ObjectMeta::default()
         },
-        spec: Some(NodeSpec { pod_cidr: Some(cidr.clone()), pod_cidrs: Some(vec![cidr]), ..NodeSpec::default() }),
+        spec: Some(NodeSpec {
+            pod_cidr: Some(cidr.clone()),
+            pod_cidrs: Some(vec![cidr]),
+            ..NodeSpec::default()
+        }),
         status: Some(status(options, index, now)),
     }
 }
@@ -162,7 +170,10 @@ mod tests {
 
     #[test]
     fn every_node_has_addresses_of_its_own() {
-        assert_eq!((name(0), address(0), pod_address(0, 2)), ("node-1".to_owned(), "172.20.0.10".to_owned(), "10.244.0.2".to_owned()));
+        assert_eq!(
+            (name(0), address(0), pod_address(0, 2)),
+            ("node-1".to_owned(), "172.20.0.10".to_owned(), "10.244.0.2".to_owned())
+        );
         assert_eq!(pod_address(2, 255), "10.244.2.255");
         assert_eq!(pod_address(300, 1), "10.245.44.1");
     }

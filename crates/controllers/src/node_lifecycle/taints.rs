@@ -25,10 +25,12 @@ pub(super) fn wanted(node: &Node, now: Timestamp) -> Option<Vec<Taint>> {
     let spec = node.spec.clone().unwrap_or_default();
     let present = spec.taints.unwrap_or_default();
     let conditions = node.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default();
-    let holds = |kind: &str, state: &str| conditions.iter().any(|one| one.type_ == kind && one.status == state);
+    let holds =
+        |kind: &str, state: &str| conditions.iter().any(|one| one.type_ == kind && one.status == state);
     // A node that has not said anything yet keeps the taint that it was created with.
     let silent = !conditions.iter().any(|one| one.type_ == "Ready");
-    let mut keys: Vec<&str> = BY_CONDITION.iter().filter(|(kind, state, _)| holds(kind, state)).map(|(_, _, key)| *key).collect();
+    let mut keys: Vec<&str> =
+        BY_CONDITION.iter().filter(|(kind, state, _)| holds(kind, state)).map(|(_, _, key)| *key).collect();
     if spec.unschedulable == Some(true) {
         keys.push(UNSCHEDULABLE);
     }
@@ -66,7 +68,12 @@ mod tests {
     fn keys(value: serde_json::Value) -> Option<Vec<String>> {
         let node: Node = serde_json::from_value(value).unwrap();
         let taints = wanted(&node, "2026-01-01T00:00:00Z".parse().unwrap())?;
-        Some(taints.into_iter().map(|taint| format!("{}:{}", taint.key.rsplit('/').next().unwrap(), taint.effect)).collect())
+        Some(
+            taints
+                .into_iter()
+                .map(|taint| format!("{}:{}", taint.key.rsplit('/').next().unwrap(), taint.effect))
+                .collect(),
+        )
     }
 
     #[test]
@@ -74,7 +81,10 @@ mod tests {
         let began = json!([{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}, {"key": "own", "effect": "NoSchedule"}]);
         assert_eq!(keys(json!({"spec": {"taints": began}})), None, "it has not said anything yet");
         let ready = json!({"conditions": [{"type": "Ready", "status": "True"}]});
-        assert_eq!(keys(json!({"spec": {"taints": began}, "status": ready})), Some(vec!["own:NoSchedule".to_owned()]));
+        assert_eq!(
+            keys(json!({"spec": {"taints": began}, "status": ready})),
+            Some(vec!["own:NoSchedule".to_owned()])
+        );
     }
 
     #[test]
@@ -84,6 +94,9 @@ mod tests {
             keys(json!({"status": unknown})),
             Some(vec!["unreachable:NoSchedule".to_owned(), "unreachable:NoExecute".to_owned()])
         );
-        assert_eq!(keys(json!({"spec": {"unschedulable": true}})), Some(vec!["unschedulable:NoSchedule".to_owned()]));
+        assert_eq!(
+            keys(json!({"spec": {"unschedulable": true}})),
+            Some(vec!["unschedulable:NoSchedule".to_owned()])
+        );
     }
 }

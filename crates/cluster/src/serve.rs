@@ -44,11 +44,21 @@ pub struct ServeOptions {
     pub authority: Option<PathBuf>,
     /// Who may come with a bearer token.
     pub tokens: Tokens,
+    /// How long a client may take for the TLS handshake. It takes two round trips: 10 s unless set.
+    pub handshake_timeout: Duration,
+    /// How long a client may take for the head of a request: as long as kube-apiserver gives, 32 s, unless set.
+    pub head_timeout: Duration,
 }
 
 impl Default for ServeOptions {
     fn default() -> Self {
-        Self { bind: (Ipv4Addr::LOCALHOST, 0).into(), authority: None, tokens: Tokens::default() }
+        Self {
+            bind: (Ipv4Addr::LOCALHOST, 0).into(),
+            authority: None,
+            tokens: Tokens::default(),
+            handshake_timeout: Duration::from_secs(10),
+            head_timeout: Duration::from_secs(32),
+        }
     }
 }
 
@@ -95,7 +105,14 @@ impl Server {
         let admin = authority.client(ADMIN.0, ADMIN.1)?;
         let kubeconfig = kubeconfig::kubeconfig(&url(address), authority.certificate(), &admin);
         let (sender, ending) = watch::channel(false);
-        let host = Host { server, tls, tokens: Arc::new(options.tokens), ending };
+        let host = Host {
+            server,
+            tls,
+            tokens: Arc::new(options.tokens),
+            ending,
+            handshake_timeout: options.handshake_timeout,
+            head_timeout: options.head_timeout,
+        };
         Ok(Self { listener, address, host, ending: sender, kubeconfig })
     }
 

@@ -7,26 +7,30 @@ use http::Response;
 use http_body_util::BodyExt as _;
 use kube::client::Body;
 use serde_json::Value;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
 use crate::server::body_value;
 
+/// How many events may wait to be asked for. No script makes as many.
+const MOST_WAITING: usize = 1024;
+
+/// An open watch. It is read all the time, also while no step asks for its events: a watch that times out meanwhile
+/// has ended.
 pub(crate) struct Watch {
     pub(crate) status: u16,
-    body: Body,
-    /// What was read and is no whole line yet.
-    buffer: BytesMut,
-    ended: bool,
+    events: mpsc::Receiver<Value>,
+    reading: JoinHandle<()>,
 }
 
 impl Watch {
     pub(crate) fn new(answer: Response<Body>) -> Self {
-        Self {
-            status: answer.status().as_u16(),
-            body: answer.into_body(),
-            buffer: BytesMut::new(),
-            ended: false,
-        }
+        let status = answer.status().as_u16();
+        let (sender, events) = mpsc::channel(MOST_WAITING);
+        let lines =
+            Lines { is_one_document: status != 200, body: answer.into_body(), buffer: BytesMut::new() };
+        Self { status, events, reading: tokio::spawn(lines.send_to(sender)) }
     }
 
     /// `count` events, or what came until `timeout` passed or the watch ended.
@@ -34,43 +38,49 @@ impl Watch {
         let end = Instant::now() + timeout;
         let mut events = Vec::new();
         while count.is_none_or(|count| events.len() < count) {
-            match timeout_at(end, self.next()).await {
+            match timeout_at(end, self.events.recv()).await {
                 Ok(Some(event)) => events.push(event),
                 Ok(None) | Err(_) => break,
             }
         }
         events
     }
+}
 
-    async fn next(&mut self) -> Option<Value> {
-        loop {
-            if let Some(line) = self.line() {
-                if !line.trim_ascii().is_empty() {
-                    return Some(body_value(&line));
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.reading.abort();
+    }
+}
+
+struct Lines {
+    /// A refusal is one document, whatever lines it has; events are one line each.
+    is_one_document: bool,
+    body: Body,
+    /// What was read and is no whole line yet.
+    buffer: BytesMut,
+}
+
+impl Lines {
+    async fn send_to(mut self, events: mpsc::Sender<Value>) {
+        while let Some(Ok(frame)) = self.body.frame().await {
+            if let Ok(data) = frame.into_data() {
+                self.buffer.extend_from_slice(&data);
+            }
+            while let Some(line) = self.line() {
+                if !line.trim_ascii().is_empty() && events.send(body_value(&line)).await.is_err() {
+                    return;
                 }
-                continue;
             }
-            if self.ended {
-                return None;
-            }
-            match self.body.frame().await {
-                Some(Ok(frame)) => {
-                    if let Ok(data) = frame.into_data() {
-                        self.buffer.extend_from_slice(&data);
-                    }
-                }
-                Some(Err(_)) | None => self.ended = true,
-            }
+        }
+        if self.is_one_document && !self.buffer.is_empty() {
+            let _ = events.send(body_value(&self.buffer)).await;
         }
     }
 
-    /// A refusal is one document, whatever lines it has; events are one line each.
-    fn line(&mut self) -> Option<Vec<u8>> {
-        if self.status != 200 {
-            return (self.ended && !self.buffer.is_empty()).then(|| self.buffer.split().to_vec());
-        }
-        let end = self.buffer.iter().position(|byte| *byte == b'\n')?;
-        let line = self.buffer.split_to(end).to_vec();
+    fn line(&mut self) -> Option<BytesMut> {
+        let end = self.buffer.iter().position(|byte| !self.is_one_document && *byte == b'\n')?;
+        let line = self.buffer.split_to(end);
         self.buffer.advance(1);
         Some(line)
     }

@@ -21,10 +21,6 @@ use super::identity::{Certificate, identify, unauthorized};
 use super::tls::Tls;
 use super::tokens::Tokens;
 
-/// A handshake takes two round trips; whoever needs longer is not shaking hands.
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a client may take for the head of a request; as long as kube-apiserver gives.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(32);
 /// How many bytes the head of a request may have. Selectors of 100,000 characters are answered, not cut off.
 const HEAD_MAX_BYTES: usize = 1 << 20;
 /// How often a quiet HTTP/2 connection is asked whether anybody is there, and how long it may take to say so.
@@ -43,6 +39,8 @@ pub(crate) struct Host {
     pub(crate) tokens: Arc<Tokens>,
     /// Becomes true when the server ends.
     pub(crate) ending: watch::Receiver<bool>,
+    pub(crate) handshake_timeout: Duration,
+    pub(crate) head_timeout: Duration,
 }
 
 /// The requests of one connection.
@@ -57,7 +55,7 @@ impl Host {
         // Answers are written whole; waiting for more bytes would only delay them.
         let _ = stream.set_nodelay(true);
         let handshake = TlsAcceptor::from(self.tls.config.clone()).accept(stream);
-        let stream = match tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake).await {
+        let stream = match tokio::time::timeout(self.handshake_timeout, handshake).await {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => return tracing::debug!(%error, "a handshake failed"),
             Err(_) => return tracing::debug!("a handshake took too long"),
@@ -68,7 +66,7 @@ impl Host {
         let ended = if is_h2 {
             serve_h2(stream, requests, self.ending).await
         } else {
-            serve_h1(stream, requests, self.ending).await
+            serve_h1(stream, requests, self.ending, self.head_timeout).await
         };
         if let Err(error) = ended {
             tracing::debug!(%error, "a connection ended");
@@ -80,10 +78,11 @@ async fn serve_h1(
     stream: TlsStream<TcpStream>,
     requests: Requests,
     mut ending: watch::Receiver<bool>,
+    head_timeout: Duration,
 ) -> hyper::Result<()> {
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIMEOUT)
+        .header_read_timeout(head_timeout)
         .max_buf_size(HEAD_MAX_BYTES)
         .serve_connection(TokioIo::new(stream), requests);
     let mut connection = pin!(connection);

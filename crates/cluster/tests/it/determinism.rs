@@ -1,0 +1,57 @@
+//! The same seed gives the same requests, bodies included: twice in one process, and in two.
+
+use std::process::Command;
+
+use evenkeel_cluster::Cluster;
+use k8s_openapi::api::core::v1::Secret;
+
+use crate::mirror::{self, config};
+
+/// Set for the child process: the seed whose requests it prints.
+const CHILD: &str = "EVENKEEL_TEST_PRINT_REQUESTS";
+
+/// Every request of a scenario with some concurrency, one line each.
+fn requests(seed: u64) -> String {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let cluster = Cluster::builder().seed(seed).start().await.expect("a cluster in memory starts");
+        cluster.run(mirror::controller);
+        cluster.run_manager("second", |manager| manager.controller(mirror::controller()));
+        let names = ["a", "b", "c", "d"];
+        let applied = names.map(|name| cluster.apply(config(name, "one")));
+        futures::future::try_join_all(applied).await.expect("they are applied");
+        cluster.settled().await;
+        cluster.delete::<Secret>("b").await.expect("it exists");
+        cluster.settled().await;
+        let line = |exchange: &evenkeel_cluster::Exchange| {
+            format!("{exchange} {}\n", String::from_utf8_lossy(&exchange.body).escape_debug())
+        };
+        cluster.requests().iter().map(line).collect()
+    })
+}
+
+#[test]
+fn one_seed_is_one_run_in_this_process_and_in_another() {
+    let here = requests(7);
+    assert_eq!(here, requests(7));
+    let exe = std::env::current_exe().expect("a test knows its binary");
+    let mut child = Command::new(exe);
+    child.args(["--exact", "determinism::print_requests", "--nocapture"]).env(CHILD, "7");
+    let output = child.output().expect("the test binary runs");
+    let output = String::from_utf8(output.stdout).expect("requests are text");
+    assert!(output.contains(&here), "another process made other requests:\n{output}\n--- here:\n{here}");
+}
+
+#[test]
+fn another_seed_is_another_order() {
+    assert_ne!(requests(7), requests(8));
+}
+
+/// What the other process does. Without the variable there is nothing to do.
+#[test]
+fn print_requests() {
+    if let Some(seed) = std::env::var(CHILD).ok().and_then(|seed| seed.parse().ok()) {
+        println!("{}", requests(seed));
+    }
+}

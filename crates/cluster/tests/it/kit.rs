@@ -1,0 +1,98 @@
+//! The test kit on a cluster that nothing disturbs.
+
+use std::time::Duration;
+
+use evenkeel_cluster::{Cluster, User};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
+use tokio::time::Instant;
+
+use crate::mirror::{self, config, value};
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false)]
+async fn an_operator_follows_its_objects(cluster: Cluster) -> kube::Result<()> {
+    cluster.run(mirror::controller);
+    cluster.apply(config("a", "one")).await?;
+    cluster.settled().await;
+    assert_eq!(value(&cluster.get::<Secret>("a").await?).as_deref(), Some("one"));
+    cluster.patch::<ConfigMap>("a", serde_json::json!({"data": {"key": "two"}})).await?;
+    cluster.settled().await;
+    assert_eq!(value(&cluster.get::<Secret>("a").await?).as_deref(), Some("two"));
+    Ok(())
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false)]
+async fn a_second_reconcile_writes_nothing(cluster: Cluster) -> kube::Result<()> {
+    cluster.run(mirror::controller);
+    cluster.apply(config("a", "one")).await?;
+    cluster.settled().await;
+    cluster.mark();
+    cluster.apply(config("a", "one")).await?;
+    cluster.restart(mirror::NAME);
+    cluster.settled().await;
+    let writes: Vec<String> = cluster.writes().iter().map(ToString::to_string).collect();
+    assert_eq!(writes, [""; 0]);
+    assert_eq!(cluster.crashes(mirror::NAME), 1);
+    Ok(())
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false)]
+async fn drift_is_corrected(cluster: Cluster) -> kube::Result<()> {
+    cluster.run(mirror::controller);
+    cluster.apply(config("a", "one")).await?;
+    cluster.settled().await;
+    cluster.mark();
+    cluster.delete::<Secret>("a").await?;
+    cluster.settled().await;
+    assert_eq!(value(&cluster.get::<Secret>("a").await?).as_deref(), Some("one"));
+    let by: Vec<_> = cluster.writes().iter().map(|write| format!("{} {}", write.by, write.method)).collect();
+    assert_eq!(by, ["client DELETE", "mirror PATCH"]);
+    Ok(())
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false)]
+async fn clusters_are_alone(cluster: Cluster) -> kube::Result<()> {
+    let other = Cluster::builder().controllers(false).start().await.expect("another one starts");
+    cluster.apply(config("a", "one")).await?;
+    assert!(other.get_opt::<ConfigMap>("a").await?.is_none());
+    Ok(())
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false)]
+async fn a_namespace_is_a_handle(cluster: Cluster) -> kube::Result<()> {
+    let namespace = serde_json::from_value(serde_json::json!({"metadata": {"name": "other"}}));
+    cluster.apply::<Namespace>(namespace.expect("it is one")).await?;
+    cluster.namespaced("other").apply(config("a", "one")).await?;
+    assert!(cluster.get_opt::<ConfigMap>("a").await?.is_none());
+    assert!(cluster.namespaced("other").get_opt::<ConfigMap>("a").await?.is_some());
+    Ok(())
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false)]
+async fn somebody_without_a_role_is_refused(cluster: Cluster) {
+    let alice = cluster.acting_as(User::new("alice", ["system:authenticated"]));
+    let refused = alice.apply(config("a", "one")).await.expect_err("alice has no role");
+    assert!(refused.to_string().contains("User \"alice\" cannot patch resource \"configmaps\""), "{refused}");
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false)]
+async fn advancing_takes_no_time(cluster: Cluster) {
+    let start = Instant::now();
+    cluster.advance(Duration::from_secs(3600)).await;
+    assert_eq!(start.elapsed(), Duration::from_secs(3600));
+}
+
+/// The figure of the design, with room for a busy machine: this is the dev profile.
+#[test]
+fn a_cluster_starts_in_milliseconds() {
+    let start = || {
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+        runtime.block_on(async { Cluster::start().await.map(drop) }).expect("a cluster in memory starts");
+    };
+    start();
+    #[expect(clippy::disallowed_methods, reason = "it is real time that is measured")]
+    let before = std::time::Instant::now();
+    (0..20).for_each(|_| start());
+    let each = before.elapsed() / 20;
+    assert!(each < Duration::from_millis(50), "{each:?} for each cluster");
+}

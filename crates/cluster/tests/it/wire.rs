@@ -1,0 +1,105 @@
+//! A cluster behind TLS in this process, and a client that sends whatever bytes it is given.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use evenkeel_cluster::Cluster;
+use evenkeel_cluster::serve::ServeOptions;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use serde_json::Value;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+/// No answer of these tests takes as long.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
+
+pub(crate) struct Wire {
+    pub(crate) cluster: Cluster,
+    pub(crate) address: std::net::SocketAddr,
+    connector: TlsConnector,
+    /// Ends the server when dropped.
+    _stop: tokio::sync::oneshot::Sender<()>,
+}
+
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) text: String,
+}
+
+impl Wire {
+    pub(crate) async fn start(options: ServeOptions) -> Self {
+        let cluster =
+            Cluster::builder().controllers(false).start().await.expect("a cluster in memory starts");
+        let server = cluster.serve(options).await.expect("a port is free");
+        let address = server.address();
+        let kubeconfig: Value = serde_json::from_str(server.kubeconfig()).expect("the kubeconfig is JSON");
+        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+        tokio::spawn(server.run(async { drop(stopped.await) }));
+        Self { cluster, address, connector: connector(&kubeconfig), _stop: stop }
+    }
+
+    pub(crate) async fn connect(&self) -> TlsStream<TcpStream> {
+        let stream = TcpStream::connect(self.address).await.expect("the server listens");
+        let name = ServerName::try_from("localhost").expect("it is a name");
+        self.connector.connect(name, stream).await.expect("the handshake succeeds")
+    }
+
+    /// Sends these bytes on a connection of their own and reads the answer until the server closes it.
+    pub(crate) async fn send(&self, bytes: &[u8]) -> Answer {
+        let (mut reader, mut writer) = tokio::io::split(self.connect().await);
+        let (sent, received) = (async { drop(writer.write_all(bytes).await) }, async {
+            let mut received = Vec::new();
+            let read = reader.read_to_end(&mut received);
+            // A server that has answered may close before everything was sent, which breaks the connection.
+            let _ = tokio::time::timeout(ANSWER_TIMEOUT, read).await.expect("the server answers and closes");
+            received
+        });
+        let (received, ()) = futures::future::join(received, sent).await;
+        answer(&received)
+    }
+
+    /// A request with a body of this type.
+    pub(crate) async fn request(&self, line: &str, content_type: &str, body: &[u8]) -> Answer {
+        self.request_with(line, &format!("Content-Type: {content_type}\r\n"), body).await
+    }
+
+    pub(crate) async fn request_with(&self, line: &str, headers: &str, body: &[u8]) -> Answer {
+        let head = format!(
+            "{line} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}Content-Length: {}\r\n\r\n",
+            body.len()
+        );
+        self.send(&[head.as_bytes(), body].concat()).await
+    }
+}
+
+fn answer(bytes: &[u8]) -> Answer {
+    let text = String::from_utf8_lossy(bytes).into_owned();
+    let status = text.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or_default();
+    Answer { status, text }
+}
+
+fn connector(kubeconfig: &Value) -> TlsConnector {
+    let pem = |pointer: &str| {
+        let text = kubeconfig.pointer(pointer).and_then(Value::as_str).expect("the kubeconfig has it");
+        STANDARD.decode(text).expect("it is base64")
+    };
+    let mut roots = rustls::RootCertStore::empty();
+    let authority = CertificateDer::from_pem_slice(&pem("/clusters/0/cluster/certificate-authority-data"));
+    roots.add(authority.expect("it is a certificate")).expect("it is an authority");
+    let own =
+        CertificateDer::from_pem_slice(&pem("/users/0/user/client-certificate-data")).expect("it is one");
+    let key = PrivateKeyDer::from_pem_slice(&pem("/users/0/user/client-key-data")).expect("it is a key");
+    let config =
+        rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .expect("ring knows them")
+            .with_root_certificates(roots)
+            .with_client_auth_cert(vec![own], key)
+            .expect("key and certificate fit");
+    TlsConnector::from(Arc::new(config))
+}

@@ -15,6 +15,7 @@ pub mod prepare;
 pub mod quantity;
 mod read;
 pub mod selector;
+pub mod structural;
 pub mod time;
 pub mod types;
 pub mod unknown;

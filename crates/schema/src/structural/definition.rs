@@ -1,0 +1,558 @@
+//! Checks a CustomResourceDefinition.
+//!
+//! Kubernetes checks an older form of the definition, in which what is the same in all versions stands above them;
+//! the paths in its messages are those of that form, so this brings the definition into it first.
+
+mod defaults;
+mod field_path;
+mod invariants;
+mod keywords;
+
+use crate::field::{BadValue, FieldError, Path, is_print};
+use crate::json::Value;
+use crate::names;
+use crate::read::Read;
+use crate::validate::metadata::{self, NameRule};
+
+const SHARED: [(&str, &str); 4] = [
+    ("schema", "validation"),
+    ("subresources", "subresources"),
+    ("additionalPrinterColumns", "additionalPrinterColumns"),
+    ("selectableFields", "selectableFields"),
+];
+const SELECTABLE_MAX: usize = 8;
+const WARNING_MAX: usize = 256;
+const COLUMN_TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
+const COLUMN_FORMATS: [&str; 8] =
+    ["byte", "date", "date-time", "double", "float", "int32", "int64", "password"];
+/// What may stand at the root of a schema whose status is a subresource, by the names of the Go struct.
+const ROOT_FIELDS: [&str; 22] = [
+    "Description",
+    "Type",
+    "Format",
+    "Title",
+    "Maximum",
+    "ExclusiveMaximum",
+    "Minimum",
+    "ExclusiveMinimum",
+    "MaxLength",
+    "MinLength",
+    "Pattern",
+    "MaxItems",
+    "MinItems",
+    "UniqueItems",
+    "MultipleOf",
+    "Required",
+    "Items",
+    "Properties",
+    "ExternalDocs",
+    "Example",
+    "XPreserveUnknownFields",
+    "XValidations",
+];
+
+/// Everything that is wrong with a definition that is created, or updated from `old`.
+pub fn validate(definition: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    let mut errors = match old {
+        None => own_name(definition),
+        Some(old) => metadata::update(definition, old),
+    };
+    let spec = shared_form(definition.at("spec").unwrap_or(&Value::Null));
+    check_spec(&spec, &mut errors);
+    if let Some(old) = old {
+        immutable(definition, old, &mut errors);
+    }
+    let status = Path::new("status");
+    let accepted = definition.at("status").at("acceptedNames").unwrap_or(&Value::Null);
+    check_names(&status.child("acceptedNames"), accepted, &mut errors);
+    stored_versions(&status.child("storedVersions"), definition, &mut errors);
+    approval(definition, old, &mut errors);
+    if definition.at("spec").bool("preserveUnknownFields") && !old.at("spec").bool("preserveUnknownFields") {
+        let detail = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead";
+        errors.push(FieldError::invalid("spec.preserveUnknownFields", true, detail));
+    }
+    errors
+}
+
+/// Everything that is wrong with a schema at `path`.
+pub(super) fn schema_errors(path: &Path<'_>, schema: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    if !keywords::is_unsupported(schema) {
+        errors = invariants::validate(path, schema);
+        if errors.is_empty() {
+            errors = defaults::validate(path, schema);
+        }
+    }
+    errors.extend(keywords::validate(path, schema));
+    errors
+}
+
+fn own_name(definition: &Value) -> Vec<FieldError> {
+    let mut errors = metadata::create(definition, false, NameRule::Subdomain);
+    let spec = definition.at("spec");
+    let required = format!("{}.{}", spec.at("names").str("plural"), spec.str("group"));
+    let name = definition.at("metadata").str("name");
+    if !name.is_empty() && name != required {
+        let detail = r#"must be spec.names.plural+"."+spec.group"#;
+        let after_name = errors.iter().take_while(|error| error.field.ends_with("ame")).count();
+        errors.insert(after_name, FieldError::invalid("metadata.name", name, detail));
+    }
+    errors
+}
+
+/// The spec with what all versions share moved above them.
+fn shared_form(spec: &Value) -> Value {
+    let mut spec = spec.clone();
+    let Some(Value::Array(mut versions)) = spec.get("versions").cloned() else { return spec };
+    let Some(first) = versions.first().cloned() else { return spec };
+    for (field, above) in SHARED {
+        if versions.iter().all(|version| version.at(field) == first.at(field)) {
+            for version in versions.iter_mut().filter_map(Value::as_object_mut) {
+                version.remove(field);
+            }
+            if let (Some(value), Value::Object(spec)) = (first.at(field), &mut spec) {
+                spec.insert(above.to_owned(), value.clone());
+            }
+        }
+    }
+    spec["versions"] = Value::Array(versions);
+    spec
+}
+
+fn check_spec(spec: &Value, errors: &mut Vec<FieldError>) {
+    let path = Path::new("spec");
+    group(&path.child("group"), spec.str("group"), errors);
+    one_of(&path.child("scope"), spec.str("scope"), &["Cluster", "Namespaced"], errors);
+    let versions = path.child("versions");
+    if !spec.at("validation").has("openAPIV3Schema") {
+        for (index, version) in spec.list("versions").iter().enumerate() {
+            if !version.at("schema").has("openAPIV3Schema") {
+                let version = versions.index(index);
+                let schema = version.child("schema");
+                errors.push(FieldError::required(schema.child("openAPIV3Schema"), ""));
+            }
+        }
+    }
+    check_versions(&versions, spec, errors);
+    required_names(&path.child("names"), spec, errors);
+    check_names(&path.child("names"), spec.at("names").unwrap_or(&Value::Null), errors);
+    let status = spec.at("subresources").has("status")
+        || spec.list("versions").iter().any(|version| version.at("subresources").has("status"));
+    check_schema(&path.child("validation"), spec.at("validation"), status, errors);
+    subresources(&path.child("subresources"), spec.at("subresources"), errors);
+    columns(&path.child("additionalPrinterColumns"), spec.list("additionalPrinterColumns"), errors);
+    let schema = spec.at("validation").at("openAPIV3Schema");
+    selectable_fields(&path.child("selectableFields"), spec.list("selectableFields"), schema, errors);
+    conversion(&path.child("conversion"), spec.at("conversion"), errors);
+}
+
+fn group(path: &Path<'_>, group: &str, errors: &mut Vec<FieldError>) {
+    let wrong = names::dns1123_subdomain(group);
+    if group.is_empty() {
+        errors.push(FieldError::required(path, ""));
+    } else if !wrong.is_empty() {
+        errors.push(FieldError::invalid(path, group, wrong.join(",")));
+    } else if !group.contains('.') {
+        errors.push(FieldError::invalid(path, group, "should be a domain with at least one dot"));
+    }
+}
+
+fn one_of(path: &Path<'_>, value: &str, accepted: &[&str], errors: &mut Vec<FieldError>) {
+    if value.is_empty() {
+        errors.push(FieldError::required(path, ""));
+    } else if !accepted.contains(&value) {
+        errors.push(FieldError::not_supported(path, value, accepted));
+    }
+}
+
+fn check_versions(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
+    let versions = spec.list("versions");
+    for (index, version) in versions.iter().enumerate() {
+        let path = path.index(index);
+        let name = version.str("name");
+        let wrong = names::dns1035_label(name);
+        if !wrong.is_empty() {
+            errors.push(FieldError::invalid(path.child("name"), name, wrong.join(",")));
+        }
+        let own = version.at("subresources");
+        let status = own.or(spec.at("subresources")).has("status");
+        deprecation(&path.child("deprecationWarning"), version, errors);
+        check_schema(&path.child("schema"), version.at("schema"), status, errors);
+        subresources(&path.child("subresources"), own, errors);
+        columns(&path.child("additionalPrinterColumns"), version.list("additionalPrinterColumns"), errors);
+        let schema = version.at("schema").at("openAPIV3Schema");
+        selectable_fields(&path.child("selectableFields"), version.list("selectableFields"), schema, errors);
+    }
+    let mut seen: Vec<&str> = versions.iter().map(|version| version.str("name")).collect();
+    seen.sort_unstable();
+    let all = seen.len();
+    seen.dedup();
+    if seen.len() != all {
+        errors.push(FieldError::invalid(path, print_versions(versions), "must contain unique version names"));
+    }
+    if versions.iter().filter(|version| version.bool("storage")).count() != 1 {
+        let detail = "must have exactly one version marked as storage version";
+        errors.push(FieldError::invalid(path, print_versions(versions), detail));
+    }
+}
+
+/// The versions as Go prints the structs of the older form.
+fn print_versions(versions: &[Value]) -> BadValue {
+    if versions.is_empty() {
+        return BadValue::Value(Value::Null);
+    }
+    let field =
+        |version: &Value, name: &str| version.at(name).map_or("null".to_owned(), crate::field::go_json);
+    let items: Vec<String> = versions
+        .iter()
+        .map(|version| {
+            format!(
+                r#"{{"Name":{},"Served":{},"Storage":{},"Deprecated":{},"DeprecationWarning":{},"Schema":{},"Subresources":{},"AdditionalPrinterColumns":{},"SelectableFields":{}}}"#,
+                crate::field::go_json(&Value::from(version.str("name"))),
+                version.bool("served"),
+                version.bool("storage"),
+                version.bool("deprecated"),
+                field(version, "deprecationWarning"),
+                field(version, "schema"),
+                field(version, "subresources"),
+                field(version, "additionalPrinterColumns"),
+                field(version, "selectableFields"),
+            )
+        })
+        .collect();
+    BadValue::Printed(format!("[{}]", items.join(",")))
+}
+
+fn deprecation(path: &Path<'_>, version: &Value, errors: &mut Vec<FieldError>) {
+    let Some(value) = version.at("deprecationWarning") else { return };
+    let text = value.as_str().unwrap_or_default();
+    let printed = || BadValue::Printed(value.to_string());
+    if !version.bool("deprecated") {
+        errors.push(FieldError::invalid(path, printed(), "can only be set for deprecated versions"));
+        return;
+    }
+    if text.len() > WARNING_MAX {
+        errors.push(FieldError::invalid(path, printed(), "must be <= 256 characters long"));
+    }
+    if text.is_empty() {
+        errors.push(FieldError::invalid(path, printed(), "must not be an empty string"));
+    }
+    if let Some((index, _)) = text.char_indices().find(|(_, c)| !is_print(*c)) {
+        let detail = format!(
+            "must only contain printable UTF-8 characters; non-printable character found at index {index}"
+        );
+        errors.push(FieldError::invalid(path, printed(), detail));
+    }
+}
+
+fn check_schema(path: &Path<'_>, validation: Option<&Value>, status: bool, errors: &mut Vec<FieldError>) {
+    let Some(schema) = validation.at("openAPIV3Schema") else { return };
+    let path = path.child("openAPIV3Schema");
+    if status {
+        status_root(&path, schema, errors);
+    }
+    if schema.bool("nullable") {
+        errors.push(FieldError::forbidden(path.child("nullable"), "nullable cannot be true at the root"));
+    }
+    errors.extend(schema_errors(&path, schema));
+}
+
+/// With a status endpoint, rules at the root could not be applied to the status alone.
+fn status_root(path: &Path<'_>, schema: &Value, errors: &mut Vec<FieldError>) {
+    let kind = schema.str("type");
+    if !matches!(kind, "" | "object") {
+        let detail = r#"only "object" is allowed as the type at the root of the schema if the status subresource is enabled"#;
+        errors.push(FieldError::invalid(path.child("type"), kind, detail));
+    }
+    for (name, value) in schema.as_object().into_iter().flatten() {
+        let go_name = keywords::go_name(name);
+        let empty = matches!(value, Value::Null | Value::Bool(false)) || value == "";
+        if !empty && !ROOT_FIELDS.contains(&go_name.as_str()) {
+            let detail = format!(
+                "only [{}] fields are allowed at the root of the schema if the status subresource is enabled",
+                ROOT_FIELDS.join(" ")
+            );
+            errors.push(FieldError::invalid(path, BadValue::Printed(keywords::print_schema(schema)), detail));
+            return;
+        }
+    }
+}
+
+fn required_names(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
+    for name in ["plural", "singular", "kind", "listKind"] {
+        if spec.at("names").str(name).is_empty() {
+            errors.push(FieldError::required(path.child(name), ""));
+        }
+    }
+}
+
+fn check_names(path: &Path<'_>, names: &Value, errors: &mut Vec<FieldError>) {
+    for name in ["plural", "singular"] {
+        label(&path.child(name), names.str(name), "", errors);
+    }
+    for name in ["kind", "listKind"] {
+        label(
+            &path.child(name),
+            names.str(name),
+            "may have mixed case, but should otherwise match: ",
+            errors,
+        );
+    }
+    let short_names = path.child("shortNames");
+    for (index, name) in names.strs("shortNames").into_iter().enumerate() {
+        label_required(&short_names.index(index), name, name, "", errors);
+    }
+    let kind = names.str("kind");
+    if !kind.is_empty() && kind == names.str("listKind") {
+        errors.push(FieldError::invalid(
+            path.child("listKind"),
+            kind,
+            "kind and listKind may not be the same",
+        ));
+    }
+    let categories = path.child("categories");
+    for (index, name) in names.strs("categories").into_iter().enumerate() {
+        label_required(&categories.index(index), name, name, "", errors);
+    }
+}
+
+fn label(path: &Path<'_>, text: &str, prefix: &str, errors: &mut Vec<FieldError>) {
+    if !text.is_empty() {
+        let checked = if prefix.is_empty() { text.to_owned() } else { text.to_lowercase() };
+        label_required(path, text, &checked, prefix, errors);
+    }
+}
+
+fn label_required(path: &Path<'_>, text: &str, checked: &str, prefix: &str, errors: &mut Vec<FieldError>) {
+    let wrong = names::dns1035_label(checked);
+    if !wrong.is_empty() {
+        errors.push(FieldError::invalid(path, text, format!("{prefix}{}", wrong.join(","))));
+    }
+}
+
+fn subresources(path: &Path<'_>, subresources: Option<&Value>, errors: &mut Vec<FieldError>) {
+    let Some(scale) = subresources.at("scale") else { return };
+    let mut replicas = |name: &str, root: &str| {
+        let field = format!("scale.{name}");
+        let path = path.child(&field);
+        let text = scale.str(name);
+        if text.is_empty() {
+            errors.push(FieldError::required(path, ""));
+        } else if !text.starts_with('.') {
+            errors.push(FieldError::invalid(path, text, "must be a simple json path starting with ."));
+        } else if !text.starts_with(&format!("{root}.")) {
+            errors.push(FieldError::invalid(path, text, format!("should be a json path under {root}")));
+        }
+    };
+    replicas("specReplicasPath", ".spec");
+    replicas("statusReplicasPath", ".status");
+    let text = scale.str("labelSelectorPath");
+    let path = path.child("scale.labelSelectorPath");
+    if text.is_empty() {
+        return;
+    }
+    if !text.starts_with('.') {
+        errors.push(FieldError::invalid(path, text, "must be a simple json path starting with ."));
+    } else if !text.starts_with(".spec.") && !text.starts_with(".status.") {
+        let printed = BadValue::Printed(Value::from(text).to_string());
+        errors.push(FieldError::invalid(
+            path,
+            printed,
+            "should be a json path under either .spec or .status",
+        ));
+    }
+}
+
+fn columns(path: &Path<'_>, columns: &[Value], errors: &mut Vec<FieldError>) {
+    for (index, column) in columns.iter().enumerate() {
+        let path = path.index(index);
+        if column.str("name").is_empty() {
+            errors.push(FieldError::required(path.child("name"), ""));
+        }
+        let kinds = format!("must be one of {}", COLUMN_TYPES.join(","));
+        match column.str("type") {
+            "" => errors.push(FieldError::required(path.child("type"), kinds)),
+            kind if COLUMN_TYPES.contains(&kind) => {}
+            kind => errors.push(FieldError::invalid(path.child("type"), kind, kinds)),
+        }
+        let format = column.str("format");
+        if !format.is_empty() && !COLUMN_FORMATS.contains(&format) {
+            let detail = format!("must be one of {}", COLUMN_FORMATS.join(","));
+            errors.push(FieldError::invalid(path.child("format"), format, detail));
+        }
+        let json_path = column.str("jsonPath");
+        if json_path.is_empty() {
+            errors.push(FieldError::required(path.child("JSONPath"), ""));
+        } else if !json_path.starts_with('.') {
+            let detail = "must be a simple json path starting with .";
+            errors.push(FieldError::invalid(path.child("JSONPath"), json_path, detail));
+        }
+    }
+}
+
+fn selectable_fields(
+    path: &Path<'_>,
+    fields: &[Value],
+    schema: Option<&Value>,
+    errors: &mut Vec<FieldError>,
+) {
+    if fields.is_empty() {
+        return;
+    }
+    let Some(schema) = schema else {
+        errors.push(FieldError::invalid(path, "", "may only be set when validations.schema is included"));
+        return;
+    };
+    let mut seen: Vec<String> = Vec::new();
+    for (index, field) in fields.iter().enumerate() {
+        let path = path.index(index);
+        let path = path.child("jsonPath");
+        let text = field.str("jsonPath");
+        if text.is_empty() {
+            errors.push(FieldError::required(path, ""));
+            continue;
+        }
+        match field_path::find(schema, text, false) {
+            Err(error) => {
+                errors.push(FieldError::invalid(path, text, format!("is an invalid path: {error}")))
+            }
+            Ok((found, target)) => {
+                if found == "metadata" || found.starts_with("metadata.") {
+                    errors.push(FieldError::invalid(path, text, "must not point to fields in metadata"));
+                }
+                if !matches!(target.str("type"), "string" | "boolean" | "integer") {
+                    let detail = "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed.";
+                    errors.push(FieldError::invalid(path, text, detail));
+                }
+                match seen.contains(&found) {
+                    true => errors.push(FieldError::duplicate(path, text)),
+                    false => seen.push(found),
+                }
+            }
+        }
+    }
+    if seen.len() > SELECTABLE_MAX {
+        errors.push(FieldError::too_many(path, seen.len(), SELECTABLE_MAX));
+    }
+}
+
+fn conversion(path: &Path<'_>, conversion: Option<&Value>, errors: &mut Vec<FieldError>) {
+    let Some(conversion) = conversion else { return };
+    one_of(&path.child("strategy"), conversion.str("strategy"), &["None", "Webhook"], errors);
+    let webhook = conversion.at("webhook");
+    let config = webhook.at("clientConfig");
+    let reviews = webhook.strs("conversionReviewVersions");
+    let (config_path, reviews_path) =
+        (path.child("webhookClientConfig"), path.child("conversionReviewVersions"));
+    if conversion.str("strategy") != "Webhook" {
+        let detail = "should not be set when strategy is not set to Webhook";
+        if config.is_some() {
+            errors.push(FieldError::forbidden(config_path, detail));
+        }
+        if !reviews.is_empty() {
+            errors.push(FieldError::forbidden(reviews_path, detail));
+        }
+        return;
+    }
+    match config {
+        None => errors.push(FieldError::required(config_path, "required when strategy is set to Webhook")),
+        Some(config) if config.has("url") == config.has("service") => {
+            errors.push(FieldError::required(config_path, "exactly one of url or service is required"));
+        }
+        Some(_) => {}
+    }
+    review_versions(&reviews_path, &reviews, errors);
+}
+
+fn review_versions(path: &Path<'_>, versions: &[&str], errors: &mut Vec<FieldError>) {
+    if versions.is_empty() {
+        errors.push(FieldError::required(path, ""));
+        return;
+    }
+    for (index, version) in versions.iter().enumerate() {
+        if versions[..index].contains(version) {
+            errors.push(FieldError::invalid(path.index(index), *version, "duplicate version"));
+            continue;
+        }
+        for message in names::dns1035_label(version) {
+            errors.push(FieldError::invalid(path.index(index), *version, message));
+        }
+    }
+    if !versions.iter().any(|version| matches!(*version, "v1" | "v1beta1")) {
+        let detail = "must include at least one of v1, v1beta1";
+        errors.push(FieldError::invalid(path, Value::from(versions.to_vec()), detail));
+    }
+}
+
+fn immutable(definition: &Value, old: &Value, errors: &mut Vec<FieldError>) {
+    let (new, old_spec) = (definition.at("spec"), old.at("spec"));
+    let established = old.at("status").list("conditions").iter();
+    let established = established
+        .filter(|condition| condition.str("type") == "Established")
+        .any(|condition| condition.str("status") == "True");
+    let mut check = |path: &str, new: &str, old: &str| {
+        if new != old {
+            errors.push(FieldError::invalid(path, new, "field is immutable"));
+        }
+    };
+    if established {
+        check("spec.scope", new.str("scope"), old_spec.str("scope"));
+        check("spec.names.kind", new.at("names").str("kind"), old_spec.at("names").str("kind"));
+    }
+    check("spec.group", new.str("group"), old_spec.str("group"));
+    check("spec.names.plural", new.at("names").str("plural"), old_spec.at("names").str("plural"));
+}
+
+fn stored_versions(path: &Path<'_>, definition: &Value, errors: &mut Vec<FieldError>) {
+    let stored = definition.at("status").strs("storedVersions");
+    if stored.is_empty() {
+        errors.push(FieldError::invalid(path, Value::Null, "must have at least one stored version"));
+        return;
+    }
+    let versions = definition.at("spec").list("versions");
+    for version in versions.iter().filter(|version| version.bool("storage")) {
+        let name = version.str("name");
+        if !stored.contains(&name) {
+            let detail = format!("must have the storage version {name}");
+            errors.push(FieldError::invalid(path, Value::from(stored.clone()), detail));
+        }
+    }
+    for (index, name) in stored.iter().enumerate() {
+        if !versions.iter().any(|version| version.str("name") == *name) {
+            let detail = format!(
+                "missing from spec.versions; {name} was previously a storage version, and must remain in spec.versions until a storage migration ensures no data remains persisted in {name} and removes {name} from status.storedVersions"
+            );
+            errors.push(FieldError::invalid(path.index(index), *name, detail));
+        }
+    }
+}
+
+const APPROVAL: &str = "api-approved.kubernetes.io";
+
+/// Groups of the community need a link to the review that approved the API.
+fn approval(definition: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
+    let group = definition.at("spec").str("group");
+    let protected = ["k8s.io", "kubernetes.io"]
+        .iter()
+        .any(|domain| group == *domain || group.ends_with(&format!(".{domain}")));
+    let annotation = |object: Option<&Value>| -> Option<String> {
+        object.at("metadata").at("annotations").at(APPROVAL)?.as_str().map(str::to_owned)
+    };
+    let new = annotation(Some(definition));
+    if !protected || old.is_some_and(|old| annotation(Some(old)) == new) {
+        return;
+    }
+    let path = format!("metadata.annotations[{APPROVAL}]");
+    match new.as_deref() {
+        None | Some("") => errors.push(FieldError::required(
+            path,
+            "protected groups must have approval annotation \"api-approved.kubernetes.io\", see https://github.com/kubernetes/enhancements/pull/1111",
+        )),
+        Some(text) if text.starts_with("unapproved") || text.contains("://") => {}
+        Some(text) => errors.push(FieldError::invalid(
+            path,
+            text,
+            "protected groups must have approval annotation \"api-approved.kubernetes.io\" with either a URL or a reason starting with \"unapproved\", see https://github.com/kubernetes/enhancements/pull/1111",
+        )),
+    }
+}

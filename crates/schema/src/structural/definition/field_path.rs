@@ -1,0 +1,67 @@
+//! Paths into a schema, such as `.spec.color` or `.spec['a b']`.
+
+use crate::json::Value;
+use crate::read::Read;
+
+/// The path without its leading dot and the schema it leads to.
+pub(super) fn find<'a>(schema: &'a Value, text: &str, brackets: bool) -> Result<(String, &'a Value), String> {
+    let mut schema = schema;
+    let mut found = String::new();
+    let mut tokens = tokens(text).into_iter();
+    while let Some(token) = tokens.next() {
+        let (name, bracketed) = match token {
+            "." => (tokens.next().ok_or("unexpected end of JSON path")?.to_owned(), false),
+            "[" if !brackets => return Err("array notation is not allowed".into()),
+            "[" => {
+                let name = tokens.next().ok_or("unexpected end of JSON path")?;
+                let inner = name.strip_prefix('\'').and_then(|name| name.strip_suffix('\''));
+                let inner = inner.ok_or_else(|| format!("expected single quoted string but got {name}"))?;
+                (inner.replace("\\'", "'"), true)
+            }
+            other => return Err(format!("expected [ or . but got: {other}")),
+        };
+        schema = step(schema, &name, &mut found)?;
+        if bracketed {
+            match tokens.next() {
+                Some("]") => {}
+                Some(other) => return Err(format!("expected ] but got {other}")),
+                None => return Err("unexpected end of JSON path".into()),
+            }
+        }
+    }
+    Ok((found, schema))
+}
+
+fn step<'a>(schema: &'a Value, name: &str, found: &mut String) -> Result<&'a Value, String> {
+    let invalid = || "does not refer to a valid field".to_owned();
+    if let Some(properties) = schema.map("properties").filter(|properties| !properties.is_empty()) {
+        if !found.is_empty() {
+            found.push('.');
+        }
+        found.push_str(name);
+        return properties.get(name).ok_or_else(invalid);
+    }
+    let values = schema.at("additionalProperties").filter(|values| values.is_object()).ok_or_else(invalid)?;
+    found.push_str(&format!("[{name}]"));
+    Ok(values)
+}
+
+/// Splits at dots and brackets, which are tokens of their own; a quoted string is one token.
+fn tokens(text: &str) -> Vec<&str> {
+    let mut tokens = Vec::new();
+    let mut rest = text;
+    while !rest.is_empty() {
+        let end = match rest.chars().next() {
+            Some('.' | '[' | ']') => 1,
+            Some('\'') => {
+                let bytes = rest.as_bytes();
+                let close = (1..bytes.len()).find(|at| bytes[*at] == b'\'' && bytes[at - 1] != b'\\');
+                close.map_or(rest.len(), |close| close + 1)
+            }
+            _ => rest.find(['.', '[', ']']).unwrap_or(rest.len()),
+        };
+        tokens.push(&rest[..end]);
+        rest = &rest[end..];
+    }
+    tokens
+}

@@ -20,7 +20,7 @@ use crate::request::{Request, negotiate};
 use crate::respond;
 use crate::status::{Result, Status};
 
-pub(crate) use groups::{Group, groups};
+pub(crate) use groups::{Group, Version, groups};
 
 const AGGREGATED_TYPE: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 

@@ -26,6 +26,7 @@ mod faces;
 mod fields;
 mod header;
 mod nonresource;
+mod openapi;
 mod ownership;
 mod read;
 mod registry;

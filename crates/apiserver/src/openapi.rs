@@ -1,0 +1,186 @@
+//! OpenAPI: the documents by which kubectl validates, explains and applies.
+//!
+//! Version 3 has a document for each group and version, under a URL that names its hash: a wrong hash is redirected,
+//! the right one may be kept for ever. Documents of built-in groups are made once for the process, when they are
+//! first asked for; those of custom resources when their definitions have changed.
+
+mod custom;
+mod document;
+mod operations;
+mod swagger;
+mod types;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, EXPIRES, HeaderValue, IF_NONE_MATCH, LOCATION, VARY};
+use http::{Method, Response};
+use jiff::{Timestamp, ToSpan as _};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use crate::body::Body;
+use crate::discovery::groups;
+use crate::registry::Registry;
+use crate::request::Request;
+use crate::respond;
+use crate::status::{Details, Result, Status};
+use document::Document;
+
+/// The documents of one server.
+#[derive(Debug, Default)]
+pub(crate) struct OpenApi {
+    /// Those with custom resources, as of a generation of the registry.
+    custom: Mutex<Option<(u64, Documents)>>,
+}
+
+/// By path beneath `/openapi/v3/`: `api/v1`, `apis/apps/v1`.
+type Documents = Arc<BTreeMap<String, Arc<Document>>>;
+
+impl OpenApi {
+    /// Answers a path beneath `/openapi`; none where the path is none.
+    pub(crate) fn answer(
+        &self,
+        registry: &Registry,
+        request: &Request,
+        now: Timestamp,
+    ) -> Option<Result<Response<Body>>> {
+        let path = request.path.trim_end_matches('/').strip_prefix("/openapi/")?;
+        let answer = match path.split_once('/') {
+            None if path == "v3" => self.index(registry),
+            None if path == "v2" => self.swagger(registry, request),
+            Some(("v3", path)) => self.document(registry, request, path, now),
+            _ => return None,
+        };
+        Some(if request.method == Method::GET { answer } else { Err(Status::method_not_allowed()) })
+    }
+
+    fn index(&self, registry: &Registry) -> Result<Response<Body>> {
+        let mut paths = serde_json::Map::new();
+        for (path, document) in built_in().iter().chain(self.custom(registry).iter()) {
+            let url = format!("/openapi/v3/{path}?hash={}", document.hash);
+            paths.insert(path.clone(), json!({ "serverRelativeURL": url }));
+        }
+        // Kubernetes says of this JSON that it is text.
+        Ok(respond::text(200, json!({ "paths": paths }).to_string()))
+    }
+
+    fn document(
+        &self,
+        registry: &Registry,
+        request: &Request,
+        path: &str,
+        now: Timestamp,
+    ) -> Result<Response<Body>> {
+        let custom = self.custom(registry);
+        let document =
+            built_in().get(path).or_else(|| custom.get(path)).ok_or_else(Status::page_not_found)?;
+        if !accepts_json(request) {
+            return Err(not_acceptable());
+        }
+        let asked = request.query.text("hash");
+        if !asked.is_empty() && asked != document.hash {
+            let mut response = respond::json(301, Body::empty());
+            let url = format!("/openapi/v3/{path}?hash={}", document.hash);
+            set(&mut response, LOCATION, &url);
+            return Ok(response);
+        }
+        let mut response = with_etag(request, &document.hash, document.bytes.clone());
+        set(&mut response, VARY, "Accept");
+        if !asked.is_empty() {
+            let expires = now.checked_add(YEAR_HOURS.hours()).unwrap_or(now);
+            set(&mut response, CACHE_CONTROL, "public, immutable");
+            set(&mut response, EXPIRES, &expires.strftime("%a, %d %b %Y %H:%M:%S UTC").to_string());
+        }
+        Ok(response)
+    }
+
+    fn swagger(&self, registry: &Registry, request: &Request) -> Result<Response<Body>> {
+        if !accepts_json(request) {
+            return Err(not_acceptable());
+        }
+        let custom = self.custom(registry);
+        let documents = built_in().values().chain(custom.values());
+        let bytes = swagger::of(documents.filter_map(|it| serde_json::from_slice(&it.bytes).ok()));
+        let hash = crate::discovery::hash(&bytes);
+        Ok(with_etag(request, &hash, bytes.into()))
+    }
+
+    fn custom(&self, registry: &Registry) -> Documents {
+        let generation = registry.generation();
+        let mut kept = self.custom.lock();
+        if let Some((made, documents)) = &*kept
+            && *made == generation
+        {
+            return documents.clone();
+        }
+        let mut documents = BTreeMap::new();
+        for group in groups(registry).iter().filter(|group| group.custom) {
+            for version in &group.versions {
+                let path = format!("apis/{}/{}", group.name, version.name);
+                documents.insert(path, Arc::new(Document::custom(group, version)));
+            }
+        }
+        let documents = Arc::new(documents);
+        *kept = Some((generation, documents.clone()));
+        documents
+    }
+}
+
+/// How long a document under its hash may be kept: a year, as Kubernetes says.
+const YEAR_HOURS: i64 = 365 * 24;
+
+/// The documents of the built-in groups.
+fn built_in() -> &'static BTreeMap<String, Arc<Document>> {
+    static BUILT_IN: OnceLock<BTreeMap<String, Arc<Document>>> = OnceLock::new();
+    BUILT_IN.get_or_init(|| {
+        let mut documents = BTreeMap::new();
+        for group in groups(&Registry::new()) {
+            for version in &group.versions {
+                let path = match group.name.as_str() {
+                    "" => format!("api/{}", version.name),
+                    name => format!("apis/{name}/{}", version.name),
+                };
+                documents.insert(path, Arc::new(Document::built_in(&group, version)));
+            }
+        }
+        documents
+    })
+}
+
+/// Documents come as JSON alone; clients that want protobuf ask again without it.
+fn accepts_json(request: &Request) -> bool {
+    let accept = request.header("accept");
+    let mut types = accept.split(',').map(|it| it.split(';').next().unwrap_or_default().trim());
+    accept.trim().is_empty() || types.any(|it| matches!(it, "application/json" | "*/*" | "application/*"))
+}
+
+fn not_acceptable() -> Status {
+    Status::not_acceptable("only the following media types are accepted: application/json")
+        .with(Details::default())
+}
+
+fn with_etag(request: &Request, hash: &str, bytes: bytes::Bytes) -> Response<Body> {
+    let etag = format!("\"{hash}\"");
+    let known = request.header(IF_NONE_MATCH.as_str()).split(',').any(|it| it.trim() == etag);
+    let mut response = if known { respond::json(304, Body::empty()) } else { respond::json(200, bytes) };
+    if known {
+        response.headers_mut().remove(CONTENT_TYPE);
+    }
+    set(&mut response, ETAG, &etag);
+    response
+}
+
+fn set(response: &mut Response<Body>, name: http::HeaderName, value: &str) {
+    if let Ok(value) = HeaderValue::from_str(value) {
+        response.headers_mut().insert(name, value);
+    }
+}
+
+/// A reference to a schema of the document.
+fn reference(name: &str) -> Value {
+    json!({ "$ref": format!("#/components/schemas/{name}") })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,109 @@
+//! OpenAPI v2: everything in one document, for clients that do not know v3. It is made from the v3 documents.
+
+use serde_json::{Map, Value, json};
+
+/// The v2 document of these v3 documents.
+pub(super) fn of(documents: impl IntoIterator<Item = Value>) -> Vec<u8> {
+    let mut paths = Map::new();
+    let mut definitions = Map::new();
+    for mut document in documents {
+        let taken = |document: &mut Value, pointer: &str| match document.pointer_mut(pointer).map(Value::take)
+        {
+            Some(Value::Object(map)) => map,
+            _ => Map::new(),
+        };
+        paths.extend(taken(&mut document, "/paths").into_iter().map(|(path, item)| (path, path_item(item))));
+        definitions.extend(taken(&mut document, "/components/schemas"));
+    }
+    let mut swagger = json!({
+        "swagger": "2.0",
+        "info": { "title": "Kubernetes", "version": "1.36" },
+        "paths": paths,
+        "definitions": definitions,
+        "securityDefinitions": { "BearerToken": {
+            "type": "apiKey",
+            "description": "Bearer Token authentication",
+            "name": "authorization",
+            "in": "header",
+        } },
+        "security": [{ "BearerToken": [] }],
+    });
+    relink(&mut swagger);
+    swagger.to_string().into_bytes()
+}
+
+fn path_item(mut item: Value) -> Value {
+    for (key, value) in item.as_object_mut().into_iter().flatten() {
+        match key.as_str() {
+            "parameters" => flatten(value),
+            _ => operation(value),
+        }
+    }
+    item
+}
+
+/// Body and answers move from `content` to where v2 has them.
+fn operation(operation: &mut Value) {
+    let Some(node) = operation.as_object_mut() else { return };
+    node.entry("parameters").or_insert_with(|| json!([]));
+    node.get_mut("parameters").into_iter().for_each(flatten);
+    if let Some(body) = node.remove("requestBody") {
+        let content = body["content"].as_object().cloned().unwrap_or_default();
+        let mut parameter = json!({ "name": "body", "in": "body", "schema": first_schema(&content) });
+        if body["required"] == true {
+            parameter["required"] = true.into();
+        }
+        node.insert("consumes".into(), content.keys().cloned().collect());
+        node.get_mut("parameters")
+            .and_then(Value::as_array_mut)
+            .into_iter()
+            .for_each(|list| list.push(parameter.clone()));
+    }
+    let mut produces = Value::Null;
+    for (_, response) in node.get_mut("responses").and_then(Value::as_object_mut).into_iter().flatten() {
+        let Some(response) = response.as_object_mut() else { continue };
+        if let Some(Value::Object(content)) = response.remove("content") {
+            response.insert("schema".into(), first_schema(&content));
+            produces = content.keys().cloned().collect();
+        }
+    }
+    if !produces.is_null() {
+        node.insert("produces".into(), produces);
+    }
+    node.insert("schemes".into(), json!(["https"]));
+}
+
+fn first_schema(content: &Map<String, Value>) -> Value {
+    content.values().next().map(|media| media["schema"].clone()).unwrap_or_default()
+}
+
+/// The schema of a parameter stands in the parameter itself.
+fn flatten(parameters: &mut Value) {
+    for parameter in parameters.as_array_mut().into_iter().flatten() {
+        let Some(node) = parameter.as_object_mut() else { continue };
+        if let Some(Value::Object(schema)) = node.remove("schema") {
+            node.extend(schema);
+        }
+    }
+}
+
+/// References to where v2 has its schemas. Beside a reference v2 takes nothing, so that `allOf` with one goes.
+fn relink(value: &mut Value) {
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(relink),
+        Value::Object(map) => {
+            if let Some(link) = map.get("$ref").and_then(Value::as_str) {
+                let link = link.replace("#/components/schemas/", "#/definitions/");
+                map.insert("$ref".into(), link.into());
+            }
+            let lone = map.get("allOf").and_then(Value::as_array).filter(|all| all.len() == 1);
+            if let Some(link) = lone.and_then(|all| all[0].get("$ref")).cloned() {
+                map.remove("allOf");
+                map.insert("$ref".into(), link);
+                return relink(value);
+            }
+            map.values_mut().for_each(relink);
+        }
+        _ => {}
+    }
+}

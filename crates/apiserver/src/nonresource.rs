@@ -11,6 +11,13 @@ use crate::{ApiServer, User, discovery, respond};
 pub(crate) fn answer(server: &ApiServer, request: &Request, _: &User) -> Result<Response<Body>> {
     match request.path.trim_end_matches('/') {
         "/healthz" | "/livez" | "/readyz" => Ok(respond::text(200, "ok")),
-        _ => discovery::answer(server.registry(), request).unwrap_or_else(|| Err(Status::page_not_found())),
+        _ => documents(server, request).unwrap_or_else(|| Err(Status::page_not_found())),
     }
+}
+
+/// What describes the API itself.
+fn documents(server: &ApiServer, request: &Request) -> Option<Result<Response<Body>>> {
+    let registry = server.registry();
+    let openapi = server.inner().openapi.answer(registry, request, server.env().now());
+    openapi.or_else(|| discovery::answer(registry, request))
 }

@@ -15,6 +15,7 @@ use jiff::Timestamp;
 use crate::access::Authorizer;
 use crate::admit::{Plugin, plugins};
 use crate::body::Body;
+use crate::openapi::OpenApi;
 use crate::request::Request;
 use crate::{Header, Rbac, Registry, respond, route};
 
@@ -39,6 +40,7 @@ pub(crate) struct Inner {
     pub(crate) store: Store<Header>,
     pub(crate) env: Env,
     pub(crate) registry: Registry,
+    pub(crate) openapi: OpenApi,
     pub(crate) authorizer: Arc<dyn Authorizer>,
     /// Admission, in its order.
     pub(crate) plugins: Vec<Box<dyn Plugin>>,
@@ -51,7 +53,15 @@ impl ApiServer {
     pub fn new(store: Store<Header>, env: Env, options: Options) -> Self {
         let requests = env.ledger().station("apiserver requests");
         let authorizer = options.authorizer.unwrap_or_else(|| Arc::new(Rbac::new(store.clone())));
-        let inner = Inner { store, env, registry: Registry::new(), authorizer, plugins: plugins(), requests };
+        let inner = Inner {
+            store,
+            env,
+            registry: Registry::new(),
+            openapi: OpenApi::default(),
+            authorizer,
+            plugins: plugins(),
+            requests,
+        };
         Self { inner: Arc::new(inner) }
     }
 

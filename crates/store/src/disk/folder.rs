@@ -21,7 +21,7 @@ const UNFINISHED: &str = "checkpoint.new";
 #[derive(Debug)]
 pub(crate) struct Folder {
     path: PathBuf,
-    _lock: File,
+    lock: File,
 }
 
 /// The files of a directory by the revision in their names, in order.
@@ -50,7 +50,7 @@ impl Folder {
             Err(TryLockError::WouldBlock) => return Err(OpenError::Locked(path.display().to_string())),
             Err(TryLockError::Error(source)) => return Err(io(source)),
         }
-        let folder = Self { path: path.to_owned(), _lock: lock };
+        let folder = Self { path: path.to_owned(), lock };
         folder.check_format()?;
         Ok(folder)
     }
@@ -117,6 +117,15 @@ impl Folder {
         out.sync_all()?;
         fs::rename(&new, file)?;
         self.sync()
+    }
+}
+
+impl Drop for Folder {
+    /// Closing the file is not enough: a process that is being started by another thread at this moment holds a copy
+    /// of it until it runs its own program.
+    fn drop(&mut self) {
+        // A lock that cannot be given up here goes with the file.
+        let _ = self.lock.unlock();
     }
 }
 

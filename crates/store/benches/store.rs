@@ -1,0 +1,273 @@
+//! What the store costs: `cargo bench -p evenkeel-store [-- PART]`.
+//!
+//! Parts: `writes` (1, 8 and 64 writers, both backends, beside what the disk itself can sync), `reads`, `watchers`
+//! (fan-out to 1, 100 and 1,000), `growth` (what every operation costs beside a thousand and a million unrelated
+//! keys), `restart`. Each figure is over a window of two seconds.
+
+#![allow(clippy::unwrap_used, reason = "a benchmark may panic")]
+
+use std::hint::black_box;
+use std::io::Write as _;
+use std::time::Duration;
+
+use bytes::Bytes;
+use evenkeel_env::Env;
+use evenkeel_store::{Expect, Op, Options, Range, Store, Write};
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::Instant;
+
+const WINDOW: Duration = Duration::from_secs(2);
+/// About what a small object of Kubernetes takes.
+const VALUE_BYTES: usize = 1024;
+
+fn main() {
+    let wanted: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with("--")).collect();
+    let parts: [(&str, fn(&Runtime)); 5] = [
+        ("writes", writes),
+        ("reads", reads),
+        ("watchers", watchers),
+        ("growth", growth),
+        ("restart", restart),
+    ];
+    let runtime = Builder::new_multi_thread().worker_threads(2).enable_time().build().unwrap();
+    for (name, part) in parts {
+        if wanted.is_empty() || wanted.iter().any(|word| word == name) {
+            println!("{name}");
+            part(&runtime);
+        }
+    }
+}
+
+fn put(key: String) -> Write<()> {
+    Write { key: key.into(), expect: Expect::Any, op: Op::Put(Bytes::from(vec![b'x'; VALUE_BYTES]), ()) }
+}
+
+fn memory() -> Store<()> {
+    Store::memory(Env::system(), Options::default())
+}
+
+async fn disk(dir: &tempfile::TempDir) -> Store<()> {
+    Store::open(dir.path(), Env::system(), Options::default()).await.unwrap()
+}
+
+/// A directory on the disk that the build is on: a temporary one may be in memory.
+fn directory() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+async fn fill(store: &Store<()>, folder: &str, keys: usize) {
+    for nth in 0..keys {
+        store.write(put(format!("{folder}{nth:07}"))).await.unwrap();
+    }
+}
+
+fn writes(runtime: &Runtime) {
+    for writers in [1, 8, 64] {
+        let rate = runtime.block_on(write_rate(memory(), writers));
+        println!("  memory, {writers:>2} writers        {rate:>10.0} writes/s");
+    }
+    for writers in [1, 8, 64] {
+        let dir = directory();
+        // Beside each other, because what a shared disk can do changes from minute to minute.
+        let syncs = syncs_per_second();
+        let rate = runtime.block_on(async { write_rate(disk(&dir).await, writers).await });
+        println!(
+            "  disk,   {writers:>2} writers        {rate:>10.0} writes/s = {:.1} times the disk's own {syncs:.0} syncs/s",
+            rate / syncs
+        );
+    }
+}
+
+fn syncs_per_second() -> f64 {
+    let mut file = tempfile::tempfile_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let (start, mut syncs) = (Instant::now(), 0);
+    while start.elapsed() < WINDOW {
+        file.write_all(&[b'x'; VALUE_BYTES]).unwrap();
+        file.sync_data().unwrap();
+        syncs += 1;
+    }
+    f64::from(syncs) / start.elapsed().as_secs_f64()
+}
+
+/// Each writer updates its own thousand keys.
+async fn write_rate(store: Store<()>, writers: usize) -> f64 {
+    let start = Instant::now();
+    let tasks: Vec<_> = (0..writers)
+        .map(|writer| {
+            let store = store.clone();
+            tokio::spawn(async move {
+                let mut made = 0;
+                while start.elapsed() < WINDOW {
+                    store
+                        .write(put(format!("/registry/core/configmaps/ns-{writer}/{:04}", made % 1000)))
+                        .await
+                        .unwrap();
+                    made += 1;
+                }
+                made
+            })
+        })
+        .collect();
+    let mut made = 0;
+    for task in tasks {
+        made += task.await.unwrap();
+    }
+    f64::from(made) / start.elapsed().as_secs_f64()
+}
+
+fn reads(runtime: &Runtime) {
+    let store = memory();
+    let folder = "/registry/core/pods/ns/";
+    runtime.block_on(fill(&store, folder, 10_000));
+    let all = Range { prefix: folder.into(), ..Range::default() };
+    report("all of 10,000", measure(|| black_box(store.range(&all).unwrap().entries.len())));
+    let page = Range { limit: Some(500), after: Some(format!("{folder}0005000")), ..all.clone() };
+    report("page of 500 from the middle", measure(|| black_box(store.range(&page).unwrap().remaining)));
+    let at = store.revision();
+    let page = Range { at: Some(at), ..page };
+    store.range(&page).unwrap();
+    runtime.block_on(fill(&store, folder, 5000));
+    report("the same, 5,000 changes ago", measure(|| black_box(store.range(&page).unwrap().remaining)));
+    let key = format!("{folder}0005000");
+    report("one key", measure(|| black_box(store.get(&key).is_some())));
+}
+
+/// Seconds of one call, over a window.
+fn measure<T>(mut call: impl FnMut() -> T) -> f64 {
+    let (start, mut calls) = (Instant::now(), 0u32);
+    while start.elapsed() < WINDOW {
+        for _ in 0..16 {
+            call();
+        }
+        calls += 16;
+    }
+    start.elapsed().as_secs_f64() / f64::from(calls)
+}
+
+fn report(what: &str, seconds: f64) {
+    println!("  {what:<28}{:>10.2} µs", seconds * 1e6);
+}
+
+fn watchers(runtime: &Runtime) {
+    let mut one = 0.0;
+    for watchers in [1, 100, 1000] {
+        let (writes, events) = runtime.block_on(fan_out(watchers));
+        if watchers == 1 {
+            one = events;
+        }
+        println!(
+            "  {watchers:>4} watchers             {events:>10.0} events/s ({writes:.0} writes/s), {:.2} of the rate to one",
+            events / one
+        );
+    }
+}
+
+/// How many writes are made before the slowest watcher is waited for: many times fewer than the log keeps, so that
+/// nobody is cut off.
+const AHEAD: usize = 100;
+
+/// Writes as fast as the slowest watcher follows; gives writes and delivered events per second.
+async fn fan_out(watchers: usize) -> (f64, f64) {
+    let env = Env::system();
+    let store: Store<()> = Store::memory(env.clone(), Options::default());
+    let tasks: Vec<_> = (0..watchers)
+        .map(|_| {
+            let mut watch = store.watch("/registry/core/pods/", store.revision()).unwrap();
+            tokio::spawn(async move {
+                let mut seen = 0u64;
+                while watch.next().await.is_ok() {
+                    seen += 1;
+                }
+                seen
+            })
+        })
+        .collect();
+    // Nobody has interest in these; they must cost the others nothing.
+    let _bystanders: Vec<_> =
+        (0..1000).map(|nth| store.watch(&format!("/registry/x/{nth}/"), 1).unwrap()).collect();
+    let (start, mut made) = (Instant::now(), 0u32);
+    while start.elapsed() < WINDOW {
+        for _ in 0..AHEAD {
+            store.write(put(format!("/registry/core/pods/ns/{:04}", made % 1000))).await.unwrap();
+            made += 1;
+        }
+        while !env.ledger().is_empty() {
+            tokio::task::yield_now().await;
+        }
+    }
+    let elapsed = start.elapsed().as_secs_f64();
+    store.close();
+    let mut seen = 0;
+    for task in tasks {
+        seen += task.await.unwrap();
+    }
+    assert_eq!(seen, u64::from(made) * watchers as u64, "a watcher missed something");
+    (f64::from(made) / elapsed, seen as f64 / elapsed)
+}
+
+fn growth(runtime: &Runtime) {
+    let few = runtime.block_on(costs(1_000));
+    let many = runtime.block_on(costs(1_000_000));
+    for ((what, few), (_, many)) in few.into_iter().zip(many) {
+        println!(
+            "  {what:<28}{:>8.2} µs beside 1,000, {:>8.2} µs beside 1,000,000 unrelated keys: {:.2} times",
+            few * 1e6,
+            many * 1e6,
+            many / few
+        );
+    }
+}
+
+/// What operations on a folder of a thousand keys cost beside others.
+async fn costs(unrelated: usize) -> Vec<(&'static str, f64)> {
+    let store = memory();
+    for nth in 0..unrelated {
+        let write = Write {
+            key: format!("/registry/core/events/ns-{}/{nth}", nth % 100).into(),
+            expect: Expect::Any,
+            op: Op::Put(Bytes::from_static(b"x"), ()),
+        };
+        store.write(write).await.unwrap();
+    }
+    let folder = "/registry/core/pods/ns/";
+    fill(&store, folder, 1000).await;
+    let after = store.revision() - 10;
+    let page = Range { prefix: folder.into(), limit: Some(100), ..Range::default() };
+    let mut nth = 0;
+    let mut next_key = || {
+        nth = (nth + 7) % 1000;
+        format!("{folder}{nth:07}")
+    };
+    let get = measure(|| store.get(&next_key()).is_some());
+    let list = measure(|| store.range(&page).unwrap().remaining);
+    let count = measure(|| store.count(folder));
+    let watch = measure(|| store.watch(folder, after).unwrap().try_next().is_some());
+    let write = measure(|| futures::FutureExt::now_or_never(store.write(put(next_key()))).is_some());
+    vec![
+        ("get", get),
+        ("page of 100", list),
+        ("count", count),
+        ("watch and first change", watch),
+        ("update", write),
+    ]
+}
+
+fn restart(runtime: &Runtime) {
+    let dir = directory();
+    runtime.block_on(async {
+        let store = disk(&dir).await;
+        for chunk in 0..100 {
+            let keys = (0..1000).map(|nth| put(format!("/registry/core/pods/ns/{:07}", chunk * 1000 + nth)));
+            store.write_all(keys.collect()).await;
+        }
+        store.close();
+        let start = Instant::now();
+        let store = disk(&dir).await;
+        println!("  open 100,000 keys of 1 KiB  {:>10.1} ms", start.elapsed().as_secs_f64() * 1e3);
+        assert_eq!(store.count(""), 100_000);
+        let empty = directory();
+        let start = Instant::now();
+        disk(&empty).await;
+        println!("  open an empty directory     {:>10.1} ms", start.elapsed().as_secs_f64() * 1e3);
+    });
+}

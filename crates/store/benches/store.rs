@@ -20,9 +20,12 @@ const WINDOW: Duration = Duration::from_secs(2);
 /// About what a small object of Kubernetes takes.
 const VALUE_BYTES: usize = 1024;
 
+/// One part of the benchmark.
+type Part = fn(&Runtime);
+
 fn main() {
     let wanted: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with("--")).collect();
-    let parts: [(&str, fn(&Runtime)); 5] = [
+    let parts: [(&str, Part); 5] = [
         ("writes", writes),
         ("reads", reads),
         ("watchers", watchers),

@@ -17,6 +17,7 @@ mod disk;
 mod entry;
 mod error;
 mod journal;
+mod keyspace;
 mod listener;
 mod log;
 mod options;

@@ -1,4 +1,4 @@
-//! Reading: at the newest revision from the tree itself, at an earlier one from a snapshot.
+//! Reading: at the newest revision from the keyspace itself, at an earlier one from a snapshot.
 //!
 //! A snapshot costs a pointer, but every node that is written while it is held is copied; so none is taken for each
 //! revision. One is *pinned* when a page of a list was cut short, because the next page will ask for the same
@@ -8,9 +8,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use crate::keyspace::Keyspace;
 use crate::scope::{folder_of, is_folder};
 use crate::state::Shared;
-use crate::tree::Tree;
 use crate::{Change, Entry, Page, Range, ReadError};
 
 /// How many snapshots are pinned, least recently used first to go. Each is one list that somebody pages through;
@@ -30,7 +30,7 @@ pub(crate) struct Pins<H> {
 struct Pin<H> {
     revision: u64,
     folder: String,
-    tree: Tree<H>,
+    keys: Keyspace<H>,
 }
 
 impl<H> Default for Pins<H> {
@@ -45,23 +45,23 @@ impl<H> Pins<H> {
         self.pins.retain(|pin| pin.revision >= revision);
     }
 
-    fn add(&mut self, revision: u64, folder: &str, tree: &Tree<H>) {
+    fn add(&mut self, revision: u64, folder: &str, keys: &Keyspace<H>) {
         if self.pins.iter().any(|pin| pin.serves(revision, folder)) {
             return;
         }
         if self.pins.len() == PINS_MAX {
             self.pins.pop_front();
         }
-        self.pins.push_back(Pin { revision, folder: folder.to_owned(), tree: tree.clone() });
+        self.pins.push_back(Pin { revision, folder: folder.to_owned(), keys: keys.clone() });
     }
 
     /// The earliest snapshot of the folder that is not before the revision.
-    fn nearest(&mut self, revision: u64, folder: &str) -> Option<(u64, Tree<H>)> {
+    fn nearest(&mut self, revision: u64, folder: &str) -> Option<(u64, Keyspace<H>)> {
         let usable = |pin: &&Pin<H>| pin.revision >= revision && folder.starts_with(&pin.folder);
         let found = self.pins.iter().filter(usable).map(|pin| pin.revision).min()?;
         let at = self.pins.iter().position(|pin| pin.serves(found, folder))?;
         let pin = self.pins.remove(at)?;
-        let base = (pin.revision, pin.tree.clone());
+        let base = (pin.revision, pin.keys.clone());
         self.pins.push_back(pin);
         Some(base)
     }
@@ -73,25 +73,15 @@ impl<H> Pin<H> {
     }
 }
 
-/// The first byte string after all that begin with this prefix; none if there is no such.
-fn end_of(prefix: &str) -> Option<Vec<u8>> {
-    let mut end = prefix.as_bytes().to_vec();
-    // No byte of UTF-8 is 255, so that the last one can always be raised.
-    *end.last_mut()? += 1;
-    Some(end)
-}
-
 impl<H> Shared<H> {
     pub(crate) fn count(&self, prefix: &str) -> usize {
-        let state = self.state.read();
-        let end = end_of(prefix).map_or_else(|| state.tree.len(), |end| state.tree.rank(&end));
-        end - state.tree.rank(prefix.as_bytes())
+        self.state.read().keys.count(prefix)
     }
 
     pub(crate) fn get_at(&self, key: &str, at: u64) -> Result<Option<Arc<Entry<H>>>, ReadError> {
         let state = self.state.read();
         check_kept(at, state.log.floor(), state.revision)?;
-        let mut entry = state.tree.get(key);
+        let mut entry = state.keys.get(key);
         // Back along the changes of this key alone.
         for revision in state.log.history(key, entry.map(|entry| &**entry)).into_iter().rev() {
             if revision <= at {
@@ -104,36 +94,36 @@ impl<H> Shared<H> {
 
     pub(crate) fn range(&self, range: &Range) -> Result<Page<H>, ReadError> {
         let folder = if is_folder(&range.prefix) { &range.prefix } else { folder_of(&range.prefix) };
-        let (revision, tree) = self.tree_at(range.at, folder)?;
-        let page = page_of(&tree, revision, range);
+        let (revision, keys) = self.keys_at(range.at, folder)?;
+        let page = page_of(&keys, revision, range);
         if page.remaining > 0 {
             // A state made by undoing is right for its folder alone; so is this claim.
             let folder = if range.at.is_none() { "" } else { folder };
-            self.pin(revision, folder, &tree);
+            self.pin(revision, folder, &keys);
         }
         Ok(page)
     }
 
-    /// A tree that is the state as of a revision for the keys in a folder.
-    fn tree_at(&self, at: Option<u64>, folder: &str) -> Result<(u64, Tree<H>), ReadError> {
-        let (newest, floor, tree) = {
+    /// The state as of a revision for the keys in a folder.
+    fn keys_at(&self, at: Option<u64>, folder: &str) -> Result<(u64, Keyspace<H>), ReadError> {
+        let (newest, floor, keys) = {
             let state = self.state.read();
-            (state.revision, state.log.floor(), state.tree.clone())
+            (state.revision, state.log.floor(), state.keys.clone())
         };
-        let Some(asked) = at else { return Ok((newest, tree)) };
+        let Some(asked) = at else { return Ok((newest, keys)) };
         check_kept(asked, floor, newest)?;
         if asked == newest {
-            return Ok((newest, tree));
+            return Ok((newest, keys));
         }
         let pinned = self.pins.lock().nearest(asked, folder);
-        let (mut reached, mut tree) =
-            pinned.filter(|(revision, _)| *revision < newest).unwrap_or((newest, tree));
+        let (mut reached, mut keys) =
+            pinned.filter(|(revision, _)| *revision < newest).unwrap_or((newest, keys));
         while reached > asked {
             let changes = self.changes_down(asked, reached, folder)?;
             for change in &changes {
                 match &change.before {
-                    Some(before) => tree.insert(before.clone()),
-                    None => tree.remove(change.key()),
+                    Some(before) => keys.insert(before.clone()),
+                    None => keys.remove(change.key()),
                 };
             }
             reached = match changes.last() {
@@ -141,7 +131,7 @@ impl<H> Shared<H> {
                 _ => asked,
             };
         }
-        Ok((asked, tree))
+        Ok((asked, keys))
     }
 
     /// The next changes of a folder after `after` and not after `from`, newest first.
@@ -153,10 +143,10 @@ impl<H> Shared<H> {
         Ok(changes.filter_map(|revision| state.log.change(revision).cloned()).collect())
     }
 
-    fn pin(&self, revision: u64, folder: &str, tree: &Tree<H>) {
+    fn pin(&self, revision: u64, folder: &str, keys: &Keyspace<H>) {
         let state = self.state.read();
         if revision >= state.log.floor() {
-            self.pins.lock().add(revision, folder, tree);
+            self.pins.lock().add(revision, folder, keys);
         }
     }
 }
@@ -171,17 +161,8 @@ fn check_kept(asked: u64, oldest: u64, newest: u64) -> Result<(), ReadError> {
     Ok(())
 }
 
-fn page_of<H>(tree: &Tree<H>, revision: u64, range: &Range) -> Page<H> {
-    let after = range.after.as_ref().map(|after| [after.as_bytes(), &[0]].concat());
-    let from = after.as_deref().map_or(range.prefix.as_bytes(), |after| after.max(range.prefix.as_bytes()));
-    let to = end_of(&range.prefix);
-    let entries = tree.slice(from, to.as_deref(), range.limit.unwrap_or(usize::MAX));
-    let remaining = match range.limit {
-        Some(limit) if entries.len() == limit => {
-            let end = to.map_or_else(|| tree.len(), |to| tree.rank(&to));
-            end.saturating_sub(tree.rank(from) + entries.len())
-        }
-        _ => 0,
-    };
+fn page_of<H>(keys: &Keyspace<H>, revision: u64, range: &Range) -> Page<H> {
+    let limit = range.limit.unwrap_or(usize::MAX);
+    let (entries, remaining) = keys.page(&range.prefix, range.after.as_deref(), limit);
     Page { entries, revision, remaining }
 }

@@ -11,11 +11,11 @@ use evenkeel_env::Env;
 use parking_lot::{Mutex, RwLock};
 use tokio::time::Instant;
 
+use crate::keyspace::Keyspace;
 use crate::listener::Listener;
 use crate::log::Log;
 use crate::scope::{ScopeId, is_folder};
 use crate::snapshot::Pins;
-use crate::tree::Tree;
 use crate::{Change, Entry, Expect, Op, Options, Write, WriteError, Written};
 
 /// A new store is at this revision: zero means "any" to clients, so no state may have it.
@@ -34,7 +34,7 @@ pub(crate) struct Shared<H> {
 pub(crate) struct State<H> {
     /// The newest revision.
     pub(crate) revision: u64,
-    pub(crate) tree: Tree<H>,
+    pub(crate) keys: Keyspace<H>,
     pub(crate) log: Log<H>,
     pub(crate) closed: bool,
 }
@@ -57,7 +57,7 @@ impl<H> Shared<H> {
     pub(crate) fn new(env: Env, options: Options) -> Self {
         let state = State {
             revision: FIRST_REVISION,
-            tree: Tree::new(),
+            keys: Keyspace::new(),
             log: Log::new(FIRST_REVISION, options),
             closed: false,
         };
@@ -129,7 +129,7 @@ impl<H> State<H> {
         if self.closed {
             return Err(WriteError::Closed);
         }
-        let current = self.tree.get(&write.key);
+        let current = self.keys.get(&write.key);
         if !permits(&write, current) {
             return Err(WriteError::Conflict { current: current.cloned() });
         }
@@ -141,11 +141,11 @@ impl<H> State<H> {
 
     /// Lets a listener follow a prefix.
     pub(crate) fn listen(&mut self, prefix: &str, listener: Arc<Listener>) -> (ScopeId, u64) {
-        let Self { log, tree, .. } = self;
+        let Self { log, keys, .. } = self;
         let history = if is_folder(prefix) {
             VecDeque::new()
         } else {
-            log.history(prefix, tree.get(prefix).map(|entry| &**entry))
+            log.history(prefix, keys.get(prefix).map(|entry| &**entry))
         };
         log.scopes.listen(prefix, listener, history)
     }
@@ -153,8 +153,8 @@ impl<H> State<H> {
     /// Makes a change that was decided.
     pub(crate) fn apply(&mut self, change: Arc<Change<H>>, now: Instant, aftermath: &mut Aftermath<H>) {
         match &change.after {
-            Some(entry) => self.tree.insert(entry.clone()),
-            None => self.tree.remove(change.key()),
+            Some(entry) => self.keys.insert(entry.clone()),
+            None => self.keys.remove(change.key()),
         };
         self.revision = change.revision;
         self.log.push(change, now, &mut aftermath.wakers);

@@ -86,7 +86,7 @@ impl<H: Header> Store<H> {
 
     /// The newest value of a key.
     pub fn get(&self, key: &str) -> Option<Arc<Entry<H>>> {
-        self.shared.state.read().tree.get(key).cloned()
+        self.shared.state.read().keys.get(key).cloned()
     }
 
     /// The value of a key as of a revision.

@@ -1,61 +1,62 @@
-//! The current state: a counted B+ tree that is copied on write.
+//! A counted B+ tree that is copied on write.
 //!
 //! Three things are asked of it at once, which no map at hand gives together: a snapshot for the price of a pointer
-//! (a reader walks it without a lock, while writers go on), the number of keys in any range without walking it
+//! (a reader walks it without a lock, while writers go on), the weight of any range without walking it
 //! (`remainingItemCount` of every page), and in-place writes while nobody holds a snapshot.
 //!
 //! Nodes are shared by `Arc`; a write copies the nodes on its path that somebody else holds, and changes the others
-//! in place. A child's count stands beside the pointer to it, so that ranks need only one path.
+//! in place. A child's weight stands beside the pointer to it, so that ranks need only one path.
 
 use std::sync::Arc;
 
-use crate::Entry;
-
-/// Most entries of a leaf and children of an inner node. A copied leaf touches the reference count of each of its
-/// entries, which bounds it from above; a million keys are four levels.
+/// Most items of a leaf and children of an inner node. A copied leaf touches the reference count of each of its
+/// items, which bounds it from above; a million are four levels.
 const WIDTH: usize = 32;
 /// A node that has fewer is merged into its neighbour where both fit into one.
 const NARROW: usize = WIDTH / 4;
 
-/// Entries by key.
-#[derive(Debug)]
-pub(crate) struct Tree<H> {
-    root: Arc<Node<H>>,
+/// What a tree holds.
+pub(crate) trait Item: Clone {
+    /// What items are ordered by.
+    fn name(&self) -> &[u8];
+
+    /// What it counts for.
+    fn weight(&self) -> usize;
+}
+
+/// Items by name.
+#[derive(Clone, Debug)]
+pub(crate) struct Tree<T> {
+    root: Arc<Node<T>>,
 }
 
 #[derive(Debug)]
-enum Node<H> {
-    Leaf(Vec<Arc<Entry<H>>>),
-    Inner(Vec<Child<H>>),
+enum Node<T> {
+    Leaf(Vec<T>),
+    Inner(Vec<Child<T>>),
 }
 
 #[derive(Debug)]
-struct Child<H> {
-    /// Not above any key in the child, and above all keys of the child before.
-    first: Arc<str>,
-    /// How many entries are below.
-    count: usize,
-    node: Arc<Node<H>>,
+struct Child<T> {
+    /// Not above any name in the child, and above all names of the child before.
+    first: Arc<[u8]>,
+    /// What the items below weigh.
+    weight: usize,
+    node: Arc<Node<T>>,
 }
 
-impl<H> Clone for Tree<H> {
-    fn clone(&self) -> Self {
-        Self { root: self.root.clone() }
-    }
-}
-
-impl<H> Clone for Node<H> {
+impl<T: Clone> Clone for Node<T> {
     fn clone(&self) -> Self {
         match self {
-            Self::Leaf(entries) => Self::Leaf(with_room(entries)),
+            Self::Leaf(items) => Self::Leaf(with_room(items)),
             Self::Inner(children) => Self::Inner(with_room(children)),
         }
     }
 }
 
-impl<H> Clone for Child<H> {
+impl<T> Clone for Child<T> {
     fn clone(&self) -> Self {
-        Self { first: self.first.clone(), count: self.count, node: self.node.clone() }
+        Self { first: self.first.clone(), weight: self.weight, node: self.node.clone() }
     }
 }
 
@@ -66,24 +67,24 @@ fn with_room<T: Clone>(items: &[T]) -> Vec<T> {
     copy
 }
 
-impl<H> Tree<H> {
+impl<T: Item> Tree<T> {
     pub(crate) fn new() -> Self {
         Self { root: Arc::new(Node::Leaf(Vec::new())) }
     }
 
-    pub(crate) fn get(&self, key: &str) -> Option<&Arc<Entry<H>>> {
+    pub(crate) fn get(&self, name: &[u8]) -> Option<&T> {
         let mut node = &*self.root;
         loop {
             match node {
-                Node::Leaf(entries) => return find(entries, key).ok().map(|at| &entries[at]),
-                Node::Inner(children) => node = &children[slot(children, key.as_bytes())].node,
+                Node::Leaf(items) => return find(items, name).ok().map(|at| &items[at]),
+                Node::Inner(children) => node = &children[slot(children, name)].node,
             }
         }
     }
 
-    /// Puts an entry in the place of its key; gives what was there.
-    pub(crate) fn insert(&mut self, entry: Arc<Entry<H>>) -> Option<Arc<Entry<H>>> {
-        let (old, split) = insert(&mut self.root, entry);
+    /// Puts an item in the place of its name; gives what was there.
+    pub(crate) fn insert(&mut self, item: T) -> Option<T> {
+        let (old, split) = insert(&mut self.root, item);
         if let Some(right) = split {
             let left = Child::of(self.root.clone());
             let mut children = Vec::with_capacity(WIDTH + 1);
@@ -93,11 +94,17 @@ impl<H> Tree<H> {
         old
     }
 
-    /// Takes the entry of a key out.
-    pub(crate) fn remove(&mut self, key: &str) -> Option<Arc<Entry<H>>> {
-        // A path is copied only for a key that is there.
-        self.get(key)?;
-        let old = remove(&mut self.root, key);
+    /// Changes an item in its place; its name must stay. None if it is not there: but then a path may have been
+    /// copied in vain.
+    pub(crate) fn modify<R>(&mut self, name: &[u8], change: impl FnOnce(&mut T) -> R) -> Option<R> {
+        modify(&mut self.root, name, change).map(|(result, _)| result)
+    }
+
+    /// Takes an item out.
+    pub(crate) fn remove(&mut self, name: &[u8]) -> Option<T> {
+        // A path is copied only for an item that is there.
+        self.get(name)?;
+        let old = remove(&mut self.root, name);
         while let Node::Inner(children) = &*self.root
             && let [only] = children.as_slice()
         {
@@ -106,51 +113,48 @@ impl<H> Tree<H> {
         old
     }
 
-    /// How many keys sort before this one.
-    pub(crate) fn rank(&self, key: &[u8]) -> usize {
+    /// What the items before this name weigh.
+    pub(crate) fn rank(&self, name: &[u8]) -> usize {
         let mut node = &*self.root;
         let mut before = 0;
         loop {
             match node {
-                Node::Leaf(entries) => {
-                    return before + entries.partition_point(|entry| entry.key.as_bytes() < key);
+                Node::Leaf(items) => {
+                    let end = items.partition_point(|item| item.name() < name);
+                    return before + items[..end].iter().map(Item::weight).sum::<usize>();
                 }
                 Node::Inner(children) => {
-                    let at = slot(children, key);
-                    before += children[..at].iter().map(|child| child.count).sum::<usize>();
+                    let at = slot(children, name);
+                    before += children[..at].iter().map(|child| child.weight).sum::<usize>();
                     node = &children[at].node;
                 }
             }
         }
     }
 
-    /// How many keys there are.
-    pub(crate) fn len(&self) -> usize {
-        self.root.count()
+    /// What all items weigh.
+    pub(crate) fn weight(&self) -> usize {
+        self.root.weight()
     }
 
-    /// The entries from the key `from` on, up to but without `to`, at most `limit`.
-    pub(crate) fn slice(&self, from: &[u8], to: Option<&[u8]>, limit: usize) -> Vec<Arc<Entry<H>>> {
-        let mut out = Vec::new();
-        if limit > 0 {
-            collect(&self.root, Some(from), to, limit, &mut out);
-        }
-        out
+    /// Shows the items from a name on, in order, until `each` wants no more.
+    pub(crate) fn walk<'a>(&'a self, from: &[u8], each: &mut impl FnMut(&'a T) -> bool) {
+        walk(&self.root, Some(from), each);
     }
 }
 
-impl<H> Node<H> {
-    fn count(&self) -> usize {
+impl<T: Item> Node<T> {
+    fn weight(&self) -> usize {
         match self {
-            Self::Leaf(entries) => entries.len(),
-            Self::Inner(children) => children.iter().map(|child| child.count).sum(),
+            Self::Leaf(items) => items.iter().map(Item::weight).sum(),
+            Self::Inner(children) => children.iter().map(|child| child.weight).sum(),
         }
     }
 
-    /// How many entries or children it has itself.
+    /// How many items or children it has itself.
     fn width(&self) -> usize {
         match self {
-            Self::Leaf(entries) => entries.len(),
+            Self::Leaf(items) => items.len(),
             Self::Inner(children) => children.len(),
         }
     }
@@ -165,45 +169,46 @@ impl<H> Node<H> {
     }
 }
 
-impl<H> Child<H> {
-    fn of(node: Arc<Node<H>>) -> Self {
+impl<T: Item> Child<T> {
+    fn of(node: Arc<Node<T>>) -> Self {
         let first = match &*node {
-            Node::Leaf(entries) => entries[0].key.clone(),
+            Node::Leaf(items) => items[0].name().into(),
             Node::Inner(children) => children[0].first.clone(),
         };
-        Self { first, count: node.count(), node }
+        Self { first, weight: node.weight(), node }
     }
 }
 
-fn find<H>(entries: &[Arc<Entry<H>>], key: &str) -> Result<usize, usize> {
-    entries.binary_search_by(|entry| (*entry.key).cmp(key))
+fn find<T: Item>(items: &[T], name: &[u8]) -> Result<usize, usize> {
+    items.binary_search_by(|item| item.name().cmp(name))
 }
 
-/// The child in which a key is, if it is anywhere.
-fn slot<H>(children: &[Child<H>], key: &[u8]) -> usize {
-    children.partition_point(|child| child.first.as_bytes() <= key).saturating_sub(1)
+/// The child in which a name is, if it is anywhere.
+fn slot<T>(children: &[Child<T>], name: &[u8]) -> usize {
+    children.partition_point(|child| &*child.first <= name).saturating_sub(1)
 }
 
 /// Inserts below `node`; gives what was replaced, and the right half where the node had to be split.
-fn insert<H>(node: &mut Arc<Node<H>>, entry: Arc<Entry<H>>) -> (Option<Arc<Entry<H>>>, Option<Child<H>>) {
+fn insert<T: Item>(node: &mut Arc<Node<T>>, item: T) -> (Option<T>, Option<Child<T>>) {
     match Arc::make_mut(node) {
-        Node::Leaf(entries) => match find(entries, &entry.key) {
-            Ok(at) => (Some(std::mem::replace(&mut entries[at], entry)), None),
+        Node::Leaf(items) => match find(items, item.name()) {
+            Ok(at) => (Some(std::mem::replace(&mut items[at], item)), None),
             Err(at) => {
-                entries.insert(at, entry);
-                (None, split(entries, at).map(|right| Child::of(Arc::new(Node::Leaf(right)))))
+                items.insert(at, item);
+                (None, split(items, at).map(|right| Child::of(Arc::new(Node::Leaf(right)))))
             }
         },
         Node::Inner(children) => {
-            let at = slot(children, entry.key.as_bytes());
+            let at = slot(children, item.name());
             let child = &mut children[at];
-            if entry.key < child.first {
-                child.first = entry.key.clone();
+            if item.name() < &*child.first {
+                child.first = item.name().into();
             }
-            let (old, right) = insert(&mut child.node, entry);
-            child.count += usize::from(old.is_none());
+            child.weight += item.weight();
+            let (old, right) = insert(&mut child.node, item);
+            child.weight -= old.as_ref().map_or(0, Item::weight);
             let Some(right) = right else { return (old, None) };
-            child.count -= right.count;
+            child.weight -= right.weight;
             children.insert(at + 1, right);
             (old, split(children, at + 1).map(|right| Child::of(Arc::new(Node::Inner(right)))))
         }
@@ -211,7 +216,7 @@ fn insert<H>(node: &mut Arc<Node<H>>, entry: Arc<Entry<H>>) -> (Option<Arc<Entry
 }
 
 /// Cuts off the right part of a node that is too wide. Where the last insertion was at the end the left part stays
-/// almost full: keys that come in order would else leave every node half empty.
+/// almost full: names that come in order would else leave every node half empty.
 fn split<T>(items: &mut Vec<T>, inserted: usize) -> Option<Vec<T>> {
     if items.len() <= WIDTH {
         return None;
@@ -222,16 +227,41 @@ fn split<T>(items: &mut Vec<T>, inserted: usize) -> Option<Vec<T>> {
     Some(right)
 }
 
-fn remove<H>(node: &mut Arc<Node<H>>, key: &str) -> Option<Arc<Entry<H>>> {
+/// Gives what `change` gave, and what the item weighed before and after.
+fn modify<T: Item, R>(
+    node: &mut Arc<Node<T>>,
+    name: &[u8],
+    change: impl FnOnce(&mut T) -> R,
+) -> Option<(R, (usize, usize))> {
     match Arc::make_mut(node) {
-        Node::Leaf(entries) => find(entries, key).ok().map(|at| entries.remove(at)),
+        Node::Leaf(items) => {
+            let at = find(items, name).ok()?;
+            let item = &mut items[at];
+            let before = item.weight();
+            let result = change(item);
+            Some((result, (before, item.weight())))
+        }
         Node::Inner(children) => {
-            let at = slot(children, key.as_bytes());
-            let old = remove(&mut children[at].node, key)?;
-            children[at].count -= 1;
-            if children[at].count == 0 && children.len() > 1 {
+            let at = slot(children, name);
+            let child = &mut children[at];
+            let (result, (before, after)) = modify(&mut child.node, name, change)?;
+            child.weight = child.weight - before + after;
+            Some((result, (before, after)))
+        }
+    }
+}
+
+fn remove<T: Item>(node: &mut Arc<Node<T>>, name: &[u8]) -> Option<T> {
+    match Arc::make_mut(node) {
+        Node::Leaf(items) => find(items, name).ok().map(|at| items.remove(at)),
+        Node::Inner(children) => {
+            let at = slot(children, name);
+            let old = remove(&mut children[at].node, name)?;
+            children[at].weight -= old.weight();
+            let width = children[at].node.width();
+            if width == 0 && children.len() > 1 {
                 children.remove(at);
-            } else if children[at].node.width() < NARROW {
+            } else if width < NARROW {
                 merge_with_neighbour(children, at);
             }
             Some(old)
@@ -239,43 +269,30 @@ fn remove<H>(node: &mut Arc<Node<H>>, key: &str) -> Option<Arc<Entry<H>>> {
     }
 }
 
-fn merge_with_neighbour<H>(children: &mut Vec<Child<H>>, at: usize) {
-    let left = at.saturating_sub(1);
+fn merge_with_neighbour<T: Item>(children: &mut Vec<Child<T>>, at: usize) {
     let fits = |left: usize| {
         children
             .get(left + 1)
             .is_some_and(|right| children[left].node.width() + right.node.width() <= WIDTH - NARROW)
     };
-    let Some(left) = [left, at].into_iter().find(|left| fits(*left)) else { return };
+    let Some(left) = [at.saturating_sub(1), at].into_iter().find(|left| fits(*left)) else { return };
     let right = children.remove(left + 1);
-    children[left].count += right.count;
+    children[left].weight += right.weight;
     Arc::make_mut(&mut children[left].node).append(right.node);
 }
 
 /// Gives whether to go on.
-fn collect<H>(
-    node: &Node<H>,
-    from: Option<&[u8]>,
-    to: Option<&[u8]>,
-    limit: usize,
-    out: &mut Vec<Arc<Entry<H>>>,
-) -> bool {
+fn walk<'a, T: Item>(node: &'a Node<T>, from: Option<&[u8]>, each: &mut impl FnMut(&'a T) -> bool) -> bool {
     match node {
-        Node::Leaf(entries) => {
-            let start = from.map_or(0, |from| entries.partition_point(|entry| entry.key.as_bytes() < from));
-            let rest = &entries[start..];
-            let end = to.map_or(rest.len(), |to| rest.partition_point(|entry| entry.key.as_bytes() < to));
-            let taken = end.min(limit - out.len());
-            out.extend_from_slice(&rest[..taken]);
-            end == rest.len() && out.len() < limit
+        Node::Leaf(items) => {
+            let start = from.map_or(0, |from| items.partition_point(|item| item.name() < from));
+            items[start..].iter().all(each)
         }
         Node::Inner(children) => {
             let start = from.map_or(0, |from| slot(children, from));
-            children[start..].iter().enumerate().all(|(nth, child)| {
-                to.is_none_or(|to| nth == 0 || child.first.as_bytes() < to)
-                    // Only the first child can hold keys before `from`.
-                    && collect(&child.node, from.filter(|_| nth == 0), to, limit, out)
-            })
+            let mut from = from;
+            // Only the first child can hold names before `from`.
+            children[start..].iter().all(|child| walk(&child.node, from.take(), each))
         }
     }
 }
@@ -288,64 +305,95 @@ mod tests {
 
     use super::*;
 
-    fn entry(number: u16, revision: u64) -> Arc<Entry<()>> {
-        let key = format!("/k/{number:05}").into();
-        Arc::new(Entry { key, value: "v".into(), header: (), create_revision: revision, revision })
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    struct Weighed(String, usize);
+
+    impl Item for Weighed {
+        fn name(&self) -> &[u8] {
+            self.0.as_bytes()
+        }
+
+        fn weight(&self) -> usize {
+            self.1
+        }
+    }
+
+    fn name(number: u16) -> String {
+        format!("{number:05}")
     }
 
     /// What must hold of every node, whatever was done.
-    fn check_node(node: &Node<()>, is_root: bool) -> usize {
+    fn check_node(node: &Node<Weighed>, is_root: bool) -> usize {
         match node {
-            Node::Leaf(entries) => {
-                assert!(entries.is_sorted_by(|a, b| a.key < b.key) && entries.len() <= WIDTH);
-                assert!(is_root || !entries.is_empty());
-                entries.len()
+            Node::Leaf(items) => {
+                assert!(items.is_sorted_by(|a, b| a.0 < b.0) && items.len() <= WIDTH);
+                assert!(is_root || !items.is_empty());
+                items.iter().map(Item::weight).sum()
             }
             Node::Inner(children) => {
                 assert!(children.len() <= WIDTH && (!is_root || children.len() > 1));
                 assert!(children.is_sorted_by(|a, b| a.first < b.first));
                 for child in children {
-                    assert_eq!(child.count, check_node(&child.node, false));
+                    assert_eq!(child.weight, check_node(&child.node, false));
                 }
-                children.iter().map(|child| child.count).sum()
+                children.iter().map(|child| child.weight).sum()
             }
         }
     }
 
-    fn check(tree: &Tree<()>, model: &BTreeMap<Arc<str>, u64>) {
-        assert_eq!(check_node(&tree.root, true), model.len());
-        let found = tree.slice(b"", None, usize::MAX);
-        assert!(found.iter().map(|entry| (&entry.key, &entry.revision)).eq(model.iter()));
+    fn from(tree: &Tree<Weighed>, from: &str, limit: usize) -> Vec<Weighed> {
+        let mut found = Vec::new();
+        tree.walk(from.as_bytes(), &mut |item| {
+            if found.len() < limit {
+                found.push(item.clone());
+            }
+            found.len() < limit
+        });
+        found
+    }
+
+    fn check(tree: &Tree<Weighed>, model: &BTreeMap<String, usize>) {
+        assert_eq!(check_node(&tree.root, true), model.values().sum::<usize>());
+        let found = from(tree, "", usize::MAX);
+        assert!(found.iter().map(|item| (&item.0, &item.1)).eq(model.iter()));
     }
 
     #[derive(Clone, Debug)]
     enum Step {
-        /// Inserts so many keys from one on, each so far from the last.
-        Insert {
-            from: u16,
-            count: u16,
-            stride: u16,
-        },
-        Remove {
-            from: u16,
-            count: u16,
-            stride: u16,
-        },
+        /// Inserts so many names from one on, each so far from the last.
+        Insert(Run),
+        Modify(Run),
+        Remove(Run),
         Hold,
         Look {
             from: u16,
-            to: u16,
             limit: usize,
         },
     }
 
+    #[derive(Clone, Debug)]
+    struct Run {
+        from: u16,
+        count: u16,
+        stride: u16,
+    }
+
+    impl Run {
+        fn names(&self) -> impl Iterator<Item = String> + use<> {
+            let Self { from, count, stride } = *self;
+            (0..count).map(move |nth| name(from + nth * stride))
+        }
+    }
+
     fn step() -> impl Strategy<Value = Step> {
-        let run = || (0..2000u16, 1..400u16, 1..7u16);
+        let run =
+            || (0..2000u16, 1..400u16, 1..7u16).prop_map(|(from, count, stride)| Run { from, count, stride });
         prop_oneof![
-            3 => run().prop_map(|(from, count, stride)| Step::Insert { from, count, stride }),
-            3 => run().prop_map(|(from, count, stride)| Step::Remove { from, count, stride }),
+            3 => run().prop_map(Step::Insert),
+            1 => run().prop_map(Step::Modify),
+            3 => run().prop_map(Step::Remove),
             1 => Just(Step::Hold),
-            2 => (0..3000u16, 0..3000u16, 0..200usize).prop_map(|(from, to, limit)| Step::Look { from, to, limit }),
+            2 => (0..3000u16, 0..200usize).prop_map(|(from, limit)| Step::Look { from, limit }),
         ]
     }
 
@@ -354,26 +402,27 @@ mod tests {
         #[test]
         fn it_is_a_counted_map_and_its_copies_stay(steps in prop::collection::vec(step(), 1..40)) {
             let (mut tree, mut model, mut held) = (Tree::new(), BTreeMap::new(), Vec::new());
-            for (revision, step) in (1u64..).zip(steps) {
-                let numbers = |from: u16, count: u16, stride: u16| (0..count).map(move |nth| from + nth * stride);
+            for (weight, step) in (1usize..).zip(steps) {
                 match step {
-                    Step::Insert { from, count, stride } => for number in numbers(from, count, stride) {
-                        let new = entry(number, revision);
-                        let old = tree.insert(new.clone()).map(|old| old.revision);
-                        prop_assert_eq!(old, model.insert(new.key.clone(), revision));
+                    Step::Insert(run) => for name in run.names() {
+                        let old = tree.insert(Weighed(name.clone(), weight)).map(|old| old.1);
+                        prop_assert_eq!(old, model.insert(name, weight));
                     },
-                    Step::Remove { from, count, stride } => for number in numbers(from, count, stride) {
-                        let key = entry(number, 0).key.clone();
-                        prop_assert_eq!(tree.remove(&key).map(|old| old.revision), model.remove(&key));
-                        prop_assert!(tree.get(&key).is_none());
+                    Step::Modify(run) => for name in run.names() {
+                        let old = tree.modify(name.as_bytes(), |item| std::mem::replace(&mut item.1, weight));
+                        prop_assert_eq!(old, model.get_mut(&name).map(|old| std::mem::replace(old, weight)));
+                    },
+                    Step::Remove(run) => for name in run.names() {
+                        prop_assert_eq!(tree.remove(name.as_bytes()).map(|old| old.1), model.remove(&name));
+                        prop_assert!(tree.get(name.as_bytes()).is_none());
                     },
                     Step::Hold => held.push((tree.clone(), model.clone())),
-                    Step::Look { from, to, limit } => {
-                        let (from, to) = (entry(from, 0).key.clone(), entry(to, 0).key.clone());
-                        prop_assert_eq!(tree.rank(from.as_bytes()), model.range(..from.clone()).count());
-                        let found = tree.slice(from.as_bytes(), Some(to.as_bytes()), limit);
-                        let expected = model.iter().filter(|(key, _)| **key >= from && **key < to).take(limit);
-                        prop_assert!(found.iter().map(|entry| &entry.key).eq(expected.map(|(key, _)| key)));
+                    Step::Look { from: at, limit } => {
+                        let at = name(at);
+                        let before = model.range(..at.clone()).map(|(_, weight)| weight).sum::<usize>();
+                        prop_assert_eq!(tree.rank(at.as_bytes()), before);
+                        let expected = model.range(at.clone()..).take(limit).map(|(name, _)| name);
+                        prop_assert!(from(&tree, &at, limit).iter().map(|item| &item.0).eq(expected));
                     }
                 }
                 check(&tree, &model);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::folder::{Folder, private};
 use super::frame::{self, Found, Reader};
-use crate::tree::Tree;
+use crate::keyspace::Keyspace;
 use crate::{Entry, Header};
 
 /// What a checkpoint begins with.
@@ -15,7 +15,7 @@ const HEADER: [u8; 16] = *b"evenkeel state1\n";
 const ENTRIES_PER_FRAME: usize = 128;
 
 /// Writes the state as of a revision; gives its size. It has its name only when it is whole and durable.
-pub(crate) fn write<H>(folder: &Folder, tree: &Tree<H>, revision: u64) -> io::Result<u64> {
+pub(crate) fn write<H>(folder: &Folder, keys: &Keyspace<H>, revision: u64) -> io::Result<u64> {
     let unfinished = folder.unfinished();
     let file = private().create(true).truncate(true).write(true).open(&unfinished)?;
     let mut out = BufWriter::with_capacity(1 << 20, file);
@@ -23,14 +23,14 @@ pub(crate) fn write<H>(folder: &Folder, tree: &Tree<H>, revision: u64) -> io::Re
     let mut buffer = Vec::new();
     frame::append(&mut buffer, |body| {
         body.extend_from_slice(&revision.to_le_bytes());
-        body.extend_from_slice(&(tree.len() as u64).to_le_bytes());
+        body.extend_from_slice(&(keys.len() as u64).to_le_bytes());
     });
-    let mut next: Vec<u8> = Vec::new();
+    let mut written: Option<Arc<str>> = None;
     loop {
         out.write_all(&buffer)?;
-        let entries = tree.slice(&next, None, ENTRIES_PER_FRAME);
+        let (entries, _) = keys.page("", written.as_deref(), ENTRIES_PER_FRAME);
         let Some(last) = entries.last() else { break };
-        next = [last.key.as_bytes(), &[0]].concat();
+        written = Some(last.key.clone());
         buffer.clear();
         frame::append(&mut buffer, |body| frame::write_entries(body, &entries));
     }
@@ -43,13 +43,13 @@ pub(crate) fn write<H>(folder: &Folder, tree: &Tree<H>, revision: u64) -> io::Re
 }
 
 /// Reads a checkpoint back. It had its name only when it was whole, so whatever is wrong with it is damage.
-pub(crate) fn read<H: Header>(folder: &Folder, revision: u64) -> Result<Tree<H>, crate::OpenError> {
+pub(crate) fn read<H: Header>(folder: &Folder, revision: u64) -> Result<Keyspace<H>, crate::OpenError> {
     let path = folder.checkpoint(revision);
     let bytes = fs::read(&path).map_err(|source| folder.io_error(source))?;
     parse(&bytes, revision).map_err(|why| folder.damaged(format!("{}: {why}", path.display())))
 }
 
-fn parse<H: Header>(bytes: &[u8], revision: u64) -> Result<Tree<H>, String> {
+fn parse<H: Header>(bytes: &[u8], revision: u64) -> Result<Keyspace<H>, String> {
     if !bytes.starts_with(&HEADER) {
         return Err("it does not begin as a checkpoint".to_owned());
     }
@@ -59,16 +59,16 @@ fn parse<H: Header>(bytes: &[u8], revision: u64) -> Result<Tree<H>, String> {
         return Err("it is of another revision than its name says".to_owned());
     }
     let count = head.u64().ok_or("it does not say how much it holds")?;
-    let mut tree = Tree::new();
+    let mut keys = Keyspace::new();
     while let Some(body) = frames.next()? {
         for entry in entries_of(body)? {
-            tree.insert(Arc::new(entry));
+            keys.insert(Arc::new(entry));
         }
     }
-    if tree.len() as u64 != count {
-        return Err(format!("it holds {} of its {count} keys", tree.len()));
+    if keys.len() as u64 != count {
+        return Err(format!("it holds {} of its {count} keys", keys.len()));
     }
-    Ok(tree)
+    Ok(keys)
 }
 
 fn entries_of<H: Header>(body: &[u8]) -> Result<Vec<Entry<H>>, String> {

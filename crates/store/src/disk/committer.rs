@@ -135,7 +135,7 @@ impl<H: Header> Committer<H> {
         let decide = |write: Write<H>| {
             let current = match pending.get(&write.key) {
                 Some(current) => current.as_ref(),
-                None => state.tree.get(&write.key),
+                None => state.keys.get(&write.key),
             };
             if is_too_large(&write) {
                 return Err(WriteError::TooLarge { limit: VALUE_BYTES_MAX });
@@ -210,9 +210,9 @@ impl<H: Header> Committer<H> {
     }
 
     fn begin_checkpoint(&mut self) {
-        let (revision, tree) = {
+        let (revision, keys) = {
             let state = self.shared.state.read();
-            (state.revision, state.tree.clone())
+            (state.revision, state.keys.clone())
         };
         match Segment::create(&self.folder, revision + 1) {
             Ok(segment) => self.segment = segment,
@@ -227,7 +227,7 @@ impl<H: Header> Committer<H> {
         let folder = self.folder.clone();
         let thread = std::thread::Builder::new()
             .name("store-checkpoint".to_owned())
-            .spawn(move || checkpoint::write(&folder, &tree, revision));
+            .spawn(move || checkpoint::write(&folder, &keys, revision));
         match thread {
             Ok(thread) => self.checkpointing = Some((revision, thread)),
             Err(error) => tracing::warn!(%error, "cannot start a checkpoint; the log grows on"),

@@ -9,9 +9,9 @@ use super::checkpoint;
 use super::folder::{Folder, Listing};
 use super::frame::{self, Record};
 use super::segment::{self, Unreadable};
+use crate::keyspace::Keyspace;
 use crate::log::Log;
 use crate::state::{Aftermath, FIRST_REVISION, State, change_of};
-use crate::tree::Tree;
 use crate::{Expect, Header, Op, OpenError, Options, Write};
 
 /// What was found.
@@ -38,8 +38,8 @@ pub(crate) fn recover<H: Header>(folder: &Folder, options: Options) -> Result<Re
     if is_new || listing.segments.first() == Some(&(FIRST_REVISION + 1)) {
         listing.checkpoints.insert(0, FIRST_REVISION);
     }
-    let (base, tree) = match listing.checkpoints.first() {
-        Some(&FIRST_REVISION) => (FIRST_REVISION, Tree::new()),
+    let (base, keys) = match listing.checkpoints.first() {
+        Some(&FIRST_REVISION) => (FIRST_REVISION, Keyspace::new()),
         Some(&revision) => (revision, checkpoint::read(folder, revision)?),
         None => return Err(folder.damaged("the state before the log is missing")),
     };
@@ -49,7 +49,7 @@ pub(crate) fn recover<H: Header>(folder: &Folder, options: Options) -> Result<Re
         }
         _ => 0,
     };
-    let state = State { revision: base, tree, log: Log::new(base, options), closed: false };
+    let state = State { revision: base, keys, log: Log::new(base, options), closed: false };
     let mut recovered = Recovered { state, listing, newest: None, checkpoint_bytes, log_bytes: 0 };
     recovered.replay(folder, base)?;
     Ok(recovered)
@@ -97,7 +97,7 @@ impl<H: Header> Recovered<H> {
 
     fn replay_record(&mut self, record: Record<'_>, now: Instant) -> Result<(), String> {
         let revision = self.state.revision + 1;
-        let before = self.state.tree.get(record.key).cloned();
+        let before = self.state.keys.get(record.key).cloned();
         let op = match record.value {
             Some(value) => {
                 let value = Bytes::copy_from_slice(value);

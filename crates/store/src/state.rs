@@ -55,13 +55,7 @@ impl<H> Default for Aftermath<H> {
 
 impl<H> Shared<H> {
     pub(crate) fn new(env: Env, options: Options) -> Self {
-        let state = State {
-            revision: FIRST_REVISION,
-            keys: Keyspace::new(),
-            log: Log::new(FIRST_REVISION, options),
-            closed: false,
-        };
-        Self::of(env, state)
+        Self::of(env, State::new(FIRST_REVISION, Keyspace::new(), options))
     }
 
     pub(crate) fn of(env: Env, state: State<H>) -> Self {
@@ -119,6 +113,11 @@ pub(crate) fn change_of<H>(write: Write<H>, before: Option<Arc<Entry<H>>>, revis
 }
 
 impl<H> State<H> {
+    /// A state without history.
+    pub(crate) fn new(revision: u64, keys: Keyspace<H>, options: Options) -> Self {
+        Self { revision, keys, log: Log::new(revision, options), closed: false }
+    }
+
     /// Decides a write and makes it.
     pub(crate) fn write(
         &mut self,

@@ -8,7 +8,6 @@ use evenkeel_env::Env;
 use tokio::time::Instant;
 
 use crate::journal::{Journal, Memory};
-use crate::log::Log;
 use crate::state::{Aftermath, Shared, State};
 use crate::{Entry, Header, Options, Page, Range, ReadError, Watch, WatchError, Write, WriteError, Written};
 
@@ -55,9 +54,7 @@ impl<H: Header> Store<H> {
     /// state is shared until one of them changes it, so that a copy costs no more than a pointer.
     pub fn fork(&self, env: Env, options: Options) -> Self {
         let state = self.shared.state.read();
-        let (revision, tree) = (state.revision, state.tree.clone());
-        drop(state);
-        let state = State { revision, tree, log: Log::new(revision, options), closed: false };
+        let state = State::new(state.revision, state.keys.clone(), options);
         let shared = Arc::new(Shared::of(env, state));
         let journal = Arc::new(Memory::new(shared.clone()));
         Self { shared, journal }

@@ -10,7 +10,6 @@ use super::folder::{Folder, Listing};
 use super::frame::{self, Record};
 use super::segment::{self, Unreadable};
 use crate::keyspace::Keyspace;
-use crate::log::Log;
 use crate::state::{Aftermath, FIRST_REVISION, State, change_of};
 use crate::{Expect, Header, Op, OpenError, Options, Write};
 
@@ -49,7 +48,7 @@ pub(crate) fn recover<H: Header>(folder: &Folder, options: Options) -> Result<Re
         }
         _ => 0,
     };
-    let state = State { revision: base, keys, log: Log::new(base, options), closed: false };
+    let state = State::new(base, keys, options);
     let mut recovered = Recovered { state, listing, newest: None, checkpoint_bytes, log_bytes: 0 };
     recovered.replay(folder, base)?;
     Ok(recovered)

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use evenkeel_env::Env;
 use evenkeel_store::{Options, ReadError, WatchError};
 use futures::FutureExt;
 
@@ -29,4 +30,16 @@ async fn history_goes_by_age() {
     assert_eq!(store.watch("/a/", 1).unwrap_err(), WatchError::Compacted { asked: 1, oldest: 2 });
     store.watch("/a/", 2).unwrap();
     assert_eq!(store.get_at("/a/1", 9).unwrap_err(), ReadError::Future { asked: 9, newest: 3 });
+}
+
+#[tokio::test]
+async fn a_fork_begins_where_its_origin_is_and_goes_its_own_way() {
+    let origin = memory_store(Options::default()).store;
+    origin.write(put("/a/1", "x")).await.unwrap();
+    let fork = origin.fork(Env::seeded(2), Options::default());
+    origin.write(put("/a/2", "of the origin")).await.unwrap();
+    assert_eq!(fork.write(put("/a/3", "of the fork")).await.unwrap().revision, 3);
+    assert_eq!((fork.count("/a/"), origin.count("/a/")), (2, 2));
+    assert!(fork.get("/a/2").is_none() && origin.get("/a/3").is_none());
+    assert_eq!(fork.watch("/a/", 1).unwrap_err(), WatchError::Compacted { asked: 1, oldest: 2 });
 }

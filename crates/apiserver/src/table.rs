@@ -11,6 +11,7 @@ mod jsonpath;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use crate::call::Call;
 use crate::registry::{Column, ResourceInfo};
 use crate::status::Status;
 use custom::CustomColumns;
@@ -88,6 +89,15 @@ pub(crate) struct TableOptions {
     pub(crate) now: Timestamp,
 }
 
+impl TableOptions {
+    /// The options of a request for a Table.
+    pub(crate) fn of(call: &Call<'_>, beta: bool) -> Result<Self, Status> {
+        let include = Include::parse(call.request.query.text("includeObject"))?;
+        let version = if beta { "v1beta1" } else { "v1" };
+        Ok(Self { version, include, now: call.server.env().now() })
+    }
+}
+
 impl Printer {
     /// The printer of a resource.
     pub(crate) fn of(info: &ResourceInfo) -> Self {
@@ -147,6 +157,13 @@ impl Printer {
             "columnDefinitions": if headings { Value::from(self.columns.clone()) } else { Value::Null },
             "rows": if rows.is_empty() && matches!(self.rows, Rows::Plain) { Value::Null } else { rows.into() },
         })
+    }
+
+    /// A Table of one object.
+    pub(crate) fn single(&self, object: Value, headings: bool, options: TableOptions) -> Value {
+        let version = object.pointer("/metadata/resourceVersion").cloned();
+        let metadata = version.map_or_else(|| json!({}), |version| json!({ "resourceVersion": version }));
+        self.table(&[object], metadata, headings, options)
     }
 
     fn row(&self, object: &Value, options: TableOptions) -> Value {

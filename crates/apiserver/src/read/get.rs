@@ -11,6 +11,7 @@ use crate::call::Call;
 use crate::encode::Shown;
 use crate::request::{Accept, Shape, negotiate, parse_version};
 use crate::status::{Result, Status};
+use crate::table::{Printer, TableOptions};
 use crate::{Header, faces, respond};
 
 /// Answers a GET of one object.
@@ -53,7 +54,10 @@ pub(crate) fn respond_object(
                 type_name(&call.info, false)
             )));
         }
-        Shape::Table { .. } => shown.write(&mut out),
+        Shape::Table { beta } => {
+            let options = TableOptions::of(call, beta)?;
+            out = Printer::of(&call.info).single(shown.to_value(), true, options).to_string().into_bytes();
+        }
     }
     respond::formatted(code, accept.format, out)
 }

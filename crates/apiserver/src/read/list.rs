@@ -14,6 +14,7 @@ use crate::decode::go_package;
 use crate::encode::{Shown, push_number, push_text};
 use crate::request::{Accept, ListQuery, Shape, negotiate, parse_version};
 use crate::status::{Result, Status};
+use crate::table::{Printer, TableOptions};
 use crate::{Header, ResourceInfo, faces, respond};
 
 /// How many entries are looked at between two looks for enough that are selected.
@@ -222,7 +223,14 @@ pub(crate) fn write_list(
 ) -> Result<Response<Body>> {
     let mut out = Vec::with_capacity(shown.iter().map(Shown::len).sum::<usize>() + shown.len() + 256);
     match accept.shape {
-        Shape::Object | Shape::Table { .. } => {
+        Shape::Table { beta } => {
+            let options = TableOptions::of(call, beta)?;
+            let objects: Vec<_> = shown.iter().map(Shown::to_value).collect();
+            found.write_metadata(&mut out);
+            let metadata = serde_json::from_slice(&out).map_err(Status::internal)?;
+            out = Printer::of(&call.info).table(&objects, metadata, true, options).to_string().into_bytes();
+        }
+        Shape::Object => {
             write_head(&mut out, &call.info.list_kind, &call.info.api_version(), found);
             let custom = call.info.is_custom();
             write_items(

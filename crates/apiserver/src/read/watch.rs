@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use evenkeel_env::Work;
+use evenkeel_env::{Env, Work};
 use evenkeel_schema::field::FieldError;
 use evenkeel_store::{Change, Entry, Range, Watch, WatchError};
 use futures::Stream;
@@ -23,6 +23,7 @@ use crate::call::Call;
 use crate::encode::Shown;
 use crate::request::{Format, ListQuery, Shape, negotiate, parse_version};
 use crate::status::{Result, Status};
+use crate::table::{Printer, TableOptions};
 use crate::{Header, ResourceInfo, faces, respond};
 
 /// How often a watcher is told how far it has come.
@@ -47,7 +48,14 @@ pub(crate) async fn watch(call: &Call<'_>) -> Result<Response<Body>> {
     if !call.path.name.is_empty() {
         selection = selection.and_name(&call.path.name);
     }
-    let form = Form { info: call.info.clone(), shape: accept.shape };
+    let rows = match accept.shape {
+        Shape::Table { beta } => {
+            let printer = Printer::of(&call.info).into();
+            Some(Rows { printer, options: TableOptions::of(call, beta)?, env: call.server.env().clone() })
+        }
+        _ => None,
+    };
+    let form = Form { info: call.info.clone(), shape: accept.shape, rows };
     let stream = open(call, &query, selection, form).await?;
     Ok(respond::json(200, Body::stream(stream)))
 }
@@ -149,6 +157,16 @@ fn first_bookmark(now: Instant, length: Duration) -> Instant {
 struct Form {
     info: Arc<ResourceInfo>,
     shape: Shape,
+    /// For the shape of a Table.
+    rows: Option<Rows>,
+}
+
+/// What makes the rows of a Table.
+#[derive(Clone)]
+struct Rows {
+    printer: Arc<Printer>,
+    options: TableOptions,
+    env: Env,
 }
 
 enum State {
@@ -261,14 +279,25 @@ impl Events {
     }
 }
 
+impl Rows {
+    /// The Table of one event: only the first one has the columns.
+    fn table(&self, shown: &Shown, first: bool) -> serde_json::Value {
+        let options = TableOptions { now: self.env.now(), ..self.options };
+        self.printer.single(shown.to_value(), first, options)
+    }
+}
+
 impl Form {
-    fn event(&self, kind: &str, shown: &Shown, _first: bool) -> Bytes {
+    fn event(&self, kind: &str, shown: &Shown, first: bool) -> Bytes {
         let mut out = Vec::with_capacity(shown.len() + 40);
         out.extend_from_slice(b"{\"type\":\"");
         out.extend_from_slice(kind.as_bytes());
         out.extend_from_slice(b"\",\"object\":");
         match self.shape {
-            Shape::Object | Shape::Table { .. } => shown.write(&mut out),
+            Shape::Object | Shape::Table { .. } => match &self.rows {
+                Some(rows) => out.extend_from_slice(rows.table(shown, first).to_string().as_bytes()),
+                None => shown.write(&mut out),
+            },
             Shape::Metadata { beta } | Shape::MetadataList { beta } => shown.write_metadata(&mut out, beta),
         }
         out.extend_from_slice(b"}\n");

@@ -12,6 +12,7 @@ pub mod names;
 pub mod normalize;
 pub mod patch;
 pub mod prepare;
+pub mod protobuf;
 pub mod quantity;
 mod read;
 pub mod selector;

@@ -23,6 +23,9 @@ pub fn validate(
     old: Option<&Value>,
     subresource: &str,
 ) -> Vec<FieldError> {
+    if (group, kind) == ("apiextensions.k8s.io", "CustomResourceDefinition") {
+        return definition(object, old, subresource);
+    }
     let namespaced = kinds::by_kind(group, version, kind).is_some_and(kinds::Resource::namespaced);
     let rule = NameRule::of(group, kind);
     let Some(old) = old else {
@@ -36,5 +39,16 @@ pub fn validate(
     errors.extend(metadata::update(object, old));
     errors.extend(metadata::update_builtin(object, old));
     let _ = subresource;
+    errors
+}
+
+fn definition(object: &Value, old: Option<&Value>, subresource: &str) -> Vec<FieldError> {
+    let Some(old) = old else { return crate::structural::definition::validate(object, None) };
+    let mut errors = metadata::create(object, false, NameRule::PathSegment);
+    errors.extend(metadata::update(object, old));
+    match subresource {
+        "" => errors.extend(crate::structural::definition::validate(object, Some(old))),
+        _ => errors.extend(metadata::update(object, old)),
+    }
     errors
 }

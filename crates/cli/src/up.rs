@@ -8,7 +8,6 @@ use anyhow::Context as _;
 use clap::Args;
 use evenkeel::Cluster;
 use evenkeel::cluster::serve::{ServeOptions, Server, Tokens};
-use tokio::signal::unix::{SignalKind, signal};
 
 /// Start a Kubernetes cluster in this process and serve its API.
 ///
@@ -53,8 +52,7 @@ impl Up {
 
     async fn serve(self) -> anyhow::Result<()> {
         // Before anything listens: a signal that comes early ends the process in order, too.
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut interrupt = signal(SignalKind::interrupt())?;
+        let ended = crate::signals::ended()?;
         let tokens = self.token_auth_file.as_deref().map(Tokens::read).transpose()?.unwrap_or_default();
         let kubeconfig = self.kubeconfig_path()?;
         let cluster = self.cluster().await?;
@@ -64,15 +62,7 @@ impl Up {
         options.tokens = tokens;
         let server = cluster.serve(options).await?;
         announce(&server, &kubeconfig)?;
-        server
-            .run(async move {
-                tokio::select! {
-                    biased;
-                    _ = terminate.recv() => {}
-                    _ = interrupt.recv() => {}
-                }
-            })
-            .await;
+        server.run(ended).await;
         Ok(())
     }
 

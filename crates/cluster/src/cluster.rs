@@ -235,6 +235,11 @@ impl Cluster {
         self.world.wire.recorder.exchanges(None)
     }
 
+    /// Every request from here on, as it is answered. An observer that does not read misses some, and is told.
+    pub fn observe(&self) -> tokio::sync::broadcast::Receiver<Exchange> {
+        self.world.wire.recorder.observe()
+    }
+
     /// The last requests and what became of them, one line each: what a failed test shows.
     pub fn timeline(&self) -> String {
         self.world.wire.recorder.timeline()

@@ -8,10 +8,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Method;
 use parking_lot::Mutex;
+use tokio::sync::broadcast;
 use tokio::time::Instant;
 
 /// How many exchanges are kept. A test makes some hundreds; at 2 KiB a body this bounds a long one to 32 MiB.
 const MOST_KEPT: usize = 16 * 1024;
+/// How many exchanges an observer may be behind before it misses some: what a busy cluster makes in a tenth of a second.
+const MOST_UNSEEN: usize = 2048;
 /// How many lines of the timeline a failed test shows.
 const TIMELINE_LINES: usize = 60;
 
@@ -94,6 +97,7 @@ pub struct Mark(u64);
 pub(crate) struct Recorder {
     start: Instant,
     kept: Mutex<Kept>,
+    observers: broadcast::Sender<Exchange>,
 }
 
 #[derive(Debug, Default)]
@@ -107,7 +111,7 @@ struct Kept {
 
 impl Recorder {
     pub(crate) fn new() -> Self {
-        Self { start: Instant::now(), kept: Mutex::default() }
+        Self { start: Instant::now(), kept: Mutex::default(), observers: broadcast::Sender::new(MOST_UNSEEN) }
     }
 
     /// Notes a request and gives its number.
@@ -133,7 +137,15 @@ impl Recorder {
         let at = number.checked_sub(kept.first).and_then(|at| usize::try_from(at).ok());
         if let Some(exchange) = at.and_then(|at| kept.exchanges.get_mut(at)) {
             exchange.outcome = outcome;
+            if self.observers.receiver_count() > 0 {
+                // It fails only when the last observer has just gone.
+                let _ = self.observers.send(exchange.clone());
+            }
         }
+    }
+
+    pub(crate) fn observe(&self) -> broadcast::Receiver<Exchange> {
+        self.observers.subscribe()
     }
 
     pub(crate) fn mark(&self) -> Mark {

@@ -15,7 +15,7 @@ use crate::ResourceInfo;
 use crate::request::FieldValidation;
 use crate::status::{Result, Status, quote};
 
-pub(crate) use json::parse as parse_json;
+pub(crate) use json::{parse as parse_json, type_name};
 pub(crate) use yaml::{parse as parse_yaml, print as print_yaml};
 
 /// The largest body that is read: what etcd takes in a request (1.5 MiB) doubled, as Kubernetes has it.

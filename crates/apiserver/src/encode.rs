@@ -39,6 +39,11 @@ impl Shown {
         }
     }
 
+    /// The resourceVersion that is shown.
+    pub(crate) fn revision(&self) -> u64 {
+        self.revision
+    }
+
     /// How many bytes the whole object takes, at least.
     pub(crate) fn len(&self) -> usize {
         self.bytes.len() + VERSION_LEN_MAX

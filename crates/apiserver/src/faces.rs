@@ -1,5 +1,6 @@
 //! Two group-versions of one kind are two faces of one stored object.
 
+use evenkeel_schema::structural;
 use evenkeel_store::Entry;
 use serde_json::Value;
 
@@ -7,13 +8,17 @@ use crate::encode::Shown;
 use crate::{Header, ResourceInfo};
 
 /// Whether the stored bytes are what this resource shows.
-fn is_stored_face(_: &ResourceInfo) -> bool {
-    true
+fn is_stored_face(info: &ResourceInfo, entry: &Entry<Header>) -> bool {
+    match &info.custom {
+        // What was written before the schema was is brought into its form when it is read.
+        Some(custom) => info.version == custom.storage_version && entry.revision > custom.schema_revision,
+        None => true,
+    }
 }
 
 /// A stored object as this resource shows it, at `revision`.
 pub(crate) fn show(info: &ResourceInfo, entry: &Entry<Header>, revision: u64) -> Shown {
-    if is_stored_face(info) {
+    if is_stored_face(info, entry) {
         Shown::stored(entry, revision)
     } else {
         Shown::sealed(&open(info, entry), revision)
@@ -22,16 +27,30 @@ pub(crate) fn show(info: &ResourceInfo, entry: &Entry<Header>, revision: u64) ->
 
 /// A stored object as a tree, in the face of this resource, without a resourceVersion.
 pub(crate) fn open(info: &ResourceInfo, entry: &Entry<Header>) -> Value {
-    let object = serde_json::from_slice(&entry.value).expect("what is stored was written by us as JSON");
-    from_stored(info, object)
+    let mut object = serde_json::from_slice(&entry.value).expect("what is stored was written by us as JSON");
+    if !is_stored_face(info, entry) {
+        object = from_stored(info, object);
+    }
+    object
 }
 
 /// From the stored face to that of this resource.
-pub(crate) fn from_stored(_: &ResourceInfo, object: Value) -> Value {
+fn from_stored(info: &ResourceInfo, mut object: Value) -> Value {
+    let Some(custom) = &info.custom else { return object };
+    object["apiVersion"] = info.api_version().into();
+    if !custom.preserve_unknown_fields {
+        structural::prune(&custom.schema, &mut object);
+    }
+    if info.version == custom.storage_version {
+        structural::default(&custom.schema, &mut object);
+    }
     object
 }
 
 /// From the face of this resource to the stored one.
-pub(crate) fn to_stored(_: &ResourceInfo, object: Value) -> Value {
+pub(crate) fn to_stored(info: &ResourceInfo, mut object: Value) -> Value {
+    if let Some(custom) = info.custom.as_ref().filter(|it| it.storage_version != info.version) {
+        object["apiVersion"] = format!("{}/{}", info.group, custom.storage_version).into();
+    }
     object
 }

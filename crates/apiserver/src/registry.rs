@@ -85,6 +85,8 @@ pub struct CustomInfo {
     pub version: Value,
     /// The schema of the version.
     pub schema: Schema,
+    /// Since which revision the schema is as it is.
+    pub schema_revision: u64,
     /// The version that is stored.
     pub storage_version: String,
     /// Whether unknown fields are kept (`spec.preserveUnknownFields` or no schema).

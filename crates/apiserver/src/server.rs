@@ -17,7 +17,7 @@ use crate::admit::{Plugin, plugins};
 use crate::body::Body;
 use crate::openapi::OpenApi;
 use crate::request::Request;
-use crate::{Header, Rbac, Registry, respond, route};
+use crate::{Header, Rbac, Registry, custom, respond, route};
 
 /// What a server can be told.
 #[derive(Clone, Default)]
@@ -62,7 +62,9 @@ impl ApiServer {
             plugins: plugins(),
             requests,
         };
-        Self { inner: Arc::new(inner) }
+        let server = Self { inner: Arc::new(inner) };
+        custom::load(&server);
+        server
     }
 
     /// The resources that are served.

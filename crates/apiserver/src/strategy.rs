@@ -7,7 +7,7 @@ use evenkeel_schema::prepare;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::ResourceInfo;
+use crate::{ResourceInfo, custom};
 
 /// The rules of one kind.
 #[derive(Clone, Copy, Debug)]
@@ -95,6 +95,9 @@ pub(crate) fn prepare_create(info: &ResourceInfo, object: &mut Value, now: Times
     }
     if !info.is_custom() {
         prepare::create(&info.group, &info.version, &info.kind, object, now);
+        if info.kind == "CustomResourceDefinition" {
+            custom::prepare(object, None);
+        }
         return;
     }
     object["metadata"]["generation"] = 1.into();
@@ -108,6 +111,9 @@ pub(crate) fn prepare_update(info: &ResourceInfo, new: &mut Value, old: &Value, 
     keep_metadata(new, old);
     if !info.is_custom() {
         prepare::update(&info.group, &info.version, &info.kind, new, old, subresource);
+        if info.kind == "CustomResourceDefinition" && subresource.is_empty() {
+            custom::prepare(new, Some(old));
+        }
         return;
     }
     match subresource {

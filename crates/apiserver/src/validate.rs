@@ -1,6 +1,7 @@
 //! Whether an object may be stored, by the rules of its kind.
 
 use evenkeel_schema::field::FieldError;
+use evenkeel_schema::structural;
 use evenkeel_schema::validate::metadata::{self, NameRule};
 use serde_json::Value;
 
@@ -32,7 +33,7 @@ fn check(
 ) -> Result<()> {
     let info = &call.info;
     let errors = if info.is_custom() {
-        custom(call, object, old)
+        custom(call, object, old, subresource)
     } else {
         let (group, version, kind) = (&info.group, &info.version, &info.kind);
         evenkeel_schema::validate::validate(group, version, kind, object, old, subresource)
@@ -44,9 +45,16 @@ fn check(
     Err(Status::invalid(&info.group, &info.kind, name, &errors))
 }
 
-fn custom(call: &Call<'_>, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
-    match old {
+fn custom(call: &Call<'_>, object: &Value, old: Option<&Value>, subresource: &str) -> Vec<FieldError> {
+    let mut errors = match old {
         None => metadata::create(object, call.info.namespaced, NameRule::Subdomain),
         Some(old) => metadata::update(object, old),
+    };
+    if let Some(custom) = &call.info.custom {
+        errors.extend(match subresource {
+            "status" => structural::validate_status(&custom.schema, object, old),
+            _ => structural::validate(&custom.schema, object, old),
+        });
     }
+    errors
 }

@@ -20,7 +20,7 @@ use serde_json::Value;
 use crate::call::Call;
 use crate::header::seal;
 use crate::status::{Result, Status};
-use crate::{Header, faces};
+use crate::{Header, custom, faces};
 
 /// How often a write that lost a race is tried again before it is given up.
 pub(crate) const RETRIES_MAX: usize = 16;
@@ -56,9 +56,26 @@ pub(crate) async fn remove(call: &Call<'_>, key: &str, revision: u64) -> Result<
 }
 
 async fn commit(call: &Call<'_>, write: Write<Header>) -> Result<Attempt<Written<Header>>> {
+    let key = write.key.clone();
+    let removes = matches!(write.op, Op::Delete);
     match call.server.store().write(write).await {
-        Ok(written) => Ok(Ok(written)),
+        Ok(written) => {
+            follow_up(call, &key, removes).await?;
+            Ok(Ok(written))
+        }
         Err(WriteError::Conflict { .. }) => Ok(Err(Raced)),
         Err(error) => Err(Status::internal(error)),
     }
+}
+
+/// What a write of this resource entails in the server itself.
+pub(crate) async fn follow_up(call: &Call<'_>, key: &str, removes: bool) -> Result<()> {
+    if let Some(custom) = &call.info.custom {
+        if removes && custom.terminating {
+            custom::instance_gone(call.server, &custom.definition).await?;
+        }
+    } else if call.info.kind == "CustomResourceDefinition" {
+        custom::follow(call.server, key).await?;
+    }
+    Ok(())
 }

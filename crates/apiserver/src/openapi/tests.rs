@@ -20,6 +20,7 @@ fn with_widgets() -> Registry {
         uid: String::new(),
         version: json!({"schema": {"openAPIV3Schema": schema}}),
         schema: Default::default(),
+        schema_revision: 0,
         storage_version: "v1".into(),
         preserve_unknown_fields: false,
         terminating: false,

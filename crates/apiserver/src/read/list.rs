@@ -226,13 +226,13 @@ pub(crate) fn write_list(
         Shape::Table { beta } => {
             let options = TableOptions::of(call, beta)?;
             let objects: Vec<_> = shown.iter().map(Shown::to_value).collect();
-            found.write_metadata(&mut out);
+            found.write_metadata(&mut out, false);
             let metadata = serde_json::from_slice(&out).map_err(Status::internal)?;
             out = Printer::of(&call.info).table(&objects, metadata, true, options).to_string().into_bytes();
         }
         Shape::Object => {
-            write_head(&mut out, &call.info.list_kind, &call.info.api_version(), found);
             let custom = call.info.is_custom();
+            write_head(&mut out, &call.info.list_kind, &call.info.api_version(), found, custom);
             write_items(
                 &mut out,
                 shown,
@@ -241,7 +241,7 @@ pub(crate) fn write_list(
         }
         Shape::MetadataList { beta } => {
             let version = if beta { "meta.k8s.io/v1beta1" } else { "meta.k8s.io/v1" };
-            write_head(&mut out, "PartialObjectMetadataList", version, found);
+            write_head(&mut out, "PartialObjectMetadataList", version, found, false);
             write_items(&mut out, shown, |out, it| it.write_metadata(out, beta));
         }
         Shape::Metadata { .. } => {
@@ -254,13 +254,13 @@ pub(crate) fn write_list(
     respond::formatted(200, accept.format, out)
 }
 
-fn write_head(out: &mut Vec<u8>, kind: &str, version: &str, found: &Found) {
+fn write_head(out: &mut Vec<u8>, kind: &str, version: &str, found: &Found, custom: bool) {
     out.extend_from_slice(b"{\"kind\":");
     push_text(out, kind);
     out.extend_from_slice(b",\"apiVersion\":");
     push_text(out, version);
     out.extend_from_slice(b",\"metadata\":");
-    found.write_metadata(out);
+    found.write_metadata(out, custom);
     out.extend_from_slice(b",\"items\":[");
 }
 
@@ -281,13 +281,18 @@ impl Found {
     }
 
     /// The list's metadata.
-    pub(crate) fn write_metadata(&self, out: &mut Vec<u8>) {
+    pub(crate) fn write_metadata(&self, out: &mut Vec<u8>, custom: bool) {
         out.extend_from_slice(b"{\"resourceVersion\":\"");
         push_number(out, self.revision);
         out.push(b'"');
-        if let Some(next) = &self.next {
-            out.extend_from_slice(b",\"continue\":");
-            push_text(out, &next.encode());
+        match &self.next {
+            Some(next) => {
+                out.extend_from_slice(b",\"continue\":");
+                push_text(out, &next.encode());
+            }
+            // Lists of custom resources have the field even where it is empty.
+            None if custom => out.extend_from_slice(b",\"continue\":\"\""),
+            None => {}
         }
         if let Some(remaining) = self.remaining {
             out.extend_from_slice(b",\"remainingItemCount\":");

@@ -1,11 +1,15 @@
 //! Continue tokens: where a list that was cut by its limit goes on.
 
 use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use base64::alphabet::URL_SAFE;
+use base64::engine::general_purpose::{GeneralPurpose, NO_PAD};
 use serde::{Deserialize, Serialize};
 
 use crate::decode::parse_json;
 use crate::status::{Result, Status, quote};
+
+/// As Go reads it: without padding, and bits left over at the end do not matter.
+const BASE64: GeneralPurpose = GeneralPurpose::new(&URL_SAFE, NO_PAD.with_decode_allow_trailing_bits(true));
 
 const VERSION: &str = "meta.k8s.io/v1";
 
@@ -30,7 +34,7 @@ impl Token {
     pub(crate) fn encode(&self) -> String {
         let rv = self.revision.map_or(-1, |it| i64::try_from(it).unwrap_or(i64::MAX));
         let wire = Wire { v: VERSION, rv, start: format!("{}\0", self.after) };
-        URL_SAFE_NO_PAD.encode(serde_json::to_vec(&wire).unwrap_or_default())
+        BASE64.encode(serde_json::to_vec(&wire).unwrap_or_default())
     }
 
     /// Reads what a client sent back.
@@ -38,7 +42,7 @@ impl Token {
         let refuse = |why: &str| {
             Status::bad_request(format!("invalid continue token: continue key is not valid: {why}"))
         };
-        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|error| refuse(&base64_error(&error)))?;
+        let bytes = BASE64.decode(text).map_err(|error| refuse(&base64_error(&error)))?;
         let value = parse_json(&bytes, false).map_err(|why| refuse(&why))?.object;
         let version = value["v"].as_str().unwrap_or_default();
         if version != VERSION {

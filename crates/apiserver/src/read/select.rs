@@ -35,8 +35,7 @@ enum Field {
 impl Selection {
     /// Parses both selectors; a field that the kind cannot be selected by is refused.
     pub(crate) fn parse(info: &ResourceInfo, labels: &str, fields: &str) -> Result<Self> {
-        let labels = LabelSelector::parse(labels)
-            .map_err(|why| Status::bad_request(format!("unable to parse requirement: {why}")))?;
+        let labels = LabelSelector::parse(labels).map_err(Status::bad_request)?;
         let fields = FieldSelector::parse(fields).map_err(Status::bad_request)?;
         let fields = fields.requirements().iter().map(|it| {
             Ok(Term { field: field(info, &it.field)?, equals: it.equals, value: it.value.clone() })

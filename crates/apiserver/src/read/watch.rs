@@ -205,10 +205,15 @@ impl Stream for Events {
             return Poll::Ready(Some(this.bookmark_event(revision, true)));
         }
         this.work = None;
+        // The end goes first: what happened after it is the next watch's.
+        if this.end.as_mut().poll(cx).is_ready() {
+            this.state = State::Ended;
+            return Poll::Ready(None);
+        }
         if let Poll::Ready(next) = this.poll_change(cx) {
             return Poll::Ready(next);
         }
-        this.poll_timers(cx)
+        this.poll_bookmark(cx)
     }
 }
 
@@ -232,11 +237,7 @@ impl Events {
         }
     }
 
-    fn poll_timers(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        if self.end.as_mut().poll(cx).is_ready() {
-            self.state = State::Ended;
-            return Poll::Ready(None);
-        }
+    fn poll_bookmark(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         let due = self.bookmark.as_mut().is_some_and(|it| it.as_mut().poll(cx).is_ready());
         let State::Open(watch) = &self.state else { return Poll::Pending };
         if !due {

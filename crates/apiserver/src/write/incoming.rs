@@ -4,15 +4,19 @@ use bytes::Bytes;
 use evenkeel_schema::defaults;
 use evenkeel_schema::field::FieldError;
 use evenkeel_schema::normalize::normalize;
+use evenkeel_schema::structural;
+use evenkeel_schema::types;
+use evenkeel_schema::unknown::{self, Findings};
 use http::Response;
 use serde_json::{Map, Value, json};
 
 use crate::body::Body;
 use crate::call::Call;
-use crate::decode::{self, Decoded, Expected};
+use crate::decode::{self, Decoded, Expected, Media};
 use crate::request::{FieldValidation, WriteQuery};
 use crate::respond;
 use crate::status::{Result, Status, quote};
+use crate::strategy::set_or_remove;
 
 /// An object on its way in.
 #[derive(Debug)]
@@ -25,25 +29,47 @@ pub(crate) struct Incoming {
 impl Incoming {
     /// Decodes the body of a create or an update.
     pub(crate) fn decode(call: &Call<'_>, query: &WriteQuery, body: &Bytes) -> Result<Self> {
-        let expected =
-            Expected { group: &call.info.group, version: &call.info.version, kind: &call.info.kind };
+        let info = &call.info;
+        let expected = Expected { group: &info.group, version: &info.version, kind: &info.kind };
         let media = decode::media(call.request.header("content-type"))?;
-        let Decoded { object, oddities } =
-            decode::object(&call.info, &expected, media, body, query.validation)?;
+        let Decoded { object, oddities } = decode::object(info, &expected, media, body, query.validation)?;
+        let mut odd = oddities.0;
+        if let Some(schema) = types::builtin(&info.group, &info.version, &info.kind) {
+            let findings = match media {
+                Media::Json => unknown::decode(schema, &info.kind, body),
+                Media::Yaml => unknown::decode_value(schema, &info.kind, &object),
+                Media::Protobuf => Findings::default(),
+            };
+            if media == Media::Json {
+                // The check in the order of the text has seen the repeated keys too.
+                odd.clear();
+            }
+            odd.extend(findings.strict);
+            if let Some(why) = findings.refusal {
+                return Err(cannot_handle(call, &why));
+            }
+        }
         let mut incoming = Self { object, warnings: Vec::new() };
-        let mut odd = incoming.shape(call)?;
-        odd.extend(oddities.0);
+        odd.extend(incoming.shape(call));
         incoming.report(call, query.validation, odd)?;
         Ok(incoming)
     }
 
-    /// Brings the object into the form of its kind; what did not fit is returned, as strict decoding words it.
-    pub(crate) fn shape(&mut self, call: &Call<'_>) -> Result<Vec<String>> {
+    /// Brings the object into the form of its kind. What a custom kind does not know is returned, as strict decoding
+    /// words it; a built-in kind's unknown fields have been told by then.
+    pub(crate) fn shape(&mut self, call: &Call<'_>) -> Vec<String> {
         if !self.object["metadata"].is_object() {
             self.object["metadata"] = Value::Object(Map::new());
         }
         let info = &call.info;
-        if !info.is_custom() {
+        let mut odd = Vec::new();
+        if let Some(custom) = &info.custom {
+            if !custom.preserve_unknown_fields {
+                let unknown = structural::prune(&custom.schema, &mut self.object);
+                odd.extend(unknown.iter().map(|it| format!("unknown field {}", quote(it))));
+            }
+            structural::default(&custom.schema, &mut self.object);
+        } else {
             let (group, version, kind) = (&info.group, &info.version, &info.kind);
             let forgets = asks_to_forget(&self.object);
             normalize(group, version, kind, &mut self.object);
@@ -52,7 +78,7 @@ impl Incoming {
                 self.object["metadata"]["managedFields"] = json!([{}]);
             }
         }
-        Ok(Vec::new())
+        odd
     }
 
     /// Refuses, warns about or ignores what did not fit.
@@ -62,12 +88,7 @@ impl Incoming {
             FieldValidation::Ignore => {}
             FieldValidation::Warn => self.warnings.extend(odd),
             FieldValidation::Strict => {
-                let kind = &call.info.kind;
-                let version = quote(&call.info.version);
-                let odd = odd.join(", ");
-                return Err(Status::bad_request(format!(
-                    "{kind} in version {version} cannot be handled as a {kind}: strict decoding error: {odd}"
-                )));
+                return Err(cannot_handle(call, &unknown::strict_message(&odd)));
             }
         }
         Ok(())
@@ -86,6 +107,7 @@ impl Incoming {
         match (given, path) {
             (given, path) if given == path => {}
             ("", path) => metadata["namespace"] = path.into(),
+            (_, "") => set_or_remove(metadata, "namespace", Value::Null),
             _ => {
                 return Err(Status::bad_request(
                     "the namespace of the provided object does not match the namespace sent on the request",
@@ -113,6 +135,13 @@ impl Incoming {
     pub(crate) fn warn(&self, response: &mut Response<Body>) {
         self.warnings.iter().for_each(|warning| respond::warn(response, warning));
     }
+}
+
+/// The refusal of a body that is no object of its kind.
+fn cannot_handle(call: &Call<'_>, why: &str) -> Status {
+    let kind = &call.info.kind;
+    let version = quote(&call.info.version);
+    Status::bad_request(format!("{kind} in version {version} cannot be handled as a {kind}: {why}"))
 }
 
 /// Whether the writer empties managedFields. The normal form has no empty lists, so that it is looked at before.

@@ -1,13 +1,162 @@
-//! Patches.
+//! Patching objects: JSON patch, merge patch, strategic merge patch and server-side apply.
+
+mod body;
 
 use bytes::Bytes;
+use evenkeel_schema::field::FieldError;
+use evenkeel_schema::unknown;
 use http::Response;
+use serde_json::Value;
 
+use self::body::{Kind, Patch};
+use super::RETRIES_MAX;
+use super::create::create_object;
+use super::incoming::{Incoming, write_query};
+use super::update::{Writer, change, conflict};
 use crate::body::Body;
 use crate::call::Call;
-use crate::status::{Details, Result, Status};
+use crate::encode::Shown;
+use crate::read::respond_object;
+use crate::request::{FieldValidation, WriteQuery, negotiate};
+use crate::status::{Result, Status};
+use crate::{faces, ownership};
 
 /// Answers a PATCH.
-pub(crate) async fn patch(_: &Call<'_>, _: Bytes) -> Result<Response<Body>> {
-    Err(Status::unsupported_media_type("415: Unsupported Media Type").with(Details::default()))
+pub(crate) async fn patch(call: &Call<'_>, body: Bytes) -> Result<Response<Body>> {
+    let accept = negotiate(call.request, false)?;
+    let kind = Kind::of(call)?;
+    check_options(call, kind)?;
+    let query = write_query(call, "PatchOptions")?;
+    let patch = Patch::parse(kind, body, query.validation)?;
+    let mut warnings = Vec::new();
+    let (code, shown) = patch_object(call, &query, &patch, &mut warnings).await?;
+    let mut response = respond_object(call, code, accept, &shown)?;
+    Incoming { object: Value::Null, warnings }.warn(&mut response);
+    Ok(response)
+}
+
+fn check_options(call: &Call<'_>, kind: Kind) -> Result<()> {
+    let query = &call.request.query;
+    let error = match kind {
+        Kind::Apply if query.text("fieldManager").is_empty() => {
+            FieldError::required("fieldManager", "is required for apply patch")
+        }
+        Kind::Json | Kind::Merge | Kind::Strategic if query.get("force").is_some() => {
+            FieldError::forbidden("force", "may not be specified for non-apply patch")
+        }
+        _ => return Ok(()),
+    };
+    Err(Status::invalid("meta.k8s.io", "PatchOptions", "", &[error]))
+}
+
+/// Patches the object that the path names, again where another writer was faster.
+async fn patch_object(
+    call: &Call<'_>,
+    query: &WriteQuery,
+    patch: &Patch,
+    warnings: &mut Vec<String>,
+) -> Result<(u16, Shown)> {
+    let key = call.key();
+    for _ in 0..RETRIES_MAX {
+        warnings.clear();
+        let Some(current) = call.server.store().get(&key) else {
+            return create_by_apply(call, query, patch, warnings).await;
+        };
+        let mut old = faces::open(&call.info, &current);
+        old["metadata"]["resourceVersion"] = current.revision.to_string().into();
+        let (object, writer) = match patch.kind {
+            Kind::Apply => {
+                let config = patch.config(call)?;
+                (ownership::apply(call, Some(&old), &config, query.force.unwrap_or(false))?, Writer::Apply)
+            }
+            _ => (patch.apply(call, &old)?, Writer::Update),
+        };
+        let incoming = shape(call, query, patch, object, warnings)?;
+        incoming.check_name(call)?;
+        if let Some(shown) = change(call, query, &current, incoming.object, warnings, writer).await? {
+            return Ok((200, shown));
+        }
+    }
+    Err(conflict(call))
+}
+
+/// An apply to a name that is missing creates it.
+async fn create_by_apply(
+    call: &Call<'_>,
+    query: &WriteQuery,
+    patch: &Patch,
+    warnings: &mut Vec<String>,
+) -> Result<(u16, Shown)> {
+    if patch.kind != Kind::Apply || !call.path.subresource.is_empty() {
+        return Err(call.not_found());
+    }
+    let config = patch.config(call)?;
+    let object = ownership::apply(call, None, &config, query.force.unwrap_or(false))?;
+    let mut incoming = shape(call, query, patch, object, warnings)?;
+    incoming.check_name(call)?;
+    let uid = incoming.object["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+    if !uid.is_empty() {
+        let why = format!(
+            "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+        );
+        return Err(Status::conflict(&call.info.group, &call.info.plural, &call.path.name, &why));
+    }
+    let shown = create_object(call, query, &mut incoming, false).await?;
+    warnings.append(&mut incoming.warnings);
+    Ok((201, shown))
+}
+
+/// Brings a patched object into the form of its kind; what does not fit is the patch's fault.
+fn shape(
+    call: &Call<'_>,
+    query: &WriteQuery,
+    patch: &Patch,
+    mut object: Value,
+    warnings: &mut Vec<String>,
+) -> Result<Incoming> {
+    check_type(call, patch, &mut object)?;
+    let text = patch.shown(&object);
+    let mut incoming = Incoming { object, warnings: Vec::new() };
+    let mut odd = patch.oddities.clone();
+    if let Some(schema) = ownership::schema(call).filter(|_| !call.info.is_custom()) {
+        let findings = match patch.kind {
+            Kind::Strategic => unknown::convert(schema, &incoming.object),
+            _ => unknown::decode_value(schema, &call.info.kind, &incoming.object),
+        };
+        if let Some(why) = findings.refusal {
+            return Err(invalid_patch(&text, &why));
+        }
+        odd.extend(findings.strict);
+    }
+    odd.extend(incoming.shape(call));
+    incoming.place(call)?;
+    match query.validation {
+        _ if odd.is_empty() => {}
+        FieldValidation::Ignore => {}
+        FieldValidation::Warn => warnings.extend(odd),
+        FieldValidation::Strict => {
+            return Err(invalid_patch(&text, &unknown::strict_message(&odd)));
+        }
+    }
+    Ok(incoming)
+}
+
+/// A patch may leave out apiVersion and kind, but not change them; a strategic one is not even looked at.
+fn check_type(call: &Call<'_>, patch: &Patch, object: &mut Value) -> Result<()> {
+    let wanted = [("apiVersion", call.info.api_version()), ("kind", call.info.kind.clone())];
+    for (field, wanted) in wanted {
+        let given = object[field].as_str().unwrap_or_default();
+        if patch.kind != Kind::Strategic && !given.is_empty() && given != wanted {
+            let text = patch.shown(object);
+            let why = format!("the {field} of a patched object cannot be changed to {given}");
+            return Err(invalid_patch(&text, &why));
+        }
+        object[field] = wanted.into();
+    }
+    Ok(())
+}
+
+/// The refusal of a patch for what it makes of the object.
+fn invalid_patch(text: &str, why: &str) -> Status {
+    Status::invalid("", "", "", &[FieldError::invalid("patch", text, why)])
 }

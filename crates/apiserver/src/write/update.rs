@@ -37,25 +37,20 @@ pub(crate) async fn update(call: &Call<'_>, body: Bytes) -> Result<Response<Body
     for _ in 0..RETRIES_MAX {
         let Some(current) = call.server.store().get(&key) else {
             let shown = create_by_update(call, &query, &mut incoming).await?;
-            return answer(call, 201, &incoming, respond_object(call, 201, accept, &shown));
+            return answer(&incoming, respond_object(call, 201, accept, &shown));
         };
         check_uid(call, &incoming.object, &key, &current.header.uid, current.revision)?;
         let new = incoming.object.clone();
         if let Some(shown) =
             change(call, &query, &current, new, &mut incoming.warnings, Writer::Update).await?
         {
-            return answer(call, 200, &incoming, respond_object(call, 200, accept, &shown));
+            return answer(&incoming, respond_object(call, 200, accept, &shown));
         }
     }
     Err(conflict(call))
 }
 
-fn answer(
-    _: &Call<'_>,
-    _: u16,
-    incoming: &Incoming,
-    response: Result<Response<Body>>,
-) -> Result<Response<Body>> {
+fn answer(incoming: &Incoming, response: Result<Response<Body>>) -> Result<Response<Body>> {
     let mut response = response?;
     incoming.warn(&mut response);
     Ok(response)
@@ -112,8 +107,12 @@ pub(crate) async fn change(
     writer: Writer,
 ) -> Result<Option<Shown>> {
     let strategy = Strategy::of(&call.info);
-    let old = faces::open(&call.info, current);
+    let mut old = faces::open(&call.info, current);
     let version = take_version(&mut new)?;
+    // Both sides carry the version that is replaced, as every rule that compares them expects.
+    for object in [&mut new, &mut old] {
+        object["metadata"]["resourceVersion"] = current.revision.to_string().into();
+    }
     if writer == Writer::Update {
         ownership::track(call, &mut new, Some(&old));
     }
@@ -125,7 +124,7 @@ pub(crate) async fn change(
     prepare_update(&call.info, &mut new, &old, &call.path.subresource);
     managed::keep_times(&old, &mut new);
     validate::updated(call, &new, &old, &call.path.subresource, warnings)?;
-    store(call, query, current, new, version).await
+    store(call, query, current, new).await
 }
 
 /// Takes the resourceVersion out of an object; zero where it has none.
@@ -162,7 +161,6 @@ async fn store(
     query: &WriteQuery,
     current: &Arc<Entry<Header>>,
     new: Value,
-    version: u64,
 ) -> Result<Option<Shown>> {
     let (bytes, _) = seal(&faces::to_stored(&call.info, new.clone()));
     if bytes == current.value {
@@ -173,20 +171,13 @@ async fn store(
         return Ok(Some(Shown::sealed(&new, current.revision)));
     }
     let expect = Expect::Revision(current.revision);
-    let raced = if goes {
-        match remove(call, &current.key, current.revision).await? {
-            // What is shown is the last write, which was never stored: it still has the old version.
-            Ok(_) => return Ok(Some(Shown::sealed(&new, current.revision))),
-            Err(raced) => raced,
-        }
-    } else {
-        match put(call, &current.key, new, expect).await? {
-            Ok(entry) => return Ok(Some(faces::show(&call.info, &entry, entry.revision))),
-            Err(raced) => raced,
-        }
-    };
-    let _ = raced;
-    if version == 0 { Ok(None) } else { Err(conflict(call)) }
+    if goes {
+        let removed = remove(call, &current.key, current.revision).await?;
+        // What is shown is the last write, which was never stored: it still has the old version.
+        return Ok(removed.ok().map(|_| Shown::sealed(&new, current.revision)));
+    }
+    let stored = put(call, &current.key, new, expect).await?;
+    Ok(stored.ok().map(|entry| faces::show(&call.info, &entry, entry.revision)))
 }
 
 /// Whether this write takes the last finalizer from an object that is being deleted, so that it goes now.

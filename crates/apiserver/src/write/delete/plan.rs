@@ -155,7 +155,7 @@ fn plan_definition(
     options: &DeleteOptions,
     entry: &Entry<Header>,
 ) -> Plan {
-    if entry.header.deleting || !entry.header.finalizers {
+    if entry.header.deleting {
         return plan_plain(call, strategy, options, entry);
     }
     let mut definition = faces::open(&call.info, entry);

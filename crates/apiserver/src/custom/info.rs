@@ -1,0 +1,109 @@
+//! From a definition to the resources that it declares.
+
+use std::sync::Arc;
+
+use evenkeel_schema::structural;
+use evenkeel_schema::types::Schema;
+use evenkeel_store::Entry;
+use serde_json::Value;
+
+use super::storage_version;
+use crate::registry::storage_prefix;
+use crate::{ApiServer, Column, CustomInfo, Header, ResourceInfo, SubresourceInfo};
+
+const VERBS: [&str; 8] = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
+
+/// The resources that a definition serves, one for each version.
+pub(super) fn resources(server: &ApiServer, definition: &Value, entry: &Entry<Header>) -> Vec<ResourceInfo> {
+    let versions = definition["spec"]["versions"].as_array();
+    let served = versions.into_iter().flatten().filter(|it| it["served"] == true);
+    served.map(|version| resource(server, definition, version, entry)).collect()
+}
+
+fn resource(server: &ApiServer, definition: &Value, version: &Value, entry: &Entry<Header>) -> ResourceInfo {
+    let spec = &definition["spec"];
+    let names = &definition["status"]["acceptedNames"];
+    let group = text(&spec["group"]);
+    let plural = text(&names["plural"]);
+    let name = text(&version["name"]);
+    ResourceInfo {
+        prefix: storage_prefix(&group, &plural),
+        singular: text(&names["singular"]),
+        kind: text(&names["kind"]),
+        list_kind: text(&names["listKind"]),
+        namespaced: spec["scope"] == "Namespaced",
+        verbs: VERBS.map(str::to_owned).to_vec(),
+        short_names: texts(&names["shortNames"]),
+        categories: texts(&names["categories"]),
+        subresources: subresources(version),
+        columns: columns(version),
+        custom: Some(Arc::new(custom(server, definition, version, entry, (&group, &name, &plural)))),
+        group,
+        version: name,
+        plural,
+    }
+}
+
+fn custom(
+    server: &ApiServer,
+    definition: &Value,
+    version: &Value,
+    entry: &Entry<Header>,
+    (group, name, plural): (&str, &str, &str),
+) -> CustomInfo {
+    let schema = version["schema"]["openAPIV3Schema"].clone();
+    let preserve = definition["spec"]["preserveUnknownFields"] == true || schema.is_null();
+    // A schema that did not change keeps its age: what was written since is in its form.
+    let before = server.registry().find(group, name, plural).and_then(|it| it.custom.clone());
+    let before = before.filter(|it| it.version["schema"] == version["schema"]);
+    CustomInfo {
+        definition: entry.header.name.to_string(),
+        uid: entry.header.uid.to_string(),
+        version: version.clone(),
+        schema: structural::compile(&schema).unwrap_or_else(|_| Schema::default()),
+        schema_revision: before.map_or(entry.revision, |it| it.schema_revision),
+        storage_version: storage_version(definition).to_owned(),
+        preserve_unknown_fields: preserve,
+        terminating: entry.header.deleting,
+    }
+}
+
+fn subresources(version: &Value) -> Vec<SubresourceInfo> {
+    let verbs = || ["get", "patch", "update"].map(str::to_owned).to_vec();
+    let mut subresources = Vec::new();
+    if version["subresources"]["status"].is_object() {
+        // The kind is the resource's own; discovery fills it in.
+        subresources.push(SubresourceInfo { name: "status".into(), verbs: verbs(), ..Default::default() });
+    }
+    if version["subresources"]["scale"].is_object() {
+        subresources.push(SubresourceInfo {
+            name: "scale".into(),
+            kind: "Scale".into(),
+            group: "autoscaling".into(),
+            version: "v1".into(),
+            verbs: verbs(),
+        });
+    }
+    subresources
+}
+
+fn columns(version: &Value) -> Vec<Column> {
+    let columns = version["additionalPrinterColumns"].as_array();
+    let column = |it: &Value| Column {
+        name: text(&it["name"]),
+        kind: text(&it["type"]),
+        format: text(&it["format"]),
+        description: text(&it["description"]),
+        priority: it["priority"].as_i64().unwrap_or_default(),
+        json_path: text(&it["jsonPath"]),
+    };
+    columns.into_iter().flatten().map(column).collect()
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+fn texts(value: &Value) -> Vec<String> {
+    value.as_array().into_iter().flatten().map(text).collect()
+}

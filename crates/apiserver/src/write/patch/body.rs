@@ -1,0 +1,126 @@
+//! The body of a patch: its type, and what it says.
+
+use bytes::Bytes;
+use evenkeel_schema::patch::{self, PatchError};
+use serde_json::Value;
+
+use crate::call::Call;
+use crate::decode::{self, Decoded};
+use crate::ownership;
+use crate::request::FieldValidation;
+use crate::status::{Details, Result, Status};
+
+/// How a patch is to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Json,
+    Merge,
+    Strategic,
+    Apply,
+}
+
+impl Kind {
+    /// The kind that the Content-Type names, where the resource takes it.
+    pub(super) fn of(call: &Call<'_>) -> Result<Self> {
+        let media = call.request.header("content-type");
+        match media.split(';').next().unwrap_or_default().trim() {
+            "application/json-patch+json" => Ok(Self::Json),
+            "application/merge-patch+json" => Ok(Self::Merge),
+            "application/apply-patch+yaml" => Ok(Self::Apply),
+            "application/strategic-merge-patch+json" if !call.info.is_custom() => Ok(Self::Strategic),
+            _ if call.info.is_custom() => Err(Status::unsupported_media_type(
+                "the body of the request was in an unknown format - accepted media types include: \
+                 application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml",
+            )),
+            _ => Err(Status::unsupported_media_type("415: Unsupported Media Type").with(Details::default())),
+        }
+    }
+}
+
+/// A patch that was read.
+#[derive(Debug)]
+pub(super) struct Patch {
+    pub(super) kind: Kind,
+    value: Value,
+    /// Keys that stand twice, as strict decoding words them.
+    pub(super) oddities: Vec<String>,
+}
+
+impl Patch {
+    /// Reads a body.
+    pub(super) fn parse(kind: Kind, body: Bytes, validation: FieldValidation) -> Result<Self> {
+        let strict = validation != FieldValidation::Ignore;
+        let refuse = |why: String| Status::bad_request(format!("error decoding patch: {why}"));
+        let Decoded { object, oddities } = match kind {
+            Kind::Apply => {
+                let decoded = decode::parse_yaml(&body, true)
+                    .map_err(|why| Status::bad_request(format!("error decoding YAML: {why}")))?;
+                if let Some(odd) = decoded.oddities.0.first() {
+                    return Err(Status::server_error(format!("error decoding YAML: {odd}")));
+                }
+                decoded
+            }
+            _ => decode::parse_json(&body, strict).map_err(refuse)?,
+        };
+        if kind != Kind::Json && !object.is_object() && !object.is_null() {
+            let what = decode::type_name(&object);
+            let wanted = "map[string]interface {}";
+            return Err(refuse(format!("json: cannot unmarshal {what} into Go value of type {wanted}")));
+        }
+        Ok(Self { kind, value: object, oddities: oddities.0 })
+    }
+
+    /// What the patch makes of an object.
+    pub(super) fn apply(&self, call: &Call<'_>, old: &Value) -> Result<Value> {
+        let mut object = old.clone();
+        let done = match self.kind {
+            Kind::Json => patch::json::apply(old, &self.value).map(|patched| object = patched),
+            Kind::Merge | Kind::Apply => patch::merge::apply(&mut object, self.value.clone()),
+            Kind::Strategic => {
+                let schema = ownership::schema(call).ok_or_else(Status::method_not_allowed)?;
+                patch::strategic::apply(schema, &mut object, &mut self.value.clone())
+            }
+        };
+        done.map_err(refusal)?;
+        Ok(object)
+    }
+
+    /// An applied configuration, which must be an object.
+    pub(super) fn config(&self, _: &Call<'_>) -> Result<Value> {
+        Ok(self.value.clone())
+    }
+
+    /// The text by which a refusal shows the patch: the result as JSON, or the patch itself as Go prints a map.
+    pub(super) fn shown(&self, object: &Value) -> String {
+        match self.kind {
+            Kind::Strategic => go_print(&self.value),
+            _ => object.to_string(),
+        }
+    }
+}
+
+fn refusal(error: PatchError) -> Status {
+    match error {
+        PatchError::BadRequest(message) => Status::bad_request(message),
+        PatchError::TooLarge(message) => Status::too_large(message),
+        PatchError::Internal(message) => Status::server_error(message),
+        PatchError::Unprocessable(_) => {
+            Status::new(422, "Invalid", "the server rejected our request due to an error in our request")
+                .with(Details::default())
+        }
+    }
+}
+
+/// A value as Go's `%v` prints it.
+fn go_print(value: &Value) -> String {
+    match value {
+        Value::Null => "<nil>".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(items) => format!("[{}]", items.iter().map(go_print).collect::<Vec<_>>().join(" ")),
+        Value::Object(map) => {
+            let members = map.iter().map(|(key, value)| format!("{key}:{}", go_print(value)));
+            format!("map[{}]", members.collect::<Vec<_>>().join(" "))
+        }
+        other => other.to_string(),
+    }
+}

@@ -320,3 +320,6 @@ impl<T: QueueKey> fmt::Debug for Queue<T> {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -58,7 +58,6 @@ impl Up {
         let cluster = self.cluster().await?;
         let mut options = ServeOptions::default();
         options.bind = self.bind;
-        options.authority = self.data_dir.as_ref().map(|folder| folder.join("pki"));
         options.tokens = tokens;
         let server = cluster.serve(options).await?;
         announce(&server, &kubeconfig)?;

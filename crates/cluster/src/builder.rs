@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use evenkeel_controllers::{NodeOptions, Options as ControllerOptions};
 use evenkeel_env::Env;
 
 use crate::cluster::{Cluster, StartError};
@@ -21,6 +22,7 @@ pub struct Builder {
     pub(crate) records: bool,
     pub(crate) settle_limit: Duration,
     pub(crate) data_dir: Option<PathBuf>,
+    pub(crate) root_ca: bool,
 }
 
 impl Default for Builder {
@@ -34,6 +36,7 @@ impl Default for Builder {
             records: true,
             settle_limit: SETTLE_LIMIT,
             data_dir: None,
+            root_ca: false,
         }
     }
 }
@@ -97,9 +100,24 @@ impl Builder {
         self
     }
 
+    /// Makes the certificate authority at the start, for a cluster that will be [served](Cluster::serve): its
+    /// controllers publish the certificate as `kube-root-ca.crt` in every namespace.
+    #[must_use]
+    pub fn root_ca(mut self, on: bool) -> Self {
+        self.root_ca = on;
+        self
+    }
+
     /// Starts it.
     pub async fn start(self) -> Result<Cluster, StartError> {
         Cluster::build(self).await
+    }
+
+    /// The built-in controllers, as they are ordered.
+    pub(crate) fn controller_options(&self, root_ca: Option<&str>) -> ControllerOptions {
+        let mut options = ControllerOptions::new(NodeOptions::count(self.nodes));
+        options.without_scheduler = !self.scheduler;
+        options.root_ca(root_ca.unwrap_or_default())
     }
 
     /// The environment: the one that was given, a seeded one where there is a seed or time is paused, else the real

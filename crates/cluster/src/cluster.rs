@@ -1,7 +1,7 @@
 //! A whole cluster in one value.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use evenkeel_apiserver::{ApiServer, Header, Options as ServerOptions, User, bootstrap};
@@ -15,12 +15,17 @@ use crate::builder::Builder;
 use crate::fault::{Fault, Faults, Matcher};
 use crate::operator::Operator;
 use crate::record::{Exchange, Mark, Recorder, Write};
-use crate::serve::{ServeError, ServeOptions, Server};
+use crate::serve::{Authority, AuthorityError, ServeError, ServeOptions, Server};
 use crate::transport::{Transport, Wire};
 use crate::watches::Watches;
 
 /// The namespace that the test kit works in unless told otherwise.
 pub(crate) const DEFAULT_NAMESPACE: &str = "default";
+
+/// What the built-in controllers are known by.
+const CONTROLLERS: &str = "kube-controller-manager";
+/// Where the certificate authority lives in a data directory.
+const PKI: &str = "pki";
 
 /// A Kubernetes cluster in this process: no port, no file, no other process.
 ///
@@ -41,6 +46,8 @@ pub(crate) struct World {
     pub(crate) station: Station,
     settle_limit: Duration,
     server: ApiServer,
+    /// Made when it is first needed.
+    authority: OnceLock<Authority>,
     /// By name; whoever is taken out of it ends.
     pub(crate) operators: Mutex<BTreeMap<String, Operator>>,
 }
@@ -55,6 +62,9 @@ pub enum StartError {
     /// The objects of a new cluster cannot be written.
     #[error("cannot write the objects that every cluster begins with")]
     Bootstrap(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// There is no certificate authority.
+    #[error(transparent)]
+    Authority(#[from] AuthorityError),
     /// Disks do not wait for virtual time.
     #[error("a cluster with a data directory cannot live in paused time")]
     PausedTime,
@@ -92,11 +102,22 @@ impl Cluster {
             station: env.ledger().station("cluster"),
             settle_limit: options.settle_limit,
             server,
+            authority: authority(&options, &env)?,
             operators: Mutex::default(),
             wire,
         };
         let user = Arc::new(User::admin());
-        Ok(Self { world: Arc::new(world), namespace: DEFAULT_NAMESPACE.into(), user, client })
+        let cluster = Self { world: Arc::new(world), namespace: DEFAULT_NAMESPACE.into(), user, client };
+        if options.controllers {
+            cluster.run_controllers(&options);
+        }
+        Ok(cluster)
+    }
+
+    fn run_controllers(&self, options: &Builder) {
+        let root_ca = self.world.authority.get().map(Authority::certificate);
+        let (env, options) = (self.env().clone(), options.controller_options(root_ca));
+        self.run_manager(CONTROLLERS, move |manager| evenkeel_controllers::all(&env, &options)(manager));
     }
 
     /// A client as this handle's user: `system:admin` in `system:masters`, who may do everything, unless
@@ -148,7 +169,15 @@ impl Cluster {
     /// # Errors
     /// When the address cannot be had or there is no certificate.
     pub async fn serve(&self, options: ServeOptions) -> Result<Server, ServeError> {
-        Server::bind(self.world.server.clone(), self.env().clone(), options).await
+        let world = &self.world;
+        let authority = match world.authority.get() {
+            Some(authority) => authority,
+            None => {
+                let new = Authority::new(self.env().now())?;
+                world.authority.get_or_init(|| new)
+            }
+        };
+        Server::bind(world.server.clone(), authority, self.env().clone(), options).await
     }
 
     /// Waits until nothing is pending: no request, event, key or reconcile, and no timer that will bring work. Time
@@ -244,6 +273,16 @@ impl Cluster {
     pub fn timeline(&self) -> String {
         self.world.wire.recorder.timeline()
     }
+}
+
+fn authority(options: &Builder, env: &Env) -> Result<OnceLock<Authority>, AuthorityError> {
+    let authority = OnceLock::new();
+    if let Some(folder) = &options.data_dir {
+        let _ = authority.set(Authority::open(&folder.join(PKI), env.now())?);
+    } else if options.root_ca {
+        let _ = authority.set(Authority::new(env.now())?);
+    }
+    Ok(authority)
 }
 
 async fn store(options: &Builder, env: &Env) -> Result<Store<Header>, StartError> {

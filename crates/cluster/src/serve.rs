@@ -9,7 +9,7 @@ mod tokens;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,11 +19,11 @@ use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
+pub(crate) use authority::Authority;
 pub use authority::AuthorityError;
 pub(crate) use identity::{Certificate, identify, unauthorized};
 pub use tokens::{TokenFileError, Tokens};
 
-use authority::Authority;
 use connection::Host;
 
 /// How many connections may be open. Each costs some 50 KiB with its TLS buffers: 200 MiB at the bound, and far more
@@ -40,8 +40,6 @@ const ADMIN: (&str, &str) = ("kubernetes-admin", "system:masters");
 pub struct ServeOptions {
     /// The address; port 0 takes any free one. On loopback unless set.
     pub bind: SocketAddr,
-    /// The folder that keeps the certificate authority; it lives in memory alone unless set.
-    pub authority: Option<PathBuf>,
     /// Who may come with a bearer token.
     pub tokens: Tokens,
     /// How long a client may take for the TLS handshake. It takes two round trips: 10 s unless set.
@@ -54,7 +52,6 @@ impl Default for ServeOptions {
     fn default() -> Self {
         Self {
             bind: (Ipv4Addr::LOCALHOST, 0).into(),
-            authority: None,
             tokens: Tokens::default(),
             handshake_timeout: Duration::from_secs(10),
             head_timeout: Duration::from_secs(32),
@@ -92,15 +89,15 @@ pub struct Server {
 }
 
 impl Server {
-    pub(crate) async fn bind(server: ApiServer, env: Env, options: ServeOptions) -> Result<Self, ServeError> {
+    pub(crate) async fn bind(
+        server: ApiServer,
+        authority: &Authority,
+        env: Env,
+        options: ServeOptions,
+    ) -> Result<Self, ServeError> {
         let bind = |source| ServeError::Bind { address: options.bind, source };
         let listener = TcpListener::bind(options.bind).await.map_err(bind)?;
         let address = listener.local_addr().map_err(bind)?;
-        let now = env.now();
-        let authority = match &options.authority {
-            Some(folder) => Authority::open(folder, now)?,
-            None => Authority::new(now)?,
-        };
         let tls = tls::Tls::new(authority.certificate(), &authority.server(&[address.ip()])?, env)?;
         let admin = authority.client(ADMIN.0, ADMIN.1)?;
         let kubeconfig = kubeconfig::kubeconfig(&url(address), authority.certificate(), &admin);

@@ -60,12 +60,20 @@ pub struct Options {
     /// The certificate that `kube-root-ca.crt` publishes in every namespace, in PEM; empty in process, where there
     /// is none.
     pub root_ca: String,
+    /// Leaves the scheduler out, for whoever brings one or wants pods to stay pending.
+    pub without_scheduler: bool,
 }
 
 impl Options {
     /// The usual controllers with these nodes.
     pub fn new(nodes: NodeOptions) -> Self {
-        Self { nodes, root_ca: String::new() }
+        Self { nodes, ..Self::default() }
+    }
+
+    /// Leaves the scheduler out.
+    pub fn without_scheduler(mut self) -> Self {
+        self.without_scheduler = true;
+        self
     }
 
     /// Publishes this root certificate.
@@ -92,12 +100,14 @@ pub fn all(env: &Env, options: &Options) -> impl FnOnce(Manager) -> Manager + us
     let (env, options) = (env.clone(), options.clone());
     move |manager| {
         let manager = everything(manager, &env);
-        let manager = workloads(manager)
+        let mut manager = workloads(manager)
             .controller(service_account::accounts())
             .controller(service_account::root_ca(options.root_ca.clone()))
             .controller(service_account::tokens())
-            .controller(node_lifecycle::controller())
-            .controller(scheduler::controller());
+            .controller(node_lifecycle::controller());
+        if !options.without_scheduler {
+            manager = manager.controller(scheduler::controller());
+        }
         if options.nodes.count == 0 {
             return manager;
         }

@@ -10,9 +10,9 @@ use tokio::time::Instant;
 use crate::scope::Scopes;
 use crate::{Change, Entry, Options};
 
-/// What a change costs beside the values: the change itself, its record, its revision in about five scopes, and the
-/// headers and keys of entries that only it keeps.
-const CHANGE_BYTES: usize = 256;
+/// What a change costs beside the value: about 120 bytes for the change, its record and its revision in five or six
+/// scopes, the rest for the entry before it and its header, whose size only its owner knows.
+const CHANGE_BYTES: usize = 512;
 
 #[derive(Debug)]
 pub(crate) struct Log<H> {

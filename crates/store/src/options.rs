@@ -16,7 +16,7 @@ pub struct Options {
     /// How many changes are kept.
     ///
     /// By default 100,000: what a cluster with 300 writes per second makes in the five minutes above. A change costs
-    /// about 200 bytes beside the values it keeps.
+    /// a few hundred bytes beside the value it keeps.
     pub keep_changes: usize,
     /// How many bytes history may hold: values that are no longer current, and what describes the changes.
     ///

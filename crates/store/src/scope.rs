@@ -114,6 +114,11 @@ impl Scopes {
         self.folders.get(name).map(|id| self.scope(*id))
     }
 
+    /// Whether a single key is watched.
+    pub(crate) fn has_key(&self, key: &str) -> bool {
+        self.keys.contains_key(key)
+    }
+
     /// Enters a change of a key; gives the wakers of those that wait for it.
     pub(crate) fn push(&mut self, key: &str, revision: u64, wakers: &mut Vec<Waker>) {
         let folder = self.make_folder(folder_of(key));
@@ -153,8 +158,7 @@ impl Scopes {
         }
     }
 
-    /// Lets a listener follow a prefix. `history` is the kept revisions of a single key, which has no scope until
-    /// somebody watches it.
+    /// Lets a listener follow a prefix. `history` is the kept revisions of a single key that has no scope yet.
     pub(crate) fn listen(
         &mut self,
         prefix: &str,

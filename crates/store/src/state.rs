@@ -141,7 +141,7 @@ impl<H> State<H> {
     /// Lets a listener follow a prefix.
     pub(crate) fn listen(&mut self, prefix: &str, listener: Arc<Listener>) -> (ScopeId, u64) {
         let Self { log, keys, .. } = self;
-        let history = if is_folder(prefix) {
+        let history = if is_folder(prefix) || log.scopes.has_key(prefix) {
             VecDeque::new()
         } else {
             log.history(prefix, keys.get(prefix).map(|entry| &**entry))

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::folder::{Folder, private};
 use super::frame::{self, Found, Reader};
@@ -14,8 +15,14 @@ const HEADER: [u8; 16] = *b"evenkeel state1\n";
 /// How many entries are written as one frame; with Kubernetes' objects, of a few KiB, some hundred KiB.
 const ENTRIES_PER_FRAME: usize = 128;
 
-/// Writes the state as of a revision; gives its size. It has its name only when it is whole and durable.
-pub(crate) fn write<H>(folder: &Folder, keys: &Keyspace<H>, revision: u64) -> io::Result<u64> {
+/// Writes the state as of a revision; gives its size. It has its name only when it is whole and durable, and never gets it
+/// once `cancelled` is set.
+pub(crate) fn write<H>(
+    folder: &Folder,
+    keys: &Keyspace<H>,
+    revision: u64,
+    cancelled: &AtomicBool,
+) -> io::Result<u64> {
     let unfinished = folder.unfinished();
     let file = private().create(true).truncate(true).write(true).open(&unfinished)?;
     let mut out = BufWriter::with_capacity(1 << 20, file);
@@ -23,11 +30,14 @@ pub(crate) fn write<H>(folder: &Folder, keys: &Keyspace<H>, revision: u64) -> io
     let mut buffer = Vec::new();
     frame::append(&mut buffer, |body| {
         body.extend_from_slice(&revision.to_le_bytes());
-        body.extend_from_slice(&(keys.len() as u64).to_le_bytes());
+        body.extend_from_slice(&(keys.count("") as u64).to_le_bytes());
     });
     let mut written: Option<Arc<str>> = None;
     loop {
         out.write_all(&buffer)?;
+        if cancelled.load(Ordering::Relaxed) {
+            return Err(io::Error::other("the store is being closed"));
+        }
         let (entries, _) = keys.page("", written.as_deref(), ENTRIES_PER_FRAME);
         let Some(last) = entries.last() else { break };
         written = Some(last.key.clone());
@@ -65,8 +75,8 @@ fn parse<H: Header>(bytes: &[u8], revision: u64) -> Result<Keyspace<H>, String> 
             keys.insert(Arc::new(entry));
         }
     }
-    if keys.len() as u64 != count {
-        return Err(format!("it holds {} of its {count} keys", keys.len()));
+    if keys.count("") as u64 != count {
+        return Err(format!("it holds {} of its {count} keys", keys.count("")));
     }
     Ok(keys)
 }

@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -45,6 +46,8 @@ pub(crate) struct Committer<H> {
     checkpoint_bytes_min: u64,
     /// The thread that writes the next checkpoint, and its revision.
     checkpointing: Option<(u64, JoinHandle<io::Result<u64>>)>,
+    /// Tells that thread that nobody wants its checkpoint any more.
+    cancelled: Arc<AtomicBool>,
     /// Why nothing more is written.
     failed: Option<String>,
     buffer: Vec<u8>,
@@ -81,6 +84,7 @@ impl<H: Header> Committer<H> {
             log_bytes,
             checkpoint_bytes_min: options.checkpoint_bytes,
             checkpointing: None,
+            cancelled: Arc::default(),
             failed: None,
             buffer: Vec::new(),
         })
@@ -99,7 +103,8 @@ impl<H: Header> Committer<H> {
             self.keep_house();
         }
         if let Some((_, thread)) = self.checkpointing.take() {
-            // Half a checkpoint is of no use, and the lock must not be given up while somebody still writes.
+            // Nobody waits for a checkpoint, but the lock must not be given up while somebody still writes.
+            self.cancelled.store(true, Ordering::Relaxed);
             let _ = thread.join();
         }
     }
@@ -224,10 +229,10 @@ impl<H: Header> Committer<H> {
         }
         self.segments.push(revision + 1);
         self.log_bytes = 0;
-        let folder = self.folder.clone();
+        let (folder, cancelled) = (self.folder.clone(), self.cancelled.clone());
         let thread = std::thread::Builder::new()
             .name("store-checkpoint".to_owned())
-            .spawn(move || checkpoint::write(&folder, &keys, revision));
+            .spawn(move || checkpoint::write(&folder, &keys, revision, &cancelled));
         match thread {
             Ok(thread) => self.checkpointing = Some((revision, thread)),
             Err(error) => tracing::warn!(%error, "cannot start a checkpoint; the log grows on"),
@@ -290,4 +295,42 @@ fn is_too_large<H>(write: &Write<H>) -> bool {
         Op::Delete => 0,
     };
     write.key.len().max(value) > VALUE_BYTES_MAX
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use evenkeel_env::Env;
+
+    use super::*;
+    use crate::Expect;
+    use crate::disk::recover::recover;
+
+    fn committer(dir: &Path) -> Committer<()> {
+        let folder = Folder::open(dir).unwrap();
+        let recovered = recover(&folder, Options::default()).unwrap();
+        let share = |state| Arc::new(Shared::of(Env::system(), state));
+        Committer::new(folder, recovered, &Options::default(), share, Arc::new(Queue::new())).unwrap()
+    }
+
+    fn write(committer: &mut Committer<()>, key: &str) -> Result<Written<()>, WriteError<()>> {
+        let op = Op::Put(Bytes::from_static(b"x"), ());
+        let writes = vec![Write { key: key.into(), expect: Expect::Any, op }];
+        let (answer, mut answered) = oneshot::channel();
+        committer.serve(vec![Submission { writes, answer }]);
+        answered.try_recv().unwrap().remove(0)
+    }
+
+    #[test]
+    fn what_cannot_be_made_durable_is_not_shown_and_nothing_follows_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut committer = committer(dir.path());
+        write(&mut committer, "/a/1").unwrap();
+        committer.segment = Segment::that_fails(&committer.folder, 2);
+        assert!(matches!(write(&mut committer, "/a/2"), Err(WriteError::Journal(_))));
+        assert_eq!(committer.shared.state.read().revision, 2);
+        assert!(committer.shared.state.read().keys.get("/a/2").is_none());
+        committer.segment = Segment::resume(&committer.folder, 2, committer.segment.length).unwrap();
+        assert!(matches!(write(&mut committer, "/a/3"), Err(WriteError::Journal(_))));
+    }
 }

@@ -155,6 +155,9 @@ pub(crate) fn private() -> OpenOptions {
 }
 
 fn create_private_dir(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]

@@ -46,13 +46,11 @@ pub(crate) fn at(bytes: &[u8], place: usize) -> Found<'_> {
     whole(rest).map_or(Found::Broken, |body| Found::Frame { body, next: place + HEAD + body.len() })
 }
 
-/// The first whole frame that begins after a place.
-pub(crate) fn any_after(bytes: &[u8], place: usize) -> Option<usize> {
-    let candidates = bytes.windows(MARK.len()).enumerate().skip(place + 1);
-    candidates
-        .filter(|(_, window)| *window == MARK)
-        .map(|(at, _)| at)
-        .find(|at| whole(&bytes[*at..]).is_some())
+/// Whether bytes that begin with something broken hold a whole frame of changes later than a revision.
+pub(crate) fn has_later(bytes: &[u8], revision: u64) -> bool {
+    let marked = bytes.windows(MARK.len()).enumerate().filter(|(_, window)| *window == MARK);
+    let mut bodies = marked.filter_map(|(at, _)| whole(&bytes[at..]));
+    bodies.any(|body| read_changes(body).is_some_and(|(first, _)| first > revision))
 }
 
 fn whole(bytes: &[u8]) -> Option<&[u8]> {
@@ -226,14 +224,13 @@ mod tests {
     #[test]
     fn a_whole_frame_behind_a_broken_one_is_found() {
         let mut bytes = Vec::new();
-        append(&mut bytes, |out| out.extend_from_slice(b"first"));
-        let second = bytes.len();
-        append(&mut bytes, |out| out.extend_from_slice(b"second"));
-        assert_eq!(any_after(&bytes, 0), Some(second));
+        append(&mut bytes, |out| write_changes(out, &[change(7, "/a/1", Some("x"))]));
         bytes[HEAD] ^= 1;
-        assert_eq!(any_after(&bytes, 0), Some(second));
+        append(&mut bytes, |out| write_changes(out, &[change(8, "/a/1", Some("y"))]));
+        assert!(has_later(&bytes, 6));
+        assert!(!has_later(&bytes, 8), "what is earlier was left behind by another file");
         bytes.truncate(bytes.len() - 1);
-        assert_eq!(any_after(&bytes, 0), None);
+        assert!(!has_later(&bytes, 6));
     }
 
     #[test]

@@ -85,13 +85,14 @@ impl<H: Header> Recovered<H> {
         Ok(())
     }
 
-    fn replay_frame(&mut self, body: &[u8], now: Instant) -> Result<(), String> {
+    fn replay_frame(&mut self, body: &[u8], now: Instant) -> Result<u64, String> {
         let (first, records) =
             frame::read_changes(body).ok_or("a frame holds something else than changes")?;
         if first != self.state.revision + 1 {
             return Err(format!("revision {first} follows {}", self.state.revision));
         }
-        records.into_iter().try_for_each(|record| self.replay_record(record, now))
+        records.into_iter().try_for_each(|record| self.replay_record(record, now))?;
+        Ok(self.state.revision)
     }
 
     fn replay_record(&mut self, record: Record<'_>, now: Instant) -> Result<(), String> {

@@ -47,6 +47,13 @@ impl Segment {
         Ok(Self { file, length })
     }
 
+    /// One that cannot be written to.
+    #[cfg(test)]
+    pub(crate) fn that_fails(folder: &Folder, first: u64) -> Self {
+        let file = File::open(folder.segment(first)).unwrap();
+        Self { length: file.metadata().unwrap().len(), file }
+    }
+
     /// Appends frames; when this returns they are durable.
     pub(crate) fn append(&mut self, frames: &[u8]) -> io::Result<()> {
         self.file.write_all(frames)?;
@@ -56,16 +63,18 @@ impl Segment {
     }
 }
 
-/// Reads a segment and hands out the bodies of its frames; gives how long its whole part is.
+/// Reads a segment and hands out the bodies of its frames, for which `each` gives their last revision; gives how long its
+/// whole part is.
 ///
 /// The newest segment may end in a frame that was being written when the process or the machine stopped; it was not
 /// acknowledged and is passed over. A broken frame with a whole one behind it is something else: the later one was only
-/// begun when the earlier was durable, so what is broken had been acknowledged.
+/// begun when the earlier was durable, so what is broken had been acknowledged. (What a file system leaves behind the
+/// end may hold whole frames of files that were removed; their revisions are earlier.)
 pub(crate) fn read(
     folder: &Folder,
     first: u64,
     is_newest: bool,
-    mut each: impl FnMut(&[u8]) -> Result<(), String>,
+    mut each: impl FnMut(&[u8]) -> Result<u64, String>,
 ) -> Result<u64, Unreadable> {
     let path = folder.segment(first);
     let damaged = |what: String| Unreadable::Damaged(format!("{}: {what}", path.display()));
@@ -75,14 +84,15 @@ pub(crate) fn read(
         let begun = is_newest && HEADER.starts_with(&bytes);
         return if begun { Ok(0) } else { Err(damaged("it does not begin as a log".to_owned())) };
     }
+    let mut revision = first - 1;
     loop {
         match frame::at(&bytes, place) {
             Found::Frame { body, next } => {
-                each(body).map_err(|what| damaged(format!("at byte {place}: {what}")))?;
+                revision = each(body).map_err(|what| damaged(format!("at byte {place}: {what}")))?;
                 place = next;
             }
             Found::End => return Ok(place as u64),
-            Found::Broken if is_newest && frame::any_after(&bytes, place).is_none() => {
+            Found::Broken if is_newest && !frame::has_later(&bytes[place..], revision) => {
                 return Ok(place as u64);
             }
             Found::Broken => return Err(damaged(format!("at byte {place}: the checksum does not match"))),

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use evenkeel_env::Env;
-use evenkeel_store::{OpenError, Options, Store, WatchError, WriteError};
+use evenkeel_store::{OpenError, Options, Range, Store, WatchError, WriteError};
 use tempfile::TempDir;
 
 use crate::{delete, drain, put, revisions};
@@ -127,6 +127,80 @@ async fn checkpoints_bound_what_is_on_disk_and_are_checked() {
         fs::remove_file(path).unwrap();
     }
     check_damaged(&dir, "missing").await;
+}
+
+/// Whatever happens to one file, the store is that of some revision there was, or refuses and changes nothing.
+#[tokio::test]
+async fn no_mutation_is_misread() {
+    let origin = tempfile::tempdir().unwrap();
+    let options = Options::default().checkpoint_bytes(1500).keep_changes(10);
+    let store: Store<()> = Store::open(origin.path(), Env::system(), options).await.unwrap();
+    let mut states = BTreeMap::from([(1, state(&store))]);
+    for nth in 0..60 {
+        let key = format!("/a/{}", nth * 7 % 11);
+        let write = if nth % 5 == 4 { delete(&key) } else { put(&key, &format!("value {nth}")) };
+        if store.write(write).await.is_ok() {
+            states.insert(store.revision(), state(&store));
+        }
+    }
+    drop(store);
+    let files = contents(origin.path());
+    let data: Vec<_> = files
+        .iter()
+        .filter(|(path, bytes)| path.to_string_lossy().contains('-') && !bytes.is_empty())
+        .collect();
+    assert!(data.len() > 1, "a checkpoint and a log");
+    let random = Env::seeded(4);
+    let (mut refused, mut opened) = (0, 0);
+    for _ in 0..200 {
+        let (path, bytes) = data[random.random_below(data.len() as u64) as usize];
+        let dir = tempfile::tempdir().unwrap();
+        for (path, bytes) in &files {
+            fs::write(dir.path().join(path.file_name().unwrap()), bytes).unwrap();
+        }
+        fs::write(dir.path().join(path.file_name().unwrap()), mutate(bytes, &random)).unwrap();
+        let before = contents(dir.path());
+        match open(dir.path()).await {
+            Ok(store) => {
+                opened += 1;
+                assert_eq!(Some(&state(&store)), states.get(&store.revision()));
+            }
+            Err(OpenError::Damaged { .. }) => {
+                refused += 1;
+                assert_eq!(contents(dir.path()), before);
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert!(refused > 20 && opened > 20, "{refused} refused, {opened} opened");
+}
+
+fn mutate(bytes: &[u8], random: &Env) -> Vec<u8> {
+    let at = random.random_below(bytes.len() as u64) as usize;
+    let mut bytes = bytes.to_vec();
+    match random.random_below(4) {
+        0 => bytes[at] ^= 1 << random.random_below(8),
+        1 => bytes.truncate(at),
+        2 => drop(bytes.splice(at..at, [0; 7])),
+        _ => bytes.extend_from_within(at..),
+    }
+    bytes
+}
+
+fn state(store: &Store<()>) -> Vec<(String, u64, Vec<u8>)> {
+    let page = store.range(&Range::default()).unwrap();
+    page.entries.iter().map(|entry| (entry.key.to_string(), entry.revision, entry.value.to_vec())).collect()
+}
+
+#[tokio::test]
+async fn writes_larger_than_a_frame_are_made_together() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path()).await.unwrap();
+    let large = "x".repeat(5 << 20);
+    let answers = store.write_all((0..4).map(|nth| put(&format!("/a/{nth}"), &large)).collect()).await;
+    assert!(answers.iter().all(Result::is_ok));
+    drop(store);
+    assert_eq!(open(dir.path()).await.unwrap().count("/a/"), 4);
 }
 
 #[tokio::test]

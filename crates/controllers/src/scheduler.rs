@@ -97,21 +97,21 @@ impl Line {
 }
 
 async fn reconcile(_: Request, ctx: Context<Mutex<Line>>) -> Result<Action> {
-    let mut failed = None;
+    let mut failed = Vec::new();
     loop {
         let next = ctx.state().lock().pending.next();
         let Some(key) = next else { break };
         if let Err(error) = schedule(&ctx, &key).await {
-            failed = Some((key, error));
+            failed.push((key, error));
         }
     }
-    match failed {
-        None => Ok(Action::done()),
-        Some((key, error)) => {
-            ctx.state().lock().pending.add(key, 0);
-            Err(error)
-        }
+    // They are tried again after the backoff; others that come meanwhile do not wait for them.
+    let mut last = Ok(Action::done());
+    for (key, error) in failed {
+        ctx.state().lock().pending.add(key, 0);
+        last = Err(error);
     }
+    last
 }
 
 async fn schedule(ctx: &Context<Mutex<Line>>, key: &Request) -> Result<()> {

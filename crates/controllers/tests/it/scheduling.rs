@@ -88,10 +88,10 @@ fn selectors_and_taints_are_honoured() {
             .await?;
         cluster.apply(pod("lost", json!({"nodeSelector": {"disk": "slow"}}))).await?;
         cluster.settled().await;
-        let node =
-            async |name: &str| kube::Result::Ok(cluster.get::<Pod>(name).await?.spec.unwrap().node_name);
-        assert_eq!(node("picky").await?.as_deref(), Some("node-2"));
-        assert_eq!(node("tolerant").await?.as_deref(), Some("node-1"));
+        let picky = cluster.get::<Pod>("picky").await?.spec.unwrap().node_name;
+        let tolerant = cluster.get::<Pod>("tolerant").await?.spec.unwrap().node_name;
+        assert_eq!(picky.as_deref(), Some("node-2"));
+        assert_eq!(tolerant.as_deref(), Some("node-1"));
         let (_, message) = scheduled(&cluster.get::<Pod>("lost").await?);
         assert!(message.starts_with("0/2 nodes are available: 1 node(s) didn't match Pod's node affinity/selector, 1 node(s) had untolerated taint(s)."), "{message}");
         Ok(())

@@ -255,3 +255,52 @@ impl Scope {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use evenkeel_env::Ledger;
+
+    use super::*;
+
+    fn listener(start: u64) -> Arc<Listener> {
+        Arc::new(Listener::new(start, Ledger::new().station("test")))
+    }
+
+    #[test]
+    fn a_path_lies_in_its_folder() {
+        for (path, folder) in [
+            ("/a/b/c", "/a/b/"),
+            ("/a/b/", "/a/"),
+            ("/a", "/"),
+            ("/", ""),
+            ("a/b", "a/"),
+            ("a/", ""),
+            ("a", ""),
+        ] {
+            assert_eq!(folder_of(path), folder, "{path}");
+        }
+    }
+
+    #[test]
+    fn scopes_go_when_nobody_needs_them() {
+        let mut scopes = Scopes::default();
+        let mut wakers = Vec::new();
+        for (revision, key) in [(2, "/a/x/1"), (3, "/a/y/1"), (4, "/a/x/1")] {
+            scopes.push(key, revision, &mut wakers);
+        }
+        let (folder, first) = scopes.listen("/a/x/", listener(1), VecDeque::new());
+        let (key, second) = scopes.listen("/a/x/1", listener(1), VecDeque::from([2, 4]));
+        let (other, third) = scopes.listen("/b/", listener(1), VecDeque::new());
+        assert_eq!(scopes.folders.len(), 6);
+        for (revision, key) in [(2, "/a/x/1"), (3, "/a/y/1"), (4, "/a/x/1")] {
+            scopes.pop(key, revision);
+        }
+        assert!(scopes.folder("/a/y/").is_none() && scopes.folder("/a/x/").is_some());
+        assert!(scopes.scope(key).unread_from(0, 1).is_none(), "what it had not read is gone");
+        scopes.unlisten(folder, first);
+        scopes.unlisten(key, second);
+        scopes.unlisten(other, third);
+        assert!(scopes.folders.is_empty() && scopes.keys.is_empty());
+        assert_eq!(scopes.free.len(), scopes.slots.len());
+    }
+}

@@ -7,6 +7,7 @@ mod disk;
 mod memory;
 mod model;
 mod promises;
+mod together;
 
 use evenkeel_env::Env;
 use evenkeel_store::{Change, Expect, Op, Options, Store, Watch, Write};

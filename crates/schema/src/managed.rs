@@ -130,7 +130,7 @@ pub fn update(ctx: &Context<'_>, live: Option<&Value>, mut new: Value) -> Value 
 }
 
 /// The record that an update starts from: its own where it brings one, else what is stored.
-fn record_of_update(ctx: &Context<'_>, live: Option<&Value>, new: &Value) -> Managed {
+fn record_of_update<'v>(ctx: &Context<'_>, live: Option<&'v Value>, new: &Value) -> Managed<'v> {
     let stored = || live.and_then(|live| Managed::of(live).ok()).unwrap_or_default();
     if !ctx.subresource.is_empty() {
         return stored();
@@ -138,19 +138,25 @@ fn record_of_update(ctx: &Context<'_>, live: Option<&Value>, new: &Value) -> Man
     if entries::asks_for_reset(new) {
         return Managed::default();
     }
-    Managed::of(new).ok().filter(|managed| !managed.is_empty()).unwrap_or_else(stored)
+    let sent = json::get(new, &["metadata", "managedFields"]);
+    if sent.is_none() || sent == live.and_then(|live| json::get(live, &["metadata", "managedFields"])) {
+        return stored();
+    }
+    Managed::of_request(new).ok().filter(|managed| !managed.is_empty()).unwrap_or_else(stored)
 }
 
 /// Gives the fields that differ to a manager. Nobody is asked.
-fn track(
+fn track<'v>(
     ctx: &Context<'_>,
     live: &Value,
     new: &Value,
-    managed: Managed,
+    managed: Managed<'v>,
     manager: &str,
-) -> Result<Managed, String> {
-    let node = Node::root(ctx.schema);
-    validate::validate(node, new, true)?;
+) -> Result<Managed<'v>, String> {
+    // What was decoded into a built-in kind fits its schema.
+    if ctx.schema.resolve().gvks.is_empty() {
+        validate::validate(Node::root(ctx.schema), new, true)?;
+    }
     let id = ManagerId::update(manager, ctx.api_version, ctx.subresource);
     Ok(Updater::new(ctx).update(live, new, managed, id))
 }
@@ -190,7 +196,7 @@ fn apply_once(
     ctx: &Context<'_>,
     live: &Value,
     config: &Value,
-    managed: &Managed,
+    managed: &Managed<'_>,
     force: bool,
 ) -> Result<Value, ApplyError> {
     let mut managed = managed.clone();

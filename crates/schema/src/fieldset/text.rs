@@ -38,6 +38,17 @@ impl FieldSet {
         text
     }
 
+    /// What of this set is in the one that a value of `fieldsV1` is; the value is not read any further than that.
+    pub(crate) fn intersection_with_json(&self, value: &Value) -> Self {
+        let mut both = Self::new();
+        for (element, member, children) in self.entries() {
+            let Some(there) = value.get(element_text(element)) else { continue };
+            let is_member = there.as_object().is_none_or(|there| there.is_empty() || there.contains_key("."));
+            both.put(element.clone(), member && is_member, children.intersection_with_json(there));
+        }
+        both
+    }
+
     fn emit(&self, is_member: bool) -> Value {
         let mut map = Map::new();
         if is_member && !self.is_empty() {

@@ -31,6 +31,14 @@ struct Found {
 }
 
 impl Found {
+    fn is_empty(&self) -> bool {
+        let Comparison { removed, modified, added } = &self.beneath;
+        !(self.removed || self.modified || self.added)
+            && removed.is_empty()
+            && modified.is_empty()
+            && added.is_empty()
+    }
+
     fn put(&mut self, element: PathElement, child: Found) {
         let Found { removed, modified, added, beneath } = child;
         let put = |set: &mut FieldSet, member: bool, children: FieldSet| {
@@ -54,6 +62,12 @@ impl Found {
 }
 
 fn visit(node: Node<'_>, old: Option<&Value>, new: Option<&Value>, found: &mut Found) {
+    // Most of an object is as it was, and equality is cheap to see.
+    if let (Some(old), Some(new)) = (old, new)
+        && same(old, new)
+    {
+        return;
+    }
     let (old_atom, new_atom) = (node.atom(old), node.atom(new));
     // An absent value takes the type of the other. Where the types differ, both have their say.
     let whole = match (old, new) {
@@ -128,7 +142,9 @@ fn visit_fields(map: MapView<'_>, old: Option<&Value>, new: Option<&Value>, foun
         let Some((node, _)) = map.field(name) else { continue };
         let mut child = Found::default();
         visit(node, old, new, &mut child);
-        found.put(PathElement::field(name), child);
+        if !child.is_empty() {
+            found.put(PathElement::field(name), child);
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! The entries of `metadata.managedFields`.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -62,22 +63,77 @@ impl fmt::Display for ManagerId {
 }
 
 /// What a manager owns, in the version that it wrote in.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Owned {
-    pub(super) set: FieldSet,
-    pub(super) api_version: String,
+#[derive(Debug, Clone)]
+pub(super) struct Owned<'v> {
+    fields: Fields<'v>,
+    pub(super) api_version: Cow<'v, str>,
+}
+
+/// A set of fields, read only when it must be: most writes leave most entries as they are.
+#[derive(Debug, Clone)]
+enum Fields<'v> {
+    Stored(&'v Value),
+    Read(FieldSet),
+}
+
+impl<'v> Owned<'v> {
+    pub(super) fn new(set: FieldSet, api_version: impl Into<Cow<'v, str>>) -> Self {
+        Self { fields: Fields::Read(set), api_version: api_version.into() }
+    }
+
+    /// The whole set.
+    pub(super) fn set(&self) -> Cow<'_, FieldSet> {
+        match &self.fields {
+            Fields::Read(set) => Cow::Borrowed(set),
+            // What is stored was written by us, or was refused when it came.
+            Fields::Stored(json) => Cow::Owned(FieldSet::from_json(json).unwrap_or_default()),
+        }
+    }
+
+    pub(super) fn replace(&mut self, set: FieldSet) {
+        self.fields = Fields::Read(set);
+    }
+
+    /// What of a set is in this one; costs what the other set is large.
+    pub(super) fn intersection(&self, other: &FieldSet) -> FieldSet {
+        match &self.fields {
+            Fields::Read(set) => set.intersection(other),
+            Fields::Stored(json) => other.intersection_with_json(json),
+        }
+    }
+
+    /// Takes fields away; nothing is read where there are none to take.
+    pub(super) fn take(&mut self, other: &FieldSet) {
+        if !other.is_empty() && !self.intersection(other).is_empty() {
+            self.replace(self.set().difference(other));
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        match &self.fields {
+            Fields::Read(set) => set.is_empty(),
+            Fields::Stored(json) => json.as_object().is_none_or(Map::is_empty),
+        }
+    }
+
+    fn to_json(&self) -> Value {
+        match &self.fields {
+            Fields::Read(set) => set.to_json(),
+            Fields::Stored(json) => (*json).clone(),
+        }
+    }
 }
 
 /// The whole record of an object.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Managed {
-    pub(super) owned: BTreeMap<ManagerId, Owned>,
+pub(super) struct Managed<'v> {
+    pub(super) owned: BTreeMap<ManagerId, Owned<'v>>,
     times: BTreeMap<ManagerId, String>,
 }
 
-impl Managed {
-    /// Reads the record of an object.
-    pub(super) fn of(object: &Value) -> Result<Self, String> {
+impl<'v> Managed<'v> {
+    /// Reads the record of a stored object.
+    pub(super) fn of(object: &'v Value) -> Result<Self, String> {
         let entries = json::get(object, &["metadata", "managedFields"]).and_then(Value::as_array);
         let mut managed = Self::default();
         for (index, entry) in entries.into_iter().flatten().enumerate() {
@@ -89,6 +145,22 @@ impl Managed {
             managed.owned.insert(id, owned);
         }
         Ok(managed)
+    }
+
+    /// Reads a record that somebody sent: nothing about it is believed.
+    pub(super) fn of_request(object: &Value) -> Result<Managed<'static>, String> {
+        let managed = Managed::of(object)?;
+        let mut read = Managed { owned: BTreeMap::new(), times: managed.times };
+        for (id, owned) in managed.owned {
+            let set = match owned.fields {
+                Fields::Read(set) => set,
+                Fields::Stored(json) => {
+                    FieldSet::from_json(json).map_err(|error| format!("error decoding set: {error}"))?
+                }
+            };
+            read.owned.insert(id, Owned::new(set, owned.api_version.into_owned()));
+        }
+        Ok(read)
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -131,22 +203,22 @@ impl Managed {
     pub(super) fn to_json(&self) -> Value {
         let mut entries: Vec<_> = self.owned.iter().collect();
         entries.sort_by_cached_key(|(id, owned)| {
-            let name = (id.name.clone(), owned.api_version.clone(), id.subresource.clone());
+            let name = (id.name.clone(), owned.api_version.to_string(), id.subresource.clone());
             (!id.applies, self.seconds(id), name)
         });
         entries.into_iter().map(|(id, owned)| self.entry(id, owned)).collect()
     }
 
-    fn entry(&self, id: &ManagerId, owned: &Owned) -> Value {
+    fn entry(&self, id: &ManagerId, owned: &Owned<'_>) -> Value {
         let mut entry = Map::new();
         entry.insert("manager".into(), id.name.as_str().into());
         entry.insert("operation".into(), if id.applies { "Apply" } else { "Update" }.into());
-        entry.insert("apiVersion".into(), owned.api_version.as_str().into());
+        entry.insert("apiVersion".into(), owned.api_version.as_ref().into());
         if let Some(time) = self.times.get(id) {
             entry.insert("time".into(), time.as_str().into());
         }
         entry.insert("fieldsType".into(), "FieldsV1".into());
-        entry.insert("fieldsV1".into(), owned.set.to_json());
+        entry.insert("fieldsV1".into(), owned.to_json());
         if !id.subresource.is_empty() {
             entry.insert("subresource".into(), id.subresource.as_str().into());
         }
@@ -172,8 +244,8 @@ impl Managed {
                 return;
             }
             let Some(owned) = self.owned.get(&id).cloned() else { continue };
-            let Some(first) = first_of_version.get(&owned.api_version) else {
-                first_of_version.insert(owned.api_version, id);
+            let Some(first) = first_of_version.get(owned.api_version.as_ref()) else {
+                first_of_version.insert(owned.api_version.into_owned(), id);
                 continue;
             };
             let bucket = ManagerId::update("ancient-changes", &owned.api_version, "");
@@ -182,18 +254,18 @@ impl Managed {
             {
                 self.owned.insert(bucket.clone(), oldest);
             }
-            let set = self.owned.get(&bucket).map_or(owned.set.clone(), |old| owned.set.union(&old.set));
+            let older = self.owned.get(&bucket).map(|older| older.set().into_owned()).unwrap_or_default();
             self.owned.remove(&id);
             // The younger entry's time: the bucket holds its change too.
             self.set_time(bucket.clone(), self.times.get(&id).cloned());
-            self.owned.insert(bucket, Owned { set, api_version: owned.api_version });
+            self.owned.insert(bucket, Owned::new(owned.set().union(&older), owned.api_version.clone()));
             left -= 1;
         }
     }
 }
 
-fn read(index: usize, entry: &Value) -> Result<(ManagerId, Owned), String> {
-    let text = |key| json::text(entry, &[key]);
+fn read<'v>(index: usize, entry: &'v Value) -> Result<(ManagerId, Owned<'v>), String> {
+    let text = |key: &str| -> &'v str { json::text(entry, &[key]) };
     let applies = match text("operation") {
         "Apply" => true,
         "Update" => false,
@@ -212,11 +284,9 @@ fn read(index: usize, entry: &Value) -> Result<(ManagerId, Owned), String> {
             ));
         }
     }
-    let set = match entry.get("fieldsV1") {
-        None => FieldSet::new(),
-        Some(fields) => {
-            FieldSet::from_json(fields).map_err(|error| format!("error decoding set: {error}"))?
-        }
+    let fields = match entry.get("fieldsV1") {
+        None => Fields::Read(FieldSet::new()),
+        Some(fields) => Fields::Stored(fields),
     };
     let id = ManagerId {
         name: text("manager").into(),
@@ -224,7 +294,7 @@ fn read(index: usize, entry: &Value) -> Result<(ManagerId, Owned), String> {
         api_version: if applies { String::new() } else { text("apiVersion").into() },
         subresource: text("subresource").into(),
     };
-    Ok((id, Owned { set, api_version: text("apiVersion").into() }))
+    Ok((id, Owned { fields, api_version: text("apiVersion").into() }))
 }
 
 /// Takes the record out of an object.
@@ -268,15 +338,15 @@ pub fn keep_times(live: &Value, new: &mut Value) {
 }
 
 /// Whether two objects are equal but for their records.
-fn same_but_record(a: &Value, b: &Value) -> bool {
+pub(super) fn same_but_record(a: &Value, b: &Value) -> bool {
     let equal_but = |a: &Map<String, Value>, b: &Map<String, Value>, but: &str| {
         let (mut a, mut b) =
             (a.iter().filter(|(key, _)| *key != but), b.iter().filter(|(key, _)| *key != but));
         loop {
             match (a.next(), b.next()) {
                 (None, None) => return true,
-                (a, b) if a != b => return false,
-                _ => {}
+                (Some((a_key, a)), Some((b_key, b))) if a_key == b_key && json::same(a, b) => {}
+                _ => return false,
             }
         }
     };

@@ -6,9 +6,26 @@ use super::typed::{Atom, ListView, MapView, Node, fields, items};
 use crate::fieldset::PathElement;
 use crate::json::{Map, Value};
 
-/// Merges a configuration into an object.
+/// Merges a configuration into an object. The record of owners is left out: it is written anew.
 pub(super) fn merge(node: Node<'_>, live: &Value, config: &Value) -> Result<Value, String> {
-    both(node, live, config)
+    let (Atom::Map(map), Value::Object(live), Value::Object(config)) = (node.declared(), live, config) else {
+        return both(node, live, config);
+    };
+    let mut merged = Map::new();
+    for (name, value) in live {
+        let value = match value {
+            Value::Object(metadata) if name == "metadata" => without_record(metadata),
+            other => other.clone(),
+        };
+        merged.insert(name.clone(), value);
+    }
+    lay_over(map, &mut merged, config)?;
+    Ok(Value::Object(merged))
+}
+
+fn without_record(metadata: &Map<String, Value>) -> Value {
+    let rest = metadata.iter().filter(|(name, _)| *name != "managedFields");
+    rest.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
 fn either(node: Node<'_>, live: Option<&Value>, config: Option<&Value>) -> Result<Value, String> {
@@ -39,14 +56,24 @@ fn empty(value: &Value) -> bool {
 }
 
 fn merge_fields(map: MapView<'_>, live: &Value, config: &Value) -> Result<Value, String> {
-    let none = Map::new();
-    let mut merged = fields(Some(live)).unwrap_or(&none).clone();
-    for (name, value) in fields(Some(config)).unwrap_or(&none) {
+    let mut merged = fields(Some(live)).cloned().unwrap_or_default();
+    if let Some(config) = fields(Some(config)) {
+        lay_over(map, &mut merged, config)?;
+    }
+    Ok(Value::Object(merged))
+}
+
+fn lay_over(
+    map: MapView<'_>,
+    merged: &mut Map<String, Value>,
+    config: &Map<String, Value>,
+) -> Result<(), String> {
+    for (name, value) in config {
         let node = map.field(name).map_or(Node::Deduced, |(node, _)| node);
         let value = either(node, merged.get(name), Some(value))?;
         merged.insert(name.clone(), value);
     }
-    Ok(Value::Object(merged))
+    Ok(())
 }
 
 /// One side of a list: its items with what identifies them.

@@ -4,15 +4,27 @@ use std::collections::BTreeMap;
 
 use super::compare::{Comparison, compare};
 use super::conflict::Conflicts;
-use super::entries::{Managed, ManagerId, Owned};
+use super::entries::{Managed, ManagerId, Owned, same_but_record};
 use super::fields::{fields_of, reconcile, with_named_parents};
 use super::merge::merge;
 use super::remove::remove;
 use super::typed::Node;
 use super::{ApplyError, Context};
 use crate::fieldset::FieldSet;
-use crate::json::{self, Value};
+use crate::json::Value;
 use crate::types::Schema;
+
+/// What a write changed and what it removed.
+struct Changes {
+    set: FieldSet,
+    removed: FieldSet,
+}
+
+impl From<Comparison> for Changes {
+    fn from(compared: Comparison) -> Self {
+        Self { set: compared.modified.union(&compared.added), removed: compared.removed }
+    }
+}
 
 /// One write on the record of an object.
 pub(super) struct Updater<'a> {
@@ -26,46 +38,50 @@ impl<'a> Updater<'a> {
     }
 
     /// Gives all that differs to one manager, and takes it from all others.
-    pub(super) fn update(&self, live: &Value, new: &Value, managed: Managed, id: ManagerId) -> Managed {
+    pub(super) fn update<'v>(
+        &self,
+        live: &Value,
+        new: &Value,
+        managed: Managed<'v>,
+        id: ManagerId,
+    ) -> Managed<'v> {
         let mut managed = self.reconciled(live, managed);
         let compared = self.compare(live, new);
-        let conflicts = self.take(live, new, &mut managed, None, &compared);
-        forget(&mut managed, &conflicts);
         let changed = compared.modified.union(&compared.added);
+        let conflicts = self.take(live, new, &mut managed, None, compared);
+        forget(&mut managed, &conflicts);
         let changed = strip_meta(&self.ctx.reset.filter(changed));
         if !changed.is_empty() {
-            let set = managed.owned.get(&id).map_or(changed.clone(), |before| changed.union(&before.set));
-            managed.owned.insert(id.clone(), Owned { set, api_version: self.ctx.api_version.into() });
+            let set = managed.owned.get(&id).map_or(changed.clone(), |before| changed.union(&before.set()));
+            managed.owned.insert(id.clone(), Owned::new(set, self.ctx.api_version.to_owned()));
             managed.touch(id, self.ctx.now);
         }
         managed
     }
 
     /// Lays a configuration over the object. The object is `None` where nothing of it changed.
-    pub(super) fn apply(
+    pub(super) fn apply<'v>(
         &self,
         live: &Value,
         config: &Value,
-        managed: Managed,
+        managed: Managed<'v>,
         id: ManagerId,
         force: bool,
-    ) -> Result<(Option<Value>, Managed), ApplyError> {
-        let internal = |what: &str, error: String| ApplyError::Internal(format!("{what}: {error}"));
+    ) -> Result<(Option<Value>, Managed<'v>), ApplyError> {
         let mut managed = self.reconciled(live, managed);
-        let merged =
-            merge(self.node, live, config).map_err(|error| internal("failed to merge config", error))?;
+        let merged = merge(self.node, live, config)
+            .map_err(|error| ApplyError::Internal(format!("failed to merge config: {error}")))?;
         let set = self.ctx.reset.filter(fields_of(self.node, config));
-        let owned = Owned { set, api_version: self.ctx.api_version.into() };
-        let before = managed.owned.insert(id.clone(), owned);
+        let before = managed.owned.insert(id.clone(), Owned::new(set, self.ctx.api_version.to_owned()));
         let merged = self.prune(merged, &managed, &id, before);
         let compared = self.compare(live, &merged);
-        let conflicts = self.take(live, &merged, &mut managed, Some(&id), &compared);
+        let conflicts = self.take(live, &merged, &mut managed, Some(&id), compared);
         if !force && !conflicts.is_empty() {
             return Err(ApplyError::Conflicts(Conflicts::new(conflicts)));
         }
         forget(&mut managed, &conflicts);
         self.strip(&mut managed, &id);
-        let changed = !json::same(live, &merged);
+        let changed = !same_but_record(live, &merged);
         Ok((changed.then_some(merged), managed))
     }
 
@@ -89,27 +105,27 @@ impl<'a> Updater<'a> {
         &self,
         old: &Value,
         new: &Value,
-        managed: &mut Managed,
+        managed: &mut Managed<'_>,
         but: Option<&ManagerId>,
-        compared: &Comparison,
+        compared: Comparison,
     ) -> BTreeMap<ManagerId, FieldSet> {
-        let mut versions: BTreeMap<String, Option<Comparison>> = BTreeMap::new();
-        versions.insert(self.ctx.api_version.into(), Some(compared.clone()));
+        let mut versions: BTreeMap<String, Option<Changes>> = BTreeMap::new();
+        versions.insert(self.ctx.api_version.into(), Some(compared.into()));
         let mut conflicts = BTreeMap::new();
         managed.owned.retain(|id, owned| {
             if Some(id) == but {
                 return true;
             }
-            let compared = versions
-                .entry(owned.api_version.clone())
-                .or_insert_with_key(|version| self.compare_in(version, old, new));
-            let Some(compared) = compared else { return false };
-            let changed = compared.modified.union(&compared.added);
-            let conflict = owned.set.intersection(&changed);
+            if !versions.contains_key(owned.api_version.as_ref()) {
+                let compared = self.compare_in(&owned.api_version, old, new);
+                versions.insert(owned.api_version.to_string(), compared.map(Changes::from));
+            }
+            let Some(Some(changes)) = versions.get(owned.api_version.as_ref()) else { return false };
+            let conflict = owned.intersection(&changes.set);
             if !conflict.is_empty() {
                 conflicts.insert(id.clone(), conflict);
             }
-            owned.set = owned.set.difference(&compared.removed);
+            owned.take(&changes.removed);
             true
         });
         conflicts
@@ -121,12 +137,16 @@ impl<'a> Updater<'a> {
         Some(self.filtered(compare(Node::root(schema), &old, &new)))
     }
 
-    /// The record in the terms of the schemas of today.
-    fn reconciled(&self, live: &Value, mut managed: Managed) -> Managed {
+    /// The record in the terms of the schemas of today. Those of built-in kinds do not change while a record lives.
+    fn reconciled<'v>(&self, live: &Value, mut managed: Managed<'v>) -> Managed<'v> {
+        let builtin = !self.ctx.schema.resolve().gvks.is_empty();
         managed.owned.retain(|_, owned| {
+            if builtin && owned.api_version == self.ctx.api_version {
+                return true;
+            }
             let Some(node) = self.node_in(live, &owned.api_version) else { return false };
-            if let Some(set) = reconcile(node, &owned.set) {
-                owned.set = set;
+            if let Some(set) = reconcile(node, &owned.set()) {
+                owned.replace(set);
             }
             true
         });
@@ -145,11 +165,17 @@ impl<'a> Updater<'a> {
     }
 
     /// Removes what the manager applied last time, does not apply now, and nobody else owns.
-    fn prune(&self, merged: Value, managed: &Managed, id: &ManagerId, before: Option<Owned>) -> Value {
-        let Some(before) = before.filter(|before| !before.set.is_empty()) else { return merged };
+    fn prune(
+        &self,
+        merged: Value,
+        managed: &Managed<'_>,
+        id: &ManagerId,
+        before: Option<Owned<'_>>,
+    ) -> Value {
+        let Some(before) = before.filter(|before| !before.is_empty()) else { return merged };
         let same_version = before.api_version == self.ctx.api_version;
-        let now = managed.owned.get(id).map(|owned| &owned.set);
-        if same_version && now.is_some_and(|now| before.set.is_subset(now)) {
+        let now = managed.owned.get(id).map(Owned::set).unwrap_or_default();
+        if same_version && before.set().is_subset(&now) {
             return merged;
         }
         if same_version {
@@ -163,8 +189,8 @@ impl<'a> Updater<'a> {
         self.ctx.versions.convert(&pruned, self.ctx.api_version).map_or(merged, |(pruned, _)| pruned)
     }
 
-    fn prune_in(&self, node: Node<'_>, merged: Value, managed: &Managed, before: &Owned) -> Value {
-        let last = with_named_parents(node, &before.set);
+    fn prune_in(&self, node: Node<'_>, merged: Value, managed: &Managed<'_>, before: &Owned<'_>) -> Value {
+        let last = with_named_parents(node, &before.set());
         let pruned = remove(node, merged.clone(), &last);
         let pruned = self.add_back_owned(node, &merged, pruned, managed, &before.api_version);
         // What was removed and never was the manager's comes back.
@@ -179,13 +205,13 @@ impl<'a> Updater<'a> {
         node: Node<'_>,
         merged: &Value,
         pruned: Value,
-        managed: &Managed,
+        managed: &Managed<'_>,
         version: &str,
     ) -> Value {
         let mut by_version: BTreeMap<&str, FieldSet> = BTreeMap::new();
         for owned in managed.owned.values() {
-            let set = by_version.entry(&owned.api_version).or_default();
-            *set = set.union(&owned.set);
+            let set = by_version.entry(owned.api_version.as_ref()).or_default();
+            *set = set.union(&owned.set());
         }
         let own = by_version.remove(version).unwrap_or_default();
         let mut pruned = restore(node, merged, &pruned, &own);
@@ -211,10 +237,10 @@ impl<'a> Updater<'a> {
     }
 
     /// Type and identity of an object are nobody's.
-    fn strip(&self, managed: &mut Managed, id: &ManagerId) {
+    fn strip(&self, managed: &mut Managed<'_>, id: &ManagerId) {
         let Some(owned) = managed.owned.get_mut(id) else { return };
-        owned.set = strip_meta(&owned.set);
-        if owned.set.is_empty() {
+        owned.replace(strip_meta(&owned.set()));
+        if owned.is_empty() {
             managed.owned.remove(id);
         }
     }
@@ -229,12 +255,12 @@ fn restore(node: Node<'_>, merged: &Value, pruned: &Value, owned: &FieldSet) -> 
 }
 
 /// Takes fields away from those who lost them.
-fn forget(managed: &mut Managed, conflicts: &BTreeMap<ManagerId, FieldSet>) {
+fn forget(managed: &mut Managed<'_>, conflicts: &BTreeMap<ManagerId, FieldSet>) {
     managed.owned.retain(|id, owned| {
         if let Some(lost) = conflicts.get(id) {
-            owned.set = owned.set.difference(lost);
+            owned.take(lost);
         }
-        !owned.set.is_empty()
+        !owned.is_empty()
     });
 }
 

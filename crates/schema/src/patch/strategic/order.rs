@@ -1,5 +1,8 @@
 //! The order of merged lists: what `$setElementOrder` says, then the patch, then the live list.
 
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
 use super::slices::{self, check_items, object, partition};
 use super::{
     DIRECTIVE, Fields, List, SET_ELEMENT_ORDER, after_prefix, bad, internal, lookup_list, no_merge_key,
@@ -136,29 +139,76 @@ pub(super) fn interleave(
     live_order: &[Value],
     key: Option<&str>,
 ) -> Vec<Value> {
-    let position = |order: &[Value], item: &Value| {
-        order.iter().position(|each| match key {
-            Some(key) => each.get(key) == item.get(key),
-            None => each == item,
-        })
-    };
-    let sorted = |mut items: Vec<Value>, order: &[Value]| {
-        items.sort_by_cached_key(|item| position(order, item).unwrap_or(usize::MAX));
+    let (in_patch, in_live) = (Positions::new(patch_order, key), Positions::new(live_order, key));
+    let sorted = |mut items: Vec<Value>, order: &Positions<'_>| {
+        items.sort_by_cached_key(|item| order.of(item).unwrap_or(usize::MAX));
         items
     };
-    let mut ours = sorted(ours, patch_order).into_iter().peekable();
-    let mut theirs = sorted(theirs, live_order).into_iter().peekable();
+    let mut ours = sorted(ours, &in_patch).into_iter().peekable();
+    let mut theirs = sorted(theirs, &in_live).into_iter().peekable();
     let mut merged = Vec::with_capacity(ours.len() + theirs.len());
     loop {
         let theirs_first = match (theirs.peek(), ours.peek()) {
             (None, None) => return merged,
             (Some(_), None) => true,
             (None, Some(_)) => false,
-            (Some(theirs), Some(ours)) => match (position(live_order, theirs), position(live_order, ours)) {
+            (Some(theirs), Some(ours)) => match (in_live.of(theirs), in_live.of(ours)) {
                 (Some(a), Some(b)) => a < b,
                 _ => false,
             },
         };
         merged.extend(if theirs_first { theirs.next() } else { ours.next() });
+    }
+}
+
+/// Where each item of a list stands first.
+pub(super) struct Positions<'v> {
+    key: Option<&'v str>,
+    by_id: BTreeMap<Id<'v>, usize>,
+}
+
+impl<'v> Positions<'v> {
+    pub(super) fn new(items: &'v [Value], key: Option<&'v str>) -> Self {
+        let mut positions = Self { key, by_id: BTreeMap::new() };
+        for (at, item) in items.iter().enumerate() {
+            if let Some(id) = positions.id(item) {
+                positions.by_id.entry(id).or_insert(at);
+            }
+        }
+        positions
+    }
+
+    pub(super) fn of(&self, item: &Value) -> Option<usize> {
+        self.by_id.get(&self.id(item)?).copied()
+    }
+
+    fn id<'i>(&self, item: &'i Value) -> Option<Id<'i>> {
+        match self.key {
+            Some(key) => item.get(key).map(Id),
+            None => Some(Id(item)),
+        }
+    }
+}
+
+/// What identifies an item, in the order of values.
+struct Id<'v>(&'v Value);
+
+impl PartialEq for Id<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Id<'_> {}
+
+impl Ord for Id<'_> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        crate::json::compare(self.0, other.0)
+    }
+}
+
+impl PartialOrd for Id<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
     }
 }

@@ -92,16 +92,17 @@ pub(super) fn partition(
     by: &[Value],
     key: &str,
 ) -> Result<(Vec<Value>, Vec<Value>), PatchError> {
-    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
-    for item in items {
-        let fields = object(&item)?;
-        let value = fields.get(key).ok_or_else(|| no_merge_key(fields, key))?;
-        match find(by, key, value)? {
-            Some(_) => ours.push(item),
-            None => theirs.push(item),
+    let named = order::Positions::new(by, Some(key));
+    if let Some(at) = by.iter().position(|item| !item.is_object()).filter(|_| !items.is_empty()) {
+        return Err(internal(format!("value for key {at} is not a map")));
+    }
+    for item in &items {
+        let fields = object(item)?;
+        if !fields.contains_key(key) {
+            return Err(no_merge_key(fields, key));
         }
     }
-    Ok((ours, theirs))
+    Ok(items.into_iter().partition(|item| named.of(item).is_some()))
 }
 
 fn find(items: &[Value], key: &str, value: &Value) -> Result<Option<usize>, PatchError> {

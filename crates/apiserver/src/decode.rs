@@ -8,6 +8,7 @@ use std::pin::pin;
 
 use bytes::{Bytes, BytesMut};
 use evenkeel_schema::kinds::{self, split_api_version};
+use evenkeel_schema::protobuf;
 use http_body::Body as HttpBody;
 use serde_json::Value;
 
@@ -20,9 +21,6 @@ pub(crate) use yaml::{parse as parse_yaml, print as print_yaml};
 
 /// The largest body that is read: what etcd takes in a request (1.5 MiB) doubled, as Kubernetes has it.
 pub(crate) const BODY_MAX: usize = 3 * 1024 * 1024;
-
-/// What stands in front of a protobuf body.
-const PROTOBUF_MAGIC: &[u8] = b"k8s\0";
 
 /// A media type that bodies of objects come in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,11 +123,8 @@ fn json_refusal(body: &[u8], why: &str) -> String {
 }
 
 fn protobuf(kind: &Expected<'_>, body: &[u8]) -> Result<Decoded> {
-    if !body.starts_with(PROTOBUF_MAGIC) {
-        let why = "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]";
-        return Err(unrecognized(kind, body, why));
-    }
-    Err(unrecognized(kind, body, "protobuf bodies are not decoded yet"))
+    let object = protobuf::decode(body).map_err(|error| unrecognized(kind, body, &error.to_string()))?;
+    Ok(Decoded { object, oddities: Oddities::default() })
 }
 
 /// Decodes a protobuf body of this kind.

@@ -1,10 +1,18 @@
-//! Parts of objects that are served by themselves.
+//! Parts of objects that are served by themselves, and resources that are answered but never stored.
+
+mod binding;
+mod eviction;
+mod node;
+mod scale;
 
 use bytes::Bytes;
 use http::Response;
+use serde_json::Value;
 
 use crate::body::Body;
 use crate::call::Call;
+use crate::decode::{self, Expected};
+use crate::request::FieldValidation;
 use crate::status::{Result, Status};
 use crate::write::{Incoming, write_query};
 use crate::{ResourceInfo, authorize, read, respond, write};
@@ -12,9 +20,13 @@ use crate::{ResourceInfo, authorize, read, respond, write};
 /// Answers a request to a part of an object.
 pub(crate) async fn answer(call: &Call<'_>, verb: &str, body: Bytes) -> Result<Response<Body>> {
     match (call.path.subresource.as_str(), verb) {
-        ("status", "get") => read::get(call).await,
-        ("status", "update") => write::update(call, body).await,
-        ("status", "patch") => write::patch(call, body).await,
+        ("scale", _) => scale::answer(call, verb, body).await,
+        ("binding", "create") => binding::bind(call, body).await,
+        ("eviction", "create") => eviction::evict(call, body).await,
+        ("log" | "exec" | "attach" | "portforward" | "proxy", _) => node::unreachable(call),
+        (_, "get") => read::get(call).await,
+        (_, "update") => write::update(call, body).await,
+        (_, "patch") => write::patch(call, body).await,
         _ => Err(Status::method_not_allowed()),
     }
 }
@@ -24,8 +36,11 @@ pub(crate) fn is_virtual(info: &ResourceInfo) -> bool {
     info.verbs == ["create"]
 }
 
-/// Answers a question that comes as an object.
+/// Answers a question that comes as an object; a Binding is one too.
 pub(crate) async fn review(call: &Call<'_>, body: Bytes) -> Result<Response<Body>> {
+    if call.info.kind == "Binding" {
+        return binding::bind(call, body).await;
+    }
     let query = write_query(call, "CreateOptions")?;
     let incoming = Incoming::decode(call, &query, &body)?;
     let authorizer = &*call.server.inner().authorizer;
@@ -33,4 +48,15 @@ pub(crate) async fn review(call: &Call<'_>, body: Bytes) -> Result<Response<Body
     let answer = authorize::review(authorizer, call.user, &call.info.kind, incoming.object, now);
     let object = answer.ok_or_else(Status::method_not_allowed)??;
     Ok(respond::json(201, object.to_string()))
+}
+
+/// Decodes a body that is of another kind than the resource.
+fn decode_other(call: &Call<'_>, expected: &Expected<'_>, body: &[u8]) -> Result<Value> {
+    let media = decode::media(call.request.header("content-type"))?;
+    Ok(decode::object(&call.info, expected, media, body, FieldValidation::Ignore)?.object)
+}
+
+/// The answer of a part that is only written to.
+fn created() -> Response<Body> {
+    respond::json(201, Status::new(201, "", "").to_json())
 }

@@ -7,10 +7,10 @@ mod patch;
 mod update;
 
 pub(crate) use create::create;
-pub(crate) use delete::{delete, delete_collection};
+pub(crate) use delete::{DeleteOptions, delete, delete_collection, delete_object};
 pub(crate) use incoming::{Incoming, write_query};
-pub(crate) use patch::patch;
-pub(crate) use update::update;
+pub(crate) use patch::{patch, patched_part};
+pub(crate) use update::{Writer, change, conflict, update};
 
 use std::sync::Arc;
 

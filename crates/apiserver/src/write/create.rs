@@ -55,7 +55,6 @@ pub(crate) async fn create_object(
         }
         let admission = Admission { call, operation: Operation::Create, name: &name, old: None };
         admit(&admission, &mut object)?;
-        take_string_data(call, &mut object);
         prepare_create(&call.info, &mut object, call.server.env().now());
         validate::created(call, &object, &mut incoming.warnings)?;
         let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
@@ -91,13 +90,6 @@ fn fill_system_fields(call: &Call<'_>, object: &mut Value) {
     metadata["creationTimestamp"] = now.into();
     if let Some(metadata) = metadata.as_object_mut() {
         metadata.remove("resourceVersion");
-    }
-}
-
-/// The text of a Secret becomes data after its fields have their owners: the text is owned, not what it becomes.
-pub(super) fn take_string_data(call: &Call<'_>, object: &mut Value) {
-    if call.info.kind == "Secret" && call.info.group.is_empty() {
-        evenkeel_schema::prepare::string_data(object);
     }
 }
 

@@ -12,7 +12,7 @@ use evenkeel_store::{Entry, Expect, Op, Write};
 use http::Response;
 use serde_json::Value;
 
-use self::options::DeleteOptions;
+pub(crate) use self::options::DeleteOptions;
 use self::plan::{Plan, plan};
 use super::{RETRIES_MAX, put, remove};
 use crate::admit::{Admission, Operation, admit};

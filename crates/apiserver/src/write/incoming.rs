@@ -73,6 +73,9 @@ impl Incoming {
             let (group, version, kind) = (&info.group, &info.version, &info.kind);
             let forgets = asks_to_forget(&self.object);
             normalize(group, version, kind, &mut self.object);
+            if kind == "Secret" && group.is_empty() {
+                evenkeel_schema::prepare::string_data(&mut self.object);
+            }
             defaults::apply(group, version, kind, &mut self.object);
             if forgets {
                 self.object["metadata"]["managedFields"] = json!([{}]);
@@ -155,8 +158,8 @@ pub(crate) fn write_query(call: &Call<'_>, kind: &str) -> Result<WriteQuery> {
     let query = &call.request.query;
     let mut errors = Vec::new();
     let dry_run: Vec<&str> = query.all("dryRun").filter(|it| !it.is_empty()).collect();
-    for value in dry_run.iter().filter(|it| **it != "All") {
-        errors.push(FieldError::not_supported("dryRun", *value, &["All"]));
+    if dry_run.iter().any(|it| *it != "All") {
+        errors.push(FieldError::not_supported("dryRun", json!(dry_run), &["All"]));
     }
     if let Some(manager) = query.get("fieldManager") {
         let path = evenkeel_schema::field::Path::new("fieldManager");

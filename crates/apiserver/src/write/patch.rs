@@ -64,13 +64,7 @@ async fn patch_object(
         };
         let mut old = faces::open(&call.info, &current);
         old["metadata"]["resourceVersion"] = current.revision.to_string().into();
-        let (object, writer) = match patch.kind {
-            Kind::Apply => {
-                let config = patch.config(call)?;
-                (ownership::apply(call, Some(&old), &config, query.force.unwrap_or(false))?, Writer::Apply)
-            }
-            _ => (patch.apply(call, &old)?, Writer::Update),
-        };
+        let (object, writer) = patched(call, query, patch, &old)?;
         let incoming = shape(call, query, patch, object, warnings)?;
         incoming.check_name(call)?;
         if let Some(shown) = change(call, query, &current, incoming.object, warnings, writer).await? {
@@ -78,6 +72,37 @@ async fn patch_object(
         }
     }
     Err(conflict(call))
+}
+
+/// What a patch makes of a part of an object, and by which road it came.
+pub(crate) fn patched_part(
+    call: &Call<'_>,
+    query: &WriteQuery,
+    body: &Bytes,
+    old: &Value,
+    revision: u64,
+    warnings: &mut Vec<String>,
+) -> Result<(Value, Writer)> {
+    let kind = Kind::of(call)?;
+    check_options(call, kind)?;
+    let patch = Patch::parse(kind, body.clone(), query.validation)?;
+    warnings.clear();
+    let mut old = old.clone();
+    old["metadata"]["resourceVersion"] = revision.to_string().into();
+    let (object, writer) = patched(call, query, &patch, &old)?;
+    let incoming = shape(call, query, &patch, object, warnings)?;
+    incoming.check_name(call)?;
+    Ok((incoming.object, writer))
+}
+
+fn patched(call: &Call<'_>, query: &WriteQuery, patch: &Patch, old: &Value) -> Result<(Value, Writer)> {
+    match patch.kind {
+        Kind::Apply => {
+            let config = patch.config(call)?;
+            Ok((ownership::apply(call, Some(old), &config, query.force.unwrap_or(false))?, Writer::Apply))
+        }
+        _ => Ok((patch.apply(call, old)?, Writer::Update)),
+    }
 }
 
 /// An apply to a name that is missing creates it.

@@ -9,7 +9,7 @@ use evenkeel_store::{Entry, Expect};
 use http::Response;
 use serde_json::Value;
 
-use super::create::{create_object, take_string_data};
+use super::create::create_object;
 use super::incoming::{Incoming, write_query};
 use super::{RETRIES_MAX, put, remove};
 use crate::admit::{Admission, Operation, admit};
@@ -120,7 +120,6 @@ pub(crate) async fn change(
     let admission = Admission { call, operation: Operation::Update, name, old: Some(&old) };
     admit(&admission, &mut new)?;
     check_version(call, &strategy, version, current.revision)?;
-    take_string_data(call, &mut new);
     prepare_update(&call.info, &mut new, &old, &call.path.subresource);
     managed::keep_times(&old, &mut new);
     validate::updated(call, &new, &old, &call.path.subresource, warnings)?;

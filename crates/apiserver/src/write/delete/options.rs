@@ -1,7 +1,7 @@
 //! What a client says about a deletion, in the body or in the query.
 
 use evenkeel_schema::field::FieldError;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::call::Call;
 use crate::decode::{self, Media};
@@ -48,8 +48,12 @@ impl DeleteOptions {
             Media::Yaml => decode::parse_yaml(body, false).map_err(Status::bad_request)?,
             Media::Protobuf => decode::parse_protobuf("", "v1", "DeleteOptions", body)?,
         };
-        let value = value.object;
-        check_kind(&value)?;
+        check_kind(&value.object)?;
+        Self::of_value(&value.object)
+    }
+
+    /// Reads options that are a part of another object.
+    pub(crate) fn of_value(value: &Value) -> Result<Self> {
         let text = |value: &Value| value.as_str().map(str::to_owned);
         let dry_run: Vec<&str> =
             value["dryRun"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
@@ -86,12 +90,10 @@ impl DeleteOptions {
 }
 
 fn check_dry_run(values: &[&str]) -> Result<()> {
-    let errors: Vec<_> = values
-        .iter()
-        .filter(|it| **it != "All")
-        .map(|it| FieldError::not_supported("dryRun", *it, &["All"]))
-        .collect();
-    refuse(&errors)
+    match values.iter().all(|it| *it == "All") {
+        true => Ok(()),
+        false => refuse(&[FieldError::not_supported("dryRun", json!(values), &["All"])]),
+    }
 }
 
 fn refuse(errors: &[FieldError]) -> Result<()> {

@@ -1,0 +1,202 @@
+//! The scale of an object: its replicas as an object of their own.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use evenkeel_schema::field::FieldError;
+use evenkeel_schema::managed;
+use evenkeel_schema::selector::LabelSelector;
+use evenkeel_store::Entry;
+use http::Response;
+use serde_json::{Map, Value, json};
+
+use crate::body::Body;
+use crate::call::Call;
+use crate::encode::Shown;
+use crate::read::{find_named, respond_object};
+use crate::request::negotiate;
+use crate::status::{Result, Status};
+use crate::write::{Incoming, RETRIES_MAX, Writer, change, conflict, patched_part, write_query};
+use crate::{Header, ResourceInfo, faces, ownership};
+
+/// Answers a request to `…/scale`.
+pub(super) async fn answer(call: &Call<'_>, verb: &str, body: Bytes) -> Result<Response<Body>> {
+    let accept = negotiate(call.request, false)?;
+    let part = Call { info: Arc::new(info(call)), ..*call };
+    if verb == "get" {
+        let entry = find_named(call).await?;
+        let scale = scale_of(call, &faces::open(&call.info, &entry))?;
+        return respond_object(&part, 200, accept, &Shown::sealed(&scale, entry.revision));
+    }
+    let mut warnings = Vec::new();
+    let shown = write(call, &part, verb, &body, &mut warnings).await?;
+    let mut response = respond_object(&part, 200, accept, &shown)?;
+    Incoming { object: Value::Null, warnings }.warn(&mut response);
+    Ok(response)
+}
+
+/// The resource as which a Scale is decoded, patched and owned.
+fn info(call: &Call<'_>) -> ResourceInfo {
+    ResourceInfo {
+        group: "autoscaling".into(),
+        version: "v1".into(),
+        kind: "Scale".into(),
+        plural: call.info.plural.clone(),
+        namespaced: call.info.namespaced,
+        prefix: call.info.prefix.clone(),
+        ..ResourceInfo::default()
+    }
+}
+
+async fn write(
+    call: &Call<'_>,
+    part: &Call<'_>,
+    verb: &str,
+    body: &Bytes,
+    warnings: &mut Vec<String>,
+) -> Result<Shown> {
+    let kind = if verb == "patch" { "PatchOptions" } else { "UpdateOptions" };
+    let query = write_query(call, kind)?;
+    let key = call.key();
+    for _ in 0..RETRIES_MAX {
+        let entry = call.server.store().get(&key).ok_or_else(|| call.not_found())?;
+        let parent = faces::open(&call.info, &entry);
+        let old = scale_of(call, &parent)?;
+        let (mut scale, writer) = if verb == "patch" {
+            patched_part(part, &query, body, &old, entry.revision, warnings)?
+        } else {
+            let mut incoming = Incoming::decode(part, &query, body)?;
+            incoming.check_name(part)?;
+            incoming.place(part)?;
+            warnings.append(&mut incoming.warnings);
+            (incoming.object, Writer::Update)
+        };
+        if writer == Writer::Update {
+            ownership::track(part, &mut scale, Some(&old));
+        }
+        let new = scaled(call, &parent, &scale, &entry)?;
+        // Who owns what has been settled on the Scale: the parent's own road must not settle it again.
+        if let Some(shown) = change(call, &query, &entry, new, warnings, Writer::Apply).await? {
+            let parent = shown.to_value();
+            return Ok(Shown::sealed(&scale_of(call, &parent)?, shown.revision()));
+        }
+    }
+    Err(conflict(call))
+}
+
+/// The parent with the replicas of a Scale, and with its owners.
+fn scaled(call: &Call<'_>, parent: &Value, scale: &Value, entry: &Entry<Header>) -> Result<Value> {
+    let replicas = scale["spec"]["replicas"].as_i64().unwrap_or_default();
+    if replicas < 0 {
+        let error = FieldError::invalid("spec.replicas", replicas, "must be greater than or equal to 0");
+        return Err(Status::invalid("autoscaling", "Scale", &call.path.name, &[error]));
+    }
+    let mut parent = parent.clone();
+    let entries = mapping(call).entries_of_parent(&parent, scale);
+    let paths = Paths::of(&call.info);
+    set(&mut parent, &paths.replicas, replicas.into());
+    crate::strategy::set_or_remove(&mut parent["metadata"], "managedFields", entries);
+    let version = scale["metadata"]["resourceVersion"].as_str().unwrap_or_default();
+    let version = if version.is_empty() { entry.revision.to_string() } else { version.to_owned() };
+    parent["metadata"]["resourceVersion"] = version.into();
+    Ok(parent)
+}
+
+/// Where a kind has its replicas and its selector.
+struct Paths {
+    replicas: Vec<String>,
+    status_replicas: Vec<String>,
+    selector: Option<Vec<String>>,
+}
+
+impl Paths {
+    fn of(info: &ResourceInfo) -> Self {
+        let parts = |path: &str| path.split('.').filter(|it| !it.is_empty()).map(str::to_owned).collect();
+        match &info.custom {
+            None => Self {
+                replicas: parts(".spec.replicas"),
+                status_replicas: parts(".status.replicas"),
+                selector: None,
+            },
+            Some(custom) => {
+                let scale = &custom.version["subresources"]["scale"];
+                let path = |name: &str| parts(scale[name].as_str().unwrap_or_default());
+                Self {
+                    replicas: path("specReplicasPath"),
+                    status_replicas: path("statusReplicasPath"),
+                    selector: Some(path("labelSelectorPath")),
+                }
+            }
+        }
+    }
+}
+
+fn mapping(call: &Call<'_>) -> managed::Scale {
+    let paths = Paths::of(&call.info);
+    let replicas: Vec<&str> = paths.replicas.iter().map(String::as_str).collect();
+    managed::Scale::new(&call.info.api_version(), &replicas)
+}
+
+fn scale_of(call: &Call<'_>, parent: &Value) -> Result<Value> {
+    let paths = Paths::of(&call.info);
+    let metadata = &parent["metadata"];
+    let mut shown = Map::new();
+    for field in ["name", "namespace", "uid", "creationTimestamp"] {
+        shown.extend(metadata.get(field).map(|it| (field.to_owned(), it.clone())));
+    }
+    let entries = mapping(call).entries_of_scale(parent);
+    if entries.as_array().is_some_and(|it| !it.is_empty()) {
+        shown.insert("managedFields".to_owned(), entries);
+    }
+    let replicas = get(parent, &paths.replicas);
+    if call.info.is_custom() && replicas.is_none() {
+        return Err(Status::internal(format!(
+            "the spec replicas field {:?} does not exist",
+            format!(".{}", paths.replicas.join("."))
+        )));
+    }
+    let mut spec = Map::new();
+    let replicas = replicas.and_then(Value::as_i64).unwrap_or_default();
+    if replicas != 0 {
+        spec.insert("replicas".to_owned(), replicas.into());
+    }
+    let count = get(parent, &paths.status_replicas).and_then(Value::as_i64).unwrap_or_default();
+    let mut status = json!({"replicas": count});
+    let selector = selector(call, parent, &paths);
+    if !selector.is_empty() {
+        status["selector"] = selector.into();
+    }
+    Ok(json!({
+        "kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": shown, "spec": spec, "status": status,
+    }))
+}
+
+/// The selector as a text.
+fn selector(call: &Call<'_>, parent: &Value, paths: &Paths) -> String {
+    if let Some(path) = &paths.selector {
+        return get(parent, path).and_then(Value::as_str).unwrap_or_default().to_owned();
+    }
+    let selector = &parent["spec"]["selector"];
+    if call.info.kind == "ReplicationController" {
+        let labels = selector.as_object().into_iter().flatten();
+        let labels = labels.map(|(key, value)| (key.as_str(), value.as_str().unwrap_or_default()));
+        return LabelSelector::from_labels(labels).to_string();
+    }
+    LabelSelector::from_object(selector).map(|it| it.to_string()).unwrap_or_default()
+}
+
+fn get<'a>(object: &'a Value, path: &[String]) -> Option<&'a Value> {
+    if path.is_empty() { None } else { path.iter().try_fold(object, |value, key| value.get(key)) }
+}
+
+fn set(object: &mut Value, path: &[String], value: Value) {
+    match path {
+        [] => *object = value,
+        [first, rest @ ..] => {
+            if !object.is_object() {
+                *object = Value::Object(Map::new());
+            }
+            set(&mut object[first.as_str()], rest, value);
+        }
+    }
+}

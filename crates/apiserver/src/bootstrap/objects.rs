@@ -15,7 +15,7 @@ pub(super) fn seeds(now: &str) -> Vec<Seed> {
     seeds.extend(FLOW_CONTROL.lines().filter_map(|line| flow_control(line, now)));
     seeds.extend(priority_classes());
     seeds.extend(service_network(now));
-    seeds.push(service());
+    seeds.push(service(NO_ADDRESS.1));
     seeds.extend(endpoints(NO_ADDRESS.0, NO_ADDRESS.1));
     seeds
 }
@@ -141,11 +141,12 @@ fn service_network(now: &str) -> [Seed; 2] {
     ]
 }
 
-fn service() -> Seed {
+/// The service of the API itself.
+pub(super) fn service(port: u16) -> Seed {
     let object = json!({
         "metadata": { "labels": { "component": "apiserver", "provider": "kubernetes" } },
         "spec": {
-            "ports": [{ "name": "https", "protocol": "TCP", "port": 443, "targetPort": NO_ADDRESS.1 }],
+            "ports": [{ "name": "https", "protocol": "TCP", "port": 443, "targetPort": port }],
             "clusterIP": SERVICE_IP,
             "clusterIPs": [SERVICE_IP],
             "type": "ClusterIP",

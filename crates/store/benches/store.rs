@@ -8,6 +8,7 @@
 
 use std::hint::black_box;
 use std::io::Write as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -64,19 +65,57 @@ async fn fill(store: &Store<()>, folder: &str, keys: usize) {
     }
 }
 
+/// How fast something was, and what it took of the processor, all threads together.
+struct Rate {
+    per_second: f64,
+    cpu_micros: f64,
+}
+
+struct Stopwatch {
+    start: Instant,
+    cpu: f64,
+}
+
+impl Stopwatch {
+    fn start() -> Self {
+        Self { start: Instant::now(), cpu: cpu_seconds() }
+    }
+
+    fn is_over(&self) -> bool {
+        self.start.elapsed() >= WINDOW
+    }
+
+    fn rate(&self, done: f64) -> Rate {
+        let cpu_micros = (cpu_seconds() - self.cpu) * 1e6 / done;
+        Rate { per_second: done / self.start.elapsed().as_secs_f64(), cpu_micros }
+    }
+}
+
+/// The seconds of processor time that this process has used; nothing where the system does not tell.
+fn cpu_seconds() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // User and system time, in hundredths, are the 12th and 13th field behind the program's name.
+    let fields = stat.rsplit(')').next().unwrap_or_default().split(' ').skip(12).take(2);
+    fields.filter_map(|field| field.parse::<f64>().ok()).sum::<f64>() / 100.0
+}
+
 fn writes(runtime: &Runtime) {
     for writers in [1, 8, 64] {
-        let rate = runtime.block_on(write_rate(memory(), writers));
-        println!("  memory, {writers:>2} writers        {rate:>10.0} writes/s");
+        let Rate { per_second, cpu_micros } = runtime.block_on(write_rate(memory(), writers));
+        println!(
+            "  memory, {writers:>2} writers  {per_second:>10.0} writes/s, {cpu_micros:>5.2} µs of processor each"
+        );
     }
     for writers in [1, 8, 64] {
         let dir = directory();
         // Beside each other, because what a shared disk can do changes from minute to minute.
         let syncs = syncs_per_second();
-        let rate = runtime.block_on(async { write_rate(disk(&dir).await, writers).await });
+        let Rate { per_second, cpu_micros } =
+            runtime.block_on(async { write_rate(disk(&dir).await, writers).await });
+        let times = per_second / syncs;
         println!(
-            "  disk,   {writers:>2} writers        {rate:>10.0} writes/s = {:.1} times the disk's own {syncs:.0} syncs/s",
-            rate / syncs
+            "  disk,   {writers:>2} writers  {per_second:>10.0} writes/s, {cpu_micros:>5.2} µs of processor each, \
+             {times:.1} times the disk's own {syncs:.0} syncs/s"
         );
     }
 }
@@ -93,14 +132,14 @@ fn syncs_per_second() -> f64 {
 }
 
 /// Each writer updates its own thousand keys.
-async fn write_rate(store: Store<()>, writers: usize) -> f64 {
-    let start = Instant::now();
+async fn write_rate(store: Store<()>, writers: usize) -> Rate {
+    let watch = Arc::new(Stopwatch::start());
     let tasks: Vec<_> = (0..writers)
         .map(|writer| {
-            let store = store.clone();
+            let (store, watch) = (store.clone(), watch.clone());
             tokio::spawn(async move {
                 let mut made = 0;
-                while start.elapsed() < WINDOW {
+                while !watch.is_over() {
                     store
                         .write(put(format!("/registry/core/configmaps/ns-{writer}/{:04}", made % 1000)))
                         .await
@@ -115,7 +154,7 @@ async fn write_rate(store: Store<()>, writers: usize) -> f64 {
     for task in tasks {
         made += task.await.unwrap();
     }
-    f64::from(made) / start.elapsed().as_secs_f64()
+    watch.rate(f64::from(made))
 }
 
 fn reads(runtime: &Runtime) {
@@ -167,15 +206,10 @@ fn report(what: &str, seconds: f64) {
 }
 
 fn watchers(runtime: &Runtime) {
-    let mut one = 0.0;
     for watchers in [1, 100, 1000] {
-        let (writes, events) = runtime.block_on(fan_out(watchers));
-        if watchers == 1 {
-            one = events;
-        }
+        let Rate { per_second, cpu_micros } = runtime.block_on(fan_out(watchers));
         println!(
-            "  {watchers:>4} watchers             {events:>10.0} events/s ({writes:.0} writes/s), {:.2} of the rate to one",
-            events / one
+            "  {watchers:>4} watchers    {per_second:>10.0} events/s, {cpu_micros:>5.2} µs of processor each"
         );
     }
 }
@@ -184,8 +218,8 @@ fn watchers(runtime: &Runtime) {
 /// nobody is cut off.
 const AHEAD: usize = 100;
 
-/// Writes as fast as the slowest watcher follows; gives writes and delivered events per second.
-async fn fan_out(watchers: usize) -> (f64, f64) {
+/// Writes as fast as the slowest watcher follows; gives the rate of events that were delivered.
+async fn fan_out(watchers: usize) -> Rate {
     let env = Env::system();
     let store: Store<()> = Store::memory(env.clone(), Options::default());
     let tasks: Vec<_> = (0..watchers)
@@ -203,24 +237,22 @@ async fn fan_out(watchers: usize) -> (f64, f64) {
     // Nobody has interest in these; they must cost the others nothing.
     let _bystanders: Vec<_> =
         (0..1000).map(|nth| store.watch(&format!("/registry/x/{nth}/"), 1).unwrap()).collect();
-    let (start, mut made) = (Instant::now(), 0u32);
-    while start.elapsed() < WINDOW {
+    let (watch, mut made) = (Stopwatch::start(), 0u32);
+    while !watch.is_over() {
         for _ in 0..AHEAD {
             store.write(put(format!("/registry/core/pods/ns/{:04}", made % 1000))).await.unwrap();
             made += 1;
         }
-        while !env.ledger().is_empty() {
-            tokio::task::yield_now().await;
-        }
+        env.ledger().idle(10 * WINDOW).await.unwrap();
     }
-    let elapsed = start.elapsed().as_secs_f64();
+    let rate = watch.rate(f64::from(made) * watchers as f64);
     store.close();
     let mut seen = 0;
     for task in tasks {
         seen += task.await.unwrap();
     }
     assert_eq!(seen, u64::from(made) * watchers as u64, "a watcher missed something");
-    (f64::from(made) / elapsed, seen as f64 / elapsed)
+    rate
 }
 
 /// What operations on a folder of a thousand keys cost beside few and beside many others, in turns.
@@ -298,13 +330,18 @@ fn restart(runtime: &Runtime) {
             store.write_all(keys.collect()).await;
         }
         store.close();
-        let start = Instant::now();
+        let watch = Stopwatch::start();
         let store = disk(&dir).await;
-        println!("  open 100,000 keys of 1 KiB  {:>10.1} ms", start.elapsed().as_secs_f64() * 1e3);
+        report_opening("100,000 keys of 1 KiB", &watch);
         assert_eq!(store.count(""), 100_000);
         let empty = directory();
-        let start = Instant::now();
+        let watch = Stopwatch::start();
         disk(&empty).await;
-        println!("  open an empty directory     {:>10.1} ms", start.elapsed().as_secs_f64() * 1e3);
+        report_opening("an empty directory", &watch);
     });
+}
+
+fn report_opening(what: &str, watch: &Stopwatch) {
+    let Rate { per_second, cpu_micros } = watch.rate(1.0);
+    println!("  open {what:<24}{:>8.1} ms, {:.0} ms of processor", 1e3 / per_second, cpu_micros / 1e3);
 }

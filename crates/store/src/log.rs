@@ -14,6 +14,10 @@ use crate::{Change, Entry, Options};
 /// scopes, the rest for the entry before it and its header, whose size only its owner knows.
 const CHANGE_BYTES: usize = 512;
 
+/// How many changes that are too old go under one hold of the lock. It is more than one, so that writes, which add one each,
+/// catch up.
+const AGED_AT_ONCE: usize = 64;
+
 #[derive(Debug)]
 pub(crate) struct Log<H> {
     /// In the order of revisions. The memory and disk journals leave no number out; one that shares its revisions
@@ -81,18 +85,27 @@ impl<H> Log<H> {
         self.records.push_back(Record { change, previous, made });
     }
 
-    /// Whether something is beyond the bounds.
-    pub(crate) fn is_due(&self, now: Instant) -> bool {
-        self.records.front().is_some_and(|oldest| {
-            self.records.len() > self.options.keep_changes
-                || self.bytes > self.options.keep_bytes
-                || now.saturating_duration_since(oldest.made) > self.options.keep_for
-        })
+    /// Whether something is older than it may be.
+    pub(crate) fn has_aged(&self, now: Instant) -> bool {
+        let age = self.records.front().map(|oldest| now.saturating_duration_since(oldest.made));
+        age.is_some_and(|age| age > self.options.keep_for)
     }
 
-    /// Lets go of what is beyond the bounds; gives it, oldest first.
+    fn is_too_large(&self) -> bool {
+        self.records.len() > self.options.keep_changes
+            || (self.bytes > self.options.keep_bytes && !self.records.is_empty())
+    }
+
+    /// Lets go of all that is too much and of some that is too old, which may be very much after a quiet time; gives
+    /// it, oldest first.
     pub(crate) fn trim(&mut self, now: Instant, gone: &mut Vec<Arc<Change<H>>>) {
-        while self.is_due(now) {
+        while self.is_too_large() {
+            gone.extend(self.pop());
+        }
+        for _ in 0..AGED_AT_ONCE {
+            if !self.has_aged(now) {
+                break;
+            }
             gone.extend(self.pop());
         }
     }

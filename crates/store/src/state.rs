@@ -73,12 +73,11 @@ impl<H> Shared<H> {
 
     /// Lets go of history that is too old. Time passes without writes too, so whoever asks for history calls it.
     pub(crate) fn trim(&self, now: Instant) {
-        if !self.state.read().log.is_due(now) {
-            return;
+        while self.state.read().log.has_aged(now) {
+            let mut aftermath = Aftermath::default();
+            self.state.write().log.trim(now, &mut aftermath.gone);
+            self.settle(aftermath);
         }
-        let mut aftermath = Aftermath::default();
-        self.state.write().log.trim(now, &mut aftermath.gone);
-        self.settle(aftermath);
     }
 }
 

@@ -32,6 +32,16 @@ async fn history_goes_by_age() {
     assert_eq!(store.get_at("/a/1", 9).unwrap_err(), ReadError::Future { asked: 9, newest: 3 });
 }
 
+#[tokio::test(start_paused = true)]
+async fn much_history_that_has_aged_at_once_is_gone_for_whoever_asks() {
+    let store = memory_store(Options::default().keep_for(Duration::from_secs(60))).store;
+    for _ in 0..1000 {
+        store.write(put("/a/1", "x")).await.unwrap();
+    }
+    tokio::time::advance(Duration::from_secs(61)).await;
+    assert_eq!(store.watch("/a/", 1000).unwrap_err(), WatchError::Compacted { asked: 1000, oldest: 1001 });
+}
+
 #[tokio::test]
 async fn a_fork_begins_where_its_origin_is_and_goes_its_own_way() {
     let origin = memory_store(Options::default()).store;

@@ -15,6 +15,10 @@
 //! | nodes | [`node`] | `lifecycle` of a pod, `status`, [`behaviour`](node::behaviour) |
 //! | health of nodes | `node_lifecycle` | `taints` |
 //! | ServiceAccounts, root certificate | `service_account` | – |
+//! | Endpoints, EndpointSlices, mirroring | `endpoints` | `backends`, `slices` |
+//! | PodDisruptionBudgets | `disruption` | `budget` |
+//! | ReplicationControllers | `replicaset` | as ReplicaSets |
+//! | aggregated ClusterRoles | `cluster_role` | – |
 //!
 //! `claim` and `adoption` decide what belongs to whom, `monitors` watches the metadata of all kinds for those who need
 //! to see everything, `signals` and `clock` hand over keys and times by the rules of the ledger.
@@ -25,10 +29,14 @@
 mod adoption;
 mod claim;
 mod clock;
+mod cluster_role;
 mod deployment;
+mod disruption;
+mod endpoints;
 mod garbage;
 mod history;
 mod int_or_percent;
+mod labelled;
 mod monitors;
 mod namespace;
 pub mod node;
@@ -104,7 +112,12 @@ pub fn all(env: &Env, options: &Options) -> impl FnOnce(Manager) -> Manager + us
             .controller(service_account::accounts())
             .controller(service_account::root_ca(options.root_ca.clone()))
             .controller(service_account::tokens())
-            .controller(node_lifecycle::controller());
+            .controller(node_lifecycle::controller())
+            .controller(endpoints::controller())
+            .controller(endpoints::slice_controller())
+            .controller(endpoints::mirroring())
+            .controller(disruption::controller())
+            .controller(cluster_role::controller());
         if !options.without_scheduler {
             manager = manager.controller(scheduler::controller());
         }
@@ -119,6 +132,7 @@ fn workloads(manager: Manager) -> Manager {
     manager
         .controller(deployment::controller())
         .controller(replicaset::controller())
+        .controller(replicaset::replication_controllers())
         .controller(statefulset::controller())
 }
 

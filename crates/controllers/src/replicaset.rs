@@ -1,4 +1,4 @@
-//! ReplicaSets: as many pods as are wanted.
+//! ReplicaSets, and ReplicationControllers, which are the same under an older name: as many pods as are wanted.
 //!
 //! The adapter reads the pods that the set controls (it adopts and releases on the way), does what [`plan`] says, and
 //! writes the status that follows. A pod that was made is never made twice: the next reconcile of the set waits until
@@ -13,39 +13,92 @@ pub(crate) use plan::Pods;
 use std::sync::Arc;
 
 use evenkeel_runtime::{
-    Action, Context, ContextError, Controller, Index, Request, Result, ResultExt, Source,
+    Action, Context, ContextError, Controller, Index, Object, Request, Result, ResultExt, Source,
 };
 use futures::future::join_all;
-use k8s_openapi::api::apps::v1::ReplicaSet;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetSpec, ReplicaSetStatus};
+use k8s_openapi::api::core::v1::{Pod, ReplicationController};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::Api;
 use kube::core::params::ListParams;
 use plan::Scale;
+use serde_json::Value;
 use status::Failure;
 
 use crate::adoption::{self, claim};
 use crate::claim::{controller_of, controller_reference};
 use crate::{MANAGER, clock, refusal, template};
 
-/// How many ReplicaSets are reconciled at once: as many as Kubernetes does by default.
+/// How many sets are reconciled at once: as many as Kubernetes does by default.
 const CONCURRENT: usize = 5;
 
-/// The controller.
+/// The controller of ReplicaSets.
 pub(crate) fn controller() -> Controller<ReplicaSet> {
-    let selector = |set: &ReplicaSet| set.spec.as_ref().map(|spec| spec.selector.clone());
-    Controller::new("replicaset-controller", reconcile)
+    replicated("replicaset-controller").index(Index::by_owner())
+}
+
+/// The controller of ReplicationControllers.
+pub(crate) fn replication_controllers() -> Controller<ReplicationController> {
+    replicated("replication-controller")
+}
+
+fn replicated<K: Replicated>(name: &str) -> Controller<K> {
+    let selector = |set: &K| set.as_set().spec.map(|spec| spec.selector);
+    Controller::new(name, reconcile::<K>)
         .owns_source(Source::<Pod>::new().index(adoption::orphans()))
         .watches_indexed(adoption::selects(selector), |pod: &Pod| adoption::orphan_keys(&pod.metadata))
-        .index(Index::by_owner())
         .field_manager(MANAGER)
         .max_concurrent(CONCURRENT)
 }
 
-async fn reconcile(set: Arc<ReplicaSet>, ctx: Context) -> Result<Action> {
+/// What keeps a number of pods.
+trait Replicated: Object<DynamicType = ()> {
+    /// It, as a ReplicaSet.
+    fn as_set(&self) -> ReplicaSet;
+
+    /// Its form of the status.
+    fn status_of(status: ReplicaSetStatus) -> Value {
+        serde_json::to_value(status).unwrap_or_default()
+    }
+}
+
+impl Replicated for ReplicaSet {
+    fn as_set(&self) -> ReplicaSet {
+        self.clone()
+    }
+}
+
+impl Replicated for ReplicationController {
+    fn as_set(&self) -> ReplicaSet {
+        let spec = self.spec.clone().unwrap_or_default();
+        let status = self.status.as_ref().and_then(|status| serde_json::to_value(status).ok());
+        ReplicaSet {
+            metadata: self.metadata.clone(),
+            spec: Some(ReplicaSetSpec {
+                replicas: spec.replicas,
+                min_ready_seconds: spec.min_ready_seconds,
+                selector: LabelSelector { match_labels: spec.selector, match_expressions: None },
+                template: spec.template,
+            }),
+            status: status.and_then(|status| serde_json::from_value(status).ok()),
+        }
+    }
+
+    fn status_of(status: ReplicaSetStatus) -> Value {
+        let mut status = serde_json::to_value(status).unwrap_or_default();
+        if let Some(fields) = status.as_object_mut() {
+            fields.remove("terminatingReplicas");
+        }
+        status
+    }
+}
+
+async fn reconcile<K: Replicated>(object: Arc<K>, ctx: Context) -> Result<Action> {
+    let set = object.as_set();
     let Some(spec) = set.spec.as_ref() else { return Ok(Action::done()) };
     let owned =
-        if ctx.is_behind() { live(&ctx, &set).await? } else { claim(&ctx, &*set, &spec.selector).await? };
-    let mut pods = Pods::of(owned);
+        if ctx.is_behind() { live(&ctx, &set).await? } else { claim(&ctx, &*object, &spec.selector).await? };
+    let pods = Pods::of(owned);
     let now = clock::seconds(ctx.now());
     let scale = match set.metadata.deletion_timestamp {
         Some(_) => Scale::Enough,
@@ -55,13 +108,12 @@ async fn reconcile(set: Arc<ReplicaSet>, ctx: Context) -> Result<Action> {
     };
     let outcome = match scale {
         Scale::Enough => Ok(()),
-        Scale::Create(count) => create(&ctx, &set, count).await,
-        Scale::Delete(victims) => delete(&ctx, &set, &victims).await,
+        Scale::Create(count) => create(&ctx, &*object, &set, count).await,
+        Scale::Delete(victims) => delete(&ctx, &*object, &victims).await,
     };
-    pods.active.retain(|pod| !crate::pod::is_deleting(pod));
     let failure = outcome.as_ref().err().map(|(failure, _)| failure);
-    let status = status::status(&set, &pods, failure, now);
-    ctx.status(&*set, status).await.ignore_not_found()?;
+    let status = K::status_of(status::status(&set, &pods, failure, now));
+    ctx.status(&*object, status).await.ignore_not_found()?;
     if let Err((_, error)) = outcome {
         return Err(error.into());
     }
@@ -89,18 +141,18 @@ fn related(ctx: &Context, set: &ReplicaSet, own: &[Arc<Pod>]) -> Vec<Arc<Pod>> {
 
 type Outcome = std::result::Result<(), (Failure, ContextError)>;
 
-async fn create(ctx: &Context, set: &ReplicaSet, count: usize) -> Outcome {
+async fn create<K: Replicated>(ctx: &Context, owner: &K, set: &ReplicaSet, count: usize) -> Outcome {
     let spec = set.spec.clone().unwrap_or_default();
     let pod_template = spec.template.unwrap_or_default();
     let namespace = set.metadata.namespace.as_deref().unwrap_or_default();
     for batch in plan::batches(count) {
-        let pod = || template::pod(&pod_template, namespace, controller_reference(set));
+        let pod = || template::pod(&pod_template, namespace, controller_reference(owner));
         let mut failed = None;
         for made in join_all((0..batch).map(|_| ctx.create(pod()))).await {
             match made {
                 Ok(pod) => {
                     let name = pod.metadata.name.unwrap_or_default();
-                    ctx.event(set, "SuccessfulCreate", format!("Created pod: {name}"));
+                    ctx.event(owner, "SuccessfulCreate", format!("Created pod: {name}"));
                 }
                 // Whatever is made here would be refused, and what is there will go.
                 Err(error) if refusal::namespace_is_terminating(&error) => return Ok(()),
@@ -109,24 +161,24 @@ async fn create(ctx: &Context, set: &ReplicaSet, count: usize) -> Outcome {
         }
         if let Some(error) = failed {
             let message = refusal::message(&error);
-            ctx.warning(set, "FailedCreate", format!("Error creating: {message}"));
+            ctx.warning(owner, "FailedCreate", format!("Error creating: {message}"));
             return Err((Failure { reason: "FailedCreate", message }, error));
         }
     }
     Ok(())
 }
 
-async fn delete(ctx: &Context, set: &ReplicaSet, victims: &[Arc<Pod>]) -> Outcome {
+async fn delete<K: Replicated>(ctx: &Context, owner: &K, victims: &[Arc<Pod>]) -> Outcome {
     let mut outcome = Ok(());
     for (pod, gone) in victims.iter().zip(join_all(victims.iter().map(|pod| ctx.delete(&**pod))).await) {
         match gone {
             Ok(_) => {
                 let name = Request::of(&**pod).name;
-                ctx.event(set, "SuccessfulDelete", format!("Deleted pod: {name}"));
+                ctx.event(owner, "SuccessfulDelete", format!("Deleted pod: {name}"));
             }
             Err(error) => {
                 let message = refusal::message(&error);
-                ctx.warning(set, "FailedDelete", format!("Error deleting: {message}"));
+                ctx.warning(owner, "FailedDelete", format!("Error deleting: {message}"));
                 outcome = Err((Failure { reason: "FailedDelete", message }, error));
             }
         }

@@ -1,0 +1,149 @@
+//! The operator on a cluster of its own, in virtual time.
+
+use evenkeel::k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
+use evenkeel::k8s_openapi::api::core::v1::Pod;
+use evenkeel::kube::{CustomResourceExt, Result};
+use evenkeel::prelude::*;
+use evenkeel::testing;
+use my_resource::{MyResource, MyResourceSpec, Phase, controller};
+use serde_json::json;
+
+fn web(image: &str) -> MyResource {
+    MyResource::new("web", MyResourceSpec { image: image.into(), memory: "64Mi".into() })
+}
+
+/// Declares the kind, runs the operator, and has `web` made and ready.
+async fn started(cluster: &Cluster) -> Result<()> {
+    cluster.apply(MyResource::crd()).await?;
+    cluster.settled().await;
+    cluster.run(controller);
+    cluster.apply(web("nginx:1.29")).await?;
+    cluster.settled().await;
+    Ok(())
+}
+
+async fn phase(cluster: &Cluster) -> Result<Option<Phase>> {
+    Ok(cluster.get::<MyResource>("web").await?.status.map(|status| status.phase))
+}
+
+fn image(deployment: &Deployment) -> Option<&str> {
+    deployment.spec.as_ref()?.template.spec.as_ref()?.containers[0].image.as_deref()
+}
+
+#[evenkeel::test]
+async fn a_resource_becomes_a_deployment_and_gets_ready(cluster: Cluster) -> Result<()> {
+    started(&cluster).await?;
+    let deployment = cluster.get::<Deployment>("web").await?;
+    assert_eq!(image(&deployment), Some("nginx:1.29"));
+    let limits =
+        deployment.spec.unwrap().template.spec.unwrap().containers[0].resources.clone().unwrap().limits;
+    assert_eq!(limits.unwrap()["memory"].0, "64Mi");
+    assert_eq!(deployment.metadata.owner_references.unwrap()[0].name, "web");
+
+    let pods = cluster.list::<Pod>().await?;
+    assert_eq!(pods.len(), 1);
+    assert_eq!(pods[0].status.as_ref().unwrap().phase.as_deref(), Some("Running"));
+    assert!(pods[0].spec.as_ref().unwrap().node_name.is_some());
+    assert_eq!(phase(&cluster).await?, Some(Phase::Ready));
+    Ok(())
+}
+
+#[evenkeel::test]
+async fn an_update_follows(cluster: Cluster) -> Result<()> {
+    started(&cluster).await?;
+    cluster.apply(web("nginx:1.30")).await?;
+    cluster.settled().await;
+    assert_eq!(image(&cluster.get::<Deployment>("web").await?), Some("nginx:1.30"));
+    let pods = cluster.list::<Pod>().await?;
+    assert_eq!(pods.len(), 1);
+    assert_eq!(pods[0].spec.as_ref().unwrap().containers[0].image.as_deref(), Some("nginx:1.30"));
+    assert_eq!(cluster.list::<ReplicaSet>().await?.len(), 2, "the old ReplicaSet is kept for a rollback");
+    let my = cluster.get::<MyResource>("web").await?;
+    assert_eq!(my.status.as_ref().unwrap().observed_generation, my.metadata.generation);
+    assert_eq!(phase(&cluster).await?, Some(Phase::Ready));
+    Ok(())
+}
+
+#[evenkeel::test]
+async fn a_second_reconcile_writes_nothing_and_triggers_nothing(cluster: Cluster) -> Result<()> {
+    started(&cluster).await?;
+    cluster.mark();
+    cluster.apply(web("nginx:1.29")).await?;
+    cluster.settled().await;
+    assert_eq!(
+        testing::lines(&cluster.writes()),
+        Vec::<String>::new(),
+        "applying the same again changes nothing"
+    );
+
+    let asked = cluster.requests().len();
+    cluster.restart("my-resource");
+    cluster.settled().await;
+    assert_eq!(
+        testing::lines(&cluster.writes()),
+        Vec::<String>::new(),
+        "a reconcile of what is right writes nothing"
+    );
+    let requests = cluster.requests().split_off(asked);
+    let applies = requests.iter().filter(|request| request.path.contains("/deployments/web")).count();
+    assert_eq!(applies, 1, "the apply that changed nothing triggered no further reconcile");
+    Ok(())
+}
+
+#[evenkeel::test]
+async fn drift_is_corrected(cluster: Cluster) -> Result<()> {
+    started(&cluster).await?;
+    let stolen =
+        json!({"spec": {"template": {"spec": {"containers": [{"name": "main", "image": "evil:1"}]}}}});
+    cluster.patch::<Deployment>("web", stolen).await?;
+    cluster.settled().await;
+    assert_eq!(image(&cluster.get::<Deployment>("web").await?), Some("nginx:1.29"));
+
+    let old = cluster.get::<Deployment>("web").await?.metadata.uid;
+    cluster.delete::<Deployment>("web").await?;
+    cluster.settled().await;
+    assert_ne!(cluster.get::<Deployment>("web").await?.metadata.uid, old, "it was made anew");
+    assert_eq!(phase(&cluster).await?, Some(Phase::Ready));
+    Ok(())
+}
+
+#[evenkeel::test]
+async fn deletion_leaves_nothing(cluster: Cluster) -> Result<()> {
+    started(&cluster).await?;
+    cluster.delete::<MyResource>("web").await?;
+    cluster.settled().await;
+    assert_eq!(cluster.list::<MyResource>().await?.len(), 0);
+    assert_eq!(cluster.list::<Deployment>().await?.len(), 0);
+    assert_eq!(cluster.list::<ReplicaSet>().await?.len(), 0);
+    assert_eq!(cluster.list::<Pod>().await?.len(), 0);
+    Ok(())
+}
+
+/// Made, changed, and what then stands: image of the Deployment, number and phase of pods, phase.
+async fn made_and_changed(cluster: Cluster) -> Vec<String> {
+    let play = async {
+        cluster.apply(MyResource::crd()).await?;
+        cluster.apply(web("nginx:1.29")).await?;
+        cluster.settled().await;
+        cluster.apply(web("nginx:1.30")).await?;
+        cluster.settled().await;
+        let mut end = vec![format!("{:?}", phase(&cluster).await?)];
+        for deployment in cluster.list::<Deployment>().await? {
+            end.push(format!("{:?} runs {:?}", deployment.metadata.name, image(&deployment)));
+        }
+        for pod in cluster.list::<Pod>().await? {
+            end.push(format!("{:?} {:?}", pod.spec.unwrap().containers[0].image, pod.status.unwrap().phase));
+        }
+        cluster.delete::<MyResource>("web").await?;
+        cluster.settled().await;
+        end.push(format!("{} pods left", cluster.list::<Pod>().await?.len()));
+        Ok::<_, evenkeel::kube::Error>(end)
+    };
+    play.await.expect("the scenario's own requests succeed")
+}
+
+#[test]
+fn a_crash_at_any_write_changes_nothing() {
+    let runs = testing::crash_everywhere("my-resource", |cluster| cluster.run(controller), made_and_changed);
+    assert!(runs >= 6, "{runs} runs");
+}

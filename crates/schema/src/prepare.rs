@@ -34,6 +34,7 @@ pub fn create(group: &str, version: &str, kind: &str, object: &mut Value, now: T
     match (group, kind) {
         ("", "Pod") => pod::create(object),
         ("", "Namespace") => namespace(object),
+        ("", "Service") => service::create(object),
         ("", "PersistentVolume") => {
             let now = time::print(now, Precision::Seconds);
             set(object, "status", serde_json::json!({"phase": "Pending", "lastPhaseTransitionTime": now}));
@@ -41,6 +42,7 @@ pub fn create(group: &str, version: &str, kind: &str, object: &mut Value, now: T
         ("", "PersistentVolumeClaim") => claim::prepare(object, None),
         ("apps", "StatefulSet") => stateful_set(object),
         ("batch", "Job") => job::generate_selector(object),
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => stored_version(object),
         ("certificates.k8s.io", "CertificateSigningRequest") => {
             for field in ["username", "uid", "groups", "extra"] {
                 remove(child(object, "spec"), field);
@@ -97,6 +99,7 @@ fn update_object(group: &str, version: &str, kind: &str, new: &mut Value, old: &
         ("", "Service") => service::update(new, old),
         ("", "PersistentVolumeClaim") => claim::prepare(new, Some(old)),
         ("apps", "StatefulSet") => stateful_set(new),
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => stored_version(new),
         ("certificates.k8s.io", "CertificateSigningRequest") => copy(object_of(new), Some(old), "spec"),
         _ => {}
     }
@@ -171,6 +174,18 @@ fn namespace(object: &mut Value) {
         let mut finalizers = (&*spec).list("finalizers").to_vec();
         finalizers.push("kubernetes".into());
         set(spec, "finalizers", Value::Array(finalizers));
+    }
+}
+
+/// A definition remembers every version that objects were ever stored in.
+fn stored_version(definition: &mut Value) {
+    let versions = (&*definition).at("spec").list("versions");
+    let Some(storage) = versions.iter().find(|version| version.bool("storage")) else { return };
+    let name = Value::from(storage.str("name"));
+    let mut stored = (&*definition).at("status").list("storedVersions").to_vec();
+    if !stored.contains(&name) {
+        stored.push(name);
+        set(child(definition, "status"), "storedVersions", Value::Array(stored));
     }
 }
 

@@ -22,6 +22,8 @@ pub use compile::compile;
 pub use defaulting::default;
 pub use pruning::{prune, prune_embedded};
 
+pub(crate) use formats::{is_cidr, is_match, parse_ip};
+
 /// Everything that is wrong with an object under the schema of its kind, rules in CEL apart.
 ///
 /// With `old`, a value that was already there and did not change is not held against the update.

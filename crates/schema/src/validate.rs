@@ -4,7 +4,20 @@
 //! update is held to the rules of every kind first and to those of its own kind after, so a cause may be there
 //! twice. Custom resources use [`metadata`] and `structural`.
 
+mod config;
+mod container;
+mod cronjob;
+mod field_rules;
+mod job;
 pub mod metadata;
+mod persistentvolumeclaim;
+mod pod;
+mod resources;
+mod scheduling;
+mod security;
+mod service;
+mod volume;
+mod workload;
 
 use metadata::NameRule;
 
@@ -23,13 +36,9 @@ pub fn validate(
     old: Option<&Value>,
     subresource: &str,
 ) -> Vec<FieldError> {
-    if (group, kind) == ("apiextensions.k8s.io", "CustomResourceDefinition") {
-        return definition(object, old, subresource);
-    }
     let namespaced = kinds::by_kind(group, version, kind).is_some_and(kinds::Resource::namespaced);
-    let rule = NameRule::of(group, kind);
     let Some(old) = old else {
-        let errors = metadata::create_builtin(object, namespaced, rule);
+        let errors = create(group, kind, object, namespaced);
         return match errors.is_empty() {
             true => metadata::create(object, namespaced, NameRule::PathSegment),
             false => errors,
@@ -37,18 +46,47 @@ pub fn validate(
     };
     let mut errors = metadata::create(object, namespaced, NameRule::PathSegment);
     errors.extend(metadata::update(object, old));
-    errors.extend(metadata::update_builtin(object, old));
-    let _ = subresource;
+    errors.extend(update(group, kind, object, old, subresource));
     errors
 }
 
-fn definition(object: &Value, old: Option<&Value>, subresource: &str) -> Vec<FieldError> {
-    let Some(old) = old else { return crate::structural::definition::validate(object, None) };
-    let mut errors = metadata::create(object, false, NameRule::PathSegment);
-    errors.extend(metadata::update(object, old));
-    match subresource {
-        "" => errors.extend(crate::structural::definition::validate(object, Some(old))),
-        _ => errors.extend(metadata::update(object, old)),
+/// The rules of the kind itself for a new object.
+fn create(group: &str, kind: &str, object: &Value, namespaced: bool) -> Vec<FieldError> {
+    match (group, kind) {
+        ("", "Pod") => pod::create(object),
+        ("", "Service") => service::create(object),
+        ("", "Secret" | "ConfigMap") => config::create(kind, object),
+        ("", "PersistentVolumeClaim") => persistentvolumeclaim::create(object),
+        ("", "ReplicationController")
+        | ("apps", "Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet") => {
+            workload::create(kind, object)
+        }
+        ("batch", "Job") => job::create(object),
+        ("batch", "CronJob") => cronjob::create(object),
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => {
+            crate::structural::definition::validate(object, None)
+        }
+        _ => metadata::create_builtin(object, namespaced, NameRule::of(group, kind)),
     }
-    errors
+}
+
+/// The rules of the kind itself for an object that is updated.
+fn update(group: &str, kind: &str, new: &Value, old: &Value, subresource: &str) -> Vec<FieldError> {
+    match (group, kind) {
+        ("", "Pod") => pod::update(new, old, subresource),
+        ("", "Service") => service::update(new, old, subresource),
+        ("", "Secret" | "ConfigMap") => config::update(kind, new, old),
+        ("", "PersistentVolumeClaim") => persistentvolumeclaim::update(new, old, subresource),
+        ("", "ReplicationController")
+        | ("apps", "Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet") => {
+            workload::update(kind, new, old, subresource)
+        }
+        ("batch", "Job") => job::update(new, old, subresource),
+        ("batch", "CronJob") => cronjob::update(new, old, subresource),
+        ("apiextensions.k8s.io", "CustomResourceDefinition") if subresource.is_empty() => {
+            crate::structural::definition::validate(new, Some(old))
+        }
+        ("apiextensions.k8s.io", _) => metadata::update(new, old),
+        _ => metadata::update_builtin(new, old),
+    }
 }

@@ -6,7 +6,43 @@ use super::{child, object_of, remove, set};
 use crate::json::{Map, Value};
 use crate::read::Read;
 
+/// The first address is written in two places; the older one may stand for both.
+pub(super) fn create(service: &mut Value) {
+    let spec = child(service, "spec");
+    let address = (&*spec).str("clusterIP").to_owned();
+    if !address.is_empty() && (&*spec).list("clusterIPs").is_empty() {
+        set(spec, "clusterIPs", Value::from(vec![address]));
+    }
+}
+
+/// Follows the one of the two places that the update changed.
+fn follow_address(spec: &mut Value, old: &Value) {
+    let (one, many) = ((&*spec).str("clusterIP").to_owned(), (&*spec).strs("clusterIPs"));
+    let (old_one, old_many) = (old.at("spec").str("clusterIP"), old.at("spec").strs("clusterIPs"));
+    let many: Vec<String> = many.into_iter().map(str::to_owned).collect();
+    let same = many == old_many;
+    if one != old_one && same {
+        match one.is_empty() {
+            true => remove(spec, "clusterIPs"),
+            false => {
+                let mut addresses = many;
+                match addresses.first_mut() {
+                    Some(first) => *first = one,
+                    None => addresses.push(one),
+                }
+                set(spec, "clusterIPs", Value::from(addresses));
+            }
+        }
+    } else if one == old_one && !same {
+        match many.first() {
+            Some(first) => set(spec, "clusterIP", Value::from(first.as_str())),
+            None => remove(spec, "clusterIP"),
+        }
+    }
+}
+
 pub(super) fn update(new: &mut Value, old: &Value) {
+    follow_address(child(new, "spec"), old);
     let (new_type, old_type) = ((&*new).at("spec").str("type").to_owned(), old.at("spec").str("type"));
     let spec = child(new, "spec");
     let same = |spec: &Value, field: &str| spec.at(field) == old.at("spec").at(field);

@@ -61,7 +61,8 @@ fn check_of(format: &str) -> Option<fn(&str) -> bool> {
     })
 }
 
-fn is_match(pattern: &str, text: &str) -> bool {
+/// Whether a pattern of Go's matches a text.
+pub(crate) fn is_match(pattern: &str, text: &str) -> bool {
     pattern::compiled(pattern).is_some_and(|regex| regex.is_match(text))
 }
 
@@ -80,7 +81,8 @@ pub(crate) fn parse_ip(text: &str) -> Option<IpAddr> {
     parts.next().is_none().then(|| IpAddr::from(octets))
 }
 
-fn is_cidr(text: &str) -> bool {
+/// Whether a text is an address and the length of a prefix.
+pub(crate) fn is_cidr(text: &str) -> bool {
     let Some((address, length)) = text.split_once('/') else { return false };
     let max = match parse_ip(address) {
         Some(IpAddr::V4(_)) => 32,

@@ -1,0 +1,298 @@
+//! Jobs.
+
+use super::field_rules::{immutable, non_negative, supported};
+use super::metadata::{self, NameRule};
+use super::pod;
+use crate::field::{BadValue, FieldError, Path};
+use crate::json::Value;
+use crate::names;
+use crate::read::Read;
+use crate::selector::{self, LabelSelector};
+
+const INDEXED_PARALLELISM_MAX: i64 = 100_000;
+const RULES_MAX: usize = 20;
+const COUNTS: [&str; 6] = [
+    "parallelism",
+    "completions",
+    "activeDeadlineSeconds",
+    "backoffLimit",
+    "ttlSecondsAfterFinished",
+    "backoffLimitPerIndex",
+];
+
+pub(super) fn create(job: &Value) -> Vec<FieldError> {
+    let mut errors = metadata::create_builtin(job, true, NameRule::Subdomain);
+    let path = Path::new("spec");
+    let spec = job.at("spec").unwrap_or(&Value::Null);
+    generated_selector(job, spec, &mut errors);
+    self::spec(&path, spec, &mut errors);
+    let name = job.at("metadata").str("name");
+    let completions = spec.int("completions").unwrap_or_default();
+    if spec.str("completionMode") == "Indexed" && completions > 0 {
+        let hostname = format!("{name}-{}", completions - 1);
+        if !names::dns1123_label(&hostname).is_empty() {
+            let detail = format!("will not able to create pod with invalid DNS label: {hostname}");
+            errors.push(FieldError::invalid("metadata.name", name, detail));
+        }
+    }
+    errors
+}
+
+pub(super) fn update(new: &Value, old: &Value, subresource: &str) -> Vec<FieldError> {
+    let mut errors = metadata::update_builtin(new, old);
+    if subresource == "status" {
+        return errors;
+    }
+    let path = Path::new("spec");
+    let (new, old) = (new.at("spec").unwrap_or(&Value::Null), old.at("spec").unwrap_or(&Value::Null));
+    spec(&path, new, &mut errors);
+    completions(&path.child("completions"), new, old, &mut errors);
+    let mut frozen = |field: &str| immutable(&path.child(field), new.at(field), old.at(field), &mut errors);
+    frozen("selector");
+    if without_scheduling(new) != without_scheduling(old) {
+        frozen("template");
+    }
+    for field in ["completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"]
+    {
+        frozen(field);
+    }
+    errors
+}
+
+/// The template without what may change while the job is suspended.
+fn without_scheduling(spec: &Value) -> Value {
+    let mut template = spec.at("template").cloned().unwrap_or(Value::Null);
+    if !spec.bool("suspend") {
+        return template;
+    }
+    if let Some(meta) = template.get_mut("metadata").and_then(Value::as_object_mut) {
+        meta.remove("labels");
+        meta.remove("annotations");
+    }
+    if let Some(pod) = template.get_mut("spec").and_then(Value::as_object_mut) {
+        for field in ["nodeSelector", "tolerations", "schedulingGates", "affinity"] {
+            pod.remove(field);
+        }
+    }
+    template
+}
+
+fn completions(path: &Path<'_>, new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
+    if new.str("completionMode") != "Indexed" {
+        immutable(path, new.at("completions"), old.at("completions"), errors);
+        return;
+    }
+    let (count, before) = (new.int("completions"), old.int("completions"));
+    if let Some(count) = count.filter(|count| Some(*count) != before)
+        && Some(count) != new.int("parallelism")
+    {
+        errors.push(FieldError::invalid(path, count, "can only be modified in tandem with spec.parallelism"));
+    }
+}
+
+/// The labels that the server chose, and the selector that it made of them.
+fn generated_selector(job: &Value, spec: &Value, errors: &mut Vec<FieldError>) {
+    if spec.bool("manualSelector") {
+        return;
+    }
+    let (uid, name) = (job.at("metadata").str("uid"), job.at("metadata").str("name"));
+    let labels = spec.at("template").at("metadata").at("labels");
+    let path = Path::new("spec.template.metadata.labels");
+    let expected = [
+        ("batch.kubernetes.io/controller-uid", uid),
+        ("batch.kubernetes.io/job-name", name),
+        ("controller-uid", uid),
+        ("job-name", name),
+    ];
+    for (key, value) in expected {
+        match labels.at(key).and_then(Value::as_str) {
+            Some(found) if found == value => {}
+            Some(_) => {
+                let shown = labels.cloned().unwrap_or(Value::Null);
+                errors.push(FieldError::invalid(path.key(key), shown, format!("must be '{value}'")));
+            }
+            None => errors.push(FieldError::required(path.key(key), format!("must be '{value}'"))),
+        }
+    }
+    let selected = spec.at("selector");
+    let own = selected.at("matchLabels").str("batch.kubernetes.io/controller-uid") == uid;
+    let count = selected.pairs("matchLabels").len() + selected.list("matchExpressions").len();
+    if !own || count != 1 {
+        let shown = selected.cloned().unwrap_or(Value::Null);
+        errors.push(FieldError::invalid("spec.selector", shown, "`selector` not auto-generated"));
+    }
+}
+
+fn spec(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
+    without_selector(path, spec, errors);
+    let at = path.child("selector");
+    match spec.at("selector") {
+        None => errors.push(FieldError::required(at, "")),
+        Some(value) => errors.extend(selector::validate(&at, value)),
+    }
+    if let Ok(selector) = LabelSelector::from_object(spec.at("selector").unwrap_or(&Value::Null)) {
+        let labels = spec.at("template").at("metadata").at("labels");
+        if !selector.matches(|key| labels.at(key).and_then(Value::as_str)) {
+            let shown = labels.cloned().unwrap_or(Value::Null);
+            let detail = "`selector` does not match template `labels`";
+            errors.push(FieldError::invalid(path.child("template.metadata.labels"), shown, detail));
+        }
+    }
+}
+
+/// The spec of a job or of a template of jobs, which has no selector.
+pub(super) fn without_selector(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
+    for field in COUNTS {
+        non_negative(spec, path, field, errors);
+    }
+    if spec.has("maxFailedIndexes") {
+        non_negative(spec, path, "maxFailedIndexes", errors);
+        if !spec.has("backoffLimitPerIndex") {
+            let detail = "when maxFailedIndexes is specified";
+            errors.push(FieldError::required(path.child("backoffLimitPerIndex"), detail));
+        }
+    }
+    completion_mode(path, spec, errors);
+    if let Some(policy) = spec.at("podFailurePolicy") {
+        failure_policy(&path.child("podFailurePolicy"), spec, policy, errors);
+    }
+    replacement_policy(&path.child("podReplacementPolicy"), spec, errors);
+    let template = spec.at("template").unwrap_or(&Value::Null);
+    let at = path.child("template");
+    pod::template(&at, template, errors);
+    restart_policy(&at.child("spec.restartPolicy"), spec, template, errors);
+}
+
+fn completion_mode(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
+    if let Some(mode) = spec.at("completionMode").and_then(Value::as_str)
+        && !matches!(mode, "NonIndexed" | "Indexed")
+    {
+        let printed = BadValue::Printed(Value::from(mode).to_string());
+        errors.push(FieldError::not_supported(
+            path.child("completionMode"),
+            printed,
+            &["NonIndexed", "Indexed"],
+        ));
+    }
+    match spec.str("completionMode") {
+        "Indexed" => {
+            if !spec.has("completions") {
+                let detail = "when completion mode is Indexed";
+                errors.push(FieldError::required(path.child("completions"), detail));
+            }
+            if let Some(count) = spec.int("parallelism").filter(|count| *count > INDEXED_PARALLELISM_MAX) {
+                let detail = format!(
+                    "must be less than or equal to {INDEXED_PARALLELISM_MAX} when completion mode is Indexed"
+                );
+                errors.push(FieldError::invalid(path.child("parallelism"), count, detail));
+            }
+            let (failed, completions) = (spec.int("maxFailedIndexes"), spec.int("completions"));
+            if let (Some(failed), Some(completions)) = (failed, completions)
+                && failed > completions
+            {
+                let detail = "must be less than or equal to completions";
+                errors.push(FieldError::invalid(path.child("maxFailedIndexes"), failed, detail));
+            }
+        }
+        "" | "NonIndexed" => {
+            for field in ["backoffLimitPerIndex", "maxFailedIndexes"] {
+                if let Some(value) = spec.int(field) {
+                    errors.push(FieldError::invalid(
+                        path.child(field),
+                        value,
+                        "requires indexed completion mode",
+                    ));
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn failure_policy(path: &Path<'_>, spec: &Value, policy: &Value, errors: &mut Vec<FieldError>) {
+    let rules = path.child("rules");
+    if policy.list("rules").len() > RULES_MAX {
+        errors.push(FieldError::too_many(rules, policy.list("rules").len(), RULES_MAX));
+    }
+    for (index, rule) in policy.list("rules").iter().enumerate() {
+        let path = rules.index(index);
+        let at = path.child("action");
+        match rule.str("action") {
+            "" => {
+                let detail = "valid values: [\"Count\" \"FailIndex\" \"FailJob\" \"Ignore\"]";
+                errors.push(FieldError::required(at, detail));
+            }
+            "FailIndex" if !spec.has("backoffLimitPerIndex") => {
+                errors.push(FieldError::invalid(
+                    at,
+                    "FailIndex",
+                    "requires the backoffLimitPerIndex to be set",
+                ));
+            }
+            action => supported(&at, action, &["Count", "FailIndex", "FailJob", "Ignore"], errors),
+        }
+        let (codes, conditions) = (rule.at("onExitCodes"), rule.list("onPodConditions"));
+        if let Some(codes) = codes {
+            exit_codes(&path.child("onExitCodes"), spec, codes, errors);
+        }
+        let detail = match (codes.is_some(), conditions.is_empty()) {
+            (true, false) => "specifying both OnExitCodes and OnPodConditions is not supported",
+            (false, true) => "specifying one of OnExitCodes and OnPodConditions is required",
+            _ => continue,
+        };
+        errors.push(FieldError::invalid(path, BadValue::Omitted, detail));
+    }
+}
+
+fn exit_codes(path: &Path<'_>, spec: &Value, codes: &Value, errors: &mut Vec<FieldError>) {
+    let operator = codes.str("operator");
+    if operator.is_empty() {
+        errors.push(FieldError::required(path.child("operator"), "valid values: [\"In\" \"NotIn\"]"));
+    } else {
+        supported(&path.child("operator"), operator, &["In", "NotIn"], errors);
+    }
+    let pod = spec.at("template").at("spec");
+    let container = codes.str("containerName");
+    let known = || pod.list("containers").iter().chain(pod.list("initContainers"));
+    if !container.is_empty() && !known().any(|known| known.str("name") == container) {
+        let printed = BadValue::Printed(Value::from(container).to_string());
+        let detail = "must be one of the container or initContainer names in the pod template";
+        errors.push(FieldError::invalid(path.child("containerName"), printed, detail));
+    }
+    let list = path.child("values");
+    let values: Vec<i64> = codes.list("values").iter().filter_map(Value::as_i64).collect();
+    if values.is_empty() {
+        errors.push(FieldError::invalid(list, Value::from(values.clone()), "at least one value is required"));
+    }
+    for (index, value) in values.iter().enumerate() {
+        if *value == 0 && operator == "In" {
+            errors.push(FieldError::invalid(list.index(index), *value, "must not be 0 for the In operator"));
+        }
+        if values[..index].contains(value) {
+            errors.push(FieldError::duplicate(list.index(index), *value));
+        }
+    }
+    if values.windows(2).any(|pair| pair[0] > pair[1]) {
+        errors.push(FieldError::invalid(list, Value::from(values), "must be ordered"));
+    }
+}
+
+fn replacement_policy(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
+    let Some(policy) = spec.at("podReplacementPolicy").and_then(Value::as_str) else { return };
+    let allowed: &[&str] =
+        if spec.has("podFailurePolicy") { &["Failed"] } else { &["Failed", "TerminatingOrFailed"] };
+    supported(path, policy, allowed, errors);
+}
+
+fn restart_policy(path: &Path<'_>, spec: &Value, template: &Value, errors: &mut Vec<FieldError>) {
+    match template.at("spec").str("restartPolicy") {
+        "" | "Always" => errors.push(FieldError::required(path, "valid values: \"OnFailure\", \"Never\"")),
+        policy @ ("OnFailure" | "Never") => {
+            if policy == "OnFailure" && spec.has("podFailurePolicy") {
+                let detail = "only \"Never\" is supported when podFailurePolicy is specified";
+                errors.push(FieldError::invalid(path, policy, detail));
+            }
+        }
+        other => errors.push(FieldError::not_supported(path, other, &["OnFailure", "Never"])),
+    }
+}

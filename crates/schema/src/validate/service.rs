@@ -1,0 +1,326 @@
+//! Services. What depends on the addresses and ports of the whole cluster is the API server's.
+
+use super::field_rules::{
+    Seen, ip, label, named, one_of, optional_one_of, port, port_or_name, qualified, subdomain, supported,
+};
+use super::metadata::{self, NameRule};
+use crate::field::{BadValue, FieldError, Path};
+use crate::json::Value;
+use crate::read::Read;
+use crate::{names, selector, structural};
+
+const TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
+const ONLY_BALANCERS: &str = "may only be used when `type` is 'LoadBalancer'";
+const AFFINITY_MAX: i64 = 86_400;
+
+pub(super) fn create(service: &Value) -> Vec<FieldError> {
+    let mut errors = metadata::create_builtin(service, true, NameRule::Label);
+    rules(service, &mut errors);
+    errors
+}
+
+pub(super) fn update(new: &Value, old: &Value, subresource: &str) -> Vec<FieldError> {
+    let mut errors = metadata::update_builtin(new, old);
+    if subresource == "status" {
+        return errors;
+    }
+    cluster_ips_update(new, old, &mut errors);
+    rules(new, &mut errors);
+    errors
+}
+
+fn is_headless(spec: &Value) -> bool {
+    spec.strs("clusterIPs") == ["None"]
+}
+
+fn cluster_ips_update(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
+    let (new, old) = (new.at("spec"), old.at("spec"));
+    if new.str("type") == "ExternalName" || old.str("type") == "ExternalName" {
+        return;
+    }
+    let (before, after) = (old.strs("clusterIPs"), new.strs("clusterIPs"));
+    let path = Path::new("spec");
+    let path = path.child("clusterIPs");
+    if let (Some(first), second) = (before.first(), after.first())
+        && second != Some(first)
+    {
+        let shown = Value::from(after.clone());
+        errors.push(FieldError::invalid(path.index(0), shown, "may not change once set"));
+    }
+    if let (Some(first), Some(second)) = (before.get(1), after.get(1))
+        && first != second
+    {
+        errors.push(FieldError::invalid(
+            path.index(1),
+            Value::from(after.clone()),
+            "may not change once set",
+        ));
+    }
+}
+
+fn rules(service: &Value, errors: &mut Vec<FieldError>) {
+    let path = Path::new("spec");
+    let spec = service.at("spec").unwrap_or(&Value::Null);
+    let kind = spec.str("type");
+    if spec.list("ports").is_empty() && !is_headless(spec) && kind != "ExternalName" {
+        errors.push(FieldError::required(path.child("ports"), ""));
+    }
+    by_type(&path, spec, errors);
+    ports(&path.child("ports"), spec, errors);
+    selector::validate_labels(&path.child("selector"), spec.at("selector").unwrap_or(&Value::Null), errors);
+    let affinity = spec.str("sessionAffinity");
+    one_of(&path.child("sessionAffinity"), affinity, &["ClientIP", "None"], errors);
+    if affinity == "ClientIP" {
+        affinity_timeout(&path.child("sessionAffinityConfig"), spec.at("sessionAffinityConfig"), errors);
+    }
+    if kind != "ExternalName" {
+        cluster_ips(&path, spec, errors);
+    }
+    external_ips(&path.child("externalIPs"), spec, errors);
+    one_of(&path.child("type"), kind, &TYPES, errors);
+    port_conflicts(&path.child("ports"), spec, errors);
+    balancer(&path, spec, errors);
+    traffic(&path, spec, errors);
+}
+
+fn by_type(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
+    let addresses = path.child("clusterIPs");
+    match spec.str("type") {
+        kind @ ("LoadBalancer" | "NodePort") if is_headless(spec) => {
+            let detail = format!("may not be set to 'None' for {kind} services");
+            errors.push(FieldError::invalid(addresses.index(0), "None", detail));
+        }
+        "ExternalName" => {
+            for field in ["clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
+                if spec.has(field) {
+                    let detail = "may not be set for ExternalName services";
+                    errors.push(FieldError::forbidden(path.child(field), detail));
+                }
+            }
+            let name = spec.str("externalName");
+            match name.strip_suffix('.').unwrap_or(name) {
+                "" => errors.push(FieldError::required(path.child("externalName"), "")),
+                name => subdomain(&path.child("externalName"), name, errors),
+            }
+        }
+        _ => {}
+    }
+}
+
+fn ports(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
+    let ports = spec.list("ports");
+    let mut seen = Seen::default();
+    for (index, value) in ports.iter().enumerate() {
+        let path = path.index(index);
+        let name = value.str("name");
+        if name.is_empty() && ports.len() > 1 {
+            errors.push(FieldError::required(path.child("name"), ""));
+        } else if !name.is_empty() {
+            label(&path.child("name"), name, errors);
+            if !seen.insert(name) {
+                errors.push(FieldError::duplicate(path.child("name"), name));
+            }
+        }
+        port(&path.child("port"), value.int("port").unwrap_or_default(), errors);
+        one_of(&path.child("protocol"), value.str("protocol"), &["SCTP", "TCP", "UDP"], errors);
+        port_or_name(&path.child("targetPort"), value.at("targetPort"), errors);
+        if let Some(protocol) = value.at("appProtocol").and_then(Value::as_str) {
+            qualified(&path.child("appProtocol"), protocol, errors);
+        }
+    }
+}
+
+fn port_conflicts(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
+    let ports = spec.list("ports");
+    let node_port = |port: &Value| port.int("nodePort").filter(|number| *number != 0);
+    for (index, value) in ports.iter().enumerate() {
+        if spec.str("type") == "ClusterIP" && node_port(value).is_some() {
+            let at = path.index(index);
+            let detail = "may not be used when `type` is 'ClusterIP'";
+            errors.push(FieldError::forbidden(at.child("nodePort"), detail));
+        }
+    }
+    let same_protocol = |a: &Value, b: &Value| a.str("protocol") == b.str("protocol");
+    for (index, value) in ports.iter().enumerate() {
+        let earlier = |other: &&Value| same_protocol(other, value) && node_port(other) == node_port(value);
+        if let (Some(number), true) = (node_port(value), ports[..index].iter().any(|other| earlier(&other))) {
+            let at = path.index(index);
+            errors.push(FieldError::duplicate(at.child("nodePort"), number));
+        }
+    }
+    for (index, value) in ports.iter().enumerate() {
+        let number = value.int("port").unwrap_or_default();
+        let repeated = ports[..index]
+            .iter()
+            .any(|other| same_protocol(other, value) && other.int("port") == value.int("port"));
+        if repeated {
+            let printed = format!(
+                "{{\"Name\":\"\",\"Protocol\":{},\"AppProtocol\":null,\"Port\":{number},\"TargetPort\":0,\"NodePort\":0}}",
+                Value::from(value.str("protocol"))
+            );
+            errors.push(FieldError::duplicate(path.index(index), BadValue::Printed(printed)));
+        }
+    }
+}
+
+fn affinity_timeout(path: &Path<'_>, config: Option<&Value>, errors: &mut Vec<FieldError>) {
+    let path = path.child("clientIP");
+    let path = path.child("timeoutSeconds");
+    match config.at("clientIP").int("timeoutSeconds") {
+        None => errors.push(FieldError::required(path, "when session affinity type is ClientIP")),
+        Some(seconds) if seconds <= 0 || seconds > AFFINITY_MAX => {
+            let detail = format!("must be greater than 0 and less than {AFFINITY_MAX}");
+            errors.push(FieldError::invalid(path, seconds, detail));
+        }
+        Some(_) => {}
+    }
+}
+
+fn cluster_ips(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
+    let at = path.child("clusterIPs");
+    let addresses = spec.strs("clusterIPs");
+    let first = spec.str("clusterIP");
+    let shown = || Value::from(addresses.clone());
+    match (first, addresses.first()) {
+        ("", Some(_)) => {
+            let detail = "must be empty when `clusterIP` is not specified";
+            errors.push(FieldError::invalid(at, shown(), detail));
+        }
+        ("", None) => {}
+        (_, None) => errors.push(FieldError::required(at, "")),
+        (first, Some(listed)) if *listed != first => {
+            errors.push(FieldError::invalid(at, shown(), "first value must match `clusterIP`"));
+        }
+        _ => {}
+    }
+    let families = path.child("ipFamilies");
+    let mut seen = Seen::default();
+    for (index, family) in spec.strs("ipFamilies").into_iter().enumerate() {
+        supported(&families.index(index), family, &["IPv4", "IPv6"], errors);
+        if !seen.insert(family) {
+            errors.push(FieldError::duplicate(families.index(index), family));
+        }
+    }
+    let policies = ["PreferDualStack", "RequireDualStack", "SingleStack"];
+    optional_one_of(spec, path, "ipFamilyPolicy", &policies, errors);
+    for (index, address) in addresses.iter().enumerate() {
+        if index == 0 && *address == "None" {
+            if addresses.len() > 1 {
+                errors.push(FieldError::invalid(at, shown(), "'None' must be the first and only value"));
+            }
+            continue;
+        }
+        ip(&at.index(index), address, errors);
+    }
+    if addresses.len() > 2 {
+        errors.push(FieldError::invalid(at, shown(), "may only hold up to 2 values"));
+    }
+}
+
+fn external_ips(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
+    for (index, address) in spec.strs("externalIPs").into_iter().enumerate() {
+        let at = path.index(index);
+        let before = errors.len();
+        ip(&at, address, errors);
+        if errors.len() == before {
+            endpoint_ip(&at, address, errors);
+        }
+    }
+}
+
+/// An address that endpoints may have: none of the ranges with a meaning of their own.
+pub(super) fn endpoint_ip(path: &Path<'_>, text: &str, errors: &mut Vec<FieldError>) {
+    let Some(address) = structural::parse_ip(text) else { return };
+    let link_local = match address {
+        std::net::IpAddr::V4(address) => address.is_link_local(),
+        std::net::IpAddr::V6(address) => address.segments()[0] & 0xffc0 == 0xfe80,
+    };
+    let link_local_multicast = match address {
+        std::net::IpAddr::V4(address) => address.octets()[..3] == [224, 0, 0],
+        std::net::IpAddr::V6(address) => address.segments()[0] & 0xff0f == 0xff02,
+    };
+    if address.is_unspecified() {
+        errors.push(FieldError::invalid(path, text, "may not be unspecified (0.0.0.0 or ::)"));
+    }
+    if address.is_loopback() {
+        errors.push(FieldError::invalid(
+            path,
+            text,
+            "may not be in the loopback range (127.0.0.0/8, ::1/128)",
+        ));
+    }
+    if link_local {
+        let detail = "may not be in the link-local range (169.254.0.0/16, fe80::/10)";
+        errors.push(FieldError::invalid(path, text, detail));
+    }
+    if link_local_multicast {
+        let detail = "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)";
+        errors.push(FieldError::invalid(path, text, detail));
+    }
+}
+
+fn balancer(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
+    let is_balancer = spec.str("type") == "LoadBalancer";
+    let ranges = spec.strs("loadBalancerSourceRanges");
+    // Kubernetes spells the field with a capital here.
+    let at = path.child("LoadBalancerSourceRanges");
+    if !ranges.is_empty() && !is_balancer {
+        errors.push(FieldError::forbidden(at, ONLY_BALANCERS));
+    }
+    for (index, range) in ranges.into_iter().enumerate() {
+        cidr(&at.index(index), range.trim(), errors);
+    }
+    if spec.has("allocateLoadBalancerNodePorts") && !is_balancer {
+        errors.push(FieldError::forbidden(path.child("allocateLoadBalancerNodePorts"), ONLY_BALANCERS));
+    }
+    if let Some(class) = spec.at("loadBalancerClass").and_then(Value::as_str) {
+        let at = path.child("loadBalancerClass");
+        match is_balancer {
+            false => errors.push(FieldError::forbidden(at, "may only be used when `type` is 'LoadBalancer'")),
+            true => named(&at, class, names::qualified_name(class), errors),
+        }
+    }
+}
+
+/// A range of addresses.
+pub(super) fn cidr(path: &Path<'_>, text: &str, errors: &mut Vec<FieldError>) {
+    if !structural::is_cidr(text) {
+        let detail = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
+        errors.push(FieldError::invalid(path, text, detail));
+    }
+}
+
+fn traffic(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
+    let external = match spec.str("type") {
+        "LoadBalancer" | "NodePort" => true,
+        "ClusterIP" => !spec.list("externalIPs").is_empty(),
+        _ => false,
+    };
+    let policy = spec.str("externalTrafficPolicy");
+    let at = path.child("externalTrafficPolicy");
+    match (external, policy) {
+        (false, "") => {}
+        (false, policy) => {
+            errors.push(FieldError::invalid(
+                at,
+                policy,
+                "may only be set for externally-accessible services",
+            ));
+        }
+        (true, policy) => one_of(&at, policy, &["Cluster", "Local"], errors),
+    }
+    let checked = spec.str("type") == "LoadBalancer" && policy == "Local";
+    let number = spec.int("healthCheckNodePort").unwrap_or_default();
+    if !checked && number != 0 {
+        let detail = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'";
+        errors.push(FieldError::invalid(path.child("healthCheckNodePort"), number, detail));
+    }
+    if matches!(spec.str("type"), "ClusterIP" | "NodePort" | "LoadBalancer")
+        && !spec.has("internalTrafficPolicy")
+    {
+        errors.push(FieldError::required(path.child("internalTrafficPolicy"), ""));
+    }
+    optional_one_of(spec, path, "internalTrafficPolicy", &["Cluster", "Local"], errors);
+    let zones = ["PreferClose", "PreferSameNode", "PreferSameZone"];
+    optional_one_of(spec, path, "trafficDistribution", &zones, errors);
+}

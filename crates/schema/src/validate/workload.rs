@@ -1,0 +1,447 @@
+//! Kinds that keep pods running: Deployment, ReplicaSet, StatefulSet, DaemonSet, ReplicationController.
+
+use super::field_rules::{immutable, label, non_negative, supported};
+use super::metadata::{self, NameRule};
+use super::{persistentvolumeclaim, pod};
+use crate::field::{BadValue, FieldError, Path};
+use crate::int_or_string::IntOrString;
+use crate::json::{Map, Value};
+use crate::names;
+use crate::read::Read;
+use crate::selector::{self, LabelSelector};
+
+const MISMATCH: &str = "`selector` does not match template `labels`";
+
+/// The rules of one of these kinds, on creation.
+pub(super) fn create(kind: &str, object: &Value) -> Vec<FieldError> {
+    let rule = if kind == "StatefulSet" { NameRule::Label } else { NameRule::Subdomain };
+    let mut errors = metadata::create_builtin(object, true, rule);
+    spec(kind, object, None, &mut errors);
+    errors
+}
+
+/// The rules of one of these kinds, on update.
+pub(super) fn update(kind: &str, new: &Value, old: &Value, subresource: &str) -> Vec<FieldError> {
+    let mut errors = metadata::update_builtin(new, old);
+    if subresource == "status" {
+        status(kind, new, old, &mut errors);
+        return errors;
+    }
+    spec(kind, new, Some(old), &mut errors);
+    let path = Path::new("spec");
+    match kind {
+        "StatefulSet" => stateful_set_update(&path, new, old, &mut errors),
+        "ReplicationController" => {}
+        _ => immutable(
+            &path.child("selector"),
+            new.at("spec").at("selector"),
+            old.at("spec").at("selector"),
+            &mut errors,
+        ),
+    }
+    errors
+}
+
+fn spec(kind: &str, object: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
+    let path = Path::new("spec");
+    let spec = object.at("spec").unwrap_or(&Value::Null);
+    match kind {
+        "Deployment" => deployment(&path, spec, errors),
+        "ReplicaSet" => {
+            non_negative(spec, &path, "replicas", errors);
+            non_negative(spec, &path, "minReadySeconds", errors);
+            selected_template(&path, spec, "deployment", errors);
+        }
+        "StatefulSet" => stateful_set(&path, spec, old, errors),
+        "DaemonSet" => daemon_set(&path, spec, errors),
+        _ => replication_controller(&path, spec, errors),
+    }
+}
+
+/// The selector, and the template that it must match.
+fn selected_template(path: &Path<'_>, spec: &Value, kind: &str, errors: &mut Vec<FieldError>) {
+    check_selector(path, spec, kind, errors);
+    let template = spec.at("template").unwrap_or(&Value::Null);
+    let at = path.child("template");
+    if !matching(&at, spec, template, errors) {
+        return;
+    }
+    pod::template(&at, template, errors);
+    always_restarts(&at, template, "ReplicaSet", errors);
+}
+
+fn check_selector(path: &Path<'_>, spec: &Value, kind: &str, errors: &mut Vec<FieldError>) {
+    let at = path.child("selector");
+    let Some(selector) = spec.at("selector") else {
+        errors.push(FieldError::required(at, ""));
+        return;
+    };
+    errors.extend(selector::validate(&at, selector));
+    let empty =
+        selector.map("matchLabels").is_none_or(Map::is_empty) && selector.list("matchExpressions").is_empty();
+    if empty {
+        errors.push(FieldError::invalid(at, selector, format!("empty selector is invalid for {kind}")));
+    }
+}
+
+/// Says whether the selector could be read at all.
+fn matching(path: &Path<'_>, spec: &Value, template: &Value, errors: &mut Vec<FieldError>) -> bool {
+    let labels = template.at("metadata").at("labels");
+    let Ok(selector) = LabelSelector::from_object(spec.at("selector").unwrap_or(&Value::Null)) else {
+        let shown = spec.at("selector").cloned().unwrap_or(Value::Null);
+        let field = path.to_string().replace(".template", ".selector");
+        errors.push(FieldError::invalid(field, shown, "invalid label selector"));
+        return false;
+    };
+    if !selector.is_everything() && !selector.matches(|key| labels.at(key).and_then(Value::as_str)) {
+        let shown = labels.cloned().unwrap_or(Value::Null);
+        errors.push(FieldError::invalid(path.child("metadata.labels"), shown, MISMATCH));
+    }
+    true
+}
+
+fn always_restarts(path: &Path<'_>, template: &Value, kind: &str, errors: &mut Vec<FieldError>) {
+    let path = path.child("spec");
+    supported(&path.child("restartPolicy"), template.at("spec").str("restartPolicy"), &["Always"], errors);
+    if template.at("spec").has("activeDeadlineSeconds") {
+        let detail = format!("activeDeadlineSeconds in {kind} is not Supported");
+        errors.push(FieldError::forbidden(path.child("activeDeadlineSeconds"), detail));
+    }
+}
+
+fn deployment(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
+    non_negative(spec, path, "replicas", errors);
+    selected_template(path, spec, "deployment", errors);
+    deployment_strategy(&path.child("strategy"), spec.at("strategy").unwrap_or(&Value::Null), errors);
+    for field in ["minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"] {
+        non_negative(spec, path, field, errors);
+    }
+    let deadline = spec.int("progressDeadlineSeconds");
+    if let Some(seconds) =
+        deadline.filter(|seconds| *seconds <= spec.int("minReadySeconds").unwrap_or_default())
+    {
+        let detail = "must be greater than minReadySeconds";
+        errors.push(FieldError::invalid(path.child("progressDeadlineSeconds"), seconds, detail));
+    }
+}
+
+/// A strategy as Go prints its struct.
+fn print_strategy(strategy: &Value) -> BadValue {
+    let kind = Value::from(strategy.str("type"));
+    let rolling = strategy.at("rollingUpdate").map_or("null".to_owned(), crate::field::go_json);
+    BadValue::Printed(format!("{{\"Type\":{kind},\"RollingUpdate\":{rolling}}}"))
+}
+
+fn deployment_strategy(path: &Path<'_>, strategy: &Value, errors: &mut Vec<FieldError>) {
+    let rolling = strategy.at("rollingUpdate");
+    let at = path.child("rollingUpdate");
+    match strategy.str("type") {
+        "Recreate" => {
+            if rolling.is_some() {
+                let detail = "may not be specified when strategy `type` is 'Recreate'";
+                errors.push(FieldError::forbidden(at, detail));
+            }
+        }
+        "RollingUpdate" => {
+            let (unavailable, surge) = (rolling.at("maxUnavailable"), rolling.at("maxSurge"));
+            int_or_percent(&at.child("maxUnavailable"), unavailable, errors);
+            int_or_percent(&at.child("maxSurge"), surge, errors);
+            if amount(unavailable) == 0 && amount(surge) == 0 {
+                let shown = unavailable.cloned().unwrap_or(Value::from(0));
+                let detail = "may not be 0 when `maxSurge` is 0";
+                errors.push(FieldError::invalid(at.child("maxUnavailable"), shown, detail));
+            }
+            at_most_all(&at.child("maxUnavailable"), unavailable, errors);
+        }
+        _ => errors.push(FieldError::not_supported(
+            path,
+            print_strategy(strategy),
+            &["Recreate", "RollingUpdate"],
+        )),
+    }
+}
+
+/// A count that is not negative, or a percentage.
+pub(super) fn int_or_percent(path: &Path<'_>, value: Option<&Value>, errors: &mut Vec<FieldError>) {
+    match value {
+        Some(Value::String(text)) => super::field_rules::named(path, text, names::percent(text), errors),
+        Some(Value::Number(number)) if number.as_i64().is_some_and(|number| number < 0) => {
+            let detail = "must be greater than or equal to 0";
+            errors.push(FieldError::invalid(path, number.as_i64().unwrap_or_default(), detail));
+        }
+        _ => {}
+    }
+}
+
+fn amount(value: Option<&Value>) -> i32 {
+    match value.and_then(IntOrString::from_json) {
+        Some(IntOrString::Int(number)) => number,
+        Some(percent) => percent.percent().unwrap_or_default(),
+        None => 0,
+    }
+}
+
+pub(super) fn at_most_all(path: &Path<'_>, value: Option<&Value>, errors: &mut Vec<FieldError>) {
+    let percent = value.and_then(IntOrString::from_json).and_then(|value| value.percent());
+    if let (Some(value), true) = (value, percent.is_some_and(|percent| percent > 100)) {
+        errors.push(FieldError::invalid(path, value, "must not be greater than 100%"));
+    }
+}
+
+fn stateful_set(path: &Path<'_>, spec: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
+    match spec.str("podManagementPolicy") {
+        "" => errors.push(FieldError::required(path.child("podManagementPolicy"), "")),
+        "OrderedReady" | "Parallel" => {}
+        other => {
+            let detail = "must be 'OrderedReady' or 'Parallel'";
+            errors.push(FieldError::invalid(path.child("podManagementPolicy"), other, detail));
+        }
+    }
+    stateful_strategy(
+        &path.child("updateStrategy"),
+        spec.at("updateStrategy").unwrap_or(&Value::Null),
+        errors,
+    );
+    if let Some(policy) = spec.at("persistentVolumeClaimRetentionPolicy") {
+        let path = path.child("persistentVolumeClaimRetentionPolicy");
+        for field in ["whenDeleted", "whenScaled"] {
+            supported(&path.child(field), policy.str(field), &["Retain", "Delete"], errors);
+        }
+    }
+    let claims = path.child("volumeClaimTemplates");
+    for (index, claim) in spec.list("volumeClaimTemplates").iter().enumerate().filter(|_| old.is_none()) {
+        let at = claims.index(index);
+        persistentvolumeclaim::spec(&at.child("spec"), claim.at("spec").unwrap_or(&Value::Null), errors);
+    }
+    non_negative(spec, path, "replicas", errors);
+    non_negative(spec, path, "minReadySeconds", errors);
+    if let Some(start) = spec.at("ordinals").int("start").filter(|start| *start < 0) {
+        errors.push(FieldError::invalid(
+            path.child("ordinals.start"),
+            start,
+            "must be greater than or equal to 0",
+        ));
+    }
+    let service = spec.str("serviceName");
+    if !service.is_empty() && old.is_none() {
+        label(&path.child("serviceName"), service, errors);
+    }
+    check_selector(path, spec, "statefulset", errors);
+    let template = with_claims(spec);
+    let at = path.child("template");
+    if matching(&at, spec, &template, errors) {
+        pod::template(&at, &template, errors);
+    }
+    always_restarts(&at, &template, "StatefulSet", errors);
+}
+
+/// The template with the volumes that its claims become.
+fn with_claims(spec: &Value) -> Value {
+    let mut template = spec.at("template").cloned().unwrap_or(Value::Null);
+    let claims: Vec<&str> =
+        spec.list("volumeClaimTemplates").iter().map(|claim| claim.at("metadata").str("name")).collect();
+    let Some(Value::Object(pod)) = template.get_mut("spec") else { return template };
+    pod.remove("subdomain");
+    pod.remove("hostname");
+    if !claims.is_empty() {
+        let own = pod.get("volumes").and_then(Value::as_array).cloned().unwrap_or_default();
+        let mut volumes: Vec<Value> = claims
+            .iter()
+            .map(|name| serde_json::json!({"name": name, "persistentVolumeClaim": {"claimName": name}}))
+            .collect();
+        volumes.extend(own.into_iter().filter(|volume| !claims.contains(&volume.str("name"))));
+        pod.insert("volumes".to_owned(), Value::Array(volumes));
+    }
+    template
+}
+
+fn stateful_strategy(path: &Path<'_>, strategy: &Value, errors: &mut Vec<FieldError>) {
+    let rolling = strategy.at("rollingUpdate");
+    match strategy.str("type") {
+        "" => errors.push(FieldError::required(path, "")),
+        "OnDelete" => {
+            if let Some(rolling) = rolling {
+                let detail = "only allowed for updateStrategy 'RollingUpdate'";
+                errors.push(FieldError::invalid(path.child("rollingUpdate"), rolling, detail));
+            }
+        }
+        "RollingUpdate" => {
+            if let Some(rolling) = rolling {
+                non_negative(rolling, &path.child("rollingUpdate"), "partition", errors);
+            }
+        }
+        _ => {
+            let detail = "must be 'RollingUpdate' or 'OnDelete'";
+            errors.push(FieldError::invalid(path, print_strategy(strategy), detail));
+        }
+    }
+}
+
+fn stateful_set_update(path: &Path<'_>, new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
+    const CHANGEABLE: [&str; 7] = [
+        "replicas",
+        "template",
+        "updateStrategy",
+        "minReadySeconds",
+        "ordinals",
+        "revisionHistoryLimit",
+        "persistentVolumeClaimRetentionPolicy",
+    ];
+    let frozen = |object: &Value| {
+        let mut spec = object.at("spec").cloned().unwrap_or(Value::Null);
+        for field in CHANGEABLE {
+            spec.as_object_mut().map(|fields| fields.remove(field));
+        }
+        spec
+    };
+    if frozen(new) != frozen(old) {
+        let detail = "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden";
+        errors.push(FieldError::forbidden(path, detail));
+    }
+}
+
+fn daemon_set(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
+    check_selector_only(path, spec, errors);
+    let template = spec.at("template").unwrap_or(&Value::Null);
+    let at = path.child("template");
+    if let Ok(selector) = LabelSelector::from_object(spec.at("selector").unwrap_or(&Value::Null)) {
+        let labels = template.at("metadata").at("labels");
+        if !selector.is_everything() && !selector.matches(|key| labels.at(key).and_then(Value::as_str)) {
+            let shown = labels.cloned().unwrap_or(Value::Null);
+            errors.push(FieldError::invalid(at.child("metadata.labels"), shown, MISMATCH));
+        }
+    }
+    if spec.at("selector").is_some_and(is_empty_selector) {
+        let shown = spec.at("selector").cloned().unwrap_or(Value::Null);
+        errors.push(FieldError::invalid(
+            path.child("selector"),
+            shown,
+            "empty selector is invalid for daemonset",
+        ));
+    }
+    pod::template(&at, template, errors);
+    let pod_path = at.child("spec");
+    supported(
+        &pod_path.child("restartPolicy"),
+        template.at("spec").str("restartPolicy"),
+        &["Always"],
+        errors,
+    );
+    if template.at("spec").has("activeDeadlineSeconds") {
+        let detail = "activeDeadlineSeconds in DaemonSet is not Supported";
+        errors.push(FieldError::forbidden(pod_path.child("activeDeadlineSeconds"), detail));
+    }
+    non_negative(spec, path, "minReadySeconds", errors);
+    daemon_strategy(&path.child("updateStrategy"), spec.at("updateStrategy").unwrap_or(&Value::Null), errors);
+    non_negative(spec, path, "revisionHistoryLimit", errors);
+}
+
+fn is_empty_selector(selector: &Value) -> bool {
+    selector.map("matchLabels").is_none_or(Map::is_empty) && selector.list("matchExpressions").is_empty()
+}
+
+fn check_selector_only(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
+    match spec.at("selector") {
+        None => errors.push(FieldError::required(path.child("selector"), "")),
+        Some(selector) => errors.extend(selector::validate(&path.child("selector"), selector)),
+    }
+}
+
+fn daemon_strategy(path: &Path<'_>, strategy: &Value, errors: &mut Vec<FieldError>) {
+    match strategy.str("type") {
+        "OnDelete" => {}
+        "RollingUpdate" => {
+            let rolling = strategy.at("rollingUpdate");
+            let at = path.child("rollingUpdate");
+            if rolling.is_none() {
+                errors.push(FieldError::required(at, ""));
+                return;
+            }
+            let (unavailable, surge) = (rolling.at("maxUnavailable"), rolling.at("maxSurge"));
+            int_or_percent(&at.child("maxUnavailable"), unavailable, errors);
+            at_most_all(&at.child("maxUnavailable"), unavailable, errors);
+            int_or_percent(&at.child("maxSurge"), surge, errors);
+            at_most_all(&at.child("maxSurge"), surge, errors);
+            match (amount(unavailable) > 0, amount(surge) > 0) {
+                (true, true) => {
+                    let shown = surge.cloned().unwrap_or(Value::from(0));
+                    let detail = "may not be set when maxUnavailable is non-zero";
+                    errors.push(FieldError::invalid(at.child("maxSurge"), shown, detail));
+                }
+                (false, false) => {
+                    let detail = "cannot be 0 when maxSurge is 0";
+                    errors.push(FieldError::required(at.child("maxUnavailable"), detail));
+                }
+                _ => {}
+            }
+        }
+        _ => errors.push(FieldError::not_supported(
+            path,
+            print_strategy(strategy),
+            &["RollingUpdate", "OnDelete"],
+        )),
+    }
+}
+
+fn replication_controller(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
+    non_negative(spec, path, "minReadySeconds", errors);
+    let selected = spec.pairs("selector");
+    if selected.is_empty() {
+        errors.push(FieldError::required(path.child("selector"), ""));
+    }
+    non_negative(spec, path, "replicas", errors);
+    let at = path.child("template");
+    let Some(template) = spec.at("template") else {
+        errors.push(FieldError::required(at, ""));
+        return;
+    };
+    let labels = template.at("metadata").at("labels");
+    if selected.iter().any(|(key, value)| labels.at(key).and_then(Value::as_str) != Some(value)) {
+        let shown = labels.cloned().unwrap_or(Value::Null);
+        errors.push(FieldError::invalid(at.child("metadata.labels"), shown, MISMATCH));
+    }
+    pod::template(&at, template, errors);
+    always_restarts(&at, template, "ReplicationController", errors);
+}
+
+/// Counts are not negative, and none is greater than the number of replicas.
+fn status(kind: &str, new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
+    let path = Path::new("status");
+    let Some(status) = new.at("status") else { return };
+    let counts: &[&str] = match kind {
+        "StatefulSet" => &["readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas"],
+        "Deployment" => &["updatedReplicas", "readyReplicas", "availableReplicas"],
+        "DaemonSet" => {
+            for field in
+                ["currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady"]
+            {
+                non_negative(status, &path, field, errors);
+            }
+            return;
+        }
+        _ => &["fullyLabeledReplicas", "readyReplicas", "availableReplicas"],
+    };
+    for field in ["replicas"].iter().chain(counts).chain(&["observedGeneration", "collisionCount"]) {
+        non_negative(status, &path, field, errors);
+    }
+    let count = |field: &str| status.int(field).unwrap_or_default();
+    for field in counts {
+        if count(field) > count("replicas") {
+            let detail = "cannot be greater than status.replicas";
+            errors.push(FieldError::invalid(path.child(field), count(field), detail));
+        }
+    }
+    if count("availableReplicas") > count("readyReplicas") {
+        let name = if kind == "StatefulSet" { "status.readyReplicas" } else { "readyReplicas" };
+        let detail = format!("cannot be greater than {name}");
+        errors.push(FieldError::invalid(path.child("availableReplicas"), count("availableReplicas"), detail));
+    }
+    let before = old.at("status").int("collisionCount");
+    if before.is_some_and(|before| before > count("collisionCount")) {
+        errors.push(FieldError::invalid(
+            path.child("collisionCount"),
+            count("collisionCount"),
+            "cannot be decremented",
+        ));
+    }
+}

@@ -35,6 +35,7 @@ mod checkpoint;
 mod committer;
 mod folder;
 mod frame;
+mod headers;
 mod queue;
 mod recover;
 mod segment;

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::folder::{Folder, private};
-use super::frame::{self, Found, Reader};
+use super::frame::{self, Found, Kept, Reader};
+use super::headers;
 use crate::keyspace::Keyspace;
 use crate::{Entry, Header};
 
@@ -69,24 +70,24 @@ fn parse<H: Header>(bytes: &[u8], revision: u64) -> Result<Keyspace<H>, String> 
         return Err("it is of another revision than its name says".to_owned());
     }
     let count = head.u64().ok_or("it does not say how much it holds")?;
-    let mut keys = Keyspace::new();
+    let mut entries = Vec::new();
     while let Some(body) = frames.next()? {
-        for entry in entries_of(body)? {
-            keys.insert(Arc::new(entry));
-        }
+        entries.extend(frame::read_entries(body).ok_or("a frame holds something else than entries")?);
     }
-    if keys.count("") as u64 != count {
-        return Err(format!("it holds {} of its {count} keys", keys.count("")));
+    if entries.len() as u64 != count {
+        return Err(format!("it holds {} of its {count} keys", entries.len()));
     }
-    Ok(keys)
+    keyspace_of(entries)
 }
 
-fn entries_of<H: Header>(body: &[u8]) -> Result<Vec<Entry<H>>, String> {
-    let mut refused = None;
-    let entries = frame::read_entries(body, |key, value| {
-        H::parse(key, value).map_err(|why| refused = Some(format!("{key}: {why}"))).ok()
-    });
-    entries.ok_or_else(|| refused.unwrap_or_else(|| "a frame holds something else than entries".to_owned()))
+fn keyspace_of<H: Header>(entries: Vec<Kept>) -> Result<Keyspace<H>, String> {
+    let values: Vec<_> = entries.iter().map(|entry| (&*entry.key, &entry.value)).collect();
+    let headers = headers::make(&values)?;
+    let mut keys = Keyspace::new();
+    for (Kept { key, value, create_revision, revision }, header) in entries.into_iter().zip(headers) {
+        keys.insert(Arc::new(Entry { key, value, header, create_revision, revision }));
+    }
+    Ok(keys)
 }
 
 struct Frames<'a> {

@@ -50,7 +50,7 @@ pub(crate) fn at(bytes: &[u8], place: usize) -> Found<'_> {
 pub(crate) fn has_later(bytes: &[u8], revision: u64) -> bool {
     let marked = bytes.windows(MARK.len()).enumerate().filter(|(_, window)| *window == MARK);
     let mut bodies = marked.filter_map(|(at, _)| whole(&bytes[at..]));
-    bodies.any(|body| read_changes(body).is_some_and(|(first, _)| first > revision))
+    bodies.any(|body| Reader(body).u64().is_some_and(|first| first > revision))
 }
 
 fn whole(bytes: &[u8]) -> Option<&[u8]> {
@@ -70,12 +70,21 @@ fn checksum(length: u32, body: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// A write as it is read back.
+/// A change as it is read back.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Record<'a> {
-    pub(crate) key: &'a str,
+pub(crate) struct Record {
+    pub(crate) key: Arc<str>,
     /// None for a deletion.
-    pub(crate) value: Option<&'a [u8]>,
+    pub(crate) value: Option<Bytes>,
+}
+
+/// An entry as it is read back, still without its header.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Kept {
+    pub(crate) key: Arc<str>,
+    pub(crate) value: Bytes,
+    pub(crate) create_revision: u64,
+    pub(crate) revision: u64,
 }
 
 const PUT: u8 = 1;
@@ -95,15 +104,15 @@ pub(crate) fn write_changes<H>(out: &mut Vec<u8>, changes: &[Arc<Change<H>>]) {
 }
 
 /// The first revision and the records of a frame of the log; none if it is not one.
-pub(crate) fn read_changes(body: &[u8]) -> Option<(u64, Vec<Record<'_>>)> {
+pub(crate) fn read_changes(body: &[u8]) -> Option<(u64, Vec<Record>)> {
     let mut reader = Reader(body);
     let first = reader.u64()?;
     let mut records = Vec::new();
     while !reader.0.is_empty() {
         let kind = reader.u8()?;
-        let key = std::str::from_utf8(reader.bytes()?).ok()?;
+        let key = std::str::from_utf8(reader.bytes()?).ok()?.into();
         let value = match kind {
-            PUT => Some(reader.bytes()?),
+            PUT => Some(Bytes::copy_from_slice(reader.bytes()?)),
             DELETE => None,
             _ => return None,
         };
@@ -122,19 +131,15 @@ pub(crate) fn write_entries<H>(out: &mut Vec<u8>, entries: &[Arc<Entry<H>>]) {
     }
 }
 
-/// The entries of a frame of a checkpoint, their headers made by `parse`; none if it is not one.
-pub(crate) fn read_entries<H>(
-    body: &[u8],
-    mut parse: impl FnMut(&str, &Bytes) -> Option<H>,
-) -> Option<Vec<Entry<H>>> {
+/// The entries of a frame of a checkpoint; none if it is not one.
+pub(crate) fn read_entries(body: &[u8]) -> Option<Vec<Kept>> {
     let mut reader = Reader(body);
     let mut entries = Vec::new();
     while !reader.0.is_empty() {
         let (create_revision, revision) = (reader.u64()?, reader.u64()?);
-        let key = std::str::from_utf8(reader.bytes()?).ok()?;
+        let key = std::str::from_utf8(reader.bytes()?).ok()?.into();
         let value = Bytes::copy_from_slice(reader.bytes()?);
-        let header = parse(key, &value)?;
-        entries.push(Entry { key: key.into(), value, header, create_revision, revision });
+        entries.push(Kept { key, value, create_revision, revision });
     }
     Some(entries)
 }
@@ -202,8 +207,8 @@ mod tests {
         assert_eq!(at(&bytes, next), Found::End);
         let (first, records) = read_changes(body).unwrap();
         assert_eq!(first, 7);
-        let expected =
-            [Record { key: "/a/1", value: Some(b"x".as_slice()) }, Record { key: "/a/2", value: None }];
+        let expected = [("/a/1", Some("x")), ("/a/2", None)]
+            .map(|(key, value)| Record { key: key.into(), value: value.map(Bytes::from) });
         assert_eq!(records, expected);
     }
 

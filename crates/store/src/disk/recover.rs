@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::checkpoint;
 use super::folder::{Folder, Listing};
-use super::frame::{self, Record};
-use super::segment::{self, Unreadable};
+use super::frame::Record;
+use super::headers;
+use super::segment::{self, Whole};
 use crate::keyspace::Keyspace;
-use crate::state::{Aftermath, FIRST_REVISION, State, change_of};
+use crate::state::{Aftermath, FIRST_REVISION, State, change_of, permits};
 use crate::{Expect, Header, Op, OpenError, Options, Write};
 
 /// What was found.
@@ -71,12 +71,9 @@ impl<H: Header> Recovered<H> {
                     folder.damaged(format!("the log from revision {from} to {} is missing", first - 1))
                 );
             }
-            let is_newest = segments.last() == Some(first);
-            let length = segment::read(folder, *first, is_newest, |body| self.replay_frame(body, now))
-                .map_err(|error| match error {
-                    Unreadable::Io(source) => folder.io_error(source),
-                    Unreadable::Damaged(why) => folder.damaged(why),
-                })?;
+            let Whole { records, length } = segment::read(folder, *first, segments.last() == Some(first))?;
+            let path = folder.segment(*first);
+            self.apply(records, now).map_err(|why| folder.damaged(format!("{}: {why}", path.display())))?;
             if *first > newest_checkpoint {
                 self.log_bytes += length;
             }
@@ -85,31 +82,26 @@ impl<H: Header> Recovered<H> {
         Ok(())
     }
 
-    fn replay_frame(&mut self, body: &[u8], now: Instant) -> Result<u64, String> {
-        let (first, records) =
-            frame::read_changes(body).ok_or("a frame holds something else than changes")?;
-        if first != self.state.revision + 1 {
-            return Err(format!("revision {first} follows {}", self.state.revision));
+    fn apply(&mut self, records: Vec<Record>, now: Instant) -> Result<(), String> {
+        let values: Vec<_> =
+            records.iter().filter_map(|record| Some((&*record.key, record.value.as_ref()?))).collect();
+        let mut headers = headers::make(&values)?.into_iter();
+        for Record { key, value } in records {
+            let op = match value {
+                Some(value) => Op::Put(value, headers.next().ok_or("a value has no header")?),
+                None => Op::Delete,
+            };
+            self.apply_write(Write { key, expect: Expect::Any, op }, now)?;
         }
-        records.into_iter().try_for_each(|record| self.replay_record(record, now))?;
-        Ok(self.state.revision)
+        Ok(())
     }
 
-    fn replay_record(&mut self, record: Record<'_>, now: Instant) -> Result<(), String> {
+    fn apply_write(&mut self, write: Write<H>, now: Instant) -> Result<(), String> {
         let revision = self.state.revision + 1;
-        let before = self.state.keys.get(record.key).cloned();
-        let op = match record.value {
-            Some(value) => {
-                let value = Bytes::copy_from_slice(value);
-                let header = H::parse(record.key, &value).map_err(|why| format!("{}: {why}", record.key))?;
-                Op::Put(value, header)
-            }
-            None if before.is_none() => {
-                return Err(format!("revision {revision} deletes {}, which does not exist", record.key));
-            }
-            None => Op::Delete,
-        };
-        let write = Write { key: record.key.into(), expect: Expect::Any, op };
+        let before = self.state.keys.get(&write.key).cloned();
+        if !permits(&write, before.as_ref()) {
+            return Err(format!("revision {revision} deletes {}, which does not exist", write.key));
+        }
         let change = Arc::new(change_of(write, before, revision));
         // Nobody watches yet, and what leaves the log stays on disk until a checkpoint is behind it.
         self.state.apply(change, now, &mut Aftermath::default());

@@ -4,7 +4,8 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 
 use super::folder::{Folder, private};
-use super::frame::{self, Found};
+use super::frame::{self, Found, Record};
+use crate::OpenError;
 
 /// What a segment begins with.
 const HEADER: [u8; 16] = *b"evenkeel log  1\n";
@@ -17,11 +18,13 @@ pub(crate) struct Segment {
     pub(crate) length: u64,
 }
 
-/// Why a segment cannot be read.
+/// What could be read of a segment.
 #[derive(Debug)]
-pub(crate) enum Unreadable {
-    Io(io::Error),
-    Damaged(String),
+pub(crate) struct Whole {
+    /// Its changes; the first is that of the segment's first revision.
+    pub(crate) records: Vec<Record>,
+    /// How long its whole part is.
+    pub(crate) length: u64,
 }
 
 impl Segment {
@@ -63,39 +66,47 @@ impl Segment {
     }
 }
 
-/// Reads a segment and hands out the bodies of its frames, for which `each` gives their last revision; gives how long its
-/// whole part is.
+/// Reads a segment.
 ///
 /// The newest segment may end in a frame that was being written when the process or the machine stopped; it was not
 /// acknowledged and is passed over. A broken frame with a whole one behind it is something else: the later one was only
 /// begun when the earlier was durable, so what is broken had been acknowledged. (What a file system leaves behind the
 /// end may hold whole frames of files that were removed; their revisions are earlier.)
-pub(crate) fn read(
-    folder: &Folder,
-    first: u64,
-    is_newest: bool,
-    mut each: impl FnMut(&[u8]) -> Result<u64, String>,
-) -> Result<u64, Unreadable> {
+pub(crate) fn read(folder: &Folder, first: u64, is_newest: bool) -> Result<Whole, OpenError> {
     let path = folder.segment(first);
-    let damaged = |what: String| Unreadable::Damaged(format!("{}: {what}", path.display()));
-    let bytes = fs::read(&path).map_err(Unreadable::Io)?;
-    let mut place = HEADER.len();
+    let damaged = |what: String| folder.damaged(format!("{}: {what}", path.display()));
+    let bytes = fs::read(&path).map_err(|source| folder.io_error(source))?;
+    let mut records = Vec::new();
     if !bytes.starts_with(&HEADER) {
         let begun = is_newest && HEADER.starts_with(&bytes);
-        return if begun { Ok(0) } else { Err(damaged("it does not begin as a log".to_owned())) };
+        return if begun {
+            Ok(Whole { records, length: 0 })
+        } else {
+            Err(damaged("it is no log".to_owned()))
+        };
     }
-    let mut revision = first - 1;
+    let mut place = HEADER.len();
     loop {
+        let next_revision = first + records.len() as u64;
         match frame::at(&bytes, place) {
             Found::Frame { body, next } => {
-                revision = each(body).map_err(|what| damaged(format!("at byte {place}: {what}")))?;
+                let changes = changes_of(body, next_revision);
+                records.extend(changes.map_err(|what| damaged(format!("at byte {place}: {what}")))?);
                 place = next;
             }
-            Found::End => return Ok(place as u64),
-            Found::Broken if is_newest && !frame::has_later(&bytes[place..], revision) => {
-                return Ok(place as u64);
+            Found::Broken if !is_newest || frame::has_later(&bytes[place..], next_revision) => {
+                return Err(damaged(format!("at byte {place}: the checksum does not match")));
             }
-            Found::Broken => return Err(damaged(format!("at byte {place}: the checksum does not match"))),
+            Found::End | Found::Broken => return Ok(Whole { records, length: place as u64 }),
         }
+    }
+}
+
+fn changes_of(body: &[u8], expected: u64) -> Result<Vec<Record>, String> {
+    let (first, records) = frame::read_changes(body).ok_or("a frame holds something else than changes")?;
+    if first == expected {
+        Ok(records)
+    } else {
+        Err(format!("revision {first} stands where {expected} should"))
     }
 }

@@ -103,7 +103,8 @@ impl Server {
         let address = listener.local_addr().map_err(bind)?;
         // An address that means all of them leads nowhere.
         if !address.ip().is_unspecified() {
-            let advertised = bootstrap::advertise(server.store(), &address.ip().to_string(), address.port()).await;
+            let advertised =
+                bootstrap::advertise(server.store(), &address.ip().to_string(), address.port()).await;
             advertised.map_err(|error| ServeError::Advertise(Box::new(error)))?;
         }
         let tls = tls::Tls::new(authority.certificate(), &authority.server(&[address.ip()])?, env)?;

@@ -57,6 +57,8 @@ where
         .expect("a current-thread runtime needs nothing that could be missing");
     runtime.block_on(async {
         let cluster = options.start().await.expect("a cluster in memory starts");
+        // The controllers make what every namespace has before the test begins, as on a cluster that has been up.
+        cluster.idle().await;
         let story = Story { cluster: cluster.clone() };
         let result = test(cluster).await;
         if result.failure().is_some() {

@@ -1,10 +1,11 @@
 //! The binary `parity`: replays cases against a cluster in process, or against any server.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use anyhow::Context as _;
 use clap::Parser;
-use evenkeel_parity::{Case, Gap, Gaps, Server, Suite, Wording, canonical, compare, in_process, replay};
+use evenkeel_parity::{Case, Gaps, Server, Suite, Wording, canonical, compare, in_process, replay};
 
 /// Replays request scripts and compares with what Kubernetes answered.
 #[derive(Debug, Parser)]
@@ -30,9 +31,13 @@ struct Args {
     /// How many differences are printed for one case.
     #[arg(long, default_value_t = 8)]
     most: usize,
-    /// Instead of a report, print the gaps that would make every case pass, closed by this issue.
-    #[arg(long, value_name = "ISSUE")]
-    gaps: Option<u32>,
+    /// Instead of a report, write the gaps that make every case pass to the folder `gaps` beside the folder of the
+    /// cases. What is listed already keeps its issue.
+    #[arg(long)]
+    write_gaps: bool,
+    /// With --write-gaps: the issue that closes gaps which are not listed yet.
+    #[arg(long, value_name = "NUMBER", default_value_t = 3)]
+    issue: u32,
 }
 
 #[derive(Default)]
@@ -48,47 +53,74 @@ fn main() -> anyhow::Result<ExitCode> {
     let mut tally = Tally::default();
     for file in &files {
         let suite = Suite::read(file)?;
+        if args.write_gaps {
+            write_gaps(&args, file, &suite)?;
+            continue;
+        }
         for case in suite.cases.iter().filter(|case| case.name.contains(&args.case)) {
-            check(&args, &suite, case, &mut tally)?;
+            check(&args, &suite, case, &mut tally);
         }
     }
-    if args.gaps.is_none() {
+    if !args.write_gaps {
         println!("{} passed, {} failed, {} skipped", tally.passed, tally.failed, tally.skipped);
     }
     Ok(if tally.failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-fn check(args: &Args, suite: &Suite, case: &Case, tally: &mut Tally) -> anyhow::Result<()> {
+/// Writes the gaps of one suite, or removes its file where there are none.
+fn write_gaps(args: &Args, file: &Path, suite: &Suite) -> anyhow::Result<()> {
+    let path = gaps_path(file, &suite.name);
+    let known = Gaps::read(&path)?;
+    let mut text = String::new();
+    for case in &suite.cases {
+        let Some(want) = suite.golden.get(&case.name) else { continue };
+        let got = answers(args, case).unwrap_or_default();
+        for gap in Gaps::needed(&case.name, args.issue, want, &got) {
+            let listed =
+                known.of(&case.name).iter().find(|it| it.step == gap.step && it.pointer == gap.pointer);
+            text.push_str(&format!("{}\n", listed.unwrap_or(&gap)));
+        }
+    }
+    println!("{}: {} gaps", suite.name, text.lines().count());
+    if text.is_empty() {
+        let _ = std::fs::remove_file(&path);
+        return Ok(());
+    }
+    std::fs::create_dir_all(path.parent().unwrap_or(Path::new(".")))?;
+    std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn gaps_path(file: &Path, name: &str) -> PathBuf {
+    let folder = file.parent().and_then(Path::parent).unwrap_or(Path::new(""));
+    folder.join("gaps").join(format!("{name}.yaml"))
+}
+
+fn check(args: &Args, suite: &Suite, case: &Case, tally: &mut Tally) {
     let Some(want) =
         suite.golden.get(&case.name).filter(|_| !case.needs.iter().any(|need| args.skip.contains(need)))
     else {
         tally.skipped += 1;
-        return Ok(());
+        return;
     };
     let got = match answers(args, case) {
         Ok(got) => got,
         Err(error) => {
             tally.failed += 1;
             println!("FAIL {} {}  ({error:#})", suite.name, case.name);
-            return Ok(());
+            return;
         }
     };
-    if let Some(issue) = args.gaps {
-        Gaps::needed(&case.name, issue, want, &got).iter().for_each(print_gap);
-        return Ok(());
-    }
     let wording = if args.loose { Wording::Loose } else { Wording::Strict };
     let differences = compare(&canonical(want), &canonical(&got), wording);
     if differences.is_empty() {
         tally.passed += 1;
-        return Ok(());
+        return;
     }
     tally.failed += 1;
     println!("FAIL {} {}  ({} differences)", suite.name, case.name, differences.len());
     if args.diff {
         differences.iter().take(args.most).for_each(|difference| println!("     {difference}"));
     }
-    Ok(())
 }
 
 fn answers(args: &Args, case: &Case) -> anyhow::Result<serde_json::Value> {
@@ -98,8 +130,4 @@ fn answers(args: &Args, case: &Case) -> anyhow::Result<serde_json::Value> {
         let server = Server::from_kubeconfig(kubeconfig).await?;
         replay(&server, case, &format!("p{}", evenkeel_env::Env::system().suffix(6))).await
     })
-}
-
-fn print_gap(gap: &Gap) {
-    println!("{gap}");
 }

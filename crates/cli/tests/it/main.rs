@@ -1,0 +1,3 @@
+//! The binary as its users meet it.
+
+mod up;

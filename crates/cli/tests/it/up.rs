@@ -1,0 +1,179 @@
+//! `evenkeel up`: its promises about files, signals, ports and credentials.
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use evenkeel::k8s_openapi::api::core::v1::ConfigMap;
+use evenkeel::kube::api::{Api, PostParams, WatchParams};
+use evenkeel::kube::config::{KubeConfigOptions, Kubeconfig};
+use evenkeel::kube::{Client, Config};
+use futures::TryStreamExt as _;
+use tempfile::TempDir;
+
+/// A running `evenkeel up`; it is killed when this is dropped.
+struct Up {
+    child: Child,
+    url: String,
+    folder: TempDir,
+}
+
+fn evenkeel(folder: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
+    command.arg("up").args(["--kubeconfig"]).arg(folder.join("kubeconfig")).args(args);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+impl Up {
+    fn start(args: &[&str]) -> Self {
+        Self::start_in(tempfile::tempdir().expect("a folder"), args)
+    }
+
+    fn start_in(folder: TempDir, args: &[&str]) -> Self {
+        let any_port: &[&str] = if args.contains(&"--bind") { &[] } else { &["--bind", "127.0.0.1:0"] };
+        let args = [any_port, args].concat();
+        let mut child = evenkeel(folder.path(), &args).spawn().expect("the binary runs");
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().expect("it is piped")).read_line(&mut line).expect("it is text");
+        let Some(url) = line.trim().strip_prefix("ready: ") else {
+            let mut error = String::new();
+            let _ = child.stderr.take().expect("it is piped").read_to_string(&mut error);
+            panic!("not ready: {line}{error}");
+        };
+        Self { url: url.to_owned(), child, folder }
+    }
+
+    async fn client(&self) -> Client {
+        let kubeconfig =
+            Kubeconfig::read_from(self.folder.path().join("kubeconfig")).expect("it was written");
+        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
+        Client::try_from(config.expect("it is whole")).expect("it is usable")
+    }
+
+    /// Asks it to end, and waits for it.
+    fn end(mut self) -> (i32, Duration, TempDir) {
+        #[expect(clippy::disallowed_methods, reason = "it is real time that is measured")]
+        let before = std::time::Instant::now();
+        let pid = self.child.id().to_string();
+        Command::new("kill").args(["-TERM", &pid]).status().expect("there is kill");
+        let status = self.child.wait().expect("it is our child");
+        let folder = std::mem::replace(&mut self.folder, tempfile::tempdir().expect("a folder"));
+        (status.code().unwrap_or(-1), before.elapsed(), folder)
+    }
+}
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn refused(mut command: Command) -> String {
+    let Output { status, stderr, .. } = command.output().expect("the binary runs");
+    assert_eq!(status.code(), Some(1));
+    String::from_utf8(stderr).expect("errors are text")
+}
+
+fn config_map(name: &str) -> ConfigMap {
+    let mut map = ConfigMap::default();
+    map.metadata.name = Some(name.to_owned());
+    map
+}
+
+#[tokio::test]
+async fn it_serves_and_ends_within_a_second_with_an_open_watch() {
+    let up = Up::start(&[]);
+    let maps: Api<ConfigMap> = Api::namespaced(up.client().await, "default");
+    let mut watch = Box::pin(maps.watch(&WatchParams::default(), "0").await.expect("it is served"));
+    maps.create(&PostParams::default(), &config_map("a")).await.expect("it is stored");
+    watch.try_next().await.expect("the watch lives").expect("it has an event");
+    let mode =
+        std::fs::metadata(up.folder.path().join("kubeconfig")).expect("it exists").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let (code, took, _) = up.end();
+    assert_eq!(code, 0);
+    assert!(took < Duration::from_secs(1), "{took:?}");
+    while watch.try_next().await.is_ok_and(|event| event.is_some()) {}
+}
+
+#[tokio::test]
+async fn a_data_directory_outlives_the_process_and_so_does_the_kubeconfig() {
+    let data = tempfile::tempdir().expect("a folder");
+    let dir = data.path().to_str().expect("it is text");
+    let up = Up::start(&["--data-dir", dir]);
+    let maps: Api<ConfigMap> = Api::namespaced(up.client().await, "default");
+    maps.create(&PostParams::default(), &config_map("kept")).await.expect("it is stored");
+    let port = up.url.rsplit(':').next().expect("it has a port").to_owned();
+    let old = up.client().await;
+    let (code, _, folder) = up.end();
+    assert_eq!(code, 0);
+    let bind = format!("127.0.0.1:{port}");
+    let again = Up::start_in(folder, &["--data-dir", dir, "--bind", &bind]);
+    assert!(again.url.ends_with(&port));
+    let maps: Api<ConfigMap> = Api::namespaced(old, "default");
+    maps.get("kept").await.expect("the old kubeconfig is good and the object is there");
+    let key = std::fs::metadata(data.path().join("pki").join("ca.key")).expect("it exists");
+    assert_eq!(key.permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn a_second_one_is_told_why_not() {
+    let data = tempfile::tempdir().expect("a folder");
+    let dir = data.path().to_str().expect("it is text");
+    let up = Up::start(&["--data-dir", dir]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let bind = up.url.strip_prefix("https://").expect("it is https").to_owned();
+    let error = refused(evenkeel(folder.path(), &["--bind", &bind]));
+    assert!(error.contains("cannot listen on 127.0.0.1") && error.contains("\nhint: "), "{error}");
+    let error = refused(evenkeel(folder.path(), &["--bind", "127.0.0.1:0", "--data-dir", dir]));
+    assert!(error.contains("in use by another process") && error.contains("\nhint: "), "{error}");
+}
+
+#[test]
+fn what_is_not_ours_is_left_alone() {
+    let data = tempfile::tempdir().expect("a folder");
+    std::fs::write(data.path().join("letter.txt"), "dear").expect("it is writable");
+    let folder = tempfile::tempdir().expect("a folder");
+    let dir = data.path().to_str().expect("it is text");
+    let error = refused(evenkeel(folder.path(), &["--bind", "127.0.0.1:0", "--data-dir", dir]));
+    assert!(error.contains("hint: choose an empty or new directory"), "{error}");
+    let left: Vec<_> = std::fs::read_dir(data.path()).expect("it is there").collect();
+    assert_eq!(left.len(), 1);
+}
+
+#[test]
+fn a_token_file_that_is_wrong_names_its_line() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let tokens = folder.path().join("tokens.csv");
+    std::fs::write(&tokens, "a,alice,1\nb,bob\n").expect("it is writable");
+    let path = tokens.to_str().expect("it is text");
+    let error = refused(evenkeel(folder.path(), &["--bind", "127.0.0.1:0", "--token-auth-file", path]));
+    assert!(error.contains("line 2") && error.contains("hint: each line is token,user,uid"), "{error}");
+}
+
+#[tokio::test]
+async fn credentials_decide() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let tokens = folder.path().join("tokens.csv");
+    std::fs::write(&tokens, "good,root,1,system:masters\nweak,alice,2\n").expect("it is writable");
+    let up = Up::start(&["--token-auth-file", tokens.to_str().expect("it is text")]);
+    let status = async |token: Option<&str>, path: &str| {
+        let mut config = Config::new(up.url.parse().expect("it is a URL"));
+        config.accept_invalid_certs = true;
+        config.auth_info.token = token.map(|token| token.to_owned().into());
+        let client = Client::try_from(config).expect("it is usable");
+        let request =
+            http::Request::get(path).body(evenkeel::kube::client::Body::empty()).expect("it is one");
+        client.send(request).await.expect("it is answered").status().as_u16()
+    };
+    assert_eq!(status(None, "/version").await, 200);
+    assert_eq!(status(None, "/readyz").await, 200);
+    assert_eq!(status(None, "/api/v1/namespaces").await, 403);
+    assert_eq!(status(Some("wrong"), "/version").await, 401);
+    assert_eq!(status(Some("weak"), "/api/v1/namespaces").await, 403);
+    assert_eq!(status(Some("good"), "/api/v1/namespaces").await, 200);
+}

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use crate::access::{Attributes, Decision, Target};
+use crate::authorize::forbidden;
 use crate::request::{Request, ResourcePath};
-use crate::status::Status;
+use crate::status::{Result, Status};
 use crate::{ApiServer, ResourceInfo, User};
 
 /// A request to a resource that exists, after authorization.
@@ -25,6 +27,27 @@ impl Call<'_> {
     /// The prefix of the keys of the collection that the path names.
     pub(crate) fn scope(&self) -> String {
         self.info.scope(&self.path.namespace)
+    }
+
+    /// Demands the right to create: a PUT or an apply to a name that is missing does.
+    pub(crate) fn may_create(&self) -> Result<()> {
+        let target = Target::Resource {
+            group: &self.path.group,
+            version: &self.path.version,
+            resource: &self.path.resource,
+            subresource: &self.path.subresource,
+            namespace: if self.path.resource == "namespaces" {
+                &self.path.name
+            } else {
+                &self.path.namespace
+            },
+            name: &self.path.name,
+        };
+        let attributes = Attributes { user: self.user, verb: "create", target };
+        match self.server.inner().authorizer.authorize(&attributes) {
+            Decision::Allow(_) => Ok(()),
+            Decision::Deny(reason) => Err(forbidden(&attributes, &reason)),
+        }
     }
 
     /// The refusal that the object of the path does not exist.

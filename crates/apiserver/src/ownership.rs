@@ -1,9 +1,14 @@
 //! Who owns which fields: the adapter to the field-set engine.
 
-use evenkeel_schema::managed::{self, ApplyError, Context, OneVersion, Reset};
+use std::sync::Arc;
+
+use evenkeel_schema::kinds::split_api_version;
+use evenkeel_schema::managed::{self, ApplyError, Context, Reset, Versions};
+use evenkeel_schema::structural;
 use evenkeel_schema::types::{self, Schema};
 use serde_json::Value;
 
+use crate::ResourceInfo;
 use crate::call::Call;
 use crate::status::{Cause, Details, Result, Status};
 
@@ -12,7 +17,8 @@ pub(crate) fn track(call: &Call<'_>, new: &mut Value, old: Option<&Value>) {
     let Some(schema) = schema(call) else { return };
     let manager = call.request.manager();
     let api_version = call.info.api_version();
-    let context = context(call, schema, &manager, &api_version);
+    let faces = Faces::of(call, &[old, Some(new)]);
+    let context = context(call, schema, &manager, &api_version, &faces);
     *new = managed::update(&context, old, std::mem::take(new));
 }
 
@@ -22,7 +28,8 @@ pub(crate) fn apply(call: &Call<'_>, old: Option<&Value>, config: &Value, force:
     let api_version = call.info.api_version();
     let empty = Schema::default();
     let schema = schema(call).unwrap_or(&empty);
-    let context = context(call, schema, manager, &api_version);
+    let faces = Faces::of(call, &[old]);
+    let context = context(call, schema, manager, &api_version, &faces);
     managed::apply(&context, old, config, force).map_err(refusal)
 }
 
@@ -31,6 +38,7 @@ fn context<'a>(
     schema: &'a Schema,
     manager: &'a str,
     api_version: &'a str,
+    versions: &'a Faces,
 ) -> Context<'a> {
     let info = &call.info;
     let has_status = info.subresource("status").is_some();
@@ -41,7 +49,48 @@ fn context<'a>(
         Reset::builtin(&info.group, &info.kind, subresource, has_status)
     };
     let now = call.server.env().now();
-    Context { schema, api_version, kind: &info.kind, manager, subresource, now, reset, versions: &OneVersion }
+    Context { schema, api_version, kind: &info.kind, manager, subresource, now, reset, versions }
+}
+
+/// The versions of a custom resource that its managers wrote in.
+struct Faces(Vec<Arc<ResourceInfo>>);
+
+impl Faces {
+    fn of(call: &Call<'_>, objects: &[Option<&Value>]) -> Self {
+        let mut faces = Self(Vec::new());
+        if !call.info.is_custom() {
+            return faces;
+        }
+        faces.0.push(call.info.clone());
+        let entries = objects
+            .iter()
+            .flatten()
+            .filter_map(|object| object["metadata"]["managedFields"].as_array())
+            .flatten();
+        for api_version in entries.filter_map(|entry| entry["apiVersion"].as_str()) {
+            let (group, version) = split_api_version(api_version);
+            if group == call.info.group && faces.find(api_version).is_none() {
+                faces.0.extend(call.server.registry().find(group, version, &call.info.plural));
+            }
+        }
+        faces
+    }
+
+    fn find(&self, api_version: &str) -> Option<&ResourceInfo> {
+        self.0.iter().find(|info| info.api_version() == api_version).map(|info| &**info)
+    }
+}
+
+impl Versions for Faces {
+    fn convert(&self, object: &Value, api_version: &str) -> Option<(Value, &Schema)> {
+        let custom = self.find(api_version)?.custom.as_ref()?;
+        let mut object = object.clone();
+        object["apiVersion"] = api_version.into();
+        if !custom.preserve_unknown_fields {
+            structural::prune(&custom.schema, &mut object);
+        }
+        Some((object, &custom.schema))
+    }
 }
 
 /// The schema of the call's kind, in the version of the request.

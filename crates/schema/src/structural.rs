@@ -19,7 +19,7 @@ use crate::json::Value;
 use crate::types::Schema;
 
 pub use compile::compile;
-pub use defaulting::default;
+pub use defaulting::{default, default_applied};
 pub use pruning::{prune, prune_embedded};
 
 pub(crate) use formats::{is_cidr, is_match, parse_ip};

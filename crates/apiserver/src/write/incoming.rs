@@ -58,6 +58,15 @@ impl Incoming {
     /// Brings the object into the form of its kind. What a custom kind does not know is returned, as strict decoding
     /// words it; a built-in kind's unknown fields have been told by then.
     pub(crate) fn shape(&mut self, call: &Call<'_>) -> Vec<String> {
+        self.shape_by(call, structural::default)
+    }
+
+    /// The same for what an apply made.
+    pub(crate) fn shape_applied(&mut self, call: &Call<'_>) -> Vec<String> {
+        self.shape_by(call, structural::default_applied)
+    }
+
+    fn shape_by(&mut self, call: &Call<'_>, default: fn(&types::Schema, &mut Value)) -> Vec<String> {
         if !self.object["metadata"].is_object() {
             self.object["metadata"] = Value::Object(Map::new());
         }
@@ -68,7 +77,7 @@ impl Incoming {
                 let unknown = structural::prune(&custom.schema, &mut self.object);
                 odd.extend(unknown.iter().map(|it| format!("unknown field {}", quote(it))));
             }
-            structural::default(&custom.schema, &mut self.object);
+            default(&custom.schema, &mut self.object);
         } else {
             let (group, version, kind) = (&info.group, &info.version, &info.kind);
             let forgets = asks_to_forget(&self.object);

@@ -115,6 +115,7 @@ async fn create_by_apply(
     if patch.kind != Kind::Apply || !call.path.subresource.is_empty() {
         return Err(call.not_found());
     }
+    call.may_create()?;
     let config = patch.config(call)?;
     let object = ownership::apply(call, None, &config, query.force.unwrap_or(false))?;
     let mut incoming = shape(call, query, patch, object, warnings)?;
@@ -153,11 +154,23 @@ fn shape(
         }
         odd.extend(findings.strict);
     }
-    odd.extend(incoming.shape(call));
+    odd.extend(match patch.kind {
+        Kind::Apply => incoming.shape_applied(call),
+        _ => incoming.shape(call),
+    });
     incoming.place(call)?;
     match query.validation {
         _ if odd.is_empty() => {}
         FieldValidation::Ignore => {}
+        FieldValidation::Warn if patch.kind == Kind::Apply => {
+            warnings.extend(odd.iter().map(|odd| odd.replace("yaml: unmarshal errors:\n  ", "")));
+        }
+        FieldValidation::Strict if patch.kind == Kind::Apply => {
+            let odd = odd.join(", ");
+            return Err(Status::bad_request(format!(
+                "error strict decoding YAML: error converting YAML to JSON: {odd}"
+            )));
+        }
         FieldValidation::Warn => warnings.extend(odd),
         FieldValidation::Strict => {
             return Err(invalid_patch(&text, &unknown::strict_message(&odd)));

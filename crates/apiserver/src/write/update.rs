@@ -61,6 +61,7 @@ async fn create_by_update(call: &Call<'_>, query: &WriteQuery, incoming: &mut In
     if !Strategy::of(&call.info).creates_on_update || !call.path.subresource.is_empty() {
         return Err(call.not_found());
     }
+    call.may_create()?;
     check_uid(call, &incoming.object, &call.key(), "", 0)?;
     if let Some(metadata) = incoming.object["metadata"].as_object_mut() {
         metadata.remove("resourceVersion");

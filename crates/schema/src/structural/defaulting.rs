@@ -9,6 +9,12 @@ pub fn default(schema: &Schema, object: &mut Value) {
     fill_in(schema, object);
 }
 
+/// Fills in what is absent and keeps nulls: what an apply made of an object never went through the decoder that
+/// drops them, so that a map which it emptied is refused as null.
+pub fn default_applied(schema: &Schema, object: &mut Value) {
+    fill_in(schema, object);
+}
+
 fn field<'a>(schema: &'a Schema, name: &str) -> Option<&'a Schema> {
     schema.properties.get(name).or(match &schema.additional {
         Additional::Schema(values) => Some(values),

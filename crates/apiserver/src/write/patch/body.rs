@@ -52,14 +52,8 @@ impl Patch {
         let strict = validation != FieldValidation::Ignore;
         let refuse = |why: String| Status::bad_request(format!("error decoding patch: {why}"));
         let Decoded { object, oddities } = match kind {
-            Kind::Apply => {
-                let decoded = decode::parse_yaml(&body, true)
-                    .map_err(|why| Status::bad_request(format!("error decoding YAML: {why}")))?;
-                if let Some(odd) = decoded.oddities.0.first() {
-                    return Err(Status::server_error(format!("error decoding YAML: {odd}")));
-                }
-                decoded
-            }
+            Kind::Apply => decode::parse_yaml(&body, strict)
+                .map_err(|why| Status::bad_request(format!("error decoding YAML: {why}")))?,
             _ => decode::parse_json(&body, strict).map_err(refuse)?,
         };
         if kind != Kind::Json && !object.is_object() && !object.is_null() {

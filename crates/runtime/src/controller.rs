@@ -11,7 +11,6 @@ pub(crate) use site::Site;
 
 use std::fmt;
 use std::future::Future;
-use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,7 +24,7 @@ use crate::queue::Backoff;
 use crate::source::Source;
 use crate::trigger::Trigger;
 use crate::{Object, Predicate, Request};
-use wiring::{Feed, Wire};
+use wiring::{EventFilter, Feed, Wire};
 
 /// A reconcile, type-erased: everything it needs is in the context.
 pub(crate) type Reconcile<S> =
@@ -57,9 +56,9 @@ pub struct Controller<K: Object, S = ()> {
     primary_filter: Option<Predicate<K>>,
     watches: Vec<Wire<K>>,
     feeds: Vec<Feed>,
+    event_filter: Option<EventFilter>,
     reconcile: Reconcile<S>,
     options: Options,
-    _primary: PhantomData<fn() -> K>,
 }
 
 /// How a controller works.
@@ -71,6 +70,8 @@ pub(crate) struct Options {
     pub(crate) sync_timeout: Duration,
     pub(crate) sync_period: Option<Duration>,
     pub(crate) field_manager: Option<Arc<str>>,
+    /// Writes a second, and how many at once.
+    pub(crate) write_limit: Option<(f64, u32)>,
 }
 
 /// How long the caches of a controller may take to fill: controller-runtime's number.
@@ -88,6 +89,7 @@ impl Default for Options {
             sync_timeout: SYNC_TIMEOUT,
             sync_period: Some(SYNC_PERIOD),
             field_manager: None,
+            write_limit: None,
         }
     }
 }
@@ -188,9 +190,9 @@ impl<K: Object, S: Send + Sync + 'static> Controller<K, S> {
             primary_filter: self.primary_filter,
             watches: self.watches,
             feeds: self.feeds,
+            event_filter: self.event_filter,
             reconcile: bound,
             options: self.options,
-            _primary: PhantomData,
         }
     }
 
@@ -201,9 +203,9 @@ impl<K: Object, S: Send + Sync + 'static> Controller<K, S> {
             primary_filter: None,
             watches: Vec::new(),
             feeds: Vec::new(),
+            event_filter: None,
             reconcile,
             options: Options::default(),
-            _primary: PhantomData,
         }
     }
 }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use kube::core::ObjectMeta;
+
 use crate::Object;
 use crate::cause::Change;
 
@@ -31,6 +33,20 @@ pub enum Event<K> {
         /// Why this event is sent: a delete that was missed is found by [`Origin::Relist`].
         origin: Origin,
     },
+}
+
+/// An event of any kind: what happened, and the metadata before and after it.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct EventMeta<'a> {
+    /// What happened.
+    pub change: Change,
+    /// Why the event is sent.
+    pub origin: Origin,
+    /// The metadata before, where there was an object.
+    pub old: Option<&'a ObjectMeta>,
+    /// The metadata after, where there is one.
+    pub new: Option<&'a ObjectMeta>,
 }
 
 /// Where an event comes from.
@@ -79,6 +95,16 @@ impl<K: Object> Event<K> {
             Self::Updated { origin: Origin::Resync, .. } => Change::Resynced,
             Self::Updated { .. } => Change::Updated,
             Self::Deleted { .. } => Change::Deleted,
+        }
+    }
+
+    /// The event without its type: what every kind has.
+    pub fn meta(&self) -> EventMeta<'_> {
+        EventMeta {
+            change: self.change(),
+            origin: self.origin(),
+            old: self.old().map(|object| object.meta()),
+            new: self.new_object().map(|object| object.meta()),
         }
     }
 

@@ -22,6 +22,7 @@
 //! *Invariant:* clock, randomness and the ledger of pending work come from one [`Env`].
 
 pub mod action;
+mod bucket;
 pub mod cache;
 pub mod cause;
 pub mod conditions;
@@ -31,16 +32,20 @@ pub mod error;
 pub mod event;
 #[cfg(test)]
 mod fake;
+mod fence;
 pub mod finalizer;
 pub mod index;
 pub mod informer;
+pub mod leader;
 pub mod manager;
+pub mod metrics;
 pub mod object;
 pub mod owner;
 pub mod predicate;
 pub mod queue;
 pub mod recorder;
 pub mod request;
+mod serve;
 pub mod source;
 mod tasks;
 pub mod trigger;
@@ -53,10 +58,12 @@ pub use context::{Context, Objects};
 pub use controller::{Controller, Reconciler};
 pub use error::{BoxError, ContextError, Error, ErrorExt, Result, ResultExt};
 pub use evenkeel_env::Env;
-pub use event::{Event, Origin};
+pub use event::{Event, EventMeta, Origin};
 pub use index::Index;
 pub use informer::{Informer, Informers, Subscription, SyncError};
+pub use leader::LeaderElection;
 pub use manager::{Manager, ManagerError};
+pub use metrics::Metrics;
 pub use object::Object;
 pub use owner::Owner;
 pub use predicate::Predicate;

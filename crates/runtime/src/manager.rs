@@ -1,7 +1,10 @@
 //! The manager: many controllers, one client, one set of caches; how they start and stop together.
 
+mod leadership;
+
 use std::fmt;
 use std::future::Future;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,14 +12,20 @@ use evenkeel_env::{Env, Work};
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
 use kube::Client;
+use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 use crate::Object;
 use crate::controller::{self, Controller, Host};
 use crate::error::BoxError;
+use crate::fence::Fence;
 use crate::informer::{Informers, SyncError};
+use crate::leader::LeaderElection;
+use crate::metrics::Metrics;
 use crate::recorder;
+use crate::serve::{Checks, Endpoints};
 use crate::tasks::Tasks;
+use leadership::Leadership;
 
 /// How long running reconciles get to end after a stop: controller-runtime's number.
 const GRACE_PERIOD: Duration = Duration::from_secs(30);
@@ -42,6 +51,12 @@ pub struct Manager {
     informers: Informers,
     parts: Vec<Part>,
     grace_period: Duration,
+    election: Option<LeaderElection>,
+    metrics: Metrics,
+    health: Checks,
+    ready: Checks,
+    /// Where health, readiness and metrics are served.
+    address: Option<SocketAddr>,
 }
 
 /// Something a manager runs: it gets the host and the work that stands for its start.
@@ -66,7 +81,18 @@ impl Manager {
     pub fn new(client: Client) -> Self {
         let env = Env::system();
         let informers = Informers::new(client.clone(), env.clone());
-        Self { client, env, informers, parts: Vec::new(), grace_period: GRACE_PERIOD }
+        Self {
+            client,
+            env,
+            informers,
+            parts: Vec::new(),
+            grace_period: GRACE_PERIOD,
+            election: None,
+            metrics: Metrics::new(),
+            health: Checks::default(),
+            ready: Checks::default(),
+            address: None,
+        }
     }
 
     /// Takes clock, randomness and ledger from here. Call it before anything is taken from this manager.
@@ -86,7 +112,8 @@ impl Manager {
         self
     }
 
-    /// Runs this beside the controllers: it is told to stop by the token, and ends the manager if it fails.
+    /// Runs this beside the controllers, where a leader is elected only while leading: it is told to stop by the
+    /// token, and ends the manager if it fails.
     pub fn runnable<F, Fut, E>(mut self, name: &str, run: F) -> Self
     where
         F: FnOnce(CancellationToken) -> Fut + Send + 'static,
@@ -94,7 +121,14 @@ impl Manager {
         E: Into<BoxError>,
     {
         let run = move |host: Host, _started: Work| -> BoxFuture<'static, Result<(), BoxError>> {
-            Box::pin(async move { run(host.stop).await.map_err(Into::into) })
+            Box::pin(async move {
+                tokio::select! {
+                    biased;
+                    () = host.stop.cancelled() => return Ok(()),
+                    () = host.elected.cancelled() => {}
+                }
+                run(host.stop).await.map_err(Into::into)
+            })
         };
         self.parts.push(Part { name: name.into(), run: Box::new(run) });
         self
@@ -116,6 +150,43 @@ impl Manager {
     pub fn grace_period(mut self, period: Duration) -> Self {
         self.grace_period = period;
         self
+    }
+
+    /// Works only while it holds a lease; its caches are warm before.
+    pub fn leader_election(mut self, election: LeaderElection) -> Self {
+        self.election = Some(election);
+        self
+    }
+
+    /// Serves `/healthz`, `/readyz` and `/metrics` at this address while it runs.
+    pub fn serve(mut self, address: SocketAddr) -> Self {
+        self.address = Some(address);
+        self
+    }
+
+    /// Adds a check to `/healthz`.
+    pub fn health_check(
+        self,
+        name: &str,
+        check: impl Fn() -> Result<(), String> + Send + Sync + 'static,
+    ) -> Self {
+        self.health.add(name, check);
+        self
+    }
+
+    /// Adds a check to `/readyz`, which otherwise says whether the caches are filled.
+    pub fn ready_check(
+        self,
+        name: &str,
+        check: impl Fn() -> Result<(), String> + Send + Sync + 'static,
+    ) -> Self {
+        self.ready.add(name, check);
+        self
+    }
+
+    /// Its metrics, to read them or to register more.
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
     }
 
     /// The informers that its controllers share.
@@ -150,42 +221,80 @@ impl Manager {
     ) -> Result<(), ManagerError> {
         let tasks = Tasks::default();
         let _crash = tasks.abort_on_drop();
-        let (recorder, recording) = recorder::channel(self.client.clone(), self.env.clone());
-        let _recording = tasks.spawn(recording);
-        let host = Host {
-            informers: self.informers,
-            recorder,
-            tasks: tasks.clone(),
-            stop: CancellationToken::new(),
-        };
-        let mut running: FuturesUnordered<_> = self
-            .parts
-            .into_iter()
-            .zip(starting)
-            .map(|(part, started)| {
-                let handle = tasks.spawn((part.run)(host.clone(), started));
-                async move { (part.name, handle.await) }
-            })
-            .collect();
+        let (host, fence) = self.host(&tasks);
+        let mut running = FuturesUnordered::new();
+        if let Some(address) = self.address {
+            let (health, ready) = (self.health, self.ready);
+            ready.add("caches", synced_check(host.informers.clone()));
+            let endpoints = Endpoints { health, ready, metrics: host.metrics.clone() };
+            let serving = endpoints.serve(address, host.stop.clone());
+            running.push(joined("http".into(), tasks.spawn(async move { Ok(serving.await?) })));
+        }
+        for (part, started) in self.parts.into_iter().zip(starting) {
+            running.push(joined(part.name, tasks.spawn((part.run)(host.clone(), started))));
+        }
+        let mut leadership = Leadership::start(self.election, &self.client, &self.env, fence, &host);
         let mut failed = None;
         let mut stop = std::pin::pin!(stop);
         while failed.is_none() {
             tokio::select! {
                 biased;
                 () = &mut stop => break,
+                lost = leadership.lost() => failed = Some(lost),
                 ended = running.next(), if !running.is_empty() => failed = ended.and_then(failure),
             }
         }
         host.stop.cancel();
+        // Who lost the lease must not go on, however graceful.
+        let grace = if leadership.is_lost() { Duration::ZERO } else { self.grace_period };
         let ends = async { while running.next().await.is_some() {} };
-        if tokio::time::timeout(self.grace_period, ends).await.is_err() {
-            tracing::warn!(grace_period = ?self.grace_period, "stopped without waiting longer");
+        if tokio::time::timeout(grace, ends).await.is_err() {
+            tracing::warn!(?grace, "stopped without waiting longer");
         }
+        leadership.release().await;
         failed.map_or(Ok(()), Err)
+    }
+
+    /// What the parts run in; and the fence around their requests, where a leader is elected.
+    fn host(&self, tasks: &Tasks) -> (Host, Fence) {
+        let fence = Fence::default();
+        let elected = CancellationToken::new();
+        let client = match &self.election {
+            Some(_) => fence.around(self.client.clone()),
+            None => {
+                elected.cancel();
+                self.client.clone()
+            }
+        };
+        self.metrics.watch_informers(&self.informers);
+        let (recorder, recording) = recorder::channel(client.clone(), self.env.clone());
+        tasks.spawn(recording);
+        let host = Host {
+            informers: self.informers.clone(),
+            client,
+            recorder,
+            metrics: self.metrics.clone(),
+            tasks: tasks.clone(),
+            stop: CancellationToken::new(),
+            elected,
+        };
+        (host, fence)
     }
 }
 
-type Ended = (Arc<str>, Result<Result<(), BoxError>, tokio::task::JoinError>);
+/// Ready once every watch has its first list.
+fn synced_check(informers: Informers) -> impl Fn() -> Result<(), String> + Send + Sync + 'static {
+    move || match informers.stats().into_iter().find(|stat| !stat.synced) {
+        Some(stat) => Err(format!("the cache of {} is not filled", stat.source)),
+        None => Ok(()),
+    }
+}
+
+async fn joined(name: Arc<str>, handle: JoinHandle<Result<(), BoxError>>) -> Ended {
+    (name, handle.await)
+}
+
+type Ended = (Arc<str>, Result<Result<(), BoxError>, JoinError>);
 
 fn failure((part, ended): Ended) -> Option<ManagerError> {
     let source: BoxError = match ended {

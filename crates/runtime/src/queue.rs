@@ -268,6 +268,16 @@ impl<T: QueueKey> Queue<T> {
         self.shared.state.lock().in_flight_len()
     }
 
+    /// How many adds there were, deduplicated or not.
+    pub fn adds(&self) -> u64 {
+        self.shared.state.lock().adds()
+    }
+
+    /// How many of them were rate-limited.
+    pub fn retries(&self) -> u64 {
+        self.shared.state.lock().retries()
+    }
+
     /// Ends the queue: nothing more is added, ready keys are dropped, `get` gives `None`.
     pub fn shut_down(&self) {
         self.end(true);

@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::{Inner, Written};
 use crate::cache::Cache;
 use crate::error::ContextError;
+use crate::fence::Fenced;
 use crate::object::{Scoping, kind_name, scoping};
 use crate::wire;
 use crate::{Object, Request};
@@ -180,6 +181,7 @@ impl<'a, K: Object> Objects<'a, K> {
     /// Deletes the object of this key under these parameters. Says whether it was there.
     pub async fn delete_with(&self, key: &Request, params: &DeleteParams) -> Result<bool, ContextError> {
         let request = self.requests(key).delete(&key.name, params);
+        self.inner.site.throttle().await;
         let bytes = match self.send("delete", key, request).await {
             Ok(bytes) => bytes,
             Err(error) if error.is_not_found() => return Ok(false),
@@ -306,6 +308,7 @@ impl<'a, K: Object> Objects<'a, K> {
         key: &Request,
         request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
     ) -> Result<K, ContextError> {
+        self.inner.site.throttle().await;
         let bytes = self.send(verb, key, request).await?;
         let object: K = self.parse(verb, key, &bytes)?;
         self.remember(Written {
@@ -339,6 +342,12 @@ impl<'a, K: Object> Objects<'a, K> {
     }
 
     fn api_error(&self, verb: &'static str, key: &Request, source: kube::Error) -> ContextError {
-        ContextError::Api { verb, kind: self.kind(), object: key.to_string(), source: Box::new(source) }
+        let (kind, object) = (self.kind(), key.to_string());
+        match source {
+            kube::Error::Service(error) if error.is::<Fenced>() => {
+                ContextError::Fenced { verb, kind, object, why: "this process is not the leader any more" }
+            }
+            source => ContextError::Api { verb, kind, object, source: Box::new(source) },
+        }
     }
 }

@@ -69,6 +69,27 @@ impl<S> Context<S> {
         self.of::<K>().delete_with(&Request::of(object), params).await
     }
 
+    /// Deletes the children of the reconciled object, of one kind, whose names are not among those to keep; only such
+    /// as `prunable` accepts. Says how many. Children are what this object controls; others are left alone.
+    pub async fn prune<K: Object<DynamicType: Default>>(
+        &self,
+        keep: &[&str],
+        prunable: impl Fn(&K) -> bool,
+    ) -> Result<usize, ContextError> {
+        let Some(owner) = self.owner() else { return Ok(0) };
+        let uid = owner.reference.uid.clone();
+        let mut pruned = 0;
+        for child in self.children::<K>()? {
+            let ours = crate::owner::controller_of(&*child).is_some_and(|owner| owner.uid == uid);
+            let kept = child.meta().name.as_deref().is_some_and(|name| keep.contains(&name));
+            let going = child.meta().deletion_timestamp.is_some();
+            if ours && !kept && !going && prunable(&child) && self.delete(&*child).await? {
+                pruned += 1;
+            }
+        }
+        Ok(pruned)
+    }
+
     /// The object as it is, or else as given: created by whoever comes first, never changed afterwards.
     pub async fn get_or_create<K: Object<DynamicType: Default>>(&self, object: K) -> Result<K, ContextError> {
         self.of::<K>().get_or_create(object).await

@@ -8,6 +8,7 @@ use futures::{Stream, StreamExt};
 use super::wiring::{Feed, Wire, wire, wire_read};
 use super::{Controller, owner_trigger};
 use crate::cause::Cause;
+use crate::event::EventMeta;
 use crate::index::Index;
 use crate::queue::{Add, Backoff};
 use crate::source::Source;
@@ -104,6 +105,16 @@ impl<K: Object, S: Send + Sync + 'static> Controller<K, S> {
         self
     }
 
+    /// Only events that pass, of every kind that this controller watches. Unlike a [`Predicate`] it sees relists and
+    /// resyncs too; [`EventMeta::origin`] tells them apart.
+    pub fn with_event_filter(
+        mut self,
+        filter: impl Fn(&EventMeta<'_>) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.event_filter = Some(Arc::new(filter));
+        self
+    }
+
     /// Reconciles every key that a stream gives: a channel, a webhook, a message bus. `name` is its cause.
     pub fn stream(mut self, name: &str, stream: impl Stream<Item = Request> + Send + 'static) -> Self {
         let cause = Cause::External(name.into());
@@ -169,6 +180,12 @@ impl<K: Object, S: Send + Sync + 'static> Controller<K, S> {
     /// The field manager of its writes; the controller's name unless set.
     pub fn field_manager(mut self, manager: &str) -> Self {
         self.options.field_manager = Some(manager.into());
+        self
+    }
+
+    /// Sends at most so many writes a second, `burst` at once: for operators that touch very many objects.
+    pub fn write_limit(mut self, per_second: f64, burst: u32) -> Self {
+        self.options.write_limit = Some((per_second, burst));
         self
     }
 

@@ -1,11 +1,14 @@
 //! How a reconcile ended, and what that means for its key.
 
 use std::fmt;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use crate::Request;
 use crate::action::{Action, Next};
 use crate::cause::Cause;
 use crate::error::{BoxError, Retry, chain, retry_of};
+use crate::metrics::{self, ControllerMetrics};
 use crate::queue::{Add, Item, Queue};
 
 /// How a reconcile ended.
@@ -57,6 +60,30 @@ impl Outcome {
                 }
             },
         }
+    }
+
+    /// Counts it.
+    pub(super) fn count(&self, metrics: &ControllerMetrics, key: &Request, took: Duration) {
+        let result = match self {
+            Self::Done(action) => match action.next {
+                Next::Done => metrics::Result::Success,
+                Next::Requeue => metrics::Result::Requeue,
+                Next::After(_) => metrics::Result::RequeueAfter,
+            },
+            Self::Failed(failure) => {
+                let special = match failure {
+                    Failure::Panic(_) => Some(&metrics.panics),
+                    Failure::Timeout(_) => Some(&metrics.timeouts),
+                    Failure::Error(_) if failure.retry() == Retry::Never => Some(&metrics.terminal),
+                    Failure::Error(_) => None,
+                };
+                if let Some(special) = special {
+                    special.fetch_add(1, Ordering::Relaxed);
+                }
+                metrics::Result::Error
+            }
+        };
+        metrics.ended(key, took, result);
     }
 
     /// Queues the key again, or forgets it. The key must still be in flight.

@@ -3,10 +3,12 @@
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use evenkeel_env::{Env, HashMap};
+use evenkeel_env::{Env, HashMap, Work};
 use futures::future::{FutureExt, join_all};
+use kube::Client;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -14,25 +16,33 @@ use tracing::Instrument;
 
 use super::outcome::{Failure, Outcome};
 use super::site::Site;
-use super::wiring::{Wired, Wiring, connect};
+use super::wiring::{Connected, Wire, Wired, Wiring, watched};
 use super::{Controller, Options, Reconcile};
+use crate::bucket::Bucket;
 use crate::context::CATCH_UP_MAX;
 use crate::context::{Context, Writes};
-use crate::informer::{Informers, SyncError};
+use crate::informer::{AnyInformer, Informers, SyncError};
+use crate::metrics::{ControllerMetrics, Metrics};
 use crate::queue::{Item, Queue};
 use crate::recorder::Recorder;
+use crate::source::Source;
 use crate::tasks::Tasks;
 use crate::trigger::Trigger;
-use crate::{Object, Request};
+use crate::{Object, Predicate, Request};
 
 /// What a manager gives to its controllers.
 #[derive(Clone)]
 pub(crate) struct Host {
     pub(crate) informers: Informers,
+    /// For reconciles; fenced where a leader is elected.
+    pub(crate) client: Client,
     pub(crate) recorder: Recorder,
+    pub(crate) metrics: Metrics,
     pub(crate) tasks: Tasks,
     /// No new work after this.
     pub(crate) stop: CancellationToken,
+    /// Cancelled once this process leads; from the beginning where nobody is elected.
+    pub(crate) elected: CancellationToken,
 }
 
 /// Runs a controller until the host stops it; running reconciles are then waited for.
@@ -41,50 +51,72 @@ pub(crate) struct Host {
 pub(crate) async fn run<K: Object>(
     controller: Controller<K>,
     host: Host,
-    started: evenkeel_env::Work,
+    started: Work,
 ) -> Result<(), SyncError> {
-    let env = host.informers.env().clone();
-    let queue = Queue::with_backoff(&controller.name, &env, controller.options.backoff.clone());
-    let Controller { name, primary, primary_filter, watches, feeds, reconcile, options, .. } = controller;
-    let primary_informer = primary.clone().map(|source| host.informers.get(source));
-    let mut wired = Vec::new();
-    if let Some(informer) = &primary_informer {
-        let trigger = match primary_filter {
-            Some(filter) => Trigger::same().filter(filter),
-            None => Trigger::same(),
-        };
-        wired.push(connect(informer.clone(), trigger, &queue));
-    }
-    let wiring = Wiring { informers: &host.informers, queue: &queue, primary, primary_informer };
-    wired.extend(watches.into_iter().map(|wire| wire(&wiring)));
-    drop(wiring);
+    let Controller { name, primary, primary_filter, watches, feeds, event_filter, reconcile, options } =
+        controller;
+    let wired = watch(&host.informers, primary, primary_filter, watches);
     sync(&wired, options.sync_timeout).await?;
-
-    let recorder = host.recorder.named(name.clone());
-    let site = Arc::new(Site {
-        field_manager: options.field_manager.clone().unwrap_or_else(|| name.clone()),
-        name,
-        client: host.informers.client().clone(),
-        env: env.clone(),
-        informers: host.informers.clone(),
-        declared: wired.iter().map(|wired| wired.informer.clone()).collect(),
-        cancelled: host.stop.clone(),
-        recorder,
-    });
-    let mut feeding: Vec<_> = feeds.into_iter().map(|feed| host.tasks.spawn(feed(queue.clone()))).collect();
-    if let Some(period) = options.sync_period {
-        feeding.push(host.tasks.spawn(resync(wired, period, env)));
+    // A standby keeps its caches warm and has no work.
+    let started = host.elected.is_cancelled().then_some(started);
+    tokio::select! {
+        biased;
+        () = host.stop.cancelled() => return Ok(()),
+        () = host.elected.cancelled() => {}
     }
-    let worker =
-        Arc::new(Worker { site, queue: queue.clone(), reconcile, options, writes: Mutex::default() });
+
+    let env = host.informers.env().clone();
+    let queue = Queue::with_backoff(&name, &env, options.backoff.clone());
+    let declared = wired.iter().map(|wired| wired.informer.clone()).collect();
+    let site = Arc::new(site(name, &options, &host, declared));
+    let connects = wired.into_iter().filter_map(|wired| wired.connect);
+    let connected: Vec<_> = connects.map(|connect| connect(&queue, event_filter.clone())).collect();
+    let feeding: Vec<_> = feeds.into_iter().map(|feed| host.tasks.spawn(feed(queue.clone()))).collect();
+    let resyncing = host.tasks.spawn(resync(connected, options.sync_period, env));
+    let metrics = host.metrics.controller(site.name.clone(), queue.clone(), options.max_concurrent);
+    let writes = Mutex::default();
+    let worker = Arc::new(Worker { site, queue: queue.clone(), reconcile, options, metrics, writes });
     let workers = (0..worker.options.max_concurrent).map(|_| host.tasks.spawn(worker.clone().work()));
     let workers: Vec<_> = workers.collect();
     drop(started);
+
     host.stop.cancelled().await;
     queue.shut_down();
+    feeding.iter().for_each(|feed| feed.abort());
     join_all(workers).await;
-    drop(feeding);
+    resyncing.abort();
     Ok(())
+}
+
+/// Turns declarations into watches, the primary kind first.
+fn watch<K: Object>(
+    informers: &Informers,
+    primary: Option<Source<K>>,
+    filter: Option<Predicate<K>>,
+    watches: Vec<Wire<K>>,
+) -> Vec<Wired> {
+    let primary_informer = primary.clone().map(|source| informers.get(source));
+    let trigger = match filter {
+        Some(filter) => Trigger::same().filter(filter),
+        None => Trigger::same(),
+    };
+    let first = primary_informer.clone().map(|informer| watched(informer, trigger));
+    let wiring = Wiring { informers, primary, primary_informer };
+    first.into_iter().chain(watches.into_iter().map(|wire| wire(&wiring))).collect()
+}
+
+fn site(name: Arc<str>, options: &Options, host: &Host, declared: Vec<Arc<dyn AnyInformer>>) -> Site {
+    Site {
+        field_manager: options.field_manager.clone().unwrap_or_else(|| name.clone()),
+        recorder: host.recorder.named(name.clone()),
+        name,
+        client: host.client.clone(),
+        env: host.informers.env().clone(),
+        informers: host.informers.clone(),
+        declared,
+        cancelled: host.stop.clone(),
+        write_limit: options.write_limit.map(|(rate, burst)| Mutex::new(Bucket::new(rate, burst))),
+    }
 }
 
 /// Waits for all caches of a controller at once.
@@ -93,11 +125,13 @@ async fn sync(wired: &[Wired], timeout: Duration) -> Result<(), SyncError> {
     join_all(waits).await.into_iter().collect()
 }
 
-/// Replays the caches for ever, each time after the period, give or take a tenth. Upkeep: not in the ledger.
-async fn resync(wired: Vec<Wired>, period: Duration, env: Env) {
+/// Keeps the triggers connected and replays the caches, each time after the period, give or take a tenth. Upkeep: not
+/// in the ledger.
+async fn resync(connected: Vec<Connected>, period: Option<Duration>, env: Env) {
+    let Some(period) = period else { return std::future::pending().await };
     loop {
         tokio::time::sleep(period.mul_f64(0.9 + 0.2 * env.random_fraction())).await;
-        wired.iter().filter_map(|wired| wired.replay.as_ref()).for_each(|replay| replay());
+        connected.iter().for_each(|connected| (connected.replay)());
     }
 }
 
@@ -107,6 +141,7 @@ struct Worker {
     queue: Queue,
     reconcile: Reconcile<()>,
     options: Options,
+    metrics: Arc<ControllerMetrics>,
     /// What the last reconcile of a key wrote, until its next one has seen it in the caches.
     writes: Mutex<HashMap<Request, Writes>>,
 }
@@ -127,6 +162,7 @@ impl Worker {
     async fn process(&self, item: Item) {
         let key = item.key.clone();
         let behind = !self.caught_up(&key).await;
+        self.metrics.began(&key, item.ready_at);
         let start = Instant::now();
         let ctx = Context::new(self.site.clone(), key.clone(), item.causes.clone(), item.requeues, behind);
         tracing::Span::current().record("id", ctx.reconcile_id());
@@ -136,6 +172,7 @@ impl Worker {
             self.writes.lock().insert(key.clone(), writes);
         }
         outcome.report(&item, start.elapsed());
+        outcome.count(&self.metrics, &key, start.elapsed());
         outcome.settle(&self.queue, &item);
         self.queue.done(&key);
     }
@@ -143,10 +180,16 @@ impl Worker {
     /// Waits until the caches show what the last reconcile of this key wrote.
     async fn caught_up(&self, key: &Request) -> bool {
         let writes = self.writes.lock().remove(key);
-        match writes {
-            Some(writes) => self.site.catch_up(&writes, CATCH_UP_MAX).await,
-            None => true,
+        let Some(writes) = writes else { return true };
+        let start = Instant::now();
+        let caught_up = self.site.catch_up(&writes, CATCH_UP_MAX).await;
+        if start.elapsed() > Duration::ZERO {
+            self.metrics.stale_waits.fetch_add(1, Ordering::Relaxed);
         }
+        if !caught_up {
+            self.metrics.stale_reads.fetch_add(1, Ordering::Relaxed);
+        }
+        caught_up
     }
 
     /// Calls the reconcile; a panic or a timeout is a failure like any other.

@@ -6,10 +6,12 @@ use std::time::Duration;
 use evenkeel_env::Env;
 use kube::Client;
 use kube::core::ApiResource;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::Object;
+use crate::bucket::Bucket;
 use crate::context::{Writes, Written};
 use crate::informer::{AnyInformer, Informer, Informers};
 use crate::recorder::Recorder;
@@ -25,6 +27,7 @@ pub(crate) struct Site {
     pub(crate) declared: Vec<Arc<dyn AnyInformer>>,
     pub(crate) cancelled: CancellationToken,
     pub(crate) recorder: Recorder,
+    pub(crate) write_limit: Option<Mutex<Bucket>>,
 }
 
 impl Site {
@@ -38,6 +41,13 @@ impl Site {
             (key.labels.is_some() || key.fields.is_some(), !key.namespaces.is_empty())
         });
         found.into_iter().next()
+    }
+
+    /// Waits for this controller's turn to write.
+    pub(crate) async fn throttle(&self) {
+        let Some(bucket) = &self.write_limit else { return };
+        let wait = bucket.lock().take(Instant::now());
+        tokio::time::sleep(wait).await;
     }
 
     /// Waits until the caches that cover these writes show them; says whether they do.

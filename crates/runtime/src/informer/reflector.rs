@@ -13,6 +13,7 @@
 
 use std::any::Any;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use evenkeel_env::{Deadline, Env, HashSet, Station, Work};
@@ -240,6 +241,9 @@ impl<K: Object> Reflector<K> {
 
     fn connected(&mut self, version: String, lines: Lines, _work: Work) -> State {
         let newly = !std::mem::replace(&mut self.synced, true);
+        if !newly {
+            self.shared.restarts.fetch_add(1, Ordering::Relaxed);
+        }
         self.shared.progress.send_modify(|progress| {
             progress.last_error = None;
             if newly {

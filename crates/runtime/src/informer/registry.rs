@@ -25,10 +25,28 @@ struct Inner {
     client: Client,
     env: Env,
     /// Weak, so that a watch ends when nobody holds its informer.
-    live: Mutex<HashMap<SourceKey, Weak<dyn Any + Send + Sync>>>,
+    live: Mutex<HashMap<SourceKey, Live>>,
     /// By Rust type; the values are `Transform<K>`.
     transforms: Mutex<HashMap<TypeId, Box<dyn Any + Send + Sync>>>,
     keep_managed_fields: Mutex<bool>,
+}
+
+/// An informer that may still live, as itself and as its numbers.
+struct Live {
+    handle: Weak<dyn Any + Send + Sync>,
+    stats: Weak<dyn HasStats>,
+}
+
+/// The numbers of one watch.
+pub(crate) struct Stats {
+    pub(crate) source: String,
+    pub(crate) objects: usize,
+    pub(crate) restarts: u64,
+    pub(crate) synced: bool,
+}
+
+pub(super) trait HasStats: Send + Sync {
+    fn stats(&self) -> Stats;
 }
 
 impl Informers {
@@ -59,28 +77,38 @@ impl Informers {
     /// The informer of this source; its watch starts now if there was none. Must be called within a tokio runtime.
     pub fn get<K: Object>(&self, source: Source<K>) -> Informer<K> {
         let mut live = self.inner.live.lock();
-        let found = live.get(&source.key).and_then(Weak::upgrade);
+        let found = live.get(&source.key).and_then(|live| live.handle.upgrade());
         if let Some(handle) = found.and_then(|any| any.downcast::<Handle<K>>().ok()) {
             let informer = Informer { handle };
             source.indexes.into_iter().for_each(|index| informer.add_index(index));
             return informer;
         }
-        live.retain(|_, weak| weak.strong_count() > 0);
+        live.retain(|_, live| live.handle.strong_count() > 0);
         let key = source.key.clone();
         let handle = Arc::new(self.start(source));
         let any: Arc<dyn Any + Send + Sync> = handle.clone();
-        live.insert(key, Arc::downgrade(&any));
+        let stats: Arc<dyn HasStats> = handle.shared.clone();
+        live.insert(key, Live { handle: Arc::downgrade(&any), stats: Arc::downgrade(&stats) });
         Informer { handle }
     }
 
     /// How many watches are running.
     pub fn len(&self) -> usize {
-        self.inner.live.lock().values().filter(|weak| weak.strong_count() > 0).count()
+        self.inner.live.lock().values().filter(|live| live.handle.strong_count() > 0).count()
     }
 
     /// Whether none is running.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// The numbers of every watch, by source.
+    pub(crate) fn stats(&self) -> Vec<Stats> {
+        let live = self.inner.live.lock();
+        let mut stats: Vec<Stats> =
+            live.values().filter_map(|live| Some(live.stats.upgrade()?.stats())).collect();
+        stats.sort_by(|a, b| a.source.cmp(&b.source));
+        stats
     }
 
     /// The client they watch with.

@@ -1,6 +1,7 @@
 //! What an informer's reflectors, readers and subscribers share.
 
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 
 use super::SyncError;
+use super::registry::{HasStats, Stats};
 use crate::cache::Store;
 use crate::context::Written;
 use crate::event::{Event, Origin};
@@ -24,6 +26,8 @@ pub(super) struct Shared<K: Object> {
     subscribers: Mutex<Subscribers<K>>,
     pub(super) progress: watch::Sender<Progress>,
     pub(super) transform: Option<Transform<K>>,
+    /// How many times a watch was opened after the first.
+    pub(super) restarts: AtomicU64,
 }
 
 struct Subscribers<K> {
@@ -81,6 +85,7 @@ impl<K: Object> Shared<K> {
             subscribers: Mutex::new(Subscribers { handlers: Vec::new(), next_id: 0 }),
             progress: watch::Sender::new(progress),
             transform,
+            restarts: AtomicU64::new(0),
         }
     }
 
@@ -189,6 +194,17 @@ impl<K: Object> Shared<K> {
                 .is_some_and(|cached| cached >= version),
             // Versions that are no numbers can only be compared for equality.
             None => cached_meta.is_some_and(|meta| meta.resource_version == written.version),
+        }
+    }
+}
+
+impl<K: Object> HasStats for Shared<K> {
+    fn stats(&self) -> Stats {
+        Stats {
+            source: self.source.to_string(),
+            objects: self.store.read().len(),
+            restarts: self.restarts.load(Ordering::Relaxed),
+            synced: self.progress.borrow().is_synced(),
         }
     }
 }

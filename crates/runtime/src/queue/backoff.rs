@@ -7,6 +7,8 @@ use evenkeel_env::Env;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use crate::bucket::Bucket;
+
 /// Per-key exponential backoff, with an optional limit over all keys.
 ///
 /// The usual one is that of controller-runtime: 5 ms, doubled with each failure in a row, at most 1000 s. Up to 10 %
@@ -17,16 +19,6 @@ pub struct Backoff {
     max: Duration,
     jitter: f64,
     bucket: Option<Arc<Mutex<Bucket>>>,
-}
-
-/// A token bucket: `rate` tokens a second, at most `burst` at once.
-#[derive(Debug)]
-struct Bucket {
-    rate: f64,
-    burst: f64,
-    /// Negative when tokens of the future were taken.
-    tokens: f64,
-    filled_at: Option<Instant>,
 }
 
 impl Default for Backoff {
@@ -49,10 +41,7 @@ impl Backoff {
 
     /// Lets at most `burst` rate-limited adds through at once over all keys, and `per_second` in the long run.
     pub fn overall(mut self, per_second: f64, burst: u32) -> Self {
-        let burst = f64::from(burst.max(1));
-        let bucket =
-            Bucket { rate: per_second.max(f64::MIN_POSITIVE), burst, tokens: burst, filled_at: None };
-        self.bucket = Some(Arc::new(Mutex::new(bucket)));
+        self.bucket = Some(Arc::new(Mutex::new(Bucket::new(per_second, burst))));
         self
     }
 
@@ -68,19 +57,6 @@ impl Backoff {
             Some(bucket) => own.max(bucket.lock().take(now)),
             None => own,
         }
-    }
-}
-
-impl Bucket {
-    /// Takes one token and says how long until it is really there.
-    fn take(&mut self, now: Instant) -> Duration {
-        let passed = self.filled_at.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
-        self.tokens = (self.tokens + passed.as_secs_f64() * self.rate).min(self.burst) - 1.0;
-        self.filled_at = Some(now);
-        if self.tokens >= 0.0 {
-            return Duration::ZERO;
-        }
-        Duration::try_from_secs_f64(-self.tokens / self.rate).unwrap_or(Duration::MAX)
     }
 }
 

@@ -33,6 +33,9 @@ pub(super) struct State<T> {
     arrivals: u64,
     in_flight: usize,
     shut_down: bool,
+    /// Every add, and those of them that were rate-limited; for metrics.
+    adds: u64,
+    retries: u64,
 }
 
 #[derive(Debug, Default)]
@@ -85,6 +88,8 @@ impl<T> Default for State<T> {
             arrivals: 0,
             in_flight: 0,
             shut_down: false,
+            adds: 0,
+            retries: 0,
         }
     }
 }
@@ -100,6 +105,7 @@ impl<T: QueueKey> State<T> {
         now: Instant,
         station: &Station,
     ) -> bool {
+        self.adds += 1;
         let entry = self.entries.entry(key.clone()).or_default();
         if let Some(cause) = cause {
             entry.causes.push(cause);
@@ -224,6 +230,7 @@ impl<T: QueueKey> State<T> {
 
     /// One more failure in a row; says how many there are now.
     pub(super) fn count_failure(&mut self, key: &T) -> u32 {
+        self.retries += 1;
         let entry = self.entries.entry(key.clone()).or_default();
         entry.failures = entry.failures.saturating_add(1);
         entry.failures
@@ -246,6 +253,14 @@ impl<T: QueueKey> State<T> {
 
     pub(super) fn failures(&self, key: &T) -> u32 {
         self.entries.get(key).map_or(0, |entry| entry.failures)
+    }
+
+    pub(super) fn adds(&self) -> u64 {
+        self.adds
+    }
+
+    pub(super) fn retries(&self) -> u64 {
+        self.retries
     }
 
     pub(super) fn next_due(&self) -> Option<Instant> {

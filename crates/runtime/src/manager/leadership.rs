@@ -1,0 +1,84 @@
+//! The manager's side of an election: tell the parts, watch over the lease, give it back at the end.
+
+use evenkeel_env::Env;
+use kube::Client;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::ManagerError;
+use crate::controller::Host;
+use crate::fence::Fence;
+use crate::leader::{Candidate, LeaderElection, LostLeadership};
+use crate::metrics::Metrics;
+
+/// The lease of a running manager, where it has one.
+pub(super) struct Leadership {
+    campaign: Option<JoinHandle<(Candidate, Result<(), LostLeadership>)>>,
+    /// Cancelled when all work has ended; the lease is renewed until then.
+    stop: CancellationToken,
+    lost: bool,
+    metrics: Metrics,
+}
+
+impl Leadership {
+    /// Begins to campaign; `host.elected` tells of success.
+    pub(super) fn start(
+        election: Option<LeaderElection>,
+        client: &Client,
+        env: &Env,
+        fence: Fence,
+        host: &Host,
+    ) -> Self {
+        let stop = CancellationToken::new();
+        let campaign = election.map(|election| {
+            let candidate = Candidate::new(election, client.clone(), env.clone(), fence);
+            host.tasks.spawn(campaign(candidate, stop.clone(), host.elected.clone(), host.metrics.clone()))
+        });
+        Self { campaign, stop, lost: false, metrics: host.metrics.clone() }
+    }
+
+    /// Waits until the lease is lost; for ever, where it is not.
+    pub(super) async fn lost(&mut self) -> ManagerError {
+        let Some(campaign) = &mut self.campaign else { return std::future::pending().await };
+        let source = match campaign.await {
+            Ok((_, Err(lost))) => lost.into(),
+            Ok((_, Ok(()))) => return std::future::pending().await,
+            Err(error) => error.into(),
+        };
+        self.campaign = None;
+        self.lost = true;
+        ManagerError { part: "leader election".into(), source }
+    }
+
+    pub(super) fn is_lost(&self) -> bool {
+        self.lost
+    }
+
+    /// Gives the lease back.
+    pub(super) async fn release(mut self) {
+        self.stop.cancel();
+        let Some(campaign) = self.campaign.take() else { return };
+        if let Ok((mut candidate, Ok(()))) = campaign.await {
+            candidate.release().await;
+            self.metrics.leader(&candidate.lease(), false);
+        }
+    }
+}
+
+async fn campaign(
+    mut candidate: Candidate,
+    stop: CancellationToken,
+    elected: CancellationToken,
+    metrics: Metrics,
+) -> (Candidate, Result<(), LostLeadership>) {
+    let lease = candidate.lease();
+    metrics.leader(&lease, false);
+    if candidate.acquire(&stop).await.is_none() {
+        return (candidate, Ok(()));
+    }
+    metrics.leader(&lease, true);
+    elected.cancel();
+    let result = candidate.lead(&stop).await;
+    metrics.leader(&lease, false);
+    (candidate, result)
+}

@@ -1,0 +1,297 @@
+//! Prometheus metrics, under the names that dashboards for controller-runtime already know, and a few of our own.
+//!
+//! Counts are kept where things happen and read when somebody asks: a reconcile pays for a few atomic additions.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::Registry;
+use tokio::time::Instant;
+
+use crate::informer::Informers;
+use crate::{Queue, Request};
+
+/// The metrics of one manager. Cloning shares them.
+#[derive(Clone)]
+pub struct Metrics {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    controllers: Mutex<Vec<Arc<ControllerMetrics>>>,
+    informers: Mutex<Option<Informers>>,
+    /// The lease, and whether this process leads.
+    leader: Mutex<Option<(String, bool)>>,
+    /// What the operator registered itself.
+    own: Mutex<Registry>,
+}
+
+impl Metrics {
+    pub(crate) fn new() -> Self {
+        let inner = Inner {
+            controllers: Mutex::default(),
+            informers: Mutex::new(None),
+            leader: Mutex::new(None),
+            own: Mutex::new(Registry::default()),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// Registers metrics of the operator's own.
+    pub fn register(&self, register: impl FnOnce(&mut Registry)) {
+        register(&mut self.inner.own.lock());
+    }
+
+    /// Everything in the text format that Prometheus reads.
+    pub fn encode(&self) -> String {
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(self.clone()));
+        let mut text = String::new();
+        // Writing to a string cannot fail; an encoder that does leaves out what it failed at.
+        let _ = prometheus_client::encoding::text::encode_registry(&mut text, &registry);
+        let _ = prometheus_client::encoding::text::encode_registry(&mut text, &self.inner.own.lock());
+        let _ = prometheus_client::encoding::text::encode_eof(&mut text);
+        text
+    }
+
+    pub(crate) fn watch_informers(&self, informers: &Informers) {
+        *self.inner.informers.lock() = Some(informers.clone());
+    }
+
+    pub(crate) fn leader(&self, lease: &str, leads: bool) {
+        *self.inner.leader.lock() = Some((lease.to_owned(), leads));
+    }
+
+    pub(crate) fn controller(&self, name: Arc<str>, queue: Queue, workers: usize) -> Arc<ControllerMetrics> {
+        let metrics = Arc::new(ControllerMetrics::new(name, queue, workers));
+        self.inner.controllers.lock().push(metrics.clone());
+        metrics
+    }
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Metrics")
+    }
+}
+
+/// How a reconcile is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Result {
+    Success,
+    Error,
+    Requeue,
+    RequeueAfter,
+}
+
+impl Result {
+    const ALL: [(Self, &'static str); 4] = [
+        (Self::Success, "success"),
+        (Self::Error, "error"),
+        (Self::Requeue, "requeue"),
+        (Self::RequeueAfter, "requeue_after"),
+    ];
+}
+
+/// The counts of one controller.
+pub(crate) struct ControllerMetrics {
+    name: Arc<str>,
+    queue: Queue,
+    workers: usize,
+    results: [AtomicU64; 4],
+    pub(crate) terminal: AtomicU64,
+    pub(crate) panics: AtomicU64,
+    pub(crate) timeouts: AtomicU64,
+    /// Reconciles that had to wait for their own last writes, and those that waited in vain.
+    pub(crate) stale_waits: AtomicU64,
+    pub(crate) stale_reads: AtomicU64,
+    /// Running reconciles and when they began.
+    active: Mutex<BTreeMap<Request, Instant>>,
+    work_time: Histogram,
+    queue_time: Histogram,
+}
+
+impl ControllerMetrics {
+    fn new(name: Arc<str>, queue: Queue, workers: usize) -> Self {
+        // From 100 µs to about 100 s: a no-op reconcile to one that waits for a cloud.
+        let buckets = || Histogram::new(exponential_buckets(0.0001, 4.0, 11));
+        Self {
+            name,
+            queue,
+            workers,
+            results: Default::default(),
+            terminal: AtomicU64::new(0),
+            panics: AtomicU64::new(0),
+            timeouts: AtomicU64::new(0),
+            stale_waits: AtomicU64::new(0),
+            stale_reads: AtomicU64::new(0),
+            active: Mutex::default(),
+            work_time: buckets(),
+            queue_time: buckets(),
+        }
+    }
+
+    pub(crate) fn began(&self, key: &Request, ready_at: Instant) {
+        let now = Instant::now();
+        self.queue_time.observe(now.saturating_duration_since(ready_at).as_secs_f64());
+        self.active.lock().insert(key.clone(), now);
+    }
+
+    pub(crate) fn ended(&self, key: &Request, took: Duration, result: Result) {
+        self.active.lock().remove(key);
+        self.work_time.observe(took.as_secs_f64());
+        self.results[result as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn result(&self, result: Result) -> u64 {
+        self.results[result as usize].load(Ordering::Relaxed)
+    }
+
+    /// How long the running reconciles have been running: all together, and the longest.
+    fn unfinished(&self) -> (f64, f64) {
+        let now = Instant::now();
+        let active = self.active.lock();
+        let times = active.values().map(|since| now.saturating_duration_since(*since).as_secs_f64());
+        times.fold((0.0, 0.0), |(sum, longest), time| (sum + time, f64::max(longest, time)))
+    }
+}
+
+type Encoded = std::result::Result<(), fmt::Error>;
+
+impl Collector for Metrics {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Encoded {
+        let controllers = self.inner.controllers.lock().clone();
+        self.encode_queues(&mut encoder, &controllers)?;
+        self.encode_controllers(&mut encoder, &controllers)?;
+        self.encode_informers(&mut encoder)?;
+        if let Some((lease, leads)) = &*self.inner.leader.lock() {
+            let labels = [("name", lease.as_str())];
+            let rows = [(labels, f64::from(u8::from(*leads)))];
+            gauge(&mut encoder, "leader_election_master_status", "Whether this process leads", rows)?;
+        }
+        Ok(())
+    }
+}
+
+impl Metrics {
+    fn encode_queues(
+        &self,
+        encoder: &mut DescriptorEncoder<'_>,
+        controllers: &[Arc<ControllerMetrics>],
+    ) -> Encoded {
+        let rows = |value: fn(&ControllerMetrics) -> f64| {
+            controllers
+                .iter()
+                .map(move |m| ([("name", &*m.name), ("controller", &*m.name)], value(m)))
+                .collect::<Vec<_>>()
+        };
+        gauge(encoder, "workqueue_depth", "Keys that are ready", rows(|m| m.queue.len() as f64))?;
+        counter(encoder, "workqueue_adds", "Adds of keys", rows(|m| m.queue.adds() as f64))?;
+        counter(encoder, "workqueue_retries", "Rate-limited adds", rows(|m| m.queue.retries() as f64))?;
+        let help = "How long running reconciles have been running, all together";
+        gauge(encoder, "workqueue_unfinished_work_seconds", help, rows(|m| m.unfinished().0))?;
+        let help = "How long the longest running reconcile has been running";
+        gauge(encoder, "workqueue_longest_running_processor_seconds", help, rows(|m| m.unfinished().1))?;
+        let help = "From ready to being worked on";
+        histogram(encoder, "workqueue_queue_duration_seconds", help, "name", controllers, |m| &m.queue_time)?;
+        let help = "Time of work on a key";
+        histogram(encoder, "workqueue_work_duration_seconds", help, "name", controllers, |m| &m.work_time)
+    }
+
+    fn encode_controllers(
+        &self,
+        encoder: &mut DescriptorEncoder<'_>,
+        controllers: &[Arc<ControllerMetrics>],
+    ) -> Encoded {
+        let totals = controllers.iter().flat_map(|metrics| {
+            Result::ALL.map(|(result, word)| {
+                ([("controller", &*metrics.name), ("result", word)], metrics.result(result) as f64)
+            })
+        });
+        counter(encoder, "controller_runtime_reconcile", "Reconciles by result", totals)?;
+        let rows = |value: fn(&ControllerMetrics) -> u64| {
+            controllers.iter().map(move |m| ([("controller", &*m.name)], value(m) as f64)).collect::<Vec<_>>()
+        };
+        let errors = rows(|m| m.result(Result::Error));
+        counter(encoder, "controller_runtime_reconcile_errors", "Reconciles that failed", errors)?;
+        let terminal = rows(|m| m.terminal.load(Ordering::Relaxed));
+        let help = "Reconciles that failed for good";
+        counter(encoder, "controller_runtime_terminal_reconcile_errors", help, terminal)?;
+        let panics = rows(|m| m.panics.load(Ordering::Relaxed));
+        counter(encoder, "controller_runtime_reconcile_panics", "Reconciles that panicked", panics)?;
+        let timeouts = rows(|m| m.timeouts.load(Ordering::Relaxed));
+        counter(encoder, "controller_runtime_reconcile_timeouts", "Reconciles that took too long", timeouts)?;
+        let workers = rows(|m| m.workers as u64);
+        gauge(encoder, "controller_runtime_max_concurrent_reconciles", "Workers", workers)?;
+        let active = rows(|m| m.active.lock().len() as u64);
+        gauge(encoder, "controller_runtime_active_workers", "Workers with work", active)?;
+        let waits = rows(|m| m.stale_waits.load(Ordering::Relaxed));
+        let help = "Reconciles that waited for their own last writes";
+        counter(encoder, "evenkeel_stale_read_waits", help, waits)?;
+        let reads = rows(|m| m.stale_reads.load(Ordering::Relaxed));
+        let help = "Reconciles that read live because the cache was behind";
+        counter(encoder, "evenkeel_stale_reads", help, reads)?;
+        let name = "controller_runtime_reconcile_time_seconds";
+        histogram(encoder, name, "Time of a reconcile", "controller", controllers, |m| &m.work_time)
+    }
+
+    fn encode_informers(&self, encoder: &mut DescriptorEncoder<'_>) -> Encoded {
+        let Some(informers) = self.inner.informers.lock().clone() else { return Ok(()) };
+        let stats = informers.stats();
+        let rows = stats.iter().map(|stat| ([("source", stat.source.as_str())], stat.objects as f64));
+        gauge(encoder, "evenkeel_cache_objects", "Objects in a cache", rows)?;
+        let rows = stats.iter().map(|stat| ([("source", stat.source.as_str())], stat.restarts as f64));
+        counter(encoder, "evenkeel_watch_restarts", "Watches that were opened again", rows)
+    }
+}
+
+fn gauge<'a, const N: usize>(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    rows: impl IntoIterator<Item = ([(&'static str, &'a str); N], f64)>,
+) -> Encoded {
+    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    for (labels, value) in rows {
+        ConstGauge::new(value).encode(metric.encode_family(&labels)?)?;
+    }
+    Ok(())
+}
+
+fn counter<'a, const N: usize>(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    rows: impl IntoIterator<Item = ([(&'static str, &'a str); N], f64)>,
+) -> Encoded {
+    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+    for (labels, value) in rows {
+        ConstCounter::new(value).encode(metric.encode_family(&labels)?)?;
+    }
+    Ok(())
+}
+
+fn histogram(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    label: &'static str,
+    controllers: &[Arc<ControllerMetrics>],
+    of: impl Fn(&ControllerMetrics) -> &Histogram,
+) -> Encoded {
+    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
+    for metrics in controllers {
+        of(metrics).encode(metric.encode_family(&[(label, &*metrics.name)])?)?;
+    }
+    Ok(())
+}

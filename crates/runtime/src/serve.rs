@@ -1,0 +1,111 @@
+//! The manager's own HTTP endpoints: health, readiness and metrics.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::metrics::Metrics;
+
+type Check = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
+
+/// Named checks; all must pass.
+#[derive(Clone, Default)]
+pub(crate) struct Checks {
+    list: Arc<Mutex<Vec<(String, Check)>>>,
+}
+
+impl Checks {
+    pub(crate) fn add(&self, name: &str, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
+        self.list.lock().push((name.to_owned(), Box::new(check)));
+    }
+
+    /// 200 and a line for each check, or 500 where one failed.
+    fn answer(&self) -> (StatusCode, String) {
+        let list = self.list.lock();
+        let mut code = StatusCode::OK;
+        let mut text = String::new();
+        for (name, check) in list.iter() {
+            match check() {
+                Ok(()) => text.push_str(&format!("[+]{name} ok\n")),
+                Err(why) => {
+                    code = StatusCode::INTERNAL_SERVER_ERROR;
+                    text.push_str(&format!("[-]{name} failed: {why}\n"));
+                }
+            }
+        }
+        if text.is_empty() {
+            text.push_str("ok\n");
+        }
+        (code, text)
+    }
+}
+
+/// What is served.
+#[derive(Clone)]
+pub(crate) struct Endpoints {
+    pub(crate) health: Checks,
+    pub(crate) ready: Checks,
+    pub(crate) metrics: Metrics,
+}
+
+impl Endpoints {
+    /// Serves until told to stop.
+    pub(crate) async fn serve(self, address: SocketAddr, stop: CancellationToken) -> std::io::Result<()> {
+        let listener = TcpListener::bind(address).await?;
+        tracing::info!(address = %listener.local_addr()?, "serving health and metrics");
+        loop {
+            let (stream, _) = tokio::select! {
+                biased;
+                () = stop.cancelled() => return Ok(()),
+                accepted = listener.accept() => accepted?,
+            };
+            let endpoints = self.clone();
+            let service = service_fn(move |request: Request<Incoming>| {
+                let response = endpoints.answer(request.uri().path());
+                async move { Ok::<_, Infallible>(response) }
+            });
+            let connection =
+                hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
+            let stop = stop.clone();
+            tokio::spawn(async move {
+                tokio::select! {
+                    biased;
+                    () = stop.cancelled() => {}
+                    // A connection that breaks is its client's business.
+                    _ = connection => {}
+                }
+            });
+        }
+    }
+
+    pub(crate) fn answer(&self, path: &str) -> Response<Full<Bytes>> {
+        let (code, kind, text) = match path {
+            "/healthz" | "/livez" => with_kind(self.health.answer()),
+            "/readyz" => with_kind(self.ready.answer()),
+            "/metrics" => {
+                let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+                (StatusCode::OK, kind, self.metrics.encode())
+            }
+            _ => with_kind((StatusCode::NOT_FOUND, "404 page not found\n".into())),
+        };
+        let mut response = Response::new(Full::new(Bytes::from(text)));
+        *response.status_mut() = code;
+        let kind = http::HeaderValue::from_static(kind);
+        response.headers_mut().insert(http::header::CONTENT_TYPE, kind);
+        response
+    }
+}
+
+fn with_kind((code, text): (StatusCode, String)) -> (StatusCode, &'static str, String) {
+    (code, "text/plain; charset=utf-8", text)
+}

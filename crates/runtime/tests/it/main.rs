@@ -1,0 +1,45 @@
+//! The runtime against the embedded cluster, in virtual time.
+
+mod leading;
+mod managing;
+mod queueing;
+mod replaying;
+mod watching;
+mod writing;
+
+use std::sync::Arc;
+
+use evenkeel_cluster::Cluster;
+use k8s_openapi::api::core::v1::ConfigMap;
+use parking_lot::Mutex;
+
+/// A cluster without built-in controllers, so that only the test's own make requests.
+async fn quiet(seed: u64) -> Cluster {
+    Cluster::builder().seed(seed).controllers(false).start().await.expect("the cluster starts")
+}
+
+/// A map of this name with one value.
+fn map(name: &str, value: impl ToString) -> ConfigMap {
+    let mut map = ConfigMap::default();
+    map.metadata.name = Some(name.into());
+    map.data = Some([("value".to_owned(), value.to_string())].into());
+    map
+}
+
+fn value(map: &ConfigMap) -> &str {
+    map.data.as_ref().and_then(|data| data.get("value")).map_or("", String::as_str)
+}
+
+/// What happened, in order, from anywhere.
+#[derive(Clone, Default)]
+struct Notes(Arc<Mutex<Vec<String>>>);
+
+impl Notes {
+    fn push(&self, note: impl Into<String>) {
+        self.0.lock().push(note.into());
+    }
+
+    fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock())
+    }
+}

@@ -1,0 +1,172 @@
+//! Managers: runnables, fatal errors, children, throttles, metrics.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use evenkeel_runtime::{Action, Change, Context, Controller, Error, Manager};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::ResourceExt;
+
+use crate::{Notes, map, quiet, value};
+
+#[tokio::test(start_paused = true)]
+async fn the_first_fatal_error_ends_the_manager_and_names_its_part() {
+    let cluster = quiet(1).await;
+    let notes = Notes::default();
+    let told = notes.clone();
+    let manager = Manager::new(cluster.client())
+        .env(cluster.env().clone())
+        .runnable("good", |stop| async move {
+            stop.cancelled().await;
+            told.push("good stopped");
+            Ok::<_, Error>(())
+        })
+        .runnable("bad", |_| async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            Err(Error::message("no disk"))
+        });
+    let error = manager.run_until(std::future::pending()).await.unwrap_err();
+    assert_eq!(error.to_string(), "run bad: no disk");
+    assert_eq!(notes.take(), ["good stopped"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn children_that_are_no_longer_wanted_are_pruned() {
+    let cluster = quiet(2).await;
+    cluster.run(|| {
+        Controller::new("fan-out", |map: Arc<ConfigMap>, ctx: Context| async move {
+            let names: Vec<&str> = value(&map).split(',').collect();
+            for name in &names {
+                let mut secret = Secret::default();
+                secret.metadata.name = Some((*name).to_owned());
+                ctx.apply(secret).await?;
+            }
+            ctx.prune::<Secret>(&names, |_| true).await?;
+            Ok::<_, Error>(Action::done())
+        })
+        .owns::<Secret>()
+    });
+    let mut foreign = Secret::default();
+    foreign.metadata.name = Some("foreign".into());
+    cluster.apply(foreign).await.unwrap();
+    cluster.apply(map("one", "a,b")).await.unwrap();
+    cluster.settled().await;
+    cluster.apply(map("one", "b,c")).await.unwrap();
+    cluster.settled().await;
+    let names: Vec<String> =
+        cluster.list::<Secret>().await.unwrap().iter().map(|secret| secret.name_any()).collect();
+    assert_eq!(names, ["b", "c", "foreign"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn writes_keep_to_their_limit() {
+    let cluster = quiet(3).await;
+    for at in 0..10 {
+        cluster.apply(map(&format!("m{at}"), 1)).await.unwrap();
+    }
+    let start = tokio::time::Instant::now();
+    cluster.run(|| {
+        Controller::new("slowly", |map: Arc<ConfigMap>, ctx: Context| async move {
+            let mut secret = Secret::default();
+            secret.metadata.name = Some(map.name_any());
+            ctx.apply(secret).await?;
+            Ok::<_, Error>(Action::done())
+        })
+        .max_concurrent(8)
+        .write_limit(2.0, 2)
+    });
+    cluster.settled().await;
+    assert_eq!(cluster.list::<Secret>().await.unwrap().len(), 10);
+    assert_eq!(start.elapsed(), Duration::from_secs(4), "two at once, then two a second");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_filter_holds_for_every_kind() {
+    let cluster = quiet(4).await;
+    let notes = Notes::default();
+    cluster.run({
+        let notes = notes.clone();
+        move || {
+            Controller::new("filtered", |map: Arc<ConfigMap>, ctx: Context<Notes>| async move {
+                ctx.state().push(ctx.causes().to_string());
+                let mut secret = Secret::default();
+                secret.metadata.name = Some(map.name_any());
+                ctx.apply(secret).await?;
+                Ok::<_, Error>(Action::done())
+            })
+            .owns::<Secret>()
+            .with_event_filter(|event| event.change != Change::Created)
+            .state(notes.clone())
+        }
+    });
+    cluster.settled().await;
+    cluster.apply(map("one", 1)).await.unwrap();
+    cluster.settled().await;
+    assert!(notes.take().is_empty());
+    cluster.apply(map("one", 2)).await.unwrap();
+    cluster.settled().await;
+    assert_eq!(notes.take(), ["ConfigMap default/one updated"], "and nothing for the new Secret");
+}
+
+#[tokio::test(start_paused = true)]
+async fn metrics_have_the_names_that_dashboards_know() {
+    let cluster = quiet(5).await;
+    cluster.apply(map("one", 1)).await.unwrap();
+    let controller = Controller::new("counted", |_: Arc<ConfigMap>, ctx: Context| async move {
+        match ctx.attempt() {
+            0 => Err(Error::message("once")),
+            _ => Ok(Action::done()),
+        }
+    });
+    let manager = Manager::new(cluster.client()).env(cluster.env().clone()).controller(controller);
+    let metrics = manager.metrics().clone();
+    let _running = tokio::spawn(manager.run_until(std::future::pending()));
+    cluster.settled().await;
+    let text = metrics.encode();
+    for line in [
+        "controller_runtime_reconcile_total{controller=\"counted\",result=\"success\"} 1",
+        "controller_runtime_reconcile_total{controller=\"counted\",result=\"error\"} 1",
+        "controller_runtime_reconcile_errors_total{controller=\"counted\"} 1",
+        "controller_runtime_max_concurrent_reconciles{controller=\"counted\"} 1",
+        "controller_runtime_active_workers{controller=\"counted\"} 0",
+        "workqueue_depth{name=\"counted\",controller=\"counted\"} 0",
+        "workqueue_adds_total{name=\"counted\",controller=\"counted\"} 2",
+        "workqueue_retries_total{name=\"counted\",controller=\"counted\"} 1",
+        "controller_runtime_reconcile_time_seconds_count{controller=\"counted\"} 2",
+        "evenkeel_cache_objects{source=\"ConfigMap\"} 1",
+    ] {
+        assert!(text.lines().any(|found| found.replace(".0", "") == line), "{line} in\n{text}");
+    }
+}
+
+#[tokio::test]
+async fn health_readiness_and_metrics_are_served() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let cluster = quiet(6).await;
+    let address = {
+        let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        free.local_addr().unwrap()
+    };
+    let controller =
+        Controller::new("served", |_: Arc<ConfigMap>, _: Context| async { Ok::<_, Error>(Action::done()) });
+    let manager = Manager::new(cluster.client())
+        .env(cluster.env().clone())
+        .controller(controller)
+        .serve(address)
+        .health_check("disk", || Err("full".into()));
+    let _running = tokio::spawn(manager.run_until(std::future::pending()));
+    cluster.settled().await;
+    let get = |path: &'static str| async move {
+        let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer
+    };
+    let health = get("/healthz").await;
+    assert!(health.starts_with("HTTP/1.1 500") && health.contains("[-]disk failed: full"), "{health}");
+    let ready = get("/readyz").await;
+    assert!(ready.starts_with("HTTP/1.1 200") && ready.contains("[+]caches ok"), "{ready}");
+    assert!(get("/metrics").await.contains("workqueue_depth"));
+}

@@ -1,0 +1,260 @@
+//! How often, in which order and with what the reconcile is called.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use evenkeel_runtime::{Action, Context, Controller, Error, ErrorExt, Request};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::ResourceExt;
+use parking_lot::Mutex;
+
+use crate::{Notes, map, quiet, value};
+
+#[tokio::test(start_paused = true)]
+async fn a_thousand_updates_during_a_slow_reconcile_lead_to_one_more() {
+    let cluster = quiet(1).await;
+    let notes = Notes::default();
+    cluster.apply(map("one", 0)).await.unwrap();
+    cluster.run({
+        let notes = notes.clone();
+        move || {
+            Controller::new("slow", |map: Arc<ConfigMap>, ctx: Context<Notes>| async move {
+                ctx.state().push(value(&map));
+                tokio::time::sleep(Duration::from_secs(10)).await;
+                Ok::<_, Error>(Action::done())
+            })
+            .state(notes.clone())
+        }
+    });
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    for at in 1..=1000 {
+        cluster.apply(map("one", at)).await.unwrap();
+    }
+    cluster.settled().await;
+    assert_eq!(notes.take(), ["0", "1000"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_is_never_reconciled_twice_at_once() {
+    let cluster = quiet(2).await;
+    let running = Arc::new(Mutex::new(BTreeSet::new()));
+    let most = Arc::new(AtomicUsize::new(0));
+    let factory = {
+        let (running, most) = (running.clone(), most.clone());
+        move || {
+            let (running, most) = (running.clone(), most.clone());
+            let reconcile = move |_: Arc<ConfigMap>, ctx: Context| {
+                let (running, most) = (running.clone(), most.clone());
+                async move {
+                    assert!(running.lock().insert(ctx.request().clone()), "{} twice at once", ctx.request());
+                    most.fetch_max(running.lock().len(), Ordering::SeqCst);
+                    tokio::time::sleep(Duration::from_millis(ctx.env().random_below(50))).await;
+                    running.lock().remove(ctx.request());
+                    match ctx.env().random_below(4) {
+                        0 => Err(Error::message("by chance")),
+                        1 => Ok(Action::after(Duration::from_millis(3))),
+                        2 if ctx.attempt() == 0 => Ok(Action::requeue()),
+                        _ => Ok(Action::done()),
+                    }
+                }
+            };
+            Controller::new("busy", reconcile).max_concurrent(64)
+        }
+    };
+    cluster.run(factory);
+    for round in 0..20 {
+        for at in 0..100 {
+            cluster.apply(map(&format!("m{at}"), round)).await.unwrap();
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    cluster.settled().await;
+    assert_eq!(most.load(Ordering::SeqCst), 64, "all workers had work at once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_is_deleted_while_queued_is_not_reconciled() {
+    let cluster = quiet(3).await;
+    let notes = Notes::default();
+    cluster.run({
+        let notes = notes.clone();
+        move || {
+            Controller::new("slow", |map: Arc<ConfigMap>, ctx: Context<Notes>| async move {
+                ctx.state().push(map.name_any());
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                Ok::<_, Error>(Action::done())
+            })
+            .state(notes.clone())
+        }
+    });
+    cluster.settled().await;
+    cluster.apply(map("one", 1)).await.unwrap();
+    cluster.apply(map("two", 1)).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    cluster.delete::<ConfigMap>("two").await.unwrap();
+    cluster.settled().await;
+    assert_eq!(notes.take(), ["one"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_is_recreated_is_reconciled_with_its_new_uid() {
+    let cluster = quiet(4).await;
+    let notes = Notes::default();
+    cluster.run({
+        let notes = notes.clone();
+        move || {
+            Controller::new("uids", |map: Arc<ConfigMap>, ctx: Context<Notes>| async move {
+                ctx.state().push(map.uid().unwrap_or_default());
+                Ok::<_, Error>(Action::done())
+            })
+            .state(notes.clone())
+        }
+    });
+    let first = cluster.apply(map("one", 1)).await.unwrap();
+    cluster.settled().await;
+    cluster.delete::<ConfigMap>("one").await.unwrap();
+    let second = cluster.apply(map("one", 1)).await.unwrap();
+    cluster.settled().await;
+    assert_eq!(notes.take(), [first.uid().unwrap(), second.uid().unwrap()]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_always_fails_does_not_starve_ten_thousand_that_succeed() {
+    let cluster = quiet(5).await;
+    let (succeeded, failed) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let start = tokio::time::Instant::now();
+    cluster.run({
+        let (succeeded, failed) = (succeeded.clone(), failed.clone());
+        move || {
+            let (succeeded, failed) = (succeeded.clone(), failed.clone());
+            let keys = (0..=10_000).map(|at| Request::namespaced("default", at.to_string()));
+            Controller::bare("mixed", move |request: Request, _: Context| {
+                let (succeeded, failed) = (succeeded.clone(), failed.clone());
+                async move {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                    if &*request.name == "0" {
+                        failed.fetch_add(1, Ordering::SeqCst);
+                        return Err(Error::message("as always"));
+                    }
+                    succeeded.fetch_add(1, Ordering::SeqCst);
+                    Ok(Action::done())
+                }
+            })
+            .stream("keys", futures::stream::iter(keys))
+        }
+    });
+    while succeeded.load(Ordering::SeqCst) < 10_000 {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert!(
+            start.elapsed() < Duration::from_secs(11),
+            "10,000 keys of 1 ms take their time and little more"
+        );
+    }
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let failed = failed.load(Ordering::SeqCst);
+    assert!((8..20).contains(&failed), "5 ms doubled again and again: {failed} attempts");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_terminal_error_waits_for_the_object_to_change() {
+    let cluster = quiet(6).await;
+    let notes = Notes::default();
+    cluster.run({
+        let notes = notes.clone();
+        move || {
+            Controller::new("strict", |map: Arc<ConfigMap>, ctx: Context<Notes>| async move {
+                ctx.state().push(value(&map));
+                match value(&map) {
+                    "bad" => Err(Error::message("no such value").terminal()),
+                    _ => Ok(Action::done()),
+                }
+            })
+            .state(notes.clone())
+        }
+    });
+    cluster.apply(map("one", "bad")).await.unwrap();
+    cluster.settled().await;
+    assert_eq!(notes.take(), ["bad"], "it is not retried");
+    cluster.apply(map("one", "good")).await.unwrap();
+    cluster.settled().await;
+    assert_eq!(notes.take(), ["good"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_timeout_is_a_failure_that_is_retried() {
+    let cluster = quiet(7).await;
+    let notes = Notes::default();
+    cluster.run({
+        let notes = notes.clone();
+        move || {
+            Controller::new("hangs", |_: Arc<ConfigMap>, ctx: Context<Notes>| async move {
+                ctx.state().push(ctx.causes().to_string());
+                if ctx.attempt() == 0 {
+                    std::future::pending::<()>().await;
+                }
+                Ok::<_, Error>(Action::done())
+            })
+            .timeout(Duration::from_secs(5))
+            .state(notes.clone())
+        }
+    });
+    cluster.settled().await;
+    cluster.apply(map("one", 1)).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    cluster.settled().await;
+    assert_eq!(notes.take(), ["ConfigMap default/one created", "retry"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_lower_form_gets_the_keys_of_deleted_objects() {
+    let cluster = quiet(8).await;
+    let notes = Notes::default();
+    cluster.run({
+        let notes = notes.clone();
+        move || {
+            Controller::<ConfigMap, _>::requests(
+                "lower",
+                |request: Request, ctx: Context<Notes>| async move {
+                    let there = ctx.get_at::<ConfigMap>(&request)?.is_some();
+                    ctx.state().push(format!("{request} {there}"));
+                    Ok::<_, Error>(Action::done())
+                },
+            )
+            .state(notes.clone())
+        }
+    });
+    cluster.apply(map("one", 1)).await.unwrap();
+    cluster.settled().await;
+    cluster.delete::<ConfigMap>("one").await.unwrap();
+    cluster.settled().await;
+    assert_eq!(notes.take(), ["default/one true", "default/one false"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn caches_are_replayed_after_the_sync_period() {
+    let cluster = quiet(9).await;
+    let notes = Notes::default();
+    cluster.apply(map("one", 1)).await.unwrap();
+    cluster.run({
+        let notes = notes.clone();
+        move || {
+            Controller::new("resync", |_: Arc<ConfigMap>, ctx: Context<Notes>| async move {
+                ctx.state().push(ctx.causes().to_string());
+                Ok::<_, Error>(Action::done())
+            })
+            .filter(evenkeel_runtime::Predicate::generation_changed())
+            .sync_period(Some(Duration::from_secs(600)))
+            .state(notes.clone())
+        }
+    });
+    cluster.settled().await;
+    assert_eq!(notes.take(), ["ConfigMap default/one listed"]);
+    cluster.advance(Duration::from_secs(539)).await;
+    cluster.settled().await;
+    assert!(notes.take().is_empty(), "not before nine tenths of the period");
+    cluster.advance(Duration::from_secs(122)).await;
+    cluster.settled().await;
+    assert_eq!(notes.take(), ["ConfigMap default/one resynced"], "a predicate does not swallow it");
+}

@@ -1,0 +1,245 @@
+//! Watches that break, and caches that end up right all the same.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use evenkeel_cluster::{Cluster, Fault, Matcher};
+use evenkeel_runtime::{Action, Context, Controller, Error, Informers, Predicate, Request, Source, Trigger};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::ResourceExt;
+use kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
+
+use crate::{Notes, map, quiet, value};
+
+/// The objects that the server has, as `name=value@version`.
+async fn on_server(cluster: &Cluster) -> Vec<String> {
+    cluster.list::<ConfigMap>().await.unwrap().iter().map(describe).collect()
+}
+
+fn describe(map: &ConfigMap) -> String {
+    format!("{}={}@{}", map.name_any(), value(map), map.resource_version().unwrap_or_default())
+}
+
+/// Six writes: creates, updates, a delete, a recreate.
+async fn step(cluster: &Cluster, at: usize) {
+    match at {
+        0 => drop(cluster.apply(map("one", 1)).await.unwrap()),
+        1 => drop(cluster.apply(map("two", 1)).await.unwrap()),
+        2 => drop(cluster.apply(map("one", 2)).await.unwrap()),
+        3 => cluster.delete::<ConfigMap>("two").await.unwrap(),
+        4 => drop(cluster.apply(map("two", 3)).await.unwrap()),
+        _ => cluster.delete::<ConfigMap>("one").await.unwrap(),
+    }
+}
+
+/// Cuts the watch before, after or around each step, with and without compaction: the cache ends equal to the
+/// server, and what the events told adds up to the same.
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_is_cut_anywhere_ends_with_the_servers_state() {
+    for cut in 0..6 {
+        for compact in [false, true] {
+            for steps_meanwhile in 0..3 {
+                let cluster = quiet(cut as u64).await;
+                let informers = Informers::new(cluster.client(), cluster.env().clone());
+                let maps = informers.get(Source::<ConfigMap>::new());
+                let told = Notes::default();
+                let subscription = maps.subscribe({
+                    let told = told.clone();
+                    move |event| told.push(format!("{} {}", event.change(), event.object().name_any()))
+                });
+                cluster.settled().await;
+                let mut at = 0;
+                while at < 6 {
+                    if at == cut {
+                        cluster.cut_watch(Matcher::any());
+                        for _ in 0..steps_meanwhile.min(6 - at) {
+                            step(&cluster, at).await;
+                            at += 1;
+                        }
+                        if compact {
+                            cluster.compact();
+                        }
+                        if steps_meanwhile > 0 {
+                            continue;
+                        }
+                    }
+                    step(&cluster, at).await;
+                    at += 1;
+                }
+                cluster.settled().await;
+                let cached: Vec<String> = maps.cache().list().iter().map(|map| describe(map)).collect();
+                assert_eq!(cached, on_server(&cluster).await, "{cut} {compact} {steps_meanwhile}");
+                let told = told.take();
+                let ups = |name: &str| {
+                    let count =
+                        |word: &str| told.iter().filter(|line| **line == format!("{word} {name}")).count();
+                    count("created") + count("listed") - count("deleted")
+                };
+                assert_eq!((ups("one"), ups("two")), (0, 1), "{told:?}");
+                drop(subscription);
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owned_watch_that_fails_does_not_delay_the_primary() {
+    let cluster = quiet(1).await;
+    let notes = Notes::default();
+    cluster.run({
+        let notes = notes.clone();
+        move || {
+            Controller::new("patient", |map: Arc<ConfigMap>, ctx: Context<Notes>| async move {
+                ctx.state().push(value(&map));
+                Ok::<_, Error>(Action::done())
+            })
+            .owns::<Secret>()
+            .state(notes.clone())
+        }
+    });
+    cluster.settled().await;
+    notes.take();
+    cluster.fail(Matcher::any().kind::<Secret>(), Fault::InternalError, 1000);
+    cluster.cut_watch(Matcher::any().kind::<Secret>());
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    let start = tokio::time::Instant::now();
+    cluster.apply(map("one", 7)).await.unwrap();
+    while notes.0.lock().is_empty() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        assert!(start.elapsed() < Duration::from_millis(10));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn equal_sources_share_one_watch_and_it_ends_with_the_last_holder() {
+    let cluster = quiet(2).await;
+    let informers = Informers::new(cluster.client(), cluster.env().clone());
+    let first = informers.get(Source::<ConfigMap>::new());
+    let second = informers.get(Source::<ConfigMap>::new());
+    let other = informers.get(Source::<ConfigMap>::new().labels("app=web"));
+    cluster.settled().await;
+    assert_eq!(informers.len(), 2);
+    drop((first, other));
+    assert_eq!(informers.len(), 1);
+    cluster.apply(map("one", 1)).await.unwrap();
+    cluster.settled().await;
+    assert_eq!(second.cache().len(), 1);
+    drop(second);
+    assert!(informers.is_empty());
+    let again = informers.get(Source::<ConfigMap>::new());
+    again.wait_synced(Duration::from_secs(1)).await.unwrap();
+    assert_eq!(again.cache().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn dynamic_and_metadata_objects_are_cached_too() {
+    let cluster = quiet(3).await;
+    let informers = Informers::new(cluster.client(), cluster.env().clone());
+    let resource = ApiResource::erase::<ConfigMap>(&());
+    let dynamic = informers.get(Source::<DynamicObject>::of(resource.clone()));
+    let metadata = informers.get(Source::<PartialObjectMeta<DynamicObject>>::of(resource));
+    cluster.apply(map("one", 1)).await.unwrap();
+    cluster.settled().await;
+    let key = Request::namespaced("default", "one");
+    let whole = dynamic.cache().get(&key).unwrap();
+    assert_eq!(whole.data["data"]["value"], "1");
+    assert_eq!(metadata.cache().get(&key).unwrap().metadata.uid, whole.metadata.uid);
+    let request = cluster.requests().into_iter().any(|exchange| exchange.path.contains("configmaps"));
+    assert!(request);
+}
+
+#[tokio::test(start_paused = true)]
+async fn several_namespaces_share_a_cache_and_others_are_not_watched() {
+    let cluster = quiet(4).await;
+    for name in ["a", "b", "c"] {
+        let mut namespace = k8s_openapi::api::core::v1::Namespace::default();
+        namespace.metadata.name = Some(name.into());
+        cluster.apply(namespace).await.unwrap();
+    }
+    let informers = Informers::new(cluster.client(), cluster.env().clone());
+    let maps = informers.get(Source::<ConfigMap>::new().namespace("a").namespace("b"));
+    for name in ["a", "b", "c"] {
+        cluster.namespaced(name).apply(map(&format!("in-{name}"), 1)).await.unwrap();
+    }
+    cluster.settled().await;
+    let names: Vec<String> = maps.cache().list().iter().map(|map| map.name_any()).collect();
+    assert_eq!(names, ["in-a", "in-b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_update_triggers_for_the_old_and_the_new_object() {
+    let cluster = quiet(5).await;
+    let notes = Notes::default();
+    cluster.run({
+        let notes = notes.clone();
+        move || {
+            let pointed = Trigger::map(|map: &ConfigMap| [Request::cluster(value(map))]);
+            Controller::bare("pointed", |request: Request, ctx: Context<Notes>| async move {
+                ctx.state().push(request.to_string());
+                Ok::<_, Error>(Action::done())
+            })
+            .watches(pointed)
+            .state(notes.clone())
+        }
+    });
+    cluster.apply(map("pointer", "left")).await.unwrap();
+    cluster.settled().await;
+    cluster.apply(map("pointer", "right")).await.unwrap();
+    cluster.settled().await;
+    assert_eq!(notes.take(), ["left", "left", "right"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_index_finds_whom_a_change_concerns() {
+    let cluster = quiet(6).await;
+    let notes = Notes::default();
+    for (name, secret) in [("one", "shared"), ("two", "shared"), ("three", "other")] {
+        cluster.apply(map(name, secret)).await.unwrap();
+    }
+    cluster.run({
+        let notes = notes.clone();
+        move || {
+            let index = evenkeel_runtime::Index::new("secret", |map: &ConfigMap| vec![value(map).to_owned()]);
+            Controller::new("indexed", |map: Arc<ConfigMap>, ctx: Context<Notes>| async move {
+                ctx.state().push(map.name_any());
+                Ok::<_, Error>(Action::done())
+            })
+            .watches_indexed(index, |secret: &Secret| vec![secret.name_any()])
+            .state(notes.clone())
+        }
+    });
+    cluster.settled().await;
+    notes.take();
+    let mut secret = Secret::default();
+    secret.metadata.name = Some("shared".into());
+    cluster.apply(secret).await.unwrap();
+    cluster.settled().await;
+    assert_eq!(notes.take(), ["one", "two"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn predicates_keep_out_what_does_not_matter() {
+    let cluster = quiet(7).await;
+    let notes = Notes::default();
+    cluster.run({
+        let notes = notes.clone();
+        move || {
+            Controller::new("labels", |map: Arc<ConfigMap>, ctx: Context<Notes>| async move {
+                ctx.state().push(value(&map));
+                Ok::<_, Error>(Action::done())
+            })
+            .filter(Predicate::labels_changed().or(Predicate::annotations_changed()))
+            .state(notes.clone())
+        }
+    });
+    cluster.settled().await;
+    cluster.apply(map("one", 1)).await.unwrap();
+    cluster.settled().await;
+    cluster.apply(map("one", 2)).await.unwrap();
+    cluster.settled().await;
+    let mut labelled = map("one", 3);
+    labelled.labels_mut().insert("a".into(), "b".into());
+    cluster.apply(labelled).await.unwrap();
+    cluster.settled().await;
+    assert_eq!(notes.take(), ["1", "3"]);
+}

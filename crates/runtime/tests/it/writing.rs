@@ -1,0 +1,294 @@
+//! What a reconcile writes, and what the next one sees of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use evenkeel_cluster::CrashPoint;
+use evenkeel_runtime::finalizer::Phase;
+use evenkeel_runtime::{Action, Context, Controller, Error, ResultExt};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
+use kube::ResourceExt;
+use serde_json::json;
+
+use crate::{Notes, map, quiet, value};
+
+fn child(name: &str, value: &str) -> Secret {
+    let mut secret = Secret::default();
+    secret.metadata.name = Some(name.into());
+    secret.string_data = Some([("value".to_owned(), value.to_owned())].into());
+    secret
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_reconcile_writes_nothing_and_triggers_nothing() {
+    let cluster = quiet(1).await;
+    let notes = Notes::default();
+    cluster.run({
+        let notes = notes.clone();
+        move || {
+            Controller::new("copy", |map: Arc<ConfigMap>, ctx: Context<Notes>| async move {
+                ctx.state().push(ctx.causes().to_string());
+                ctx.apply(child(&map.name_any(), value(&map))).await?;
+                Ok::<_, Error>(Action::done())
+            })
+            .owns::<Secret>()
+            .state(notes.clone())
+        }
+    });
+    cluster.apply(map("one", 1)).await.unwrap();
+    cluster.settled().await;
+    let secret: Secret = cluster.get("one").await.unwrap();
+    assert_eq!(secret.owner_references()[0].name, "one");
+    let revision = secret.resource_version();
+    notes.take();
+    let mut annotated = map("one", 1);
+    annotated.annotations_mut().insert("touch".into(), "1".into());
+    cluster.apply(annotated).await.unwrap();
+    cluster.settled().await;
+    assert_eq!(notes.take(), ["ConfigMap default/one updated"]);
+    assert_eq!(cluster.get::<Secret>("one").await.unwrap().resource_version(), revision);
+}
+
+/// The duplicate-child bug: a reconcile that creates a child under a generated name if it finds none in its cache.
+/// When it runs again before the watch has told of the first child, it creates a second.
+async fn children_after_a_slow_watch(remember: bool) -> usize {
+    let cluster = quiet(2).await;
+    cluster.run(move || {
+        Controller::new("generate", move |map: Arc<ConfigMap>, ctx: Context| async move {
+            let found = ctx.children::<Secret>()?;
+            if found.is_empty() {
+                let mut secret = child("", value(&map));
+                secret.metadata.name = None;
+                secret.metadata.generate_name = Some("child-".into());
+                match remember {
+                    true => drop(ctx.create(secret).await?),
+                    false => create_behind_the_context(&map, &ctx, secret).await?,
+                }
+            }
+            Ok::<_, Error>(Action::done())
+        })
+        .owns::<Secret>()
+    });
+    cluster.settled().await;
+    // The watch of the children is cut, so that it is a second late; the parent changes meanwhile.
+    cluster.fail(
+        evenkeel_cluster::Matcher::any().path("/api/v1/secrets"),
+        evenkeel_cluster::Fault::InternalError,
+        1,
+    );
+    cluster.cut_watch(evenkeel_cluster::Matcher::any().path("/api/v1/secrets"));
+    cluster.apply(map("one", 1)).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    cluster.apply(map("one", 2)).await.unwrap();
+    cluster.settled().await;
+    cluster.list::<Secret>().await.unwrap().len()
+}
+
+/// What a client that remembers nothing does.
+async fn create_behind_the_context(map: &ConfigMap, ctx: &Context, mut secret: Secret) -> Result<(), Error> {
+    evenkeel_runtime::owner::set_controller_reference(map, &mut secret)?;
+    let api = kube::Api::<Secret>::namespaced(ctx.client().clone(), "default");
+    api.create(&Default::default(), &secret).await?;
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reconcile_does_not_miss_the_child_that_the_last_one_created() {
+    assert_eq!(children_after_a_slow_watch(false).await, 2, "without memory the bug is there");
+    assert_eq!(children_after_a_slow_watch(true).await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn reading_a_kind_that_was_not_declared_is_an_error_that_says_what_to_do() {
+    let cluster = quiet(3).await;
+    let notes = Notes::default();
+    cluster.run({
+        let notes = notes.clone();
+        move || {
+            Controller::new("undeclared", |_: Arc<ConfigMap>, ctx: Context<Notes>| async move {
+                ctx.state().push(ctx.get::<Pod>("one").unwrap_err().to_string());
+                Ok::<_, Error>(Action::done())
+            })
+            .state(notes.clone())
+        }
+    });
+    cluster.apply(map("one", 1)).await.unwrap();
+    cluster.settled().await;
+    let said = notes.take().remove(0);
+    assert!(
+        said.starts_with("read Pod: this controller declared no cache of it; declare one with owns"),
+        "{said}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_is_written_only_on_change() {
+    let cluster = quiet(4).await;
+    let notes = Notes::default();
+    let deployment: Deployment = serde_json::from_value(json!({
+        "metadata": { "name": "web" },
+        "spec": {
+            "replicas": 3,
+            "selector": { "matchLabels": { "app": "web" } },
+            "template": {
+                "metadata": { "labels": { "app": "web" } },
+                "spec": { "containers": [{ "name": "web", "image": "nginx" }] },
+            },
+        },
+    }))
+    .unwrap();
+    cluster.apply(deployment).await.unwrap();
+    cluster.run({
+        let notes = notes.clone();
+        move || {
+            Controller::new("ready", |deployment: Arc<Deployment>, ctx: Context<Notes>| async move {
+                let replicas = deployment.spec.as_ref().and_then(|spec| spec.replicas);
+                let status =
+                    json!({ "replicas": replicas, "observedGeneration": deployment.metadata.generation });
+                let written = ctx.status(&*deployment, status).await?;
+                ctx.state().push(format!("{} {}", ctx.causes(), written.is_some()));
+                Ok::<_, Error>(Action::done())
+            })
+            .state(notes.clone())
+        }
+    });
+    cluster.settled().await;
+    assert_eq!(notes.take(), ["Deployment default/web listed true", "Deployment default/web updated false"]);
+    let status = cluster.get::<Deployment>("web").await.unwrap().status.unwrap();
+    assert_eq!((status.replicas, status.observed_generation), (Some(3), Some(1)));
+}
+
+/// Crashes the operator before and after each of its writes, and with the answer lost: the end is always the same.
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_survives_a_crash_anywhere() {
+    for point in [1, 2, 3] {
+        for make in [CrashPoint::Before, CrashPoint::AnswerLost, CrashPoint::After] {
+            let cluster = quiet(5).await;
+            let outside = Notes::default();
+            cluster.run({
+                let outside = outside.clone();
+                move || {
+                    Controller::new("bucket", |map: Arc<ConfigMap>, ctx: Context<Notes>| async move {
+                        let outside = ctx.state().clone();
+                        let held = map.finalizers().contains(&"example.com/bucket".to_owned());
+                        let (ctx, map, outside) = (&ctx, &map, &outside);
+                        ctx.finalizer(&**map, "example.com/bucket", |phase| async move {
+                            match phase {
+                                Phase::Apply => {
+                                    assert!(
+                                        held || ctx.fetch::<ConfigMap>("one").await?.is_some_and(|map| {
+                                            map.finalizers().contains(&"example.com/bucket".to_owned())
+                                        })
+                                    );
+                                    ctx.apply(child("one", value(map))).await?;
+                                    outside.push("made");
+                                }
+                                Phase::Cleanup => outside.push("removed"),
+                            }
+                            Ok::<_, Error>(Action::done())
+                        })
+                        .await
+                    })
+                    .state(outside.clone())
+                }
+            });
+            let mut foreign = map("one", 1);
+            foreign.metadata.finalizers = Some(vec!["example.com/foreign".into()]);
+            cluster.apply(foreign).await.unwrap();
+            cluster.crash("bucket", make(point));
+            cluster.settled().await;
+            let read: ConfigMap = cluster.get("one").await.unwrap();
+            assert_eq!(read.finalizers(), ["example.com/foreign", "example.com/bucket"]);
+            cluster.delete::<ConfigMap>("one").await.unwrap();
+            cluster.settled().await;
+            let read: ConfigMap = cluster.get("one").await.unwrap();
+            assert_eq!(read.finalizers(), ["example.com/foreign"]);
+            assert_eq!(outside.take().last().map(String::as_str), Some("removed"));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn cleanup_that_fails_keeps_the_object_and_is_retried() {
+    let cluster = quiet(6).await;
+    let notes = Notes::default();
+    cluster.run({
+        let notes = notes.clone();
+        move || {
+            Controller::new("bucket", |map: Arc<ConfigMap>, ctx: Context<Notes>| async move {
+                let ctx = &ctx;
+                ctx.finalizer(&*map, "example.com/bucket", |phase| async move {
+                    ctx.state().push(format!("{phase:?}"));
+                    match phase {
+                        Phase::Cleanup if ctx.attempt() < 2 => Err(Error::message("the bucket is not empty")),
+                        _ => Ok(Action::done()),
+                    }
+                })
+                .await
+            })
+            .state(notes.clone())
+        }
+    });
+    cluster.apply(map("one", 1)).await.unwrap();
+    cluster.settled().await;
+    notes.take();
+    cluster.delete::<ConfigMap>("one").await.unwrap();
+    cluster.settled().await;
+    assert_eq!(notes.take(), ["Cleanup", "Cleanup", "Cleanup"]);
+    assert!(cluster.get_opt::<ConfigMap>("one").await.unwrap().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn create_or_update_writes_only_what_differs() {
+    let cluster = quiet(7).await;
+    cluster.run(|| {
+        Controller::new("ensure", |map: Arc<ConfigMap>, ctx: Context| async move {
+            let wanted = value(&map).to_owned();
+            ctx.create_or_update(child("one", ""), |secret| {
+                secret.string_data = None;
+                let data = k8s_openapi::ByteString(wanted.into_bytes());
+                secret.data = Some([("value".to_owned(), data)].into());
+            })
+            .await?;
+            let existing = ctx.create(child("one", "")).await.ignore_already_exists()?;
+            assert!(existing.is_none());
+            Ok::<_, Error>(Action::done())
+        })
+        .owns::<Secret>()
+    });
+    cluster.apply(map("one", 1)).await.unwrap();
+    cluster.settled().await;
+    let first: Secret = cluster.get("one").await.unwrap();
+    let mut annotated = map("one", 1);
+    annotated.annotations_mut().insert("touch".into(), "1".into());
+    cluster.apply(annotated).await.unwrap();
+    cluster.settled().await;
+    assert_eq!(cluster.get::<Secret>("one").await.unwrap().resource_version(), first.resource_version());
+    cluster.apply(map("one", 2)).await.unwrap();
+    cluster.settled().await;
+    assert_eq!(cluster.get::<Secret>("one").await.unwrap().data.unwrap()["value"].0, b"2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_become_series_and_do_not_delay_anything() {
+    let cluster = quiet(8).await;
+    cluster.run(|| {
+        Controller::new("talker", |map: Arc<ConfigMap>, ctx: Context| async move {
+            ctx.event(&*map, "Seen", "it was seen");
+            ctx.warning(&*map, "Odd", format!("value {}", value(&map)));
+            Ok::<_, Error>(Action::done())
+        })
+    });
+    for at in 0..3 {
+        cluster.apply(map("one", at)).await.unwrap();
+        cluster.settled().await;
+    }
+    let events =
+        cluster.api::<k8s_openapi::api::events::v1::Event>().list(&Default::default()).await.unwrap().items;
+    let seen: Vec<_> = events.iter().filter(|event| event.reason.as_deref() == Some("Seen")).collect();
+    assert_eq!(seen.len(), 1);
+    assert_eq!(seen[0].series.as_ref().unwrap().count, 3);
+    assert_eq!(seen[0].reporting_controller.as_deref(), Some("talker"));
+    assert_eq!(events.len(), 4, "three different warnings");
+}

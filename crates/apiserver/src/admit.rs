@@ -2,14 +2,15 @@
 
 mod escalation;
 mod lifecycle;
+mod pod;
 
 use serde_json::Value;
 
 use crate::call::Call;
 use crate::status::Result;
 
-pub(crate) use escalation::Escalation;
-pub(crate) use lifecycle::NamespaceLifecycle;
+use escalation::Escalation;
+use lifecycle::NamespaceLifecycle;
 
 /// What a write does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +38,13 @@ pub(crate) trait Plugin: Send + Sync {
 
 /// The plugins in their order.
 pub(crate) fn plugins() -> Vec<Box<dyn Plugin>> {
-    vec![Box::new(NamespaceLifecycle), Box::new(Escalation)]
+    vec![
+        Box::new(NamespaceLifecycle),
+        Box::new(pod::ServiceAccount),
+        Box::new(pod::Priority),
+        Box::new(pod::TolerationSeconds),
+        Box::new(Escalation),
+    ]
 }
 
 /// Runs an object through all plugins.

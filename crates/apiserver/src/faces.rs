@@ -1,5 +1,8 @@
 //! Two group-versions of one kind are two faces of one stored object.
 
+mod autoscaler;
+mod event;
+
 use evenkeel_schema::structural;
 use evenkeel_store::Entry;
 use serde_json::Value;
@@ -7,12 +10,26 @@ use serde_json::Value;
 use crate::encode::Shown;
 use crate::{Header, ResourceInfo};
 
+/// Built-in resources whose objects are stored in another form than they are shown in.
+enum Other {
+    Event,
+    Autoscaler,
+}
+
+fn other(info: &ResourceInfo) -> Option<Other> {
+    match (info.group.as_str(), info.version.as_str(), info.kind.as_str()) {
+        ("events.k8s.io", ..) => Some(Other::Event),
+        ("autoscaling", "v1", "HorizontalPodAutoscaler") => Some(Other::Autoscaler),
+        _ => None,
+    }
+}
+
 /// Whether the stored bytes are what this resource shows.
 fn is_stored_face(info: &ResourceInfo, entry: &Entry<Header>) -> bool {
     match &info.custom {
         // What was written before the schema was is brought into its form when it is read.
         Some(custom) => info.version == custom.storage_version && entry.revision > custom.schema_revision,
-        None => true,
+        None => other(info).is_none(),
     }
 }
 
@@ -27,16 +44,19 @@ pub(crate) fn show(info: &ResourceInfo, entry: &Entry<Header>, revision: u64) ->
 
 /// A stored object as a tree, in the face of this resource, without a resourceVersion.
 pub(crate) fn open(info: &ResourceInfo, entry: &Entry<Header>) -> Value {
-    let mut object = serde_json::from_slice(&entry.value).expect("what is stored was written by us as JSON");
-    if !is_stored_face(info, entry) {
-        object = from_stored(info, object);
-    }
-    object
+    let object = serde_json::from_slice(&entry.value).expect("what is stored was written by us as JSON");
+    if is_stored_face(info, entry) { object } else { from_stored(info, object) }
 }
 
 /// From the stored face to that of this resource.
 fn from_stored(info: &ResourceInfo, mut object: Value) -> Value {
-    let Some(custom) = &info.custom else { return object };
+    let Some(custom) = &info.custom else {
+        return match other(info) {
+            Some(Other::Event) => event::from_stored(object),
+            Some(Other::Autoscaler) => autoscaler::from_stored(object),
+            None => object,
+        };
+    };
     object["apiVersion"] = info.api_version().into();
     if !custom.preserve_unknown_fields {
         structural::prune(&custom.schema, &mut object);
@@ -49,8 +69,13 @@ fn from_stored(info: &ResourceInfo, mut object: Value) -> Value {
 
 /// From the face of this resource to the stored one.
 pub(crate) fn to_stored(info: &ResourceInfo, mut object: Value) -> Value {
-    if let Some(custom) = info.custom.as_ref().filter(|it| it.storage_version != info.version) {
-        object["apiVersion"] = format!("{}/{}", info.group, custom.storage_version).into();
+    match (&info.custom, other(info)) {
+        (Some(custom), _) if custom.storage_version != info.version => {
+            object["apiVersion"] = format!("{}/{}", info.group, custom.storage_version).into();
+            object
+        }
+        (None, Some(Other::Event)) => event::to_stored(object),
+        (None, Some(Other::Autoscaler)) => autoscaler::to_stored(object),
+        _ => object,
     }
-    object
 }

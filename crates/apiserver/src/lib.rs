@@ -14,6 +14,7 @@
 
 pub mod access;
 mod admit;
+mod allocate;
 mod authorize;
 mod body;
 pub mod bootstrap;
@@ -25,6 +26,7 @@ mod encode;
 mod faces;
 mod fields;
 mod header;
+mod health;
 mod nonresource;
 mod openapi;
 mod ownership;

@@ -5,14 +5,12 @@ use http::Response;
 use crate::body::Body;
 use crate::request::Request;
 use crate::status::{Result, Status};
-use crate::{ApiServer, User, discovery, respond};
+use crate::{ApiServer, discovery, health};
 
 /// Answers a path that is no resource.
-pub(crate) fn answer(server: &ApiServer, request: &Request, _: &User) -> Result<Response<Body>> {
-    match request.path.trim_end_matches('/') {
-        "/healthz" | "/livez" | "/readyz" => Ok(respond::text(200, "ok")),
-        _ => documents(server, request).unwrap_or_else(|| Err(Status::page_not_found())),
-    }
+pub(crate) fn answer(server: &ApiServer, request: &Request) -> Result<Response<Body>> {
+    let answer = health::answer(request).or_else(|| documents(server, request));
+    answer.unwrap_or_else(|| Err(Status::page_not_found()))
 }
 
 /// What describes the API itself.

@@ -18,7 +18,7 @@ where
 {
     let user = authorize(server, request)?;
     let Route::Resource(path) = &request.route else {
-        return nonresource::answer(server, request, &user);
+        return nonresource::answer(server, request);
     };
     let info = find(server, request, path)?;
     let call = Call { server, request, path, info, user: &user };

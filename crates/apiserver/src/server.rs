@@ -14,6 +14,7 @@ use jiff::Timestamp;
 
 use crate::access::Authorizer;
 use crate::admit::{Plugin, plugins};
+use crate::allocate::Allocator;
 use crate::body::Body;
 use crate::openapi::OpenApi;
 use crate::request::Request;
@@ -44,6 +45,8 @@ pub(crate) struct Inner {
     pub(crate) authorizer: Arc<dyn Authorizer>,
     /// Admission, in its order.
     pub(crate) plugins: Vec<Box<dyn Plugin>>,
+    /// Who gives out the addresses and ports of services.
+    pub(crate) allocator: Allocator,
     /// Requests whose head is not answered yet.
     requests: Station,
 }
@@ -53,6 +56,7 @@ impl ApiServer {
     pub fn new(store: Store<Header>, env: Env, options: Options) -> Self {
         let requests = env.ledger().station("apiserver requests");
         let authorizer = options.authorizer.unwrap_or_else(|| Arc::new(Rbac::new(store.clone())));
+        let allocator = Allocator::load(&store);
         let inner = Inner {
             store,
             env,
@@ -60,6 +64,7 @@ impl ApiServer {
             openapi: OpenApi::default(),
             authorizer,
             plugins: plugins(),
+            allocator,
             requests,
         };
         let server = Self { inner: Arc::new(inner) };

@@ -7,7 +7,7 @@ use evenkeel_schema::prepare;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::{ResourceInfo, custom};
+use crate::{ResourceInfo, allocate, custom};
 
 /// The rules of one kind.
 #[derive(Clone, Copy, Debug)]
@@ -110,6 +110,9 @@ pub(crate) fn prepare_create(info: &ResourceInfo, object: &mut Value, now: Times
 pub(crate) fn prepare_update(info: &ResourceInfo, new: &mut Value, old: &Value, subresource: &str) {
     keep_metadata(new, old);
     if !info.is_custom() {
+        if info.kind == "Service" && subresource.is_empty() {
+            allocate::keep_allocated(new, old);
+        }
         prepare::update(&info.group, &info.version, &info.kind, new, old, subresource);
         if info.kind == "CustomResourceDefinition" && subresource.is_empty() {
             custom::prepare(new, Some(old));

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use evenkeel_store::{Entry, Expect, Op, Write, WriteError, Written};
 use serde_json::Value;
 
+use crate::allocate::Reservation;
 use crate::call::Call;
 use crate::header::seal;
 use crate::status::{Result, Status};
@@ -60,7 +61,7 @@ async fn commit(call: &Call<'_>, write: Write<Header>) -> Result<Attempt<Written
     let removes = matches!(write.op, Op::Delete);
     match call.server.store().write(write).await {
         Ok(written) => {
-            follow_up(call, &key, removes).await?;
+            follow_up(call, &key, written.before.as_deref(), removes).await?;
             Ok(Ok(written))
         }
         Err(WriteError::Conflict { .. }) => Ok(Err(Raced)),
@@ -69,13 +70,35 @@ async fn commit(call: &Call<'_>, write: Write<Header>) -> Result<Attempt<Written
 }
 
 /// What a write of this resource entails in the server itself.
-pub(crate) async fn follow_up(call: &Call<'_>, key: &str, removes: bool) -> Result<()> {
+pub(crate) async fn follow_up(
+    call: &Call<'_>,
+    key: &str,
+    before: Option<&Entry<Header>>,
+    removes: bool,
+) -> Result<()> {
     if let Some(custom) = &call.info.custom {
         if removes && custom.terminating {
             custom::instance_gone(call.server, &custom.definition).await?;
         }
     } else if call.info.kind == "CustomResourceDefinition" {
         custom::follow(call.server, key).await?;
+    } else if removes && call.info.kind == "Service" {
+        let service = before.and_then(|it| serde_json::from_slice(&it.value).ok()).unwrap_or_default();
+        call.server.inner().allocator.release(&service, None);
     }
     Ok(())
+}
+
+/// Takes the addresses and ports that a service needs; nothing for other kinds.
+pub(crate) fn reserve<'a>(
+    call: &'a Call<'_>,
+    object: &mut Value,
+    old: Option<&Value>,
+) -> Result<Option<Reservation<'a>>> {
+    if call.info.kind != "Service" || call.info.is_custom() {
+        return Ok(None);
+    }
+    let reserved = call.server.inner().allocator.assign(call.server.env(), object, old);
+    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+    reserved.map(Some).map_err(|errors| Status::invalid("", "Service", name, &errors))
 }

@@ -7,8 +7,9 @@ use http::Response;
 use serde_json::Value;
 
 use super::incoming::{Incoming, write_query};
-use super::{RETRIES_MAX, put};
+use super::{RETRIES_MAX, put, reserve};
 use crate::admit::{Admission, Operation, admit};
+use crate::allocate::Reservation;
 use crate::body::Body;
 use crate::call::Call;
 use crate::encode::Shown;
@@ -59,6 +60,7 @@ pub(crate) async fn create_object(
         validate::created(call, &object, &mut incoming.warnings)?;
         let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let key = call.info.key(&call.path.namespace, &name);
+        let reservation = reserve(call, &mut object, None)?;
         if query.dry_run {
             return match call.server.store().get(&key) {
                 Some(_) => Err(exists(call, &key, &name)),
@@ -66,7 +68,10 @@ pub(crate) async fn create_object(
             };
         }
         match put(call, &key, object, Expect::Absent).await? {
-            Ok(entry) => return Ok(faces::show(&call.info, &entry, entry.revision)),
+            Ok(entry) => {
+                reservation.into_iter().for_each(Reservation::keep);
+                return Ok(faces::show(&call.info, &entry, entry.revision));
+            }
             Err(_) if generated && attempt + 1 < RETRIES_MAX => {}
             Err(_) => return Err(exists(call, &key, &name)),
         }

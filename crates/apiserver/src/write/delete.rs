@@ -14,7 +14,7 @@ use serde_json::Value;
 
 pub(crate) use self::options::DeleteOptions;
 use self::plan::{Plan, plan};
-use super::{RETRIES_MAX, put, remove};
+use super::{RETRIES_MAX, follow_up, put, remove};
 use crate::admit::{Admission, Operation, admit};
 use crate::body::Body;
 use crate::call::Call;
@@ -143,8 +143,9 @@ pub(crate) async fn delete_collection(call: &Call<'_>, body: Bytes) -> Result<Re
     }
     let keys: Vec<Arc<str>> = batch.iter().map(|it| it.key.clone()).collect();
     for (result, key) in call.server.store().write_all(batch).await.into_iter().zip(keys) {
-        if result.is_err() {
-            rest.extend(call.server.store().get(&key));
+        match result {
+            Ok(written) => follow_up(call, &key, written.before.as_deref(), true).await?,
+            Err(_) => rest.extend(call.server.store().get(&key)),
         }
     }
     for entry in rest {

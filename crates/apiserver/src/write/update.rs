@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::create::create_object;
 use super::incoming::{Incoming, write_query};
-use super::{RETRIES_MAX, put, remove};
+use super::{RETRIES_MAX, put, remove, reserve};
 use crate::admit::{Admission, Operation, admit};
 use crate::body::Body;
 use crate::call::Call;
@@ -124,7 +124,15 @@ pub(crate) async fn change(
     prepare_update(&call.info, &mut new, &old, &call.path.subresource);
     managed::keep_times(&old, &mut new);
     validate::updated(call, &new, &old, &call.path.subresource, warnings)?;
-    store(call, query, current, new).await
+    let reservation = reserve(call, &mut new, Some(&old))?;
+    let service = reservation.is_some().then(|| new.clone());
+    let stored = store(call, query, current, new).await?;
+    if let (Some(reservation), Some(service), Some(_), false) = (reservation, service, &stored, query.dry_run)
+    {
+        reservation.keep();
+        call.server.inner().allocator.release(&old, Some(&service));
+    }
+    Ok(stored)
 }
 
 /// Takes the resourceVersion out of an object; zero where it has none.

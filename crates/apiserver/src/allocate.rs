@@ -1,0 +1,329 @@
+//! Addresses and ports of services: given out once, and taken back when the service goes.
+//!
+//! What is taken is known from the services themselves: it is read once when the server starts, and followed from then
+//! on, so that giving out an address looks at nothing else.
+
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
+
+use evenkeel_env::Env;
+use evenkeel_schema::field::FieldError;
+use evenkeel_store::{Range, Store};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use crate::registry::storage_prefix;
+use crate::{Header, bootstrap};
+
+/// The ports of nodes that services may have.
+const NODE_PORTS: std::ops::RangeInclusive<u16> = 30000..=32767;
+/// How many random guesses are made before the first free one is looked for.
+const GUESSES: usize = 32;
+
+/// What is taken.
+#[derive(Debug, Default)]
+struct Taken {
+    addresses: BTreeSet<u32>,
+    ports: BTreeSet<u16>,
+}
+
+/// Who gives out addresses and ports.
+#[derive(Debug, Default)]
+pub(crate) struct Allocator {
+    taken: Mutex<Taken>,
+}
+
+/// What a write has taken; given back unless it is kept.
+#[derive(Debug)]
+pub(crate) struct Reservation<'a> {
+    allocator: &'a Allocator,
+    addresses: Vec<u32>,
+    ports: Vec<u16>,
+}
+
+impl Reservation<'_> {
+    /// The write was made: what it took stays taken.
+    pub(crate) fn keep(mut self) {
+        self.addresses.clear();
+        self.ports.clear();
+    }
+}
+
+impl Drop for Reservation<'_> {
+    fn drop(&mut self) {
+        let mut taken = self.allocator.taken.lock();
+        self.addresses.iter().for_each(|it| drop(taken.addresses.remove(it)));
+        self.ports.iter().for_each(|it| drop(taken.ports.remove(it)));
+    }
+}
+
+impl Allocator {
+    /// Knows what the services of a store have.
+    pub(crate) fn load(store: &Store<Header>) -> Self {
+        let allocator = Self::default();
+        let range = Range { prefix: storage_prefix("", "services"), ..Range::default() };
+        for entry in store.range(&range).map(|page| page.entries).unwrap_or_default() {
+            allocator.note(&serde_json::from_slice(&entry.value).unwrap_or_default());
+        }
+        allocator
+    }
+
+    /// Enters what a service has.
+    pub(crate) fn note(&self, service: &Value) {
+        let mut taken = self.taken.lock();
+        taken.addresses.extend(addresses(service));
+        taken.ports.extend(ports(service));
+    }
+
+    /// Gives back what a service had, but for what it still has.
+    pub(crate) fn release(&self, old: &Value, new: Option<&Value>) {
+        let (kept_addresses, kept_ports) = new.map(|it| (addresses(it), ports(it))).unwrap_or_default();
+        let mut taken = self.taken.lock();
+        for address in addresses(old).iter().filter(|it| !kept_addresses.contains(it)) {
+            taken.addresses.remove(address);
+        }
+        for port in ports(old).iter().filter(|it| !kept_ports.contains(it)) {
+            taken.ports.remove(port);
+        }
+    }
+
+    /// Gives a service what it needs and does not have yet. `old` is what is stored.
+    pub(crate) fn assign(
+        &self,
+        env: &Env,
+        service: &mut Value,
+        old: Option<&Value>,
+    ) -> Result<Reservation<'_>, Vec<FieldError>> {
+        let mut reservation = Reservation { allocator: self, addresses: Vec::new(), ports: Vec::new() };
+        if service["spec"]["type"] == "ExternalName" {
+            return Ok(reservation);
+        }
+        default_families(service);
+        self.assign_address(env, service, old, &mut reservation)?;
+        self.assign_ports(env, service, old, &mut reservation)?;
+        Ok(reservation)
+    }
+
+    fn assign_address(
+        &self,
+        env: &Env,
+        service: &mut Value,
+        old: Option<&Value>,
+        reservation: &mut Reservation<'_>,
+    ) -> Result<(), Vec<FieldError>> {
+        let given = service["spec"]["clusterIP"].as_str().unwrap_or_default().to_owned();
+        if given == "None" {
+            service["spec"]["clusterIPs"] = json!(["None"]);
+            return Ok(());
+        }
+        let had = old.map(addresses).unwrap_or_default();
+        let mut taken = self.taken.lock();
+        let address = if given.is_empty() {
+            free_address(env, &taken.addresses).map_err(|why| {
+                vec![FieldError::internal(
+                    "spec.clusterIPs",
+                    format!("failed to allocate a serviceIP: {why}"),
+                )]
+            })?
+        } else {
+            let refuse = |why: &str| {
+                let value = json!([given.clone()]);
+                let why = format!("failed to allocate IP {given}: {why}");
+                vec![FieldError::invalid("spec.clusterIPs", value, why)]
+            };
+            // Addresses of other families are the client's own.
+            let Ok(address) = given.parse::<Ipv4Addr>() else { return Ok(()) };
+            let address = u32::from(address);
+            if had.contains(&address) {
+                return Ok(());
+            }
+            if !in_range(address) {
+                return Err(refuse(&format!(
+                    "the provided IP ({given}) is not in the valid range. The range of valid IPs is {}",
+                    bootstrap::SERVICE_CIDR
+                )));
+            }
+            if taken.addresses.contains(&address) {
+                return Err(refuse("provided IP is already allocated"));
+            }
+            address
+        };
+        taken.addresses.insert(address);
+        reservation.addresses.push(address);
+        let text = Ipv4Addr::from(address).to_string();
+        service["spec"]["clusterIPs"] = json!([text]);
+        service["spec"]["clusterIP"] = text.into();
+        Ok(())
+    }
+
+    fn assign_ports(
+        &self,
+        env: &Env,
+        service: &mut Value,
+        old: Option<&Value>,
+        reservation: &mut Reservation<'_>,
+    ) -> Result<(), Vec<FieldError>> {
+        let kind = service["spec"]["type"].as_str().unwrap_or_default().to_owned();
+        let balanced = kind == "LoadBalancer" && service["spec"]["allocateLoadBalancerNodePorts"] != false;
+        let wants = kind == "NodePort" || balanced;
+        let had = old.map(ports).unwrap_or_default();
+        let mut taken = self.taken.lock();
+        let local = kind == "LoadBalancer" && service["spec"]["externalTrafficPolicy"] == "Local";
+        let mut own: Vec<u16> = Vec::new();
+        for (index, port) in service["spec"]["ports"].as_array_mut().into_iter().flatten().enumerate() {
+            let given = port["nodePort"].as_i64().unwrap_or_default();
+            if given == 0 && !wants {
+                continue;
+            }
+            let refuse =
+                |why: &str| vec![FieldError::invalid(format!("spec.ports[{index}].nodePort"), given, why)];
+            let chosen = match u16::try_from(given) {
+                Ok(0) => free_port(env, &taken.ports).map_err(|why| {
+                    vec![FieldError::internal(format!("spec.ports[{index}].nodePort"), why)]
+                })?,
+                Ok(given) if NODE_PORTS.contains(&given) => given,
+                _ => {
+                    return Err(refuse(
+                        "provided port is not in the valid range. The range of valid ports is 30000-32767",
+                    ));
+                }
+            };
+            if had.contains(&chosen) || own.contains(&chosen) {
+                continue;
+            }
+            if !taken.ports.insert(chosen) {
+                return Err(refuse("provided port is already allocated"));
+            }
+            own.push(chosen);
+            reservation.ports.push(chosen);
+            port["nodePort"] = chosen.into();
+        }
+        if local && service["spec"]["healthCheckNodePort"].as_i64().unwrap_or_default() == 0 {
+            let port = free_port(env, &taken.ports)
+                .map_err(|why| vec![FieldError::internal("spec.healthCheckNodePort", why)])?;
+            taken.ports.insert(port);
+            reservation.ports.push(port);
+            service["spec"]["healthCheckNodePort"] = port.into();
+        }
+        Ok(())
+    }
+}
+
+/// Keeps on an update what was given out and is not named again.
+pub(crate) fn keep_allocated(new: &mut Value, old: &Value) {
+    let (new, old) = (&mut new["spec"], &old["spec"]);
+    let has_address = |kind: &Value| matches!(kind.as_str(), Some("ClusterIP" | "NodePort" | "LoadBalancer"));
+    if has_address(&new["type"]) && has_address(&old["type"]) {
+        let empty = new["clusterIP"].as_str().unwrap_or_default().is_empty();
+        if empty && new["clusterIPs"].as_array().is_none_or(Vec::is_empty) {
+            crate::strategy::set_or_remove(new, "clusterIP", old["clusterIP"].clone());
+            crate::strategy::set_or_remove(new, "clusterIPs", old["clusterIPs"].clone());
+        }
+        for field in ["ipFamilies", "ipFamilyPolicy"] {
+            if new[field].is_null() {
+                crate::strategy::set_or_remove(new, field, old[field].clone());
+            }
+        }
+    }
+    let has_ports = |kind: &Value| matches!(kind.as_str(), Some("NodePort" | "LoadBalancer"));
+    if has_ports(&new["type"]) && has_ports(&old["type"]) {
+        let same = |a: &Value, b: &Value| a["port"] == b["port"] && a["protocol"] == b["protocol"];
+        for port in new["ports"].as_array_mut().into_iter().flatten() {
+            let before = old["ports"].as_array().into_iter().flatten().find(|it| same(it, port));
+            if port["nodePort"].as_i64().unwrap_or_default() == 0
+                && let Some(given) = before.and_then(|it| it.get("nodePort"))
+            {
+                port["nodePort"] = given.clone();
+            }
+        }
+        if new["healthCheckNodePort"].is_null() && new["externalTrafficPolicy"] == "Local" {
+            crate::strategy::set_or_remove(new, "healthCheckNodePort", old["healthCheckNodePort"].clone());
+        }
+    }
+}
+
+/// One family unless the service says otherwise; a headless one without a selector may be of both.
+fn default_families(service: &mut Value) {
+    let spec = &mut service["spec"];
+    let headless = spec["clusterIP"] == "None";
+    let selects = spec["selector"].as_object().is_some_and(|it| !it.is_empty());
+    let open = spec["ipFamilies"].as_array().is_none_or(Vec::is_empty);
+    if spec["ipFamilyPolicy"].is_null() {
+        let both = headless && !selects && open;
+        spec["ipFamilyPolicy"] = if both { "RequireDualStack" } else { "SingleStack" }.into();
+    }
+    if open {
+        let both = headless && !selects && spec["ipFamilyPolicy"] != "SingleStack";
+        spec["ipFamilies"] = if both { json!(["IPv4", "IPv6"]) } else { json!(["IPv4"]) };
+    }
+}
+
+fn addresses(service: &Value) -> Vec<u32> {
+    let texts = service["spec"]["clusterIPs"].as_array().into_iter().flatten();
+    texts.filter_map(|it| it.as_str()?.parse::<Ipv4Addr>().ok()).map(u32::from).collect()
+}
+
+fn ports(service: &Value) -> Vec<u16> {
+    let spec = &service["spec"];
+    let ports = spec["ports"].as_array().into_iter().flatten().map(|it| &it["nodePort"]);
+    let ports = ports.chain([&spec["healthCheckNodePort"]]);
+    ports.filter_map(|it| u16::try_from(it.as_i64()?).ok()).filter(|it| *it > 0).collect()
+}
+
+/// The first address after the network's own, and how many there are before the broadcast's.
+fn range() -> (u32, u32) {
+    let (base, bits) = bootstrap::SERVICE_CIDR.split_once('/').unwrap_or(("10.96.0.0", "12"));
+    let base = base.parse::<Ipv4Addr>().map_or(0x0a60_0000, u32::from);
+    let bits: u32 = bits.parse().unwrap_or(12);
+    (base + 1, (1 << (32 - bits)) - 2)
+}
+
+fn in_range(address: u32) -> bool {
+    let (first, count) = range();
+    (first..first + count).contains(&address)
+}
+
+fn free_address(env: &Env, taken: &BTreeSet<u32>) -> Result<u32, &'static str> {
+    let (first, count) = range();
+    let guess = (0..GUESSES).map(|_| first + env.random_below(u64::from(count)) as u32);
+    let mut guess = guess.filter(|it| !taken.contains(it));
+    guess.next().or_else(|| (first..first + count).find(|it| !taken.contains(it))).ok_or("range is full")
+}
+
+fn free_port(env: &Env, taken: &BTreeSet<u16>) -> Result<u16, &'static str> {
+    let count = u64::from(NODE_PORTS.end() - NODE_PORTS.start()) + 1;
+    let guess = (0..GUESSES).map(|_| NODE_PORTS.start() + env.random_below(count) as u16);
+    let mut guess = guess.filter(|it| !taken.contains(it));
+    guess.next().or_else(|| NODE_PORTS.clone().find(|it| !taken.contains(it))).ok_or("range is full")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn service(spec: Value) -> Value {
+        json!({"spec": spec})
+    }
+
+    #[tokio::test]
+    async fn an_address_is_given_once_and_taken_back() {
+        let (allocator, env) = (Allocator::default(), Env::seeded(1));
+        let mut first = service(json!({"type": "NodePort", "ports": [{"port": 80}]}));
+        allocator.assign(&env, &mut first, None).unwrap().keep();
+        let address = first["spec"]["clusterIP"].clone();
+        let mut again = service(json!({"type": "ClusterIP", "clusterIP": address}));
+        assert!(allocator.assign(&env, &mut again, None).is_err());
+        allocator.release(&first, None);
+        allocator.assign(&env, &mut again, None).unwrap().keep();
+        assert_eq!(again["spec"]["clusterIPs"], json!([address]));
+    }
+
+    #[tokio::test]
+    async fn what_is_not_kept_is_given_back() {
+        let (allocator, env) = (Allocator::default(), Env::seeded(1));
+        let wanted =
+            service(json!({"type": "NodePort", "clusterIP": "10.96.0.9", "ports": [{"nodePort": 30001}]}));
+        drop(allocator.assign(&env, &mut wanted.clone(), None).unwrap());
+        assert!(allocator.assign(&env, &mut wanted.clone(), None).is_ok());
+    }
+}

@@ -174,8 +174,8 @@ fn reads(runtime: &Runtime) {
     report("one key", measure(|| black_box(store.get(&key).is_some())));
 }
 
-/// Seconds of one call, over a window: time on the processor, where the system tells it, because other processes share
-/// the machine.
+/// Seconds of one call, over a window: time on the processor, where the system tells it, because other processes
+/// share the machine.
 fn measure<T>(call: impl FnMut() -> T) -> f64 {
     measure_for(WINDOW, call)
 }

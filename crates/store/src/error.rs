@@ -20,7 +20,8 @@ pub enum WriteError<H> {
         /// The most bytes of a key or value.
         limit: usize,
     },
-    /// The journal failed; whether the write was made shows when the store is opened again. The store takes no further writes: what is in memory must not run ahead of the disk.
+    /// The journal failed; whether the write was made shows when the store is opened again. The store takes no
+    /// further writes: what is in memory must not run ahead of the disk.
     #[error("the journal failed: {0}")]
     Journal(String),
     /// The store was closed.

@@ -14,8 +14,8 @@ pub(crate) type Answers<H> = Vec<Result<Written<H>, WriteError<H>>>;
 /// A backend: it takes writes, decides each by its expectation, gives the accepted ones their revisions, makes them
 /// durable, and only then applies them to the state in memory, in the order of their revisions.
 ///
-/// Deciding is the journal's business, not the state's, because a journal that is shared (etcd) can decide only on its
-/// server, and may hand the state changes that others made. One that is alone decides by the state.
+/// Deciding is the journal's business, not the state's, because a journal that is shared (etcd) can decide only on
+/// its server, and may hand the state changes that others made. One that is alone decides by the state.
 pub(crate) trait Journal<H>: Send + Sync {
     /// Makes writes, each its own revision. When a write is answered, the state in memory has it.
     ///

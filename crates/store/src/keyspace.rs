@@ -1,11 +1,11 @@
 //! The current state: folders of folders, each a tree of its own.
 //!
 //! A key is a path, and it is found by walking down its folders. So what an operation costs depends on how many
-//! neighbours there are on its way (namespaces of the kind, objects in the namespace), never on how many keys there are
-//! elsewhere; and the text that is compared at each step is one name, not the whole path.
+//! neighbours there are on its way (namespaces of the kind, objects in the namespace), never on how many keys there
+//! are elsewhere; and the text that is compared at each step is one name, not the whole path.
 //!
-//! A folder's name keeps its slash. Then the order of names in a folder, followed down, is the order of the whole keys: no name
-//! of a folder's own entries or folders can begin with the name of another folder in it.
+//! A folder's name keeps its slash. Then the order of names in a folder, followed down, is the order of the whole
+//! keys: no name of a folder's own entries or folders can begin with the name of another folder in it.
 
 use std::sync::Arc;
 

@@ -14,8 +14,8 @@ use crate::{Change, Entry, Options};
 /// scopes, the rest for the entry before it and its header, whose size only its owner knows.
 const CHANGE_BYTES: usize = 512;
 
-/// How many changes that are too old go under one hold of the lock. It is more than one, so that writes, which add one each,
-/// catch up.
+/// How many changes that are too old go under one hold of the lock. It is more than one, so that writes, which add
+/// one each, catch up.
 const AGED_AT_ONCE: usize = 64;
 
 #[derive(Debug)]

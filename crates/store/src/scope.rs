@@ -3,8 +3,8 @@
 //! A key is a path. Everything that is followed is a *scope*: a folder (`/registry/apps/deployments/`), which holds
 //! every key beneath it, or a single key. A change is entered in the scopes of all folders above its key, by its
 //! revision alone; so a watcher that starts at an old revision finds the changes of its scope without looking at any
-//! other, and a change finds the watchers it concerns without looking at any other. Changes leave the log in the order
-//! in which they came, so they leave each scope from the front as well.
+//! other, and a change finds the watchers it concerns without looking at any other. Changes leave the log in the
+//! order in which they came, so they leave each scope from the front as well.
 //!
 //! A scope lives while it has changes, watchers or scopes below it.
 

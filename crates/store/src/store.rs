@@ -62,8 +62,8 @@ impl<H: Header> Store<H> {
 
     /// A store that lasts: what it acknowledges is on disk.
     ///
-    /// The directory is made if it is not there; it must be empty or one that a store made. Only one store can have it
-    /// open at a time. After a restart the state is the same, and so is the history that [`Options`] keeps.
+    /// The directory is made if it is not there; it must be empty or one that a store made. Only one store can have
+    /// it open at a time. After a restart the state is the same, and so is the history that [`Options`] keeps.
     #[cfg(feature = "disk")]
     pub async fn open(dir: &std::path::Path, env: Env, options: Options) -> Result<Self, crate::OpenError> {
         let journal = Arc::new(crate::disk::open(dir, env, options).await?);

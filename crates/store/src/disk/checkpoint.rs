@@ -16,8 +16,8 @@ const HEADER: [u8; 16] = *b"evenkeel state1\n";
 /// How many entries are written as one frame; with Kubernetes' objects, of a few KiB, some hundred KiB.
 const ENTRIES_PER_FRAME: usize = 128;
 
-/// Writes the state as of a revision; gives its size. It has its name only when it is whole and durable, and never gets it
-/// once `cancelled` is set.
+/// Writes the state as of a revision; gives its size. It has its name only when it is whole and durable, and never
+/// gets it once `cancelled` is set.
 pub(crate) fn write<H>(
     folder: &Folder,
     keys: &Keyspace<H>,

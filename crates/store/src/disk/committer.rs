@@ -22,13 +22,14 @@ use crate::journal::Answers;
 use crate::state::{Aftermath, FIRST_REVISION, Shared, State, change_of, permits};
 use crate::{Change, Entry, Header, Op, Options, Write, WriteError, Written};
 
-/// How much is written as one frame; more waits for the next one. It bounds what a torn frame can be, and the memory of the
-/// buffer.
+/// How much is written as one frame; more waits for the next one. It bounds what a torn frame can be, and the memory
+/// of the buffer.
 const FRAME_BYTES: usize = 8 << 20;
 /// The longest key or value. Kubernetes takes 3 MiB; a frame's length must stay below 4 GiB.
 const VALUE_BYTES_MAX: usize = 1 << 30;
-/// A batch waits for the writers who were in the batch before it, who were answered together and are likely to come back
-/// together: for at most this part of what the last sync took. So it can cost a write little, and can save it a sync.
+/// A batch waits for the writers who were in the batch before it, who were answered together and are likely to come
+/// back together: for at most this part of what the last sync took. So it can cost a write little, and can save it a
+/// sync.
 const GATHER_PART: u32 = 4;
 /// And never longer than this, however slow the disk is.
 const GATHER_MAX: Duration = Duration::from_millis(2);

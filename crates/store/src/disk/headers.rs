@@ -4,8 +4,8 @@ use bytes::Bytes;
 
 use crate::Header;
 
-/// Below this many values another thread costs more than it saves: making a header takes some ten microseconds, starting
-/// a thread about as many as a few headers.
+/// Below this many values another thread costs more than it saves: making a header takes some ten microseconds,
+/// starting a thread about as many as a few headers.
 const VALUES_PER_THREAD_MIN: usize = 256;
 
 /// The headers of values, in their order; or why one has none.

@@ -17,8 +17,8 @@ use crate::{Expect, Header, Op, OpenError, Options, Write};
 #[derive(Debug)]
 pub(crate) struct Recovered<H> {
     pub(crate) state: State<H>,
-    /// Its checkpoints begin with the one it starts from; the empty state of the first revision is one without a file,
-    /// which is there while the segment after it is.
+    /// Its checkpoints begin with the one it starts from; the empty state of the first revision is one without a
+    /// file, which is there while the segment after it is.
     pub(crate) listing: Listing,
     /// The segment to go on with, and how long its whole part is.
     pub(crate) newest: Option<(u64, u64)>,

@@ -69,9 +69,9 @@ impl Segment {
 /// Reads a segment.
 ///
 /// The newest segment may end in a frame that was being written when the process or the machine stopped; it was not
-/// acknowledged and is passed over. A broken frame with a whole one behind it is something else: the later one was only
-/// begun when the earlier was durable, so what is broken had been acknowledged. (What a file system leaves behind the
-/// end may hold whole frames of files that were removed; their revisions are earlier.)
+/// acknowledged and is passed over. A broken frame with a whole one behind it is something else: the later one was
+/// only begun when the earlier was durable, so what is broken had been acknowledged. (What a file system leaves
+/// behind the end may hold whole frames of files that were removed; their revisions are earlier.)
 pub(crate) fn read(folder: &Folder, first: u64, is_newest: bool) -> Result<Whole, OpenError> {
     let path = folder.segment(first);
     let damaged = |what: String| folder.damaged(format!("{}: {what}", path.display()));

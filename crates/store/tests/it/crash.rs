@@ -1,8 +1,8 @@
 //! kill -9 at any moment: what was acknowledged is there, no revision is given twice, the log has no hole.
 //!
-//! The test starts its own binary again as the process to kill. The child says each acknowledged write on its standard
-//! output, after the store acknowledged it; the parent kills it after it has heard some, hears what was still
-//! said, opens the directory and compares.
+//! The test starts its own binary again as the process to kill. The child says each acknowledged write on its
+//! standard output, after the store acknowledged it; the parent kills it after it has heard some, hears what was
+//! still said, opens the directory and compares.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write as _};

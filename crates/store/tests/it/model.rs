@@ -9,8 +9,8 @@ use evenkeel_store::{
 use proptest::prelude::*;
 use tempfile::TempDir;
 
-/// Few enough that operations meet, with the traps of ordering: a name that is the beginning of another, characters that
-/// sort before the slash, a key beside a folder of its name.
+/// Few enough that operations meet, with the traps of ordering: a name that is the beginning of another, characters
+/// that sort before the slash, a key beside a folder of its name.
 const KEYS: [&str; 10] = [
     "/r/pods/ns/a",
     "/r/pods/ns/aa",

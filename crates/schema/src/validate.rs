@@ -4,14 +4,18 @@
 //! update is held to the rules of every kind first and to those of its own kind after, so a cause may be there
 //! twice. Custom resources use [`metadata`] and `structural`.
 
+mod cluster;
 mod config;
 mod container;
 mod cronjob;
+mod endpoints;
 mod field_rules;
 mod job;
 pub mod metadata;
+mod networking;
 mod persistentvolumeclaim;
 mod pod;
+mod rbac;
 mod resources;
 mod scheduling;
 mod security;
@@ -46,7 +50,7 @@ pub fn validate(
     };
     let mut errors = metadata::create(object, namespaced, NameRule::PathSegment);
     errors.extend(metadata::update(object, old));
-    errors.extend(update(group, kind, object, old, subresource));
+    errors.extend(update(group, kind, object, old, subresource, namespaced));
     errors
 }
 
@@ -66,12 +70,24 @@ fn create(group: &str, kind: &str, object: &Value, namespaced: bool) -> Vec<Fiel
         ("apiextensions.k8s.io", "CustomResourceDefinition") => {
             crate::structural::definition::validate(object, None)
         }
-        _ => metadata::create_builtin(object, namespaced, NameRule::of(group, kind)),
+        ("", "Endpoints") | ("discovery.k8s.io", "EndpointSlice") => endpoints::create(kind, object),
+        ("networking.k8s.io", "Ingress" | "IngressClass" | "NetworkPolicy") => {
+            networking::create(kind, object, namespaced)
+        }
+        ("rbac.authorization.k8s.io", _) => rbac::create(kind, object, namespaced),
+        _ => cluster::create(group, kind, object, namespaced),
     }
 }
 
 /// The rules of the kind itself for an object that is updated.
-fn update(group: &str, kind: &str, new: &Value, old: &Value, subresource: &str) -> Vec<FieldError> {
+fn update(
+    group: &str,
+    kind: &str,
+    new: &Value,
+    old: &Value,
+    subresource: &str,
+    namespaced: bool,
+) -> Vec<FieldError> {
     match (group, kind) {
         ("", "Pod") => pod::update(new, old, subresource),
         ("", "Service") => service::update(new, old, subresource),
@@ -87,6 +103,11 @@ fn update(group: &str, kind: &str, new: &Value, old: &Value, subresource: &str) 
             crate::structural::definition::validate(new, Some(old))
         }
         ("apiextensions.k8s.io", _) => metadata::update(new, old),
-        _ => metadata::update_builtin(new, old),
+        ("", "Endpoints") | ("discovery.k8s.io", "EndpointSlice") => endpoints::update(kind, new, old),
+        ("networking.k8s.io", "Ingress" | "IngressClass" | "NetworkPolicy") => {
+            networking::update(kind, new, old, subresource)
+        }
+        ("rbac.authorization.k8s.io", _) => rbac::update(kind, new, old, namespaced),
+        _ => cluster::update(group, kind, new, old, subresource),
     }
 }

@@ -207,7 +207,6 @@ pub(super) fn tolerations(path: &Path<'_>, tolerations: &[Value], errors: &mut V
 }
 
 /// `spec.taints` of a node.
-#[expect(dead_code, reason = "the rules of nodes use it")]
 pub(super) fn taints(path: &Path<'_>, taints: &[Value], errors: &mut Vec<FieldError>) {
     let mut seen: Vec<(&str, &str)> = Vec::new();
     for (index, taint) in taints.iter().enumerate() {
@@ -223,7 +222,10 @@ pub(super) fn taints(path: &Path<'_>, taints: &[Value], errors: &mut Vec<FieldEr
             effect => supported(&path.child("effect"), effect, &EFFECTS, errors),
         }
         if seen.contains(&(effect, key)) {
-            let printed = crate::read::print_struct(taint, &["key", "value", "effect", "timeAdded"]);
+            let added = taint.at("timeAdded").map_or("null".to_owned(), Value::to_string);
+            let [key, value, effect] = [key, value, effect].map(Value::from);
+            let printed =
+                format!("{{\"Key\":{key},\"Value\":{value},\"Effect\":{effect},\"TimeAdded\":{added}}}");
             let duplicated = FieldError::duplicate(path, BadValue::Printed(printed));
             let detail = "taints must be unique by key and effect pair".to_owned();
             errors.push(FieldError { detail, ..duplicated });

@@ -1,0 +1,285 @@
+//! Kinds with few rules of their own: nodes, budgets, classes, leases, autoscalers and templates.
+
+use super::field_rules::{immutable, non_negative, one_of, optional_one_of, supported};
+use super::metadata::{self, NameRule};
+use super::resources::{resource_name, resource_value};
+use super::service::cidr;
+use super::workload::{at_most_all, int_or_percent};
+use super::{pod, scheduling};
+use crate::field::{BadValue, FieldError, Path, go_json};
+use crate::json::Value;
+use crate::names;
+use crate::quantity::Quantity;
+use crate::read::Read;
+use crate::selector;
+
+const PRIORITY_MAX: i64 = 1_000_000_000;
+
+pub(super) fn create(group: &str, kind: &str, object: &Value, namespaced: bool) -> Vec<FieldError> {
+    let mut errors = metadata::create_builtin(object, namespaced, NameRule::of(group, kind));
+    rules(group, kind, object, &mut errors);
+    errors
+}
+
+pub(super) fn update(
+    group: &str,
+    kind: &str,
+    new: &Value,
+    old: &Value,
+    subresource: &str,
+) -> Vec<FieldError> {
+    let mut errors = metadata::update_builtin(new, old);
+    match (group, kind) {
+        _ if subresource == "status" => {}
+        ("scheduling.k8s.io", "PriorityClass") => {
+            if new.int("value") != old.int("value") {
+                errors.push(FieldError::forbidden("value", "may not be changed in an update."));
+            }
+            let path = Path::new("preemptionPolicy");
+            immutable(&path, new.at("preemptionPolicy"), old.at("preemptionPolicy"), &mut errors);
+        }
+        ("storage.k8s.io", "StorageClass") => storage_class_update(new, old, &mut errors),
+        ("", "Node") => node(new, &mut errors),
+        ("", "Namespace") => {}
+        _ => rules(group, kind, new, &mut errors),
+    }
+    errors
+}
+
+fn rules(group: &str, kind: &str, object: &Value, errors: &mut Vec<FieldError>) {
+    match (group, kind) {
+        ("", "Node") => node(object, errors),
+        ("", "PodTemplate") => {
+            pod::template(&Path::new("template"), object.at("template").unwrap_or(&Value::Null), errors);
+        }
+        ("", "ResourceQuota") => quota(object, errors),
+        ("policy", "PodDisruptionBudget") => budget(object, errors),
+        ("scheduling.k8s.io", "PriorityClass") => priority_class(object, errors),
+        ("node.k8s.io", "RuntimeClass") => runtime_class(object, errors),
+        ("storage.k8s.io", "StorageClass") => storage_class(object, errors),
+        ("coordination.k8s.io", "Lease") => lease(object, errors),
+        ("autoscaling", "HorizontalPodAutoscaler") => autoscaler(object, errors),
+        _ => {}
+    }
+}
+
+fn node(object: &Value, errors: &mut Vec<FieldError>) {
+    let spec = object.at("spec");
+    // Kubernetes names the metadata in messages about the taints of the spec.
+    let path = Path::new("metadata");
+    scheduling::taints(&path.child("taints"), spec.list("taints"), errors);
+    let path = Path::new("spec");
+    let list = path.child("podCIDRs");
+    for (index, range) in spec.strs("podCIDRs").into_iter().enumerate() {
+        cidr(&list.index(index), range, errors);
+    }
+}
+
+fn quota(object: &Value, errors: &mut Vec<FieldError>) {
+    let spec = object.at("spec").unwrap_or(&Value::Null);
+    let path = Path::new("spec");
+    let hard = path.child("hard");
+    for (name, value) in spec.map("hard").into_iter().flatten() {
+        let at = hard.key(name);
+        quota_name(&at, name, errors);
+        if let Ok(quantity) = Quantity::from_json(value) {
+            resource_value(&at, name, &quantity, errors);
+        }
+    }
+    let scopes = spec.strs("scopes");
+    for pair in [["BestEffort", "NotBestEffort"], ["Terminating", "NotTerminating"]] {
+        if pair.iter().all(|scope| scopes.contains(scope)) {
+            let shown = Value::from(scopes.clone());
+            errors.push(FieldError::invalid(path.child("scopes"), shown, "conflicting scopes"));
+        }
+    }
+}
+
+fn quota_name(path: &Path<'_>, name: &str, errors: &mut Vec<FieldError>) {
+    resource_name(path, name, errors);
+    let quota = [
+        "cpu",
+        "memory",
+        "ephemeral-storage",
+        "requests.cpu",
+        "requests.memory",
+        "requests.ephemeral-storage",
+        "limits.cpu",
+        "limits.memory",
+        "limits.ephemeral-storage",
+        "resourcequotas",
+        "services",
+        "pods",
+        "replicationcontrollers",
+        "secrets",
+        "configmaps",
+        "persistentvolumeclaims",
+        "requests.storage",
+        "services.nodeports",
+        "services.loadbalancers",
+    ];
+    let huge = name.starts_with("hugepages-") || name.starts_with("requests.hugepages-");
+    if !name.contains('/') && !quota.contains(&name) && !huge {
+        errors.push(FieldError::invalid(path, name, "must be a standard resource for quota"));
+    }
+}
+
+fn budget(object: &Value, errors: &mut Vec<FieldError>) {
+    let spec = object.at("spec").unwrap_or(&Value::Null);
+    let path = Path::new("spec");
+    let (available, unavailable) = (spec.at("minAvailable"), spec.at("maxUnavailable"));
+    if available.is_some() && unavailable.is_some() {
+        let field = |name: &str| spec.at(name).map_or("null".to_owned(), go_json);
+        let printed = format!(
+            "{{\"MinAvailable\":{},\"Selector\":{},\"MaxUnavailable\":{},\"UnhealthyPodEvictionPolicy\":{}}}",
+            field("minAvailable"),
+            field("selector"),
+            field("maxUnavailable"),
+            field("unhealthyPodEvictionPolicy")
+        );
+        let detail = "minAvailable and maxUnavailable cannot be both set";
+        errors.push(FieldError::invalid(path, BadValue::Printed(printed), detail));
+    }
+    for (name, value) in [("minAvailable", available), ("maxUnavailable", unavailable)] {
+        int_or_percent(&path.child(name), value, errors);
+        at_most_all(&path.child(name), value, errors);
+    }
+    if let Some(value) = spec.at("selector") {
+        errors.extend(selector::validate(&path.child("selector"), value));
+    }
+    let policies = ["AlwaysAllow", "IfHealthyBudget"];
+    optional_one_of(spec, &path, "unhealthyPodEvictionPolicy", &policies, errors);
+}
+
+fn priority_class(object: &Value, errors: &mut Vec<FieldError>) {
+    let name = object.at("metadata").str("name");
+    let value = object.int("value").unwrap_or_default();
+    let known = matches!(
+        (name, value),
+        ("system-cluster-critical", 2_000_000_000) | ("system-node-critical", 2_000_001_000)
+    );
+    if name.starts_with("system-") && !known {
+        let detail = format!(
+            "priority class names with 'system-' prefix are reserved for system use only. error: {name} is not a known system priority class"
+        );
+        errors.push(FieldError::forbidden("metadata.name", detail));
+    } else if value > PRIORITY_MAX && !known {
+        let detail = format!("maximum allowed value of a user defined priority is {PRIORITY_MAX}");
+        errors.push(FieldError::forbidden("value", detail));
+    }
+    if let Some(policy) = object.at("preemptionPolicy").and_then(Value::as_str)
+        && !matches!(policy, "PreemptLowerPriority" | "Never")
+    {
+        let printed = BadValue::Printed(Value::from(policy).to_string());
+        errors.push(FieldError::not_supported(
+            "preemptionPolicy",
+            printed,
+            &["PreemptLowerPriority", "Never"],
+        ));
+    }
+}
+
+fn runtime_class(object: &Value, errors: &mut Vec<FieldError>) {
+    let handler = object.str("handler");
+    super::field_rules::named(&Path::new("handler"), handler, names::dns1123_label(handler), errors);
+    let path = Path::new("overhead");
+    let limits = path.child("limits");
+    for (name, value) in object.at("overhead").at("podFixed").and_then(Value::as_object).into_iter().flatten()
+    {
+        let at = limits.key(name);
+        resource_name(&at, name, errors);
+        if let Ok(quantity) = Quantity::from_json(value) {
+            resource_value(&at, name, &quantity, errors);
+        }
+    }
+}
+
+fn storage_class(object: &Value, errors: &mut Vec<FieldError>) {
+    let provisioner = object.str("provisioner");
+    match provisioner {
+        "" => errors.push(FieldError::required("provisioner", "")),
+        name => {
+            let wrong = names::qualified_name(&name.to_lowercase());
+            super::field_rules::named(&Path::new("provisioner"), name, wrong, errors);
+        }
+    }
+    let policy = object.str("reclaimPolicy");
+    if !policy.is_empty() {
+        supported(&Path::new("reclaimPolicy"), policy, &["Delete", "Retain"], errors);
+    }
+    let modes = ["Immediate", "WaitForFirstConsumer"];
+    one_of(&Path::new("volumeBindingMode"), object.str("volumeBindingMode"), &modes, errors);
+    let list = Path::new("allowedTopologies");
+    for (index, term) in object.list("allowedTopologies").iter().enumerate() {
+        let path = list.index(index);
+        let expressions = path.child("matchLabelExpressions");
+        for (index, expression) in term.list("matchLabelExpressions").iter().enumerate() {
+            let path = expressions.index(index);
+            if expression.list("values").is_empty() {
+                errors.push(FieldError::required(path.child("values"), ""));
+            }
+            let key = expression.str("key");
+            super::field_rules::named(&path.child("key"), key, names::qualified_name(key), errors);
+        }
+    }
+}
+
+fn storage_class_update(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
+    if new.at("parameters") != old.at("parameters") {
+        errors.push(FieldError::forbidden("parameters", "updates to parameters are forbidden."));
+    }
+    if new.str("provisioner") != old.str("provisioner") {
+        errors.push(FieldError::forbidden("provisioner", "updates to provisioner are forbidden."));
+    }
+    if new.at("reclaimPolicy") != old.at("reclaimPolicy") {
+        errors.push(FieldError::forbidden("reclaimPolicy", "updates to reclaimPolicy are forbidden."));
+    }
+    let path = Path::new("volumeBindingMode");
+    immutable(&path, new.at("volumeBindingMode"), old.at("volumeBindingMode"), errors);
+}
+
+fn lease(object: &Value, errors: &mut Vec<FieldError>) {
+    let spec = object.at("spec").unwrap_or(&Value::Null);
+    let path = Path::new("spec");
+    if let Some(seconds) = spec.int("leaseDurationSeconds").filter(|seconds| *seconds <= 0) {
+        errors.push(FieldError::invalid(
+            path.child("leaseDurationSeconds"),
+            seconds,
+            "must be greater than 0",
+        ));
+    }
+    non_negative(spec, &path, "leaseTransitions", errors);
+}
+
+fn autoscaler(object: &Value, errors: &mut Vec<FieldError>) {
+    let spec = object.at("spec").unwrap_or(&Value::Null);
+    let path = Path::new("spec");
+    let minimum = spec.int("minReplicas");
+    if let Some(count) = minimum.filter(|count| *count < 1) {
+        errors.push(FieldError::invalid(
+            path.child("minReplicas"),
+            count,
+            "must be greater than or equal to 1",
+        ));
+    }
+    let maximum = spec.int("maxReplicas").unwrap_or_default();
+    let at = path.child("maxReplicas");
+    match maximum {
+        0 => errors.push(FieldError::required(at, "must be set and greater than 0")),
+        count if count < 0 => {
+            errors.push(FieldError::invalid(at, count, "must be greater than or equal to 1"))
+        }
+        _ => {}
+    }
+    if minimum.is_some_and(|minimum| maximum < minimum) {
+        errors.push(FieldError::invalid(at, maximum, "must be greater than or equal to `minReplicas`"));
+    }
+    let target = spec.at("scaleTargetRef");
+    let path = path.child("scaleTargetRef");
+    for field in ["kind", "name"] {
+        match target.str(field) {
+            "" => errors.push(FieldError::required(path.child(field), "")),
+            text => super::field_rules::named(&path.child(field), text, names::path_segment(text), errors),
+        }
+    }
+}

@@ -22,6 +22,9 @@ pub use pod::qos_class;
 
 /// Prepares an object that is created; its name and uid are already set.
 pub fn create(group: &str, version: &str, kind: &str, object: &mut Value, now: Timestamp) {
+    for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
+        metadata(object).remove(field);
+    }
     if has_generation(group, kind) {
         put(metadata(object), "generation", 1.into());
     } else {
@@ -41,6 +44,7 @@ pub fn create(group: &str, version: &str, kind: &str, object: &mut Value, now: T
         }
         ("", "PersistentVolumeClaim") => claim::prepare(object, None),
         ("apps", "StatefulSet") => stateful_set(object),
+        ("apps", "DaemonSet") => template_generation(object, 1),
         ("batch", "Job") => job::generate_selector(object),
         ("apiextensions.k8s.io", "CustomResourceDefinition") => stored_version(object),
         ("certificates.k8s.io", "CertificateSigningRequest") => {
@@ -99,6 +103,7 @@ fn update_object(group: &str, version: &str, kind: &str, new: &mut Value, old: &
         ("", "Service") => service::update(new, old),
         ("", "PersistentVolumeClaim") => claim::prepare(new, Some(old)),
         ("apps", "StatefulSet") => stateful_set(new),
+        ("apps", "DaemonSet") => daemon_set(new, old),
         ("apiextensions.k8s.io", "CustomResourceDefinition") => stored_version(new),
         ("certificates.k8s.io", "CertificateSigningRequest") => copy(object_of(new), Some(old), "spec"),
         _ => {}
@@ -175,6 +180,20 @@ fn namespace(object: &mut Value) {
         finalizers.push("kubernetes".into());
         set(spec, "finalizers", Value::Array(finalizers));
     }
+}
+
+const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+
+/// DaemonSets count the changes of their template in an annotation, for clients from before ControllerRevisions.
+fn daemon_set(new: &mut Value, old: &Value) {
+    let before = old.at("metadata").at("annotations").str(TEMPLATE_GENERATION).parse().unwrap_or(1);
+    let changed = (&*new).at("spec").at("template") != old.at("spec").at("template");
+    template_generation(new, if changed { before + 1 } else { before });
+}
+
+fn template_generation(object: &mut Value, generation: i64) {
+    let annotations = child(child(object, "metadata"), "annotations");
+    set(annotations, TEMPLATE_GENERATION, Value::from(generation.to_string()));
 }
 
 /// A definition remembers every version that objects were ever stored in.

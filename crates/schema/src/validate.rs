@@ -9,10 +9,12 @@ mod config;
 mod container;
 mod cronjob;
 mod endpoints;
+mod event;
 mod field_rules;
 mod job;
 pub mod metadata;
 mod networking;
+mod persistentvolume;
 mod persistentvolumeclaim;
 mod pod;
 mod rbac;
@@ -61,6 +63,8 @@ fn create(group: &str, kind: &str, object: &Value, namespaced: bool) -> Vec<Fiel
         ("", "Service") => service::create(object),
         ("", "Secret" | "ConfigMap") => config::create(kind, object),
         ("", "PersistentVolumeClaim") => persistentvolumeclaim::create(object),
+        ("", "PersistentVolume") => persistentvolume::create(object),
+        ("" | "events.k8s.io", "Event") => event::create(group, object),
         ("", "ReplicationController")
         | ("apps", "Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet") => {
             workload::create(kind, object)
@@ -93,6 +97,8 @@ fn update(
         ("", "Service") => service::update(new, old, subresource),
         ("", "Secret" | "ConfigMap") => config::update(kind, new, old),
         ("", "PersistentVolumeClaim") => persistentvolumeclaim::update(new, old, subresource),
+        ("", "PersistentVolume") => persistentvolume::update(new, old, subresource),
+        ("" | "events.k8s.io", "Event") => event::update(group, new, old),
         ("", "ReplicationController")
         | ("apps", "Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet") => {
             workload::update(kind, new, old, subresource)

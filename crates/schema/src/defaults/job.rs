@@ -17,6 +17,11 @@ pub(super) fn job(object: &mut Object) {
     let replacement = if is_absent(spec, "podFailurePolicy") { "TerminatingOrFailed" } else { "Failed" };
     set(spec, "podReplacementPolicy", replacement);
     set(spec, "manualSelector", false);
+    // Before the server has chosen the selector, the template's labels are not complete.
+    let chosen = !is_absent(spec, "selector") || spec.get("manualSelector") == Some(&Value::Bool(true));
+    if !chosen {
+        return;
+    }
     let labels = spec.get("template").at("metadata").at("labels").cloned();
     let Some(labels) = labels.filter(Value::is_object) else { return };
     let metadata = child(object, "metadata");

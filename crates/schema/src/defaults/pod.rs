@@ -11,6 +11,10 @@ pub(super) fn pod(object: &mut Object) {
             requests_from_limits(container);
         }
     }
+    // A negative grace period has always meant the shortest one.
+    if spec.get("terminationGracePeriodSeconds").and_then(Value::as_i64).is_some_and(|seconds| seconds < 0) {
+        spec.insert("terminationGracePeriodSeconds".to_owned(), Value::from(1));
+    }
     pod_resources::fill_in(spec);
     set(spec, "enableServiceLinks", true);
     if spec.get("hostNetwork").and_then(Value::as_bool).unwrap_or_default() {

@@ -137,17 +137,7 @@ fn one(
         "awsElasticBlockStore" => disk(&path, source, "volumeID", errors),
         "secret" => keyed(&path, source, "secretName", errors),
         "configMap" => keyed(&path, source, "name", errors),
-        "nfs" => {
-            required(source, &path, "server", errors);
-            required(source, &path, "path", errors);
-            if !source.str("path").starts_with('/') {
-                errors.push(FieldError::invalid(
-                    path.child("path"),
-                    source.str("path"),
-                    "must be an absolute path",
-                ));
-            }
-        }
+        "nfs" => nfs(&path, source, errors),
         "persistentVolumeClaim" => required(source, &path, "claimName", errors),
         "downwardAPI" => {
             file_mode(source, &path, "defaultMode", errors);
@@ -210,7 +200,7 @@ fn empty_dir(path: &Path<'_>, source: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn host_path(path: &Path<'_>, source: &Value, errors: &mut Vec<FieldError>) {
+pub(super) fn host_path(path: &Path<'_>, source: &Value, errors: &mut Vec<FieldError>) {
     let text = source.str("path");
     if text.is_empty() {
         errors.push(FieldError::required(path.child("path"), ""));
@@ -222,6 +212,14 @@ fn host_path(path: &Path<'_>, source: &Value, errors: &mut Vec<FieldError>) {
     {
         let printed = BadValue::Printed(kind.to_string());
         errors.push(FieldError::not_supported(path.child("type"), printed, &HOST_PATH_TYPES));
+    }
+}
+
+pub(super) fn nfs(path: &Path<'_>, source: &Value, errors: &mut Vec<FieldError>) {
+    required(source, path, "server", errors);
+    required(source, path, "path", errors);
+    if !source.str("path").starts_with('/') {
+        errors.push(FieldError::invalid(path.child("path"), source.str("path"), "must be an absolute path"));
     }
 }
 

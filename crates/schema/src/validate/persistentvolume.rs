@@ -1,0 +1,156 @@
+//! PersistentVolumes.
+
+use super::field_rules::{named, no_backsteps, required, supported};
+use super::metadata::{self, NameRule};
+use super::{scheduling, volume};
+use crate::field::{FieldError, Path};
+use crate::json::Value;
+use crate::names;
+use crate::quantity::Quantity;
+use crate::read::Read;
+
+const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
+/// The sources in the order in which they are checked.
+const SOURCES: [&str; 22] = [
+    "hostPath",
+    "gcePersistentDisk",
+    "awsElasticBlockStore",
+    "glusterfs",
+    "flocker",
+    "nfs",
+    "rbd",
+    "quobyte",
+    "cephfs",
+    "iscsi",
+    "cinder",
+    "fc",
+    "flexVolume",
+    "azureFile",
+    "vsphereVolume",
+    "photonPersistentDisk",
+    "portworxVolume",
+    "azureDisk",
+    "scaleIO",
+    "local",
+    "storageos",
+    "csi",
+];
+
+pub(super) fn create(object: &Value) -> Vec<FieldError> {
+    let mut errors = metadata::create_builtin(object, false, NameRule::Subdomain);
+    spec(&Path::new("spec"), object.at("spec").unwrap_or(&Value::Null), &mut errors);
+    errors
+}
+
+pub(super) fn update(new: &Value, old: &Value, subresource: &str) -> Vec<FieldError> {
+    if subresource == "status" {
+        return metadata::update_builtin(new, old);
+    }
+    let mut errors = create(new);
+    let source = |object: &Value| -> Vec<(&str, Value)> {
+        let spec = object.at("spec");
+        SOURCES.iter().filter_map(|name| Some((*name, spec.at(name)?.clone()))).collect()
+    };
+    if source(new) != source(old) {
+        let detail = "spec.persistentvolumesource is immutable after creation\n";
+        errors.push(FieldError::forbidden("spec.persistentvolumesource", detail));
+    }
+    let (mode, before) = (new.at("spec").at("volumeMode"), old.at("spec").at("volumeMode"));
+    super::field_rules::immutable(&Path::new("volumeMode"), mode, before, &mut errors);
+    errors
+}
+
+fn spec(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
+    access_modes(&path.child("accessModes"), spec, errors);
+    capacity(&path.child("capacity"), spec, errors);
+    let policy = spec.str("persistentVolumeReclaimPolicy");
+    if !policy.is_empty() {
+        let at = path.child("persistentVolumeReclaimPolicy");
+        supported(&at, policy, &["Delete", "Recycle", "Retain"], errors);
+    }
+    let affinity = spec.at("nodeAffinity").at("required");
+    if let Some(required) = affinity {
+        let at = path.child("nodeAffinity");
+        scheduling::node_selector(&at.child("required"), required, errors);
+    }
+    sources(path, spec, affinity.is_some(), errors);
+    let class = spec.str("storageClassName");
+    if !class.is_empty() {
+        named(&path.child("storageClassName"), class, names::dns1123_subdomain(class), errors);
+    }
+    super::field_rules::optional_one_of(spec, path, "volumeMode", &["Block", "Filesystem"], errors);
+}
+
+fn access_modes(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
+    let modes = spec.strs("accessModes");
+    if modes.is_empty() {
+        errors.push(FieldError::required(path, ""));
+    }
+    for mode in &modes {
+        supported(path, mode, &ACCESS_MODES, errors);
+    }
+    let other = modes.iter().any(|mode| *mode != "ReadWriteOncePod" && ACCESS_MODES.contains(mode));
+    if modes.contains(&"ReadWriteOncePod") && other {
+        errors.push(FieldError::forbidden(path, "may not use ReadWriteOncePod with other access modes"));
+    }
+}
+
+fn capacity(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
+    let capacity = spec.map("capacity");
+    if capacity.is_none_or(|capacity| capacity.is_empty()) {
+        errors.push(FieldError::required(path, ""));
+    }
+    if !spec.at("capacity").has("storage") || capacity.is_some_and(|capacity| capacity.len() > 1) {
+        let shown = spec.at("capacity").cloned().unwrap_or(Value::Null);
+        errors.push(FieldError::not_supported(path, shown, &["storage"]));
+    }
+    for (name, value) in capacity.into_iter().flatten() {
+        let Ok(quantity) = Quantity::from_json(value) else { continue };
+        if quantity.value() < 0 {
+            let detail = "must be a valid resource quantity";
+            errors.push(FieldError::invalid(path.key(name), quantity.value(), detail));
+        }
+        if quantity <= Quantity::zero() {
+            errors.push(FieldError::invalid(
+                path.key(name),
+                quantity.to_string(),
+                "must be greater than zero",
+            ));
+        }
+    }
+}
+
+fn sources(path: &Path<'_>, spec: &Value, has_affinity: bool, errors: &mut Vec<FieldError>) {
+    let mut found = false;
+    for name in SOURCES {
+        let Some(source) = spec.at(name) else { continue };
+        let at = path.child(name);
+        if found {
+            errors.push(FieldError::forbidden(at, "may not specify more than 1 volume type"));
+            continue;
+        }
+        found = true;
+        match name {
+            "hostPath" => volume::host_path(&at, source, errors),
+            "nfs" => volume::nfs(&at, source, errors),
+            "local" => {
+                match source.str("path") {
+                    "" => errors.push(FieldError::required(at.child("path"), "")),
+                    text => no_backsteps(&at.child("path"), text, errors),
+                }
+                if !has_affinity {
+                    let detail = "Local volume requires node affinity";
+                    errors.push(FieldError::required(path.child("nodeAffinity"), detail));
+                }
+            }
+            "csi" => {
+                volume::driver_name(&at.child("driver"), source.str("driver"), errors);
+                required(source, &at, "volumeHandle", errors);
+            }
+            _ => {}
+        }
+    }
+    if !found {
+        errors.push(FieldError::required(path, "must specify a volume type"));
+    }
+}

@@ -11,7 +11,7 @@ use kube::Client;
 use parking_lot::Mutex;
 
 use crate::backend::Backend;
-use crate::builder::Builder;
+use crate::builder::{Builder, SETTLE_LIMIT};
 use crate::fault::{Fault, Faults, Matcher};
 use crate::operator::Operator;
 use crate::record::{Exchange, Mark, Recorder, Write};
@@ -22,6 +22,8 @@ use crate::watches::Watches;
 /// The namespace that the test kit works in unless told otherwise.
 pub(crate) const DEFAULT_NAMESPACE: &str = "default";
 
+/// How long nothing must be asked for a cluster elsewhere to count as settled.
+const QUIET: Duration = Duration::from_secs(1);
 /// What the built-in controllers are known by.
 const CONTROLLERS: &str = "kube-controller-manager";
 /// Where the certificate authority lives in a data directory.
@@ -45,7 +47,8 @@ pub(crate) struct World {
     /// Where faults and restarts enter the work that they cause.
     pub(crate) station: Station,
     settle_limit: Duration,
-    server: ApiServer,
+    /// None for a cluster elsewhere.
+    server: Option<ApiServer>,
     /// Made when it is first needed.
     authority: OnceLock<Authority>,
     /// By name; whoever is taken out of it ends.
@@ -97,11 +100,11 @@ impl Cluster {
             records: options.records,
             env: env.clone(),
         });
-        let client = client(&wire, "client", Some(User::admin()));
+        let client = new_client(&wire, "client", Some(User::admin()));
         let world = World {
             station: env.ledger().station("cluster"),
             settle_limit: options.settle_limit,
-            server,
+            server: Some(server),
             authority: authority(&options, &env)?,
             operators: Mutex::default(),
             wire,
@@ -112,6 +115,34 @@ impl Cluster {
             cluster.run_controllers(&options);
         }
         Ok(cluster)
+    }
+
+    /// The same test kit on a cluster elsewhere, through this client and in its default namespace.
+    ///
+    /// Faults and crash points strike the requests of this process alone. What others write is not seen, so that
+    /// [`Cluster::settled`] is a guess: our own queues are empty, and for a second we had nothing to ask.
+    pub fn connect(client: Client) -> Self {
+        let env = Env::system();
+        let namespace = client.default_namespace().into();
+        let wire = Arc::new(Wire {
+            backend: Backend::Remote(client.clone()),
+            recorder: Recorder::new(),
+            faults: Faults::default(),
+            watches: Watches::default(),
+            requests: env.ledger().station("requests"),
+            records: true,
+            env: env.clone(),
+        });
+        let world = World {
+            station: env.ledger().station("cluster"),
+            settle_limit: SETTLE_LIMIT,
+            server: None,
+            authority: OnceLock::new(),
+            operators: Mutex::default(),
+            wire,
+        };
+        let client = new_client(&world.wire, "client", Some(User::admin()));
+        Self { world: Arc::new(world), namespace, user: Arc::new(User::admin()), client }
     }
 
     fn run_controllers(&self, options: &Builder) {
@@ -129,7 +160,7 @@ impl Cluster {
     /// Another handle on the same cluster, which reads, writes and runs operators as this user.
     #[must_use]
     pub fn acting_as(&self, user: User) -> Self {
-        let client = client(&self.world.wire, &user.name, Some(user.clone()));
+        let client = new_client(&self.world.wire, &user.name, Some(user.clone()));
         Self { user: Arc::new(user), client, ..self.clone() }
     }
 
@@ -140,12 +171,12 @@ impl Cluster {
 
     /// A client as this user in these groups, which must include `system:authenticated` where rules ask for it.
     pub fn client_as<G: Into<String>>(&self, user: &str, groups: impl IntoIterator<Item = G>) -> Client {
-        client(&self.world.wire, user, Some(User::new(user, groups)))
+        new_client(&self.world.wire, user, Some(User::new(user, groups)))
     }
 
     /// A client that gives no credentials.
     pub fn client_anonymous(&self) -> Client {
-        client(&self.world.wire, "anonymous", None)
+        new_client(&self.world.wire, "anonymous", None)
     }
 
     /// Another handle on the same cluster, whose `get`, `apply` and so on work in this namespace.
@@ -177,7 +208,8 @@ impl Cluster {
                 world.authority.get_or_init(|| new)
             }
         };
-        Server::bind(world.server.clone(), authority, self.env().clone(), options).await
+        let server = world.server.clone().ok_or(ServeError::Elsewhere)?;
+        Server::bind(server, authority, self.env().clone(), options).await
     }
 
     /// Waits until nothing is pending: no request, event, key or reconcile, and no timer that will bring work. Time
@@ -199,7 +231,18 @@ impl Cluster {
 
     /// As [`Cluster::settled`], but gives an error.
     pub async fn try_settled(&self) -> Result<(), Unsettled> {
-        self.env().ledger().settled(self.world.settle_limit).await
+        let ledger = self.env().ledger();
+        loop {
+            let seen = self.world.wire.recorder.count();
+            ledger.settled(self.world.settle_limit).await?;
+            if self.world.server.is_some() {
+                return Ok(());
+            }
+            tokio::time::sleep(QUIET).await;
+            if self.world.wire.recorder.count() == seen {
+                return Ok(());
+            }
+        }
     }
 
     /// Waits until nothing is pending now; timers that will bring work later do not count.
@@ -297,7 +340,7 @@ async fn store(options: &Builder, env: &Env) -> Result<Store<Header>, StartError
     Ok(store)
 }
 
-fn client(wire: &Arc<Wire>, by: &str, user: Option<User>) -> Client {
+fn new_client(wire: &Arc<Wire>, by: &str, user: Option<User>) -> Client {
     let transport = Transport { wire: wire.clone(), by: by.into(), user, life: None };
     Client::new(transport, DEFAULT_NAMESPACE)
 }

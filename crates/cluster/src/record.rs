@@ -161,6 +161,12 @@ impl Recorder {
         kept.exchanges.iter().skip(skip).cloned().collect()
     }
 
+    /// How many requests there were.
+    pub(crate) fn count(&self) -> u64 {
+        let kept = self.kept.lock();
+        kept.first + kept.exchanges.len() as u64
+    }
+
     pub(crate) fn last_mark(&self) -> Mark {
         Mark(self.kept.lock().mark)
     }

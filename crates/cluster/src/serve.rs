@@ -71,6 +71,9 @@ pub enum ServeError {
         /// Why.
         source: io::Error,
     },
+    /// The cluster is not in this process.
+    #[error("a cluster elsewhere cannot be served from here")]
+    Elsewhere,
     /// There is no certificate authority.
     #[error(transparent)]
     Authority(#[from] AuthorityError),

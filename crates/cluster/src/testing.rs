@@ -1,6 +1,11 @@
 //! What `#[evenkeel::test]` expands to.
 
 use std::fmt::Debug;
+use std::path::{Path, PathBuf};
+
+use k8s_openapi::api::core::v1::Namespace;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
 
 use crate::builder::Builder;
 use crate::cluster::Cluster;
@@ -9,6 +14,9 @@ pub use crate::everywhere::crash_everywhere;
 
 /// The seed of a test unless `EVENKEEL_SEED` says otherwise: fixed, so that a failure comes again.
 pub const DEFAULT_SEED: u64 = 0;
+
+/// Names a kubeconfig where tests shall run on a cluster elsewhere.
+pub const KUBECONFIG: &str = "EVENKEEL_KUBECONFIG";
 
 /// What a test may return: nothing, or a result whose error fails it.
 pub trait Outcome {
@@ -39,7 +47,8 @@ pub fn options() -> Builder {
     Cluster::builder().seed(seed())
 }
 
-/// Runs a test on a cluster of its own, on a current-thread runtime with paused time.
+/// Runs a test on a cluster of its own, on a current-thread runtime with paused time; or, where `EVENKEEL_KUBECONFIG`
+/// names one, in real time on the cluster that it points to, in a namespace of its own.
 ///
 /// When it fails, what happened in the cluster is shown before.
 ///
@@ -50,22 +59,46 @@ where
     F: Future<Output = R>,
     R: Outcome,
 {
+    let elsewhere = std::env::var_os(KUBECONFIG).map(PathBuf::from);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .start_paused(true)
+        .start_paused(elsewhere.is_none())
         .build()
         .expect("a current-thread runtime needs nothing that could be missing");
     runtime.block_on(async {
-        let cluster = options.start().await.expect("a cluster in memory starts");
-        // The controllers make what every namespace has before the test begins, as on a cluster that has been up.
-        cluster.idle().await;
+        let cluster = match &elsewhere {
+            Some(kubeconfig) => connect(kubeconfig).await,
+            None => start(options).await,
+        };
         let story = Story { cluster: cluster.clone() };
-        let result = test(cluster).await;
+        let result = test(cluster.clone()).await;
         if result.failure().is_some() {
             story.tell();
         }
+        if elsewhere.is_some() {
+            let _ = cluster.delete::<Namespace>(cluster.namespace()).await;
+        }
         result
     })
+}
+
+async fn start(options: Builder) -> Cluster {
+    let cluster = options.start().await.expect("a cluster in memory starts");
+    // The controllers make what every namespace has before the test begins, as on a cluster that has been up.
+    cluster.idle().await;
+    cluster
+}
+
+async fn connect(kubeconfig: &Path) -> Cluster {
+    let kubeconfig = Kubeconfig::read_from(kubeconfig).expect("EVENKEEL_KUBECONFIG names a kubeconfig");
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
+    let client = Client::try_from(config.expect("the kubeconfig is whole")).expect("the kubeconfig is usable");
+    let cluster = Cluster::connect(client);
+    let mut namespace = Namespace::default();
+    let name = format!("evenkeel-{}", cluster.env().suffix(8));
+    namespace.metadata.name = Some(name.clone());
+    cluster.apply(namespace).await.expect("the user may make namespaces");
+    cluster.namespaced(name)
 }
 
 /// Tells what happened when the test panics.

@@ -92,7 +92,8 @@ async fn start(options: Builder) -> Cluster {
 async fn connect(kubeconfig: &Path) -> Cluster {
     let kubeconfig = Kubeconfig::read_from(kubeconfig).expect("EVENKEEL_KUBECONFIG names a kubeconfig");
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
-    let client = Client::try_from(config.expect("the kubeconfig is whole")).expect("the kubeconfig is usable");
+    let client =
+        Client::try_from(config.expect("the kubeconfig is whole")).expect("the kubeconfig is usable");
     let cluster = Cluster::connect(client);
     let mut namespace = Namespace::default();
     let name = format!("evenkeel-{}", cluster.env().suffix(8));

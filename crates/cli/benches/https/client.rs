@@ -26,7 +26,8 @@ impl Client {
         let stream = TcpStream::connect(self.address).await.expect("the server listens");
         stream.set_nodelay(true).expect("it is a socket");
         let name = ServerName::try_from("localhost").expect("it is a name");
-        let stream = TlsConnector::from(self.config.clone()).connect(name, stream).await.expect("a handshake");
+        let stream =
+            TlsConnector::from(self.config.clone()).connect(name, stream).await.expect("a handshake");
         Connection { stream, buffer: vec![0; 1 << 20], lines: 0 }
     }
 }

@@ -37,12 +37,13 @@ pub(crate) fn serve() {
 async fn accept() {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
     let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).expect("a key");
-    let config = rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .expect("ring knows them")
-        .with_no_client_auth()
-        .with_single_cert(vec![made.cert.der().clone()], key)
-        .expect("they fit");
+    let config =
+        rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .expect("ring knows them")
+            .with_no_client_auth()
+            .with_single_cert(vec![made.cert.der().clone()], key)
+            .expect("they fit");
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     announce(&format!("https://{}\n{}", listener.local_addr().expect("it is bound"), made.cert.pem()));
     let acceptor = TlsAcceptor::from(Arc::new(config));

@@ -119,7 +119,11 @@ async fn fan_out(server: &Server) {
 }
 
 /// Sends requests on all connections for a window, and prints how many were answered in a second.
-async fn run(server: &Server, what: &str, make: impl Fn(usize, usize) -> Vec<u8> + Copy + Send + 'static) -> f64 {
+async fn run(
+    server: &Server,
+    what: &str,
+    make: impl Fn(usize, usize) -> Vec<u8> + Copy + Send + 'static,
+) -> f64 {
     let client = server.client();
     let mut connections = Vec::new();
     for _ in 0..CONNECTIONS {

@@ -216,7 +216,7 @@ fn is_isbn10(text: &str) -> bool {
         _ => return false,
     };
     let sum: u32 = body.bytes().zip(1..).map(|(byte, weight)| weight * value(byte)).sum();
-    (sum + 10 * check) % 11 == 0
+    (sum + 10 * check).is_multiple_of(11)
 }
 
 fn is_isbn13(text: &str) -> bool {
@@ -226,7 +226,7 @@ fn is_isbn13(text: &str) -> bool {
     }
     let weighted =
         digits.bytes().enumerate().map(|(at, byte)| u32::from(byte - b'0') * if at % 2 == 0 { 1 } else { 3 });
-    weighted.sum::<u32>() % 10 == 0
+    weighted.sum::<u32>().is_multiple_of(10)
 }
 
 fn is_credit_card(text: &str) -> bool {
@@ -242,7 +242,7 @@ fn is_credit_card(text: &str) -> bool {
         .enumerate()
         .map(|(at, digit)| if at % 2 == 1 { doubled(digit) } else { digit })
         .sum();
-    sum % 10 == 0
+    sum.is_multiple_of(10)
 }
 
 #[cfg(test)]

@@ -93,15 +93,11 @@ fn secret(object: &Value, errors: &mut Vec<FieldError>) {
         }
         "kubernetes.io/dockercfg" => json_key(&path, data, ".dockercfg", errors),
         "kubernetes.io/dockerconfigjson" => json_key(&path, data, ".dockerconfigjson", errors),
-        "kubernetes.io/basic-auth" => {
-            if data.at("username").is_none() && data.at("password").is_none() {
-                require(&["username", "password"]);
-            }
+        "kubernetes.io/basic-auth" if data.at("username").is_none() && data.at("password").is_none() => {
+            require(&["username", "password"]);
         }
-        "kubernetes.io/ssh-auth" => {
-            if data.str("ssh-privatekey").is_empty() {
-                errors.push(FieldError::required(path.key("ssh-privatekey"), ""));
-            }
+        "kubernetes.io/ssh-auth" if data.str("ssh-privatekey").is_empty() => {
+            errors.push(FieldError::required(path.key("ssh-privatekey"), ""));
         }
         "kubernetes.io/tls" => require(&["tls.crt", "tls.key"]),
         _ => {}

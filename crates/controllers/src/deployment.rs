@@ -11,7 +11,9 @@ mod status;
 
 use std::sync::Arc;
 
-use evenkeel_runtime::{Action, Context, ContextError, Controller, Error, Result, ResultExt, Source};
+use evenkeel_runtime::{
+    Action, Context, ContextError, Controller, Error, Request, Result, ResultExt, Source,
+};
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentStatus, ReplicaSet};
 use kube::core::params::Patch;
 use rollout::{Observed, Plan};
@@ -150,8 +152,10 @@ async fn note_revision(ctx: &Context<Reminders>, deployment: &Deployment, number
     let shown =
         deployment.metadata.annotations.as_ref().and_then(|annotations| annotations.get(revision::REVISION));
     if shown.map(String::as_str) != Some(number) {
-        let patch = json!({"metadata": {"annotations": {revision::REVISION: number}}});
-        ctx.patch(deployment, &Patch::Merge(patch)).await.ignore_not_found()?;
+        // Through the status: a change of annotations through the main road would count as a new generation.
+        let patch = Patch::Merge(json!({"metadata": {"annotations": {revision::REVISION: number}}}));
+        let objects = ctx.objects::<Deployment>(());
+        objects.patch_subresource("status", &Request::of(deployment), &patch).await.ignore_not_found()?;
     }
     Ok(())
 }

@@ -16,6 +16,10 @@
 //! | health of nodes | `node_lifecycle` | `taints` |
 //! | ServiceAccounts, root certificate | `service_account` | – |
 //! | Endpoints, EndpointSlices, mirroring | `endpoints` | `backends`, `slices` |
+//! | DaemonSets | `daemonset` | `plan`, `placement` |
+//! | Jobs | `job` | `plan`, `indexes` |
+//! | lifetimes of finished Jobs | `ttl` | – |
+//! | volumes and claims | `volume` | `matching` |
 //! | PodDisruptionBudgets | `disruption` | `budget` |
 //! | ReplicationControllers | `replicaset` | as ReplicaSets |
 //! | aggregated ClusterRoles | `cluster_role` | – |
@@ -30,12 +34,14 @@ mod adoption;
 mod claim;
 mod clock;
 mod cluster_role;
+mod daemonset;
 mod deployment;
 mod disruption;
 mod endpoints;
 mod garbage;
 mod history;
 mod int_or_percent;
+mod job;
 mod labelled;
 mod monitors;
 mod namespace;
@@ -50,6 +56,8 @@ mod service_account;
 mod signals;
 mod statefulset;
 mod template;
+mod ttl;
+mod volume;
 
 use std::sync::Arc;
 
@@ -117,7 +125,10 @@ pub fn all(env: &Env, options: &Options) -> impl FnOnce(Manager) -> Manager + us
             .controller(endpoints::slice_controller())
             .controller(endpoints::mirroring())
             .controller(disruption::controller())
-            .controller(cluster_role::controller());
+            .controller(cluster_role::controller())
+            .controller(volume::claims(options.nodes.count > 0))
+            .controller(volume::volumes())
+            .controller(volume::protection());
         if !options.without_scheduler {
             manager = manager.controller(scheduler::controller());
         }
@@ -134,6 +145,10 @@ fn workloads(manager: Manager) -> Manager {
         .controller(replicaset::controller())
         .controller(replicaset::replication_controllers())
         .controller(statefulset::controller())
+        .controller(daemonset::controller())
+        .controller(job::controller())
+        .controller(job::orphans())
+        .controller(ttl::controller())
 }
 
 /// Those who look at objects of every kind.

@@ -6,7 +6,7 @@
 //!
 //! *Invariant:* it writes through `/binding` and `/status` alone.
 
-mod affinity;
+pub(crate) mod affinity;
 mod pending;
 mod placement;
 mod resources;

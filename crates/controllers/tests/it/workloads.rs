@@ -1,8 +1,10 @@
 //! Deployments and ReplicaSets from creation to Ready.
 
 use evenkeel_cluster::testing;
-use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, ReplicaSet};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{Endpoints, PersistentVolume, PersistentVolumeClaim, Pod, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
 use serde_json::json;
 
 use crate::world::{deployment, is_ready, object, pod_names, template, with, with_nodes};
@@ -114,4 +116,101 @@ fn the_controllers_can_crash_at_any_time() {
             Ok(())
         });
     }
+}
+
+#[test]
+fn a_job_runs_to_its_end_and_its_pods_are_let_go() {
+    with_nodes(1, |cluster| async move {
+        let job = json!({"metadata": {"name": "j"}, "spec": {"completions": 3, "parallelism": 2, "template": {
+            "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}}});
+        cluster.api::<Job>().create(&Default::default(), &object(job)).await?;
+        cluster.settled().await;
+        let status = cluster.get::<Job>("j").await?.status.unwrap();
+        assert_eq!((status.succeeded, status.active, status.failed), (Some(3), None, None));
+        let kinds: Vec<_> = status.conditions.unwrap().into_iter().map(|condition| condition.type_).collect();
+        assert_eq!(kinds, ["SuccessCriteriaMet", "Complete"]);
+        let pods = cluster.list::<Pod>().await?;
+        assert_eq!(pods.len(), 3);
+        assert!(pods.iter().all(|pod| pod.metadata.finalizers.is_none()));
+        cluster.api::<Job>().delete("j", &kube::api::DeleteParams::background()).await?;
+        cluster.settled().await;
+        assert_eq!(pod_names(&cluster).await?, [""; 0]);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_daemonset_has_a_pod_on_every_node() {
+    with_nodes(3, |cluster| async move {
+        let set = |image: &str| {
+            object::<DaemonSet>(
+                json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "agent"}, "spec": {
+                "selector": {"matchLabels": {"app": "agent"}}, "template": template("agent", image)}}),
+            )
+        };
+        cluster.apply(set("i:1")).await?;
+        cluster.settled().await;
+        let nodes = |pods: Vec<Pod>| {
+            pods.into_iter().filter_map(|pod| pod.spec?.node_name).collect::<std::collections::BTreeSet<_>>()
+        };
+        assert_eq!(nodes(cluster.list::<Pod>().await?).len(), 3);
+        let status = cluster.get::<DaemonSet>("agent").await?.status.unwrap();
+        assert_eq!(
+            (status.desired_number_scheduled, status.number_ready, status.updated_number_scheduled),
+            (3, 3, Some(3))
+        );
+        cluster.apply(set("i:2")).await?;
+        cluster.settled().await;
+        let pods = cluster.list::<Pod>().await?;
+        assert!(
+            pods.iter().all(|pod| pod.spec.as_ref().unwrap().containers[0].image.as_deref() == Some("i:2"))
+        );
+        assert_eq!(nodes(pods).len(), 3);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_service_follows_its_pods() {
+    with_nodes(1, |cluster| async move {
+        cluster.apply::<Deployment>(object(deployment("web", 2, "i:1"))).await?;
+        let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": {
+            "selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": 8080}]}});
+        cluster.apply::<Service>(object(service)).await?;
+        cluster.settled().await;
+        let slices = cluster.list::<EndpointSlice>().await?;
+        let ours: Vec<_> = slices
+            .into_iter()
+            .filter(|slice| slice.metadata.generate_name.as_deref() == Some("web-"))
+            .collect();
+        assert_eq!(ours.len(), 1);
+        assert_eq!(ours[0].endpoints.as_ref().map(Vec::len), Some(2));
+        let endpoints = cluster.get::<Endpoints>("web").await?.subsets.unwrap();
+        assert_eq!(endpoints[0].addresses.as_ref().map(Vec::len), Some(2));
+        cluster.patch::<Deployment>("web", json!({"spec": {"replicas": 0}})).await?;
+        cluster.settled().await;
+        assert_eq!(cluster.get::<Endpoints>("web").await?.subsets, None);
+        cluster.delete::<Service>("web").await?;
+        cluster.settled().await;
+        assert!(cluster.get_opt::<Endpoints>("web").await?.is_none());
+        Ok(())
+    });
+}
+
+#[test]
+fn a_claim_is_bound_at_once_and_its_volume_goes_with_it() {
+    with_nodes(1, |cluster| async move {
+        let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"}, "spec": {
+            "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
+        cluster.apply::<PersistentVolumeClaim>(object(claim)).await?;
+        cluster.settled().await;
+        let bound = cluster.get::<PersistentVolumeClaim>("data").await?;
+        assert_eq!(bound.status.unwrap().phase.as_deref(), Some("Bound"));
+        assert_eq!(cluster.list::<PersistentVolume>().await?.len(), 1);
+        cluster.delete::<PersistentVolumeClaim>("data").await?;
+        cluster.settled().await;
+        assert!(cluster.get_opt::<PersistentVolumeClaim>("data").await?.is_none());
+        assert_eq!(cluster.list::<PersistentVolume>().await?.len(), 0);
+        Ok(())
+    });
 }

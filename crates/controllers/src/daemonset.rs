@@ -1,0 +1,153 @@
+//! DaemonSets: one pod on each node.
+//!
+//! Not yet followed: `maxSurge`.
+
+mod placement;
+pub(crate) mod plan;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use evenkeel_runtime::{Action, Context, Controller, Index, Result, ResultExt, Source};
+use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::ResourceExt;
+use kube::core::params::Patch;
+use plan::Observed;
+use serde_json::json;
+
+use crate::adoption::{self, claim};
+use crate::claim::controller_reference;
+use crate::history::{self, Newest, Parent};
+use crate::{MANAGER, clock, refusal, template};
+
+/// The generation of the template, on the set as an annotation and on its pods as a label.
+const GENERATION: &str = "deprecated.daemonset.template.generation";
+const POD_GENERATION: &str = "pod-template-generation";
+
+/// The index of all sets under one value: a node concerns each of them.
+const ALL: &str = "all";
+
+/// The controller.
+pub(crate) fn controller() -> Controller<DaemonSet> {
+    let selector = |set: &DaemonSet| set.spec.as_ref().map(|spec| spec.selector.clone());
+    let all = Index::new(ALL, |_: &DaemonSet| vec![ALL.to_owned()]);
+    Controller::new("daemonset-controller", reconcile)
+        .owns_source(Source::<Pod>::new().index(adoption::orphans()))
+        .watches_indexed(adoption::selects(selector), |pod: &Pod| adoption::orphan_keys(&pod.metadata))
+        .watches_indexed(all, |_: &Node| vec![ALL.to_owned()])
+        .reads_source(Source::<ControllerRevision>::new().index(Index::by_owner()))
+        .field_manager(MANAGER)
+        .max_concurrent(2)
+}
+
+async fn reconcile(set: Arc<DaemonSet>, ctx: Context) -> Result<Action> {
+    let Some(spec) = set.spec.as_ref() else { return Ok(Action::done()) };
+    let pods = claim(&ctx, &*set, &spec.selector).await?;
+    let history = ctx.children::<ControllerRevision>()?;
+    let Some(hash) = newest(&ctx, &set, &history).await? else {
+        let mut status = set.status.clone().unwrap_or_default();
+        status.collision_count = Some(status.collision_count.unwrap_or(0) + 1);
+        ctx.status(&*set, status).await?;
+        return Ok(Action::requeue());
+    };
+    let observed = Observed { set: set.clone(), nodes: ctx.list::<Node>()?, pods, hash };
+    let plan = plan::plan(&observed, clock::seconds(ctx.now()));
+    for node in &plan.create {
+        if !create(&ctx, &observed, node).await? {
+            break;
+        }
+    }
+    for pod in &plan.delete {
+        ctx.delete(&**pod).await?;
+        ctx.event(&*set, "SuccessfulDelete", format!("Deleted pod: {}", pod.name_any()));
+    }
+    ctx.status(&*set, &plan.status).await.ignore_not_found()?;
+    forget_history(&ctx, &observed, &history).await?;
+    Ok(plan.look_again.map_or_else(Action::done, Action::after))
+}
+
+/// The hash of the present template, whose revision is made or renumbered where it must be. `None` after a collision.
+async fn newest(
+    ctx: &Context,
+    set: &DaemonSet,
+    history: &[Arc<ControllerRevision>],
+) -> Result<Option<String>> {
+    let spec = set.spec.clone().unwrap_or_default();
+    let parent = Parent {
+        owner: controller_reference(set),
+        namespace: set.namespace(),
+        annotations: set.annotations().clone(),
+        template: &spec.template,
+        collisions: set.status.as_ref().and_then(|status| status.collision_count),
+    };
+    let hash =
+        |revision: &ControllerRevision| revision.labels().get(history::HASH).cloned().unwrap_or_default();
+    match history::newest(&parent, history) {
+        Newest::Is(revision) => Ok(Some(hash(&revision))),
+        Newest::Renumber(revision, number) => {
+            ctx.patch(&*revision, &Patch::Merge(json!({"revision": number}))).await?;
+            Ok(Some(hash(&revision)))
+        }
+        Newest::Create(revision) => {
+            let (name, made, data) = (revision.name_any(), hash(&revision), revision.data.clone());
+            match ctx.create(revision).await {
+                Ok(_) => Ok(Some(made)),
+                Err(error) if error.is_already_exists() => {
+                    let found = ctx.fetch::<ControllerRevision>(&name).await?;
+                    Ok(found.filter(|found| found.data == data).map(|_| made))
+                }
+                Err(error) => Err(error.into()),
+            }
+        }
+    }
+}
+
+/// Makes the pod of one node. Says whether more are worth trying.
+async fn create(ctx: &Context, observed: &Observed, node: &str) -> Result<bool> {
+    let set = &observed.set;
+    let spec = set.spec.clone().unwrap_or_default();
+    let mut pod =
+        template::pod(&spec.template, &set.namespace().unwrap_or_default(), controller_reference(&**set));
+    let mut pod_spec = placement::pod_spec(&spec);
+    placement::tie(&mut pod_spec, node);
+    pod.spec = Some(pod_spec);
+    let labels = pod.metadata.labels.get_or_insert_default();
+    labels.insert(history::POD_REVISION.to_owned(), observed.hash.clone());
+    if let Some(generation) = set.annotations().get(GENERATION) {
+        labels.insert(POD_GENERATION.to_owned(), generation.clone());
+    }
+    match ctx.create(pod).await {
+        Ok(pod) => {
+            ctx.event(&**set, "SuccessfulCreate", format!("Created pod: {}", pod.name_any()));
+            Ok(true)
+        }
+        Err(error) if refusal::namespace_is_terminating(&error) => Ok(false),
+        Err(error) => {
+            ctx.warning(&**set, "FailedCreate", format!("Error creating: {}", refusal::message(&error)));
+            Err(error.into())
+        }
+    }
+}
+
+async fn forget_history(
+    ctx: &Context,
+    observed: &Observed,
+    history: &[Arc<ControllerRevision>],
+) -> Result<()> {
+    let used: BTreeSet<_> = observed
+        .pods
+        .iter()
+        .filter_map(|pod| pod.labels().get(history::POD_REVISION).cloned())
+        .chain([observed.hash.clone()])
+        .collect();
+    let live = history
+        .iter()
+        .filter(|revision| revision.labels().get(history::HASH).is_some_and(|hash| used.contains(hash)));
+    let live: BTreeSet<_> = live.map(|revision| revision.name_any()).collect();
+    let limit = observed.set.spec.as_ref().and_then(|spec| spec.revision_history_limit);
+    for revision in history::surplus(history, &live, limit) {
+        ctx.delete(&*revision).await?;
+    }
+    Ok(())
+}

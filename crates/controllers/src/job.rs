@@ -1,0 +1,149 @@
+//! Jobs: pods that come to an end.
+//!
+//! Not yet followed: `podFailurePolicy`, `successPolicy` and `backoffLimitPerIndex`.
+
+mod indexes;
+pub(crate) mod plan;
+
+use std::sync::Arc;
+
+use evenkeel_runtime::{
+    Action, Context, Controller, Event, Index, Predicate, Request, Result, ResultExt, Source,
+};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
+use kube::core::params::Patch;
+use plan::{Plan, TRACKING, is_tracked};
+use serde_json::json;
+
+use crate::adoption::{self, claim};
+use crate::claim::{controller_of, controller_reference};
+use crate::clock::{self, Reminders};
+use crate::{MANAGER, refusal, template};
+
+/// How many Jobs are reconciled at once: as many as Kubernetes does by default.
+const CONCURRENT: usize = 5;
+
+/// The controller.
+pub(crate) fn controller() -> Controller<Job> {
+    let (reminders, due) = Reminders::channel();
+    Controller::new("job-controller", reconcile)
+        .owns_source(Source::<Pod>::new().index(adoption::orphans()))
+        .stream("deadline", due)
+        .field_manager(MANAGER)
+        .max_concurrent(CONCURRENT)
+        .state(reminders)
+}
+
+async fn reconcile(job: Arc<Job>, ctx: Context<Reminders>) -> Result<Action> {
+    let Some(selector) = job.spec.as_ref().and_then(|spec| spec.selector.clone()) else {
+        return Ok(Action::done());
+    };
+    let pods: Vec<Arc<Pod>> = claim(&ctx, &*job, &selector).await?;
+    let plan = plan::plan(&job, &pods, clock::seconds(ctx.now()));
+    // Written before the finalizers come off: what is counted must be on the books.
+    ctx.status(&*job, &plan.status).await.ignore_not_found()?;
+    announce(&ctx, &job, &plan);
+    for pod in &plan.release {
+        release(&ctx, pod).await?;
+    }
+    for pod in &plan.delete {
+        ctx.delete(&**pod).await?;
+        ctx.event(&*job, "SuccessfulDelete", format!("Deleted pod: {}", pod.name_any()));
+    }
+    for number in 0..plan.create {
+        if !create(&ctx, &job, plan.indexes.get(number).copied()).await? {
+            break;
+        }
+    }
+    ctx.state().set(ctx.request(), plan.deadline);
+    Ok(plan.retry.map_or_else(Action::done, Action::after))
+}
+
+fn announce(ctx: &Context<Reminders>, job: &Job, plan: &Plan) {
+    let has = |conditions: Option<&Vec<k8s_openapi::api::batch::v1::JobCondition>>, kind: &str| {
+        conditions
+            .into_iter()
+            .flatten()
+            .any(|condition| condition.type_ == kind && condition.status == "True")
+    };
+    let before = job.status.as_ref().and_then(|status| status.conditions.as_ref());
+    let after = plan.status.conditions.as_ref();
+    if has(after, "Complete") && !has(before, "Complete") {
+        ctx.event(job, "Completed", "Job completed");
+    }
+    if let Some(failed) =
+        after.into_iter().flatten().find(|one| one.type_ == "Failed").filter(|_| !has(before, "Failed"))
+    {
+        ctx.warning(
+            job,
+            failed.reason.as_deref().unwrap_or_default(),
+            failed.message.clone().unwrap_or_default(),
+        );
+    }
+}
+
+/// Makes one pod. Says whether more are worth trying.
+async fn create(ctx: &Context<Reminders>, job: &Job, index: Option<i32>) -> Result<bool> {
+    let spec = job.spec.clone().unwrap_or_default();
+    let namespace = job.namespace().unwrap_or_default();
+    let mut pod = template::pod(&spec.template, &namespace, controller_reference(job));
+    pod.metadata.finalizers.get_or_insert_default().push(TRACKING.to_owned());
+    if let Some(index) = index {
+        indexes::give(&mut pod, &job.name_any(), index);
+    }
+    match ctx.create(pod).await {
+        Ok(pod) => {
+            ctx.event(job, "SuccessfulCreate", format!("Created pod: {}", pod.name_any()));
+            Ok(true)
+        }
+        Err(error) if refusal::namespace_is_terminating(&error) => Ok(false),
+        Err(error) => {
+            ctx.warning(job, "FailedCreate", format!("Error creating: {}", refusal::message(&error)));
+            Err(error.into())
+        }
+    }
+}
+
+async fn release<S>(ctx: &Context<S>, pod: &Pod) -> Result<()> {
+    let mut finalizers = pod.metadata.finalizers.clone().unwrap_or_default();
+    finalizers.retain(|finalizer| finalizer != TRACKING);
+    let finalizers = if finalizers.is_empty() { json!(null) } else { json!(finalizers) };
+    let patch = json!({"metadata": {"uid": pod.metadata.uid, "resourceVersion": pod.metadata.resource_version, "finalizers": finalizers}});
+    ctx.patch(pod, &Patch::Merge(patch)).await.ignore_not_found()?;
+    Ok(())
+}
+
+/// The controller that lets pods go whose Job is gone: nobody is left to count them.
+pub(crate) fn orphans() -> Controller<Pod> {
+    let by_job = Index::new("job", |pod: &Pod| {
+        let owner = controller_of(&pod.metadata).filter(|owner| owner.kind == "Job" && is_tracked(pod));
+        owner.map(|owner| owner.uid.clone()).into_iter().collect()
+    });
+    Controller::new("job-orphans-controller", let_go)
+        .filter(Predicate::new(|event: &Event<Pod>| is_tracked(event.object())))
+        .watches_indexed(by_job, |job: &Job| job.uid().into_iter().collect())
+        .field_manager(MANAGER)
+}
+
+async fn let_go(pod: Arc<Pod>, ctx: Context) -> Result<Action> {
+    if !is_tracked(&pod) {
+        return Ok(Action::done());
+    }
+    let owner = controller_of(&pod.metadata).filter(|owner| owner.kind == "Job");
+    if let Some(owner) = owner {
+        let key = Request::new(pod.namespace().as_deref(), owner.name.as_str());
+        let job = ctx.get_at::<Job>(&key)?.map(|job| Job::clone(&job));
+        let job = match job {
+            Some(job) => Some(job),
+            // The pod may have been seen before its Job.
+            None => ctx.fetch_at::<Job>(&key).await?,
+        };
+        if job.is_some_and(|job| job.uid().as_ref() == Some(&owner.uid)) {
+            return Ok(Action::done());
+        }
+    }
+    release(&ctx, &pod).await?;
+    Ok(Action::done())
+}

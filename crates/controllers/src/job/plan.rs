@@ -1,0 +1,355 @@
+//! What a Job does next: a function of the Job and its pods.
+//!
+//! A pod that has finished is counted exactly once, whatever crashes: its uid is first written to
+//! `uncountedTerminatedPods`, then the finalizer comes off the pod, then the uid becomes a number.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::batch::v1::{Job, JobCondition, JobSpec, JobStatus, UncountedTerminatedPods};
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::indexes;
+use crate::pod;
+
+/// Kept on a pod until it is counted.
+pub(crate) const TRACKING: &str = "batch.kubernetes.io/job-tracking";
+
+/// How long to wait after the first failure; it doubles with each, up to ten minutes.
+const BACKOFF: Duration = Duration::from_secs(10);
+const BACKOFF_MAX: Duration = Duration::from_secs(600);
+
+/// What is to be done, in this order.
+#[derive(Debug, Default)]
+pub(crate) struct Plan {
+    /// The status to write first.
+    pub(crate) status: JobStatus,
+    /// Pods that are on the books now: their finalizer comes off.
+    pub(crate) release: Vec<Arc<Pod>>,
+    /// Pods that are not wanted.
+    pub(crate) delete: Vec<Arc<Pod>>,
+    /// How many pods to make; for an indexed Job, for which indexes.
+    pub(crate) create: usize,
+    pub(crate) indexes: Vec<i32>,
+    /// When a pod that failed may be replaced.
+    pub(crate) retry: Option<Duration>,
+    /// When the Job's deadline is over.
+    pub(crate) deadline: Option<Duration>,
+}
+
+/// The next steps of this Job.
+pub(crate) fn plan(job: &Job, pods: &[Arc<Pod>], now: Timestamp) -> Plan {
+    let mut planner = Planner::new(job, pods, now);
+    if planner.is_finished() {
+        return planner.finished();
+    }
+    planner.count();
+    planner.judge();
+    planner.suspend();
+    let mut plan = Plan { release: planner.release(), ..Plan::default() };
+    planner.scale(&mut plan);
+    planner.conclude();
+    plan.deadline = planner.deadline();
+    plan.status = planner.into_status();
+    plan
+}
+
+struct Planner<'a> {
+    spec: JobSpec,
+    status: JobStatus,
+    pods: &'a [Arc<Pod>],
+    now: Timestamp,
+    indexed: bool,
+    done: BTreeSet<i32>,
+    deleting: bool,
+}
+
+impl<'a> Planner<'a> {
+    fn new(job: &Job, pods: &'a [Arc<Pod>], now: Timestamp) -> Self {
+        let status = job.status.clone().unwrap_or_default();
+        Self {
+            spec: job.spec.clone().unwrap_or_default(),
+            done: indexes::parse(status.completed_indexes.as_deref().unwrap_or_default()),
+            status,
+            pods,
+            now,
+            indexed: indexes::is_indexed(job),
+            deleting: job.metadata.deletion_timestamp.is_some(),
+        }
+    }
+
+    fn has(&self, kind: &str) -> bool {
+        self.status
+            .conditions
+            .iter()
+            .flatten()
+            .any(|condition| condition.type_ == kind && condition.status == "True")
+    }
+
+    fn is_finished(&self) -> bool {
+        self.has("Complete") || self.has("Failed")
+    }
+
+    /// Nothing changes any more, but what is left of its pods is let go.
+    fn finished(self) -> Plan {
+        let release = self.pods.iter().filter(|pod| is_tracked(pod)).cloned().collect();
+        Plan { status: self.status, release, ..Plan::default() }
+    }
+
+    /// Puts pods that have finished on the books, and turns the ones that are off their finalizer into numbers.
+    fn count(&mut self) {
+        let mut uncounted = self.status.uncounted_terminated_pods.take().unwrap_or_default();
+        let tracked: BTreeSet<_> = self
+            .pods
+            .iter()
+            .filter(|pod| is_tracked(pod))
+            .filter_map(|pod| pod.metadata.uid.clone())
+            .collect();
+        let settle = |list: &mut Option<Vec<String>>| {
+            let all = list.take().unwrap_or_default();
+            let (open, settled): (Vec<_>, Vec<_>) = all.into_iter().partition(|uid| tracked.contains(uid));
+            *list = Some(open).filter(|open| !open.is_empty());
+            i32::try_from(settled.len()).unwrap_or(0)
+        };
+        let succeeded = settle(&mut uncounted.succeeded);
+        let failed = settle(&mut uncounted.failed);
+        for pod in self.pods.iter().filter(|pod| is_tracked(pod)) {
+            let uid = pod.metadata.uid.clone().unwrap_or_default();
+            let known = |list: &Option<Vec<String>>| list.iter().flatten().any(|known| *known == uid);
+            if known(&uncounted.succeeded) || known(&uncounted.failed) {
+                continue;
+            }
+            if pod::phase(pod) == "Succeeded" {
+                match indexes::of(pod).filter(|_| self.indexed) {
+                    // An index counts once, and by itself.
+                    Some(index) => drop(self.done.insert(index)),
+                    None => uncounted.succeeded.get_or_insert_default().push(uid),
+                }
+            } else if pod::phase(pod) == "Failed" || pod::is_deleting(pod) {
+                uncounted.failed.get_or_insert_default().push(uid);
+            }
+        }
+        self.status.succeeded = some(match self.indexed {
+            true => i32::try_from(self.done.len()).unwrap_or(0),
+            false => self.status.succeeded.unwrap_or(0) + succeeded,
+        });
+        self.status.failed = some(self.status.failed.unwrap_or(0) + failed);
+        if self.indexed {
+            self.status.completed_indexes = Some(indexes::text(&self.done)).filter(|text| !text.is_empty());
+        }
+        self.status.uncounted_terminated_pods = Some(uncounted);
+    }
+
+    fn uncounted(&self) -> UncountedTerminatedPods {
+        self.status.uncounted_terminated_pods.clone().unwrap_or_default()
+    }
+
+    fn succeeded(&self) -> i32 {
+        self.status.succeeded.unwrap_or(0) + len(self.uncounted().succeeded.as_ref())
+    }
+
+    fn failed(&self) -> i32 {
+        self.status.failed.unwrap_or(0) + len(self.uncounted().failed.as_ref())
+    }
+
+    fn active(&self) -> Vec<Arc<Pod>> {
+        self.pods.iter().filter(|pod| pod::is_active(pod)).cloned().collect()
+    }
+
+    /// Says whether the Job's fate is decided.
+    fn judge(&mut self) {
+        if self.has("FailureTarget") || self.has("SuccessCriteriaMet") {
+            return;
+        }
+        let restarts: i32 = self.active().iter().map(|pod| pod::restarts(pod)).sum();
+        let limit = self.spec.backoff_limit.unwrap_or(6);
+        let on_failure = self.restart_policy() == Some("OnFailure");
+        let too_many_restarts = on_failure && restarts > 0 && restarts >= limit;
+        if self.failed() > limit || too_many_restarts {
+            self.set("FailureTarget", "BackoffLimitExceeded", "Job has reached the specified backoff limit");
+        } else if self.left().is_some_and(|left| left.is_zero()) {
+            self.set("FailureTarget", "DeadlineExceeded", "Job was active longer than specified deadline");
+        } else if self.is_complete() {
+            self.set("SuccessCriteriaMet", "CompletionsReached", "Reached expected number of succeeded pods");
+        }
+    }
+
+    fn restart_policy(&self) -> Option<&str> {
+        self.spec.template.spec.as_ref()?.restart_policy.as_deref()
+    }
+
+    fn is_complete(&self) -> bool {
+        match self.spec.completions {
+            // Without a number, the first success decides, once nobody works any more.
+            None => self.succeeded() > 0 && self.active().is_empty(),
+            Some(completions) => self.succeeded() >= completions,
+        }
+    }
+
+    /// How long the Job may still be active.
+    fn left(&self) -> Option<Duration> {
+        let seconds = self.spec.active_deadline_seconds?;
+        let started = self.status.start_time.as_ref()?.0;
+        if self.spec.suspend == Some(true) {
+            return None;
+        }
+        let end = started + SignedDuration::from_secs(seconds);
+        Some(Duration::try_from(end.duration_since(self.now)).unwrap_or(Duration::ZERO))
+    }
+
+    fn deadline(&self) -> Option<Duration> {
+        self.left().filter(|left| !left.is_zero() && !self.is_finished())
+    }
+
+    fn suspend(&mut self) {
+        let suspended = self.spec.suspend == Some(true);
+        let shown = self.has("Suspended");
+        if suspended && !shown {
+            self.put("Suspended", "True", "JobSuspended", "Job suspended");
+            self.status.start_time = None;
+        } else if !suspended && shown {
+            self.put("Suspended", "False", "JobResumed", "Job resumed");
+            self.status.start_time = Some(Time(self.now));
+        } else if !suspended && self.status.start_time.is_none() {
+            self.status.start_time = Some(Time(self.now));
+        }
+    }
+
+    fn is_decided(&self) -> bool {
+        self.has("FailureTarget") || self.has("SuccessCriteriaMet")
+    }
+
+    /// Pods whose end is written down already, so that they need be kept no longer.
+    fn release(&self) -> Vec<Arc<Pod>> {
+        let ended = |pod: &&Arc<Pod>| is_tracked(pod) && (pod::is_finished(pod) || pod::is_deleting(pod));
+        self.pods.iter().filter(ended).cloned().collect()
+    }
+
+    fn scale(&mut self, plan: &mut Plan) {
+        let active = self.active();
+        let wanted = match (self.is_decided() || self.spec.suspend == Some(true), self.spec.completions) {
+            (true, _) => 0,
+            (false, None) if self.succeeded() > 0 => active.len(),
+            (false, None) => self.parallelism(),
+            (false, Some(completions)) => {
+                self.parallelism().min(usize::try_from(completions - self.succeeded()).unwrap_or(0))
+            }
+        };
+        if active.len() > wanted {
+            let mut surplus = active.clone();
+            surplus.sort_by_key(|pod| (pod::is_ready(pod), pod.metadata.name.clone()));
+            surplus.truncate(active.len() - wanted);
+            plan.delete = surplus;
+        } else if active.len() < wanted && !self.deleting {
+            plan.retry = self.backoff();
+            if plan.retry.is_none() {
+                plan.create = wanted - active.len();
+                plan.indexes = self.free_indexes(&active, plan.create);
+            }
+        }
+        let remaining = active.len() - plan.delete.len();
+        self.status.active = some(i32::try_from(remaining + plan.create).unwrap_or(0));
+        let ready = active.iter().filter(|pod| pod::is_ready(pod)).count();
+        self.status.ready = Some(i32::try_from(ready).unwrap_or(0));
+        let terminating = self.pods.iter().filter(|pod| pod::is_terminating(pod)).count();
+        self.status.terminating = Some(i32::try_from(terminating).unwrap_or(0));
+    }
+
+    fn parallelism(&self) -> usize {
+        usize::try_from(self.spec.parallelism.unwrap_or(1)).unwrap_or(0)
+    }
+
+    fn free_indexes(&self, active: &[Arc<Pod>], count: usize) -> Vec<i32> {
+        if !self.indexed {
+            return Vec::new();
+        }
+        let taken: BTreeSet<_> = active.iter().filter_map(|pod| indexes::of(pod)).collect();
+        let all = 0..self.spec.completions.unwrap_or(0);
+        all.filter(|index| !self.done.contains(index) && !taken.contains(index)).take(count).collect()
+    }
+
+    /// How long to wait because of what failed last.
+    fn backoff(&self) -> Option<Duration> {
+        let failures = u32::try_from(self.failed()).unwrap_or(0);
+        let ended = self
+            .pods
+            .iter()
+            .filter(|pod| pod::phase(pod) == "Failed")
+            .filter_map(|pod| ended_at(pod))
+            .max()?;
+        let wait = BACKOFF.saturating_mul(1 << failures.saturating_sub(1).min(10)).min(BACKOFF_MAX);
+        let passed = Duration::try_from(self.now.duration_since(ended)).unwrap_or(Duration::ZERO);
+        Some(wait.saturating_sub(passed)).filter(|left| failures > 0 && !left.is_zero())
+    }
+
+    /// Ends the Job once its fate is decided, no pod works any more and all are counted.
+    fn conclude(&mut self) {
+        let uncounted = self.uncounted();
+        let open = len(uncounted.succeeded.as_ref()) + len(uncounted.failed.as_ref()) > 0;
+        let busy =
+            self.pods.iter().any(|pod| !pod::is_finished(pod)) || self.pods.iter().any(|pod| is_tracked(pod));
+        if !self.is_decided() || open || busy {
+            return;
+        }
+        let why = |kind: &str| {
+            let decided = self.status.conditions.iter().flatten().find(|condition| condition.type_ == kind);
+            decided.map(|decided| {
+                (decided.reason.clone().unwrap_or_default(), decided.message.clone().unwrap_or_default())
+            })
+        };
+        if let Some((reason, message)) = why("FailureTarget") {
+            self.set("Failed", &reason, &message);
+        } else if let Some((reason, message)) = why("SuccessCriteriaMet") {
+            self.set("Complete", &reason, &message);
+            self.status.completion_time = Some(Time(self.now));
+        }
+    }
+
+    fn set(&mut self, kind: &str, reason: &str, message: &str) {
+        self.put(kind, "True", reason, message);
+    }
+
+    fn put(&mut self, kind: &str, state: &str, reason: &str, message: &str) {
+        let conditions = self.status.conditions.get_or_insert_default();
+        conditions.retain(|condition| condition.type_ != kind);
+        conditions.push(JobCondition {
+            type_: kind.to_owned(),
+            status: state.to_owned(),
+            reason: Some(reason.to_owned()),
+            message: Some(message.to_owned()),
+            last_probe_time: Some(Time(self.now)),
+            last_transition_time: Some(Time(self.now)),
+        });
+    }
+
+    fn into_status(self) -> JobStatus {
+        self.status
+    }
+}
+
+/// Whether the pod is not yet counted for good.
+pub(crate) fn is_tracked(pod: &Pod) -> bool {
+    pod.metadata.finalizers.iter().flatten().any(|finalizer| finalizer == TRACKING)
+}
+
+fn ended_at(pod: &Pod) -> Option<Timestamp> {
+    let statuses = pod.status.as_ref()?.container_statuses.iter().flatten();
+    let ends = statuses
+        .filter_map(|status| status.state.as_ref()?.terminated.as_ref()?.finished_at.as_ref().map(|at| at.0));
+    ends.max()
+}
+
+fn len(list: Option<&Vec<String>>) -> i32 {
+    list.map_or(0, |list| i32::try_from(list.len()).unwrap_or(i32::MAX))
+}
+
+/// Counts of zero are left out, as Kubernetes leaves them out.
+fn some(count: i32) -> Option<i32> {
+    (count != 0).then_some(count)
+}
+
+#[cfg(test)]
+mod tests;

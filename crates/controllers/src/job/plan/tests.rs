@@ -1,0 +1,153 @@
+use super::*;
+use serde_json::{Value, json};
+
+fn now() -> Timestamp {
+    "2026-01-01T01:00:00Z".parse().unwrap()
+}
+
+/// A Job whose plans are carried out at once.
+struct World {
+    job: Job,
+    pods: Vec<Pod>,
+    made: usize,
+}
+
+impl World {
+    fn new(spec: Value) -> Self {
+        let mut full = json!({"template": {"spec": {"containers": [], "restartPolicy": "Never"}}, "completions": 1, "parallelism": 1, "backoffLimit": 6});
+        full.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+        let job =
+            serde_json::from_value(json!({"metadata": {"name": "j", "uid": "j"}, "spec": full})).unwrap();
+        Self { job, pods: Vec::new(), made: 0 }
+    }
+
+    fn run(&mut self) -> Plan {
+        for _ in 0..20 {
+            let pods: Vec<_> = self.pods.iter().cloned().map(Arc::new).collect();
+            let plan = plan(&self.job, &pods, now());
+            let quiet = self.job.status.as_ref() == Some(&plan.status)
+                && plan.release.is_empty()
+                && plan.delete.is_empty()
+                && plan.create == 0;
+            self.job.status = Some(plan.status.clone());
+            for pod in &plan.release {
+                let pod = self.pods.iter_mut().find(|other| other.metadata.uid == pod.metadata.uid).unwrap();
+                pod.metadata.finalizers = None;
+            }
+            self.pods.retain(|pod| pod.metadata.deletion_timestamp.is_none() || is_tracked(pod));
+            for pod in &plan.delete {
+                let pod = self.pods.iter_mut().find(|other| other.metadata.uid == pod.metadata.uid).unwrap();
+                pod.metadata.deletion_timestamp = Some(Time(now()));
+            }
+            for number in 0..plan.create {
+                self.made += 1;
+                let mut pod: Pod = serde_json::from_value(json!({"metadata": {"name": format!("p{}", self.made), "uid": format!("p{}", self.made), "finalizers": [TRACKING]}})).unwrap();
+                if let Some(index) = plan.indexes.get(number) {
+                    indexes::give(&mut pod, "j", *index);
+                }
+                self.pods.push(pod);
+            }
+            if quiet {
+                return plan;
+            }
+        }
+        panic!("the Job does not come to rest: {:?}", self.job.status);
+    }
+
+    fn end(&mut self, phase: &str) {
+        let pod = self.pods.iter_mut().find(|pod| pod::is_active(pod)).unwrap();
+        pod.status = Some(serde_json::from_value(json!({"phase": phase})).unwrap());
+    }
+
+    fn status(&self) -> Value {
+        serde_json::to_value(self.job.status.as_ref().unwrap()).unwrap()
+    }
+
+    fn conditions(&self) -> Vec<(String, String)> {
+        let conditions = self.job.status.as_ref().unwrap().conditions.clone().unwrap_or_default();
+        conditions.into_iter().map(|condition| (condition.type_, condition.reason.unwrap())).collect()
+    }
+}
+
+#[test]
+fn a_job_ends_when_its_pod_has() {
+    let mut world = World::new(json!({}));
+    world.run();
+    assert_eq!(
+        world.status(),
+        json!({"active": 1, "ready": 0, "startTime": "2026-01-01T01:00:00Z", "terminating": 0, "uncountedTerminatedPods": {}})
+    );
+    world.end("Succeeded");
+    world.run();
+    let status = world.status();
+    assert_eq!(
+        (&status["succeeded"], &status["uncountedTerminatedPods"], &status["active"]),
+        (&json!(1), &json!({}), &Value::Null)
+    );
+    let kinds: Vec<_> = world.conditions().into_iter().map(|(kind, _)| kind).collect();
+    assert_eq!(kinds, ["SuccessCriteriaMet", "Complete"]);
+    assert!(world.pods.iter().all(|pod| !is_tracked(pod)));
+}
+
+#[test]
+fn a_job_fails_at_its_backoff_limit() {
+    let mut world = World::new(json!({"backoffLimit": 0}));
+    world.run();
+    world.end("Failed");
+    world.run();
+    assert_eq!(world.status()["failed"], json!(1));
+    assert_eq!(
+        world.conditions(),
+        [
+            ("FailureTarget".to_owned(), "BackoffLimitExceeded".to_owned()),
+            ("Failed".to_owned(), "BackoffLimitExceeded".to_owned())
+        ]
+    );
+}
+
+#[test]
+fn more_completions_than_parallelism_are_made_up_one_by_one() {
+    let mut world = World::new(json!({"completions": 3, "parallelism": 2}));
+    world.run();
+    assert_eq!(world.made, 2);
+    for _ in 0..3 {
+        world.end("Succeeded");
+        world.run();
+    }
+    assert_eq!((world.made, world.status()["succeeded"].clone()), (3, json!(3)));
+}
+
+#[test]
+fn indexes_are_filled() {
+    let mut world = World::new(json!({"completionMode": "Indexed", "completions": 3, "parallelism": 3}));
+    world.run();
+    assert_eq!(world.pods.iter().filter_map(indexes::of).collect::<Vec<_>>(), [0, 1, 2]);
+    world.end("Succeeded");
+    world.run();
+    assert_eq!(world.status()["completedIndexes"], "0");
+    world.end("Failed");
+    world.run();
+    assert_eq!(
+        world.pods.iter().filter(|pod| pod::is_active(pod)).filter_map(indexes::of).collect::<Vec<_>>(),
+        [2, 1]
+    );
+}
+
+#[test]
+fn a_deadline_and_a_suspension_take_the_pods_away() {
+    let mut late = World::new(json!({"activeDeadlineSeconds": 60}));
+    late.run();
+    late.job.status.as_mut().unwrap().start_time = Some(Time(now() - SignedDuration::from_secs(61)));
+    late.run();
+    assert_eq!(late.conditions()[1], ("Failed".to_owned(), "DeadlineExceeded".to_owned()));
+    assert_eq!((late.pods.len(), late.status()["failed"].clone()), (0, json!(1)));
+    let mut suspended = World::new(json!({"suspend": true}));
+    suspended.run();
+    assert_eq!(
+        (suspended.made, suspended.conditions()),
+        (0, vec![("Suspended".to_owned(), "JobSuspended".to_owned())])
+    );
+    suspended.job.spec.as_mut().unwrap().suspend = Some(false);
+    suspended.run();
+    assert_eq!(suspended.made, 1);
+}

@@ -1,0 +1,46 @@
+//! Jobs that have finished and are not wanted after a while.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use evenkeel_runtime::{Action, Context, Controller, Result};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::batch::v1::Job;
+use kube::ResourceExt;
+use kube::core::params::{DeleteParams, Preconditions};
+
+use crate::MANAGER;
+use crate::clock::{self, Reminders};
+
+/// The controller.
+pub(crate) fn controller() -> Controller<Job> {
+    let (reminders, due) = Reminders::channel();
+    Controller::new("ttl-after-finished-controller", reconcile)
+        .stream("lifetime", due)
+        .field_manager(MANAGER)
+        .state(reminders)
+}
+
+async fn reconcile(job: Arc<Job>, ctx: Context<Reminders>) -> Result<Action> {
+    let Some(end) = end(&job).filter(|_| job.metadata.deletion_timestamp.is_none()) else {
+        return Ok(Action::done());
+    };
+    let left = Duration::try_from(end.duration_since(clock::seconds(ctx.now()))).unwrap_or(Duration::ZERO);
+    if !left.is_zero() {
+        ctx.state().set(ctx.request(), Some(left));
+        return Ok(Action::done());
+    }
+    let preconditions = Preconditions { uid: job.uid(), resource_version: job.resource_version() };
+    ctx.delete_with(&*job, &DeleteParams::foreground().preconditions(preconditions)).await?;
+    Ok(Action::done())
+}
+
+/// When the Job's lifetime is over; none for one that has not finished or lives for ever.
+fn end(job: &Job) -> Option<Timestamp> {
+    let seconds = job.spec.as_ref()?.ttl_seconds_after_finished?;
+    let conditions = job.status.as_ref()?.conditions.as_ref()?;
+    let finished = conditions
+        .iter()
+        .find(|one| matches!(one.type_.as_str(), "Complete" | "Failed") && one.status == "True")?;
+    Some(finished.last_transition_time.as_ref()?.0 + SignedDuration::from_secs(i64::from(seconds)))
+}

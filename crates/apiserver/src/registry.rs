@@ -119,6 +119,11 @@ impl ResourceInfo {
         }
     }
 
+    /// The kind of a part: its own, or the resource's where it names none.
+    pub(crate) fn kind_of<'a>(&'a self, part: &'a SubresourceInfo) -> &'a str {
+        if part.kind.is_empty() { &self.kind } else { &part.kind }
+    }
+
     /// The subresource of this name.
     pub fn subresource(&self, name: &str) -> Option<&SubresourceInfo> {
         self.subresources.iter().find(|it| it.name == name)

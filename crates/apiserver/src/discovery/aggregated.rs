@@ -50,7 +50,7 @@ fn resource(info: &ResourceInfo) -> Value {
 fn subresource(info: &ResourceInfo, part: &SubresourceInfo) -> Value {
     json!({
         "subresource": part.name,
-        "responseKind": kind(info, &part.group, &part.version, &part.kind),
+        "responseKind": kind(info, &part.group, &part.version, info.kind_of(part)),
         "verbs": part.verbs,
     })
 }

@@ -85,7 +85,7 @@ fn subresource(info: &ResourceInfo, part: &SubresourceInfo) -> Value {
         "name": format!("{}/{}", info.plural, part.name),
         "singularName": "",
         "namespaced": info.namespaced,
-        "kind": part.kind,
+        "kind": info.kind_of(part),
         "verbs": part.verbs,
     });
     // The kind's group is named where it is another than the list's.

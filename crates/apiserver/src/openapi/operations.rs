@@ -90,7 +90,7 @@ impl Resource<'_> {
                 ("patch", "patch"),
                 ("delete", "delete"),
             ];
-            let exchange = self.exchange(&part.kind, Some(part));
+            let exchange = self.exchange(info.kind_of(part), Some(part));
             self.add_for(paths, &format!("{item}/{}", part.name), &exchange, &verbs, &part.verbs);
         }
         if info.namespaced && info.verbs.iter().any(|verb| verb == "list") {

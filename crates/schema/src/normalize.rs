@@ -29,6 +29,13 @@ pub fn normalize(group: &str, version: &str, kind: &str, object: &mut Value) {
     }
 }
 
+/// The same for the metadata of an object of any kind: that of a custom resource goes through Go's struct too.
+pub fn normalize_metadata(metadata: &mut Value) {
+    if let Some(message) = messages::find("k8s.io.apimachinery.pkg.apis.meta.v1.ObjectMeta") {
+        normalize_struct(message, metadata, 0);
+    }
+}
+
 fn normalize_struct(message: &'static Message, value: &mut Value, depth: usize) {
     if value.is_null() {
         *value = Value::Object(Map::new());

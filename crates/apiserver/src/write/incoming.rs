@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use evenkeel_schema::defaults;
 use evenkeel_schema::field::FieldError;
-use evenkeel_schema::normalize::normalize;
+use evenkeel_schema::normalize::{normalize, normalize_metadata};
 use evenkeel_schema::structural;
 use evenkeel_schema::types;
 use evenkeel_schema::unknown::{self, Findings};
@@ -77,6 +77,7 @@ impl Incoming {
                 let unknown = structural::prune(&custom.schema, &mut self.object);
                 odd.extend(unknown.iter().map(|it| format!("unknown field {}", quote(it))));
             }
+            normalize_metadata(&mut self.object["metadata"]);
             default(&custom.schema, &mut self.object);
         } else {
             let (group, version, kind) = (&info.group, &info.version, &info.kind);

@@ -48,6 +48,7 @@ pub use authorize::{Rbac, Rule};
 pub use body::Body;
 pub use header::Header;
 pub use registry::{Column, CustomInfo, Registry, ResourceInfo, SubresourceInfo};
+pub use request::Committed;
 pub use server::{ApiServer, Options};
 pub use status::Status;
 pub use user::User;

@@ -8,6 +8,8 @@ pub(crate) use accept::{Accept, Format, Shape, negotiate};
 pub(crate) use path::{ResourcePath, Route};
 pub(crate) use query::{FieldValidation, ListQuery, Query, WriteQuery, parse_version};
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use http::{HeaderMap, Method};
 
 use crate::User;
@@ -22,7 +24,13 @@ pub(crate) struct Request {
     pub(crate) query: Query,
     pub(crate) headers: HeaderMap,
     pub(crate) user: User,
+    /// The last revision that this request has made; zero while it has made none.
+    committed: AtomicU64,
 }
+
+/// In the extensions of a response: the last revision that its request made. A request that changed nothing has none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Committed(pub u64);
 
 impl Request {
     /// Takes the head of an HTTP request apart. The user is who the extensions say, else nobody known.
@@ -30,7 +38,20 @@ impl Request {
         let path = parts.uri.path().to_owned();
         let query = Query::parse(parts.uri.query().unwrap_or_default());
         let user = parts.extensions.get::<User>().cloned().unwrap_or_else(User::anonymous);
-        Self { method: parts.method, route: Route::parse(&path), path, query, headers: parts.headers, user }
+        let committed = AtomicU64::new(0);
+        let route = Route::parse(&path);
+        Self { method: parts.method, route, path, query, headers: parts.headers, user, committed }
+    }
+
+    /// Notes a revision that this request has made.
+    pub(crate) fn note_commit(&self, revision: u64) {
+        self.committed.fetch_max(revision, Ordering::Relaxed);
+    }
+
+    /// The last revision that this request has made.
+    pub(crate) fn committed(&self) -> Option<Committed> {
+        let revision = self.committed.load(Ordering::Relaxed);
+        (revision > 0).then_some(Committed(revision))
     }
 
     /// The value of a header; empty where it is missing or not text.

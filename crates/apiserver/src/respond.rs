@@ -74,6 +74,9 @@ pub(crate) fn refusal(request: &Request, status: &Status) -> Response<Body> {
 /// The last touch: refusals become responses, large answers are compressed, a HEAD has no body.
 pub(crate) fn finish(request: &Request, answer: Result<Response<Body>>) -> Response<Body> {
     let mut response = answer.unwrap_or_else(|status| refusal(request, &status));
+    if let Some(committed) = request.committed() {
+        response.extensions_mut().insert(committed);
+    }
     let headers = response.headers_mut();
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, private"));
     if let Some(id) = request.headers.get(AUDIT_ID) {

@@ -61,6 +61,7 @@ async fn commit(call: &Call<'_>, write: Write<Header>) -> Result<Attempt<Written
     let removes = matches!(write.op, Op::Delete);
     match call.server.store().write(write).await {
         Ok(written) => {
+            call.request.note_commit(written.revision);
             follow_up(call, &key, written.before.as_deref(), removes).await?;
             Ok(Ok(written))
         }

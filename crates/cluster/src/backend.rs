@@ -40,14 +40,6 @@ impl Backend {
         }
     }
 
-    /// The newest revision; zero for a cluster elsewhere, where it is not known.
-    pub(crate) fn revision(&self) -> u64 {
-        match self {
-            Self::Embedded(server) => server.store().revision(),
-            Self::Remote(_) => 0,
-        }
-    }
-
     /// Forgets every earlier revision, where that is in our hands.
     pub(crate) fn compact(&self) {
         if let Self::Embedded(server) = self {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use evenkeel_apiserver::User;
+use evenkeel_apiserver::{Committed, User};
 use evenkeel_env::{Env, Station};
 use futures::future::BoxFuture;
 use http::{Request, Response, header};
@@ -162,11 +162,8 @@ impl Transport {
             note(Outcome::Answered { status, wrote: None, fault: Some("injected".into()) });
             return Ok(answer.map(boxed));
         }
-        let before = self.wire.backend.revision();
-        let is_write = is_write(request.method());
         let answer = self.wire.backend.serve(request).await?;
-        let after = self.wire.backend.revision();
-        let wrote = (is_write && answer.status().is_success() && after > before).then_some(after);
+        let wrote = answer.extensions().get::<Committed>().map(|committed| committed.0);
         if struck == Some(Fault::LostAnswer) {
             note(Outcome::Lost { wrote, fault: "answer lost (injected)".into() });
             return Err("the connection broke before the answer arrived (injected)".into());

@@ -144,7 +144,10 @@ pub(crate) async fn delete_collection(call: &Call<'_>, body: Bytes) -> Result<Re
     let keys: Vec<Arc<str>> = batch.iter().map(|it| it.key.clone()).collect();
     for (result, key) in call.server.store().write_all(batch).await.into_iter().zip(keys) {
         match result {
-            Ok(written) => follow_up(call, &key, written.before.as_deref(), true).await?,
+            Ok(written) => {
+                call.request.note_commit(written.revision);
+                follow_up(call, &key, written.before.as_deref(), true).await?;
+            }
             Err(_) => rest.extend(call.server.store().get(&key)),
         }
     }

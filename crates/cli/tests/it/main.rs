@@ -1,3 +1,4 @@
 //! The binary as its users meet it.
 
+mod demo;
 mod up;

@@ -170,7 +170,9 @@ impl Allocator {
         let mut taken = self.taken.lock();
         let local = kind == "LoadBalancer" && service["spec"]["externalTrafficPolicy"] == "Local";
         let mut own: Vec<u16> = Vec::new();
-        for (index, port) in service["spec"]["ports"].as_array_mut().into_iter().flatten().enumerate() {
+        for (index, port) in
+            service.pointer_mut("/spec/ports").and_then(Value::as_array_mut).into_iter().flatten().enumerate()
+        {
             let given = port["nodePort"].as_i64().unwrap_or_default();
             if given == 0 && !wants {
                 continue;
@@ -211,7 +213,8 @@ impl Allocator {
 
 /// Keeps on an update what was given out and is not named again.
 pub(crate) fn keep_allocated(new: &mut Value, old: &Value) {
-    let (new, old) = (&mut new["spec"], &old["spec"]);
+    let Some(new) = new.get_mut("spec") else { return };
+    let old = &old["spec"];
     let has_address = |kind: &Value| matches!(kind.as_str(), Some("ClusterIP" | "NodePort" | "LoadBalancer"));
     if has_address(&new["type"]) && has_address(&old["type"]) {
         let empty = new["clusterIP"].as_str().unwrap_or_default().is_empty();
@@ -228,7 +231,7 @@ pub(crate) fn keep_allocated(new: &mut Value, old: &Value) {
     let has_ports = |kind: &Value| matches!(kind.as_str(), Some("NodePort" | "LoadBalancer"));
     if has_ports(&new["type"]) && has_ports(&old["type"]) {
         let same = |a: &Value, b: &Value| a["port"] == b["port"] && a["protocol"] == b["protocol"];
-        for port in new["ports"].as_array_mut().into_iter().flatten() {
+        for port in new.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
             let before = old["ports"].as_array().into_iter().flatten().find(|it| same(it, port));
             if port["nodePort"].as_i64().unwrap_or_default() == 0
                 && let Some(given) = before.and_then(|it| it.get("nodePort"))

@@ -7,6 +7,7 @@ mod yaml;
 use std::pin::pin;
 
 use bytes::{Bytes, BytesMut};
+use evenkeel_schema::field::FieldError;
 use evenkeel_schema::kinds::{self, split_api_version};
 use evenkeel_schema::protobuf;
 use http_body::Body as HttpBody;
@@ -86,7 +87,7 @@ pub(crate) fn object(
 ) -> Result<Decoded> {
     let mut decoded = parse(kind, media, body, validation)?;
     if !decoded.object.is_object() {
-        return Err(unrecognized(kind, body, &not_an_object(&decoded.object, kind)));
+        return Err(unrecognized(kind, body, &not_an_object(&decoded.object)));
     }
     check_kind(info, kind, &mut decoded.object, body)?;
     Ok(decoded)
@@ -109,16 +110,13 @@ impl Expected<'_> {
 fn parse(kind: &Expected<'_>, media: Media, body: &[u8], validation: FieldValidation) -> Result<Decoded> {
     let strict = validation != FieldValidation::Ignore;
     match media {
-        Media::Json => {
-            json::parse(body, strict).map_err(|why| unrecognized(kind, body, &json_refusal(body, &why)))
-        }
+        Media::Json => json::parse(body, strict).map_err(|why| unrecognized(kind, body, &json_refusal(&why))),
         Media::Yaml => yaml::parse(body, strict).map_err(|why| unrecognized(kind, body, &why)),
         Media::Protobuf => protobuf(kind, body),
     }
 }
 
-fn json_refusal(body: &[u8], why: &str) -> String {
-    let _ = body;
+fn json_refusal(why: &str) -> String {
     format!("couldn't get version/kind; json parse error: {why}")
 }
 
@@ -133,7 +131,7 @@ pub(crate) fn parse_protobuf(group: &str, version: &str, kind: &str, body: &[u8]
 }
 
 /// What Go says when something else than an object is read into a struct.
-fn not_an_object(value: &Value, kind: &Expected<'_>) -> String {
+fn not_an_object(value: &Value) -> String {
     let what = match value {
         Value::Null | Value::Object(_) => return format!("Object 'Kind' is missing in '{value}'"),
         Value::Bool(_) => "bool",
@@ -141,7 +139,6 @@ fn not_an_object(value: &Value, kind: &Expected<'_>) -> String {
         Value::String(_) => "string",
         Value::Array(_) => "array",
     };
-    let _ = kind;
     format!(
         "couldn't get version/kind; json parse error: json: cannot unmarshal {what} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
     )
@@ -183,7 +180,7 @@ fn check_kind(info: &ResourceInfo, expected: &Expected<'_>, object: &mut Value, 
     let wanted_version = expected.api_version();
     let api_version = if given_version.is_empty() { &wanted_version } else { &given_version };
     if kind != expected.kind || *api_version != wanted_version {
-        mismatch(info, expected, kind, api_version)?;
+        mismatch(info, expected, kind, api_version, object["metadata"]["name"].as_str().unwrap_or_default())?;
     }
     object["apiVersion"] = wanted_version.into();
     object["kind"] = expected.kind.into();
@@ -201,7 +198,13 @@ fn type_text(object: &Value, field: &str) -> std::result::Result<String, String>
     }
 }
 
-fn mismatch(info: &ResourceInfo, expected: &Expected<'_>, kind: &str, api_version: &str) -> Result<()> {
+fn mismatch(
+    info: &ResourceInfo,
+    expected: &Expected<'_>,
+    kind: &str,
+    api_version: &str,
+    name: &str,
+) -> Result<()> {
     let (group, version) = split_api_version(api_version);
     let wanted = expected.api_version();
     if info.is_custom() {
@@ -210,12 +213,8 @@ fn mismatch(info: &ResourceInfo, expected: &Expected<'_>, kind: &str, api_versio
                 "the API version in the data ({api_version}) does not match the expected API version ({wanted})"
             )))
         } else {
-            Err(Status::bad_request(format!(
-                "{kind} in version {} cannot be handled as a {}: invalid object type, expected kind {}",
-                quote(version),
-                expected.kind,
-                expected.kind
-            )))
+            let error = FieldError::invalid("kind", kind, format!("must be {}", expected.kind));
+            Err(Status::invalid(expected.group, kind, name, &[error]))
         };
     }
     let known = kinds::by_kind(group, version, kind).is_some() || is_retired(group, version, kind);

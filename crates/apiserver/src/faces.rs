@@ -72,6 +72,10 @@ pub(crate) fn to_stored(info: &ResourceInfo, mut object: Value) -> Value {
     match (&info.custom, other(info)) {
         (Some(custom), _) if custom.storage_version != info.version => {
             object["apiVersion"] = format!("{}/{}", info.group, custom.storage_version).into();
+            // What the stored version does not know is lost.
+            if let Some(schema) = custom.storage_schema.as_ref().filter(|_| !custom.preserve_unknown_fields) {
+                structural::prune(schema, &mut object);
+            }
             object
         }
         (None, Some(Other::Event)) => event::to_stored(object),

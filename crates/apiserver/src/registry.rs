@@ -89,6 +89,8 @@ pub struct CustomInfo {
     pub schema_revision: u64,
     /// The version that is stored.
     pub storage_version: String,
+    /// The schema of the version that is stored, where that is another version.
+    pub storage_schema: Option<Schema>,
     /// Whether unknown fields are kept (`spec.preserveUnknownFields` or no schema).
     pub preserve_unknown_fields: bool,
     /// Whether the definition is being deleted: no new objects then.

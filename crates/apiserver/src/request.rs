@@ -4,7 +4,7 @@ mod accept;
 mod path;
 mod query;
 
-pub(crate) use accept::{Accept, Format, Shape, negotiate};
+pub(crate) use accept::{Accept, Format, Shape, negotiate, negotiate_for};
 pub(crate) use path::{ResourcePath, Route};
 pub(crate) use query::{FieldValidation, ListQuery, Query, WriteQuery, parse_version};
 

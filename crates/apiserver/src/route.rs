@@ -9,7 +9,7 @@ use crate::call::Call;
 use crate::decode::read_body;
 use crate::request::{Request, ResourcePath, Route};
 use crate::status::{Result, Status};
-use crate::{ApiServer, ResourceInfo, User, nonresource, read, registry, subresource, write};
+use crate::{ApiServer, ResourceInfo, User, nonresource, read, registry, respond, subresource, write};
 
 /// Answers a request, or refuses it.
 pub(crate) async fn answer<B>(server: &ApiServer, request: &Request, body: B) -> Result<Response<Body>>
@@ -22,23 +22,46 @@ where
     };
     let info = find(server, request, path)?;
     let call = Call { server, request, path, info, user: &user };
-    let verb = request.verb();
-    check_verb(&call, verb)?;
+    let mut response = serve(&call, body).await?;
+    if let Some(warning) = deprecation(&call.info) {
+        respond::warn(&mut response, warning);
+    }
+    Ok(response)
+}
+
+/// What is said with every answer of a resource that is to go.
+fn deprecation(info: &ResourceInfo) -> Option<&'static str> {
+    match (info.group.as_str(), info.kind.as_str()) {
+        ("", "Endpoints") => {
+            Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice")
+        }
+        ("", "ComponentStatus") => Some("v1 ComponentStatus is deprecated in v1.19+"),
+        _ => None,
+    }
+}
+
+/// Answers a request to a resource.
+async fn serve<B>(call: &Call<'_>, body: B) -> Result<Response<Body>>
+where
+    B: http_body::Body + Send + 'static,
+{
+    let verb = call.request.verb();
+    check_verb(call, verb)?;
     let body =
         if matches!(verb, "get" | "list" | "watch") { Default::default() } else { read_body(body).await? };
-    if !path.subresource.is_empty() {
-        return subresource::answer(&call, verb, body).await;
+    if !call.path.subresource.is_empty() {
+        return subresource::answer(call, verb, body).await;
     }
     match verb {
-        "get" => read::get(&call).await,
-        "list" => read::list(&call).await,
-        "watch" => read::watch(&call).await,
-        "create" if subresource::is_virtual(&call.info) => subresource::review(&call, body).await,
-        "create" => write::create(&call, body).await,
-        "update" => write::update(&call, body).await,
-        "patch" => write::patch(&call, body).await,
-        "delete" => write::delete(&call, body).await,
-        "deletecollection" => write::delete_collection(&call, body).await,
+        "get" => read::get(call).await,
+        "list" => read::list(call).await,
+        "watch" => read::watch(call).await,
+        "create" if subresource::is_virtual(&call.info) => subresource::review(call, body).await,
+        "create" => write::create(call, body).await,
+        "update" => write::update(call, body).await,
+        "patch" => write::patch(call, body).await,
+        "delete" => write::delete(call, body).await,
+        "deletecollection" => write::delete_collection(call, body).await,
         _ => Err(Status::method_not_allowed()),
     }
 }

@@ -29,7 +29,7 @@ fn check(
     object: &Value,
     old: Option<&Value>,
     subresource: &str,
-    _warnings: &mut Vec<String>,
+    warnings: &mut Vec<String>,
 ) -> Result<()> {
     let info = &call.info;
     let errors = if info.is_custom() {
@@ -39,6 +39,9 @@ fn check(
         evenkeel_schema::validate::validate(group, version, kind, object, old, subresource)
     };
     if errors.is_empty() {
+        if info.is_custom() {
+            warn_of_finalizers(object, old, warnings);
+        }
         return Ok(());
     }
     let name = object["metadata"]["name"].as_str().unwrap_or_default();
@@ -48,7 +51,13 @@ fn check(
 fn custom(call: &Call<'_>, object: &Value, old: Option<&Value>, subresource: &str) -> Vec<FieldError> {
     let mut errors = match old {
         None => metadata::create(object, call.info.namespaced, NameRule::Subdomain),
-        Some(old) => metadata::update(object, old),
+        // The rules of every kind come first, those of custom resources repeat them.
+        Some(old) => {
+            let mut errors = metadata::create(object, call.info.namespaced, NameRule::PathSegment);
+            errors.extend(metadata::update(object, old));
+            errors.extend(metadata::update(object, old));
+            errors
+        }
     };
     if let Some(custom) = &call.info.custom {
         errors.extend(match subresource {
@@ -57,4 +66,28 @@ fn custom(call: &Call<'_>, object: &Value, old: Option<&Value>, subresource: &st
         });
     }
     errors
+}
+
+/// Finalizers of custom resources may be any text, but those that others might use too are warned of.
+fn warn_of_finalizers(object: &Value, old: Option<&Value>, warnings: &mut Vec<String>) {
+    let of = |object: &Value| object["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
+    let before = old.map(of).unwrap_or_default();
+    let mut added: Vec<String> = of(object)
+        .iter()
+        .filter(|it| !before.contains(it))
+        .filter_map(|it| it.as_str().map(str::to_owned))
+        .collect();
+    added.sort();
+    added.dedup();
+    for name in added {
+        let standard = matches!(name.as_str(), "orphan" | "foregroundDeletion" | "kubernetes");
+        if name.contains('/') || standard {
+            continue;
+        }
+        let path = if name.contains('.') { " including a path (/)" } else { "" };
+        warnings.push(format!(
+            "metadata.finalizers: {name:?}: prefer a domain-qualified finalizer name{path} to avoid accidental \
+             conflicts with other finalizer writers"
+        ));
+    }
 }

@@ -67,7 +67,7 @@ fn mount_token(admission: &Admission<'_>, spec: &mut Value) {
     let name = format!("kube-api-access-{}", admission.call.server.env().suffix(5));
     let mut mounted = false;
     for list in ["initContainers", "containers"] {
-        for container in spec[list].as_array_mut().into_iter().flatten() {
+        for container in spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
             let mut mounts = container["volumeMounts"].as_array().cloned().unwrap_or_default();
             if mounts.iter().any(|it| it["mountPath"] == TOKEN_PATH) {
                 continue;
@@ -75,11 +75,6 @@ fn mount_token(admission: &Admission<'_>, spec: &mut Value) {
             mounts.push(json!({"name": name, "readOnly": true, "mountPath": TOKEN_PATH}));
             container["volumeMounts"] = mounts.into();
             mounted = true;
-        }
-        if spec[list].is_null()
-            && let Some(spec) = spec.as_object_mut()
-        {
-            spec.remove(list);
         }
     }
     if !mounted {

@@ -35,7 +35,7 @@ fn resource(server: &ApiServer, definition: &Value, version: &Value, entry: &Ent
         verbs: VERBS.map(str::to_owned).to_vec(),
         short_names: texts(&names["shortNames"]),
         categories: texts(&names["categories"]),
-        subresources: subresources(version),
+        subresources: subresources(version, &text(&names["kind"])),
         columns: columns(version),
         custom: Some(Arc::new(custom(server, definition, version, entry, (&group, &name, &plural)))),
         group,
@@ -63,17 +63,28 @@ fn custom(
         schema: structural::compile(&schema).unwrap_or_else(|_| Schema::default()),
         schema_revision: before.map_or(entry.revision, |it| it.schema_revision),
         storage_version: storage_version(definition).to_owned(),
+        storage_schema: storage_schema(definition, version),
         preserve_unknown_fields: preserve,
         terminating: entry.header.deleting,
     }
 }
 
-fn subresources(version: &Value) -> Vec<SubresourceInfo> {
+/// The schema of the version that is stored, where it is another one.
+fn storage_schema(definition: &Value, version: &Value) -> Option<Schema> {
+    let versions = definition["spec"]["versions"].as_array();
+    let stored = versions.into_iter().flatten().find(|it| it["storage"] == true)?;
+    if stored["name"] == version["name"] {
+        return None;
+    }
+    structural::compile(&stored["schema"]["openAPIV3Schema"]).ok()
+}
+
+fn subresources(version: &Value, kind: &str) -> Vec<SubresourceInfo> {
     let verbs = || ["get", "patch", "update"].map(str::to_owned).to_vec();
     let mut subresources = Vec::new();
     if version["subresources"]["status"].is_object() {
-        // The kind is the resource's own; discovery fills it in.
-        subresources.push(SubresourceInfo { name: "status".into(), verbs: verbs(), ..Default::default() });
+        let (name, kind) = ("status".into(), kind.to_owned());
+        subresources.push(SubresourceInfo { name, kind, verbs: verbs(), ..Default::default() });
     }
     if version["subresources"]["scale"].is_object() {
         subresources.push(SubresourceInfo {

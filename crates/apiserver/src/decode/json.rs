@@ -8,6 +8,9 @@ use serde_json::{Map, Number, Value};
 
 use super::{Decoded, Oddities, syntax};
 
+/// Below this, a float that is whole is the same number as an integer (2⁵³).
+const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
+
 /// Parses a body; the error is worded as Go words it. With `strict`, keys that stand twice are reported.
 pub(crate) fn parse(body: &[u8], strict: bool) -> Result<Decoded, String> {
     let repeats = Cell::new(false);
@@ -70,6 +73,10 @@ impl<'de> Visitor<'de> for Seed<'_> {
     }
 
     fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        // Go prints a float that is whole without a fraction, and so it is stored.
+        if value.fract() == 0.0 && value.abs() < WHOLE_MAX {
+            return Ok(Value::Number((value as i64).into()));
+        }
         Ok(Number::from_f64(value).map_or(Value::Null, Value::Number))
     }
 

@@ -21,6 +21,7 @@ fn custom(group: &str, version: &str, plural: &str, parts: Vec<SubresourceInfo>)
         version: json!({}),
         schema: Default::default(),
         schema_revision: 0,
+        storage_schema: None,
         storage_version: "v1".into(),
         preserve_unknown_fields: false,
         terminating: false,

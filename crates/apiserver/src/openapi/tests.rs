@@ -21,6 +21,7 @@ fn with_widgets() -> Registry {
         version: json!({"schema": {"openAPIV3Schema": schema}}),
         schema: Default::default(),
         schema_revision: 0,
+        storage_schema: None,
         storage_version: "v1".into(),
         preserve_unknown_fields: false,
         terminating: false,

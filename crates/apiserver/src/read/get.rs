@@ -9,14 +9,14 @@ use super::list::type_name;
 use crate::body::Body;
 use crate::call::Call;
 use crate::encode::Shown;
-use crate::request::{Accept, Shape, negotiate, parse_version};
+use crate::request::{Accept, Shape, negotiate_for, parse_version};
 use crate::status::{Result, Status};
 use crate::table::{Printer, TableOptions};
 use crate::{Header, faces, respond};
 
 /// Answers a GET of one object.
 pub(crate) async fn get(call: &Call<'_>) -> Result<Response<Body>> {
-    let accept = negotiate(call.request, false)?;
+    let accept = negotiate_for(call.request, false, call.info.is_custom())?;
     let entry = find(call).await?;
     let shown = faces::show(&call.info, &entry, entry.revision);
     respond_object(call, 200, accept, &shown)

@@ -12,7 +12,7 @@ use crate::body::Body;
 use crate::call::Call;
 use crate::decode::go_package;
 use crate::encode::{Shown, push_number, push_text};
-use crate::request::{Accept, ListQuery, Shape, negotiate, parse_version};
+use crate::request::{Accept, ListQuery, Shape, negotiate_for, parse_version};
 use crate::status::{Result, Status};
 use crate::table::{Printer, TableOptions};
 use crate::{Header, ResourceInfo, faces, respond};
@@ -32,7 +32,7 @@ pub(crate) struct Found {
 
 /// Answers a GET of a collection.
 pub(crate) async fn list(call: &Call<'_>) -> Result<Response<Body>> {
-    let accept = negotiate(call.request, true)?;
+    let accept = negotiate_for(call.request, true, call.info.is_custom())?;
     let query = ListQuery::parse(&call.request.query)?;
     validate(&query)?;
     let selection = Selection::parse(&call.info, &query.labels, &query.fields)?;

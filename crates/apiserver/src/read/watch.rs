@@ -21,7 +21,7 @@ use super::select::Selection;
 use crate::body::Body;
 use crate::call::Call;
 use crate::encode::Shown;
-use crate::request::{Format, ListQuery, Shape, negotiate, parse_version};
+use crate::request::{Format, ListQuery, Shape, negotiate_for, parse_version};
 use crate::status::{Result, Status};
 use crate::table::{Printer, TableOptions};
 use crate::{Header, ResourceInfo, faces, respond};
@@ -35,7 +35,7 @@ const TIMEOUT_MIN: Duration = Duration::from_secs(1800);
 
 /// Answers a watch.
 pub(crate) async fn watch(call: &Call<'_>) -> Result<Response<Body>> {
-    let accept = negotiate(call.request, true)?;
+    let accept = negotiate_for(call.request, true, call.info.is_custom())?;
     let query = ListQuery::parse(&call.request.query)?;
     validate(&query)?;
     if accept.format != Format::Json {

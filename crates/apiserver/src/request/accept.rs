@@ -52,6 +52,11 @@ impl Clause<'_> {
 
 /// What of `Accept` is served; or 406. `streams` is whether the route can watch, which the refusal lists.
 pub(crate) fn negotiate(request: &Request, streams: bool) -> Result<Accept> {
+    negotiate_for(request, streams, false)
+}
+
+/// The same where the resource may be a custom one: those have no routes that refuse a media type beforehand.
+pub(crate) fn negotiate_for(request: &Request, streams: bool, custom: bool) -> Result<Accept> {
     let text = request.headers.get_all("accept").iter().filter_map(|it| it.to_str().ok());
     let text = text.collect::<Vec<_>>().join(",");
     if text.trim().is_empty() {
@@ -59,7 +64,7 @@ pub(crate) fn negotiate(request: &Request, streams: bool) -> Result<Accept> {
     }
     let mut clauses: Vec<Clause<'_>> = text.split(',').filter_map(parse_clause).collect();
     clauses.sort_by(|a, b| b.quality.total_cmp(&a.quality));
-    if !clauses.iter().any(|it| is_produced(it.media)) {
+    if !custom && !clauses.iter().any(|it| is_produced(it.media)) {
         return Err(no_route(streams));
     }
     clauses.iter().find_map(serve).ok_or_else(|| {

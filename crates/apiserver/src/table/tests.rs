@@ -51,6 +51,7 @@ fn a_custom_resource_without_columns_shows_its_age() {
         version: json!({}),
         schema: Default::default(),
         schema_revision: 0,
+        storage_schema: None,
         storage_version: "v1".into(),
         preserve_unknown_fields: false,
         terminating: false,

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use evenkeel_schema::names;
 use evenkeel_store::Expect;
 use http::Response;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::incoming::{Incoming, write_query};
 use super::{RETRIES_MAX, put, reserve};
@@ -14,7 +14,7 @@ use crate::body::Body;
 use crate::call::Call;
 use crate::encode::Shown;
 use crate::read::respond_object;
-use crate::request::{WriteQuery, negotiate};
+use crate::request::{WriteQuery, negotiate_for};
 use crate::status::{Result, Status};
 use crate::strategy::prepare_create;
 use crate::{faces, ownership, validate};
@@ -25,7 +25,7 @@ const SUFFIX_LEN: usize = 5;
 
 /// Answers a POST to a collection.
 pub(crate) async fn create(call: &Call<'_>, body: Bytes) -> Result<Response<Body>> {
-    let accept = negotiate(call.request, false)?;
+    let accept = negotiate_for(call.request, false, call.info.is_custom())?;
     let query = write_query(call, "CreateOptions")?;
     let mut incoming = Incoming::decode(call, &query, &body)?;
     incoming.place(call)?;
@@ -57,6 +57,7 @@ pub(crate) async fn create_object(
         let admission = Admission { call, operation: Operation::Create, name: &name, old: None };
         admit(&admission, &mut object)?;
         prepare_create(&call.info, &mut object, call.server.env().now());
+        record_requester(call, &mut object);
         validate::created(call, &object, &mut incoming.warnings)?;
         let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let key = call.info.key(&call.path.namespace, &name);
@@ -95,6 +96,25 @@ fn fill_system_fields(call: &Call<'_>, object: &mut Value) {
     metadata["creationTimestamp"] = now.into();
     if let Some(metadata) = metadata.as_object_mut() {
         metadata.remove("resourceVersion");
+    }
+}
+
+/// A CertificateSigningRequest says who asks, which the client cannot.
+fn record_requester(call: &Call<'_>, object: &mut Value) {
+    if call.info.kind != "CertificateSigningRequest" || call.info.is_custom() {
+        return;
+    }
+    let user = call.user;
+    let spec = &mut object["spec"];
+    spec["username"] = user.name.as_str().into();
+    if !user.uid.is_empty() {
+        spec["uid"] = user.uid.as_str().into();
+    }
+    if !user.groups.is_empty() {
+        spec["groups"] = user.groups.clone().into();
+    }
+    if !user.extra.is_empty() {
+        spec["extra"] = json!(user.extra);
     }
 }
 

@@ -21,7 +21,7 @@ use crate::call::Call;
 use crate::encode::Shown;
 use crate::header::seal;
 use crate::read::{Found, Selection, find_entries, respond_object, write_list};
-use crate::request::{ListQuery, negotiate};
+use crate::request::{ListQuery, negotiate_for};
 use crate::status::{Result, Status};
 use crate::strategy::Strategy;
 use crate::{Header, faces, respond};
@@ -40,7 +40,7 @@ pub(crate) enum Deleted {
 
 /// Answers a DELETE of one object.
 pub(crate) async fn delete(call: &Call<'_>, body: Bytes) -> Result<Response<Body>> {
-    let accept = negotiate(call.request, false)?;
+    let accept = negotiate_for(call.request, false, call.info.is_custom())?;
     let options = DeleteOptions::parse(call, &body)?;
     let code = match delete_object(call, &options).await? {
         Deleted::Marked(shown) => {
@@ -122,7 +122,7 @@ async fn carry_out(
 
 /// Answers a DELETE of a collection, with the items as they were before.
 pub(crate) async fn delete_collection(call: &Call<'_>, body: Bytes) -> Result<Response<Body>> {
-    let accept = negotiate(call.request, false)?;
+    let accept = negotiate_for(call.request, false, call.info.is_custom())?;
     let query = ListQuery::parse(&call.request.query)?;
     let options = DeleteOptions::parse(call, &body)?;
     crate::read::validate_list(&query)?;

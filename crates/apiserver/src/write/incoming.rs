@@ -48,6 +48,8 @@ impl Incoming {
             if let Some(why) = findings.refusal {
                 return Err(cannot_handle(call, &why));
             }
+        } else if let Some(why) = metadata_refusal(&object) {
+            return Err(cannot_handle(call, &why));
         }
         let mut incoming = Self { object, warnings: Vec::new() };
         odd.extend(incoming.shape(call));
@@ -73,6 +75,7 @@ impl Incoming {
         let info = &call.info;
         let mut odd = Vec::new();
         if let Some(custom) = &info.custom {
+            drop_empty(&mut self.object["metadata"]);
             if !custom.preserve_unknown_fields {
                 let unknown = structural::prune(&custom.schema, &mut self.object);
                 odd.extend(unknown.iter().map(|it| format!("unknown field {}", quote(it))));
@@ -148,6 +151,25 @@ impl Incoming {
     pub(crate) fn warn(&self, response: &mut Response<Body>) {
         self.warnings.iter().for_each(|warning| respond::warn(response, warning));
     }
+}
+
+/// Why the metadata of a custom resource cannot be decoded, if so.
+fn metadata_refusal(object: &Value) -> Option<String> {
+    let schema = types::builtin_type("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta")?;
+    unknown::decode_value(schema, "ObjectMeta", object.get("metadata")?).refusal
+}
+
+/// The metadata of custom resources goes through a struct as well: what is empty there is left out.
+fn drop_empty(metadata: &mut Value) {
+    let Some(map) = metadata.as_object_mut() else { return };
+    map.retain(|key, value| match value {
+        Value::Null => false,
+        Value::String(text) => !text.is_empty(),
+        // Emptied managedFields are a wish to forget them.
+        Value::Array(items) => !items.is_empty() || key == "managedFields",
+        Value::Object(map) => !map.is_empty(),
+        _ => true,
+    });
 }
 
 /// The refusal of a body that is no object of its kind.

@@ -17,13 +17,13 @@ use crate::body::Body;
 use crate::call::Call;
 use crate::encode::Shown;
 use crate::read::respond_object;
-use crate::request::{FieldValidation, WriteQuery, negotiate};
+use crate::request::{FieldValidation, WriteQuery, negotiate_for};
 use crate::status::{Result, Status};
 use crate::{faces, ownership};
 
 /// Answers a PATCH.
 pub(crate) async fn patch(call: &Call<'_>, body: Bytes) -> Result<Response<Body>> {
-    let accept = negotiate(call.request, false)?;
+    let accept = negotiate_for(call.request, false, call.info.is_custom())?;
     let kind = Kind::of(call)?;
     check_options(call, kind)?;
     let query = write_query(call, "PatchOptions")?;

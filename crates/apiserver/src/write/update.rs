@@ -18,7 +18,7 @@ use crate::call::Call;
 use crate::encode::Shown;
 use crate::header::seal;
 use crate::read::respond_object;
-use crate::request::{WriteQuery, negotiate, parse_version};
+use crate::request::{WriteQuery, negotiate_for, parse_version};
 use crate::status::{Result, Status};
 use crate::strategy::{Strategy, prepare_update};
 use crate::{Header, faces, ownership, validate};
@@ -28,7 +28,7 @@ const MODIFIED: &str =
 
 /// Answers a PUT.
 pub(crate) async fn update(call: &Call<'_>, body: Bytes) -> Result<Response<Body>> {
-    let accept = negotiate(call.request, false)?;
+    let accept = negotiate_for(call.request, false, call.info.is_custom())?;
     let query = write_query(call, "UpdateOptions")?;
     let mut incoming = Incoming::decode(call, &query, &body)?;
     incoming.check_name(call)?;

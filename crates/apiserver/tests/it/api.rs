@@ -1,0 +1,124 @@
+//! A server of its own for each test, and short ways to ask it.
+
+use std::pin::Pin;
+use std::task::Poll;
+
+use bytes::Bytes;
+use evenkeel_apiserver::{ApiServer, Body, Header, Options, User};
+use evenkeel_env::Env;
+use evenkeel_store::Store;
+use http::Request;
+use http_body::Body as _;
+use serde_json::{Value, json};
+use tower::ServiceExt as _;
+
+/// What came back.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) warnings: Vec<String>,
+    pub(crate) body: Value,
+}
+
+/// An API server with the namespace `a`.
+pub(crate) struct Api {
+    server: ApiServer,
+}
+
+impl Api {
+    pub(crate) async fn start() -> Self {
+        let env = Env::seeded(1);
+        let store: Store<Header> = Store::memory(env.clone(), evenkeel_store::Options::default());
+        let api = Self { server: ApiServer::new(store, env, Options::default()) };
+        let made = api.post("/api/v1/namespaces", json!({"metadata": {"name": "a"}})).await;
+        assert_eq!(made.status, 201, "{made:?}");
+        api
+    }
+
+    pub(crate) fn compact(&self) {
+        self.server.store().compact(self.server.store().revision());
+    }
+
+    /// Sends a request and gives the response with its body unread.
+    pub(crate) async fn send(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Vec<u8>,
+    ) -> http::Response<Body> {
+        let uri = path.replace(' ', "%20");
+        let mut request = Request::builder().method(method).uri(uri).extension(User::admin());
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(http_body_util::Full::new(Bytes::from(body))).unwrap();
+        self.server.clone().oneshot(request).await.unwrap()
+    }
+
+    async fn call(&self, method: &str, path: &str, media: &str, body: Vec<u8>) -> Answer {
+        let headers = [("content-type", media), ("user-agent", "it/1")];
+        let response = self.send(method, path, &headers, body).await;
+        let status = response.status().as_u16();
+        let warnings = response.headers().get_all("warning").iter();
+        let warnings = warnings.map(|it| it.to_str().unwrap().to_owned()).collect();
+        let bytes = response.into_body().whole().unwrap();
+        let text = || Value::String(String::from_utf8_lossy(&bytes).into_owned());
+        Answer { status, warnings, body: serde_json::from_slice(&bytes).unwrap_or_else(|_| text()) }
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        self.call("GET", path, "", Vec::new()).await
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: Value) -> Answer {
+        self.call("POST", path, "application/json", body.to_string().into_bytes()).await
+    }
+
+    pub(crate) async fn post_raw(&self, path: &str, media: &str, body: &[u8]) -> Answer {
+        self.call("POST", path, media, body.to_vec()).await
+    }
+
+    pub(crate) async fn put(&self, path: &str, body: Value) -> Answer {
+        self.call("PUT", path, "application/json", body.to_string().into_bytes()).await
+    }
+
+    pub(crate) async fn merge(&self, path: &str, body: Value) -> Answer {
+        self.call("PATCH", path, "application/merge-patch+json", body.to_string().into_bytes()).await
+    }
+
+    pub(crate) async fn apply(&self, path: &str, body: Value) -> Answer {
+        self.call("PATCH", path, "application/apply-patch+yaml", body.to_string().into_bytes()).await
+    }
+
+    pub(crate) async fn delete(&self, path: &str) -> Answer {
+        self.call("DELETE", path, "", Vec::new()).await
+    }
+
+    /// Opens a watch.
+    pub(crate) async fn watch(&self, path: &str) -> Watch {
+        let response = self.send("GET", path, &[], Vec::new()).await;
+        assert_eq!(response.status(), 200);
+        Watch { body: Box::pin(response.into_body()) }
+    }
+}
+
+/// An open watch.
+pub(crate) struct Watch {
+    body: Pin<Box<Body>>,
+}
+
+impl Watch {
+    /// The next event, or null at the end.
+    pub(crate) async fn next(&mut self) -> Value {
+        let frame = std::future::poll_fn(|cx| self.body.as_mut().poll_frame(cx)).await;
+        frame.map_or(Value::Null, |frame| {
+            serde_json::from_slice(&frame.unwrap().into_data().unwrap()).unwrap()
+        })
+    }
+
+    /// Whether nothing is there to read.
+    pub(crate) async fn is_silent(&mut self) -> bool {
+        std::future::poll_fn(|cx| Poll::Ready(self.body.as_mut().poll_frame(cx).is_pending())).await
+    }
+}

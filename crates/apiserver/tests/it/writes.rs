@@ -1,0 +1,115 @@
+use serde_json::json;
+
+use crate::api::Api;
+
+const MAPS: &str = "/api/v1/namespaces/a/configmaps";
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_changes_nothing_keeps_its_version() {
+    let api = Api::start().await;
+    let map = json!({"metadata": {"name": "c"}, "data": {"k": "v"}});
+    let made = api.post(MAPS, map.clone()).await;
+    assert_eq!(made.status, 201);
+    let again = api.put(&format!("{MAPS}/c"), map).await;
+    assert_eq!(again.body["metadata"]["resourceVersion"], made.body["metadata"]["resourceVersion"]);
+    let patched = api.merge(&format!("{MAPS}/c"), json!({"data": {"k": "v"}})).await;
+    assert_eq!(patched.body, made.body);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stale_version_is_a_conflict() {
+    let api = Api::start().await;
+    let made = api.post(MAPS, json!({"metadata": {"name": "c"}})).await.body;
+    let path = format!("{MAPS}/c");
+    api.merge(&path, json!({"data": {"k": "1"}})).await;
+    let mut stale = made;
+    stale["data"] = json!({"k": "2"});
+    let refused = api.put(&path, stale).await;
+    assert_eq!((refused.status, refused.body["reason"].as_str()), (409, Some("Conflict")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn unknown_and_repeated_fields_are_told_or_refused() {
+    let api = Api::start().await;
+    let body = br#"{"metadata":{"name":"c"},"more":1,"data":{"k":"1"},"data":{"k":"2"}}"#;
+    let warned = api.post_raw(MAPS, "application/json", body).await;
+    assert_eq!(warned.status, 201);
+    assert_eq!(warned.warnings, [r#"299 - "unknown field \"more\"""#, r#"299 - "duplicate field \"data\"""#]);
+    let refused = api.post_raw(&format!("{MAPS}?fieldValidation=Strict"), "application/json", body).await;
+    assert_eq!(refused.status, 400);
+}
+
+#[tokio::test(start_paused = true)]
+async fn yaml_is_taken_and_given() {
+    let api = Api::start().await;
+    let made = api.post_raw(MAPS, "application/yaml", b"metadata: {name: c}\ndata:\n  k: 'yes'\n").await;
+    assert_eq!((made.status, &made.body["data"]["k"]), (201, &json!("yes")));
+    let headers = [("accept", "application/yaml")];
+    let answer = api.send("GET", &format!("{MAPS}/c"), &headers, Vec::new()).await;
+    let text = answer.into_body().whole().unwrap();
+    assert!(String::from_utf8_lossy(&text).contains("kind: ConfigMap"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn bad_bodies_are_refused_and_nothing_is_written() {
+    let api = Api::start().await;
+    let before = api.get(MAPS).await.body["metadata"]["resourceVersion"].clone();
+    let deep = [b"{\"metadata\":".repeat(500), b"1".to_vec()].concat();
+    for (media, body, status) in [
+        ("application/json", b"{".to_vec(), 400),
+        ("application/json", b"\xff\xfe".to_vec(), 400),
+        ("application/json", deep, 400),
+        ("application/json", vec![b' '; 3 * 1024 * 1024 + 1], 413),
+        ("text/plain", b"hello".to_vec(), 415),
+        ("application/vnd.kubernetes.protobuf", b"k8s\0\xff\xff\xff\xff\xff".to_vec(), 400),
+    ] {
+        let refused = api.post_raw(MAPS, media, &body).await;
+        assert_eq!(refused.status, status, "{media}: {}", refused.body);
+    }
+    assert_eq!(api.get(MAPS).await.body["metadata"]["resourceVersion"], before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn applying_twice_writes_once_and_others_keep_their_fields() {
+    let api = Api::start().await;
+    let config =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"k": "1"}});
+    let path = format!("{MAPS}/c?fieldManager=one");
+    let made = api.apply(&path, config.clone()).await;
+    assert_eq!(made.status, 201);
+    let again = api.apply(&path, config.clone()).await;
+    assert_eq!((again.status, &again.body), (200, &made.body));
+    let mut other = config;
+    other["data"]["k"] = json!("2");
+    let refused = api.apply(&format!("{MAPS}/c?fieldManager=two"), other).await;
+    assert_eq!((refused.status, &refused.body["details"]["causes"][0]["field"]), (409, &json!(".data.k")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_is_bound_once() {
+    let api = Api::start().await;
+    let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    assert_eq!(api.post("/api/v1/namespaces/a/pods", pod).await.status, 201);
+    let binding = json!({"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}});
+    let path = "/api/v1/namespaces/a/pods/p/binding";
+    assert_eq!(api.post(path, binding.clone()).await.status, 201);
+    assert_eq!(api.post(path, binding).await.status, 409);
+    let pod = api.get("/api/v1/namespaces/a/pods/p").await.body;
+    assert_eq!(pod["spec"]["nodeName"], "n");
+    assert_eq!(pod["status"]["conditions"][0]["type"], "PodScheduled");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_scale_is_a_view_of_its_parent() {
+    let api = Api::start().await;
+    let template =
+        json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let spec = json!({"replicas": 1, "selector": {"matchLabels": {"a": "b"}}, "template": template});
+    let path = "/apis/apps/v1/namespaces/a/deployments";
+    assert_eq!(api.post(path, json!({"metadata": {"name": "d"}, "spec": spec})).await.status, 201);
+    let scale = api.merge(&format!("{path}/d/scale"), json!({"spec": {"replicas": 3}})).await;
+    assert_eq!((scale.status, &scale.body["kind"]), (200, &json!("Scale")), "{scale:?}");
+    assert_eq!(scale.body["status"]["selector"], "a=b");
+    let parent = api.get(&format!("{path}/d")).await.body;
+    assert_eq!((&parent["spec"]["replicas"], &parent["metadata"]["generation"]), (&json!(3), &json!(2)));
+}

@@ -121,9 +121,10 @@ pub(crate) async fn change(
     let admission = Admission { call, operation: Operation::Update, name, old: Some(&old) };
     admit(&admission, &mut new)?;
     check_version(call, &strategy, version, current.revision)?;
-    prepare_update(&call.info, &mut new, &old, &call.path.subresource);
+    let subresource = endpoint(call);
+    prepare_update(&call.info, &mut new, &old, subresource);
     managed::keep_times(&old, &mut new);
-    validate::updated(call, &new, &old, &call.path.subresource, warnings)?;
+    validate::updated(call, &new, &old, subresource, warnings)?;
     let reservation = reserve(call, &mut new, Some(&old))?;
     let service = reservation.is_some().then(|| new.clone());
     let stored = store(call, query, current, new).await?;
@@ -133,6 +134,14 @@ pub(crate) async fn change(
         call.server.inner().allocator.release(&old, Some(&service));
     }
     Ok(stored)
+}
+
+/// The endpoint whose rules a change is held to: a Scale changes the object itself.
+fn endpoint<'a>(call: &'a Call<'_>) -> &'a str {
+    match call.path.subresource.as_str() {
+        "scale" => "",
+        other => other,
+    }
 }
 
 /// Takes the resourceVersion out of an object; zero where it has none.

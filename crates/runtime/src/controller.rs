@@ -20,6 +20,7 @@ use kube::core::DynamicObject;
 use crate::action::Action;
 use crate::context::Context;
 use crate::error::{BoxError, ContextError};
+use crate::manifests::{Declared, Use};
 use crate::queue::Backoff;
 use crate::source::Source;
 use crate::trigger::Trigger;
@@ -57,6 +58,8 @@ pub struct Controller<K: Object, S = ()> {
     watches: Vec<Wire<K>>,
     feeds: Vec<Feed>,
     event_filter: Option<EventFilter>,
+    /// What it watches beside its primary kind, for manifests.
+    declared: Vec<Declared>,
     reconcile: Reconcile<S>,
     options: Options,
 }
@@ -191,6 +194,7 @@ impl<K: Object, S: Send + Sync + 'static> Controller<K, S> {
             watches: self.watches,
             feeds: self.feeds,
             event_filter: self.event_filter,
+            declared: self.declared,
             reconcile: bound,
             options: self.options,
         }
@@ -204,6 +208,7 @@ impl<K: Object, S: Send + Sync + 'static> Controller<K, S> {
             watches: Vec::new(),
             feeds: Vec::new(),
             event_filter: None,
+            declared: Vec::new(),
             reconcile,
             options: Options::default(),
         }
@@ -256,6 +261,23 @@ async fn primary<K: Object, S>(
         true => Ok(objects.fetch(ctx.request()).await?.map(Arc::new)),
         false => objects.get(ctx.request()),
     }
+}
+
+impl<K: Object, S> Controller<K, S> {
+    fn declare<C: Object>(&mut self, source: &Source<C>, purpose: Use) {
+        self.declared.push(declaration(source, purpose));
+    }
+
+    /// Everything it watches, its primary kind first.
+    pub(crate) fn declarations(&self) -> Vec<Declared> {
+        let primary = self.primary.iter().map(|source| declaration(source, Use::Primary));
+        primary.chain(self.declared.iter().cloned()).collect()
+    }
+}
+
+fn declaration<C: Object>(source: &Source<C>, purpose: Use) -> Declared {
+    let (resource, namespaces) = (source.key.resource.clone(), source.key.namespaces.clone());
+    Declared { resource, namespaces, purpose }
 }
 
 impl<K: Object, S> fmt::Debug for Controller<K, S> {

@@ -18,6 +18,8 @@
 //! | with what | [`context`], [`owner`], [`finalizer`], [`conditions`], [`recorder`] | reads and writes of a reconcile |
 //! | all together | [`manager`] | start, stop, sharing |
 //!
+//! Guides: [from controller-runtime](docs::from_controller_runtime), [from kube-rs](docs::from_kube_rs).
+//!
 //! *Invariant:* nothing here knows our API server; a `kube::Client` is all it needs.
 //! *Invariant:* clock, randomness and the ledger of pending work come from one [`Env`].
 
@@ -38,6 +40,7 @@ pub mod index;
 pub mod informer;
 pub mod leader;
 pub mod manager;
+pub mod manifests;
 pub mod metrics;
 pub mod object;
 pub mod owner;
@@ -50,6 +53,14 @@ pub mod source;
 mod tasks;
 pub mod trigger;
 mod wire;
+
+/// Guides for people who come from elsewhere.
+pub mod docs {
+    #[doc = include_str!("docs/from-controller-runtime.md")]
+    pub mod from_controller_runtime {}
+    #[doc = include_str!("docs/from-kube-rs.md")]
+    pub mod from_kube_rs {}
+}
 
 pub use action::Action;
 pub use cache::Cache;

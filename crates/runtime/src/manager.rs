@@ -21,6 +21,7 @@ use crate::error::BoxError;
 use crate::fence::Fence;
 use crate::informer::{Informers, SyncError};
 use crate::leader::LeaderElection;
+use crate::manifests::{Declared, Manifests};
 use crate::metrics::Metrics;
 use crate::recorder;
 use crate::serve::{Checks, Endpoints};
@@ -53,6 +54,8 @@ pub struct Manager {
     grace_period: Duration,
     election: Option<LeaderElection>,
     metrics: Metrics,
+    /// What its controllers watch, for manifests.
+    declared: Vec<Declared>,
     health: Checks,
     ready: Checks,
     /// Where health, readiness and metrics are served.
@@ -89,6 +92,7 @@ impl Manager {
             grace_period: GRACE_PERIOD,
             election: None,
             metrics: Metrics::new(),
+            declared: Vec::new(),
             health: Checks::default(),
             ready: Checks::default(),
             address: None,
@@ -105,6 +109,7 @@ impl Manager {
     /// Runs this controller.
     pub fn controller<K: Object>(mut self, controller: Controller<K>) -> Self {
         let name: Arc<str> = controller.name().into();
+        self.declared.extend(controller.declarations());
         let run = move |host: Host, started: Work| -> BoxFuture<'static, Result<(), BoxError>> {
             Box::pin(async move { Ok(controller::run(controller, host, started).await?) })
         };
@@ -182,6 +187,11 @@ impl Manager {
     ) -> Self {
         self.ready.add(name, check);
         self
+    }
+
+    /// What a real cluster needs to run this manager, under this name in this namespace.
+    pub fn manifests(&self, name: &str, namespace: &str) -> Manifests {
+        Manifests::new(name, namespace, self.declared.clone(), self.election.is_some())
     }
 
     /// Its metrics, to read them or to register more.

@@ -10,6 +10,7 @@ use super::{Controller, owner_trigger};
 use crate::cause::Cause;
 use crate::event::EventMeta;
 use crate::index::Index;
+use crate::manifests::Use;
 use crate::queue::{Add, Backoff};
 use crate::source::Source;
 use crate::trigger::Trigger;
@@ -33,6 +34,7 @@ impl<K: Object, S: Send + Sync + 'static> Controller<K, S> {
         controller_only: bool,
         predicate: Option<Predicate<C>>,
     ) -> Self {
+        self.declare(&source, Use::Owned);
         let wire: Wire<K> = Box::new(move |wiring| {
             let Some(primary) = &wiring.primary else { return wire_read(source)(wiring) };
             let mut trigger = owner_trigger::<K, C>(primary, controller_only);
@@ -52,6 +54,7 @@ impl<K: Object, S: Send + Sync + 'static> Controller<K, S> {
 
     /// The same for the objects of one source.
     pub fn watches_source<C: Object>(mut self, source: Source<C>, trigger: Trigger<C>) -> Self {
+        self.declare(&source, Use::Read);
         self.watches.push(wire(source, trigger));
         self
     }
@@ -63,6 +66,7 @@ impl<K: Object, S: Send + Sync + 'static> Controller<K, S> {
         index: Index<K>,
         values: impl Fn(&C) -> Vec<String> + Send + Sync + 'static,
     ) -> Self {
+        self.declare(&Source::<C>::new(), Use::Read);
         let name: Arc<str> = index.name().into();
         let wire: Wire<K> = Box::new(move |wiring| {
             let cache = wiring.primary_cache();
@@ -86,6 +90,7 @@ impl<K: Object, S: Send + Sync + 'static> Controller<K, S> {
 
     /// The same for the objects of one source.
     pub fn reads_source<C: Object>(mut self, source: Source<C>) -> Self {
+        self.declare(&source, Use::Read);
         self.watches.push(wire_read(source));
         self
     }

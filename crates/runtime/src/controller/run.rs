@@ -53,8 +53,9 @@ pub(crate) async fn run<K: Object>(
     host: Host,
     started: Work,
 ) -> Result<(), SyncError> {
-    let Controller { name, primary, primary_filter, watches, feeds, event_filter, reconcile, options } =
-        controller;
+    let Controller {
+        name, primary, primary_filter, watches, feeds, event_filter, reconcile, options, ..
+    } = controller;
     let wired = watch(&host.informers, primary, primary_filter, watches);
     sync(&wired, options.sync_timeout).await?;
     // A standby keeps its caches warm and has no work.

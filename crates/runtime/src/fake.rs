@@ -40,7 +40,6 @@ struct State {
     compacted: u64,
     /// Method and path of every request that was not a read.
     writes: Vec<String>,
-    reads: Vec<String>,
     fault: Option<Fault>,
     /// While set, watches get nothing.
     held: bool,
@@ -79,10 +78,6 @@ impl Fake {
         self.state.lock().fault = Some(Box::new(fault));
     }
 
-    pub(crate) fn heal(&self) {
-        self.state.lock().fault = None;
-    }
-
     /// Ends every watch.
     pub(crate) fn cut_watches(&self) {
         for watcher in self.state.lock().watchers.drain(..) {
@@ -106,14 +101,6 @@ impl Fake {
         std::mem::take(&mut self.state.lock().writes)
     }
 
-    pub(crate) fn take_reads(&self) -> Vec<String> {
-        std::mem::take(&mut self.state.lock().reads)
-    }
-
-    pub(crate) fn count(&self, collection: &str) -> usize {
-        self.state.lock().objects.keys().filter(|(other, _)| other == collection).count()
-    }
-
     async fn answer(&self, request: Request<Body>) -> Answer {
         // What a handler does takes at least a turn of the scheduler, as it does elsewhere.
         tokio::task::yield_now().await;
@@ -134,9 +121,8 @@ impl Fake {
             (method, _) => {
                 let mut state = self.state.lock();
                 let line = format!("{method} {path}");
-                match method == Method::GET {
-                    true => state.reads.push(line),
-                    false => state.writes.push(line),
+                if method != Method::GET {
+                    state.writes.push(line);
                 }
                 let json_patch = kind == Some("application/json-patch+json");
                 let (code, body) = state.change(self, &method, &target, body, json_patch);

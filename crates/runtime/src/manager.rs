@@ -65,8 +65,10 @@ pub struct Manager {
 /// Something a manager runs: it gets the host and the work that stands for its start.
 struct Part {
     name: Arc<str>,
-    run: Box<dyn FnOnce(Host, Work) -> BoxFuture<'static, Result<(), BoxError>> + Send>,
+    run: Box<dyn FnOnce(Host, Work) -> Running + Send>,
 }
+
+type Running = BoxFuture<'static, Result<(), BoxError>>;
 
 /// The manager ended because a part of it failed.
 #[derive(Debug, thiserror::Error)]
@@ -110,7 +112,7 @@ impl Manager {
     pub fn controller<K: Object>(mut self, controller: Controller<K>) -> Self {
         let name: Arc<str> = controller.name().into();
         self.declared.extend(controller.declarations());
-        let run = move |host: Host, started: Work| -> BoxFuture<'static, Result<(), BoxError>> {
+        let run = move |host: Host, started: Work| -> Running {
             Box::pin(async move { Ok(controller::run(controller, host, started).await?) })
         };
         self.parts.push(Part { name, run: Box::new(run) });
@@ -125,7 +127,7 @@ impl Manager {
         Fut: Future<Output = Result<(), E>> + Send + 'static,
         E: Into<BoxError>,
     {
-        let run = move |host: Host, _started: Work| -> BoxFuture<'static, Result<(), BoxError>> {
+        let run = move |host: Host, _started: Work| -> Running {
             Box::pin(async move {
                 tokio::select! {
                     biased;

@@ -1,5 +1,7 @@
 //! The runtime against the embedded cluster, in virtual time.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 mod leading;
 mod managing;
 mod queueing;

@@ -43,6 +43,12 @@ pub fn validate(
     subresource: &str,
 ) -> Vec<FieldError> {
     let namespaced = kinds::by_kind(group, version, kind).is_some_and(kinds::Resource::namespaced);
+    if (group, kind, subresource) == ("", "Service", "") {
+        let errors = service::addresses(object);
+        if !errors.is_empty() {
+            return errors;
+        }
+    }
     let Some(old) = old else {
         let errors = create(group, kind, object, namespaced);
         return match errors.is_empty() {

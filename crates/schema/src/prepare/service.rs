@@ -15,34 +15,32 @@ pub(super) fn create(service: &mut Value) {
     }
 }
 
-/// Follows the one of the two places that the update changed.
-fn follow_address(spec: &mut Value, old: &Value) {
-    let (one, many) = ((&*spec).str("clusterIP").to_owned(), (&*spec).strs("clusterIPs"));
-    let (old_one, old_many) = (old.at("spec").str("clusterIP"), old.at("spec").strs("clusterIPs"));
-    let many: Vec<String> = many.into_iter().map(str::to_owned).collect();
-    let same = many == old_many;
-    if one != old_one && same {
-        match one.is_empty() {
+/// Brings the two places together again, and keeps what was allocated where the update leaves it out.
+fn keep_addresses(spec: &mut Value, old: &Value) {
+    let this = &*spec;
+    let before = old.at("spec");
+    let same_many = |spec: &Value| spec.list("clusterIPs") == before.list("clusterIPs");
+    let address = this.str("clusterIP").to_owned();
+    if address != before.str("clusterIP") && same_many(this) {
+        match address.is_empty() {
             true => remove(spec, "clusterIPs"),
-            false => {
-                let mut addresses = many;
-                match addresses.first_mut() {
-                    Some(first) => *first = one,
-                    None => addresses.push(one),
-                }
-                set(spec, "clusterIPs", Value::from(addresses));
-            }
+            false => set(spec, "clusterIPs", Value::from(vec![address])),
         }
-    } else if one == old_one && !same {
-        match many.first() {
-            Some(first) => set(spec, "clusterIP", Value::from(first.as_str())),
-            None => remove(spec, "clusterIP"),
+    }
+    if (&*spec).str("type") == "ExternalName" || before.str("type") == "ExternalName" {
+        return;
+    }
+    for field in ["clusterIP", "clusterIPs"] {
+        if !(&*spec).has(field)
+            && let Some(value) = before.at(field)
+        {
+            set(spec, field, value.clone());
         }
     }
 }
 
 pub(super) fn update(new: &mut Value, old: &Value) {
-    follow_address(child(new, "spec"), old);
+    keep_addresses(child(new, "spec"), old);
     let (new_type, old_type) = ((&*new).at("spec").str("type").to_owned(), old.at("spec").str("type"));
     let spec = child(new, "spec");
     let same = |spec: &Value, field: &str| spec.at(field) == old.at("spec").at(field);

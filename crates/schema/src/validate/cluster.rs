@@ -38,7 +38,12 @@ pub(super) fn update(
             let path = Path::new("preemptionPolicy");
             immutable(&path, new.at("preemptionPolicy"), old.at("preemptionPolicy"), &mut errors);
         }
-        ("storage.k8s.io", "StorageClass") => storage_class_update(new, old, &mut errors),
+        ("storage.k8s.io", "StorageClass") => {
+            let mut both = create(group, kind, new, false);
+            storage_class_update(new, old, &mut errors);
+            both.append(&mut errors);
+            return both;
+        }
         ("", "Node") => node(new, &mut errors),
         ("", "Namespace") => {}
         _ => rules(group, kind, new, &mut errors),
@@ -280,6 +285,92 @@ fn autoscaler(object: &Value, errors: &mut Vec<FieldError>) {
         match target.str(field) {
             "" => errors.push(FieldError::required(path.child(field), "")),
             text => super::field_rules::named(&path.child(field), text, names::path_segment(text), errors),
+        }
+    }
+    let version = target.str("apiVersion");
+    let detail = match version.matches('/').count() {
+        0 => Some("apiVersion must specify API group".to_owned()),
+        1 => None,
+        _ => Some(format!("unexpected GroupVersion string: {version}")),
+    };
+    errors.extend(detail.map(|detail| FieldError::invalid(path.child("apiVersion"), version, detail)));
+    metrics(&Path::new("spec.metrics"), spec.list("metrics"), errors);
+}
+
+const METRICS: [(&str, &str); 5] = [
+    ("Object", "object"),
+    ("External", "external"),
+    ("Pods", "pods"),
+    ("Resource", "resource"),
+    ("ContainerResource", "containerResource"),
+];
+const METRIC_TYPES: [&str; 5] = ["ContainerResource", "External", "Object", "Pods", "Resource"];
+
+fn metrics(list: &Path<'_>, metrics: &[Value], errors: &mut Vec<FieldError>) {
+    for (index, metric) in metrics.iter().enumerate() {
+        let path = list.index(index);
+        let kind = metric.str("type");
+        if kind.is_empty() {
+            errors.push(FieldError::required(path.child("type"), "must specify a metric source type"));
+        }
+        supported(&path.child("type"), kind, &METRIC_TYPES, errors);
+        let present: Vec<&str> =
+            METRICS.iter().map(|(_, field)| *field).filter(|field| metric.has(field)).collect();
+        if let Some(first) = present.first() {
+            metric_source(&path.child(first), first, metric.at(first).unwrap_or(&Value::Null), errors);
+        }
+        let expected = METRICS.iter().find(|(name, _)| *name == kind).map(|(_, field)| *field);
+        match expected {
+            Some(field) if !metric.has(field) => {
+                let detail = "must populate information for the given metric source";
+                errors.push(FieldError::required(path.child(field), detail));
+            }
+            Some(_) => {}
+            None => supported(&path.child("type"), kind, &METRIC_TYPES, errors),
+        }
+        for field in present.iter().filter(|field| present.len() > 1 && Some(**field) != expected) {
+            let detail = "must populate the given metric source only";
+            errors.push(FieldError::forbidden(path.child(field), detail));
+        }
+    }
+}
+
+fn metric_source(path: &Path<'_>, kind: &str, source: &Value, errors: &mut Vec<FieldError>) {
+    if matches!(kind, "resource" | "containerResource") && source.str("name").is_empty() {
+        errors.push(FieldError::required(path.child("name"), "must specify a resource name"));
+    }
+    let target = source.at("target").unwrap_or(&Value::Null);
+    let at = path.child("target");
+    let kind_of_target = target.str("type");
+    if kind_of_target.is_empty() {
+        errors.push(FieldError::required(at.child("type"), "must specify a metric target type"));
+    }
+    if !matches!(kind_of_target, "Utilization" | "Value" | "AverageValue") {
+        let detail = "must be either Utilization, Value, or AverageValue";
+        errors.push(FieldError::invalid(at.child("type"), kind_of_target, detail));
+    }
+    for field in ["value", "averageValue"] {
+        let quantity = target.at(field).and_then(|value| Quantity::from_json(value).ok());
+        if let Some(quantity) = quantity.filter(|quantity| *quantity <= Quantity::zero()) {
+            let printed = BadValue::Printed(Value::from(quantity.to_string()).to_string());
+            errors.push(FieldError::invalid(at.child(field), printed, "must be positive"));
+        }
+    }
+    let utilization = target.int("averageUtilization");
+    if let Some(percent) = utilization.filter(|percent| *percent < 1) {
+        errors.push(FieldError::invalid(at.child("averageUtilization"), percent, "must be greater than 0"));
+    }
+    if matches!(kind, "resource" | "containerResource") {
+        match (utilization.is_some(), target.has("averageValue")) {
+            (false, false) => {
+                let detail = "must set either a target raw value or a target utilization";
+                errors.push(FieldError::required(at.child("averageUtilization"), detail));
+            }
+            (true, true) => {
+                let detail = "may not set both a target raw value and a target utilization";
+                errors.push(FieldError::forbidden(at.child("averageValue"), detail));
+            }
+            _ => {}
         }
     }
 }

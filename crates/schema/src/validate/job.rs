@@ -1,6 +1,6 @@
 //! Jobs.
 
-use super::field_rules::{immutable, non_negative, supported};
+use super::field_rules::{IMMUTABLE, immutable, non_negative, qualified, supported};
 use super::metadata::{self, NameRule};
 use super::pod;
 use crate::field::{BadValue, FieldError, Path};
@@ -39,22 +39,29 @@ pub(super) fn create(job: &Value) -> Vec<FieldError> {
 }
 
 pub(super) fn update(new: &Value, old: &Value, subresource: &str) -> Vec<FieldError> {
-    let mut errors = metadata::update_builtin(new, old);
     if subresource == "status" {
-        return errors;
+        return metadata::update_builtin(new, old);
     }
+    // An update is held to the rules of creation as well, and what both find is there twice.
+    let mut errors = create(new);
+    errors.extend(metadata::update_builtin(new, old));
     let path = Path::new("spec");
     let (new, old) = (new.at("spec").unwrap_or(&Value::Null), old.at("spec").unwrap_or(&Value::Null));
     spec(&path, new, &mut errors);
     completions(&path.child("completions"), new, old, &mut errors);
-    let mut frozen = |field: &str| immutable(&path.child(field), new.at(field), old.at(field), &mut errors);
-    frozen("selector");
-    if without_scheduling(new) != without_scheduling(old) {
-        frozen("template");
+    let frozen = |field: &str, errors: &mut Vec<FieldError>| {
+        immutable(&path.child(field), new.at(field), old.at(field), errors);
+    };
+    frozen("selector", &mut errors);
+    if !old.bool("suspend") {
+        frozen("template", &mut errors);
+    } else if without_scheduling(new) != without_scheduling(old) {
+        let pod = new.at("template").at("spec").cloned().unwrap_or(Value::Null);
+        errors.push(FieldError::invalid(path.child("template.spec"), pod, IMMUTABLE));
     }
     for field in ["completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"]
     {
-        frozen(field);
+        frozen(field, &mut errors);
     }
     errors
 }
@@ -62,9 +69,6 @@ pub(super) fn update(new: &Value, old: &Value, subresource: &str) -> Vec<FieldEr
 /// The template without what may change while the job is suspended.
 fn without_scheduling(spec: &Value) -> Value {
     let mut template = spec.at("template").cloned().unwrap_or(Value::Null);
-    if !spec.bool("suspend") {
-        return template;
-    }
     if let Some(meta) = template.get_mut("metadata").and_then(Value::as_object_mut) {
         meta.remove("labels");
         meta.remove("annotations");
@@ -72,6 +76,12 @@ fn without_scheduling(spec: &Value) -> Value {
     if let Some(pod) = template.get_mut("spec").and_then(Value::as_object_mut) {
         for field in ["nodeSelector", "tolerations", "schedulingGates", "affinity"] {
             pod.remove(field);
+        }
+        for list in ["containers", "initContainers"] {
+            let containers = pod.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten();
+            containers
+                .filter_map(Value::as_object_mut)
+                .for_each(|container| drop(container.remove("resources")));
         }
     }
     template
@@ -234,6 +244,18 @@ fn failure_policy(path: &Path<'_>, spec: &Value, policy: &Value, errors: &mut Ve
         let (codes, conditions) = (rule.at("onExitCodes"), rule.list("onPodConditions"));
         if let Some(codes) = codes {
             exit_codes(&path.child("onExitCodes"), spec, codes, errors);
+        }
+        let list = path.child("onPodConditions");
+        for (index, condition) in conditions.iter().enumerate() {
+            let at = list.index(index);
+            qualified(&at.child("type"), condition.str("type"), errors);
+            match condition.str("status") {
+                "" => {
+                    let detail = "valid values: [\"False\" \"True\" \"Unknown\"]";
+                    errors.push(FieldError::required(at.child("status"), detail));
+                }
+                status => supported(&at.child("status"), status, &["False", "True", "Unknown"], errors),
+            }
         }
         let detail = match (codes.is_some(), conditions.is_empty()) {
             (true, false) => "specifying both OnExitCodes and OnPodConditions is not supported",

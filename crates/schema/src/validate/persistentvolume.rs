@@ -46,7 +46,9 @@ pub(super) fn update(new: &Value, old: &Value, subresource: &str) -> Vec<FieldEr
     if subresource == "status" {
         return metadata::update_builtin(new, old);
     }
+    // Kubernetes makes these checks twice on update.
     let mut errors = create(new);
+    errors.extend(create(new));
     let source = |object: &Value| -> Vec<(&str, Value)> {
         let spec = object.at("spec");
         SOURCES.iter().filter_map(|name| Some((*name, spec.at(name)?.clone()))).collect()

@@ -31,6 +31,7 @@ pub(super) fn create(pod: &Value) -> Vec<FieldError> {
 
 fn metadata_and_spec(pod: &Value) -> Vec<FieldError> {
     let mut errors = metadata::create_builtin(pod, true, NameRule::Subdomain);
+    deletion_cost(&Path::new("metadata.annotations"), pod.at("metadata"), &mut errors);
     let path = Path::new("spec");
     let name = pod.at("metadata").str("name");
     let value = pod.at("spec").unwrap_or(&Value::Null);
@@ -49,6 +50,17 @@ fn metadata_and_spec(pod: &Value) -> Vec<FieldError> {
     images("containers", &mut errors);
     images("initContainers", &mut errors);
     errors
+}
+
+const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+
+/// The annotation by which a pod says how dear it is.
+fn deletion_cost(path: &Path<'_>, meta: Option<&Value>, errors: &mut Vec<FieldError>) {
+    let Some(cost) = meta.at("annotations").at(DELETION_COST).and_then(Value::as_str) else { return };
+    let well_formed = cost == "0" || (!cost.starts_with(['+', '0']) && !cost.starts_with("-0"));
+    if !well_formed || cost.parse::<i32>().is_err() {
+        errors.push(FieldError::invalid(path.key(DELETION_COST), cost, "must be a 32bit integer"));
+    }
 }
 
 /// What an update may change of a pod is little; `subresource` says through which endpoint it came.
@@ -192,6 +204,7 @@ pub(super) fn template(path: &Path<'_>, template: &Value, errors: &mut Vec<Field
     let meta = template.at("metadata").unwrap_or(&Value::Null);
     selector::validate_labels(&path.child("labels"), meta.at("labels").unwrap_or(&Value::Null), errors);
     metadata::annotations(&path.child("annotations"), meta, errors);
+    deletion_cost(&path.child("annotations"), Some(meta), errors);
     let value = template.at("spec").unwrap_or(&Value::Null);
     let path = path.child("spec");
     spec(&path, value, "", false, errors);

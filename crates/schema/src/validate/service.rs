@@ -13,6 +13,17 @@ const TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort
 const ONLY_BALANCERS: &str = "may only be used when `type` is 'LoadBalancer'";
 const AFFINITY_MAX: i64 = 86_400;
 
+/// What is wrong with the addresses. They are allocated before anything else is looked at, so that these errors
+/// stand alone.
+pub(super) fn addresses(service: &Value) -> Vec<FieldError> {
+    let spec = service.at("spec").unwrap_or(&Value::Null);
+    let mut errors = Vec::new();
+    if spec.str("type") != "ExternalName" {
+        cluster_ips(&Path::new("spec"), spec, &mut errors);
+    }
+    errors
+}
+
 pub(super) fn create(service: &Value) -> Vec<FieldError> {
     let mut errors = metadata::create_builtin(service, true, NameRule::Label);
     rules(service, &mut errors);
@@ -214,6 +225,10 @@ fn cluster_ips(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
     }
     if addresses.len() > 2 {
         errors.push(FieldError::invalid(at, shown(), "may only hold up to 2 values"));
+    }
+    let is_v6: Vec<bool> = addresses.iter().map(|address| address.contains(':')).collect();
+    if addresses.len() > 1 && errors.is_empty() && is_v6.iter().all(|v6| *v6 == is_v6[0]) {
+        errors.push(FieldError::invalid(at, shown(), "may specify no more than one IP for each IP family"));
     }
 }
 

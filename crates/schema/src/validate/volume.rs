@@ -272,8 +272,8 @@ fn downward_file(path: &Path<'_>, file: &Value, errors: &mut Vec<FieldError>) {
 const PROJECTIONS: [&str; 6] =
     ["secret", "configMap", "downwardAPI", "serviceAccountToken", "clusterTrustBundle", "podCertificate"];
 
-fn projected(path: &Path<'_>, source: &Value, errors: &mut Vec<FieldError>) {
-    let sources = path.child("sources");
+fn projected(volume: &Path<'_>, source: &Value, errors: &mut Vec<FieldError>) {
+    let sources = volume.child("sources");
     let mut paths: Vec<String> = Vec::new();
     for (index, source) in source.list("sources").iter().enumerate() {
         let path = sources.index(index);
@@ -287,7 +287,7 @@ fn projected(path: &Path<'_>, source: &Value, errors: &mut Vec<FieldError>) {
                 continue;
             }
             found = true;
-            projection_of(&at, name, projection, &mut paths, errors);
+            projection_of(volume, &at, name, projection, &mut paths, errors);
         }
         if !found {
             errors.push(FieldError::required(path, "must specify a volume type"));
@@ -296,6 +296,7 @@ fn projected(path: &Path<'_>, source: &Value, errors: &mut Vec<FieldError>) {
 }
 
 fn projection_of(
+    volume: &Path<'_>,
     path: &Path<'_>,
     kind: &str,
     source: &Value,
@@ -315,10 +316,13 @@ fn projection_of(
         "serviceAccountToken" => token(path, source, errors),
         _ => {}
     }
-    let own = source.list("items").iter().map(|item| item.str("path")).chain([source.str("path")]);
-    for text in own.filter(|text| !text.is_empty()) {
+    for item in source.list("items").iter().filter(|item| !item.str("path").is_empty()) {
+        let text = item.str("path");
         match paths.iter().any(|known| known == text) {
-            true => errors.push(FieldError::invalid(path, text, "conflicting duplicate paths")),
+            true => {
+                let shown = if kind == "downwardAPI" { text } else { source.str("name") };
+                errors.push(FieldError::invalid(volume, shown, "conflicting duplicate paths"));
+            }
             false => paths.push(text.to_owned()),
         }
     }

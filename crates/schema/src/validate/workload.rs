@@ -27,17 +27,17 @@ pub(super) fn update(kind: &str, new: &Value, old: &Value, subresource: &str) ->
         status(kind, new, old, &mut errors);
         return errors;
     }
-    spec(kind, new, Some(old), &mut errors);
     let path = Path::new("spec");
+    let selectors = (new.at("spec").at("selector"), old.at("spec").at("selector"));
+    if kind == "DaemonSet" {
+        immutable(&path.child("selector"), selectors.0, selectors.1, &mut errors);
+    }
+    spec(kind, new, Some(old), &mut errors);
     match kind {
+        "DaemonSet" => {}
         "StatefulSet" => stateful_set_update(&path, new, old, &mut errors),
         "ReplicationController" => {}
-        _ => immutable(
-            &path.child("selector"),
-            new.at("spec").at("selector"),
-            old.at("spec").at("selector"),
-            &mut errors,
-        ),
+        _ => immutable(&path.child("selector"), selectors.0, selectors.1, &mut errors),
     }
     errors
 }
@@ -63,7 +63,7 @@ fn selected_template(path: &Path<'_>, spec: &Value, kind: &str, errors: &mut Vec
     check_selector(path, spec, kind, errors);
     let template = spec.at("template").unwrap_or(&Value::Null);
     let at = path.child("template");
-    if !matching(&at, spec, template, errors) {
+    if !matching(&at, spec, template, "invalid label selector", errors) {
         return;
     }
     pod::template(&at, template, errors);
@@ -85,12 +85,18 @@ fn check_selector(path: &Path<'_>, spec: &Value, kind: &str, errors: &mut Vec<Fi
 }
 
 /// Says whether the selector could be read at all.
-fn matching(path: &Path<'_>, spec: &Value, template: &Value, errors: &mut Vec<FieldError>) -> bool {
+fn matching(
+    path: &Path<'_>,
+    spec: &Value,
+    template: &Value,
+    unreadable: &str,
+    errors: &mut Vec<FieldError>,
+) -> bool {
     let labels = template.at("metadata").at("labels");
     let Ok(selector) = LabelSelector::from_object(spec.at("selector").unwrap_or(&Value::Null)) else {
         let shown = spec.at("selector").cloned().unwrap_or(Value::Null);
         let field = path.to_string().replace(".template", ".selector");
-        errors.push(FieldError::invalid(field, shown, "invalid label selector"));
+        errors.push(FieldError::invalid(field, shown, unreadable));
         return false;
     };
     if !selector.is_everything() && !selector.matches(|key| labels.at(key).and_then(Value::as_str)) {
@@ -128,7 +134,21 @@ fn deployment(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
 /// A strategy as Go prints its struct.
 fn print_strategy(strategy: &Value) -> BadValue {
     let kind = Value::from(strategy.str("type"));
-    let rolling = strategy.at("rollingUpdate").map_or("null".to_owned(), crate::field::go_json);
+    let rolling = strategy.at("rollingUpdate").map_or("null".to_owned(), |rolling| {
+        let field = |name: &str| rolling.at(name).map_or("null".to_owned(), crate::field::go_json);
+        match rolling.has("partition") {
+            true => format!(
+                "{{\"Partition\":{},\"MaxUnavailable\":{}}}",
+                field("partition"),
+                field("maxUnavailable")
+            ),
+            false => format!(
+                "{{\"MaxUnavailable\":{},\"MaxSurge\":{}}}",
+                field("maxUnavailable"),
+                field("maxSurge")
+            ),
+        }
+    });
     BadValue::Printed(format!("{{\"Type\":{kind},\"RollingUpdate\":{rolling}}}"))
 }
 
@@ -229,8 +249,12 @@ fn stateful_set(path: &Path<'_>, spec: &Value, old: Option<&Value>, errors: &mut
     check_selector(path, spec, "statefulset", errors);
     let template = with_claims(spec);
     let at = path.child("template");
-    if matching(&at, spec, &template, errors) {
+    if matching(&at, spec, &template, "", errors) {
         pod::template(&at, &template, errors);
+        // Kubernetes looks at these twice.
+        let meta = template.at("metadata").unwrap_or(&Value::Null);
+        selector::validate_labels(&at.child("labels"), meta.at("labels").unwrap_or(&Value::Null), errors);
+        metadata::annotations(&at.child("annotations"), meta, errors);
     }
     always_restarts(&at, &template, "StatefulSet", errors);
 }
@@ -341,9 +365,8 @@ fn is_empty_selector(selector: &Value) -> bool {
 }
 
 fn check_selector_only(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
-    match spec.at("selector") {
-        None => errors.push(FieldError::required(path.child("selector"), "")),
-        Some(selector) => errors.extend(selector::validate(&path.child("selector"), selector)),
+    if let Some(selector) = spec.at("selector") {
+        errors.extend(selector::validate(&path.child("selector"), selector));
     }
 }
 

@@ -14,54 +14,8 @@ impl Milli {
 
     /// What a quantity says; `None` where it is none, which the server's validation rules out.
     pub(crate) fn parse(quantity: &Quantity) -> Option<Self> {
-        parse(&quantity.0).map(Self)
-    }
-}
-
-/// The decimal point and the exponent may both be there: everything is brought to thousandths at once.
-fn parse(text: &str) -> Option<i128> {
-    let end = text.find(|c: char| !matches!(c, '0'..='9' | '.' | '+' | '-')).unwrap_or(text.len());
-    let (number, suffix) = text.split_at(end);
-    let (multiplier, mut exponent) = scale(suffix)?;
-    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    let mut value: i128 = format!("{whole}{fraction}").parse().ok()?;
-    value = value.checked_mul(multiplier)?;
-    exponent += 3 - i32::try_from(fraction.len()).ok()?;
-    while exponent > 0 {
-        value = value.checked_mul(10)?;
-        exponent -= 1;
-    }
-    while exponent < 0 {
-        value = value.div_euclid(10) + i128::from(value.rem_euclid(10) != 0);
-        exponent += 1;
-    }
-    Some(value)
-}
-
-/// A factor and a power of ten.
-fn scale(suffix: &str) -> Option<(i128, i32)> {
-    let binary = |power: u32| Some((1_i128 << (10 * power), 0));
-    match suffix {
-        "" => Some((1, 0)),
-        "n" => Some((1, -9)),
-        "u" => Some((1, -6)),
-        "m" => Some((1, -3)),
-        "k" => Some((1, 3)),
-        "M" => Some((1, 6)),
-        "G" => Some((1, 9)),
-        "T" => Some((1, 12)),
-        "P" => Some((1, 15)),
-        "E" => Some((1, 18)),
-        "Ki" => binary(1),
-        "Mi" => binary(2),
-        "Gi" => binary(3),
-        "Ti" => binary(4),
-        "Pi" => binary(5),
-        "Ei" => binary(6),
-        _ => {
-            let exponent: i32 = suffix.strip_prefix(['e', 'E'])?.parse().ok()?;
-            (-30..=18).contains(&exponent).then_some((1, exponent))
-        }
+        let quantity = evenkeel_schema::quantity::Quantity::parse(&quantity.0).ok()?;
+        Some(Self(i128::from(quantity.milli_value())))
     }
 }
 
@@ -70,16 +24,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantities_are_read() {
-        let milli = |text: &str| Milli::parse(&Quantity(text.to_owned())).map(|milli| milli.0);
-        assert_eq!(milli("100m"), Some(100));
-        assert_eq!(milli("1.5"), Some(1500));
-        assert_eq!(milli("1Ki"), Some(1_024_000));
-        assert_eq!(milli("0.5Gi"), Some(536_870_912_000));
-        assert_eq!(milli("2e3"), Some(2_000_000));
-        assert_eq!(milli("1n"), Some(1));
-        assert_eq!(milli("-2"), Some(-2000));
-        assert_eq!(milli("two"), None);
-        assert_eq!(Milli::whole(2), Milli(2000));
+    fn quantities_become_thousandths() {
+        let cases = [
+            ("1", Some(1_000)),
+            ("500m", Some(500)),
+            ("0.5", Some(500)),
+            ("1Ki", Some(1_024_000)),
+            ("1e3", Some(1_000_000)),
+            ("1u", Some(1)),
+            ("x", None),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(Milli::parse(&Quantity(text.into())), expected.map(Milli), "{text}");
+        }
     }
 }

@@ -154,7 +154,7 @@ impl Authorizer for Rbac {
     }
 
     fn role(&self, kind: &str, name: &str, namespace: &str) -> Option<Vec<Rule>> {
-        let reference = RoleRef { kind: kind.into(), name: name.into(), ..RoleRef::default() };
+        let reference = RoleRef { kind: kind.into(), name: name.into() };
         self.with_policy(|policy| policy.rules_of(&reference, namespace)).map(|rules| rules.to_vec())
     }
 }

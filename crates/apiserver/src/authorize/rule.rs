@@ -128,11 +128,14 @@ impl std::fmt::Display for Rule {
     }
 }
 
+/// Groups, resources and names: all of a single permission but its verb.
+type Scope = (Vec<String>, Vec<String>, Vec<String>);
+
 /// The single permissions of `wanted` that no rule of `held` covers, those that differ by verb alone put together.
 pub(super) fn missing(held: &[Rule], wanted: &[Rule]) -> Vec<Rule> {
     let uncovered =
         wanted.iter().flat_map(Rule::singles).filter(|single| !held.iter().any(|rule| rule.covers(single)));
-    let mut by_resource: BTreeMap<(Vec<String>, Vec<String>, Vec<String>), Rule> = BTreeMap::new();
+    let mut by_resource: BTreeMap<Scope, Rule> = BTreeMap::new();
     let mut missing = Vec::new();
     for single in uncovered {
         if !single.non_resource_urls.is_empty() {

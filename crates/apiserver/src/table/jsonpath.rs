@@ -162,17 +162,17 @@ impl Slice {
 }
 
 fn passes(
-    item: &Cow<'_, Value>,
+    item: &Value,
     left: &[Step],
     comparison: Option<&(Comparison, Vec<Step>)>,
 ) -> Result<bool, PathError> {
-    let lefts = walk(vec![item.clone()], left);
+    let lefts = walk(vec![Cow::Borrowed(item)], left);
     let Some((comparison, right)) = comparison else { return Ok(lefts.is_ok_and(|found| !found.is_empty())) };
     let lefts = lefts?;
     if lefts.is_empty() {
         return Ok(false);
     }
-    let rights = walk(vec![item.clone()], right)?;
+    let rights = walk(vec![Cow::Borrowed(item)], right)?;
     match (lefts.as_slice(), rights.as_slice()) {
         (_, []) => Ok(false),
         ([left], [right]) => comparison.holds(left, right),

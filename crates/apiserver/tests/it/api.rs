@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::task::Poll;
 
 use bytes::Bytes;
-use evenkeel_apiserver::{ApiServer, Body, Header, Options, User};
+use evenkeel_apiserver::{ApiServer, Body, Header, Options, User, bootstrap};
 use evenkeel_env::Env;
 use evenkeel_store::Store;
 use http::Request;
@@ -20,6 +20,17 @@ pub(crate) struct Answer {
     pub(crate) body: Value,
 }
 
+impl Answer {
+    fn of(response: http::Response<Body>) -> Self {
+        let status = response.status().as_u16();
+        let warnings = response.headers().get_all("warning").iter();
+        let warnings = warnings.map(|it| it.to_str().unwrap().to_owned()).collect();
+        let bytes = response.into_body().whole().unwrap();
+        let text = || Value::String(String::from_utf8_lossy(&bytes).into_owned());
+        Self { status, warnings, body: serde_json::from_slice(&bytes).unwrap_or_else(|_| text()) }
+    }
+}
+
 /// An API server with the namespace `a`.
 pub(crate) struct Api {
     server: ApiServer,
@@ -33,6 +44,26 @@ impl Api {
         let made = api.post("/api/v1/namespaces", json!({"metadata": {"name": "a"}})).await;
         assert_eq!(made.status, 201, "{made:?}");
         api
+    }
+
+    /// A server with everything that is there after boot.
+    pub(crate) async fn booted() -> Self {
+        let env = Env::seeded(1);
+        let store = bootstrap::memory(&env, evenkeel_store::Options::default()).await;
+        Self { server: ApiServer::new(store, env, Options::default()) }
+    }
+
+    /// Sends a request as somebody else.
+    pub(crate) async fn act(&self, user: &str, method: &str, path: &str, body: Value) -> Answer {
+        let headers = [("content-type", "application/json"), ("impersonate-user", user)];
+        let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
+        Answer::of(self.send(method, path, &headers, body).await)
+    }
+
+    /// Gets a Table.
+    pub(crate) async fn table(&self, path: &str) -> Value {
+        let headers = [("accept", "application/json;as=Table;v=v1;g=meta.k8s.io")];
+        Answer::of(self.send("GET", path, &headers, Vec::new()).await).body
     }
 
     pub(crate) fn compact(&self) {
@@ -58,13 +89,7 @@ impl Api {
 
     async fn call(&self, method: &str, path: &str, media: &str, body: Vec<u8>) -> Answer {
         let headers = [("content-type", media), ("user-agent", "it/1")];
-        let response = self.send(method, path, &headers, body).await;
-        let status = response.status().as_u16();
-        let warnings = response.headers().get_all("warning").iter();
-        let warnings = warnings.map(|it| it.to_str().unwrap().to_owned()).collect();
-        let bytes = response.into_body().whole().unwrap();
-        let text = || Value::String(String::from_utf8_lossy(&bytes).into_owned());
-        Answer { status, warnings, body: serde_json::from_slice(&bytes).unwrap_or_else(|_| text()) }
+        Answer::of(self.send(method, path, &headers, body).await)
     }
 
     pub(crate) async fn get(&self, path: &str) -> Answer {
@@ -97,7 +122,12 @@ impl Api {
 
     /// Opens a watch.
     pub(crate) async fn watch(&self, path: &str) -> Watch {
-        let response = self.send("GET", path, &[], Vec::new()).await;
+        self.watch_as(path, "application/json").await
+    }
+
+    /// Opens a watch of this media type.
+    pub(crate) async fn watch_as(&self, path: &str, accept: &str) -> Watch {
+        let response = self.send("GET", path, &[("accept", accept)], Vec::new()).await;
         assert_eq!(response.status(), 200);
         Watch { body: Box::pin(response.into_body()) }
     }

@@ -3,6 +3,7 @@
 mod fieldsets;
 mod ownership;
 mod pods;
+mod recorded;
 mod strategic;
 
 use proptest::test_runner::Config;

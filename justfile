@@ -22,3 +22,16 @@ bench:
 lint:
     cargo fmt --all
     cargo clippy --workspace --all-targets -- -D warnings
+
+# Compare with what Kubernetes answered; `just parity --diff --case NAME` shows where.
+parity *ARGS:
+    cargo run -p evenkeel-parity --bin parity -- {{ARGS}}
+
+# Write down what still differs: crates/parity/gaps.
+gaps:
+    cargo run -p evenkeel-parity --bin parity -- --write-gaps
+
+# Drive kubectl against `evenkeel up`.
+kubectl:
+    cargo build -p evenkeel-cli
+    bash tests/kubectl.sh

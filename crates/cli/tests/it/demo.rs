@@ -3,10 +3,10 @@
 use std::process::{Command, Output};
 
 fn demo(arguments: &[&str]) -> Output {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = tempfile::tempdir().expect("a folder");
     let mut command = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
     command.args(["demo", "--exit", "--kubeconfig"]).arg(folder.path().join("kubeconfig")).args(arguments);
-    command.output().unwrap()
+    command.output().expect("the binary runs")
 }
 
 #[test]

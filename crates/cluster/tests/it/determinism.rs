@@ -12,8 +12,8 @@ const CHILD: &str = "EVENKEEL_TEST_PRINT_REQUESTS";
 
 /// Every request of a scenario with some concurrency, one line each.
 fn requests(seed: u64) -> String {
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
+    let runtime = runtime.expect("it needs nothing that could be missing");
     runtime.block_on(async {
         let cluster = Cluster::builder().seed(seed).start().await.expect("a cluster in memory starts");
         cluster.run(mirror::controller);

@@ -24,7 +24,7 @@ pub struct Gap {
     pub step: usize,
     /// What of the step's answer does not count: this and everything below.
     pub pointer: String,
-    /// The issue that closes it.
+    /// The issue that closes it; zero where none is open for it yet.
     pub issue: u32,
 }
 

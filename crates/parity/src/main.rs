@@ -35,8 +35,8 @@ struct Args {
     /// cases. What is listed already keeps its issue.
     #[arg(long)]
     write_gaps: bool,
-    /// With --write-gaps: the issue that closes gaps which are not listed yet.
-    #[arg(long, value_name = "NUMBER", default_value_t = 3)]
+    /// With --write-gaps: the issue that closes gaps which are not listed yet; 0 where none is open.
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     issue: u32,
 }
 

@@ -1,7 +1,7 @@
 //! What is there after boot: the objects that clients, controllers and people look for in a new cluster.
 //!
-//! Kubernetes' own start makes them; here they come out of compact facts. A cluster in virtual time always starts at
-//! the same moment, so all such clusters of a process share one state, made once: the five-hundredth costs a pointer.
+//! Kubernetes' own start makes them; here they come out of compact facts. The clusters of a process share one such
+//! state, made once and copied when it is changed: the five-hundredth costs a pointer.
 
 mod objects;
 mod rbac;
@@ -26,7 +26,7 @@ pub const SERVICE_IP: &str = "10.96.0.1";
 /// for documentation, since the server of a cluster in process has none.
 const NO_ADDRESS: (&str, u16) = ("192.0.2.1", 6443);
 
-/// The seed of the uids that clusters in virtual time share.
+/// The seed of the uids that clusters in virtual time share, so that they are the same in every process.
 const SHARED_SEED: u64 = 0x6b65_656c;
 
 /// An object to be made, and where it lies.
@@ -76,13 +76,21 @@ impl Seed {
 }
 
 /// A store in memory with everything that is there after boot.
+///
+/// Its beginning is shared by the clusters of a process: those in virtual time all start at the same moment, and those
+/// in real time take the moment at which the first of them started.
 pub async fn memory(env: &Env, options: Options) -> Store<Header> {
-    if env.seed().is_some() && env.now() == evenkeel_env::EPOCH {
-        return shared().await.fork(env.clone(), options);
-    }
-    let store = Store::memory(env.clone(), options);
-    fill(&store, env).await;
-    store
+    let shared = match env.seed() {
+        Some(_) if env.now() == evenkeel_env::EPOCH => shared(&VIRTUAL, &Env::seeded(SHARED_SEED)).await,
+        None => shared(&REAL, env).await,
+        // Virtual time that has moved on: its objects are of that time.
+        Some(_) => {
+            let store = Store::memory(env.clone(), options);
+            fill(&store, env).await;
+            return store;
+        }
+    };
+    shared.fork(env.clone(), options)
 }
 
 /// Makes what is missing of the objects that are there after boot, and leaves the rest as it is.
@@ -107,18 +115,20 @@ async fn fill(store: &Store<Header>, env: &Env) -> Vec<Outcome> {
 
 type Outcome = Result<evenkeel_store::Written<Header>, WriteError<Header>>;
 
-/// The state that clusters in virtual time begin with.
-async fn shared() -> &'static Store<Header> {
-    static SHARED: OnceLock<Store<Header>> = OnceLock::new();
-    if let Some(store) = SHARED.get() {
+/// What clusters in virtual time begin with.
+static VIRTUAL: OnceLock<Store<Header>> = OnceLock::new();
+/// What clusters in real time begin with.
+static REAL: OnceLock<Store<Header>> = OnceLock::new();
+
+async fn shared(beginning: &'static OnceLock<Store<Header>>, env: &Env) -> &'static Store<Header> {
+    if let Some(store) = beginning.get() {
         return store;
     }
-    let env = Env::seeded(SHARED_SEED);
-    let store = Store::memory(env.clone(), Options::default());
-    let now = time::print(evenkeel_env::EPOCH, Precision::Seconds);
-    let seeds = objects::seeds(&now).into_iter().chain(rbac::seeds());
-    store.write_all(seeds.map(|seed| seed.write(&env, &now)).collect()).await;
-    SHARED.get_or_init(|| store)
+    // A world of its own: the ledger of the first cluster must not outlive it here.
+    let world = if env.seed().is_some() { env.clone() } else { Env::system() };
+    let store = Store::memory(world.clone(), Options::default());
+    fill(&store, &world).await;
+    beginning.get_or_init(|| store)
 }
 
 /// Tells the cluster where its API server is reached: `default/kubernetes` and its endpoints.

@@ -15,7 +15,7 @@ use crate::decode::{self, Expected};
 use crate::request::FieldValidation;
 use crate::status::{Result, Status};
 use crate::write::{Incoming, write_query};
-use crate::{ResourceInfo, authorize, read, respond, write};
+use crate::{ResourceInfo, authorize, ownership, read, respond, write};
 
 /// Answers a request to a part of an object.
 pub(crate) async fn answer(call: &Call<'_>, verb: &str, body: Bytes) -> Result<Response<Body>> {
@@ -42,7 +42,9 @@ pub(crate) async fn review(call: &Call<'_>, body: Bytes) -> Result<Response<Body
         return binding::bind(call, body).await;
     }
     let query = write_query(call, "CreateOptions")?;
-    let incoming = Incoming::decode(call, &query, &body)?;
+    let mut incoming = Incoming::decode(call, &query, &body)?;
+    incoming.place(call)?;
+    ownership::track(call, &mut incoming.object, None);
     let authorizer = &*call.server.inner().authorizer;
     let now = call.server.env().now();
     let answer = authorize::review(authorizer, call.user, &call.info.kind, incoming.object, now);

@@ -1,6 +1,6 @@
 //! Objects as rows: what `kubectl get` shows.
 //!
-//! A [`Printer`] knows the columns of a resource and makes the cells of its objects; [`Table`] frames rows for a
+//! A [`Printer`] knows the columns of a resource and makes the cells of its objects, and frames rows for a
 //! list, a single object or one event of a watch. The time is a parameter: ages are part of the answer.
 
 mod age;

@@ -81,6 +81,8 @@ async fn reviews_say_who_one_is_and_what_one_may() {
     let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
     let may = api.act("alice", "POST", path, question).await.body;
     assert_eq!(may["status"]["allowed"], true);
+    let owned = json!({"f:spec": {"f:nonResourceAttributes": {".": {}, "f:path": {}, "f:verb": {}}}});
+    assert_eq!(may["metadata"]["managedFields"][0]["fieldsV1"], owned);
     let reason = "RBAC: allowed by ClusterRoleBinding \"system:discovery\" of ClusterRole \"system:discovery\" to \
                   Group \"system:authenticated\"";
     assert_eq!(may["status"]["reason"], reason);

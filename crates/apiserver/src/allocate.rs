@@ -52,8 +52,12 @@ impl Reservation<'_> {
 impl Drop for Reservation<'_> {
     fn drop(&mut self) {
         let mut taken = self.allocator.taken.lock();
-        self.addresses.iter().for_each(|it| drop(taken.addresses.remove(it)));
-        self.ports.iter().for_each(|it| drop(taken.ports.remove(it)));
+        for address in &self.addresses {
+            taken.addresses.remove(address);
+        }
+        for port in &self.ports {
+            taken.ports.remove(port);
+        }
     }
 }
 

@@ -86,6 +86,10 @@ pub(crate) fn object(
     validation: FieldValidation,
 ) -> Result<Decoded> {
     let mut decoded = parse(kind, media, body, validation)?;
+    // A struct that null is read into stays as it is.
+    if decoded.object.is_null() && !info.is_custom() {
+        decoded.object = Value::Object(serde_json::Map::new());
+    }
     if !decoded.object.is_object() {
         return Err(unrecognized(kind, body, &not_an_object(&decoded.object)));
     }

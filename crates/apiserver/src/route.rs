@@ -8,7 +8,7 @@ use crate::body::Body;
 use crate::call::Call;
 use crate::decode::read_body;
 use crate::request::{Request, ResourcePath, Route};
-use crate::status::{Result, Status};
+use crate::status::{Details, Result, Status, qualified, quote};
 use crate::{ApiServer, ResourceInfo, User, nonresource, read, registry, respond, subresource, write};
 
 /// Answers a request, or refuses it.
@@ -149,5 +149,17 @@ fn check_verb(call: &Call<'_>, verb: &str) -> Result<()> {
         "update" | "patch" => named,
         _ => true,
     };
-    if fits && verbs.iter().any(|it| it == verb) { Ok(()) } else { Err(Status::method_not_allowed()) }
+    if fits && verbs.iter().any(|it| it == verb) {
+        return Ok(());
+    }
+    if !call.info.is_custom() {
+        return Err(Status::method_not_allowed());
+    }
+    if !named && matches!(verb, "update" | "patch") {
+        return Err(Status::bad_request("name must be provided"));
+    }
+    let (group, plural) = (&call.info.group, &call.info.plural);
+    let message =
+        format!("{verb} is not supported on resources of kind {}", quote(&qualified(plural, group)));
+    Err(Status::not_supported(message).with(Details::of(group, plural, "")))
 }

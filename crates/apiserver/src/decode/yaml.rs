@@ -13,8 +13,7 @@ pub(crate) fn parse(body: &[u8], strict: bool) -> Result<Decoded, String> {
     if strict && let Err(error) = read(text, DuplicateKeyPolicy::Error) {
         oddities.0.extend(repeat(&error));
     }
-    let object = read(text, DuplicateKeyPolicy::LastWins)
-        .map_err(|error| format!("error converting YAML to JSON: yaml: {error}"))?;
+    let object = read(text, DuplicateKeyPolicy::LastWins).map_err(|error| format!("yaml: {error}"))?;
     Ok(Decoded { object, oddities })
 }
 

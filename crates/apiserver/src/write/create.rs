@@ -43,6 +43,7 @@ pub(crate) async fn create_object(
     track: bool,
 ) -> Result<Shown> {
     let name = incoming.name().to_owned();
+    refuse_terminating(call, &name)?;
     refuse_version(&incoming.object)?;
     let generated = name.is_empty() && incoming.object["metadata"]["generateName"].is_string();
     for attempt in 0..RETRIES_MAX {
@@ -78,6 +79,16 @@ pub(crate) async fn create_object(
         }
     }
     Err(Status::internal("no free name was found"))
+}
+
+/// Nothing is added to what is being cleared.
+fn refuse_terminating(call: &Call<'_>, name: &str) -> Result<()> {
+    let info = &call.info;
+    if !info.custom.as_ref().is_some_and(|it| it.terminating) {
+        return Ok(());
+    }
+    let why = "create not allowed while custom resource definition is terminating";
+    Err(Status::not_admitted(&info.group, &info.plural, name, why))
 }
 
 fn refuse_version(object: &Value) -> Result<()> {

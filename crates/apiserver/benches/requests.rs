@@ -1,0 +1,123 @@
+//! What single requests cost in process, with the memory store: `cargo bench -p evenkeel-apiserver`.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use divan::{Bencher, counter::ItemsCount};
+use evenkeel_apiserver::{ApiServer, Body, Header, Options, User};
+use evenkeel_env::Env;
+use evenkeel_store::Store;
+use http_body::Body as _;
+use serde_json::json;
+use tokio::runtime::Handle;
+use tower::ServiceExt as _;
+
+const MAPS: &str = "/api/v1/namespaces/a/configmaps";
+/// How many objects the lists and collections have.
+const MANY: u64 = 5_000;
+
+fn main() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+    let _entered = runtime.enter();
+    divan::main();
+}
+
+fn server() -> ApiServer {
+    let env = Env::seeded(1);
+    let store: Store<Header> = Store::memory(env.clone(), evenkeel_store::Options::default());
+    let server = ApiServer::new(store, env, Options::default());
+    let namespace = json!({"metadata": {"name": "a"}}).to_string();
+    assert_eq!(send(&server, "POST", "/api/v1/namespaces", namespace.into()).status(), 201);
+    server
+}
+
+fn send(server: &ApiServer, method: &str, path: &str, body: Bytes) -> http::Response<Body> {
+    let request = http::Request::builder().method(method).uri(path).extension(User::admin());
+    let request = request.header("user-agent", "bench/1").header("content-type", "application/json");
+    let request = request.body(http_body_util::Full::new(body)).expect("a request");
+    Handle::current().block_on(server.clone().oneshot(request)).expect("an API server never fails")
+}
+
+fn map(name: &str) -> Bytes {
+    let data = "x".repeat(700);
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"k": data}})
+        .to_string()
+        .into()
+}
+
+fn filled() -> ApiServer {
+    let server = server();
+    for index in 0..MANY {
+        assert_eq!(send(&server, "POST", MAPS, map(&format!("m{index:05}"))).status(), 201);
+    }
+    server
+}
+
+#[divan::bench]
+fn create(bencher: Bencher<'_, '_>) {
+    let server = server();
+    let next = AtomicU64::new(0);
+    bencher
+        .with_inputs(|| map(&format!("m{}", next.fetch_add(1, Ordering::Relaxed))))
+        .bench_local_values(|body| send(&server, "POST", MAPS, body));
+}
+
+#[divan::bench]
+fn get(bencher: Bencher<'_, '_>) {
+    let server = server();
+    send(&server, "POST", MAPS, map("m"));
+    let path = format!("{MAPS}/m");
+    bencher.bench_local(|| send(&server, "GET", &path, Bytes::new()));
+}
+
+#[divan::bench]
+fn merge_patch(bencher: Bencher<'_, '_>) {
+    let server = server();
+    send(&server, "POST", MAPS, map("m"));
+    let next = AtomicU64::new(0);
+    bencher
+        .with_inputs(|| json!({"data": {"n": next.fetch_add(1, Ordering::Relaxed).to_string()}}).to_string())
+        .bench_local_values(|body| {
+            let request = http::Request::builder().method("PATCH").uri(format!("{MAPS}/m"));
+            let request =
+                request.extension(User::admin()).header("content-type", "application/merge-patch+json");
+            let request = request.body(http_body_util::Full::new(Bytes::from(body))).expect("a request");
+            Handle::current().block_on(server.clone().oneshot(request)).expect("an API server never fails")
+        });
+}
+
+#[divan::bench]
+fn list_of_5000(bencher: Bencher<'_, '_>) {
+    let server = filled();
+    bencher.counter(ItemsCount::new(MANY)).bench_local(|| send(&server, "GET", MAPS, Bytes::new()));
+}
+
+#[divan::bench(sample_count = 5, sample_size = 1)]
+fn deletecollection_of_5000(bencher: Bencher<'_, '_>) {
+    bencher
+        .with_inputs(filled)
+        .counter(ItemsCount::new(MANY))
+        .bench_local_values(|server| send(&server, "DELETE", MAPS, Bytes::new()));
+}
+
+#[divan::bench]
+fn fan_out_to_100_watchers(bencher: Bencher<'_, '_>) {
+    let server = server();
+    send(&server, "POST", MAPS, map("m"));
+    let path = format!("{MAPS}?watch=1&resourceVersion=2");
+    let mut watchers: Vec<_> =
+        (0..100).map(|_| Box::pin(send(&server, "GET", &path, Bytes::new()).into_body())).collect();
+    let next = AtomicU64::new(0);
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    bencher.with_inputs(|| map("m").to_vec()).counter(ItemsCount::new(watchers.len())).bench_local_values(
+        |mut body| {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            body.truncate(body.len() - 3);
+            body.extend_from_slice(format!("{number}\"}}}}").as_bytes());
+            assert_eq!(send(&server, "PUT", &format!("{MAPS}/m"), body.into()).status(), 200);
+            for watcher in &mut watchers {
+                while watcher.as_mut().poll_frame(&mut cx).is_ready() {}
+            }
+        },
+    );
+}

@@ -101,9 +101,9 @@ impl Manager {
         }
     }
 
-    /// Takes clock, randomness and ledger from here. Call it before anything is taken from this manager.
+    /// Takes clock, randomness and ledger from here. Informers that were taken before belong to the old one.
     pub fn env(mut self, env: Env) -> Self {
-        self.informers = Informers::new(self.client.clone(), env.clone());
+        self.informers = self.informers.with_env(env.clone());
         self.env = env;
         self
     }

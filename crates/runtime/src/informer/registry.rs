@@ -62,6 +62,18 @@ impl Informers {
         Self { inner: Arc::new(inner) }
     }
 
+    /// The same settings over another environment; no watch is carried over.
+    pub(crate) fn with_env(&self, env: Env) -> Self {
+        let inner = Inner {
+            client: self.inner.client.clone(),
+            env,
+            live: Mutex::default(),
+            transforms: Mutex::new(std::mem::take(&mut *self.inner.transforms.lock())),
+            keep_managed_fields: Mutex::new(*self.inner.keep_managed_fields.lock()),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
     /// Changes objects of type `K` before they are stored, in informers that start later: to drop what is not
     /// needed, for memory.
     pub fn transform<K: Object>(&self, transform: impl Fn(&mut K) + Send + Sync + 'static) {

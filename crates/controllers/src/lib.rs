@@ -18,8 +18,11 @@
 //! | Endpoints, EndpointSlices, mirroring | `endpoints` | `backends`, `slices` |
 //! | DaemonSets | `daemonset` | `plan`, `placement` |
 //! | Jobs | `job` | `plan`, `indexes` |
+//! | CronJobs | `cronjob` | `schedule` |
 //! | lifetimes of finished Jobs | `ttl` | – |
 //! | volumes and claims | `volume` | `matching` |
+//! | ResourceQuotas | `quota` | `usage` |
+//! | HorizontalPodAutoscalers | `autoscaler` | – |
 //! | PodDisruptionBudgets | `disruption` | `budget` |
 //! | ReplicationControllers | `replicaset` | as ReplicaSets |
 //! | aggregated ClusterRoles | `cluster_role` | – |
@@ -31,9 +34,11 @@
 //! the OS clock or OS randomness. Nothing walks over all objects to serve one key.
 
 mod adoption;
+mod autoscaler;
 mod claim;
 mod clock;
 mod cluster_role;
+mod cronjob;
 mod daemonset;
 mod deployment;
 mod disruption;
@@ -49,6 +54,7 @@ pub mod node;
 mod node_lifecycle;
 mod pod;
 mod quantity;
+mod quota;
 mod refusal;
 mod replicaset;
 mod scheduler;
@@ -148,6 +154,7 @@ fn workloads(manager: Manager) -> Manager {
         .controller(daemonset::controller())
         .controller(job::controller())
         .controller(job::orphans())
+        .controller(cronjob::controller())
         .controller(ttl::controller())
 }
 
@@ -157,15 +164,20 @@ fn everything(manager: Manager, env: &Env) -> Manager {
     let (terminating, content_went) = namespace::Terminating::new(env);
     let (by_collector, by_namespaces, on_change) =
         (collector.clone(), terminating.clone(), collector.clone());
+    let (quotas, freed) = quota::Quotas::new(env);
+    let by_quotas = quotas.clone();
     let monitors = monitors::Monitors::new(
         vec![
             Arc::new(move |resource, event| by_collector.follow(resource, event)),
             Arc::new(move |_, event| by_namespaces.follow(event)),
+            Arc::new(move |_, event| by_quotas.follow(event)),
         ],
         vec![Arc::new(move || on_change.kinds_changed())],
     );
     manager
         .controller(monitors::controller(env, monitors.clone()))
-        .controller(garbage::controller(collector, monitors, to_look_at))
+        .controller(garbage::controller(collector, monitors.clone(), to_look_at))
+        .controller(quota::controller(quotas, monitors.clone(), freed))
+        .controller(autoscaler::controller(monitors))
         .controller(namespace::controller(terminating, content_went))
 }

@@ -72,6 +72,13 @@ impl Monitors {
         listed.iter().find(|resource| resource.api.group == group && resource.api.kind == kind).cloned()
     }
 
+    /// How many objects of this kind the namespace holds; `None` for a kind that is not watched.
+    pub(crate) fn count(&self, group: &str, plural: &str, namespace: &str) -> Option<usize> {
+        let watched = self.watched.lock();
+        let monitor = watched.get(&(group.to_owned(), plural.to_owned()))?;
+        Some(monitor.informer.cache().list_in(namespace).len())
+    }
+
     /// Starts watches of new kinds, ends those of kinds that are gone.
     fn follow(&self, ctx: &Context<Arc<Self>>, listed: Vec<Resource>) {
         let mut watched = self.watched.lock();

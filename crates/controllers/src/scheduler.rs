@@ -9,7 +9,7 @@
 pub(crate) mod affinity;
 mod pending;
 mod placement;
-mod resources;
+pub(crate) mod resources;
 
 use std::sync::Arc;
 

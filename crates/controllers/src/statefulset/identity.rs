@@ -50,7 +50,6 @@ pub(crate) fn pod(set: &StatefulSet, pod_template: &PodTemplateSpec, revision: &
     let name = format!("{}-{ordinal}", set.metadata.name.as_deref().unwrap_or_default());
     let namespace = set.metadata.namespace.as_deref().unwrap_or_default();
     let mut pod = template::pod(pod_template, namespace, controller_reference(set));
-    pod.metadata.generate_name = None;
     pod.metadata.name = Some(name.clone());
     let labels = pod.metadata.labels.get_or_insert_default();
     labels.insert(POD_NAME.to_owned(), name.clone());

@@ -2,8 +2,10 @@
 
 use evenkeel_cluster::testing;
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, ReplicaSet};
-use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{Endpoints, PersistentVolume, PersistentVolumeClaim, Pod, Service};
+use k8s_openapi::api::batch::v1::{CronJob, Job};
+use k8s_openapi::api::core::v1::{
+    Endpoints, PersistentVolume, PersistentVolumeClaim, Pod, ResourceQuota, Service,
+};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use serde_json::json;
 
@@ -211,6 +213,39 @@ fn a_claim_is_bound_at_once_and_its_volume_goes_with_it() {
         cluster.settled().await;
         assert!(cluster.get_opt::<PersistentVolumeClaim>("data").await?.is_none());
         assert_eq!(cluster.list::<PersistentVolume>().await?.len(), 0);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_cronjob_makes_jobs_by_the_clock_and_keeps_a_few() {
+    with_nodes(1, |cluster| async move {
+        let cron = json!({"metadata": {"name": "tick"}, "spec": {"schedule": "* * * * *", "successfulJobsHistoryLimit": 2, "jobTemplate": {
+            "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}}}}});
+        cluster.api::<CronJob>().create(&Default::default(), &object(cron)).await?;
+        cluster.settled().await;
+        assert_eq!(cluster.list::<Job>().await?.len(), 0, "nobody waits for the clock");
+        for _ in 0..4 {
+            cluster.advance(std::time::Duration::from_secs(60)).await;
+            cluster.settled().await;
+        }
+        assert_eq!(cluster.list::<Job>().await?.len(), 2);
+        let status = cluster.get::<CronJob>("tick").await?.status.unwrap();
+        assert!(status.last_schedule_time.is_some() && status.last_successful_time.is_some());
+        assert_eq!(status.active, None);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_quota_says_what_is_used() {
+    with_nodes(0, |cluster| async move {
+        let quota = json!({"metadata": {"name": "q"}, "spec": {"hard": {"pods": "5", "secrets": "3", "count/deployments.apps": "2"}}});
+        cluster.api::<ResourceQuota>().create(&Default::default(), &object(quota)).await?;
+        cluster.settled().await;
+        let status = cluster.get::<ResourceQuota>("q").await?.status.unwrap();
+        let used = serde_json::to_value(status.used).unwrap();
+        assert_eq!(used, json!({"pods": "0", "secrets": "0", "count/deployments.apps": "0"}));
         Ok(())
     });
 }

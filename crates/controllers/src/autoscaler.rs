@@ -1,0 +1,240 @@
+//! HorizontalPodAutoscalers, as far as they come without metrics: the target's bounds, and the conditions that say what
+//! they know. There is no metrics API here, and they say so in Kubernetes' words.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use evenkeel_runtime::{Action, Context, Controller, Result, ResultExt};
+use jiff::Timestamp;
+use k8s_openapi::api::autoscaling::v2::{
+    HorizontalPodAutoscaler, HorizontalPodAutoscalerCondition, HorizontalPodAutoscalerSpec,
+    HorizontalPodAutoscalerStatus, MetricSpec,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::core::DynamicObject;
+use kube::core::params::{Patch, PatchParams};
+use kube::{Api, ResourceExt};
+use serde_json::json;
+
+use crate::MANAGER;
+use crate::clock::{self, Reminders};
+use crate::monitors::Monitors;
+
+/// How often a target is looked at: the default of Kubernetes.
+const PERIOD: Duration = Duration::from_secs(15);
+
+/// What a reconcile works with.
+struct State {
+    monitors: Arc<Monitors>,
+    reminders: Reminders,
+}
+
+/// The controller.
+pub(crate) fn controller(monitors: Arc<Monitors>) -> Controller<HorizontalPodAutoscaler> {
+    let (reminders, due) = Reminders::channel();
+    Controller::new("horizontal-pod-autoscaler", reconcile)
+        .stream("period", due)
+        .field_manager(MANAGER)
+        .state(State { monitors, reminders })
+}
+
+/// What is known of the target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Target {
+    /// Its scale cannot be read, and why.
+    Unknown(String),
+    /// It wants so many replicas and has so many.
+    Scale { wanted: i32, present: i32 },
+}
+
+async fn reconcile(autoscaler: Arc<HorizontalPodAutoscaler>, ctx: Context<State>) -> Result<Action> {
+    // Upkeep: nobody waits for an autoscaler to look again.
+    ctx.state().reminders.set(ctx.request(), Some(PERIOD));
+    let spec = autoscaler.spec.clone();
+    let target = look(&ctx, &autoscaler, &spec).await?;
+    let (status, rescale) = judge(&autoscaler, &spec, &target, clock::seconds(ctx.now()));
+    if let Some(replicas) = rescale {
+        let (api, name) = api(&ctx, &autoscaler, &spec)
+            .ok_or_else(|| evenkeel_runtime::Error::message("the target's kind is gone"))?;
+        let patch = Patch::Merge(json!({"spec": {"replicas": replicas}}));
+        api.patch_scale(
+            &name,
+            &PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() },
+            &patch,
+        )
+        .await?;
+        ctx.event(&*autoscaler, "SuccessfulRescale", format!("New size: {replicas}"));
+    }
+    ctx.status(&*autoscaler, status).await.ignore_not_found()?;
+    Ok(Action::done())
+}
+
+fn api(
+    ctx: &Context<State>,
+    autoscaler: &HorizontalPodAutoscaler,
+    spec: &HorizontalPodAutoscalerSpec,
+) -> Option<(Api<DynamicObject>, String)> {
+    let target = &spec.scale_target_ref;
+    let resource = ctx.state().monitors.find(target.api_version.as_deref().unwrap_or("v1"), &target.kind)?;
+    let namespace = autoscaler.namespace().unwrap_or_default();
+    Some((Api::namespaced_with(ctx.client().clone(), &namespace, &resource.api), target.name.clone()))
+}
+
+async fn look(
+    ctx: &Context<State>,
+    autoscaler: &HorizontalPodAutoscaler,
+    spec: &HorizontalPodAutoscalerSpec,
+) -> Result<Target> {
+    let target = &spec.scale_target_ref;
+    let Some((api, name)) = api(ctx, autoscaler, spec) else {
+        let group = target.api_version.clone().unwrap_or_default();
+        return Ok(Target::Unknown(format!("no matches for kind \"{}\" in group \"{group}\"", target.kind)));
+    };
+    match api.get_scale(&name).await {
+        Ok(scale) => Ok(Target::Scale {
+            wanted: scale.spec.and_then(|spec| spec.replicas).unwrap_or(0),
+            present: scale.status.map_or(0, |status| status.replicas),
+        }),
+        Err(kube::Error::Api(status)) => Ok(Target::Unknown(status.message.clone())),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The status, and the size to give to the target where its own is out of bounds.
+fn judge(
+    autoscaler: &HorizontalPodAutoscaler,
+    spec: &HorizontalPodAutoscalerSpec,
+    target: &Target,
+    now: Timestamp,
+) -> (HorizontalPodAutoscalerStatus, Option<i32>) {
+    let mut status = autoscaler.status.clone().unwrap_or_default();
+    status.current_metrics = None;
+    let set = |status: &mut HorizontalPodAutoscalerStatus, kind, state, reason, message: &str| {
+        put(status, kind, state, reason, message, now);
+    };
+    let (wanted, present) = match target {
+        Target::Unknown(why) => {
+            let message = format!("the HPA controller was unable to get the target's current scale: {why}");
+            set(&mut status, "AbleToScale", "False", "FailedGetScale", &message);
+            return (status, None);
+        }
+        Target::Scale { wanted, present } => (*wanted, *present),
+    };
+    status.current_replicas = Some(present);
+    set(
+        &mut status,
+        "AbleToScale",
+        "True",
+        "SucceededGetScale",
+        "the HPA controller was able to get the target's current scale",
+    );
+    let minimum = spec.min_replicas.unwrap_or(1);
+    if wanted == 0 && minimum != 0 {
+        let message = "scaling is disabled since the replica count of the target is zero";
+        set(&mut status, "ScalingActive", "False", "ScalingDisabled", message);
+        return (status, None);
+    }
+    if wanted > spec.max_replicas || wanted < minimum {
+        let size = wanted.clamp(minimum, spec.max_replicas.max(minimum));
+        let message = format!("the HPA controller was able to update the target scale to {size}");
+        set(&mut status, "AbleToScale", "True", "SucceededRescale", &message);
+        status.desired_replicas = size;
+        status.last_scale_time = Some(Time(now));
+        return (status, Some(size));
+    }
+    let (reason, message) = no_metrics(spec.metrics.iter().flatten().next());
+    let message = format!("the HPA was unable to compute the replica count: {message}");
+    set(&mut status, "ScalingActive", "False", reason, &message);
+    (status, None)
+}
+
+/// Why there is no metric of this sort.
+fn no_metrics(metric: Option<&MetricSpec>) -> (&'static str, String) {
+    const RESOURCE: &str = "the server could not find the requested resource";
+    let Some(metric) = metric else { return ("InvalidMetricSourceType", "no metrics are given".to_owned()) };
+    let resource = metric.resource.as_ref().map(|resource| (&resource.name, resource.target.type_.as_str()));
+    match (metric.type_.as_str(), resource) {
+        ("Resource", Some((name, target))) => {
+            let what = if target == "Utilization" { "utilization" } else { "usage" };
+            let message = format!(
+                "failed to get {name} {what}: unable to get metrics for resource {name}: unable to fetch metrics from \
+                 resource metrics API: {RESOURCE} (get pods.metrics.k8s.io)"
+            );
+            ("FailedGetResourceMetric", message)
+        }
+        ("Pods", _) => {
+            ("FailedGetPodsMetric", format!("unable to fetch metrics from custom metrics API: {RESOURCE}"))
+        }
+        ("Object", _) => {
+            ("FailedGetObjectMetric", format!("unable to fetch metrics from custom metrics API: {RESOURCE}"))
+        }
+        _ => (
+            "FailedGetExternalMetric",
+            format!("unable to fetch metrics from external metrics API: {RESOURCE}"),
+        ),
+    }
+}
+
+/// Writes a condition in its place; the time moves only with the status.
+fn put(
+    status: &mut HorizontalPodAutoscalerStatus,
+    kind: &str,
+    state: &str,
+    reason: &str,
+    message: &str,
+    now: Timestamp,
+) {
+    let conditions = status.conditions.get_or_insert_default();
+    let at = conditions.iter().position(|condition| condition.type_ == kind);
+    let since = at.map(|at| &conditions[at]).filter(|old| old.status == state);
+    let since = since.and_then(|old| old.last_transition_time.clone()).unwrap_or(Time(now));
+    let condition = HorizontalPodAutoscalerCondition {
+        type_: kind.to_owned(),
+        status: state.to_owned(),
+        reason: Some(reason.to_owned()),
+        message: Some(message.to_owned()),
+        last_transition_time: Some(since),
+    };
+    match at {
+        Some(at) => conditions[at] = condition,
+        None => conditions.push(condition),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judged(target: Target) -> (Vec<(String, String)>, Option<i32>) {
+        let autoscaler: HorizontalPodAutoscaler = serde_json::from_value(json!({"spec": {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}, "maxReplicas": 3,
+            "metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}}]}}))
+        .unwrap();
+        let now = "2026-01-01T00:00:00Z".parse().unwrap();
+        let (status, rescale) = judge(&autoscaler, &autoscaler.spec, &target, now);
+        let conditions = status.conditions.unwrap().into_iter();
+        (conditions.map(|condition| (condition.type_, condition.reason.unwrap())).collect(), rescale)
+    }
+
+    #[test]
+    fn conditions_say_what_is_known() {
+        let pair = |kind: &str, reason: &str| (kind.to_owned(), reason.to_owned());
+        assert_eq!(
+            judged(Target::Unknown("gone".to_owned())),
+            (vec![pair("AbleToScale", "FailedGetScale")], None)
+        );
+        let able = pair("AbleToScale", "SucceededGetScale");
+        assert_eq!(
+            judged(Target::Scale { wanted: 0, present: 0 }),
+            (vec![able.clone(), pair("ScalingActive", "ScalingDisabled")], None)
+        );
+        assert_eq!(
+            judged(Target::Scale { wanted: 1, present: 1 }),
+            (vec![able, pair("ScalingActive", "FailedGetResourceMetric")], None)
+        );
+        assert_eq!(
+            judged(Target::Scale { wanted: 9, present: 9 }),
+            (vec![pair("AbleToScale", "SucceededRescale")], Some(3))
+        );
+    }
+}

@@ -1,0 +1,98 @@
+//! ResourceQuotas: what is used of what is allowed.
+//!
+//! The server itself counts what is added, when it admits it; this controller counts everything anew when the quota
+//! changes and when something goes.
+
+mod usage;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use evenkeel_runtime::{
+    Action, Context, Controller, Env, Event, Index, Request, Result, ResultExt, Source, Trigger,
+};
+use futures::Stream;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, ResourceQuota, Service};
+use kube::ResourceExt;
+use parking_lot::Mutex;
+use usage::Content;
+
+use crate::monitors::{Metadata, Monitors};
+use crate::signals::Signals;
+use crate::{MANAGER, pod};
+
+/// The namespaces that have quotas, and the way to their keys.
+pub(crate) struct Quotas {
+    /// The quotas of each namespace.
+    names: Mutex<BTreeMap<String, BTreeSet<Request>>>,
+    signals: Signals,
+}
+
+impl Quotas {
+    /// Nobody yet, and the stream of quotas under which something went.
+    pub(crate) fn new(env: &Env) -> (Arc<Self>, impl Stream<Item = Request> + Send + 'static) {
+        let (signals, due) = Signals::channel(env, "quotas: something went");
+        (Arc::new(Self { names: Mutex::default(), signals }), due)
+    }
+
+    /// Follows a change of an object of any kind.
+    pub(crate) fn follow(&self, event: &Event<Metadata>) {
+        let Some(namespace) = event.object().metadata.namespace.as_deref() else { return };
+        if event.new_object().is_none() {
+            for key in self.names.lock().get(namespace).into_iter().flatten() {
+                self.signals.give(key.clone());
+            }
+        }
+    }
+
+    /// Takes note of a quota that comes or goes; no key comes of it.
+    fn note(&self, event: &Event<ResourceQuota>) -> Option<Request> {
+        let key = Request::of(&**event.object());
+        let namespace = key.namespace().unwrap_or_default().to_owned();
+        let mut names = self.names.lock();
+        if event.new_object().is_some() {
+            names.entry(namespace).or_default().insert(key);
+        } else if let Some(keys) = names.get_mut(&namespace) {
+            keys.remove(&key);
+        }
+        None
+    }
+}
+
+/// What a reconcile works with.
+struct State {
+    monitors: Arc<Monitors>,
+}
+
+/// The controller.
+pub(crate) fn controller(
+    quotas: Arc<Quotas>,
+    monitors: Arc<Monitors>,
+    due: impl Stream<Item = Request> + Send + 'static,
+) -> Controller<ResourceQuota> {
+    let by_namespace =
+        Index::new("namespace", |quota: &ResourceQuota| quota.namespace().into_iter().collect());
+    Controller::new("resourcequota-controller", reconcile)
+        .watches(Trigger::<ResourceQuota>::events(move |event| quotas.note(event)))
+        .watches_indexed(by_namespace, |pod: &Pod| {
+            pod.namespace().filter(|_| pod::is_finished(pod)).into_iter().collect()
+        })
+        .reads_source(Source::<Service>::new())
+        .reads::<PersistentVolumeClaim>()
+        .stream("something went", due)
+        .field_manager(MANAGER)
+        .state(State { monitors })
+}
+
+async fn reconcile(quota: Arc<ResourceQuota>, ctx: Context<State>) -> Result<Action> {
+    let namespace = quota.namespace().unwrap_or_default();
+    let content = Content {
+        pods: ctx.list_in::<Pod>(&namespace)?,
+        services: ctx.list_in::<Service>(&namespace)?,
+        claims: ctx.list_in::<PersistentVolumeClaim>(&namespace)?,
+    };
+    let count = |group: &str, plural: &str| ctx.state().monitors.count(group, plural, &namespace);
+    let status = usage::status(&quota, &content, &count);
+    ctx.status(&*quota, status).await.ignore_not_found()?;
+    Ok(Action::done())
+}

@@ -35,3 +35,7 @@ gaps:
 kubectl:
     cargo build -p evenkeel-cli
     bash tests/kubectl.sh
+
+# Fuzz every target for this many seconds each.
+fuzz seconds="60":
+    fuzz/run {{seconds}}

@@ -1,0 +1,28 @@
+//! Server-side apply: the first document is the live object, the second a configuration. They are parted by a zero byte.
+//! An apply that succeeds can be repeated, and changes nothing then.
+#![no_main]
+
+use evenkeel_schema::managed::{self, Context, OneVersion, Reset};
+use evenkeel_schema::types;
+use jiff::Timestamp;
+use serde_json::Value;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    let mut documents = bytes.splitn(2, |byte| *byte == 0).map(serde_json::from_slice::<Value>);
+    let (Some(Ok(live)), Some(Ok(config))) = (documents.next(), documents.next()) else { return };
+    let ctx = Context {
+        schema: types::builtin("", "v1", "Pod").expect("pods are built in"),
+        api_version: "v1",
+        kind: "Pod",
+        manager: "fuzz",
+        subresource: "",
+        now: Timestamp::UNIX_EPOCH,
+        reset: Reset::none(),
+        versions: &OneVersion,
+    };
+    let live = live.is_object().then_some(&live);
+    if let Ok(once) = managed::apply(&ctx, live, &config, true) {
+        let twice = managed::apply(&ctx, Some(&once), &config, true).expect("what was applied can be applied again");
+        assert_eq!(once, twice);
+    }
+});

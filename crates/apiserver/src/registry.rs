@@ -146,11 +146,14 @@ pub(crate) fn storage_prefix(group: &str, plural: &str) -> String {
     format!("/registry/{}/{plural}/", if group.is_empty() { "core" } else { group })
 }
 
+/// Custom resources by group, version and plural.
+type CustomResources = BTreeMap<(String, String, String), Arc<ResourceInfo>>;
+
 /// Every resource that one server serves.
 #[derive(Debug, Default)]
 pub struct Registry {
-    /// By (group, version, plural); replaced as a whole when a definition changes, so that readers hold no lock.
-    custom: RwLock<Arc<BTreeMap<(String, String, String), Arc<ResourceInfo>>>>,
+    /// Replaced as a whole when a definition changes, so that readers hold no lock.
+    custom: RwLock<Arc<CustomResources>>,
     generation: AtomicU64,
 }
 

@@ -41,6 +41,8 @@ fn check(
     if errors.is_empty() {
         if info.is_custom() {
             warn_of_finalizers(object, old, warnings);
+        } else if subresource.is_empty() {
+            warnings.extend(evenkeel_schema::warnings::of(&info.group, &info.kind, object, old));
         }
         return Ok(());
     }

@@ -21,3 +21,4 @@ pub mod time;
 pub mod types;
 pub mod unknown;
 pub mod validate;
+pub mod warnings;

@@ -73,7 +73,8 @@ fn merge_ordered(
     }
     check_items(&live, &patched)?;
     check_keys(&[&ours, order, &theirs, &live], list.key)?;
-    original.insert(key.to_owned(), interleave(ours, theirs, order, &live, list.key).into());
+    let (in_patch, in_live) = (Positions::new(order, list.key), Positions::new(&live, list.key));
+    original.insert(key.to_owned(), interleave(ours, theirs, &in_patch, &in_live).into());
     patch.remove(key);
     Ok(())
 }
@@ -135,17 +136,15 @@ fn check_keys(lists: &[&[Value]], key: Option<&str>) -> Result<(), PatchError> {
 pub(super) fn interleave(
     ours: Vec<Value>,
     theirs: Vec<Value>,
-    patch_order: &[Value],
-    live_order: &[Value],
-    key: Option<&str>,
+    in_patch: &Positions<'_>,
+    in_live: &Positions<'_>,
 ) -> Vec<Value> {
-    let (in_patch, in_live) = (Positions::new(patch_order, key), Positions::new(live_order, key));
     let sorted = |mut items: Vec<Value>, order: &Positions<'_>| {
         items.sort_by_cached_key(|item| order.of(item).unwrap_or(usize::MAX));
         items
     };
-    let mut ours = sorted(ours, &in_patch).into_iter().peekable();
-    let mut theirs = sorted(theirs, &in_live).into_iter().peekable();
+    let mut ours = sorted(ours, in_patch).into_iter().peekable();
+    let mut theirs = sorted(theirs, in_live).into_iter().peekable();
     let mut merged = Vec::with_capacity(ours.len() + theirs.len());
     loop {
         let theirs_first = match (theirs.peek(), ours.peek()) {
@@ -169,13 +168,19 @@ pub(super) struct Positions<'v> {
 
 impl<'v> Positions<'v> {
     pub(super) fn new(items: &'v [Value], key: Option<&'v str>) -> Self {
-        let mut positions = Self { key, by_id: BTreeMap::new() };
-        for (at, item) in items.iter().enumerate() {
-            if let Some(id) = positions.id(item) {
-                positions.by_id.entry(id).or_insert(at);
+        let id = |item: &'v Value| key.map_or(Some(item), |key| item.get(key));
+        Self::of_ids(items.iter().map(id), key)
+    }
+
+    /// The same for what identifies the items; `None` is an item without it.
+    pub(super) fn of_ids(ids: impl Iterator<Item = Option<&'v Value>>, key: Option<&'v str>) -> Self {
+        let mut by_id = BTreeMap::new();
+        for (at, id) in ids.enumerate() {
+            if let Some(id) = id {
+                by_id.entry(Id(id)).or_insert(at);
             }
         }
-        positions
+        Self { key, by_id }
     }
 
     pub(super) fn of(&self, item: &Value) -> Option<usize> {

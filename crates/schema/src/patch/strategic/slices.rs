@@ -1,6 +1,6 @@
 //! Merges lists: of objects by a key, of scalars as sets.
 
-use super::order;
+use super::order::{self, Positions};
 use super::{DIRECTIVE, Fields, List, internal, merge_map, no_merge_key, unknown_directive};
 use crate::json::{Value, go_text};
 use crate::patch::PatchError;
@@ -29,7 +29,8 @@ pub(super) fn merge(
     merged.extend(patch.iter().cloned());
     dedup(&mut merged);
     let (ours, theirs) = merged.into_iter().partition(|item| patch.contains(item));
-    Ok(order::interleave(ours, theirs, patch, &original, None))
+    let (in_patch, in_live) = (Positions::new(patch, None), Positions::new(&original, None));
+    Ok(order::interleave(ours, theirs, &in_patch, &in_live))
 }
 
 fn merge_objects(
@@ -43,7 +44,8 @@ fn merge_objects(
     let (original, plain) = directives(original, patch, key)?;
     // Where the whole list is replaced, there is nothing left to merge.
     let Some(plain) = plain else { return Ok(original) };
-    let mut merged = original.clone();
+    let live_ids: Vec<Option<Value>> = original.iter().map(|item| item.get(key).cloned()).collect();
+    let mut merged = original;
     for index in plain.iter().copied() {
         let item = object_mut(&mut patch[index])?;
         let value = item.get(key).ok_or_else(|| no_merge_key(item, key))?;
@@ -54,7 +56,8 @@ fn merge_objects(
     }
     let patched: Vec<Value> = plain.iter().map(|index| patch[*index].clone()).collect();
     let (ours, theirs) = partition(merged, &patched, key)?;
-    Ok(order::interleave(ours, theirs, &patched, &original, Some(key)))
+    let in_live = Positions::of_ids(live_ids.iter().map(Option::as_ref), Some(key));
+    Ok(order::interleave(ours, theirs, &Positions::new(&patched, Some(key)), &in_live))
 }
 
 /// Obeys the items that are directives. What is left are the positions of the others, or none where the list is
@@ -92,7 +95,7 @@ pub(super) fn partition(
     by: &[Value],
     key: &str,
 ) -> Result<(Vec<Value>, Vec<Value>), PatchError> {
-    let named = order::Positions::new(by, Some(key));
+    let named = Positions::new(by, Some(key));
     if let Some(at) = by.iter().position(|item| !item.is_object()).filter(|_| !items.is_empty()) {
         return Err(internal(format!("value for key {at} is not a map")));
     }

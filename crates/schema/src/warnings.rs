@@ -1,0 +1,267 @@
+//! What Kubernetes warns of: pods that are valid and most likely not what was meant.
+
+use std::collections::BTreeMap;
+
+use crate::json::{Value, get, go_quote};
+use crate::quantity::Quantity;
+use crate::read::Read as _;
+
+/// The warnings for an object of a built-in kind that holds a pod or a template of one.
+///
+/// An update is warned of only where it changes the generation, and a pod only when it is made: nobody reads the
+/// warnings of a controller's writes.
+///
+/// ```
+/// let pod = serde_json::json!({"spec": {"containers": [{"env": [{"name": "X", "value": "1"}, {"name": "X"}]}]}});
+/// assert_eq!(
+///     evenkeel_schema::warnings::of("", "Pod", &pod, None),
+///     [r#"spec.containers[0].env[1]: hides previous definition of "X", which may be dropped when using apply"#]
+/// );
+/// ```
+pub fn of(group: &str, kind: &str, object: &Value, old: Option<&Value>) -> Vec<String> {
+    let path: &[&str] = match (group, kind) {
+        ("", "Pod") => &[],
+        ("", "PodTemplate") => &["template"],
+        ("", "ReplicationController")
+        | ("apps", "Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet")
+        | ("batch", "Job") => &["spec", "template"],
+        ("batch", "CronJob") => &["spec", "jobTemplate", "spec", "template"],
+        _ => return Vec::new(),
+    };
+    let generation = |object: &Value| get(object, &["metadata", "generation"]).cloned();
+    match old {
+        Some(_) if path.is_empty() => Vec::new(),
+        Some(old) if generation(old) == generation(object) => Vec::new(),
+        _ => get(object, path).map(|template| of_template(template, path)).unwrap_or_default(),
+    }
+}
+
+fn of_template(template: &Value, path: &[&str]) -> Vec<String> {
+    let prefix: String = path.iter().map(|part| format!("{part}.")).collect();
+    let mut warnings = Vec::new();
+    let Some(spec) = template.at("spec") else { return warnings };
+    let at = format!("{prefix}spec");
+    spread(spec, &at, &mut warnings);
+    annotations(template, &prefix, &mut warnings);
+    repeats(spec, "hostAliases", "ip", &at, &mut warnings);
+    repeats(spec, "imagePullSecrets", "name", &at, &mut warnings);
+    for (index, secret) in spec.list("imagePullSecrets").iter().enumerate() {
+        if secret.str("name").is_empty() {
+            warnings.push(format!("{at}.imagePullSecrets[{index}].name: invalid empty name \"\""));
+        }
+    }
+    for (at, container) in containers(spec, &at) {
+        fractions(container, &at, &mut warnings);
+        hidden_variables(container, &at, &mut warnings);
+    }
+    ports(spec, &at, &mut warnings);
+    port_names(spec, &at, &mut warnings);
+    if spec.int("terminationGracePeriodSeconds").is_some_and(|seconds| seconds < 0) {
+        warnings.push(format!(
+            "{at}.terminationGracePeriodSeconds: must be >= 0; negative values are invalid and will be treated as 1"
+        ));
+    }
+    affinity(spec, &at, &mut warnings);
+    warnings
+}
+
+/// Every container with its path, those that run first first.
+fn containers<'v>(spec: &'v Value, at: &str) -> Vec<(String, &'v Value)> {
+    let mut all = Vec::new();
+    for list in ["initContainers", "containers", "ephemeralContainers"] {
+        for (index, container) in spec.list(list).iter().enumerate() {
+            all.push((format!("{at}.{list}[{index}]"), container));
+        }
+    }
+    all
+}
+
+fn spread(spec: &Value, at: &str, warnings: &mut Vec<String>) {
+    for (index, constraint) in spec.list("topologySpreadConstraints").iter().enumerate() {
+        if !constraint.has("labelSelector") {
+            warnings.push(no_selector(&format!("{at}.topologySpreadConstraints[{index}].labelSelector")));
+        }
+    }
+}
+
+fn affinity(spec: &Value, at: &str, warnings: &mut Vec<String>) {
+    for kind in ["podAffinity", "podAntiAffinity"] {
+        let Some(affinity) = get(spec, &["affinity", kind]) else { continue };
+        let required = "requiredDuringSchedulingIgnoredDuringExecution";
+        for (index, term) in affinity.list(required).iter().enumerate() {
+            if !term.has("labelSelector") {
+                warnings
+                    .push(no_selector(&format!("{at}.affinity.{kind}.{required}[{index}].labelSelector")));
+            }
+        }
+        let preferred = "preferredDuringSchedulingIgnoredDuringExecution";
+        for (index, term) in affinity.list(preferred).iter().enumerate() {
+            if get(term, &["podAffinityTerm", "labelSelector"]).is_none() {
+                let path = format!("{at}.affinity.{kind}.{preferred}[{index}].podAffinityTerm.labelSelector");
+                warnings.push(no_selector(&path));
+            }
+        }
+    }
+}
+
+fn no_selector(path: &str) -> String {
+    format!("{path}: a null labelSelector results in matching no pod")
+}
+
+fn annotations(template: &Value, prefix: &str, warnings: &mut Vec<String>) {
+    let gone = [
+        ("scheduler.alpha.kubernetes.io/critical-pod", "v1.16+; use the \"priorityClassName\" field instead"),
+        ("security.alpha.kubernetes.io/sysctls", "v1.11+; use the \"sysctls\" field instead"),
+        ("security.alpha.kubernetes.io/unsafe-sysctls", "v1.11+; use the \"sysctls\" field instead"),
+    ];
+    for (key, since) in gone {
+        if get(template, &["metadata", "annotations", key]).is_some() {
+            warnings.push(format!("{prefix}metadata.annotations[{key}]: non-functional in {since}"));
+        }
+    }
+}
+
+fn repeats(spec: &Value, list: &str, field: &str, at: &str, warnings: &mut Vec<String>) {
+    let items = spec.list(list);
+    for (index, item) in items.iter().enumerate() {
+        let value = item.str(field);
+        if items[..index].iter().any(|before| before.str(field) == value) {
+            warnings.push(format!("{at}.{list}[{index}].{field}: duplicate {field} {}", go_quote(value)));
+        }
+    }
+}
+
+fn fractions(container: &Value, at: &str, warnings: &mut Vec<String>) {
+    for resource in ["memory", "ephemeral-storage"] {
+        for list in ["limits", "requests"] {
+            let quantity = get(container, &["resources", list, resource]).map(Quantity::from_json);
+            if let Some(Ok(quantity)) = quantity
+                && quantity.milli_value() % 1000 != 0
+            {
+                let text = go_quote(&quantity.to_string());
+                warnings.push(format!(
+                    "{at}.resources.{list}[{resource}]: fractional byte value {text} is invalid, must be an integer"
+                ));
+            }
+        }
+    }
+}
+
+/// A variable may be built on an earlier one of its name; anything else hides that one.
+fn hidden_variables(container: &Value, at: &str, warnings: &mut Vec<String>) {
+    let variables = container.list("env");
+    for (index, variable) in variables.iter().enumerate() {
+        let name = variable.str("name");
+        if !variables[..index].iter().any(|before| before.str("name") == name) {
+            continue;
+        }
+        let (value, itself) = (variable.str("value"), format!("$({name})"));
+        if variable.has("valueFrom") || value == itself || !value.contains(&itself) {
+            warnings.push(format!(
+                "{at}.env[{index}]: hides previous definition of {}, which may be dropped when using apply",
+                go_quote(name)
+            ));
+        }
+    }
+}
+
+fn ports(spec: &Value, at: &str, warnings: &mut Vec<String>) {
+    let mut seen: BTreeMap<(i64, &str), Vec<(String, &Value)>> = BTreeMap::new();
+    for (at, container) in containers(spec, at) {
+        for (index, port) in container.list("ports").iter().enumerate() {
+            let at = format!("{at}.ports[{index}]");
+            let id = (port.int("containerPort").unwrap_or_default(), port.str("protocol"));
+            let others = seen.entry(id).or_default();
+            for (other_at, other) in others.iter() {
+                if let Some(how) = clash(port, other) {
+                    warnings.push(format!("{at}: {how} port definition with {other_at}"));
+                }
+            }
+            others.push((at, port));
+        }
+    }
+}
+
+/// How two ports of one number and protocol are in each other's way.
+fn clash(port: &Value, other: &Value) -> Option<&'static str> {
+    let host = |port: &Value| port.int("hostPort").unwrap_or_default();
+    let (ip, other_ip) = (port.str("hostIP"), other.str("hostIP"));
+    if ip == other_ip && host(port) == host(other) {
+        Some("duplicate")
+    } else if host(port) == 0 || host(other) == 0 {
+        Some("overlapping")
+    } else if host(port) == host(other) && ip.is_empty() != other_ip.is_empty() {
+        Some("dangerously ambiguous")
+    } else {
+        None
+    }
+}
+
+fn port_names(spec: &Value, at: &str, warnings: &mut Vec<String>) {
+    let mut seen: BTreeMap<&str, String> = BTreeMap::new();
+    for (at, container) in containers(spec, at) {
+        for (index, port) in container.list("ports").iter().enumerate() {
+            let (name, at) = (port.str("name"), format!("{at}.ports[{index}]"));
+            if name.is_empty() {
+                continue;
+            }
+            match seen.get(name) {
+                Some(first) => warnings.push(format!(
+                    "{at}: duplicate port name {} with {first}, services and probes that select ports by name will \
+                     use {first}",
+                    go_quote(name)
+                )),
+                None => drop(seen.insert(name, at)),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn warned(container: Value) -> Vec<String> {
+        of("", "Pod", &json!({"spec": {"containers": [container]}}), None)
+    }
+
+    #[test]
+    fn ports_in_each_others_way() {
+        let port = |host: i64, ip: &str| json!({"containerPort": 80, "protocol": "TCP", "hostPort": host, "hostIP": ip});
+        let how = |a: Value, b: Value| warned(json!({"ports": [a, b]})).join("");
+        assert!(
+            how(port(0, ""), port(0, ""))
+                .contains(": duplicate port definition with spec.containers[0].ports[0]")
+        );
+        assert!(how(port(0, ""), port(81, "")).contains("overlapping"));
+        assert!(how(port(81, ""), port(81, "1.1.1.1")).contains("dangerously ambiguous"));
+        assert_eq!(how(port(81, "1.1.1.1"), port(82, "1.1.1.1")), "");
+    }
+
+    #[test]
+    fn a_variable_may_build_on_an_earlier_one() {
+        let env =
+            |second: &str| json!({"env": [{"name": "X", "value": "1"}, {"name": "X", "value": second}]});
+        assert_eq!(warned(env("$(X)2")), Vec::<String>::new());
+        assert_eq!(warned(env("2")).len(), 1);
+        assert_eq!(warned(env("$(X)")).len(), 1);
+    }
+
+    #[test]
+    fn an_update_is_warned_of_with_its_generation() {
+        let object = |generation: i64| {
+            json!({"metadata": {"generation": generation},
+                "spec": {"template": {"spec": {"terminationGracePeriodSeconds": -1}}}})
+        };
+        let of = |old: i64| of("apps", "Deployment", &object(2), Some(&object(old)));
+        assert_eq!(of(2), Vec::<String>::new());
+        assert_eq!(
+            of(1),
+            [
+                "spec.template.spec.terminationGracePeriodSeconds: must be >= 0; negative values are invalid and will be \
+             treated as 1"
+            ]
+        );
+    }
+}

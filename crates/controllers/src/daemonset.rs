@@ -91,7 +91,7 @@ async fn newest(
         }
         Newest::Create(revision) => {
             let (name, made, data) = (revision.name_any(), hash(&revision), revision.data.clone());
-            match ctx.create(revision).await {
+            match ctx.create(*revision).await {
                 Ok(_) => Ok(Some(made)),
                 Err(error) if error.is_already_exists() => {
                     let found = ctx.fetch::<ControllerRevision>(&name).await?;

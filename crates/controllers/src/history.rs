@@ -43,7 +43,7 @@ pub(crate) enum Newest {
     /// An older one is: it is to be numbered as the newest. This is a rollback.
     Renumber(Arc<ControllerRevision>, i64),
     /// None is: this one is to be made.
-    Create(ControllerRevision),
+    Create(Box<ControllerRevision>),
 }
 
 /// Where the present template stands in the history.
@@ -58,7 +58,7 @@ pub(crate) fn newest(parent: &Parent<'_>, revisions: &[Arc<ControllerRevision>])
             Newest::Is(Arc::clone(last))
         }
         (Some(found), _) => Newest::Renumber(Arc::clone(found), next),
-        (None, _) => Newest::Create(create(parent, data, next)),
+        (None, _) => Newest::Create(Box::new(create(parent, data, next))),
     }
 }
 
@@ -139,7 +139,7 @@ mod tests {
         match newest(&parent(template), revisions) {
             Newest::Create(mut revision) => {
                 revision.metadata.uid = revision.metadata.name.clone();
-                Arc::new(revision)
+                Arc::new(*revision)
             }
             other => panic!("expected a new revision, not {other:?}"),
         }

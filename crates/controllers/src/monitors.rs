@@ -96,9 +96,7 @@ impl Monitors {
             .collect();
         let ended: Vec<_> = gone.iter().filter_map(|key| watched.remove(key)).collect();
         for (key, resource) in wanted {
-            if !watched.contains_key(&key) {
-                watched.insert(key, self.watch(ctx, resource));
-            }
+            watched.entry(key).or_insert_with(|| self.watch(ctx, resource));
         }
         *self.listed.lock() = listed;
         drop(watched);

@@ -78,7 +78,7 @@ async fn newest(
             ctx.patch(&*revision, &Patch::Merge(json!({"revision": number}))).await?;
             revision.metadata.name.clone()
         }
-        Newest::Create(revision) => match make_revision(ctx, revision).await? {
+        Newest::Create(revision) => match make_revision(ctx, *revision).await? {
             Some(name) => Some(name),
             None => {
                 *collisions += 1;

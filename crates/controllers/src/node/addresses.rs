@@ -33,10 +33,9 @@ impl Addresses {
 
     /// Takes note of the address that a pod has already.
     pub(crate) fn observe(&mut self, node: usize, pod: &str, address: &str) {
-        if !self.by_pod.contains_key(pod) {
-            if let Some(number) = NUMBERS.into_iter().find(|number| pod_address(node, *number) == address) {
-                self.enter(pod, number);
-            }
+        let number = NUMBERS.into_iter().find(|number| pod_address(node, *number) == address);
+        if let Some(number) = number.filter(|_| !self.by_pod.contains_key(pod)) {
+            self.enter(pod, number);
         }
     }
 

@@ -1,5 +1,7 @@
 //! The controllers against an embedded cluster, in process and in virtual time.
 
+#![expect(clippy::unwrap_used, reason = "a test that meets what it does not expect should fail right there")]
+
 mod garbage;
 mod namespaces;
 mod rollout;

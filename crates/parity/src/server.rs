@@ -1,5 +1,6 @@
 //! The server under comparison: in process, or wherever a kubeconfig points.
 
+use std::io;
 use std::path::Path;
 
 use anyhow::Context as _;
@@ -9,6 +10,7 @@ use http_body_util::BodyExt as _;
 use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
+use serde::Serialize as _;
 use serde_json::{Value, json};
 
 use crate::step::Step;
@@ -90,7 +92,7 @@ fn request(method: &str, path: &str, step: &Step) -> anyhow::Result<Request<Body
     }
     let body = match (&step.raw, &step.body) {
         (Some(raw), _) => Some(Bytes::from(raw.clone())),
-        (None, Some(body)) => Some(Bytes::from(serde_json::to_vec(body)?)),
+        (None, Some(body)) => Some(Bytes::from(spaced(body)?)),
         (None, None) => None,
     };
     if body.is_some() {
@@ -98,6 +100,29 @@ fn request(method: &str, path: &str, step: &Step) -> anyhow::Result<Request<Body
         request = request.header(header::CONTENT_TYPE, content_type);
     }
     Ok(request.body(body.map_or_else(Body::empty, Body::from))?)
+}
+
+/// The body with the spaces that the recorder put in: some refusals quote the beginning of a body.
+fn spaced(body: &Value) -> serde_json::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    body.serialize(&mut serde_json::Serializer::with_formatter(&mut text, Spaced))?;
+    Ok(text)
+}
+
+struct Spaced;
+
+impl serde_json::ser::Formatter for Spaced {
+    fn begin_array_value<W: ?Sized + io::Write>(&mut self, to: &mut W, first: bool) -> io::Result<()> {
+        if first { Ok(()) } else { to.write_all(b", ") }
+    }
+
+    fn begin_object_key<W: ?Sized + io::Write>(&mut self, to: &mut W, first: bool) -> io::Result<()> {
+        if first { Ok(()) } else { to.write_all(b", ") }
+    }
+
+    fn begin_object_value<W: ?Sized + io::Write>(&mut self, to: &mut W) -> io::Result<()> {
+        to.write_all(b": ")
+    }
 }
 
 fn content_type(headers: &HeaderMap) -> String {

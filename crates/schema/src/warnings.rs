@@ -1,4 +1,4 @@
-//! What Kubernetes warns of: pods that are valid and most likely not what was meant.
+//! What Kubernetes warns of: pods and services that are valid and most likely not what was meant.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use crate::json::{Value, get, go_quote};
 use crate::quantity::Quantity;
 use crate::read::Read as _;
 
-/// The warnings for an object of a built-in kind that holds a pod or a template of one.
+/// The warnings for a service, or for an object of a built-in kind that holds a pod or a template of one.
 ///
 /// An update is warned of only where it changes the generation, and a pod only when it is made: nobody reads the
 /// warnings of a controller's writes.
@@ -19,6 +19,9 @@ use crate::read::Read as _;
 /// );
 /// ```
 pub fn of(group: &str, kind: &str, object: &Value, old: Option<&Value>) -> Vec<String> {
+    if (group, kind) == ("", "Service") {
+        return of_service(object);
+    }
     let path: &[&str] = match (group, kind) {
         ("", "Pod") => &[],
         ("", "PodTemplate") => &["template"],
@@ -34,6 +37,47 @@ pub fn of(group: &str, kind: &str, object: &Value, old: Option<&Value>) -> Vec<S
         Some(old) if generation(old) == generation(object) => Vec::new(),
         _ => get(object, path).map(|template| of_template(template, path)).unwrap_or_default(),
     }
+}
+
+fn of_service(service: &Value) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let spec = service.at("spec");
+    let external = spec.str("type") == "ExternalName";
+    let headless = spec.str("type") == "ClusterIP" && spec.str("clusterIP") == "None";
+    let has_external_ips = !spec.list("externalIPs").is_empty();
+    let mut warn = |when: bool, text: &str| {
+        if when {
+            warnings.push(text.to_owned());
+        }
+    };
+    let hints = "service.kubernetes.io/topology-aware-hints";
+    warn(
+        get(service, &["metadata", "annotations", hints]).is_some(),
+        &format!("annotation {hints} is deprecated, please use service.kubernetes.io/topology-mode instead"),
+    );
+    warn(
+        headless && !spec.str("loadBalancerIP").is_empty(),
+        "spec.loadBalancerIP is ignored for headless services",
+    );
+    warn(headless && has_external_ips, "spec.externalIPs is ignored for headless services");
+    warn(
+        headless && spec.str("sessionAffinity") != "None",
+        "spec.SessionAffinity is ignored for headless services",
+    );
+    warn(
+        has_external_ips && !headless && !external,
+        "spec.externalIPs is deprecated and may no longer be implemented in some clusters",
+    );
+    warn(external && has_external_ips, r#"spec.externalIPs is ignored when spec.type is "ExternalName""#);
+    warn(
+        !external && !spec.str("externalName").is_empty(),
+        r#"spec.externalName is ignored when spec.type is not "ExternalName""#,
+    );
+    warn(
+        spec.str("trafficDistribution") == "PreferClose",
+        r#"spec.trafficDistribution: "PreferClose" is deprecated; use "PreferSameZone""#,
+    );
+    warnings
 }
 
 fn of_template(template: &Value, path: &[&str]) -> Vec<String> {
@@ -136,7 +180,7 @@ fn fractions(container: &Value, at: &str, warnings: &mut Vec<String>) {
         for list in ["limits", "requests"] {
             let quantity = get(container, &["resources", list, resource]).map(Quantity::from_json);
             if let Some(Ok(quantity)) = quantity
-                && quantity.milli_value() % 1000 != 0
+                && !quantity.is_whole()
             {
                 let text = go_quote(&quantity.to_string());
                 warnings.push(format!(

@@ -13,6 +13,14 @@ pub(super) fn create(service: &mut Value) {
     if !address.is_empty() && (&*spec).list("clusterIPs").is_empty() {
         set(spec, "clusterIPs", Value::from(vec![address]));
     }
+    drop_internal_policy(spec);
+}
+
+/// A name outside of the cluster has no traffic inside of it: nobody is shown the policy for it.
+fn drop_internal_policy(spec: &mut Value) {
+    if (&*spec).str("type") == "ExternalName" {
+        remove(spec, "internalTrafficPolicy");
+    }
 }
 
 /// Brings the two places together again, and keeps what was allocated where the update leaves it out.
@@ -76,6 +84,7 @@ pub(super) fn update(new: &mut Value, old: &Value) {
     if is_external(old.at("spec")) && !is_external(Some(spec)) && same(spec, "externalTrafficPolicy") {
         remove(spec, "externalTrafficPolicy");
     }
+    drop_internal_policy(spec);
     if new_type != "LoadBalancer" {
         set(object_of_status(new), "loadBalancer", Value::Object(Map::new()));
     }

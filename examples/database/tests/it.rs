@@ -1,5 +1,7 @@
 //! The operator on a cluster of its own, in virtual time.
 
+#![expect(clippy::unwrap_used, reason = "what a test unwraps wrongly fails it, as it should")]
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::Mutex;

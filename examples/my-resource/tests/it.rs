@@ -1,5 +1,7 @@
 //! The operator on a cluster of its own, in virtual time.
 
+#![expect(clippy::unwrap_used, reason = "what a test unwraps wrongly fails it, as it should")]
+
 use evenkeel::k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use evenkeel::k8s_openapi::api::core::v1::Pod;
 use evenkeel::kube::{CustomResourceExt, Result};

@@ -38,10 +38,8 @@ fn either(node: Node<'_>, live: Option<&Value>, config: Option<&Value>) -> Resul
 
 fn both(node: Node<'_>, live: &Value, config: &Value) -> Result<Value, String> {
     match node.atom(Some(config)) {
-        Atom::Map(map) if !map.atomic && !(empty(live) && empty(config)) => merge_fields(map, live, config),
-        Atom::List(list) if !list.atomic && !(empty(live) && empty(config)) => {
-            merge_items(list, live, config)
-        }
+        Atom::Map(map) if !(map.atomic || empty(live) && empty(config)) => merge_fields(map, live, config),
+        Atom::List(list) if !(list.atomic || empty(live) && empty(config)) => merge_items(list, live, config),
         _ => Ok(config.clone()),
     }
 }

@@ -35,7 +35,7 @@ pub(super) fn merge(
 
 fn merge_objects(
     original: Vec<Value>,
-    patch: &mut Vec<Value>,
+    patch: &mut [Value],
     list: &List<'_>,
 ) -> Result<Vec<Value>, PatchError> {
     let Some(key) = list.key else {

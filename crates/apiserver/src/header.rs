@@ -13,7 +13,7 @@ use crate::fields;
 
 /// What is known of a stored object without parsing it.
 ///
-/// It is made by [`seal`](crate::header::seal) at the write, or read back from a journal.
+/// It is made by `seal` at the write, or read back from a journal.
 #[derive(Clone, Debug)]
 pub struct Header {
     /// Where `"metadata":` begins: what stands before it is `{`, apiVersion and kind.

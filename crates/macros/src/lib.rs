@@ -13,13 +13,13 @@ use syn::Error;
 ///
 /// ```ignore
 /// #[evenkeel::test]
-/// async fn the_deployment_follows(cluster: Cluster) -> kube::Result<()> { … }
+/// async fn the_deployment_follows(cluster: Cluster) -> kube::Result<()> { Ok(()) }
 ///
 /// #[evenkeel::test(nodes = 3, seed = 7)]
-/// async fn pods_are_spread(cluster: Cluster) { … }
+/// async fn pods_are_spread(cluster: Cluster) {}
 ///
 /// #[evenkeel::test(controllers = false)]
-/// async fn nothing_else_writes(cluster: Cluster) { … }
+/// async fn nothing_else_writes(cluster: Cluster) {}
 /// ```
 #[proc_macro_attribute]
 pub fn test(options: TokenStream, item: TokenStream) -> TokenStream {

@@ -11,8 +11,8 @@
 //! | `node.evenkeel.dev/run-for` | `250ms`, `5s`, `2m` | how long containers run that come to an end |
 //! | `node.evenkeel.dev/start-after` | the same | how long containers take to start |
 //!
-//! Without annotations, containers start after [`START`], and those of a pod whose restart policy is not `Always` end
-//! with code 0 after [`RUN`]: a Job's pods succeed.
+//! Without annotations, containers start after `START`, and those of a pod whose restart policy is not `Always` end
+//! with code 0 after `RUN`: a Job's pods succeed.
 
 use std::time::Duration;
 

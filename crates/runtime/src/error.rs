@@ -320,6 +320,11 @@ impl ContextError {
     pub fn is_conflict(&self) -> bool {
         self.status().is_some_and(|status| status.reason == "Conflict")
     }
+
+    /// Whether the server took the object itself for wrong: the same request will be refused again.
+    pub fn is_invalid(&self) -> bool {
+        self.status().is_some_and(|status| status.code == 400 || status.code == 422)
+    }
 }
 
 #[cfg(test)]

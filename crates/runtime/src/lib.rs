@@ -15,7 +15,7 @@
 //! | whom it concerns | [`trigger`], [`request`] | from a change to keys |
 //! | in which order | [`queue`], [`cause`] | deduplicated keys with priorities and backoff |
 //! | who works | [`controller`], [`action`], [`error`] | workers, retries, results |
-//! | with what | [`context`], [`owner`], [`finalizer`], [`conditions`], [`recorder`] | reads and writes of a reconcile |
+//! | with what | [`context`], [`owner`], [`finalizer`], [`conditions`], [`rollout`], [`recorder`] | reads and writes of a reconcile |
 //! | all together | [`manager`] | start, stop, sharing |
 //!
 //! Guides: [from controller-runtime](docs::from_controller_runtime), [from kube-rs](docs::from_kube_rs).
@@ -48,6 +48,7 @@ pub mod predicate;
 pub mod queue;
 pub mod recorder;
 pub mod request;
+pub mod rollout;
 mod serve;
 pub mod source;
 mod tasks;
@@ -81,5 +82,6 @@ pub use predicate::Predicate;
 pub use queue::{Backoff, Queue};
 pub use recorder::{EventType, Recorder};
 pub use request::Request;
+pub use rollout::Rollout;
 pub use source::Source;
 pub use trigger::Trigger;

@@ -3,7 +3,10 @@
 //! This is the crate to add. It re-exports the runtime, and `kube`, `k8s_openapi` and `schemars` in the versions that
 //! fit, so that an operator needs no other Kubernetes crate. With the feature `cluster` it brings the embedded
 //! cluster and `#[evenkeel::test]`: an operator enables it for its tests alone, and compiles no API server for
-//! production.
+//! production. With the feature `cli` it brings an operator's command line.
+
+#[cfg(feature = "cli")]
+pub mod cli;
 
 pub use evenkeel_runtime::*;
 
@@ -25,7 +28,7 @@ pub use evenkeel_cluster as cluster;
 pub mod prelude {
     pub use crate::{
         Action, Context, Controller, Env, Error, ErrorExt, Manager, Owner, Predicate, Reconciler, Request,
-        Result, ResultExt, Trigger,
+        Result, ResultExt, Rollout, Trigger,
     };
     pub use crate::{k8s_openapi, kube, schemars};
     pub use kube::{Client, CustomResource, CustomResourceExt, Resource, ResourceExt};

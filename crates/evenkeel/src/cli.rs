@@ -1,0 +1,222 @@
+//! The command line of an operator: what its `main` would otherwise write again.
+//!
+//! ```no_run
+//! use evenkeel::cli::Operator;
+//! # fn controllers(manager: evenkeel::Manager) -> evenkeel::Manager { manager }
+//!
+//! fn main() -> std::process::ExitCode {
+//!     Operator::new("my-operator", controllers).main()
+//! }
+//! ```
+//!
+//! | arguments | what it does |
+//! |---|---|
+//! | none | runs against the current kubeconfig, or the cluster of the pod that it runs in |
+//! | `--embedded` | runs against a cluster in this process, which `kubectl` can reach (feature `cluster`) |
+//! | `--samples` | applies the samples, too |
+//! | `crd` | prints the custom resource definitions |
+//! | `manifests` | prints all that a real cluster needs to run it |
+
+#[cfg(feature = "cluster")]
+mod embedded;
+mod install;
+
+use std::io::{IsTerminal as _, Write as _};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::{Client, Config};
+use tracing_subscriber::EnvFilter;
+
+use crate::Manager;
+
+/// An operator: its name, what it runs, and what its users need.
+pub struct Operator {
+    name: &'static str,
+    about: Option<&'static str>,
+    controllers: Box<dyn FnOnce(Manager) -> Manager + Send>,
+    crds: Vec<CustomResourceDefinition>,
+    samples: Vec<&'static str>,
+}
+
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    run: Run,
+}
+
+#[derive(Debug, Args)]
+struct Run {
+    /// Run against a cluster in this process instead of the current kubeconfig's.
+    #[arg(long)]
+    embedded: bool,
+    /// Apply the samples, too.
+    #[arg(long)]
+    samples: bool,
+    /// Which logs are written to stderr, for example `debug` or `info,evenkeel_runtime=trace`.
+    #[arg(long, global = true, env = "EVENKEEL_LOG", default_value = "info", value_name = "FILTER")]
+    log: String,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Print the custom resource definitions.
+    Crd,
+    /// Print what a real cluster needs to run this operator, for `kubectl apply -f -`.
+    Manifests(Manifests),
+}
+
+#[derive(Debug, Args)]
+struct Manifests {
+    /// The namespace that the operator runs in.
+    #[arg(long, default_value = "default", value_name = "NAMESPACE")]
+    namespace: String,
+    /// The image that the Deployment runs [default: the operator's name, at this version].
+    #[arg(long, value_name = "IMAGE")]
+    image: Option<String>,
+}
+
+impl Operator {
+    /// An operator of this name; the function adds its controllers to a manager.
+    pub fn new(name: &'static str, controllers: impl FnOnce(Manager) -> Manager + Send + 'static) -> Self {
+        Self { name, about: None, controllers: Box::new(controllers), crds: Vec::new(), samples: Vec::new() }
+    }
+
+    /// What it does, in one line, for `--help`.
+    #[must_use]
+    pub fn about(mut self, about: &'static str) -> Self {
+        self.about = Some(about);
+        self
+    }
+
+    /// Adds a custom resource definition, as `T::crd()` gives it.
+    #[must_use]
+    pub fn crd(mut self, crd: CustomResourceDefinition) -> Self {
+        self.crds.push(crd);
+        self
+    }
+
+    /// Adds samples: YAML documents, which `--samples` applies.
+    #[must_use]
+    pub fn samples(mut self, yaml: &'static str) -> Self {
+        self.samples.push(yaml);
+        self
+    }
+
+    /// Reads the command line and does what it says, on a runtime of its own.
+    pub fn main(self) -> ExitCode {
+        let command = Arguments::command().name(self.name);
+        let command = match self.about {
+            Some(about) => command.about(about),
+            None => command,
+        };
+        let arguments = match Arguments::from_arg_matches(&command.get_matches()) {
+            Ok(arguments) => arguments,
+            Err(error) => error.exit(),
+        };
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+        let result = logs(&arguments.run.log).and_then(|()| {
+            let runtime = runtime.context("cannot start the runtime")?;
+            let result = runtime.block_on(self.obey(arguments));
+            // What still runs has nothing to say to anybody.
+            runtime.shutdown_background();
+            result
+        });
+        match result {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("error: {error:#}");
+                ExitCode::FAILURE
+            }
+        }
+    }
+
+    async fn obey(self, arguments: Arguments) -> anyhow::Result<()> {
+        match arguments.command {
+            None if arguments.run.embedded => self.run_embedded(arguments.run.samples).await,
+            None => self.run_elsewhere(arguments.run.samples).await,
+            Some(Command::Crd) => {
+                let documents: Result<Vec<String>, _> =
+                    self.crds.iter().map(serde_saphyr::to_string).collect();
+                print(&documents?.join("---\n"))
+            }
+            Some(Command::Manifests(wanted)) => print(&self.manifests(&wanted)?),
+        }
+    }
+
+    async fn run_elsewhere(self, samples: bool) -> anyhow::Result<()> {
+        let client = Client::try_default()
+            .await
+            .context("no cluster to run against (hint: set KUBECONFIG, or try --embedded)")?;
+        // In a pod the rules of the account are the least that reconciling needs: whoever deployed it applied these.
+        if std::env::var_os("KUBERNETES_SERVICE_HOST").is_none() {
+            install::missing(&client, &self.crds).await?;
+        }
+        self.run(client, samples).await
+    }
+
+    #[cfg(feature = "cluster")]
+    async fn run_embedded(self, samples: bool) -> anyhow::Result<()> {
+        let embedded = embedded::Embedded::start(self.name).await?;
+        let client = embedded.client();
+        install::missing(&client, &self.crds).await?;
+        self.run(client, samples).await
+    }
+
+    #[cfg(not(feature = "cluster"))]
+    async fn run_embedded(self, _: bool) -> anyhow::Result<()> {
+        anyhow::bail!(
+            "this build of {} has no embedded cluster (hint: build it with that feature)",
+            self.name
+        )
+    }
+
+    async fn run(self, client: Client, samples: bool) -> anyhow::Result<()> {
+        if samples {
+            for yaml in &self.samples {
+                install::apply(&client, self.name, yaml).await?;
+            }
+        }
+        tracing::info!(operator = self.name, "running; Ctrl-C ends it");
+        (self.controllers)(Manager::new(client)).run().await?;
+        Ok(())
+    }
+
+    fn manifests(self, wanted: &Manifests) -> anyhow::Result<String> {
+        // Nothing is asked of it: the manager is made only to say what it would watch.
+        let nowhere = Config::new(http::Uri::from_static("http://localhost"));
+        let manager = (self.controllers)(Manager::new(Client::try_from(nowhere)?));
+        let version = env!("CARGO_PKG_VERSION");
+        let image = wanted.image.clone().unwrap_or_else(|| format!("{}:{version}", self.name));
+        let manifests = manager.manifests(self.name, &wanted.namespace).image(image);
+        let manifests = self.crds.iter().fold(manifests, |manifests, crd| manifests.crd(crd));
+        manifests.yaml().map_err(anyhow::Error::from_boxed)
+    }
+}
+
+impl std::fmt::Debug for Operator {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Operator").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+fn logs(filter: &str) -> anyhow::Result<()> {
+    let filter = EnvFilter::try_new(filter).with_context(|| format!("cannot read --log {filter}"))?;
+    // Colours only for a person, and not for one who said no (https://no-color.org).
+    let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let colours = std::io::stderr().is_terminal() && !refused;
+    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(std::io::stderr).init();
+    Ok(())
+}
+
+fn print(text: &str) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()?;
+    Ok(())
+}

@@ -13,11 +13,12 @@ mod resource;
 
 use std::sync::Arc;
 
+use evenkeel::cli::Operator;
 use evenkeel::conditions::Set;
 use evenkeel::finalizer::Phase as Life;
 use evenkeel::k8s_openapi::api::apps::v1::StatefulSet;
 use evenkeel::k8s_openapi::api::core::v1::{Secret, Service};
-use evenkeel::kube::ResourceExt;
+use evenkeel::kube::{CustomResourceExt as _, ResourceExt};
 use evenkeel::{Action, Context, Controller, Result};
 
 pub use backup::{Backup, BackupError, NoBackup};
@@ -26,15 +27,29 @@ pub use resource::{Database, DatabaseSpec, DatabaseStatus, Phase};
 
 use ensure::ensure;
 
+/// The name of the operator and of its controller.
+pub const NAME: &str = "database";
+
+/// A database to try it with.
+pub const SAMPLE: &str = include_str!("../samples/orders.yaml");
+
 /// The finalizer that keeps a database until its last backup is taken.
 pub const FINALIZER: &str = "example.com/last-backup";
 
 /// How long a generated password is: 24 characters of 27 carry more than 100 bits.
 const PASSWORD_LENGTH: usize = 24;
 
+/// The operator with its command line.
+pub fn operator() -> Operator {
+    Operator::new(NAME, |manager| manager.controller(controller(Arc::new(NoBackup))))
+        .about("Runs PostgreSQL for each Database.")
+        .crd(Database::crd())
+        .samples(SAMPLE)
+}
+
 /// The controller, with the place where backups go.
 pub fn controller<B: Backup>(backup: Arc<B>) -> Controller<Database> {
-    Controller::new("database", reconcile::<B>)
+    Controller::new(NAME, reconcile::<B>)
         .owns::<StatefulSet>()
         .owns::<Service>()
         .owns::<Secret>()

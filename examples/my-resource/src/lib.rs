@@ -7,18 +7,41 @@ mod resource;
 
 use std::sync::Arc;
 
+use evenkeel::cli::Operator;
 use evenkeel::k8s_openapi::api::apps::v1::Deployment;
-use evenkeel::{Action, Context, Controller, Result};
+use evenkeel::kube::CustomResourceExt as _;
+use evenkeel::{Action, Context, Controller, ErrorExt as _, Result};
 
 pub use resource::{MyResource, MyResourceSpec, MyResourceStatus, Phase, deployment_for, status_of};
 
+/// The name of the operator and of its controller.
+pub const NAME: &str = "my-resource";
+
+/// A resource to try it with.
+pub const SAMPLE: &str = include_str!("../samples/web.yaml");
+
+/// The operator with its command line.
+pub fn operator() -> Operator {
+    Operator::new(NAME, |manager| manager.controller(controller()))
+        .about("Runs a Deployment for each MyResource.")
+        .crd(MyResource::crd())
+        .samples(SAMPLE)
+}
+
 /// The controller: it wakes for every change of a `MyResource` and of a Deployment that one owns.
 pub fn controller() -> Controller<MyResource> {
-    Controller::new("my-resource", reconcile).owns::<Deployment>()
+    Controller::new(NAME, reconcile).owns::<Deployment>()
 }
 
 async fn reconcile(my: Arc<MyResource>, ctx: Context) -> Result<Action> {
-    let deployment = ctx.apply(deployment_for(&my)).await?;
-    ctx.status(&*my, status_of(&my, &deployment)).await?;
+    match ctx.apply(deployment_for(&my)).await {
+        Ok(deployment) => ctx.status(&*my, status_of(&my, &deployment)).await?,
+        // No retry makes a good Deployment of a bad spec: say why, and wait for the next change of the spec.
+        Err(error) if error.is_invalid() => {
+            ctx.status(&*my, MyResourceStatus::refused(&my, &error)).await?;
+            return Err(error.terminal());
+        }
+        Err(error) => return Err(error.into()),
+    };
     Ok(Action::done())
 }

@@ -1,11 +1,14 @@
 //! The custom resource, and the Deployment that it asks for.
 
+use std::collections::BTreeMap;
+
 use evenkeel::k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec};
 use evenkeel::k8s_openapi::api::core::v1::{Container, PodSpec, PodTemplateSpec, ResourceRequirements};
 use evenkeel::k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use evenkeel::k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use evenkeel::kube::{CustomResource, ResourceExt};
 use evenkeel::schemars::{self, JsonSchema};
+use evenkeel::{ContextError, Rollout as _};
 use serde::{Deserialize, Serialize};
 
 /// What the user asks for: one container with this image and this much memory.
@@ -29,8 +32,10 @@ use serde::{Deserialize, Serialize};
 )]
 pub struct MyResourceSpec {
     /// The image to run.
+    #[schemars(length(min = 1))]
     pub image: String,
-    /// The memory that the container may use, as a Kubernetes quantity.
+    /// The memory that the container may use, as a Kubernetes quantity such as 64Mi.
+    #[schemars(regex(pattern = r"^[0-9]+(\.[0-9]+)?(k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?$"))]
     pub memory: String,
 }
 
@@ -42,6 +47,17 @@ pub struct MyResourceStatus {
     pub phase: Phase,
     /// The generation of the resource that this status is about.
     pub observed_generation: Option<i64>,
+    /// Why it does not get on, where it does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+impl MyResourceStatus {
+    /// The API server takes no Deployment that is made of this spec.
+    pub(crate) fn refused(my: &MyResource, why: &ContextError) -> Self {
+        let observed_generation = my.metadata.generation;
+        Self { phase: Phase::Building, observed_generation, message: Some(why.to_string()) }
+    }
 }
 
 /// How far a resource is.
@@ -56,8 +72,8 @@ pub enum Phase {
 
 /// The Deployment that `my` asks for: only the fields that this operator has an opinion on.
 pub fn deployment_for(my: &MyResource) -> Deployment {
-    let labels = std::collections::BTreeMap::from([("app".to_owned(), my.name_any())]);
-    let memory = std::collections::BTreeMap::from([("memory".to_owned(), Quantity(my.spec.memory.clone()))]);
+    let labels = BTreeMap::from([("app".to_owned(), my.name_any())]);
+    let memory = BTreeMap::from([("memory".to_owned(), Quantity(my.spec.memory.clone()))]);
     let container = Container {
         name: "main".to_owned(),
         image: Some(my.spec.image.clone()),
@@ -81,18 +97,8 @@ pub fn deployment_for(my: &MyResource) -> Deployment {
 /// What the Deployment's status says about `my`.
 pub fn status_of(my: &MyResource, deployment: &Deployment) -> MyResourceStatus {
     MyResourceStatus {
-        phase: if is_ready(deployment) { Phase::Ready } else { Phase::Building },
+        phase: if deployment.is_rolled_out() { Phase::Ready } else { Phase::Building },
         observed_generation: my.metadata.generation,
+        message: None,
     }
-}
-
-/// Ready means that the Deployment controller has seen the newest spec and that all its pods run it.
-fn is_ready(deployment: &Deployment) -> bool {
-    let wanted = deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
-    deployment.status.as_ref().is_some_and(|status| {
-        status.observed_generation == deployment.metadata.generation
-            && status.updated_replicas.unwrap_or(0) == wanted
-            && status.available_replicas.unwrap_or(0) == wanted
-            && status.replicas.unwrap_or(0) == wanted
-    })
 }

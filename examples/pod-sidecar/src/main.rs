@@ -1,0 +1,7 @@
+//! Runs the operator; `--help` says how.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    pod_sidecar::operator().main()
+}

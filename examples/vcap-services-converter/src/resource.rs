@@ -1,0 +1,58 @@
+//! The custom resource.
+
+use evenkeel::k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use evenkeel::kube::CustomResource;
+use evenkeel::schemars::{self, JsonSchema};
+use serde::{Deserialize, Serialize};
+
+/// What the user asks for: the services of this Secret, each as a Secret of its own.
+#[derive(CustomResource, Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
+#[kube(
+    group = "example.com",
+    version = "v1",
+    kind = "VcapServicesConverter",
+    namespaced,
+    shortname = "vcap",
+    status = "VcapServicesConverterStatus",
+    printcolumn = r#"{"name":"Secret","type":"string","jsonPath":".spec.secretName"}"#,
+    printcolumn = r#"{"name":"Converted","type":"string","jsonPath":".status.conditions[?(@.type==\"Converted\")].status"}"#,
+    printcolumn = r#"{"name":"Reason","type":"string","jsonPath":".status.conditions[?(@.type==\"Converted\")].reason"}"#,
+    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#,
+    crates(
+        kube_core = "evenkeel::kube::core",
+        k8s_openapi = "evenkeel::k8s_openapi",
+        schemars = "evenkeel::schemars",
+        serde = "serde",
+        serde_json = "serde_json"
+    )
+)]
+#[serde(rename_all = "camelCase")]
+pub struct VcapServicesConverterSpec {
+    /// The Secret that holds the JSON, in the same namespace.
+    #[schemars(length(min = 1, max = 253))]
+    pub secret_name: String,
+    /// The key of the JSON in that Secret.
+    #[serde(default = "vcap_services")]
+    #[schemars(length(min = 1, max = 253))]
+    pub key: String,
+}
+
+fn vcap_services() -> String {
+    "VCAP_SERVICES".to_owned()
+}
+
+/// What the operator saw.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct VcapServicesConverterStatus {
+    /// The Secrets that were made, one for each service.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub secrets: Vec<String>,
+    /// The generation of the resource that this status is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// `Converted`: whether the Secrets are what the source says, and if not, why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "evenkeel::conditions::schema")]
+    pub conditions: Vec<Condition>,
+}

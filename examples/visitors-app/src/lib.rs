@@ -1,0 +1,137 @@
+//! An operator of a site in three tiers: a `VisitorsApp` becomes a MySQL database, backends and a frontend.
+//!
+//! - A tier is made when the one below it is ready. Until then the reconcile says so, returns, and is called again: it
+//!   never blocks, so that one slow site delays no other.
+//! - The finalizer [`FINALIZER`] removes what is outside of the cluster before the site goes; while that fails, the
+//!   site stays, and says why.
+
+mod resource;
+mod tiers;
+mod uploads;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use evenkeel::cli::Operator;
+use evenkeel::conditions::{self, Set};
+use evenkeel::finalizer::Phase;
+use evenkeel::k8s_openapi::api::apps::v1::Deployment;
+use evenkeel::k8s_openapi::api::core::v1::{Secret, Service};
+use evenkeel::kube::CustomResourceExt as _;
+use evenkeel::{Action, Context, ContextError, Controller, ErrorExt as _, Result, Rollout as _};
+
+pub use resource::{VisitorsApp, VisitorsAppSpec, VisitorsAppStatus};
+pub use uploads::{NoUploads, Uploads, UploadsError};
+
+use tiers::Tier;
+
+/// The name of the operator and of its controller.
+pub const NAME: &str = "visitors-app";
+
+/// An app to try it with.
+pub const SAMPLE: &str = include_str!("../samples/guestbook.yaml");
+
+/// The finalizer that keeps an app until its uploads are removed.
+pub const FINALIZER: &str = "visitors.example.com/finalizer";
+
+/// How long a generated password is: 24 characters of 27 carry more than 100 bits.
+const PASSWORD_LENGTH: usize = 24;
+
+/// How soon an app that waits for a tier is looked at again, if no change of that tier wakes it before.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
+
+/// The operator with its command line.
+pub fn operator() -> Operator {
+    Operator::new(NAME, |manager| manager.controller(controller(Arc::new(NoUploads))))
+        .about("Runs a site of three tiers for each VisitorsApp.")
+        .crd(VisitorsApp::crd())
+        .samples(SAMPLE)
+}
+
+/// The controller, with the place where uploads are.
+pub fn controller<U: Uploads>(uploads: Arc<U>) -> Controller<VisitorsApp> {
+    Controller::new(NAME, reconcile::<U>)
+        .owns::<Deployment>()
+        .owns::<Service>()
+        .owns::<Secret>()
+        .shared_state(uploads)
+}
+
+async fn reconcile<U: Uploads>(app: Arc<VisitorsApp>, ctx: Context<U>) -> Result<Action> {
+    ctx.finalizer(&*app, FINALIZER, |phase| live(phase, &app, &ctx)).await
+}
+
+async fn live<U: Uploads>(phase: Phase, app: &VisitorsApp, ctx: &Context<U>) -> Result<Action> {
+    match phase {
+        Phase::Apply => converge(app, ctx).await,
+        Phase::Cleanup => clean_up(app, ctx).await,
+    }
+}
+
+/// Raises the tiers as far as they can be, then says in the status how far that is.
+async fn converge<U: Uploads>(app: &VisitorsApp, ctx: &Context<U>) -> Result<Action> {
+    let mut status = app.status.clone().unwrap_or_default();
+    status.observed_generation = app.metadata.generation;
+    match raise(app, ctx, &mut status).await {
+        Ok(()) => {}
+        // No retry makes good objects of a bad spec: say why, and wait for the next change of the spec.
+        Err(error) if error.is_invalid() => {
+            ctx.condition(&mut status.conditions, Set::new("Ready", false, "Refused", error.to_string()));
+            ctx.status(app, status).await?;
+            return Err(error.terminal());
+        }
+        Err(error) => return Err(error.into()),
+    }
+    let missing = |tier: &Tier| !conditions::is_true(&status.conditions, tier.condition());
+    let ready = match Tier::IN_ORDER.into_iter().find(missing) {
+        None => Set::new("Ready", true, "AllTiersReady", "the site is served"),
+        Some(tier) => Set::new("Ready", false, "TierNotReady", format!("{} is not ready", tier.name(app))),
+    };
+    let waits = !conditions::is_true(&status.conditions, Tier::Frontend.condition());
+    ctx.condition(&mut status.conditions, ready.observed(app));
+    ctx.status(app, status).await?;
+    Ok(if waits { Action::after(LOOK_AGAIN) } else { Action::done() })
+}
+
+/// Applies the tiers from the ground up. One that is not there yet waits for the one below it; one that is there is
+/// kept as it shall be, whatever happens below.
+async fn raise<U: Uploads>(
+    app: &VisitorsApp,
+    ctx: &Context<U>,
+    status: &mut VisitorsAppStatus,
+) -> Result<(), ContextError> {
+    if ctx.get::<Secret>(&Tier::Database.name(app))?.is_none() {
+        let password = ctx.env().suffix(PASSWORD_LENGTH);
+        ctx.get_or_create(tiers::secret(app, &password)).await?;
+    }
+    let mut below_is_ready = true;
+    for tier in Tier::IN_ORDER {
+        let name = tier.name(app);
+        let condition = if !below_is_ready && ctx.get::<Deployment>(&name)?.is_none() {
+            Set::new(tier.condition(), false, "Waiting", format!("{name} waits for the tier below it"))
+        } else {
+            ctx.apply(tiers::service(app, tier)).await?;
+            let deployment = ctx.apply(tiers::deployment(app, tier)).await?;
+            below_is_ready = deployment.is_rolled_out();
+            match tier {
+                Tier::Database => {}
+                Tier::Backend => status.backend_image = Some(tier.image().to_owned()),
+                Tier::Frontend => status.frontend_image = Some(tier.image().to_owned()),
+            }
+            let reason = if below_is_ready { "RolledOut" } else { "RollingOut" };
+            Set::new(tier.condition(), below_is_ready, reason, format!("{name} runs {}", tier.image()))
+        };
+        ctx.condition(&mut status.conditions, condition.observed(app));
+    }
+    Ok(())
+}
+
+/// Removes the uploads. While that fails, the finalizer stays, and the app says why it is still there.
+async fn clean_up<U: Uploads>(app: &VisitorsApp, ctx: &Context<U>) -> Result<Action> {
+    let Err(error) = ctx.state().purge(&ctx.request().to_string()).await else { return Ok(Action::done()) };
+    let mut status = app.status.clone().unwrap_or_default();
+    let failed = Set::new("CleanedUp", false, "CleanupFailed", error.to_string()).observed(app);
+    ctx.condition(&mut status.conditions, failed);
+    ctx.status(app, status).await?;
+    Err(error.into())
+}

@@ -1,0 +1,59 @@
+//! The custom resource.
+
+use evenkeel::k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use evenkeel::kube::CustomResource;
+use evenkeel::schemars::{self, JsonSchema};
+use serde::{Deserialize, Serialize};
+
+/// What the user asks for: a site that lists its visitors.
+#[derive(CustomResource, Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
+#[kube(
+    group = "example.com",
+    version = "v1",
+    kind = "VisitorsApp",
+    namespaced,
+    status = "VisitorsAppStatus",
+    printcolumn = r#"{"name":"Size","type":"integer","jsonPath":".spec.size"}"#,
+    printcolumn = r#"{"name":"Ready","type":"string","jsonPath":".status.conditions[?(@.type==\"Ready\")].status"}"#,
+    printcolumn = r#"{"name":"Reason","type":"string","jsonPath":".status.conditions[?(@.type==\"Ready\")].reason"}"#,
+    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#,
+    crates(
+        kube_core = "evenkeel::kube::core",
+        k8s_openapi = "evenkeel::k8s_openapi",
+        schemars = "evenkeel::schemars",
+        serde = "serde",
+        serde_json = "serde_json"
+    )
+)]
+pub struct VisitorsAppSpec {
+    /// How many backends there are.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 20))]
+    pub size: i32,
+    /// What the page is headed with.
+    #[schemars(length(min = 1, max = 100))]
+    pub title: String,
+}
+
+fn one() -> i32 {
+    1
+}
+
+/// What the operator saw.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct VisitorsAppStatus {
+    /// The image that the backends run; none before there are any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backend_image: Option<String>,
+    /// The image that the frontend runs; none before there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub frontend_image: Option<String>,
+    /// The generation of the resource that this status is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// `DatabaseReady`, `BackendReady`, `FrontendReady`, and `Ready` for all of them; `CleanedUp` while it ends.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "evenkeel::conditions::schema")]
+    pub conditions: Vec<Condition>,
+}

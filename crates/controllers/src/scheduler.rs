@@ -88,10 +88,7 @@ impl Line {
 
     /// Puts those that fitted nowhere back in line: there may be room now.
     fn retry(&mut self) -> bool {
-        for key in self.pending.take_unschedulable() {
-            // Their priority is read again when they are tried; the order among them is that of their names.
-            self.pending.add(key, 0);
-        }
+        self.pending.retry();
         self.pending.has_next()
     }
 }
@@ -100,15 +97,15 @@ async fn reconcile(_: Request, ctx: Context<Mutex<Line>>) -> Result<Action> {
     let mut failed = Vec::new();
     loop {
         let next = ctx.state().lock().pending.next();
-        let Some(key) = next else { break };
+        let Some((key, priority)) = next else { break };
         if let Err(error) = schedule(&ctx, &key).await {
-            failed.push((key, error));
+            failed.push((key, priority, error));
         }
     }
     // They are tried again after the backoff; others that come meanwhile do not wait for them.
     let mut last = Ok(Action::done());
-    for (key, error) in failed {
-        ctx.state().lock().pending.add(key, 0);
+    for (key, priority, error) in failed {
+        ctx.state().lock().pending.add(key, priority);
         last = Err(error);
     }
     last
@@ -127,7 +124,7 @@ async fn schedule(ctx: &Context<Mutex<Line>>, key: &Request) -> Result<()> {
         match &placed {
             // Entered before it is written, so that the room is not given away meanwhile.
             Ok(node) => line.account.place(&uid, node, Demand::of(&pod)),
-            Err(_) => line.pending.set_aside(key.clone()),
+            Err(_) => line.pending.set_aside(key.clone(), pending::priority(&pod)),
         }
         placed
     };

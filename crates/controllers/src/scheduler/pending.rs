@@ -1,7 +1,7 @@
 //! The pods that wait for a node: those to try next, by priority, and those that fit nowhere until something changes.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use evenkeel_runtime::Request;
 use k8s_openapi::api::core::v1::Pod;
@@ -19,7 +19,8 @@ type Place = (Reverse<i32>, u64);
 pub(crate) struct Pending {
     line: BTreeMap<Place, Request>,
     places: BTreeMap<Request, Place>,
-    unschedulable: BTreeSet<Request>,
+    /// With their priorities.
+    unschedulable: BTreeMap<Request, i32>,
     arrivals: u64,
 }
 
@@ -52,21 +53,23 @@ impl Pending {
         }
     }
 
-    /// The next pod in line; it leaves the line.
-    pub(crate) fn next(&mut self) -> Option<Request> {
-        let (_, key) = self.line.pop_first()?;
+    /// The next pod in line, with its priority; it leaves the line.
+    pub(crate) fn next(&mut self) -> Option<(Request, i32)> {
+        let ((Reverse(priority), _), key) = self.line.pop_first()?;
         self.places.remove(&key);
-        Some(key)
+        Some((key, priority))
     }
 
     /// Sets a pod aside that fits nowhere.
-    pub(crate) fn set_aside(&mut self, key: Request) {
-        self.unschedulable.insert(key);
+    pub(crate) fn set_aside(&mut self, key: Request, priority: i32) {
+        self.unschedulable.insert(key, priority);
     }
 
-    /// The pods that were set aside, for another try because something changed.
-    pub(crate) fn take_unschedulable(&mut self) -> BTreeSet<Request> {
-        std::mem::take(&mut self.unschedulable)
+    /// Puts those that were set aside back in line, because something changed: by priority, and by name within one.
+    pub(crate) fn retry(&mut self) {
+        for (key, priority) in std::mem::take(&mut self.unschedulable) {
+            self.add(key, priority);
+        }
     }
 
     /// Whether anyone is in line.
@@ -90,17 +93,22 @@ mod tests {
         for (name, priority) in [("a", 0), ("b", 5), ("c", 0), ("a", 0)] {
             pending.add(Request::cluster(name), priority);
         }
-        let order: Vec<_> = std::iter::from_fn(|| pending.next()).map(|key| key.name.to_string()).collect();
-        assert_eq!(order, ["b", "a", "c"]);
+        assert_eq!(order(&mut pending), ["b", "a", "c"]);
     }
 
     #[test]
-    fn what_was_set_aside_comes_back_when_asked_for() {
+    fn what_was_set_aside_comes_back_by_priority() {
         let mut pending = Pending::default();
-        pending.set_aside(Request::cluster("a"));
-        pending.set_aside(Request::cluster("b"));
+        for (name, priority) in [("a", 0), ("b", 0), ("c", 7)] {
+            pending.set_aside(Request::cluster(name), priority);
+        }
         pending.remove(&Request::cluster("b"));
-        assert_eq!(pending.take_unschedulable().len(), 1);
         assert!(!pending.has_next());
+        pending.retry();
+        assert_eq!(order(&mut pending), ["c", "a"]);
+    }
+
+    fn order(pending: &mut Pending) -> Vec<String> {
+        std::iter::from_fn(|| pending.next()).map(|(key, _)| key.name.to_string()).collect()
     }
 }

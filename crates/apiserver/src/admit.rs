@@ -2,6 +2,7 @@
 
 mod escalation;
 mod lifecycle;
+mod node;
 mod pod;
 
 use serde_json::Value;
@@ -43,6 +44,7 @@ pub(crate) fn plugins() -> Vec<Box<dyn Plugin>> {
         Box::new(pod::ServiceAccount),
         Box::new(pod::Priority),
         Box::new(pod::TolerationSeconds),
+        Box::new(node::TaintByCondition),
         Box::new(Escalation),
     ]
 }

@@ -7,7 +7,7 @@ mod patch;
 mod update;
 
 pub(crate) use create::create;
-pub(crate) use delete::{DeleteOptions, delete, delete_collection, delete_object};
+pub(crate) use delete::{DeleteOptions, check_preconditions, delete, delete_collection, delete_object};
 pub(crate) use incoming::{Incoming, write_query};
 pub(crate) use patch::{patch, patched_part};
 pub(crate) use update::{Writer, change, conflict, update};

@@ -1,24 +1,30 @@
-//! Evicting a pod, as far as its disruption budget allows.
+//! Evicting a pod: deleting it as far as its disruption budget allows.
+
+mod budget;
 
 use bytes::Bytes;
-use evenkeel_schema::selector::LabelSelector;
-use evenkeel_store::{Entry, Expect, Range};
+use evenkeel_store::{Entry, Expect};
 use http::Response;
 use serde_json::{Value, json};
-use std::sync::Arc;
 
 use super::{created, decode_other};
 use crate::Header;
 use crate::body::Body;
 use crate::call::Call;
 use crate::decode::Expected;
-use crate::registry::storage_prefix;
-use crate::status::{Cause, Result, Status};
-use crate::write::{DeleteOptions, RETRIES_MAX, delete_object, put, write_query};
+use crate::status::{Result, Status};
+use crate::write::{
+    DeleteOptions, RETRIES_MAX, check_preconditions, conflict, delete_object, put, write_query,
+};
 
-const REFUSAL: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
-/// When to ask again while a budget is still being worked out.
-const RETRY_AFTER_SECONDS: u32 = 10;
+/// How an eviction may go on, once the budget was asked.
+enum Verdict {
+    /// The pod may go, whatever happens to it meanwhile.
+    Free,
+    /// The pod may go as it is now: it is not ready, and a ready one would count. Carries the budget's name, if one
+    /// was asked.
+    AsItIs(Option<String>),
+}
 
 /// Answers a POST to `pods/{name}/eviction`.
 pub(super) async fn evict(call: &Call<'_>, body: Bytes) -> Result<Response<Body>> {
@@ -30,85 +36,74 @@ pub(super) async fn evict(call: &Call<'_>, body: Bytes) -> Result<Response<Body>
     }
     let mut options = DeleteOptions::of_value(&eviction["deleteOptions"])?;
     options.dry_run |= query.dry_run;
-    let entry = call.server.store().get(&call.key()).ok_or_else(|| call.not_found())?;
-    if !is_free(&entry) {
-        take_from_budget(call, &entry, options.dry_run).await?;
+    let chosen = options.resource_version.is_some();
+    for _ in 0..RETRIES_MAX {
+        let entry = call.server.store().get(&call.key()).ok_or_else(|| call.not_found())?;
+        let verdict = judge(call, &entry, &options).await?;
+        let mut options = options.clone();
+        if matches!(verdict, Verdict::AsItIs(_)) && !chosen {
+            options.resource_version = Some(entry.revision.to_string());
+        }
+        match (carry_out(call, options).await, verdict) {
+            (Ok(()), _) => return Ok(created()),
+            (Err(status), _) if status.code != 409 || chosen => return Err(status),
+            (Err(_), Verdict::AsItIs(Some(name))) => return Err(budget::busy(&name)),
+            (Err(status), Verdict::Free) => return Err(status),
+            (Err(_), Verdict::AsItIs(None)) => {}
+        }
+    }
+    Err(conflict(call))
+}
+
+async fn judge(call: &Call<'_>, entry: &Entry<Header>, options: &DeleteOptions) -> Result<Verdict> {
+    let pod: Value = serde_json::from_slice(&entry.value).map_err(Status::internal)?;
+    let phase = pod["status"]["phase"].as_str().unwrap_or_default();
+    // Pods that do not run, or that go already, count in no budget.
+    if entry.header.deleting || matches!(phase, "Succeeded" | "Failed") {
+        return Ok(Verdict::Free);
+    }
+    if phase == "Pending" {
+        return Ok(Verdict::AsItIs(None));
+    }
+    budget::ask(call, entry, &pod, options.dry_run).await
+}
+
+/// Says on the pod why it goes, then deletes it.
+async fn carry_out(call: &Call<'_>, mut options: DeleteOptions) -> Result<()> {
+    if !options.dry_run {
+        let marked = mark(call, &options).await?;
+        if options.resource_version.is_some() {
+            // The revision that was asked for is the one before our own write.
+            options.resource_version = Some(marked.to_string());
+        }
     }
     delete_object(call, &options).await?;
-    Ok(created())
+    Ok(())
 }
 
-/// Pods that do not run, or that go already, count in no budget.
-fn is_free(entry: &Entry<Header>) -> bool {
-    let pod: Value = serde_json::from_slice(&entry.value).unwrap_or_default();
-    let phase = pod["status"]["phase"].as_str();
-    entry.header.deleting || matches!(phase, Some("Succeeded" | "Failed" | "Pending"))
-}
-
-async fn take_from_budget(call: &Call<'_>, pod: &Entry<Header>, dry_run: bool) -> Result<()> {
+/// Writes the condition `DisruptionTarget`; gives the pod's revision after it.
+async fn mark(call: &Call<'_>, options: &DeleteOptions) -> Result<u64> {
     for _ in 0..RETRIES_MAX {
-        let budgets = budgets_of(call, pod)?;
-        let Some((entry, mut budget)) = budgets.into_iter().next() else { return Ok(()) };
-        check(&budget)?;
-        if dry_run {
-            return Ok(());
+        let entry = call.server.store().get(&call.key()).ok_or_else(|| call.not_found())?;
+        check_preconditions(call, options, &entry)?;
+        let mut pod: Value = serde_json::from_slice(&entry.value).map_err(Status::internal)?;
+        let mut conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let index = conditions.iter().position(|it| it["type"] == "DisruptionTarget");
+        let told = index.map(|index| conditions.remove(index));
+        let since = told.filter(|it| it["status"] == "True").map(|it| it["lastTransitionTime"].clone());
+        let condition = json!({
+            "type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
+            "message": "Eviction API: evicting", "lastProbeTime": null,
+            "lastTransitionTime": since.unwrap_or_else(|| call.server.now().into()),
+        });
+        conditions.insert(index.unwrap_or(conditions.len()), condition);
+        if !pod["status"].is_object() {
+            pod["status"] = json!({});
         }
-        let allowed = budget["status"]["disruptionsAllowed"].as_i64().unwrap_or_default();
-        budget["status"]["disruptionsAllowed"] = (allowed - 1).into();
-        if !budget["status"]["disruptedPods"].is_object() {
-            budget["status"]["disruptedPods"] = json!({});
-        }
-        budget["status"]["disruptedPods"][&*pod.header.name] = call.server.now().into();
-        if put(call, &entry.key, budget, Expect::Revision(entry.revision)).await?.is_ok() {
-            return Ok(());
-        }
-    }
-    Err(Status::too_many_requests(REFUSAL, RETRY_AFTER_SECONDS))
-}
-
-fn budgets_of(call: &Call<'_>, pod: &Entry<Header>) -> Result<Vec<(Arc<Entry<Header>>, Value)>> {
-    let prefix = format!("{}{}/", storage_prefix("policy", "poddisruptionbudgets"), call.path.namespace);
-    let page = call.server.store().range(&Range { prefix, ..Range::default() }).map_err(Status::internal)?;
-    let mut budgets = Vec::new();
-    for entry in page.entries {
-        let budget: Value = serde_json::from_slice(&entry.value).map_err(Status::internal)?;
-        let selector = LabelSelector::from_object(&budget["spec"]["selector"]);
-        if selector.is_ok_and(|it| it.matches(|key| pod.header.label(key))) {
-            budgets.push((entry, budget));
+        pod["status"]["conditions"] = conditions.into();
+        if let Ok(written) = put(call, &entry.key, pod, Expect::Revision(entry.revision)).await? {
+            return Ok(written.revision);
         }
     }
-    if budgets.len() > 1 {
-        return Err(Status::internal(
-            "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
-        ));
-    }
-    Ok(budgets)
-}
-
-fn check(budget: &Value) -> Result<()> {
-    let name = budget["metadata"]["name"].as_str().unwrap_or_default();
-    let status = &budget["status"];
-    let number = |value: &Value| value.as_i64().unwrap_or_default();
-    if number(&status["observedGeneration"]) < number(&budget["metadata"]["generation"]) {
-        let why = format!("The disruption budget {name} is still being processed by the server.");
-        return Err(refuse(&why, RETRY_AFTER_SECONDS));
-    }
-    if number(&status["disruptionsAllowed"]) > 0 {
-        return Ok(());
-    }
-    let (wanted, has) = (number(&status["desiredHealthy"]), number(&status["currentHealthy"]));
-    Err(refuse(
-        &format!("The disruption budget {name} needs {wanted} healthy pods and has {has} currently"),
-        0,
-    ))
-}
-
-fn refuse(why: &str, retry_after_seconds: u32) -> Status {
-    let mut status = Status::too_many_requests(REFUSAL, retry_after_seconds);
-    let cause =
-        Cause { reason: "DisruptionBudget".to_owned(), message: why.to_owned(), field: String::new() };
-    if let Some(details) = &mut status.details {
-        details.causes.push(cause);
-    }
-    status
+    Err(conflict(call))
 }

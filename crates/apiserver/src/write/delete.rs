@@ -13,6 +13,7 @@ use http::Response;
 use serde_json::Value;
 
 pub(crate) use self::options::DeleteOptions;
+pub(crate) use self::plan::check_preconditions;
 use self::plan::{Plan, plan};
 use super::{RETRIES_MAX, follow_up, put, remove};
 use crate::admit::{Admission, Operation, admit};

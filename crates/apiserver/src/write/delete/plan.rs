@@ -37,7 +37,12 @@ pub(super) fn plan(call: &Call<'_>, options: &DeleteOptions, entry: &Entry<Heade
     }
 }
 
-fn check_preconditions(call: &Call<'_>, options: &DeleteOptions, entry: &Entry<Header>) -> Result<()> {
+/// Refuses where the object is not the one, or not as, the client asked for.
+pub(crate) fn check_preconditions(
+    call: &Call<'_>,
+    options: &DeleteOptions,
+    entry: &Entry<Header>,
+) -> Result<()> {
     let info = &call.info;
     let (uid, version) = (&*entry.header.uid, entry.revision.to_string());
     let namespace = info.kind == "Namespace" && info.group.is_empty();

@@ -3,9 +3,10 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
+use evenkeel_runtime::yaml::{self, YamlError};
 use k8s_openapi::api::core::v1::Event;
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use kube::{Client, Resource, ResourceExt as _};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -58,6 +59,12 @@ impl Cluster {
         let api: Api<K> = K::Scope::api(self.client(), &namespace);
         let patch = Patch::Apply(with_type(&object)?);
         api.patch(&object.name_any(), &PatchParams::apply(FIELD_MANAGER).force(), &patch).await
+    }
+
+    /// Applies every document of a YAML text, in its own namespace where it names one; gives what the server made of
+    /// them.
+    pub async fn apply_yaml(&self, yaml: &str) -> Result<Vec<DynamicObject>, YamlError> {
+        yaml::apply(&self.client(), self.namespace(), FIELD_MANAGER, yaml).await
     }
 
     /// Reads an object; that it does not exist is an error.

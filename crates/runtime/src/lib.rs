@@ -54,6 +54,7 @@ pub mod source;
 mod tasks;
 pub mod trigger;
 mod wire;
+pub mod yaml;
 
 /// Guides for people who come from elsewhere.
 pub mod docs {

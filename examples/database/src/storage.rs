@@ -1,0 +1,111 @@
+//! Storage that grows.
+//!
+//! A StatefulSet's claim templates cannot be changed, and it never looks at a claim again that it has made. So the
+//! claims are patched one by one, and then the StatefulSet is deleted without its pods (orphaned) and made again with
+//! the new template: the new one adopts the pods as they run. Each step is told from what is there, so that a crash
+//! between any two of them costs nothing.
+
+use std::sync::Arc;
+
+use evenkeel::k8s_openapi::api::apps::v1::StatefulSet;
+use evenkeel::k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use evenkeel::kube::ResourceExt as _;
+use evenkeel::kube::api::{DeleteParams, Patch, Preconditions};
+use evenkeel::{Context, ContextError, Request};
+use serde_json::json;
+
+use crate::children::LABEL;
+use crate::rejection::{Failure, Rejection};
+use crate::{Backup, Database};
+
+/// The index of claims by the database that they belong to.
+pub(crate) const BY_DATABASE: &str = "database";
+
+/// What has become of the wish for storage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Storage {
+    /// Everything has the size that is asked for.
+    Fits,
+    /// The StatefulSet is going, to be made again when it is gone.
+    Growing,
+}
+
+/// Takes the next steps from the storage that is there to the storage that is asked for.
+pub(crate) async fn grow<B: Backup>(database: &Database, ctx: &Context<B>) -> Result<Storage, Failure> {
+    let wanted = &database.spec.storage;
+    let claims = claims(database, ctx)?;
+    for claim in &claims {
+        let Some(has) = requested(claim) else { continue };
+        if bytes(has) > bytes(wanted) {
+            return Err(Rejection::Shrink { was: has.to_owned(), wanted: wanted.clone() }.into());
+        }
+    }
+    for claim in &claims {
+        if requested(claim).is_some_and(|has| bytes(has) < bytes(wanted)) {
+            let patch = json!({ "spec": { "resources": { "requests": { "storage": wanted } } } });
+            ctx.patch(&**claim, &Patch::Merge(patch)).await?;
+            ctx.event(database, "StorageGrown", format!("{} is asked to grow to {wanted}", claim.name_any()));
+        }
+    }
+    let Some(servers) = ctx.get::<StatefulSet>(&database.name_any())? else { return Ok(Storage::Fits) };
+    if servers.metadata.deletion_timestamp.is_some() {
+        return Ok(Storage::Growing);
+    }
+    if template(&servers).and_then(requested).is_none_or(|has| bytes(has) == bytes(wanted)) {
+        return Ok(Storage::Fits);
+    }
+    let exactly = Preconditions { uid: servers.uid(), resource_version: None };
+    ctx.delete_with(&*servers, &DeleteParams::orphan().preconditions(exactly)).await?;
+    Ok(Storage::Growing)
+}
+
+/// The claims of this database, those of servers that were scaled away included.
+pub(crate) fn claims<B: Backup>(
+    database: &Database,
+    ctx: &Context<B>,
+) -> Result<Vec<Arc<PersistentVolumeClaim>>, ContextError> {
+    Ok(ctx.cache::<PersistentVolumeClaim>()?.by_index(BY_DATABASE, &Request::of(database).to_string()))
+}
+
+/// The database that a claim belongs to.
+pub(crate) fn database_of(claim: &PersistentVolumeClaim) -> Option<Request> {
+    let name = claim.labels().get(LABEL)?;
+    Some(Request::new(claim.namespace().as_deref(), name.as_str()))
+}
+
+/// The class of storage that the servers were made with.
+pub(crate) fn class(servers: &StatefulSet) -> Option<&str> {
+    template(servers)?.spec.as_ref()?.storage_class_name.as_deref()
+}
+
+fn template(servers: &StatefulSet) -> Option<&PersistentVolumeClaim> {
+    servers.spec.as_ref()?.volume_claim_templates.as_ref()?.first()
+}
+
+fn requested(claim: &PersistentVolumeClaim) -> Option<&str> {
+    let requests = claim.spec.as_ref()?.resources.as_ref()?.requests.as_ref()?;
+    requests.get("storage").map(|quantity| quantity.0.as_str())
+}
+
+/// The size in bytes of a quantity in the units that the schema of a `Database` takes; the API server writes them in
+/// the largest unit that fits, so that texts cannot be compared.
+fn bytes(quantity: &str) -> u128 {
+    let unit = |(suffix, shift): (&str, u32)| {
+        let number: u128 = quantity.strip_suffix(suffix)?.parse().ok()?;
+        number.checked_shl(shift)
+    };
+    let units = [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40), ("Pi", 50), ("", 0)];
+    units.into_iter().find_map(unit).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::bytes;
+
+    #[test]
+    fn sizes_are_compared_by_value() {
+        assert_eq!(bytes("1Gi"), bytes("1024Mi"));
+        assert!(bytes("2Gi") > bytes("1536Mi"));
+        assert_eq!(bytes("1024"), bytes("1Ki"));
+    }
+}

@@ -127,14 +127,16 @@ impl Manager {
         Fut: Future<Output = Result<(), E>> + Send + 'static,
         E: Into<BoxError>,
     {
-        let run = move |host: Host, _started: Work| -> Running {
+        let run = move |host: Host, started: Work| -> Running {
             Box::pin(async move {
+                // Who waits to be elected may wait for ever: that is no pending work.
+                let started = host.elected.is_cancelled().then_some(started);
                 tokio::select! {
                     biased;
                     () = host.stop.cancelled() => return Ok(()),
                     () = host.elected.cancelled() => {}
                 }
-                run(host.stop).await.map_err(Into::into)
+                after_first_poll(run(host.stop), started).await.map_err(Into::into)
             })
         };
         self.parts.push(Part { name: name.into(), run: Box::new(run) });
@@ -292,6 +294,17 @@ impl Manager {
         };
         (host, fence)
     }
+}
+
+/// Lets go of `started` once `running` was polled: by then it holds work of its own, or waits for others.
+async fn after_first_poll<T>(running: impl Future<Output = T>, mut started: Option<Work>) -> T {
+    let mut running = std::pin::pin!(running);
+    std::future::poll_fn(move |cx| {
+        let polled = running.as_mut().poll(cx);
+        drop(started.take());
+        polled
+    })
+    .await
 }
 
 /// Ready once every watch has its first list.

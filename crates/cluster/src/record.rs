@@ -61,7 +61,8 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    fn wrote(&self) -> Option<u64> {
+    /// The revision that it made, where it made one.
+    pub fn wrote(&self) -> Option<u64> {
         match self {
             Self::Pending => None,
             Self::Answered { wrote, .. } | Self::Lost { wrote, .. } => *wrote,

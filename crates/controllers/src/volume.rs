@@ -71,7 +71,10 @@ async fn bind(claim: Arc<PersistentVolumeClaim>, ctx: Context<bool>) -> Result<A
         None => find(&ctx, &claim).await?,
     };
     match volume {
-        Some(volume) if matching::is_for(&volume, &claim) => complete(&ctx, &claim, volume).await,
+        Some(volume) if matching::is_for(&volume, &claim) => {
+            let volume = grow(&ctx, &claim, volume).await?;
+            complete(&ctx, &claim, volume).await
+        }
         Some(_) => Ok(Action::done()),
         None => phase(&ctx, &claim, if spec.volume_name.is_some() { "Lost" } else { "Pending" }).await,
     }
@@ -102,6 +105,21 @@ async fn find(ctx: &Context<bool>, claim: &PersistentVolumeClaim) -> Result<Opti
                 None => Ok(ctx.fetch_at::<PersistentVolume>(&Request::cluster(name)).await?),
             }
         }
+    }
+}
+
+/// A volume that was made here grows with its claim, as it does where a resizer runs.
+async fn grow(
+    ctx: &Context<bool>,
+    claim: &PersistentVolumeClaim,
+    volume: PersistentVolume,
+) -> Result<PersistentVolume> {
+    match matching::growth(claim, &volume) {
+        Some(capacity) => {
+            let patch = Patch::Merge(json!({"spec": {"capacity": {"storage": capacity}}}));
+            Ok(ctx.patch(&volume, &patch).await?)
+        }
+        None => Ok(volume),
     }
 }
 

@@ -5,11 +5,17 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{
     HostPathVolumeSource, ObjectReference, PersistentVolume, PersistentVolumeClaim, PersistentVolumeSpec,
 };
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 use kube::core::{Selector, SelectorExt};
 
 use crate::quantity::Milli;
+
+/// The annotation that says who made a volume.
+const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
+/// What it says of those that were made here.
+const PROVISIONER: &str = "evenkeel.dev/instant";
 
 /// What was found for a claim.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,6 +69,14 @@ fn fits(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> bool {
         && selector.is_none_or(|selector| selector.matches(volume.labels()))
 }
 
+/// The size to which a volume that was made here shall grow, where its claim asks for more than it has.
+pub(super) fn growth(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Option<Quantity> {
+    let ours = volume.annotations().get(PROVISIONED_BY).is_some_and(|by| by == PROVISIONER);
+    let resources = claim.spec.as_ref()?.resources.as_ref()?;
+    let wanted = resources.requests.as_ref()?.get("storage")?;
+    (ours && Milli::parse(wanted)? > size(volume)?).then(|| wanted.clone())
+}
+
 /// A volume made for this claim.
 pub(super) fn provision(claim: &PersistentVolumeClaim) -> PersistentVolume {
     let spec = claim.spec.clone().unwrap_or_default();
@@ -70,9 +84,7 @@ pub(super) fn provision(claim: &PersistentVolumeClaim) -> PersistentVolume {
     PersistentVolume {
         metadata: ObjectMeta {
             name: Some(name.clone()),
-            annotations: Some(
-                [("pv.kubernetes.io/provisioned-by".to_owned(), "evenkeel.dev/instant".to_owned())].into(),
-            ),
+            annotations: Some([(PROVISIONED_BY.to_owned(), PROVISIONER.to_owned())].into()),
             ..ObjectMeta::default()
         },
         spec: Some(PersistentVolumeSpec {

@@ -5,7 +5,7 @@
 //! # fn controllers(manager: evenkeel::Manager) -> evenkeel::Manager { manager }
 //!
 //! fn main() -> std::process::ExitCode {
-//!     Operator::new("my-operator", controllers).main()
+//!     Operator::new("my-operator", controllers).version(env!("CARGO_PKG_VERSION")).main()
 //! }
 //! ```
 //!
@@ -35,6 +35,7 @@ use crate::Manager;
 /// An operator: its name, what it runs, and what its users need.
 pub struct Operator {
     name: &'static str,
+    version: &'static str,
     about: Option<&'static str>,
     controllers: Box<dyn FnOnce(Manager) -> Manager + Send>,
     crds: Vec<CustomResourceDefinition>,
@@ -42,7 +43,6 @@ pub struct Operator {
 }
 
 #[derive(Debug, Parser)]
-#[command(version)]
 struct Arguments {
     #[command(subcommand)]
     command: Option<Command>,
@@ -84,7 +84,21 @@ struct Manifests {
 impl Operator {
     /// An operator of this name; the function adds its controllers to a manager.
     pub fn new(name: &'static str, controllers: impl FnOnce(Manager) -> Manager + Send + 'static) -> Self {
-        Self { name, about: None, controllers: Box::new(controllers), crds: Vec::new(), samples: Vec::new() }
+        Self {
+            name,
+            version: "latest",
+            about: None,
+            controllers: Box::new(controllers),
+            crds: Vec::new(),
+            samples: Vec::new(),
+        }
+    }
+
+    /// Its version, for `--version` and the image in its manifests: `env!("CARGO_PKG_VERSION")`.
+    #[must_use]
+    pub fn version(mut self, version: &'static str) -> Self {
+        self.version = version;
+        self
     }
 
     /// What it does, in one line, for `--help`.
@@ -110,7 +124,7 @@ impl Operator {
 
     /// Reads the command line and does what it says, on a runtime of its own.
     pub fn main(self) -> ExitCode {
-        let command = Arguments::command().name(self.name);
+        let command = Arguments::command().name(self.name).version(self.version);
         let command = match self.about {
             Some(about) => command.about(about),
             None => command,
@@ -191,8 +205,7 @@ impl Operator {
         // Nothing is asked of it: the manager is made only to say what it would watch.
         let nowhere = Config::new(http::Uri::from_static("http://localhost"));
         let manager = (self.controllers)(Manager::new(Client::try_from(nowhere)?));
-        let version = env!("CARGO_PKG_VERSION");
-        let image = wanted.image.clone().unwrap_or_else(|| format!("{}:{version}", self.name));
+        let image = wanted.image.clone().unwrap_or_else(|| format!("{}:{}", self.name, self.version));
         let manifests = manager.manifests(self.name, &wanted.namespace).image(image);
         let manifests = self.crds.iter().fold(manifests, |manifests, crd| manifests.crd(crd));
         manifests.yaml().map_err(anyhow::Error::from_boxed)

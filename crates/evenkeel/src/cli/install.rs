@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
-use kube::core::{GroupVersionKind, TypeMeta};
-use kube::discovery::{Scope, pinned_kind};
+use kube::api::PostParams;
 use kube::{Api, Client, ResourceExt as _};
+
+use crate::yaml;
 
 /// How long a new kind may take until it is served. Kubernetes takes about a second.
 const ESTABLISHED_WITHIN: Duration = Duration::from_secs(10);
@@ -48,33 +48,9 @@ async fn established(api: &Api<CustomResourceDefinition>, name: &str) -> anyhow:
 
 /// Applies every document of a YAML text, as this field manager.
 pub(super) async fn apply(client: &Client, manager: &str, yaml: &str) -> anyhow::Result<()> {
-    let objects: Vec<DynamicObject> = serde_saphyr::from_multiple(yaml).context("cannot read the samples")?;
-    for object in objects {
-        let name = object.name_any();
-        let types = object.types.clone().unwrap_or_default();
-        apply_one(client, manager, &types, object)
-            .await
-            .with_context(|| format!("cannot apply {} {name}", types.kind))?;
-        tracing::info!(kind = %types.kind, %name, "applied a sample");
+    for object in yaml::apply(client, client.default_namespace(), manager, yaml).await? {
+        let kind = object.types.as_ref().map(|types| types.kind.clone()).unwrap_or_default();
+        tracing::info!(kind, name = object.name_any(), "applied a sample");
     }
-    Ok(())
-}
-
-async fn apply_one(
-    client: &Client,
-    manager: &str,
-    types: &TypeMeta,
-    object: DynamicObject,
-) -> anyhow::Result<()> {
-    let gvk = GroupVersionKind::try_from(types)?;
-    let (resource, capabilities) = pinned_kind(client, &gvk).await?;
-    let namespace = object.namespace();
-    let api: Api<DynamicObject> = match (capabilities.scope, namespace) {
-        (Scope::Cluster, _) => Api::all_with(client.clone(), &resource),
-        (Scope::Namespaced, Some(namespace)) => Api::namespaced_with(client.clone(), &namespace, &resource),
-        (Scope::Namespaced, None) => Api::default_namespaced_with(client.clone(), &resource),
-    };
-    let params = PatchParams::apply(manager).force();
-    api.patch(&object.name_any(), &params, &Patch::Apply(&object)).await?;
     Ok(())
 }

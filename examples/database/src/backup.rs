@@ -7,16 +7,9 @@ pub trait Backup: Send + Sync + 'static {
 }
 
 /// A backup could not be taken; a later attempt may succeed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("cannot take the last backup: {0}")]
 pub struct BackupError(pub String);
-
-impl std::fmt::Display for BackupError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "cannot take the last backup: {}", self.0)
-    }
-}
-
-impl std::error::Error for BackupError {}
 
 /// Takes no backups, and says so in the log.
 #[derive(Clone, Copy, Debug, Default)]
@@ -24,7 +17,7 @@ pub struct NoBackup;
 
 impl Backup for NoBackup {
     async fn take(&self, database: &str) -> Result<(), BackupError> {
-        tracing::info!(database, "no place for backups is configured: none is taken");
+        tracing::warn!(database, "no place for backups is configured: none is taken");
         Ok(())
     }
 }

@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 
 use evenkeel::k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetSpec};
 use evenkeel::k8s_openapi::api::core::v1::{
-    Container, ContainerPort, EnvVar, EnvVarSource, PodSpec, PodTemplateSpec, Secret, SecretKeySelector,
-    Service, ServicePort, ServiceSpec,
+    Container, ContainerPort, EnvVar, EnvVarSource, PersistentVolumeClaim, PersistentVolumeClaimSpec,
+    PodSpec, PodTemplateSpec, Secret, SecretKeySelector, Service, ServicePort, ServiceSpec, VolumeMount,
+    VolumeResourceRequirements,
 };
+use evenkeel::k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use evenkeel::k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use evenkeel::kube::ResourceExt;
 
-use crate::Database;
+use crate::{Database, Rejection};
 
 /// The port on which PostgreSQL listens.
 const PORT: i32 = 5432;
@@ -18,20 +20,25 @@ const PORT: i32 = 5432;
 /// The key of the password in the Secret.
 pub const PASSWORD: &str = "password";
 
+/// The key of the name of the database in the Secret.
+pub(crate) const DATABASE_NAME: &str = "database";
+
+/// The label of everything that belongs to a database; its value is the database's name.
+pub(crate) const LABEL: &str = "example.com/database";
+
+/// The name of the volume with the data.
+const DATA: &str = "data";
+
 /// The versions that this operator knows how to run.
 const VERSIONS: [&str; 3] = ["16", "17", "18"];
 
-/// A spec that no retry can carry out.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unsupported(pub String);
-
 /// The image of the version that is asked for.
-pub(crate) fn image(database: &Database) -> Result<String, Unsupported> {
+pub(crate) fn image(database: &Database) -> Result<String, Rejection> {
     let version = database.spec.version.as_str();
     if VERSIONS.contains(&version) {
         return Ok(format!("postgres:{version}"));
     }
-    Err(Unsupported(format!("version {version:?} is not one of {}", VERSIONS.join(", "))))
+    Err(Rejection::Version { version: version.to_owned(), known: VERSIONS.join(", ") })
 }
 
 /// Where clients of the database connect.
@@ -39,11 +46,14 @@ pub(crate) fn endpoint(database: &Database) -> String {
     format!("{}.{}.svc:{PORT}", database.name_any(), database.namespace().unwrap_or_default())
 }
 
-/// The Secret with the password. It is made once: a password that changed would lock the data away.
+/// The Secret with the password and the name of the database. It is made once, and nobody can change it: both take
+/// effect at the first start alone, and a password that changed would lock the data away.
 pub(crate) fn secret(database: &Database, password: &str) -> Secret {
+    let pairs = [(PASSWORD, password), (DATABASE_NAME, &database.spec.database_name)];
     Secret {
         metadata: metadata(database),
-        string_data: Some(BTreeMap::from([(PASSWORD.to_owned(), password.to_owned())])),
+        immutable: Some(true),
+        string_data: Some(pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).into()),
         ..Default::default()
     }
 }
@@ -76,6 +86,24 @@ pub(crate) fn stateful_set(database: &Database, image: &str) -> StatefulSet {
             selector: LabelSelector { match_labels: Some(labels(database)), ..Default::default() },
             service_name: Some(database.name_any()),
             template,
+            volume_claim_templates: Some(vec![claim(database)]),
+            ..Default::default()
+        }),
+        ..Default::default()
+    }
+}
+
+/// The claim of each server. Its label leads from the claims that a StatefulSet makes back to the database.
+fn claim(database: &Database) -> PersistentVolumeClaim {
+    let storage = BTreeMap::from([("storage".to_owned(), Quantity(database.spec.storage.clone()))]);
+    let metadata =
+        ObjectMeta { name: Some(DATA.to_owned()), labels: Some(labels(database)), ..Default::default() };
+    PersistentVolumeClaim {
+        metadata,
+        spec: Some(PersistentVolumeClaimSpec {
+            access_modes: Some(vec!["ReadWriteOnce".to_owned()]),
+            resources: Some(VolumeResourceRequirements { requests: Some(storage), limits: None }),
+            storage_class_name: database.spec.storage_class.clone(),
             ..Default::default()
         }),
         ..Default::default()
@@ -83,21 +111,23 @@ pub(crate) fn stateful_set(database: &Database, image: &str) -> StatefulSet {
 }
 
 fn container(database: &Database, image: &str) -> Container {
-    let password = SecretKeySelector { name: database.name_any(), key: PASSWORD.to_owned(), optional: None };
-    let from_secret = EnvVarSource { secret_key_ref: Some(password), ..Default::default() };
-    let env = vec![
-        EnvVar {
-            name: "POSTGRES_DB".to_owned(),
-            value: Some(database.spec.database_name.clone()),
-            value_from: None,
-        },
-        EnvVar { name: "POSTGRES_PASSWORD".to_owned(), value: None, value_from: Some(from_secret) },
-    ];
+    let from_secret = |name: &str, key: &str| {
+        let key = SecretKeySelector { name: database.name_any(), key: key.to_owned(), optional: None };
+        let value_from = EnvVarSource { secret_key_ref: Some(key), ..Default::default() };
+        EnvVar { name: name.to_owned(), value: None, value_from: Some(value_from) }
+    };
+    let env = vec![from_secret("POSTGRES_DB", DATABASE_NAME), from_secret("POSTGRES_PASSWORD", PASSWORD)];
+    let data = VolumeMount {
+        name: DATA.to_owned(),
+        mount_path: "/var/lib/postgresql".to_owned(),
+        ..Default::default()
+    };
     Container {
         name: "postgres".to_owned(),
         image: Some(image.to_owned()),
         env: Some(env),
         ports: Some(vec![ContainerPort { container_port: PORT, ..Default::default() }]),
+        volume_mounts: Some(vec![data]),
         ..Default::default()
     }
 }
@@ -112,5 +142,5 @@ fn metadata(database: &Database) -> ObjectMeta {
 }
 
 fn labels(database: &Database) -> BTreeMap<String, String> {
-    BTreeMap::from([("example.com/database".to_owned(), database.name_any())])
+    BTreeMap::from([(LABEL.to_owned(), database.name_any())])
 }

@@ -2,25 +2,44 @@
 //!
 //! "Different" must not mean "not the same JSON": the API server fills in defaults, so that what is read back is
 //! never what was written, and an operator that compares whole specs writes for ever. What counts is whether the
-//! object has everything that we want it to have.
+//! object has everything that we want it to have. What we wanted before and want no longer shows in [`WANTED`], which
+//! changes with every wish.
 
 use std::sync::Arc;
 
 use evenkeel::kube::ResourceExt;
-use evenkeel::{Context, Object, Result};
+use evenkeel::{Context, ContextError, Object};
 use serde_json::Value;
 
+/// The annotation that holds a digest of all that we want of a child.
+pub const WANTED: &str = "example.com/wanted";
+
 /// Brings a child to `desired`, and gives it as it is then.
-pub async fn ensure<K, S>(ctx: &Context<S>, desired: K) -> Result<Arc<K>>
+///
+/// # Errors
+/// When the API server refuses it.
+pub async fn ensure<K, S>(ctx: &Context<S>, mut desired: K) -> Result<Arc<K>, ContextError>
 where
     K: Object<DynamicType: Default>,
 {
-    if let Some(actual) = ctx.get::<K>(&desired.name_any())?
-        && covers(&serde_json::to_value(&*actual)?, &serde_json::to_value(&desired)?)
-    {
-        return Ok(actual);
+    let digest = digest(&json(&desired)?);
+    desired.annotations_mut().insert(WANTED.to_owned(), digest);
+    match ctx.get::<K>(&desired.name_any())? {
+        Some(actual) if covers(&json(&*actual)?, &json(&desired)?) => Ok(actual),
+        _ => Ok(Arc::new(ctx.apply(desired).await?)),
     }
-    Ok(Arc::new(ctx.apply(desired).await?))
+}
+
+fn json<K: Object<DynamicType: Default>>(object: &K) -> Result<Value, ContextError> {
+    let kind = K::kind(&K::DynamicType::default()).into_owned();
+    serde_json::to_value(object).map_err(|source| ContextError::Encode { kind, source })
+}
+
+/// FNV-1a of the JSON, whose keys are sorted: the same in every build, which the standard library's hashes are not.
+fn digest(value: &Value) -> String {
+    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    let hash = value.to_string().bytes().fold(0xcbf2_9ce4_8422_2325, step);
+    format!("{hash:016x}")
 }
 
 /// Whether `actual` has everything that `desired` asks for. What it has beyond that is not our business.

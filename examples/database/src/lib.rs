@@ -3,13 +3,17 @@
 //!
 //! - Create if missing, update if different, nothing if equal: see [`ensure`](mod@ensure).
 //! - The password is generated once and never changed.
-//! - A finalizer takes a last backup before the servers go; while that fails, the database stays.
-//! - What a retry can heal is retried; what it cannot is shown in the condition `Accepted`, and waits for the user.
+//! - Storage grows: see the module `storage`.
+//! - What a retry can heal is retried with backoff; what it cannot ([`Rejection`]) is shown in the condition
+//!   `Accepted`, and waits for the user.
+//! - A finalizer takes a last backup before the servers and their storage go; while that fails, the database stays.
 
 mod backup;
 mod children;
 pub mod ensure;
+mod rejection;
 mod resource;
+mod storage;
 
 use std::sync::Arc;
 
@@ -17,15 +21,21 @@ use evenkeel::cli::Operator;
 use evenkeel::conditions::Set;
 use evenkeel::finalizer::Phase as Life;
 use evenkeel::k8s_openapi::api::apps::v1::StatefulSet;
-use evenkeel::k8s_openapi::api::core::v1::{Secret, Service};
-use evenkeel::kube::{CustomResourceExt as _, ResourceExt};
-use evenkeel::{Action, Context, Controller, Result};
+use evenkeel::k8s_openapi::api::core::v1::{PersistentVolumeClaim, Secret, Service};
+use evenkeel::kube::{CustomResourceExt as _, ResourceExt as _};
+use evenkeel::{
+    Action, Context, Controller, ErrorExt as _, Index, Predicate, Request, Result, Rollout as _, Source,
+    Trigger,
+};
 
 pub use backup::{Backup, BackupError, NoBackup};
-pub use children::{PASSWORD, Unsupported};
+pub use children::PASSWORD;
+pub use rejection::Rejection;
 pub use resource::{Database, DatabaseSpec, DatabaseStatus, Phase};
 
 use ensure::ensure;
+use rejection::Failure;
+use storage::Storage;
 
 /// The name of the operator and of its controller.
 pub const NAME: &str = "database";
@@ -42,6 +52,7 @@ const PASSWORD_LENGTH: usize = 24;
 /// The operator with its command line.
 pub fn operator() -> Operator {
     Operator::new(NAME, |manager| manager.controller(controller(Arc::new(NoBackup))))
+        .version(env!("CARGO_PKG_VERSION"))
         .about("Runs PostgreSQL for each Database.")
         .crd(Database::crd())
         .samples(SAMPLE)
@@ -49,10 +60,18 @@ pub fn operator() -> Operator {
 
 /// The controller, with the place where backups go.
 pub fn controller<B: Backup>(backup: Arc<B>) -> Controller<Database> {
+    // A StatefulSet makes the claims, so that no owner leads from them to the database: their label does.
+    let by_database = Index::new(storage::BY_DATABASE, |claim: &PersistentVolumeClaim| {
+        storage::database_of(claim).iter().map(Request::to_string).collect()
+    });
+    let claims = Source::<PersistentVolumeClaim>::new().labels(children::LABEL).index(by_database);
     Controller::new(NAME, reconcile::<B>)
+        // What this operator writes to a database itself, its status and finalizer, is no news to it.
+        .filter(Predicate::generation_changed())
         .owns::<StatefulSet>()
         .owns::<Service>()
         .owns::<Secret>()
+        .watches_source(claims, Trigger::map(storage::database_of))
         .shared_state(backup)
 }
 
@@ -63,65 +82,119 @@ async fn reconcile<B: Backup>(database: Arc<Database>, ctx: Context<B>) -> Resul
 async fn live<B: Backup>(life: Life, database: &Database, ctx: &Context<B>) -> Result<Action> {
     match life {
         Life::Apply => converge(database, ctx).await,
-        Life::Cleanup => {
-            ctx.state().take(&database.name_any()).await?;
-            Ok(Action::done())
-        }
+        Life::Cleanup => clean_up(database, ctx).await,
     }
 }
 
 /// Brings the children to what the spec asks for, then says in the status how far they are.
 async fn converge<B: Backup>(database: &Database, ctx: &Context<B>) -> Result<Action> {
-    let image = match children::image(database) {
-        Ok(image) => image,
-        Err(unsupported) => return reject(database, ctx, unsupported).await,
-    };
-    if ctx.get::<Secret>(&database.name_any())?.is_none() {
-        let password = ctx.env().suffix(PASSWORD_LENGTH);
-        ctx.get_or_create(children::secret(database, &password)).await?;
+    match bring_about(database, ctx).await {
+        Ok(servers) => {
+            ctx.status(database, status(database, ctx, servers.as_deref())).await?;
+            Ok(Action::done())
+        }
+        Err(Failure::Rejected(rejection)) => reject(database, ctx, rejection).await,
+        Err(Failure::Transient(error)) => Err(error.into()),
     }
-    ensure(ctx, children::service(database)).await?;
-    let servers = ensure(ctx, children::stateful_set(database, &image)).await?;
-    ctx.status(database, status(database, ctx, &servers)).await?;
-    Ok(Action::done())
 }
 
-/// No retry can help: the user is told, and the next change of the spec is waited for. What runs goes on running.
-async fn reject<B: Backup>(
+/// The steps from what is there to what is asked for; gives the servers, but for while they are being replaced.
+async fn bring_about<B: Backup>(
     database: &Database,
     ctx: &Context<B>,
-    unsupported: Unsupported,
-) -> Result<Action> {
+) -> Result<Option<Arc<StatefulSet>>, Failure> {
+    let image = children::image(database)?;
+    let name = database.name_any();
+    match ctx.get::<Secret>(&name)? {
+        Some(secret) => keep_name(database, &secret)?,
+        None => {
+            let password = ctx.env().suffix(PASSWORD_LENGTH);
+            ctx.get_or_create(children::secret(database, &password)).await?;
+        }
+    }
+    if let Some(servers) = ctx.get::<StatefulSet>(&name)? {
+        keep_class(database, &servers)?;
+    }
+    ensure(ctx, children::service(database)).await?;
+    match storage::grow(database, ctx).await? {
+        Storage::Growing => Ok(None),
+        Storage::Fits => Ok(Some(ensure(ctx, children::stateful_set(database, &image)).await?)),
+    }
+}
+
+/// The name of the database took effect at the first start; the Secret remembers it.
+fn keep_name(database: &Database, secret: &Secret) -> Result<(), Rejection> {
+    let made_with = secret.data.as_ref().and_then(|data| data.get(children::DATABASE_NAME));
+    match made_with.map(|name| String::from_utf8_lossy(&name.0)) {
+        Some(was) if was != database.spec.database_name => Err(Rejection::Immutable {
+            field: "databaseName",
+            was: was.into_owned(),
+            wanted: database.spec.database_name.clone(),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// The data cannot move to storage of another class.
+fn keep_class(database: &Database, servers: &StatefulSet) -> Result<(), Rejection> {
+    let (was, wanted) = (storage::class(servers), database.spec.storage_class.as_deref());
+    match was == wanted {
+        true => Ok(()),
+        false => {
+            let text = |class: Option<&str>| class.unwrap_or("the default").to_owned();
+            Err(Rejection::Immutable { field: "storageClass", was: text(was), wanted: text(wanted) })
+        }
+    }
+}
+
+/// The user is told, and the next change of the spec is waited for. What runs goes on running.
+async fn reject<B: Backup>(database: &Database, ctx: &Context<B>, rejection: Rejection) -> Result<Action> {
     let mut status = database.status.clone().unwrap_or_default();
     status.phase = Phase::Rejected;
     status.observed_generation = database.metadata.generation;
-    let accepted = Set::new("Accepted", false, "Unsupported", unsupported.0).observed(database);
-    ctx.condition(&mut status.conditions, accepted);
+    let accepted = Set::new("Accepted", false, rejection.reason(), rejection.to_string()).observed(database);
+    if ctx.condition(&mut status.conditions, accepted) {
+        ctx.warning(database, rejection.reason(), rejection.to_string());
+    }
     ctx.status(database, status).await?;
-    Ok(Action::done())
+    Err(rejection.terminal())
 }
 
-fn status<B: Backup>(database: &Database, ctx: &Context<B>, servers: &StatefulSet) -> DatabaseStatus {
+fn status<B: Backup>(database: &Database, ctx: &Context<B>, servers: Option<&StatefulSet>) -> DatabaseStatus {
     let wanted = database.spec.replicas;
-    let observed = servers.status.as_ref().filter(|status| {
-        status.observed_generation == servers.metadata.generation
-            && status.update_revision == status.current_revision
-    });
-    let ready = servers.status.as_ref().and_then(|status| status.ready_replicas).unwrap_or(0);
-    let running = observed.is_some() && ready == wanted;
-
+    let ready = servers.and_then(|servers| servers.status.as_ref()?.ready_replicas).unwrap_or(0);
+    let phase = match servers {
+        None => Phase::Growing,
+        Some(servers) if servers.is_rolled_out() => Phase::Running,
+        Some(_) => Phase::Creating,
+    };
     let mut conditions = database.status.as_ref().map(|status| status.conditions.clone()).unwrap_or_default();
     let accepted = Set::new("Accepted", true, "Valid", "the spec can be carried out").observed(database);
     ctx.condition(&mut conditions, accepted);
-    let reason = if running { "ServersReady" } else { "ServersStarting" };
-    let message = format!("{ready} of {wanted} servers are ready");
-    ctx.condition(&mut conditions, Set::new("Ready", running, reason, message).observed(database));
-
+    let (reason, message) = match phase {
+        Phase::Growing => ("StorageGrowing", "the storage grows".to_owned()),
+        Phase::Running => ("ServersReady", format!("{ready} of {wanted} servers are ready")),
+        _ => ("ServersStarting", format!("{ready} of {wanted} servers are ready")),
+    };
+    let ready_condition = Set::new("Ready", phase == Phase::Running, reason, message).observed(database);
+    ctx.condition(&mut conditions, ready_condition);
     DatabaseStatus {
-        phase: if running { Phase::Running } else { Phase::Creating },
+        phase,
         ready_replicas: ready,
         endpoint: Some(children::endpoint(database)),
         observed_generation: database.metadata.generation,
         conditions,
     }
+}
+
+/// Takes the last backup, then lets the storage go: the claims of a StatefulSet stay when it goes, and a new database
+/// of the same name would find data whose password nobody knows.
+async fn clean_up<B: Backup>(database: &Database, ctx: &Context<B>) -> Result<Action> {
+    ctx.state().take(&Request::of(database).to_string()).await?;
+    for claim in storage::claims(database, ctx)? {
+        if claim.metadata.deletion_timestamp.is_none() {
+            ctx.delete(&*claim).await?;
+        }
+    }
+    Ok(Action::done())
 }

@@ -23,6 +23,7 @@ pub const SAMPLE: &str = include_str!("../samples/web.yaml");
 /// The operator with its command line.
 pub fn operator() -> Operator {
     Operator::new(NAME, |manager| manager.controller(controller()))
+        .version(env!("CARGO_PKG_VERSION"))
         .about("Runs a Deployment for each MyResource.")
         .crd(MyResource::crd())
         .samples(SAMPLE)

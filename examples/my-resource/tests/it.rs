@@ -6,8 +6,8 @@ use evenkeel::k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use evenkeel::k8s_openapi::api::core::v1::Pod;
 use evenkeel::kube::{CustomResourceExt, Result};
 use evenkeel::prelude::*;
-use evenkeel::testing;
-use my_resource::{MyResource, MyResourceSpec, Phase, controller};
+use evenkeel::{testing, yaml};
+use my_resource::{MyResource, MyResourceSpec, NAME, Phase, SAMPLE, controller};
 use serde_json::json;
 
 fn web(image: &str) -> MyResource {
@@ -79,7 +79,7 @@ async fn a_second_reconcile_writes_nothing_and_triggers_nothing(cluster: Cluster
     );
 
     let asked = cluster.requests().len();
-    cluster.restart("my-resource");
+    cluster.restart(NAME);
     cluster.settled().await;
     assert_eq!(
         testing::lines(&cluster.writes()),
@@ -121,6 +121,40 @@ async fn deletion_leaves_nothing(cluster: Cluster) -> Result<()> {
     Ok(())
 }
 
+#[evenkeel::test]
+async fn a_bad_spec_is_told_why(cluster: Cluster) -> Result<()> {
+    started(&cluster).await?;
+    let spec = MyResourceSpec { image: "nginx:1.29".into(), memory: "lots".into() };
+    let error = cluster.apply(MyResource::new("web", spec)).await.unwrap_err().to_string();
+    assert!(error.contains("spec.memory in body should match"), "{error}");
+
+    // A name of which no label can be made: the server takes the resource, and no Deployment of it.
+    let mut long = web("nginx:1.29");
+    long.metadata.name = Some("n".repeat(70));
+    cluster.apply(long).await?;
+    cluster.settled().await;
+    let message = cluster.get::<MyResource>(&"n".repeat(70)).await?.status.unwrap().message.unwrap();
+    assert!(message.contains("must be no more than 63"), "{message}");
+    Ok(())
+}
+
+#[evenkeel::test]
+async fn the_sample_works_and_the_definition_is_that_of_the_type(cluster: Cluster) -> Result<()> {
+    let written = yaml::parse(include_str!("../crd.yaml")).unwrap();
+    let written = serde_json::to_value(&written[0]).unwrap();
+    assert_eq!(
+        written,
+        serde_json::to_value(MyResource::crd()).unwrap(),
+        "make crd.yaml anew: see the README"
+    );
+    cluster.apply(MyResource::crd()).await?;
+    cluster.run(controller);
+    cluster.apply_yaml(SAMPLE).await.unwrap();
+    cluster.settled().await;
+    assert_eq!(phase(&cluster).await?, Some(Phase::Ready));
+    Ok(())
+}
+
 /// Made, changed, and what then stands: image of the Deployment, number and phase of pods, phase.
 async fn made_and_changed(cluster: Cluster) -> Vec<String> {
     let play = async {
@@ -146,6 +180,6 @@ async fn made_and_changed(cluster: Cluster) -> Vec<String> {
 
 #[test]
 fn a_crash_at_any_write_changes_nothing() {
-    let runs = testing::crash_everywhere("my-resource", |cluster| cluster.run(controller), made_and_changed);
+    let runs = testing::crash_everywhere(NAME, |cluster| cluster.run(controller), made_and_changed);
     assert!(runs >= 6, "{runs} runs");
 }

@@ -18,7 +18,10 @@ pub const SAMPLE: &str = include_str!("../samples/web.yaml");
 
 /// The operator with its command line.
 pub fn operator() -> Operator {
-    Operator::new(NAME, add_to).about("Gives each labelled Pod a companion.").samples(SAMPLE)
+    Operator::new(NAME, add_to)
+        .version(env!("CARGO_PKG_VERSION"))
+        .about("Gives each labelled Pod a companion.")
+        .samples(SAMPLE)
 }
 
 /// Has a manager run the loop: it brings signals, leader election and the informers, and nothing of the loop.

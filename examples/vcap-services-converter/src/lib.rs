@@ -41,6 +41,7 @@ const WORKERS: usize = 4;
 /// The operator with its command line.
 pub fn operator() -> Operator {
     Operator::new(NAME, |manager| manager.controller(controller()))
+        .version(env!("CARGO_PKG_VERSION"))
         .about("Makes a Secret of each service in a Cloud Foundry VCAP_SERVICES.")
         .crd(VcapServicesConverter::crd())
         .samples(SAMPLE)

@@ -43,6 +43,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(5);
 /// The operator with its command line.
 pub fn operator() -> Operator {
     Operator::new(NAME, |manager| manager.controller(controller(Arc::new(NoUploads))))
+        .version(env!("CARGO_PKG_VERSION"))
         .about("Runs a site of three tiers for each VisitorsApp.")
         .crd(VisitorsApp::crd())
         .samples(SAMPLE)

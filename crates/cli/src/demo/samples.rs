@@ -44,7 +44,13 @@ pub(super) fn run_operators(cluster: &Cluster) {
 pub(super) async fn apply(cluster: &Cluster) -> kube::Result<()> {
     let web = MyResourceSpec { image: "nginx:1.29".into(), memory: "64Mi".into() };
     cluster.apply(MyResource::new(WEB, web)).await?;
-    let orders = DatabaseSpec { version: "18".into(), replicas: 2, database_name: "orders".into() };
+    let orders = DatabaseSpec {
+        version: "18".into(),
+        storage: "1Gi".into(),
+        storage_class: None,
+        replicas: 2,
+        database_name: "orders".into(),
+    };
     cluster.apply(Database::new(ORDERS, orders)).await?;
     Ok(())
 }

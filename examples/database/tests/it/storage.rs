@@ -33,7 +33,11 @@ async fn storage_grows_and_no_server_is_restarted(cluster: Cluster) -> Result<()
     cluster.settled().await;
     for claim in cluster.list::<PersistentVolumeClaim>().await? {
         assert_eq!(requested(&claim), "3Gi", "{}", claim.name_any());
-        assert_eq!(claim.status.unwrap().phase.as_deref(), Some("Bound"));
+        let status = claim.status.unwrap();
+        assert_eq!(
+            (status.phase.as_deref(), &*status.capacity.unwrap()["storage"].0),
+            (Some("Bound"), "3Gi")
+        );
     }
     let grown = cluster.get::<StatefulSet>("orders").await?;
     assert_ne!(grown.uid(), servers, "its template cannot be changed: it was made anew");

@@ -17,6 +17,7 @@ mod cluster;
 mod crash;
 mod everywhere;
 mod fault;
+mod install;
 mod objects;
 mod operator;
 mod record;

@@ -122,6 +122,26 @@ impl Drop for Story {
     }
 }
 
+/// Compares what a test found with the text that is kept in a file of the project, such as the recorded
+/// [`Verbs`](evenkeel_runtime::manifests::Verbs) of an operator; with `EVENKEEL_UPDATE=1` it writes the file instead.
+/// The path is relative to the folder of the package.
+///
+/// # Panics
+/// When they differ, with both.
+pub fn kept(path: &str, found: &impl ToString) {
+    let file = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from).unwrap_or_default().join(path);
+    let found = found.to_string();
+    if std::env::var_os("EVENKEEL_UPDATE").is_some() {
+        std::fs::write(&file, found).expect("the file can be written");
+        return;
+    }
+    let kept = std::fs::read_to_string(&file).unwrap_or_default();
+    assert!(
+        kept == found,
+        "{path} is not what was found (EVENKEEL_UPDATE=1 writes it)\nkept:\n{kept}\nfound:\n{found}"
+    );
+}
+
 /// The things as they print themselves, for a comparison whose difference can be read.
 pub fn lines<T: ToString>(things: &[T]) -> Vec<String> {
     things.iter().map(T::to_string).collect()

@@ -80,6 +80,11 @@ impl LeaderElection {
         self
     }
 
+    /// Namespace and name of the lease.
+    pub(crate) fn key(&self) -> (String, String) {
+        (self.namespace.clone(), self.name.clone())
+    }
+
     /// Keeps the lease when the manager stops, so that the next one waits for it to pass.
     pub fn keep_on_stop(mut self) -> Self {
         self.release = false;

@@ -76,6 +76,7 @@ pub use index::Index;
 pub use informer::{Informer, Informers, Subscription, SyncError};
 pub use leader::LeaderElection;
 pub use manager::{Manager, ManagerError};
+pub use manifests::Manifests;
 pub use metrics::Metrics;
 pub use object::Object;
 pub use owner::Owner;

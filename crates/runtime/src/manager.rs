@@ -195,7 +195,14 @@ impl Manager {
 
     /// What a real cluster needs to run this manager, under this name in this namespace.
     pub fn manifests(&self, name: &str, namespace: &str) -> Manifests {
-        Manifests::new(name, namespace, self.declared.clone(), self.election.is_some())
+        let mut manifests = Manifests::new(name, namespace).declared(self.declared.iter().cloned());
+        if let Some(election) = &self.election {
+            manifests = manifests.leader_election(election);
+        }
+        match self.address {
+            Some(address) => manifests.port(address.port()),
+            None => manifests,
+        }
     }
 
     /// Its metrics, to read them or to register more.

@@ -1,7 +1,30 @@
 //! What a real cluster needs to run an operator: CRDs, an account, the least rules, a Deployment.
 //!
 //! A controller knows what it watches, so that reading rules are exact. What it writes shows in its requests: those
-//! that a test recorded give exact writing rules; without any, primary and owned kinds get the usual ones.
+//! that its tests recorded ([`Verbs`]) give exact writing rules; without any, primary and owned kinds get the usual
+//! ones. The way of it, with the test kit:
+//!
+//! ```text
+//! // src/lib.rs: the operator says what it is, without a cluster
+//! pub fn manifests() -> Result<Manifests, VerbsError> {
+//!     let verbs = include_str!("../verbs.txt").parse()?;
+//!     Ok(Manifests::new("my-operator", "operators").controller(&controller()).crd(&Mine::crd()).verbs(verbs))
+//! }
+//!
+//! // src/main.rs: `my-operator manifests | kubectl apply -f -`
+//! println!("{}", my_operator::manifests()?.image("registry.example.com/my-operator:1").yaml()?);
+//!
+//! // tests: run it as the account that the manifests make; what the rules do not allow is refused
+//! let operator = cluster.install(&my_operator::manifests()?).await?;   // CRDs, account, rules
+//! operator.run(my_operator::controller);                              // as the ServiceAccount
+//! // … the scenario …
+//! assert!(cluster.forbidden().is_empty());
+//! testing::kept("verbs.txt", &cluster.verbs("my-operator"));          // EVENKEEL_UPDATE=1 writes the file
+//! ```
+//!
+//! A new operator begins without `verbs.txt`: its tests run under the usual rules, and write the file.
+
+mod verbs;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +33,16 @@ use kube::core::ApiResource;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::Object;
+use crate::controller::Controller;
 use crate::error::BoxError;
+use crate::leader::LeaderElection;
+use verbs::Target;
+
+pub use verbs::{Verbs, VerbsError};
+
+/// The namespaces that every cluster has.
+const GIVEN_NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
 /// What an operator was declared to do with a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,12 +65,22 @@ pub(crate) struct Declared {
 
 /// The manifests of an operator.
 ///
-/// ```no_run
-/// # fn example(manager: evenkeel_runtime::Manager) -> Result<(), evenkeel_runtime::BoxError> {
-/// let manifests = manager.manifests("my-operator", "operators").image("registry.example.com/my-operator:1");
-/// println!("{}", manifests.yaml()?);
-/// # Ok(())
-/// # }
+/// ```
+/// use std::sync::Arc;
+/// use evenkeel_runtime::manifests::Manifests;
+/// use evenkeel_runtime::{Action, Context, Controller, Result};
+/// use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+///
+/// async fn reconcile(map: Arc<ConfigMap>, ctx: Context) -> Result<Action> { Ok(Action::done()) }
+///
+/// let controller = Controller::new("mirror", reconcile).owns::<Secret>();
+/// let manifests = Manifests::new("mirror", "operators")
+///     .controller(&controller)
+///     .verbs("secrets: patch".parse()?)
+///     .image("registry.example.com/mirror:1");
+/// let yaml = manifests.yaml()?;
+/// assert!(yaml.contains("kind: ClusterRole") && yaml.contains("kind: Deployment"));
+/// # Ok::<_, Box<dyn std::error::Error + Send + Sync>>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Manifests {
@@ -46,30 +88,57 @@ pub struct Manifests {
     namespace: String,
     image: Option<String>,
     replicas: u32,
+    /// Where health and readiness are served.
+    port: Option<u16>,
     crds: Vec<Value>,
     declared: Vec<Declared>,
-    elects: bool,
-    /// From (group, resource) to verbs, as recorded.
-    observed: BTreeMap<(String, String), BTreeSet<&'static str>>,
+    /// Namespace and name of the lease, where a leader is elected.
+    lease: Option<(String, String)>,
+    recorded: Option<Verbs>,
 }
 
 impl Manifests {
-    pub(crate) fn new(name: &str, namespace: &str, declared: Vec<Declared>, elects: bool) -> Self {
+    /// The manifests of an operator of this name, which will run in this namespace.
+    pub fn new(name: &str, namespace: &str) -> Self {
         Self {
             name: name.into(),
             namespace: namespace.into(),
             image: None,
-            replicas: if elects { 2 } else { 1 },
+            replicas: 1,
+            port: None,
             crds: Vec::new(),
-            declared,
-            elects,
-            observed: BTreeMap::new(),
+            declared: Vec::new(),
+            lease: None,
+            recorded: None,
         }
+    }
+
+    /// Allows what this controller declares.
+    pub fn controller<K: Object, S>(self, controller: &Controller<K, S>) -> Self {
+        self.declared(controller.declarations())
+    }
+
+    pub(crate) fn declared(mut self, declared: impl IntoIterator<Item = Declared>) -> Self {
+        self.declared.extend(declared);
+        self
+    }
+
+    /// Allows this election, and runs two replicas.
+    pub fn leader_election(mut self, election: &LeaderElection) -> Self {
+        self.lease = Some(election.key());
+        self.replicas = 2;
+        self
     }
 
     /// Adds a Deployment of this image.
     pub fn image(mut self, image: impl Into<String>) -> Self {
         self.image = Some(image.into());
+        self
+    }
+
+    /// Has the Deployment ask `/healthz` and `/readyz` at this port: see [`Manager::serve`](crate::Manager::serve).
+    pub fn port(mut self, port: u16) -> Self {
+        self.port = Some(port);
         self
     }
 
@@ -79,12 +148,20 @@ impl Manifests {
         self
     }
 
-    /// Adds what a recorded request needs. Requests that no rule is about are left out.
-    pub fn observed(mut self, method: &http::Method, path_and_query: &str) -> Self {
-        if let Some((group, resource, verb)) = parse(method, path_and_query) {
-            self.observed.entry((group, resource)).or_default().insert(verb);
-        }
+    /// Allows these recorded requests, and no other writes.
+    pub fn verbs(mut self, verbs: Verbs) -> Self {
+        self.recorded.get_or_insert_default().extend(verbs);
         self
+    }
+
+    /// The name of the operator and of its ServiceAccount.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The namespace that the operator runs in.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
     }
 
     /// All of it as YAML documents, for `kubectl apply`.
@@ -95,8 +172,12 @@ impl Manifests {
 
     /// All of it as objects, in the order in which they are to be applied.
     pub fn objects(&self) -> Vec<Value> {
-        let metadata = json!({ "name": self.name, "namespace": self.namespace });
         let mut objects = self.crds.clone();
+        if !GIVEN_NAMESPACES.contains(&self.namespace.as_str()) {
+            let metadata = json!({ "name": self.namespace });
+            objects.push(json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": metadata }));
+        }
+        let metadata = json!({ "name": self.name, "namespace": self.namespace });
         objects.push(json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata }));
         for (namespace, rules) in self.rules() {
             objects.extend(self.role(namespace.as_deref(), &rules));
@@ -107,41 +188,42 @@ impl Manifests {
 
     /// The rules by the namespace they hold in; none for the whole cluster.
     fn rules(&self) -> BTreeMap<Option<String>, Vec<Rule>> {
-        let mut grants: BTreeMap<Option<String>, Grants> = BTreeMap::new();
+        let mut grants = Scopes::default();
         for declared in &self.declared {
-            let mut scopes: Vec<Option<String>> = declared.namespaces.iter().cloned().map(Some).collect();
-            if scopes.is_empty() {
-                scopes.push(None);
-            }
-            for scope in scopes {
-                let grants = grants.entry(scope).or_default();
-                self.grant(grants, declared);
+            for scope in scopes_of(declared) {
+                self.grant(grants.entry(scope).or_default(), declared);
             }
         }
-        let scopes: Vec<Option<String>> = grants.keys().cloned().collect();
-        for scope in &scopes {
-            let grants = grants.entry(scope.clone()).or_default();
-            for ((group, resource), verbs) in &self.observed {
-                grants.entry((group.clone(), resource.clone())).or_default().extend(verbs);
-            }
-            let events = grants.entry(("events.k8s.io".into(), "events".into())).or_default();
-            events.extend(["create", "patch"]);
+        if let Some(recorded) = &self.recorded {
+            self.grant_recorded(&mut grants, recorded);
         }
-        if self.elects {
-            let own = grants.entry(Some(self.namespace.clone())).or_default();
-            let leases = own.entry(("coordination.k8s.io".into(), "leases".into())).or_default();
-            leases.extend(["create", "get", "update"]);
+        without_repeats(&mut grants);
+        let mut rules: BTreeMap<Option<String>, Vec<Rule>> =
+            grants.into_iter().map(|(scope, grants)| (scope, Rule::list(grants))).collect();
+        if let Some((namespace, name)) = &self.lease {
+            rules.entry(Some(namespace.clone())).or_default().extend(Rule::lease(name));
         }
-        grants.into_iter().map(|(scope, grants)| (scope, Rule::list(grants))).collect()
+        rules.retain(|_, rules| !rules.is_empty());
+        rules
     }
 
+    /// What a declaration needs by itself: its watch, and as long as nothing was recorded the usual writes.
     fn grant(&self, grants: &mut Grants, declared: &Declared) {
         let ApiResource { group, plural, .. } = &declared.resource;
         let key = |suffix: &str| (group.clone(), format!("{plural}{suffix}"));
-        grants.entry(key("")).or_default().extend(["get", "list", "watch"]);
-        if !self.observed.is_empty() {
+        grants.entry(key("")).or_default().extend(["list", "watch"]);
+        if declared.purpose == Use::Primary {
+            // A reconcile whose cache is behind its own last write reads its object live.
+            grants.entry(key("")).or_default().insert("get");
+            if self.declared.iter().any(|other| other.purpose == Use::Owned) {
+                // Owner references that block need it where the admission plugin for them is on, as on OpenShift.
+                grants.entry(key("/finalizers")).or_default().insert("update");
+            }
+        }
+        if self.recorded.is_some() {
             return;
         }
+        grants.entry(key("")).or_default().insert("get");
         match declared.purpose {
             Use::Read => {}
             Use::Owned => {
@@ -150,8 +232,41 @@ impl Manifests {
             Use::Primary => {
                 grants.entry(key("")).or_default().extend(["patch", "update"]);
                 grants.entry(key("/status")).or_default().extend(["patch", "update"]);
-                // Blocking owner references need it where the admission plugin for them is on.
-                grants.entry(key("/finalizers")).or_default().insert("update");
+            }
+        }
+        grants.entry(events()).or_default().extend(["create", "patch"]);
+    }
+
+    /// A recorded request is allowed where its kind was declared, else wherever the operator works.
+    fn grant_recorded(&self, grants: &mut Scopes, recorded: &Verbs) {
+        let everywhere: BTreeSet<Option<String>> = match grants.is_empty() {
+            true => [None].into(),
+            false => grants.keys().cloned().collect(),
+        };
+        for (Target { group, resource, wide }, verbs) in recorded.iter() {
+            let lease = group == "coordination.k8s.io" && resource == "leases";
+            if lease && self.lease.is_some() {
+                continue;
+            }
+            let plural = resource.split('/').next().unwrap_or_default();
+            let same = |declared: &&Declared| {
+                declared.resource.group == *group && declared.resource.plural == plural
+            };
+            let declared: BTreeSet<Option<String>> =
+                self.declared.iter().filter(same).flat_map(scopes_of).collect();
+            let scopes = match (wide, declared.is_empty()) {
+                (true, true) => [None].into(),
+                (false, true) => everywhere.clone(),
+                (_, false) => declared,
+            };
+            let key = (group.clone(), resource.clone());
+            for scope in scopes {
+                let granted = grants.entry(scope).or_default().entry(key.clone()).or_default();
+                granted.extend(verbs);
+                if key == events() {
+                    // An event that comes again continues its series, which a test may not have waited for.
+                    granted.extend(["create", "patch"]);
+                }
             }
         }
     }
@@ -178,6 +293,21 @@ impl Manifests {
 
     fn deployment(&self, image: &str) -> Value {
         let labels = json!({ "app.kubernetes.io/name": self.name });
+        let mut container = json!({
+            "name": "operator",
+            "image": image,
+            "securityContext": {
+                "allowPrivilegeEscalation": false,
+                "readOnlyRootFilesystem": true,
+                "capabilities": { "drop": ["ALL"] },
+            },
+        });
+        if let Some(port) = self.port {
+            let probe = |path: &str| json!({ "httpGet": { "path": path, "port": port } });
+            container["ports"] = json!([{ "name": "http", "containerPort": port }]);
+            container["livenessProbe"] = probe("/healthz");
+            container["readinessProbe"] = probe("/readyz");
+        }
         json!({
             "apiVersion": "apps/v1",
             "kind": "Deployment",
@@ -190,15 +320,7 @@ impl Manifests {
                     "spec": {
                         "serviceAccountName": self.name,
                         "securityContext": { "runAsNonRoot": true, "seccompProfile": { "type": "RuntimeDefault" } },
-                        "containers": [{
-                            "name": "operator",
-                            "image": image,
-                            "securityContext": {
-                                "allowPrivilegeEscalation": false,
-                                "readOnlyRootFilesystem": true,
-                                "capabilities": { "drop": ["ALL"] },
-                            },
-                        }],
+                        "containers": [container],
                     },
                 },
             },
@@ -206,13 +328,43 @@ impl Manifests {
     }
 }
 
+/// From (group, resource) to verbs.
 type Grants = BTreeMap<(String, String), BTreeSet<&'static str>>;
+
+/// Grants by the namespace they hold in; none for the whole cluster.
+type Scopes = BTreeMap<Option<String>, Grants>;
+
+fn events() -> (String, String) {
+    ("events.k8s.io".into(), "events".into())
+}
+
+fn scopes_of(declared: &Declared) -> Vec<Option<String>> {
+    match declared.namespaces.is_empty() {
+        true => vec![None],
+        false => declared.namespaces.iter().cloned().map(Some).collect(),
+    }
+}
+
+/// Takes out of the namespaces what holds in the whole cluster.
+fn without_repeats(grants: &mut Scopes) {
+    let Some(wide) = grants.get(&None).cloned() else { return };
+    for (_, narrow) in grants.iter_mut().filter(|(scope, _)| scope.is_some()) {
+        for (key, verbs) in &wide {
+            if let Some(narrow) = narrow.get_mut(key) {
+                narrow.retain(|verb| !verbs.contains(verb));
+            }
+        }
+        narrow.retain(|_, verbs| !verbs.is_empty());
+    }
+}
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Rule {
     api_groups: Vec<String>,
     resources: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    resource_names: Vec<String>,
     verbs: Vec<&'static str>,
 }
 
@@ -224,124 +376,24 @@ impl Rule {
             let verbs: Vec<&'static str> = verbs.into_iter().collect();
             match rules.iter_mut().find(|rule| rule.api_groups[0] == group && rule.verbs == verbs) {
                 Some(rule) => rule.resources.push(resource),
-                None => rules.push(Self { api_groups: vec![group], resources: vec![resource], verbs }),
+                None => rules.push(Self::new(&group, &resource, verbs)),
             }
         }
         rules
     }
-}
 
-/// Group, resource (with subresource) and verb of a request for objects.
-fn parse(method: &http::Method, path_and_query: &str) -> Option<(String, String, &'static str)> {
-    let (path, query) = path_and_query.split_once('?').unwrap_or((path_and_query, ""));
-    let mut parts = path.trim_matches('/').split('/');
-    let group = match parts.next()? {
-        "api" => "",
-        "apis" => parts.next()?,
-        _ => return None,
-    };
-    parts.next()?;
-    let mut rest: Vec<&str> = parts.collect();
-    // A namespace itself is an object too: /api/v1/namespaces/a has nothing behind it.
-    if rest.first() == Some(&"namespaces") && rest.len() > 2 && !["status", "finalize"].contains(&rest[2]) {
-        rest.drain(..2);
+    /// What an election asks for: a rule cannot name what is yet to be created.
+    fn lease(name: &str) -> [Self; 2] {
+        let rule = |verbs| Self::new("coordination.k8s.io", "leases", verbs);
+        let held = Self { resource_names: vec![name.into()], ..rule(vec!["get", "update"]) };
+        [rule(vec!["create"]), held]
     }
-    let resource = match rest.get(2) {
-        Some(subresource) => format!("{}/{subresource}", rest[0]),
-        None => (*rest.first()?).to_owned(),
-    };
-    let named = rest.len() > 1;
-    let watch = query.split('&').any(|pair| pair.starts_with("watch") && !pair.ends_with("=false"));
-    let verb = match method.as_str() {
-        "GET" if named => "get",
-        "GET" if watch => "watch",
-        "GET" => "list",
-        "POST" => "create",
-        "PUT" => "update",
-        "PATCH" => "patch",
-        "DELETE" if named => "delete",
-        "DELETE" => "deletecollection",
-        _ => return None,
-    };
-    Some((group.to_owned(), resource, verb))
+
+    fn new(group: &str, resource: &str, verbs: Vec<&'static str>) -> Self {
+        let (api_groups, resources) = (vec![group.into()], vec![resource.into()]);
+        Self { api_groups, resources, resource_names: Vec::new(), verbs }
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use http::Method;
-    use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-
-    use super::*;
-
-    fn declared<K: kube::Resource<DynamicType = ()>>(purpose: Use, namespaces: &[&str]) -> Declared {
-        let namespaces = namespaces.iter().map(|namespace| (*namespace).to_owned()).collect();
-        Declared { resource: ApiResource::erase::<K>(&()), namespaces, purpose }
-    }
-
-    fn rules_of(manifests: &Manifests, kind: &str) -> Value {
-        let objects = manifests.objects();
-        objects
-            .iter()
-            .find(|object| object["kind"] == kind)
-            .map(|object| object["rules"].clone())
-            .unwrap_or_default()
-    }
-
-    #[test]
-    fn requests_become_verbs() {
-        let check = |method: Method, path: &str, wanted: (&str, &str, &str)| {
-            let (group, resource, verb) = parse(&method, path).unwrap();
-            assert_eq!((group.as_str(), resource.as_str(), verb), wanted);
-        };
-        check(Method::GET, "/api/v1/namespaces/a/pods/x", ("", "pods", "get"));
-        check(Method::GET, "/api/v1/pods?watch=true&x=y", ("", "pods", "watch"));
-        check(Method::GET, "/api/v1/namespaces/a", ("", "namespaces", "get"));
-        check(Method::PUT, "/api/v1/namespaces/a/finalize", ("", "namespaces/finalize", "update"));
-        check(
-            Method::PATCH,
-            "/apis/apps/v1/namespaces/a/deployments/x/status",
-            ("apps", "deployments/status", "patch"),
-        );
-        check(
-            Method::DELETE,
-            "/apis/apps/v1/namespaces/a/deployments",
-            ("apps", "deployments", "deletecollection"),
-        );
-        assert_eq!(parse(&Method::GET, "/version"), None);
-    }
-
-    #[test]
-    fn recorded_requests_replace_the_usual_writes() {
-        let declarations =
-            vec![declared::<ConfigMap>(Use::Primary, &[]), declared::<Secret>(Use::Owned, &[])];
-        let usual = Manifests::new("op", "ops", declarations, false);
-        let rules = rules_of(&usual, "ClusterRole").to_string();
-        assert!(rules.contains("\"secrets\"") && rules.contains("delete"), "{rules}");
-        let least = usual.observed(&Method::PATCH, "/api/v1/namespaces/a/secrets/x?force=true");
-        let wanted = json!([
-            { "apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "watch"] },
-            { "apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list", "patch", "watch"] },
-            { "apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"] },
-        ]);
-        assert_eq!(rules_of(&least, "ClusterRole"), wanted);
-    }
-
-    #[test]
-    fn namespaced_sources_need_no_cluster_role() {
-        let manifests = Manifests::new("op", "ops", vec![declared::<Secret>(Use::Read, &["a", "b"])], true)
-            .image("registry.example.com/op:1");
-        let kinds: Vec<String> =
-            manifests.objects().iter().map(|object| object["kind"].as_str().unwrap().to_owned()).collect();
-        let roles = ["Role", "RoleBinding"];
-        let wanted: Vec<&str> = ["ServiceAccount"]
-            .into_iter()
-            .chain(roles)
-            .chain(roles)
-            .chain(roles)
-            .chain(["Deployment"])
-            .collect();
-        assert_eq!(kinds, wanted, "two for the namespaces and one for the lease");
-        let yaml = manifests.yaml().unwrap();
-        assert_eq!(yaml.matches("---\n").count(), 7, "{yaml}");
-    }
-}
+mod tests;

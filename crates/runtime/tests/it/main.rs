@@ -4,6 +4,7 @@
 
 mod leading;
 mod managing;
+mod manifesting;
 mod queueing;
 mod replaying;
 mod watching;

@@ -1,0 +1,105 @@
+//! An operator as it is deployed: under the account and the rules of its own manifests.
+
+use evenkeel_apiserver::User;
+use evenkeel_runtime::manifests::{Manifests, Verbs};
+use http::Method;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Api, Patch, PatchParams};
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
+use serde_json::Value;
+
+use crate::cluster::Cluster;
+use crate::record::{Exchange, Outcome};
+
+/// The field manager of what is installed: who deploys is not who tests.
+const FIELD_MANAGER: &str = "kubectl";
+
+impl Cluster {
+    /// Applies an operator's manifests, and gives a handle that acts as its ServiceAccount: what runs through it may
+    /// do what the generated rules allow, and nothing else.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use evenkeel_cluster::{Cluster, testing};
+    /// # use evenkeel_runtime::{Action, Context, Controller, Manifests, Result};
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # fn controller() -> Controller<ConfigMap> {
+    /// #     Controller::new("mirror", |map: Arc<ConfigMap>, ctx: Context| async move {
+    /// #         let mut secret = Secret::default();
+    /// #         secret.metadata.name = map.metadata.name.clone();
+    /// #         ctx.apply(secret).await?;
+    /// #         Ok::<_, evenkeel_runtime::Error>(Action::done())
+    /// #     })
+    /// #     .owns::<Secret>()
+    /// # }
+    /// # testing::run(testing::options(), |cluster| async move {
+    /// let manifests = Manifests::new("mirror", "operators").controller(&controller());
+    /// let operator = cluster.install(&manifests).await?;
+    /// operator.run(controller);
+    /// cluster.settled().await;
+    /// assert!(cluster.forbidden().is_empty());
+    /// assert!(cluster.verbs("mirror").to_string().contains("secrets: create patch"));
+    /// # Ok::<_, kube::Error>(())
+    /// # }).unwrap();
+    /// ```
+    pub async fn install(&self, manifests: &Manifests) -> kube::Result<Self> {
+        for object in manifests.objects() {
+            self.install_object(object).await?;
+        }
+        let (namespace, name) = (manifests.namespace(), manifests.name());
+        let groups = [
+            "system:serviceaccounts",
+            &format!("system:serviceaccounts:{namespace}"),
+            "system:authenticated",
+        ];
+        Ok(self.acting_as(User::new(format!("system:serviceaccount:{namespace}:{name}"), groups)))
+    }
+
+    async fn install_object(&self, object: Value) -> kube::Result<()> {
+        let object: DynamicObject = serde_json::from_value(object).map_err(kube::Error::SerdeError)?;
+        let gvk = object.types.as_ref().and_then(|types| GroupVersionKind::try_from(types).ok());
+        let resource = ApiResource::from_gvk(&gvk.unwrap_or_else(|| GroupVersionKind::gvk("", "v1", "")));
+        let name = object.metadata.name.clone().unwrap_or_default();
+        let api: Api<DynamicObject> = match &object.metadata.namespace {
+            Some(namespace) => Api::namespaced_with(self.client(), namespace, &resource),
+            None => Api::all_with(self.client(), &resource),
+        };
+        api.patch(&name, &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(object)).await?;
+        if resource.kind == "CustomResourceDefinition" {
+            self.eventually::<CustomResourceDefinition>(&name, is_established).await;
+        }
+        Ok(())
+    }
+
+    /// What an operator has done so far, by the name it runs under: for [`Manifests::verbs`].
+    pub fn verbs(&self, by: &str) -> Verbs {
+        let mut verbs = Verbs::default();
+        for request in self.requests().iter().filter(|request| &*request.by == by) {
+            verbs.record(&request.method, &request.path);
+            // An apply that makes its object is a creation too, and must be allowed both.
+            if matches!(request.outcome, Outcome::Answered { status: 201, .. })
+                && request.method == Method::PATCH
+            {
+                verbs.record(&Method::POST, collection(&request.path));
+            }
+        }
+        verbs
+    }
+
+    /// Every request that the rules did not allow.
+    pub fn forbidden(&self) -> Vec<Exchange> {
+        let refused = |request: &Exchange| matches!(request.outcome, Outcome::Answered { status: 403, .. });
+        self.requests().into_iter().filter(refused).collect()
+    }
+}
+
+fn is_established(crd: &CustomResourceDefinition) -> bool {
+    let conditions = crd.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    conditions.into_iter().any(|condition| condition.type_ == "Established" && condition.status == "True")
+}
+
+/// The path of the collection that an object is in.
+fn collection(path: &str) -> &str {
+    let path = path.split('?').next().unwrap_or_default();
+    path.rsplit_once('/').map_or(path, |(collection, _)| collection)
+}

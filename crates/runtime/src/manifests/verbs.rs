@@ -1,0 +1,204 @@
+//! Recorded requests, as the verbs that rules are about.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::str::FromStr;
+
+use http::Method;
+
+/// Every verb that a request for objects can have.
+const VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+
+/// What an operator does to which resources, as its requests show.
+///
+/// Its text is a line for each resource, in the words of `kubectl`, so that it can be kept in a file and read in a
+/// review; `(cluster)` marks requests that are in no namespace.
+///
+/// ```
+/// use evenkeel_runtime::manifests::Verbs;
+/// use http::Method;
+///
+/// let mut verbs = Verbs::default();
+/// verbs.record(&Method::PATCH, "/apis/apps/v1/namespaces/a/deployments/web?force=true");
+/// verbs.record(&Method::GET, "/api/v1/nodes/one");
+/// assert_eq!(verbs.to_string(), "nodes (cluster): get\ndeployments.apps: patch\n");
+/// assert_eq!(verbs.to_string().parse::<Verbs>()?, verbs);
+/// # Ok::<_, evenkeel_runtime::manifests::VerbsError>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Verbs {
+    by_target: BTreeMap<Target, BTreeSet<&'static str>>,
+}
+
+/// What a request is about.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Target {
+    pub(super) group: String,
+    /// With its subresource, after a slash.
+    pub(super) resource: String,
+    /// Whether it is in no namespace.
+    pub(super) wide: bool,
+}
+
+/// A line that is none of [`Verbs`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("read verbs: {line:?} is not \"RESOURCE.GROUP/SUBRESOURCE: VERB VERB\"")]
+#[non_exhaustive]
+pub struct VerbsError {
+    /// The line.
+    pub line: String,
+}
+
+impl Verbs {
+    /// Adds what this request needs. Requests that no rule is about, such as discovery, are left out.
+    pub fn record(&mut self, method: &Method, path_and_query: &str) {
+        if let Some((target, verb)) = parse(method, path_and_query) {
+            self.by_target.entry(target).or_default().insert(verb);
+        }
+    }
+
+    /// Whether nothing was recorded.
+    pub fn is_empty(&self) -> bool {
+        self.by_target.is_empty()
+    }
+
+    pub(super) fn extend(&mut self, other: Self) {
+        for (target, verbs) in other.by_target {
+            self.by_target.entry(target).or_default().extend(verbs);
+        }
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&Target, &BTreeSet<&'static str>)> {
+        self.by_target.iter()
+    }
+}
+
+impl fmt::Display for Verbs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (target, verbs) in &self.by_target {
+            let verbs: Vec<&str> = verbs.iter().copied().collect();
+            writeln!(f, "{target}: {}", verbs.join(" "))?;
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Verbs {
+    type Err = VerbsError;
+
+    fn from_str(text: &str) -> Result<Self, VerbsError> {
+        let mut by_target = BTreeMap::new();
+        for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
+            let (target, verbs) = parse_line(line).ok_or_else(|| VerbsError { line: line.to_owned() })?;
+            by_target.insert(target, verbs);
+        }
+        Ok(Self { by_target })
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (resource, subresource) = match self.resource.split_once('/') {
+            Some((resource, subresource)) => (resource, Some(subresource)),
+            None => (self.resource.as_str(), None),
+        };
+        f.write_str(resource)?;
+        if !self.group.is_empty() {
+            write!(f, ".{}", self.group)?;
+        }
+        subresource.iter().try_for_each(|subresource| write!(f, "/{subresource}"))?;
+        f.write_str(if self.wide { " (cluster)" } else { "" })
+    }
+}
+
+fn parse_line(line: &str) -> Option<(Target, BTreeSet<&'static str>)> {
+    let (target, verbs) = line.split_once(':')?;
+    let (target, wide) = match target.strip_suffix(" (cluster)") {
+        Some(target) => (target, true),
+        None => (target, false),
+    };
+    let (full, subresource) = target.split_once('/').map_or((target, None), |(a, b)| (a, Some(b)));
+    let (plural, group) = full.split_once('.').unwrap_or((full, ""));
+    if plural.is_empty() || target.contains(' ') {
+        return None;
+    }
+    let resource = subresource.map_or_else(|| plural.to_owned(), |sub| format!("{plural}/{sub}"));
+    let known = |verb: &str| VERBS.into_iter().find(|known| *known == verb);
+    let verbs: Option<BTreeSet<&'static str>> = verbs.split_whitespace().map(known).collect();
+    Some((Target { group: group.to_owned(), resource, wide }, verbs.filter(|verbs| !verbs.is_empty())?))
+}
+
+/// What a request for objects is about, and its verb.
+fn parse(method: &Method, path_and_query: &str) -> Option<(Target, &'static str)> {
+    let (path, query) = path_and_query.split_once('?').unwrap_or((path_and_query, ""));
+    let mut parts = path.trim_matches('/').split('/');
+    let group = match parts.next()? {
+        "api" => "",
+        "apis" => parts.next()?,
+        _ => return None,
+    };
+    parts.next()?;
+    let mut rest: Vec<&str> = parts.collect();
+    // A namespace itself is an object too: /api/v1/namespaces/a has nothing behind it.
+    let in_namespace = rest.first() == Some(&"namespaces")
+        && rest.get(2).is_some_and(|next| !["status", "finalize"].contains(next));
+    if in_namespace {
+        rest.drain(..2);
+    }
+    let resource = match rest.get(2) {
+        Some(subresource) => format!("{}/{subresource}", rest[0]),
+        None => (*rest.first()?).to_owned(),
+    };
+    let verb = verb(method, query, rest.len() > 1)?;
+    Some((Target { group: group.to_owned(), resource, wide: !in_namespace }, verb))
+}
+
+fn verb(method: &Method, query: &str, named: bool) -> Option<&'static str> {
+    let watch = query.split('&').any(|pair| pair.starts_with("watch") && !pair.ends_with("=false"));
+    Some(match method.as_str() {
+        "GET" if named => "get",
+        "GET" if watch => "watch",
+        "GET" => "list",
+        "POST" => "create",
+        "PUT" => "update",
+        "PATCH" => "patch",
+        "DELETE" if named => "delete",
+        "DELETE" => "deletecollection",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_become_verbs() {
+        let check = |method: Method, path: &str, wanted: &str| {
+            let mut verbs = Verbs::default();
+            verbs.record(&method, path);
+            assert_eq!(verbs.to_string().trim(), wanted);
+        };
+        check(Method::GET, "/api/v1/namespaces/a/pods/x", "pods: get");
+        check(Method::GET, "/api/v1/pods?watch=true&x=y", "pods (cluster): watch");
+        check(Method::GET, "/api/v1/namespaces/a", "namespaces (cluster): get");
+        check(Method::PUT, "/api/v1/namespaces/a/finalize", "namespaces/finalize (cluster): update");
+        check(
+            Method::PATCH,
+            "/apis/apps/v1/namespaces/a/deployments/x/status",
+            "deployments.apps/status: patch",
+        );
+        check(Method::DELETE, "/apis/apps/v1/namespaces/a/deployments", "deployments.apps: deletecollection");
+        check(Method::GET, "/version", "");
+    }
+
+    #[test]
+    fn text_that_is_no_verbs_is_refused_with_its_line() {
+        for line in ["pods", "pods: fly", "pods:", ": get", "a b: get"] {
+            assert_eq!(line.parse::<Verbs>(), Err(VerbsError { line: line.into() }));
+        }
+        let kept: Verbs =
+            "# what the tests saw\n\npods.metrics.k8s.io/status (cluster): get".parse().unwrap();
+        assert_eq!(kept.to_string(), "pods.metrics.k8s.io/status (cluster): get\n");
+    }
+}

@@ -1,0 +1,123 @@
+//! Manifests: an operator that runs under the rules that were made for it.
+
+use std::sync::Arc;
+
+use evenkeel_cluster::Cluster;
+use evenkeel_cluster::testing::lines;
+use evenkeel_runtime::manifests::Verbs;
+use evenkeel_runtime::recorder::EventType;
+use evenkeel_runtime::{Action, Context, Controller, Error, LeaderElection, Manager, Manifests};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret, ServiceAccount};
+use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
+
+use crate::{map, quiet};
+
+const NAME: &str = "mirror";
+
+/// Copies maps into secrets, says so in an event, and marks the map.
+fn controller() -> Controller<ConfigMap> {
+    Controller::new(NAME, |map: Arc<ConfigMap>, ctx: Context| async move {
+        let mut secret = Secret::default();
+        secret.metadata.name = map.metadata.name.clone();
+        secret.string_data = map.data.clone();
+        ctx.apply(secret).await?;
+        ctx.recorder().record(&*map, EventType::Normal, "Copied", "into a secret");
+        Ok::<_, Error>(Action::done())
+    })
+    .owns::<Secret>()
+}
+
+fn election() -> LeaderElection {
+    LeaderElection::new("operators", NAME).identity("one")
+}
+
+fn manager(manager: Manager) -> Manager {
+    manager.controller(controller()).leader_election(election())
+}
+
+fn manifests() -> Manifests {
+    Manifests::new(NAME, "operators")
+        .controller(&controller())
+        .leader_election(&election())
+        .image("registry.example.com/mirror:1")
+}
+
+/// The scenario that the rules must allow: whether the secret was made.
+async fn play(cluster: &Cluster, operator: &Cluster) -> bool {
+    cluster.apply(map("one", 1)).await.unwrap();
+    operator.run_manager(NAME, manager);
+    if let Err(unsettled) = cluster.try_settled().await {
+        panic!("{unsettled}\n{}", cluster.timeline());
+    }
+    cluster.get_opt::<Secret>("one").await.unwrap().is_some()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operator_runs_as_its_account_under_its_rules() {
+    let cluster = quiet(1).await;
+    let operator = cluster.install(&manifests()).await.unwrap();
+    assert_eq!(operator.user().name, "system:serviceaccount:operators:mirror");
+    let own = cluster.namespaced("operators");
+    own.get::<ServiceAccount>(NAME).await.unwrap();
+    own.get::<Deployment>(NAME).await.unwrap();
+    assert!(play(&cluster, &operator).await, "{:?}", lines(&cluster.forbidden()));
+    assert_eq!(lines(&cluster.forbidden()), [""; 0]);
+    let verbs = cluster.verbs(NAME).to_string();
+    for line in
+        ["secrets: create patch", "events.events.k8s.io: create patch", "leases.coordination.k8s.io: create get"]
+    {
+        assert!(verbs.lines().any(|found| found == line), "{line} in\n{verbs}");
+    }
+}
+
+/// What was recorded under the usual rules is enough, and each of its verbs is needed.
+#[tokio::test(start_paused = true)]
+async fn recorded_verbs_are_the_least_rules() {
+    let cluster = quiet(2).await;
+    let operator = cluster.install(&manifests()).await.unwrap();
+    assert!(play(&cluster, &operator).await);
+    let verbs: Verbs = cluster.verbs(NAME);
+
+    let cluster = quiet(3).await;
+    let operator = cluster.install(&manifests().verbs(verbs.clone())).await.unwrap();
+    assert!(play(&cluster, &operator).await, "{:?}", lines(&cluster.forbidden()));
+    assert_eq!(lines(&cluster.forbidden()), [""; 0]);
+    let role = cluster.get::<ClusterRole>(NAME).await.unwrap();
+    let rules = role.rules.unwrap();
+
+    for (at, rule) in rules.iter().enumerate() {
+        for verb in &rule.verbs {
+            // Reads by name happen when a cache is behind, updates of finalizers for a plugin that is not on here,
+            // and lists could be streams.
+            let resource = rule.resources.as_deref().unwrap_or_default()[0].as_str();
+            let rare = matches!(
+                (resource, verb.as_str()),
+                ("configmaps", "get")
+                    | ("configmaps/finalizers", "update")
+                    | ("events", "patch")
+                    | (_, "list")
+            );
+            if !rare {
+                assert_refused(&verbs, &rules, at, verb).await;
+            }
+        }
+    }
+}
+
+/// Without this verb the operator is refused.
+async fn assert_refused(verbs: &Verbs, rules: &[PolicyRule], at: usize, verb: &str) {
+    let cluster = quiet(4).await;
+    let operator = cluster.install(&manifests().verbs(verbs.clone())).await.unwrap();
+    let mut role = cluster.get::<ClusterRole>(NAME).await.unwrap();
+    let mut rules = rules.to_vec();
+    rules[at].verbs.retain(|other| other != verb);
+    role.rules = Some(rules);
+    let params = kube::api::PostParams::default();
+    cluster.api::<ClusterRole>().replace(NAME, &params, &role).await.unwrap();
+    cluster.apply(map("one", 1)).await.unwrap();
+    operator.run_manager(NAME, manager);
+    // It goes on trying, so that it never settles.
+    let _ = cluster.try_settled().await;
+    assert!(!cluster.forbidden().is_empty(), "{verb} of rule {at} is not needed");
+}

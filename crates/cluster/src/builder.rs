@@ -20,6 +20,7 @@ pub struct Builder {
     pub(crate) controllers: bool,
     pub(crate) scheduler: bool,
     pub(crate) records: bool,
+    pub(crate) real_time: bool,
     pub(crate) settle_limit: Duration,
     pub(crate) data_dir: Option<PathBuf>,
     pub(crate) root_ca: bool,
@@ -34,6 +35,7 @@ impl Default for Builder {
             controllers: true,
             scheduler: true,
             records: true,
+            real_time: false,
             settle_limit: SETTLE_LIMIT,
             data_dir: None,
             root_ca: false,
@@ -82,6 +84,14 @@ impl Builder {
     #[must_use]
     pub fn records(mut self, on: bool) -> Self {
         self.records = on;
+        self
+    }
+
+    /// Whether a test runs in real time on a runtime with several threads, instead of in paused time on one. For
+    /// [`testing::run`](crate::testing::run) alone: elsewhere the runtime is the caller's.
+    #[must_use]
+    pub fn real_time(mut self, on: bool) -> Self {
+        self.real_time = on;
         self
     }
 

@@ -5,16 +5,16 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use evenkeel_apiserver::{ApiServer, Header, Options as ServerOptions, User, bootstrap};
-use evenkeel_env::{Env, Station, Unsettled};
+use evenkeel_env::{Env, Station};
 use evenkeel_store::{OpenError, Options as StoreOptions, Store};
 use kube::Client;
 use parking_lot::Mutex;
 
 use crate::backend::Backend;
 use crate::builder::{Builder, SETTLE_LIMIT};
-use crate::fault::{Fault, Faults, Matcher};
+use crate::fault::Faults;
 use crate::operator::Operator;
-use crate::record::{Exchange, Mark, Recorder, Write};
+use crate::record::Recorder;
 use crate::serve::{Authority, AuthorityError, ServeError, ServeOptions, Server};
 use crate::transport::{Transport, Wire};
 use crate::watches::Watches;
@@ -22,16 +22,30 @@ use crate::watches::Watches;
 /// The namespace that the test kit works in unless told otherwise.
 pub(crate) const DEFAULT_NAMESPACE: &str = "default";
 
-/// How long nothing must be asked for a cluster elsewhere to count as settled.
-const QUIET: Duration = Duration::from_secs(1);
 /// What the built-in controllers are known by.
-const CONTROLLERS: &str = "kube-controller-manager";
+pub(crate) const CONTROLLERS: &str = "kube-controller-manager";
 /// Where the certificate authority lives in a data directory.
 const PKI: &str = "pki";
 
 /// A Kubernetes cluster in this process: no port, no file, no other process.
 ///
 /// Cloning is cheap and gives another handle on the same cluster; it ends with the last one.
+///
+/// ```
+/// use evenkeel_cluster::Cluster;
+/// use k8s_openapi::api::core::v1::Pod;
+/// use serde_json::json;
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let cluster = Cluster::start().await?;                     // API server, controllers, a node: milliseconds
+/// let pod = json!({"metadata": {"name": "web"}, "spec": {"containers": [{"name": "main", "image": "nginx"}]}});
+/// cluster.apply::<Pod>(serde_json::from_value(pod)?).await?;
+/// cluster.settled().await;                                   // scheduled, started, ready
+/// cluster.assert_has::<Pod>("web", json!({"status": {"phase": "Running"}})).await;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Cluster {
     pub(crate) world: Arc<World>,
@@ -46,9 +60,9 @@ pub(crate) struct World {
     pub(crate) wire: Arc<Wire>,
     /// Where faults and restarts enter the work that they cause.
     pub(crate) station: Station,
-    settle_limit: Duration,
+    pub(crate) settle_limit: Duration,
     /// None for a cluster elsewhere.
-    server: Option<ApiServer>,
+    pub(crate) server: Option<ApiServer>,
     /// Made when it is first needed.
     authority: OnceLock<Authority>,
     /// By name; whoever is taken out of it ends.
@@ -210,111 +224,6 @@ impl Cluster {
         };
         let server = world.server.clone().ok_or(ServeError::Elsewhere)?;
         Server::bind(server, authority, self.env().clone(), options).await
-    }
-
-    /// Waits until nothing is pending: no request, event, key or reconcile, and no timer that will bring work. Time
-    /// passes for such timers, up to the limit (60 s unless set), and never for upkeep.
-    ///
-    /// # Panics
-    /// When it does not come to rest within the limit, with the list of what is pending. [`Cluster::try_settled`]
-    /// gives that as an error.
-    #[track_caller]
-    pub fn settled(&self) -> impl Future<Output = ()> + Send + use<> {
-        let caller = std::panic::Location::caller();
-        let cluster = self.clone();
-        async move {
-            if let Err(unsettled) = cluster.try_settled().await {
-                panic!("settled() at {caller}: {unsettled}");
-            }
-        }
-    }
-
-    /// As [`Cluster::settled`], but gives an error.
-    pub async fn try_settled(&self) -> Result<(), Unsettled> {
-        let ledger = self.env().ledger();
-        loop {
-            let seen = self.world.wire.recorder.count();
-            ledger.settled(self.world.settle_limit).await?;
-            if self.world.server.is_some() {
-                return Ok(());
-            }
-            tokio::time::sleep(QUIET).await;
-            if self.world.wire.recorder.count() == seen {
-                return Ok(());
-            }
-        }
-    }
-
-    /// Waits until nothing is pending now; timers that will bring work later do not count.
-    ///
-    /// # Panics
-    /// When it does not come to rest within the limit. [`Cluster::try_idle`] gives that as an error.
-    #[track_caller]
-    pub fn idle(&self) -> impl Future<Output = ()> + Send + use<> {
-        let caller = std::panic::Location::caller();
-        let cluster = self.clone();
-        async move {
-            if let Err(unsettled) = cluster.try_idle().await {
-                panic!("idle() at {caller}: {unsettled}");
-            }
-        }
-    }
-
-    /// As [`Cluster::idle`], but gives an error.
-    pub async fn try_idle(&self) -> Result<(), Unsettled> {
-        self.env().ledger().idle(self.world.settle_limit).await
-    }
-
-    /// Lets this much time pass, and waits until what it brought is done. With paused time it takes none.
-    pub async fn advance(&self, duration: Duration) {
-        tokio::time::sleep(duration).await;
-        self.idle().await;
-    }
-
-    /// Makes the next `times` requests that match fail.
-    pub fn fail(&self, matcher: Matcher, fault: Fault, times: usize) {
-        self.world.wire.faults.arm(matcher, fault, times);
-    }
-
-    /// Breaks the open watches that match, and says how many. Their clients come back and go on where they were.
-    pub fn cut_watch(&self, matcher: Matcher) -> usize {
-        self.world.wire.watches.cut(&matcher, &self.world.station)
-    }
-
-    /// Forgets every earlier revision: whoever comes back with an old one is told 410 and must list again.
-    pub fn compact(&self) {
-        self.world.wire.backend.compact();
-    }
-
-    /// From here on [`Cluster::writes`] counts.
-    pub fn mark(&self) -> Mark {
-        self.world.wire.recorder.mark()
-    }
-
-    /// Every request since the last mark that wrote something, by whom. A request that changed nothing made no
-    /// revision and is not among them.
-    pub fn writes(&self) -> Vec<Write> {
-        self.writes_since(self.world.wire.recorder.last_mark())
-    }
-
-    /// Every request since this mark that wrote something.
-    pub fn writes_since(&self, mark: Mark) -> Vec<Write> {
-        self.world.wire.recorder.writes(mark)
-    }
-
-    /// Every request of every client since the start, reads included.
-    pub fn requests(&self) -> Vec<Exchange> {
-        self.world.wire.recorder.exchanges(None)
-    }
-
-    /// Every request from here on, as it is answered. An observer that does not read misses some, and is told.
-    pub fn observe(&self) -> tokio::sync::broadcast::Receiver<Exchange> {
-        self.world.wire.recorder.observe()
-    }
-
-    /// The last requests and what became of them, one line each: what a failed test shows.
-    pub fn timeline(&self) -> String {
-        self.world.wire.recorder.timeline()
     }
 }
 

@@ -11,17 +11,21 @@
 //! *Invariant:* this is the only crate that listens for the Kubernetes API; everything in process goes through
 //! the same [`tower::Service`] that the port serves.
 
+mod assertions;
 mod backend;
 mod builder;
 mod cluster;
 mod crash;
+mod diff;
 mod everywhere;
 mod fault;
 mod install;
+mod kit;
 mod objects;
 mod operator;
 mod record;
 pub mod serve;
+mod target;
 pub mod testing;
 mod transport;
 mod watches;
@@ -29,9 +33,11 @@ mod watches;
 pub use builder::Builder;
 pub use cluster::{Cluster, StartError};
 pub use crash::CrashPoint;
+pub use diff::Diff;
 pub use fault::{Fault, Matcher};
 pub use objects::Place;
-pub use record::{Exchange, Mark, Outcome, Write};
+pub use record::{Exchange, Mark, Moment, Outcome, Reconcile, Write};
+pub use target::Target;
 
 pub use evenkeel_apiserver::User;
 pub use evenkeel_store::OpenError;

@@ -50,6 +50,16 @@ impl Cluster {
     }
 
     /// Applies an object (server-side, as field manager `test`), in its own namespace where it names one.
+    ///
+    /// ```
+    /// # use k8s_openapi::api::core::v1::ConfigMap;
+    /// # evenkeel_cluster::testing::run(evenkeel_cluster::testing::options().controllers(false), |cluster| async move {
+    /// # let settings: ConfigMap = serde_json::from_value(serde_json::json!({"metadata": {"name": "settings"}, "data": {"color": "red"}})).unwrap();
+    /// let made = cluster.apply(settings.clone()).await?;
+    /// let again = cluster.apply(settings).await?;
+    /// assert_eq!(made.metadata.resource_version, again.metadata.resource_version, "nothing changed");
+    /// # Ok::<_, kube::Error>(()) }).unwrap();
+    /// ```
     pub async fn apply<K>(&self, object: K) -> kube::Result<K>
     where
         K: Resource<DynamicType = ()> + Serialize + DeserializeOwned + Clone + Debug,
@@ -68,6 +78,16 @@ impl Cluster {
     }
 
     /// Reads an object; that it does not exist is an error.
+    ///
+    /// ```
+    /// # use k8s_openapi::api::core::v1::ConfigMap;
+    /// # evenkeel_cluster::testing::run(evenkeel_cluster::testing::options().controllers(false), |cluster| async move {
+    /// # let settings: ConfigMap = serde_json::from_value(serde_json::json!({"metadata": {"name": "settings"}, "data": {"color": "red"}})).unwrap();
+    /// cluster.apply(settings).await?;
+    /// let read = cluster.get::<ConfigMap>("settings").await?;
+    /// assert_eq!(read.data.unwrap()["color"], "red");
+    /// # Ok::<_, kube::Error>(()) }).unwrap();
+    /// ```
     pub async fn get<K>(&self, name: &str) -> kube::Result<K>
     where
         K: Resource<DynamicType = ()> + DeserializeOwned + Clone + Debug,
@@ -86,6 +106,13 @@ impl Cluster {
     }
 
     /// All objects of a kind, in this handle's namespace where the kind has one.
+    ///
+    /// ```
+    /// # use k8s_openapi::api::core::v1::ConfigMap;
+    /// # evenkeel_cluster::testing::run(evenkeel_cluster::testing::options().controllers(false), |cluster| async move {
+    /// assert!(cluster.list::<ConfigMap>().await?.is_empty());
+    /// # Ok::<_, kube::Error>(()) }).unwrap();
+    /// ```
     pub async fn list<K>(&self) -> kube::Result<Vec<K>>
     where
         K: Resource<DynamicType = ()> + DeserializeOwned + Clone + Debug,
@@ -95,6 +122,17 @@ impl Cluster {
     }
 
     /// Changes an object by a merge patch.
+    ///
+    /// ```
+    /// # use k8s_openapi::api::core::v1::ConfigMap;
+    /// # evenkeel_cluster::testing::run(evenkeel_cluster::testing::options().controllers(false), |cluster| async move {
+    /// # let settings: ConfigMap = serde_json::from_value(serde_json::json!({"metadata": {"name": "settings"}, "data": {"color": "red"}})).unwrap();
+    /// cluster.apply(settings).await?;
+    /// let patch = serde_json::json!({"data": {"color": "blue"}});
+    /// let patched = cluster.patch::<ConfigMap>("settings", patch).await?;
+    /// assert_eq!(patched.data.unwrap()["color"], "blue");
+    /// # Ok::<_, kube::Error>(()) }).unwrap();
+    /// ```
     pub async fn patch<K>(&self, name: &str, patch: Value) -> kube::Result<K>
     where
         K: Resource<DynamicType = ()> + DeserializeOwned + Clone + Debug,
@@ -113,6 +151,16 @@ impl Cluster {
     }
 
     /// Asks for an object's deletion. Finalizers may keep it for a while.
+    ///
+    /// ```
+    /// # use k8s_openapi::api::core::v1::ConfigMap;
+    /// # evenkeel_cluster::testing::run(evenkeel_cluster::testing::options().controllers(false), |cluster| async move {
+    /// # let settings: ConfigMap = serde_json::from_value(serde_json::json!({"metadata": {"name": "settings"}, "data": {"color": "red"}})).unwrap();
+    /// cluster.apply(settings).await?;
+    /// cluster.delete::<ConfigMap>("settings").await?;
+    /// assert!(cluster.get_opt::<ConfigMap>("settings").await?.is_none());
+    /// # Ok::<_, kube::Error>(()) }).unwrap();
+    /// ```
     pub async fn delete<K>(&self, name: &str) -> kube::Result<()>
     where
         K: Resource<DynamicType = ()> + DeserializeOwned + Clone + Debug,
@@ -122,12 +170,29 @@ impl Cluster {
     }
 
     /// The events that controllers have recorded in this handle's namespace.
+    ///
+    /// ```
+    /// # use k8s_openapi::api::core::v1::ConfigMap;
+    /// # evenkeel_cluster::testing::run(evenkeel_cluster::testing::options().controllers(false), |cluster| async move {
+    /// assert!(cluster.events().await?.is_empty(), "nobody has anything to say yet");
+    /// # Ok::<_, kube::Error>(()) }).unwrap();
+    /// ```
     pub async fn events(&self) -> kube::Result<Vec<Event>> {
         self.list::<Event>().await
     }
 
     /// Reads an object until `holds` is true of it, and gives it. For what `settled()` cannot see: a cluster
     /// elsewhere, or something outside of it.
+    ///
+    /// ```
+    /// # use k8s_openapi::api::core::v1::ConfigMap;
+    /// # evenkeel_cluster::testing::run(evenkeel_cluster::testing::options().controllers(false), |cluster| async move {
+    /// # let settings: ConfigMap = serde_json::from_value(serde_json::json!({"metadata": {"name": "settings"}, "data": {"color": "red"}})).unwrap();
+    /// cluster.apply(settings).await?;
+    /// let red = cluster.eventually::<ConfigMap>("settings", |map| map.data.is_some()).await;
+    /// assert_eq!(red.data.unwrap()["color"], "red");
+    /// # Ok::<_, kube::Error>(()) }).unwrap();
+    /// ```
     ///
     /// # Panics
     /// When it does not become true within half a minute, with the object as it was last seen.

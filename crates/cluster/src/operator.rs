@@ -11,7 +11,7 @@ use kube::Client;
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
-use crate::cluster::{Cluster, DEFAULT_NAMESPACE};
+use crate::cluster::{CONTROLLERS, Cluster, DEFAULT_NAMESPACE};
 use crate::crash::{CrashPoint, Life};
 use crate::transport::{Transport, Wire};
 
@@ -48,6 +48,7 @@ impl Supervisor {
         loop {
             let life = self.shared.life.lock().clone();
             let manager = Manager::new(self.client(&life)).env(self.wire.env.clone());
+            let manager = self.observed(manager);
             let manager = (self.factory)(manager);
             let running = manager.run_until(std::future::pending());
             // The manager has entered its own start by now.
@@ -57,9 +58,19 @@ impl Supervisor {
                 restarting = life.died() => starting = restarting,
                 ended = running => return self.report(ended),
             }
+            self.wire.recorder.disturbed(format!("{} crashed and starts again", self.name));
             *self.shared.life.lock() = Arc::new(Life::new(self.station.clone()));
             self.shared.deaths.fetch_add(1, Ordering::SeqCst);
         }
+    }
+
+    /// Its reconciles go into the record. Those of the built-in controllers would bury the others.
+    fn observed(&self, manager: Manager) -> Manager {
+        if !self.wire.records || &*self.name == CONTROLLERS {
+            return manager;
+        }
+        let wire = self.wire.clone();
+        manager.observer(move |seen| wire.recorder.reconciled(seen))
     }
 
     fn client(&self, life: &Arc<Life>) -> Client {
@@ -111,6 +122,33 @@ impl Cluster {
     ///
     /// Requests of the operator are known by the controller's name, to [`Cluster::writes`], [`Cluster::crash`] and so
     /// on.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use evenkeel_runtime::{Action, Context, Controller, Result};
+    /// use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # use serde_json::json;
+    ///
+    /// async fn reconcile(map: Arc<ConfigMap>, ctx: Context) -> Result<Action> {
+    ///     let mut secret = Secret::default();
+    ///     secret.metadata.name = map.metadata.name.clone();
+    ///     ctx.apply(secret).await?;
+    ///     Ok(Action::done())
+    /// }
+    ///
+    /// # evenkeel_cluster::testing::run(evenkeel_cluster::testing::options().controllers(false), |cluster| async move {
+    /// # let map: ConfigMap = serde_json::from_value(json!({"metadata": {"name": "a"}})).unwrap();
+    /// cluster.run(|| Controller::new("copy", reconcile).owns::<Secret>());
+    /// cluster.apply(map).await?;
+    /// cluster.settled().await;
+    /// assert!(cluster.get_opt::<Secret>("a").await?.is_some());
+    ///
+    /// cluster.mark();
+    /// cluster.restart("copy");                                  // crash it and start it again from its factory
+    /// cluster.settled().await;
+    /// cluster.assert_no_writes();
+    /// # Ok::<_, kube::Error>(()) }).unwrap();
+    /// ```
     pub fn run<K: Object>(&self, factory: impl Fn() -> Controller<K> + Send + 'static) {
         let first = factory();
         let name = first.name().to_owned();

@@ -1,4 +1,5 @@
-//! What was asked and answered: for `writes()`, for the timeline of a failed test, and to compare two runs.
+//! What happened: every request with its answer, the reconciles of operators, and what the test disturbed. For
+//! `writes()`, for the timeline of a failed test, and to compare two runs.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -6,17 +7,56 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use evenkeel_runtime::{Observed, Stage};
 use http::Method;
 use parking_lot::Mutex;
 use tokio::sync::broadcast;
 use tokio::time::Instant;
 
-/// How many exchanges are kept. A test makes some hundreds; at 2 KiB a body this bounds a long one to 32 MiB.
+use crate::fault::is_write;
+use crate::target::{Target, name_in};
+
+/// How many moments are kept. A test makes some hundreds; at 2 KiB a body this bounds a long one to 32 MiB.
 const MOST_KEPT: usize = 16 * 1024;
-/// How many exchanges an observer may be behind before it misses some: what a busy cluster makes in a tenth of a second.
+/// How many moments an observer may be behind before it misses some: what a busy cluster makes in a tenth of a second.
 const MOST_UNSEEN: usize = 2048;
-/// How many lines of the timeline a failed test shows.
-const TIMELINE_LINES: usize = 60;
+/// How many lines of the timeline a failed test shows: a screen.
+const TIMELINE_LINES: usize = 40;
+/// Who disturbs the cluster, in the timeline.
+const TEST: &str = "test";
+
+/// Something that happened.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Moment {
+    /// A request, and what became of it.
+    Request(Exchange),
+    /// A reconcile of an operator's controller began or ended. Those of the built-in controllers are not kept.
+    Reconcile(Reconcile),
+    /// The test disturbed the cluster: a crash, a watch that was cut, a leap in time.
+    Disturbance {
+        /// Since the cluster's start.
+        at: Duration,
+        /// What was done.
+        what: String,
+    },
+}
+
+/// A reconcile that began or ended.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Reconcile {
+    /// Since the cluster's start.
+    pub at: Duration,
+    /// The controller.
+    pub by: Arc<str>,
+    /// The key.
+    pub object: String,
+    /// Why.
+    pub causes: String,
+    /// Whether it begins, or how it ended.
+    pub stage: Stage,
+}
 
 /// One request and what became of it.
 #[derive(Clone, Debug)]
@@ -26,6 +66,8 @@ pub struct Exchange {
     pub at: Duration,
     /// Who asked: an operator by its name, `client` for the test itself.
     pub by: Arc<str>,
+    /// Kubernetes' word for what was asked: `create`, `apply`, `delete` and so on.
+    pub verb: &'static str,
     /// The method.
     pub method: Method,
     /// Path and query.
@@ -34,6 +76,37 @@ pub struct Exchange {
     pub body: Bytes,
     /// What became of it.
     pub outcome: Outcome,
+}
+
+impl Exchange {
+    /// What it is about, where it is about objects.
+    pub fn target(&self) -> Option<Target<'_>> {
+        Target::parse(&self.path)
+    }
+
+    /// Its verb and object, as a person would say it: `apply deployments/web`.
+    pub fn summary(&self) -> String {
+        let Some(target) = self.target() else { return format!("{} {}", self.method, self.path) };
+        let named =
+            (self.method == Method::POST && target.name.is_none()).then(|| name_in(&self.body)).flatten();
+        let name = named.map(|name| format!("/{name}")).unwrap_or_default();
+        let place = target.namespace.filter(|namespace| *namespace != crate::cluster::DEFAULT_NAMESPACE);
+        let place = place.map(|namespace| format!(" in {namespace}")).unwrap_or_default();
+        format!("{} {target}{name}{place}", self.verb)
+    }
+
+    /// Whether a person who looks for what went wrong wants to see it: writes, and what was not answered well. What
+    /// keeps the cluster up, and events, tell nothing.
+    fn matters(&self) -> bool {
+        let upkeep = self.target().is_some_and(|target| matches!(target.plural, "leases" | "events"));
+        match &self.outcome {
+            Outcome::Answered { status, fault: None, .. } if *status < 400 => {
+                is_write(&self.method) && !upkeep
+            }
+            Outcome::Answered { .. } | Outcome::Lost { .. } => true,
+            Outcome::Pending => is_write(&self.method) && !upkeep,
+        }
+    }
 }
 
 /// What became of a request.
@@ -98,14 +171,14 @@ pub struct Mark(u64);
 pub(crate) struct Recorder {
     start: Instant,
     kept: Mutex<Kept>,
-    observers: broadcast::Sender<Exchange>,
+    observers: broadcast::Sender<Moment>,
 }
 
 #[derive(Debug, Default)]
 struct Kept {
     /// How many were dropped from the front: the number of the first one kept.
     first: u64,
-    exchanges: VecDeque<Exchange>,
+    moments: VecDeque<Moment>,
     /// Where `writes()` begins.
     mark: u64,
 }
@@ -116,42 +189,72 @@ impl Recorder {
     }
 
     /// Notes a request and gives its number.
-    pub(crate) fn asked(&self, by: &Arc<str>, method: &Method, path: &str, body: &Bytes) -> u64 {
-        let mut kept = self.kept.lock();
-        if kept.exchanges.len() == MOST_KEPT {
-            kept.exchanges.pop_front();
-            kept.first += 1;
-        }
-        kept.exchanges.push_back(Exchange {
+    pub(crate) fn asked(&self, exchange: Asked<'_>) -> u64 {
+        let Asked { by, verb, method, path, body } = exchange;
+        self.push(Moment::Request(Exchange {
             at: self.start.elapsed(),
             by: by.clone(),
+            verb,
             method: method.clone(),
             path: path.to_owned(),
             body: body.clone(),
             outcome: Outcome::Pending,
-        });
-        kept.first + kept.exchanges.len() as u64 - 1
+        }))
     }
 
     pub(crate) fn answered(&self, number: u64, outcome: Outcome) {
         let mut kept = self.kept.lock();
         let at = number.checked_sub(kept.first).and_then(|at| usize::try_from(at).ok());
-        if let Some(exchange) = at.and_then(|at| kept.exchanges.get_mut(at)) {
+        if let Some(Moment::Request(exchange)) = at.and_then(|at| kept.moments.get_mut(at)) {
             exchange.outcome = outcome;
-            if self.observers.receiver_count() > 0 {
-                // It fails only when the last observer has just gone.
-                let _ = self.observers.send(exchange.clone());
-            }
+            self.tell(|| Moment::Request(exchange.clone()));
         }
     }
 
-    pub(crate) fn observe(&self) -> broadcast::Receiver<Exchange> {
+    /// Notes that a reconcile begins or has ended.
+    pub(crate) fn reconciled(&self, seen: &Observed<'_>) {
+        let moment = Moment::Reconcile(Reconcile {
+            at: self.start.elapsed(),
+            by: seen.controller.into(),
+            object: seen.object.to_string(),
+            causes: seen.causes.to_string(),
+            stage: seen.stage.clone(),
+        });
+        self.tell(|| moment.clone());
+        self.push(moment);
+    }
+
+    /// Notes what the test did to the cluster.
+    pub(crate) fn disturbed(&self, what: impl Into<String>) {
+        let moment = Moment::Disturbance { at: self.start.elapsed(), what: what.into() };
+        self.tell(|| moment.clone());
+        self.push(moment);
+    }
+
+    fn push(&self, moment: Moment) -> u64 {
+        let mut kept = self.kept.lock();
+        if kept.moments.len() == MOST_KEPT {
+            kept.moments.pop_front();
+            kept.first += 1;
+        }
+        kept.moments.push_back(moment);
+        kept.first + kept.moments.len() as u64 - 1
+    }
+
+    fn tell(&self, moment: impl FnOnce() -> Moment) {
+        if self.observers.receiver_count() > 0 {
+            // It fails only when the last observer has just gone.
+            let _ = self.observers.send(moment());
+        }
+    }
+
+    pub(crate) fn observe(&self) -> broadcast::Receiver<Moment> {
         self.observers.subscribe()
     }
 
     pub(crate) fn mark(&self) -> Mark {
         let mut kept = self.kept.lock();
-        kept.mark = kept.first + kept.exchanges.len() as u64;
+        kept.mark = kept.first + kept.moments.len() as u64;
         Mark(kept.mark)
     }
 
@@ -159,13 +262,17 @@ impl Recorder {
         let kept = self.kept.lock();
         let since = since.map_or(0, |mark| mark.0);
         let skip = usize::try_from(since.saturating_sub(kept.first)).unwrap_or(usize::MAX);
-        kept.exchanges.iter().skip(skip).cloned().collect()
+        let request = |moment: &Moment| match moment {
+            Moment::Request(exchange) => Some(exchange.clone()),
+            Moment::Reconcile(_) | Moment::Disturbance { .. } => None,
+        };
+        kept.moments.iter().skip(skip).filter_map(request).collect()
     }
 
-    /// How many requests there were.
+    /// How much there was.
     pub(crate) fn count(&self) -> u64 {
         let kept = self.kept.lock();
-        kept.first + kept.exchanges.len() as u64
+        kept.first + kept.moments.len() as u64
     }
 
     pub(crate) fn last_mark(&self) -> Mark {
@@ -185,34 +292,84 @@ impl Recorder {
     /// The last lines of what happened, newest last.
     pub(crate) fn timeline(&self) -> String {
         let kept = self.kept.lock();
-        let skip = kept.exchanges.len().saturating_sub(TIMELINE_LINES);
-        let left_out = kept.first + skip as u64;
+        let told: Vec<&Moment> = kept.moments.iter().filter(|moment| moment.matters()).collect();
+        let skip = told.len().saturating_sub(TIMELINE_LINES);
         let mut out = String::new();
-        if left_out > 0 {
-            out.push_str(&format!("  … {left_out} earlier requests\n"));
+        if skip > 0 || kept.first > 0 {
+            out.push_str("  … and more before\n");
         }
-        kept.exchanges.iter().skip(skip).for_each(|exchange| out.push_str(&format!("  {exchange}\n")));
+        told.iter().skip(skip).for_each(|moment| out.push_str(&format!("  {moment}\n")));
         out
+    }
+}
+
+/// A request as it leaves.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked<'a> {
+    pub(crate) by: &'a Arc<str>,
+    pub(crate) verb: &'static str,
+    pub(crate) method: &'a Method,
+    pub(crate) path: &'a str,
+    pub(crate) body: &'a Bytes,
+}
+
+impl Moment {
+    fn matters(&self) -> bool {
+        match self {
+            Self::Request(exchange) => exchange.matters(),
+            Self::Reconcile(reconcile) => !matches!(reconcile.stage, Stage::Ended { error: None, .. }),
+            Self::Disturbance { .. } => true,
+        }
+    }
+}
+
+impl fmt::Display for Moment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Request(exchange) => exchange.fmt(f),
+            Self::Reconcile(reconcile) => reconcile.fmt(f),
+            Self::Disturbance { at, what } => line(f, *at, TEST, what),
+        }
+    }
+}
+
+impl fmt::Display for Reconcile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { at, by, object, causes, stage } = self;
+        let text = match stage {
+            Stage::Ended { error: Some(error), .. } => format!("failed for {object}: {error}"),
+            Stage::Ended { .. } => format!("done with {object}"),
+            _ => format!("woken for {object}: {causes}"),
+        };
+        line(f, *at, by, &text)
     }
 }
 
 impl fmt::Display for Exchange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let at = self.at.as_secs_f64();
-        write!(f, "{at:>9.3}s {:<24} {:<6} {} → ", self.by, self.method.as_str(), self.path)?;
-        match &self.outcome {
-            Outcome::Pending => f.write_str("no answer yet"),
-            Outcome::Answered { status, wrote, fault } => {
+        line(f, self.at, &self.by, &format!("{} → {}", self.summary(), self.outcome))
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pending => f.write_str("no answer yet"),
+            Self::Answered { status, wrote, fault } => {
                 write!(f, "{status}")?;
-                wrote.iter().try_for_each(|revision| write!(f, " revision {revision}"))?;
+                wrote.iter().try_for_each(|revision| write!(f, ", revision {revision}"))?;
                 fault.iter().try_for_each(|fault| write!(f, " ({fault})"))
             }
-            Outcome::Lost { wrote, fault } => {
+            Self::Lost { wrote, fault } => {
                 write!(f, "{fault}")?;
                 wrote.iter().try_for_each(|revision| write!(f, ", but revision {revision} was written"))
             }
         }
     }
+}
+
+fn line(f: &mut fmt::Formatter<'_>, at: Duration, by: &str, text: &str) -> fmt::Result {
+    write!(f, "{:>9.3}s  {by:<24} {text}", at.as_secs_f64())
 }
 
 #[cfg(test)]
@@ -224,16 +381,17 @@ mod tests {
         let recorder = Recorder::new();
         let by: Arc<str> = "op".into();
         let ask = |path: &str, wrote| {
-            let number = recorder.asked(&by, &Method::PATCH, path, &Bytes::new());
+            let asked = Asked { by: &by, verb: "patch", method: &Method::PATCH, path, body: &Bytes::new() };
+            let number = recorder.asked(asked);
             recorder.answered(number, Outcome::Answered { status: 200, wrote, fault: None });
         };
-        ask("/a?x=1", Some(2));
+        ask("/api/v1/nodes/a?x=1", Some(2));
         let mark = recorder.mark();
         assert!(recorder.writes(mark).is_empty());
-        ask("/b?x=1", None);
-        ask("/c?x=1", Some(3));
+        ask("/api/v1/nodes/b?x=1", None);
+        ask("/api/v1/nodes/c?x=1", Some(3));
         let paths: Vec<_> = recorder.writes(mark).into_iter().map(|write| write.path).collect();
-        assert_eq!(paths, ["/c"]);
-        assert!(recorder.timeline().contains("PATCH  /c?x=1 → 200 revision 3"), "{}", recorder.timeline());
+        assert_eq!(paths, ["/api/v1/nodes/c"]);
+        assert!(recorder.timeline().contains("patch nodes/c → 200, revision 3"), "{}", recorder.timeline());
     }
 }

@@ -1,4 +1,4 @@
-//! What `#[evenkeel::test]` expands to.
+//! What `#[evenkeel::test]` expands to, and assertions that show readable differences.
 
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
@@ -10,6 +10,7 @@ use kube::{Client, Config};
 use crate::builder::Builder;
 use crate::cluster::Cluster;
 
+pub use crate::assertions::{assert_has, assert_same, diff};
 pub use crate::everywhere::crash_everywhere;
 
 /// The seed of a test unless `EVENKEEL_SEED` says otherwise: fixed, so that a failure comes again.
@@ -17,6 +18,12 @@ pub const DEFAULT_SEED: u64 = 0;
 
 /// Names a kubeconfig where tests shall run on a cluster elsewhere.
 pub const KUBECONFIG: &str = "EVENKEEL_KUBECONFIG";
+
+/// Set to `1`, it has tests run in real time on a runtime with several threads.
+pub const REAL_TIME: &str = "EVENKEEL_REAL_TIME";
+
+/// The threads of a runtime in real time: enough for races, few enough to run tests beside each other.
+const THREADS: usize = 2;
 
 /// What a test may return: nothing, or a result whose error fails it.
 pub trait Outcome {
@@ -47,10 +54,20 @@ pub fn options() -> Builder {
     Cluster::builder().seed(seed())
 }
 
-/// Runs a test on a cluster of its own, on a current-thread runtime with paused time; or, where `EVENKEEL_KUBECONFIG`
-/// names one, in real time on the cluster that it points to, in a namespace of its own.
+/// Runs a test on a cluster of its own, on a current-thread runtime with paused time. The same body serves two other
+/// worlds: a runtime with several threads in real time, where the options or `EVENKEEL_REAL_TIME=1` ask for it; and,
+/// where `EVENKEEL_KUBECONFIG` names one, the cluster that it points to, in real time and in a namespace of its own.
 ///
-/// When it fails, what happened in the cluster is shown before.
+/// When it fails, what happened in the cluster is shown.
+///
+/// ```
+/// use evenkeel_cluster::testing;
+/// use k8s_openapi::api::core::v1::Node;
+/// testing::run(testing::options().nodes(3), |cluster| async move {
+///     assert_eq!(cluster.list::<Node>().await?.len(), 3);
+///     Ok::<_, kube::Error>(())
+/// }).unwrap();
+/// ```
 ///
 /// # Panics
 /// When the test does, or when the cluster does not start.
@@ -60,12 +77,9 @@ where
     R: Outcome,
 {
     let elsewhere = std::env::var_os(KUBECONFIG).map(PathBuf::from);
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .start_paused(elsewhere.is_none())
-        .build()
-        .expect("a current-thread runtime needs nothing that could be missing");
-    runtime.block_on(async {
+    let real_time =
+        options.real_time || elsewhere.is_some() || std::env::var(REAL_TIME).is_ok_and(|on| on == "1");
+    runtime(real_time).block_on(async {
         let cluster = match &elsewhere {
             Some(kubeconfig) => connect(kubeconfig).await,
             None => start(options).await,
@@ -80,6 +94,15 @@ where
         }
         result
     })
+}
+
+fn runtime(real_time: bool) -> tokio::runtime::Runtime {
+    let built = if real_time {
+        tokio::runtime::Builder::new_multi_thread().worker_threads(THREADS).enable_all().build()
+    } else {
+        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()
+    };
+    built.expect("a runtime needs nothing that could be missing")
 }
 
 async fn start(options: Builder) -> Cluster {
@@ -110,7 +133,8 @@ struct Story {
 impl Story {
     fn tell(&self) {
         let seed = self.cluster.env().seed().unwrap_or_default();
-        eprintln!("what happened in the cluster (EVENKEEL_SEED={seed}):\n{}", self.cluster.timeline());
+        let timeline = self.cluster.timeline();
+        eprintln!("what happened in the cluster (EVENKEEL_SEED={seed}, newest last):\n{timeline}");
     }
 }
 

@@ -18,8 +18,9 @@ use tower::BoxError;
 use crate::backend::Backend;
 use crate::crash::{Fate, Life};
 use crate::fault::{Fault, Faults, is_write};
-use crate::record::{Outcome, Recorder};
+use crate::record::{Asked, Outcome, Recorder};
 use crate::serve::{Certificate, Tokens, identify, unauthorized};
+use crate::target::verb;
 use crate::watches::Watches;
 
 pub(crate) type ResponseBody = UnsyncBoxBody<Bytes, BoxError>;
@@ -88,13 +89,19 @@ impl Transport {
         let fate = self.fate(is_write(&parts.method)).await;
         let request = Request::from_parts(parts, Full::new(body.clone()));
         let path = request.uri().path_and_query().map_or("/", |path| path.as_str()).to_owned();
-        let number =
-            self.wire.records.then(|| self.wire.recorder.asked(&self.by, request.method(), &path, &body));
+        let number = self.wire.records.then(|| self.note(&request, &path, &body));
         let is_watch = is_watch(&request);
         let struck = self.wire.faults.strike(&self.by, &request);
         let answer = self.serve(request, struck, number).await?;
         self.meet(fate).await;
         Ok(if is_watch && answer.status().is_success() { self.cuttable(answer, path) } else { answer })
+    }
+
+    /// Notes the request in the record, and gives its number there.
+    fn note(&self, request: &Request<Full<Bytes>>, path: &str, body: &Bytes) -> u64 {
+        let content_type = request.headers().get(header::CONTENT_TYPE).map(header::HeaderValue::as_bytes);
+        let verb = verb(request.method(), path, content_type);
+        self.wire.recorder.asked(Asked { by: &self.by, verb, method: request.method(), path, body })
     }
 
     /// Who asks: the client's user, or whom a bearer token proves; none for a wrong one.

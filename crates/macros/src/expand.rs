@@ -7,7 +7,7 @@ use syn::punctuated::Punctuated;
 use syn::{Error, ItemFn, MetaNameValue, Token};
 
 /// The options that are methods of the cluster's builder; the last one names the façade where it is renamed.
-const OPTIONS: [&str; 5] = ["seed", "nodes", "controllers", "scheduler", "crate"];
+const OPTIONS: [&str; 6] = ["seed", "nodes", "controllers", "scheduler", "real_time", "crate"];
 
 pub(crate) fn expand(options: Tokens, item: Tokens) -> Result<Tokens, Error> {
     let ItemFn { attrs, vis, mut sig, block } = syn::parse2(item)?;

@@ -23,6 +23,7 @@ use crate::informer::{Informers, SyncError};
 use crate::leader::LeaderElection;
 use crate::manifests::{Declared, Manifests};
 use crate::metrics::Metrics;
+use crate::observe::{Observed, Observers};
 use crate::recorder;
 use crate::serve::{Checks, Endpoints};
 use crate::tasks::Tasks;
@@ -56,6 +57,7 @@ pub struct Manager {
     metrics: Metrics,
     /// What its controllers watch, for manifests.
     declared: Vec<Declared>,
+    observers: Observers,
     health: Checks,
     ready: Checks,
     /// Where health, readiness and metrics are served.
@@ -95,6 +97,7 @@ impl Manager {
             election: None,
             metrics: Metrics::new(),
             declared: Vec::new(),
+            observers: Observers::default(),
             health: Checks::default(),
             ready: Checks::default(),
             address: None,
@@ -140,6 +143,19 @@ impl Manager {
             })
         };
         self.parts.push(Part { name: name.into(), run: Box::new(run) });
+        self
+    }
+
+    /// Tells this function when a reconcile of any of its controllers begins and when it has ended. It is called on
+    /// the way of the work, and must not block.
+    ///
+    /// ```
+    /// # fn example(manager: evenkeel_runtime::Manager) -> evenkeel_runtime::Manager {
+    /// manager.observer(|seen| println!("{} {}: {}, {:?}", seen.controller, seen.object, seen.causes, seen.stage))
+    /// # }
+    /// ```
+    pub fn observer(mut self, observer: impl Fn(&Observed<'_>) + Send + Sync + 'static) -> Self {
+        self.observers.add(observer);
         self
     }
 
@@ -295,6 +311,7 @@ impl Manager {
             client,
             recorder,
             metrics: self.metrics.clone(),
+            observers: self.observers.clone(),
             tasks: tasks.clone(),
             stop: CancellationToken::new(),
             elected,

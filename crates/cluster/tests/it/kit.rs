@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use evenkeel_cluster::{Cluster, User};
+use evenkeel_cluster::{Cluster, User, testing};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use tokio::time::Instant;
 
@@ -29,8 +29,7 @@ async fn a_second_reconcile_writes_nothing(cluster: Cluster) -> kube::Result<()>
     cluster.apply(config("a", "one")).await?;
     cluster.restart(mirror::NAME);
     cluster.settled().await;
-    let writes: Vec<String> = cluster.writes().iter().map(ToString::to_string).collect();
-    assert_eq!(writes, [""; 0]);
+    cluster.assert_no_writes();
     assert_eq!(cluster.crashes(mirror::NAME), 1);
     Ok(())
 }
@@ -95,4 +94,49 @@ fn a_cluster_starts_in_milliseconds() {
     (0..20).for_each(|_| start());
     let each = before.elapsed() / 20;
     assert!(each < Duration::from_millis(50), "{each:?} for each cluster");
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false)]
+#[should_panic(
+    expected = "1 writes since the mark, where none was expected:\n  client PATCH /api/v1/namespaces/default/configmaps/a"
+)]
+async fn a_write_that_was_not_expected_is_named(cluster: Cluster) {
+    cluster.mark();
+    cluster.apply(config("a", "one")).await.expect("it is stored");
+    cluster.assert_no_writes();
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false)]
+#[should_panic(
+    expected = "ConfigMap default/a (- expected, + found):\n  data:\n-   key: \"two\"\n+   key: \"one\"\n"
+)]
+async fn an_object_that_is_not_as_expected_is_shown_by_its_difference(cluster: Cluster) {
+    cluster.apply(config("a", "one")).await.expect("it is stored");
+    cluster.assert_has::<ConfigMap>("a", serde_json::json!({"data": {"key": "two"}})).await;
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false)]
+#[should_panic(expected = "ConfigMap a does not exist")]
+async fn an_object_that_is_missing_is_named(cluster: Cluster) {
+    cluster.assert_has::<ConfigMap>("a", serde_json::json!({})).await;
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false)]
+#[should_panic(expected = "1 of ConfigMap are left: a")]
+async fn objects_that_are_left_are_named(cluster: Cluster) {
+    cluster.apply(config("a", "one")).await.expect("it is stored");
+    cluster.assert_none::<ConfigMap>().await;
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false)]
+async fn applying_the_same_again_leaves_the_same_object(cluster: Cluster) -> kube::Result<()> {
+    let before = cluster.apply(config("a", "one")).await?;
+    testing::assert_same(&cluster.apply(config("a", "one")).await?, &before);
+    Ok(())
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false)]
+#[should_panic(expected = "ConfigMap a did not become as expected; last seen: it does not exist")]
+async fn eventually_has_an_end(cluster: Cluster) {
+    cluster.eventually::<ConfigMap>("a", |_| true).await;
 }

@@ -5,4 +5,6 @@ mod determinism;
 mod faults;
 mod kit;
 mod mirror;
+mod real_time;
+mod timeline;
 mod wire;

@@ -9,6 +9,7 @@ use crate::action::{Action, Next};
 use crate::cause::Cause;
 use crate::error::{BoxError, Retry, chain, retry_of};
 use crate::metrics::{self, ControllerMetrics};
+use crate::observe::Stage;
 use crate::queue::{Add, Item, Queue};
 
 /// How a reconcile ended.
@@ -60,6 +61,15 @@ impl Outcome {
                 }
             },
         }
+    }
+
+    /// What an observer is told of it.
+    pub(super) fn stage(&self, took: Duration) -> Stage {
+        let error = match self {
+            Self::Done(_) => None,
+            Self::Failed(failure) => Some(failure.to_string()),
+        };
+        Stage::Ended { took, error }
     }
 
     /// Counts it.

@@ -23,6 +23,7 @@ use crate::context::CATCH_UP_MAX;
 use crate::context::{Context, Writes};
 use crate::informer::{AnyInformer, Informers, SyncError};
 use crate::metrics::{ControllerMetrics, Metrics};
+use crate::observe::{Observers, Stage};
 use crate::queue::{Item, Queue};
 use crate::recorder::Recorder;
 use crate::source::Source;
@@ -38,6 +39,7 @@ pub(crate) struct Host {
     pub(crate) client: Client,
     pub(crate) recorder: Recorder,
     pub(crate) metrics: Metrics,
+    pub(crate) observers: Observers,
     pub(crate) tasks: Tasks,
     /// No new work after this.
     pub(crate) stop: CancellationToken,
@@ -76,7 +78,9 @@ pub(crate) async fn run<K: Object>(
     let resyncing = host.tasks.spawn(resync(connected, options.sync_period, env));
     let metrics = host.metrics.controller(site.name.clone(), queue.clone(), options.max_concurrent);
     let writes = Mutex::default();
-    let worker = Arc::new(Worker { site, queue: queue.clone(), reconcile, options, metrics, writes });
+    let observers = host.observers.clone();
+    let worker =
+        Arc::new(Worker { site, queue: queue.clone(), reconcile, options, metrics, observers, writes });
     let workers = (0..worker.options.max_concurrent).map(|_| host.tasks.spawn(worker.clone().work()));
     let workers: Vec<_> = workers.collect();
     drop(started);
@@ -143,6 +147,7 @@ struct Worker {
     reconcile: Reconcile<()>,
     options: Options,
     metrics: Arc<ControllerMetrics>,
+    observers: Observers,
     /// What the last reconcile of a key wrote, until its next one has seen it in the caches.
     writes: Mutex<HashMap<Request, Writes>>,
 }
@@ -164,6 +169,7 @@ impl Worker {
         let key = item.key.clone();
         let behind = !self.caught_up(&key).await;
         self.metrics.began(&key, item.ready_at);
+        self.observers.tell(&self.site.name, &key, &item.causes, || Stage::Began);
         let start = Instant::now();
         let ctx = Context::new(self.site.clone(), key.clone(), item.causes.clone(), item.requeues, behind);
         tracing::Span::current().record("id", ctx.reconcile_id());
@@ -172,8 +178,10 @@ impl Worker {
         if !writes.is_empty() {
             self.writes.lock().insert(key.clone(), writes);
         }
-        outcome.report(&item, start.elapsed());
-        outcome.count(&self.metrics, &key, start.elapsed());
+        let took = start.elapsed();
+        self.observers.tell(&self.site.name, &key, &item.causes, || outcome.stage(took));
+        outcome.report(&item, took);
+        outcome.count(&self.metrics, &key, took);
         outcome.settle(&self.queue, &item);
         self.queue.done(&key);
     }

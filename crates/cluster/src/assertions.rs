@@ -1,0 +1,169 @@
+//! Assertions on objects and writes, which show a difference that a person can read.
+
+use std::fmt::Debug;
+use std::panic::Location;
+
+use kube::Resource;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::cluster::Cluster;
+use crate::diff::{Diff, Mode};
+use crate::objects::Place;
+
+/// Where two objects differ, field by field; nothing where they do not. `metadata.managedFields` does not count.
+///
+/// ```
+/// use evenkeel_cluster::testing::diff;
+/// use serde_json::json;
+/// let diff = diff(&json!({"spec": {"replicas": 2}}), &json!({"spec": {"replicas": 3}})).unwrap();
+/// assert_eq!(diff.to_string(), "object (- expected, + found):\n  spec:\n-   replicas: 2\n+   replicas: 3\n");
+/// ```
+pub fn diff(expected: &impl Serialize, found: &impl Serialize) -> Option<Diff> {
+    Diff::new(&value(expected), &value(found), Mode::Same)
+}
+
+/// Asserts that two objects are the same; `metadata.managedFields` does not count.
+///
+/// ```should_panic
+/// use evenkeel_cluster::testing::assert_same;
+/// # use serde_json::json;
+/// let before = json!({"kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"key": "one"}});
+/// let after = json!({"kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"key": "two"}});
+/// assert_same(&after, &before);
+/// // ConfigMap a (- expected, + found):
+/// //   data:
+/// // -   key: "one"
+/// // +   key: "two"
+/// ```
+///
+/// # Panics
+/// When they differ, with the fields that do.
+#[track_caller]
+pub fn assert_same(found: &impl Serialize, expected: &impl Serialize) {
+    demand(Diff::new(&value(expected), &value(found), Mode::Same));
+}
+
+/// Asserts that an object has at least these fields; what it has besides does not count. A null means that the field
+/// is absent. Elements of a list are matched by their name where they have one; lists of others must be as long.
+///
+/// ```
+/// use evenkeel_cluster::testing::assert_has;
+/// use k8s_openapi::api::core::v1::ConfigMap;
+/// use serde_json::json;
+/// let map: ConfigMap = serde_json::from_value(json!({"data": {"key": "one", "other": "two"}})).unwrap();
+/// assert_has(&map, json!({"data": {"key": "one", "third": null}}));
+/// ```
+///
+/// # Panics
+/// When it has not, with the fields that differ.
+#[track_caller]
+pub fn assert_has(found: &impl Serialize, expected: Value) {
+    demand(Diff::new(&expected, &value(found), Mode::Has));
+}
+
+impl Cluster {
+    /// Reads an object and asserts that it has at least these fields, as [`assert_has`] does.
+    ///
+    /// ```
+    /// # use k8s_openapi::api::core::v1::Namespace;
+    /// # evenkeel_cluster::testing::run(evenkeel_cluster::testing::options(), |cluster| async move {
+    /// use serde_json::json;
+    /// cluster.assert_has::<Namespace>("default", json!({"status": {"phase": "Active"}})).await;
+    /// # });
+    /// ```
+    ///
+    /// # Panics
+    /// When it does not exist, or has not.
+    #[track_caller]
+    pub fn assert_has<K>(&self, name: &str, expected: Value) -> impl Future<Output = ()> + Send + use<K>
+    where
+        K: Resource<DynamicType = ()> + Serialize + DeserializeOwned + Clone + Debug + Send + Sync + 'static,
+        K::Scope: Place,
+    {
+        let (caller, cluster, name) = (Location::caller(), self.clone(), name.to_owned());
+        async move {
+            match cluster.get_opt::<K>(&name).await {
+                Ok(Some(object)) => {
+                    if let Some(diff) = Diff::new(&expected, &value(&object), Mode::Has) {
+                        panic!("at {caller}: {diff}");
+                    }
+                }
+                Ok(None) => panic!("at {caller}: {} {name} does not exist", K::kind(&())),
+                Err(error) => panic!("at {caller}: cannot read {} {name}: {error}", K::kind(&())),
+            }
+        }
+    }
+
+    /// Asserts that no object of this kind is left in this handle's namespace.
+    ///
+    /// ```
+    /// # use k8s_openapi::api::core::v1::Pod;
+    /// # evenkeel_cluster::testing::run(evenkeel_cluster::testing::options(), |cluster| async move {
+    /// cluster.assert_none::<Pod>().await;
+    /// # });
+    /// ```
+    ///
+    /// # Panics
+    /// When there is one, with the names.
+    #[track_caller]
+    pub fn assert_none<K>(&self) -> impl Future<Output = ()> + Send + use<K>
+    where
+        K: Resource<DynamicType = ()> + Serialize + DeserializeOwned + Clone + Debug + Send + Sync + 'static,
+        K::Scope: Place,
+    {
+        let (caller, cluster) = (Location::caller(), self.clone());
+        async move {
+            let kind = K::kind(&());
+            match cluster.list::<K>().await {
+                Ok(left) if left.is_empty() => {}
+                Ok(left) => {
+                    let names: Vec<_> = left.iter().map(kube::ResourceExt::name_any).collect();
+                    panic!("at {caller}: {} of {kind} are left: {}", names.len(), names.join(", "));
+                }
+                Err(error) => panic!("at {caller}: cannot list {kind}: {error}"),
+            }
+        }
+    }
+
+    /// Asserts that nobody has written anything since the last [`Cluster::mark`]: "a second reconcile writes nothing".
+    ///
+    /// ```
+    /// # evenkeel_cluster::testing::run(evenkeel_cluster::testing::options(), |cluster| async move {
+    /// cluster.mark();
+    /// cluster.settled().await;
+    /// cluster.assert_no_writes();
+    /// # });
+    /// ```
+    ///
+    /// # Panics
+    /// When somebody has, with who wrote what.
+    #[track_caller]
+    pub fn assert_no_writes(&self) {
+        let writes = self.writes();
+        if !writes.is_empty() {
+            let lines: Vec<String> = writes.iter().map(|write| format!("  {write}")).collect();
+            panic!("{} writes since the mark, where none was expected:\n{}", writes.len(), lines.join("\n"));
+        }
+    }
+}
+
+#[track_caller]
+fn demand(diff: Option<Diff>) {
+    if let Some(diff) = diff {
+        panic!("{diff}");
+    }
+}
+
+/// The object as JSON, without what only the server's bookkeeping needs.
+fn value(object: &impl Serialize) -> Value {
+    let mut value = match serde_json::to_value(object) {
+        Ok(value) => value,
+        Err(error) => panic!("the object cannot be written as JSON: {error}"),
+    };
+    if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("managedFields");
+    }
+    value
+}

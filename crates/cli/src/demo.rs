@@ -1,39 +1,59 @@
 //! `evenkeel demo`: the whole road, live.
 
-pub(crate) mod causes;
+mod examples;
 mod samples;
+mod screen;
 mod story;
 
-use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
 use evenkeel::Cluster;
-use evenkeel::cluster::serve::{ServeOptions, Server};
+use evenkeel::cluster::Moment;
+use evenkeel::cluster::serve::ServeOptions;
+use evenkeel::k8s_openapi::api::core::v1::Pod;
+use evenkeel::kube::ResourceExt as _;
+use evenkeel::kube::api::{WatchEvent, WatchParams};
+use futures::TryStreamExt as _;
+use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use self::causes::Reconciled;
+use self::screen::Screen;
 use self::story::Line;
 
 /// How many nodes the demo's cluster has.
 const NODES: usize = 3;
-/// How long each act may take. Each takes well under a second; a machine that is busy gets ten times that.
-const ACT_LIMIT: Duration = Duration::from_secs(10);
-/// How many lines or causes may wait to be printed.
+/// How long each act may take. Each takes well under a second; a machine that is busy gets twenty times that.
+const ACT_LIMIT: Duration = Duration::from_secs(20);
+/// How many lines may wait to be printed.
 const MOST_WAITING: usize = 4096;
 
-/// Show the loop at work: a cluster, two operators, samples, drift, deletion.
+/// Show the loop at work: a cluster, five operators, samples, drift, deletion.
 ///
-/// Starts the embedded cluster with the example operators, applies a sample of each, and shows each station of the
-/// road as something is seen to pass it: the request accepted and the revision stored, the controller woken and why,
-/// the children applied, the pods scheduled and ready, the status written. Then it deletes a child of each sample to
-/// show drift corrected, and deletes the samples.
+/// Starts the embedded cluster with three nodes and the example operators, applies a sample of each, and shows each
+/// station of the road as something is seen to pass it:
 ///
-/// Without --exit it leaves fresh samples running and the API up for kubectl until Ctrl-C.
+///     accepted   a request was accepted and stored under a new revision
+///     woken      a controller was woken, and why
+///     applied    an operator wrote a child
+///     created    a built-in controller made a ReplicaSet or a Pod
+///     scheduled  a Pod was given a node
+///     ready      a Pod became ready on its node
+///     status     an operator wrote a status
+///     finalizer  an operator set or removed its finalizer
+///     deleted, collected, stopped
+///                a user or an operator deleted something, the garbage collector followed, a node stopped a Pod
+///
+/// Then it deletes a child of each sample to show drift corrected, and deletes the samples.
+///
+/// Without --exit it then applies the samples once more and leaves everything up for kubectl until Ctrl-C.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Demo {
@@ -52,15 +72,14 @@ pub(crate) struct Demo {
 }
 
 impl Demo {
-    /// Runs it; `reconciled` brings what the runtime logs of each reconcile.
-    pub(crate) fn run(self, reconciled: Receiver<Reconciled>) -> anyhow::Result<()> {
+    pub(crate) fn run(self) -> anyhow::Result<()> {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-        let result = runtime.block_on(self.show(reconciled));
+        let result = runtime.block_on(self.show());
         runtime.shutdown_background();
         result
     }
 
-    async fn show(self, reconciled: Receiver<Reconciled>) -> anyhow::Result<()> {
+    async fn show(self) -> anyhow::Result<()> {
         let start = Instant::now();
         let cluster = Cluster::builder().nodes(NODES).settle_limit(ACT_LIMIT).start().await?;
         let mut options = ServeOptions::default();
@@ -70,60 +89,72 @@ impl Demo {
         server
             .write_kubeconfig(&kubeconfig)
             .with_context(|| format!("cannot write {}", kubeconfig.display()))?;
-        say(format_args!("cluster: {} with {NODES} nodes, ready after {:?}", server.url(), start.elapsed()))?;
-        say(format_args!("kubectl: export KUBECONFIG={}\n", kubeconfig.display()))?;
+        let screen = Arc::new(Screen::new(&examples::names()));
+        screen.say(&format!(
+            "cluster: {} with {NODES} nodes, ready after {:.1?}",
+            server.url(),
+            start.elapsed()
+        ))?;
+        screen.say(&format!("kubectl: export KUBECONFIG={}\n", kubeconfig.display()))?;
+        let (end, ended) = oneshot::channel::<()>();
+        let serving = tokio::spawn(server.run(async {
+            // Whoever drops the other end wants the same.
+            let _ = ended.await;
+        }));
 
-        let (lines, printed) = channel(MOST_WAITING);
-        let printer = tokio::spawn(print(printed));
-        let watching = watch(&cluster, start, lines, reconciled);
-        let result = self.play(&cluster).await;
-        for task in watching {
-            task.abort();
-            // It was aborted: that is its result.
-            let _ = task.await;
+        let story = Story::follow(&cluster, start, &screen);
+        let played = self.play(&cluster, &screen).await;
+        let result = match played {
+            Ok(()) if self.exit => Ok(()),
+            Ok(()) => self.stay(&cluster, &screen, start).await,
+            Err(error) => Err(error),
+        };
+        let told = story.end().await;
+        screen.clear();
+        if result.is_ok() && self.exit {
+            screen.say(&converged(start))?;
         }
-        printer.await??;
-        result?;
-        say(format_args!("\nconverged: every act ended as declared, after {:?}", start.elapsed()))?;
-        if self.exit {
-            return Ok(());
-        }
-        self.stay(&cluster, server).await
+        drop(end);
+        serving.await?;
+        result.and(told)
     }
 
     /// The acts, each followed by a look at whether the world is as declared.
-    async fn play(&self, cluster: &Cluster) -> anyhow::Result<()> {
-        say(format_args!("== the kinds are declared and the operators start"))?;
+    async fn play(&self, cluster: &Cluster, screen: &Screen) -> anyhow::Result<()> {
+        screen.say("== the kinds are declared and the operators start")?;
         samples::declare(cluster).await?;
         if !self.no_operators {
             samples::run_operators(cluster);
         }
         rest(cluster, "start").await?;
 
-        say(format_args!("== a sample of each is applied"))?;
+        screen.say("== a sample of each is applied")?;
         samples::apply(cluster).await?;
         rest(cluster, "apply").await?;
-        converged("apply", samples::unready(cluster).await?)?;
+        demand("apply", samples::unready(cluster).await?)?;
 
-        say(format_args!("== a child of each is deleted: drift"))?;
+        screen.say("== a child of each is deleted: drift")?;
         let before = samples::children(cluster).await?;
         samples::drift(cluster).await?;
         rest(cluster, "drift").await?;
-        converged("drift", samples::not_replaced(cluster, &before).await?)?;
-        converged("drift", samples::unready(cluster).await?)?;
+        demand("drift", samples::not_replaced(cluster, &before).await?)?;
+        demand("drift", samples::unready(cluster).await?)?;
 
-        say(format_args!("== the samples are deleted"))?;
+        screen.say("== the samples are deleted")?;
         samples::delete(cluster).await?;
         rest(cluster, "delete").await?;
-        converged("delete", samples::left(cluster).await?)
+        demand("delete", samples::left(cluster).await?)
     }
 
-    async fn stay(&self, cluster: &Cluster, server: Server) -> anyhow::Result<()> {
+    /// Leaves fresh samples up, and goes on telling what happens to them.
+    async fn stay(&self, cluster: &Cluster, screen: &Screen, start: Instant) -> anyhow::Result<()> {
+        screen.say(&converged(start))?;
+        screen.say("== the samples once more, for you: Ctrl-C ends it")?;
         samples::apply(cluster).await?;
-        say(format_args!(
-            "the samples run again; try: kubectl get myresources,databases,pods   (Ctrl-C ends it)"
-        ))?;
-        server.run(crate::signals::ended()?).await;
+        rest(cluster, "apply again").await?;
+        demand("apply again", samples::unready(cluster).await?)?;
+        screen.say("try: kubectl get myresources,visitorsapps,databases,pods")?;
+        crate::signals::ended()?.await;
         Ok(())
     }
 
@@ -134,66 +165,96 @@ impl Demo {
     }
 }
 
+fn converged(start: Instant) -> String {
+    format!("converged: every act ended as declared, after {:.1?}", start.elapsed())
+}
+
 async fn rest(cluster: &Cluster, act: &str) -> anyhow::Result<()> {
     cluster.try_settled().await.with_context(|| format!("{act}: the cluster did not come to rest"))
 }
 
-fn converged(act: &str, failures: Vec<String>) -> anyhow::Result<()> {
+fn demand(act: &str, failures: Vec<String>) -> anyhow::Result<()> {
     if failures.is_empty() {
         return Ok(());
     }
     bail!("{act}: not converged:\n  {}", failures.join("\n  "))
 }
 
-/// Follows requests, reconciles and pods, and makes lines of them.
-fn watch(
-    cluster: &Cluster,
-    start: Instant,
-    lines: Sender<Line>,
-    mut reconciled: Receiver<Reconciled>,
-) -> Vec<tokio::task::JoinHandle<()>> {
-    let mut requests = cluster.observe();
-    let to = lines.clone();
-    let of_requests = tokio::spawn(async move {
-        use tokio::sync::broadcast::error::RecvError;
-        loop {
-            match requests.recv().await {
-                Ok(exchange) => send(&to, story::of_request(&exchange, &samples::OPERATORS)).await,
-                Err(RecvError::Lagged(_)) => {}
-                Err(RecvError::Closed) => return,
-            }
-        }
-    });
-    let to = lines.clone();
-    let of_reconciles = tokio::spawn(async move {
-        while let Some(seen) = reconciled.recv().await {
-            if samples::OPERATORS.contains(&seen.controller.as_str()) {
-                let line = story::of_reconcile(start.elapsed(), &seen.controller, &seen.object, &seen.causes);
-                send(&to, Some(line)).await;
-            }
-        }
-    });
-    let of_pods = tokio::spawn(samples::follow_pods(cluster.clone(), start, lines));
-    vec![of_requests, of_reconciles, of_pods]
+/// What is seen, on its way to the screen.
+struct Story {
+    /// Dropped to end the following of moments.
+    stop: oneshot::Sender<()>,
+    of_moments: JoinHandle<()>,
+    of_pods: JoinHandle<()>,
+    printing: JoinHandle<anyhow::Result<()>>,
 }
 
-async fn send(to: &Sender<Line>, line: Option<Line>) {
-    if let Some(line) = line {
-        // It fails only when the printer has ended, which ends the demo.
-        let _ = to.send(line).await;
+impl Story {
+    /// Follows requests, reconciles and pods, and makes lines of them.
+    fn follow(cluster: &Cluster, start: Instant, screen: &Arc<Screen>) -> Self {
+        let (lines, printed) = channel(MOST_WAITING);
+        let (stop, stopped) = oneshot::channel();
+        let of_moments = tokio::spawn(follow_moments(cluster.observe(), lines.clone(), stopped));
+        let of_pods = tokio::spawn(follow_pods(cluster.clone(), start, lines));
+        let printing = tokio::spawn(print(printed, screen.clone()));
+        Self { stop, of_moments, of_pods, printing }
+    }
+
+    /// Prints what was seen until now, and ends.
+    async fn end(self) -> anyhow::Result<()> {
+        drop(self.stop);
+        self.of_moments.await?;
+        self.of_pods.abort();
+        self.printing.await?
     }
 }
 
-async fn print(mut lines: Receiver<Line>) -> anyhow::Result<()> {
+async fn follow_moments(
+    mut moments: broadcast::Receiver<Moment>,
+    to: Sender<Line>,
+    mut stop: oneshot::Receiver<()>,
+) {
+    let names = examples::names();
+    loop {
+        let moment = tokio::select! {
+            // What was seen before the end is told before the end.
+            biased;
+            moment = moments.recv() => moment,
+            _ = &mut stop => return,
+        };
+        match moment {
+            Ok(moment) => {
+                if let Some(line) = story::of_moment(&moment, &names) {
+                    // It fails only when the printer has ended, which ends the demo.
+                    let _ = to.send(line).await;
+                }
+            }
+            Err(RecvError::Lagged(_)) => {}
+            Err(RecvError::Closed) => return,
+        }
+    }
+}
+
+/// Says of each pod when it has become ready.
+async fn follow_pods(cluster: Cluster, start: Instant, to: Sender<Line>) {
+    let mut ready = std::collections::BTreeSet::new();
+    let pods = cluster.api::<Pod>();
+    let Ok(events) = pods.watch(&WatchParams::default(), "0").await else { return };
+    let mut events = std::pin::pin!(events);
+    while let Ok(Some(event)) = events.try_next().await {
+        if let WatchEvent::Added(pod) | WatchEvent::Modified(pod) = event
+            && story::is_ready(&pod)
+            && ready.insert(pod.uid())
+        {
+            // It fails only when the printer has ended, which ends the demo.
+            let _ = to.send(story::of_ready_pod(start.elapsed(), &pod)).await;
+        }
+    }
+}
+
+async fn print(mut lines: Receiver<Line>, screen: Arc<Screen>) -> anyhow::Result<()> {
     while let Some(line) = lines.recv().await {
-        say(format_args!("{line}"))?;
+        screen.tell(&line)?;
     }
-    Ok(())
-}
-
-fn say(text: std::fmt::Arguments<'_>) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{text}")?;
-    out.flush()?;
     Ok(())
 }

@@ -8,18 +8,17 @@ mod hint;
 mod signals;
 mod up;
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
+use anyhow::Context as _;
 use clap::{Parser, Subcommand};
-use tracing_subscriber::filter::{LevelFilter, Targets};
-use tracing_subscriber::layer::SubscriberExt as _;
-use tracing_subscriber::util::SubscriberInitExt as _;
-use tracing_subscriber::{EnvFilter, Layer as _};
-
-/// How many reconciles may wait to be shown.
-const MOST_CAUSES: usize = 4096;
+use tracing_subscriber::EnvFilter;
 
 /// Write, run and test Kubernetes operators.
+///
+/// `evenkeel demo` shows the loop at work; `evenkeel up` gives a Kubernetes API for development, which kubectl and
+/// operators use as they would any other cluster's.
 #[derive(Debug, Parser)]
 #[command(name = "evenkeel", version, propagate_version = true, arg_required_else_help = true)]
 struct Cli {
@@ -38,10 +37,8 @@ enum Command {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let (causes, reconciled) = tokio::sync::mpsc::channel(MOST_CAUSES);
-    let causes = matches!(cli.command, Command::Demo(_)).then(|| demo::causes::Causes::new(causes));
-    let result = logs(&cli.log, causes).and_then(|()| match cli.command {
-        Command::Demo(demo) => demo.run(reconciled),
+    let result = logs(&cli.log).and_then(|()| match cli.command {
+        Command::Demo(demo) => demo.run(),
         Command::Up(up) => up.run(),
     });
     match result {
@@ -56,18 +53,16 @@ fn main() -> ExitCode {
     }
 }
 
-/// Logs go to stderr by `filter`; `causes` sees every reconcile, whatever the filter says.
-fn logs(filter: &str, causes: Option<demo::causes::Causes>) -> anyhow::Result<()> {
-    let filter = EnvFilter::try_new(filter)?;
-    // Colours only for a person, and not for one who said no (https://no-color.org).
-    let is_no = |value: std::ffi::OsString| !value.is_empty();
-    let colours = std::io::IsTerminal::is_terminal(&std::io::stderr())
-        && !std::env::var_os("NO_COLOR").is_some_and(is_no);
-    let written = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(colours);
-    let reconciles = Targets::new().with_target("evenkeel_runtime", LevelFilter::DEBUG);
-    tracing_subscriber::registry()
-        .with(written.with_filter(filter))
-        .with(causes.map(|causes| causes.with_filter(reconciles)))
-        .init();
+/// Logs go to stderr by `filter`.
+fn logs(filter: &str) -> anyhow::Result<()> {
+    let filter = EnvFilter::try_new(filter).with_context(|| format!("cannot read --log {filter}"))?;
+    let colours = colours(&std::io::stderr());
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours).init();
     Ok(())
+}
+
+/// Colours only for a person, and not for one who said no (https://no-color.org).
+fn colours(stream: &impl IsTerminal) -> bool {
+    let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    stream.is_terminal() && !refused
 }

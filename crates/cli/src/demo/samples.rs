@@ -1,146 +1,150 @@
-//! The operators of the demo, their samples, and what must stand after each act.
+//! The samples: applied, disturbed, deleted, and compared with what must stand after each act.
 
 use std::collections::BTreeMap;
-use std::fmt::Debug;
-use std::sync::Arc;
 
-use database::{Database, DatabaseSpec, NoBackup};
+use anyhow::Context as _;
 use evenkeel::Cluster;
-use evenkeel::cluster::Place;
-use evenkeel::k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, StatefulSet};
-use evenkeel::k8s_openapi::api::core::v1::{Pod, Secret, Service};
-use evenkeel::kube::{self, CustomResourceExt, Resource, ResourceExt};
-use futures::TryStreamExt as _;
-use kube::api::{WatchEvent, WatchParams};
-use my_resource::{MyResource, MyResourceSpec, Phase};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-use tokio::sync::mpsc::Sender;
-use tokio::time::Instant;
+use evenkeel::k8s_openapi::api::core::v1::Pod;
+use evenkeel::kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
+use evenkeel::kube::core::{ApiResource, GroupVersionKind};
+use evenkeel::kube::{self, ResourceExt as _};
+use serde_json::Value;
 
-use super::story::{self, Line};
+use super::examples::{ALL, BUILT_IN, Example, KUBERNETES, Object, Shows, resource};
+use super::story;
 
-/// The names of the operators' controllers.
-pub(super) const OPERATORS: [&str; 2] = ["my-resource", "database"];
-
-/// The names of the samples.
-const WEB: &str = "web";
-const ORDERS: &str = "orders";
+/// The field manager of what the demo applies.
+const FIELD_MANAGER: &str = "evenkeel-demo";
 
 /// Declares the custom resources.
 pub(super) async fn declare(cluster: &Cluster) -> kube::Result<()> {
-    cluster.apply(MyResource::crd()).await?;
-    cluster.apply(Database::crd()).await?;
+    for crd in ALL.iter().filter_map(|example| example.crd) {
+        cluster.apply(crd()).await?;
+    }
     Ok(())
 }
 
 /// Starts the operators.
 pub(super) fn run_operators(cluster: &Cluster) {
-    cluster.run(my_resource::controller);
-    cluster.run(|| database::controller(Arc::new(NoBackup)));
+    ALL.iter().for_each(|example| (example.run)(cluster));
 }
 
-/// Applies a sample of each.
-pub(super) async fn apply(cluster: &Cluster) -> kube::Result<()> {
-    let web = MyResourceSpec { image: "nginx:1.29".into(), memory: "64Mi".into() };
-    cluster.apply(MyResource::new(WEB, web)).await?;
-    let orders = DatabaseSpec {
-        version: "18".into(),
-        storage: "1Gi".into(),
-        storage_class: None,
-        replicas: 2,
-        database_name: "orders".into(),
-    };
-    cluster.apply(Database::new(ORDERS, orders)).await?;
+/// Applies the samples.
+pub(super) async fn apply(cluster: &Cluster) -> anyhow::Result<()> {
+    for example in &ALL {
+        for object in documents(example)? {
+            let params = PatchParams::apply(FIELD_MANAGER).force();
+            let name = object.name_any();
+            api(cluster, &resource_of(&object)?).patch(&name, &params, &Patch::Apply(&object)).await?;
+        }
+    }
     Ok(())
 }
 
-/// What keeps a sample from being as declared.
+/// Deletes the samples.
+pub(super) async fn delete(cluster: &Cluster) -> anyhow::Result<()> {
+    for example in &ALL {
+        for object in documents(example)? {
+            let api = api(cluster, &resource_of(&object)?);
+            api.delete(&object.name_any(), &DeleteParams::default()).await?;
+        }
+    }
+    Ok(())
+}
+
+/// What keeps the samples from being as declared.
 pub(super) async fn unready(cluster: &Cluster) -> kube::Result<Vec<String>> {
     let mut failures = Vec::new();
-    let web = cluster.get::<MyResource>(WEB).await?;
-    let phase = web.status.map(|status| status.phase);
-    if phase != Some(Phase::Ready) {
-        failures.push(format!("myresources/{WEB}: its phase is {phase:?}, not Ready"));
+    for Example { goal, .. } in &ALL {
+        let Object { kind, name, .. } = goal.object;
+        let found = find(cluster, goal.object).await?;
+        let missing = match found {
+            None => Some("it does not exist".to_owned()),
+            Some(found) => shows(&found.data, goal.shows),
+        };
+        failures.extend(missing.map(|missing| format!("{kind} {name}: {missing}")));
     }
-    let orders = cluster.get::<Database>(ORDERS).await?;
-    let phase = orders.status.map(|status| status.phase);
-    if phase != Some(database::Phase::Running) {
-        failures.push(format!("databases/{ORDERS}: its phase is {phase:?}, not Running"));
-    }
+    let expected: usize = ALL.iter().map(|example| example.pods).sum();
     let pods = cluster.list::<Pod>().await?;
     let ready = pods.iter().filter(|pod| story::is_ready(pod)).count();
-    if ready != 3 || pods.len() != 3 {
-        failures.push(format!("pods: {ready} of {} are ready, not 3 of 3", pods.len()));
+    if ready != expected || pods.len() != expected {
+        failures.push(format!("pods: {ready} of {} are ready, not {expected} of {expected}", pods.len()));
     }
     Ok(failures)
 }
 
+/// What an object does not show that it should.
+fn shows(object: &Value, wanted: Shows) -> Option<String> {
+    match wanted {
+        Shows::Phase(wanted) => {
+            let phase = object.pointer("/status/phase").and_then(Value::as_str).unwrap_or("unset");
+            (phase != wanted).then(|| format!("its phase is {phase}, not {wanted}"))
+        }
+        Shows::Condition(wanted) => {
+            let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
+            let condition = conditions.into_iter().flatten().find(|condition| condition["type"] == wanted);
+            let status = condition.and_then(|condition| condition["status"].as_str()).unwrap_or("unset");
+            (status != "True").then(|| format!("its condition {wanted} is {status}, not True"))
+        }
+    }
+}
+
 /// The uids of the children that the drift will take.
-pub(super) async fn children(cluster: &Cluster) -> kube::Result<BTreeMap<&'static str, Option<String>>> {
-    Ok(BTreeMap::from([
-        ("deployments/web", cluster.get_opt::<Deployment>(WEB).await?.and_then(|child| child.uid())),
-        ("services/orders", cluster.get_opt::<Service>(ORDERS).await?.and_then(|child| child.uid())),
-    ]))
+pub(super) async fn children(cluster: &Cluster) -> kube::Result<BTreeMap<String, Option<String>>> {
+    let mut uids = BTreeMap::new();
+    for Example { child, .. } in &ALL {
+        let uid = find(cluster, *child).await?.and_then(|child| child.uid());
+        uids.insert(format!("{} {}", child.kind, child.name), uid);
+    }
+    Ok(uids)
 }
 
 /// Deletes a child of each sample.
 pub(super) async fn drift(cluster: &Cluster) -> kube::Result<()> {
-    cluster.delete::<Deployment>(WEB).await?;
-    cluster.delete::<Service>(ORDERS).await
+    for Example { child, .. } in &ALL {
+        api(cluster, &child.resource()).delete(child.name, &DeleteParams::default()).await?;
+    }
+    Ok(())
 }
 
 /// The children that are still the old ones, or are not there.
 pub(super) async fn not_replaced(
     cluster: &Cluster,
-    before: &BTreeMap<&'static str, Option<String>>,
+    before: &BTreeMap<String, Option<String>>,
 ) -> kube::Result<Vec<String>> {
     let now = children(cluster).await?;
     let failed = now.iter().filter(|(name, uid)| uid.is_none() || before.get(*name) == Some(*uid));
     Ok(failed.map(|(name, _)| format!("{name}: it was not made anew")).collect())
 }
 
-/// Deletes the samples.
-pub(super) async fn delete(cluster: &Cluster) -> kube::Result<()> {
-    cluster.delete::<MyResource>(WEB).await?;
-    cluster.delete::<Database>(ORDERS).await
-}
-
-/// What is left of the samples.
+/// What is left of the samples and of what they came to.
 pub(super) async fn left(cluster: &Cluster) -> kube::Result<Vec<String>> {
-    let mut left = names::<MyResource>(cluster).await?;
-    left.extend(names::<Database>(cluster).await?);
-    left.extend(names::<Deployment>(cluster).await?);
-    left.extend(names::<ReplicaSet>(cluster).await?);
-    left.extend(names::<StatefulSet>(cluster).await?);
-    left.extend(names::<Secret>(cluster).await?);
-    left.extend(names::<Pod>(cluster).await?);
-    left.extend(names::<Service>(cluster).await?.into_iter().filter(|name| !name.ends_with("/kubernetes")));
-    Ok(left.into_iter().map(|name| format!("{name}: it is still there")).collect())
-}
-
-async fn names<K>(cluster: &Cluster) -> kube::Result<Vec<String>>
-where
-    K: Resource<DynamicType = ()> + Serialize + DeserializeOwned + Clone + Debug,
-    K::Scope: Place,
-{
-    let all = cluster.list::<K>().await?;
-    Ok(all.iter().map(|object| format!("{}/{}", K::plural(&()), object.name_any())).collect())
-}
-
-/// Follows the pods, and says of each when it has become ready.
-pub(super) async fn follow_pods(cluster: Cluster, start: Instant, to: Sender<Line>) {
-    let mut ready = std::collections::BTreeSet::new();
-    let pods = cluster.api::<Pod>();
-    let Ok(events) = pods.watch(&WatchParams::default(), "0").await else { return };
-    let mut events = std::pin::pin!(events);
-    while let Ok(Some(event)) = events.try_next().await {
-        if let WatchEvent::Added(pod) | WatchEvent::Modified(pod) = event
-            && story::is_ready(&pod)
-            && ready.insert(pod.uid())
-        {
-            // It fails only when the printer has ended, which ends the demo.
-            let _ = to.send(story::of_ready_pod(start.elapsed(), &pod)).await;
-        }
+    let custom = ALL.iter().filter(|example| example.crd.is_some());
+    let custom = custom.map(|example| example.goal.object.resource());
+    let built_in = BUILT_IN.into_iter().map(|(group, kind)| resource(group, kind));
+    let mut left = Vec::new();
+    for resource in custom.chain(built_in) {
+        let all = api(cluster, &resource).list(&ListParams::default()).await?;
+        let names = all.iter().map(kube::ResourceExt::name_any).filter(|name| name != KUBERNETES);
+        left.extend(names.map(|name| format!("{} {name}: it is still there", resource.kind)));
     }
+    Ok(left)
+}
+
+async fn find(cluster: &Cluster, object: Object) -> kube::Result<Option<DynamicObject>> {
+    api(cluster, &object.resource()).get_opt(object.name).await
+}
+
+fn documents(example: &Example) -> anyhow::Result<Vec<DynamicObject>> {
+    serde_saphyr::from_multiple(example.sample)
+        .with_context(|| format!("cannot read the sample of {}", example.name))
+}
+
+fn resource_of(object: &DynamicObject) -> anyhow::Result<ApiResource> {
+    let types = object.types.as_ref().context("a sample names no kind")?;
+    Ok(ApiResource::from_gvk(&GroupVersionKind::try_from(types)?))
+}
+
+fn api(cluster: &Cluster, resource: &ApiResource) -> Api<DynamicObject> {
+    Api::namespaced_with(cluster.client(), cluster.namespace(), resource)
 }

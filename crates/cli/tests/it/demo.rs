@@ -17,18 +17,49 @@ fn it_converges_and_shows_every_station() {
     assert!(output.status.success(), "{shown}{errors}");
     for station in [
         "accepted",
-        "reconciled",
+        "woken",
         "applied",
         "created",
         "scheduled",
         "ready",
         "status",
+        "finalizer",
         "deleted",
         "collected",
+        "stopped",
     ] {
         assert!(shown.lines().any(|line| line.contains(&format!("  {station} "))), "no {station} in {shown}");
     }
-    assert!(shown.contains("converged"), "{shown}");
+    for operator in ["my-resource", "visitors-app", "database", "vcap-services-converter", "pod-sidecar"] {
+        let writes = |line: &&str| line.contains("  applied ") && line.contains(&format!("  {operator} "));
+        assert!(shown.lines().any(|line| writes(&line)), "{operator} applied nothing in {shown}");
+    }
+    let cause = "woken      my-resource              for default/web: MyResource default/web created";
+    assert!(shown.contains(cause), "{shown}");
+    assert!(shown.contains("kubectl: export KUBECONFIG=/"), "{shown}");
+    assert!(shown.contains("converged: every act ended as declared"), "{shown}");
+    assert!(!shown.contains('\u{1b}'), "there are no escapes in what is piped: {shown}");
+}
+
+#[test]
+fn a_port_that_is_taken_and_a_flag_that_is_wrong_are_told() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("there is a free port");
+    let address = taken.local_addr().expect("it is bound").to_string();
+    let output = demo(&["--bind", &address]);
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(errors.starts_with(&format!("error: cannot listen on {address}")), "{errors}");
+    assert!(errors.contains("hint: another program listens on port"), "{errors}");
+
+    let output = demo(&["--exti"]);
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{errors}");
+    assert!(errors.contains("unexpected argument '--exti'") && errors.contains("'--exit'"), "{errors}");
+
+    let output = demo(&["--log", "info,=="]);
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(errors.starts_with("error: cannot read --log info,=="), "{errors}");
 }
 
 #[test]
@@ -36,6 +67,13 @@ fn without_operators_it_fails_and_says_what_did_not_converge() {
     let output = demo(&["--no-operators"]);
     let errors = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{errors}");
-    assert!(errors.contains("myresources/web: its phase is None, not Ready"), "{errors}");
-    assert!(errors.contains("databases/orders: its phase is None, not Running"), "{errors}");
+    for expected in [
+        "MyResource web: its phase is unset, not Ready",
+        "VisitorsApp guestbook: its condition Ready is unset, not True",
+        "Database orders: its phase is unset, not Running",
+        "VcapServicesConverter shop: its condition Converted is unset, not True",
+        "Pod web-companion: it does not exist",
+    ] {
+        assert!(errors.contains(expected), "no {expected:?} in {errors}");
+    }
 }

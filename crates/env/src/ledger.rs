@@ -29,6 +29,9 @@ struct Inner {
     /// The sum over all stations; written by [`Work`] alone.
     total: AtomicUsize,
     next_id: AtomicU64,
+    /// Counts work that was entered and deadlines that moved: whoever reads several fields knows by it whether they
+    /// belong together.
+    moves: AtomicU64,
     /// Stations that are alive, by id; for reports, never on the way of the work.
     stations: Mutex<BTreeMap<u64, Arc<StationInner>>>,
     /// Deadlines that are set, by time.
@@ -174,13 +177,10 @@ impl Ledger {
         let end = Instant::now() + limit;
         loop {
             let changed = self.inner.changed.notified();
-            let next = self.inner.next_deadline();
-            if self.is_empty() {
-                match next {
-                    None => return Ok(()),
-                    Some(at) if at > end => return Err(self.unsettled(limit)),
-                    Some(_) => {}
-                }
+            match self.inner.at_rest() {
+                Some(None) => return Ok(()),
+                Some(Some(next)) if next > end => return Err(self.unsettled(limit)),
+                _ => {}
             }
             if tokio::time::timeout_at(end, changed).await.is_err() {
                 return Err(self.unsettled(limit));
@@ -201,12 +201,28 @@ impl Inner {
     fn next_deadline(&self) -> Option<Instant> {
         self.deadlines.lock().keys().next().map(|(at, _)| *at)
     }
+
+    /// Where no work is pending: the next deadline. On several threads work may become a deadline and a deadline work
+    /// between two looks, so that it is the same moment only if nothing moved meanwhile.
+    fn at_rest(&self) -> Option<Option<Instant>> {
+        loop {
+            let moves = self.moves.load(Ordering::SeqCst);
+            if self.total.load(Ordering::SeqCst) > 0 {
+                return None;
+            }
+            let next = self.next_deadline();
+            if self.moves.load(Ordering::SeqCst) == moves {
+                return Some(next);
+            }
+        }
+    }
 }
 
 impl Station {
     /// Enters a piece of work.
     pub fn enter(&self) -> Work {
         self.place.ledger.total.fetch_add(1, Ordering::SeqCst);
+        self.place.ledger.moves.fetch_add(1, Ordering::SeqCst);
         self.place.inner.count.fetch_add(1, Ordering::SeqCst);
         Work { place: self.place.clone(), detail: None }
     }
@@ -259,6 +275,7 @@ impl Deadline {
             if let Some(new) = at {
                 deadlines.insert((new, self.id), self.what.clone());
             }
+            self.ledger.moves.fetch_add(1, Ordering::SeqCst);
         }
         *current = at;
         self.ledger.changed.notify_waiters();
@@ -359,6 +376,31 @@ mod tests {
             deadline.set(Some(start + 2 * MINUTE));
             assert!(ledger.settled(MINUTE).await.is_err());
             assert_eq!(start.elapsed(), Duration::ZERO);
+        });
+    }
+
+    /// `settled()` once looked for deadlines first and for work second: a retry that was queued between the two looks
+    /// was missed on several threads.
+    #[test]
+    fn what_is_now_work_and_now_a_deadline_is_never_at_rest() {
+        const TURNS: usize = 20_000;
+        let ledger = Ledger::new();
+        let station = ledger.station("queue");
+        let deadline = ledger.deadline("retry");
+        let at = Instant::now();
+        deadline.set(Some(at));
+        std::thread::scope(|scope| {
+            let turning = scope.spawn(|| {
+                for _ in 0..TURNS {
+                    let work = station.enter();
+                    deadline.set(None);
+                    deadline.set(Some(at));
+                    drop(work);
+                }
+            });
+            while !turning.is_finished() {
+                assert_ne!(ledger.inner.at_rest(), Some(None));
+            }
         });
     }
 }

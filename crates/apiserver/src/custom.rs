@@ -65,6 +65,8 @@ pub(crate) async fn follow(server: &ApiServer, key: &str) -> Result<()> {
     }
     let mut definition = parse(&entry);
     names::accept(server, &mut definition);
+    // Whoever watches definitions asks for what is served when told that one is established: it is served by then.
+    declare(server, &definition, &entry);
     let entry = write(server, &entry, &definition).await?;
     serve(server, &entry);
     Ok(())
@@ -86,9 +88,12 @@ fn parse(entry: &Entry<Header>) -> Value {
 
 /// Serves what a definition declares, where its names were accepted.
 fn serve(server: &ApiServer, entry: &Entry<Header>) {
-    let definition = parse(entry);
-    let established = condition(&definition, "Established").is_some_and(|it| it["status"] == "True");
-    let served = if established { info::resources(server, &definition, entry) } else { Vec::new() };
+    declare(server, &parse(entry), entry);
+}
+
+fn declare(server: &ApiServer, definition: &Value, entry: &Entry<Header>) {
+    let established = condition(definition, "Established").is_some_and(|it| it["status"] == "True");
+    let served = if established { info::resources(server, definition, entry) } else { Vec::new() };
     server.registry().replace(&entry.header.name, served);
 }
 

@@ -1,5 +1,6 @@
 //! Crashing an operator at every one of its writes, one run for each.
 
+use std::convert::Infallible;
 use std::fmt::Debug;
 
 use http::Method;
@@ -16,36 +17,72 @@ use crate::testing;
 /// `start` runs the operator in a fresh cluster; `drive` plays the scenario and gives what must be the same at the
 /// end. Returns how many runs with a crash there were.
 ///
+/// ```
+/// use std::sync::Arc;
+/// use evenkeel_cluster::testing;
+/// use evenkeel_runtime::{Action, Context, Controller, Result};
+/// use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+///
+/// async fn reconcile(map: Arc<ConfigMap>, ctx: Context) -> Result<Action> {
+///     let mut secret = Secret::default();
+///     secret.metadata.name = map.metadata.name.clone();
+///     ctx.apply(secret).await?;
+///     Ok(Action::done())
+/// }
+///
+/// let runs = testing::crash_everywhere(
+///     "copy",
+///     |cluster| cluster.run(|| Controller::new("copy", reconcile).owns::<Secret>()),
+///     |cluster| async move {
+///         let mut map = ConfigMap::default();
+///         map.metadata.name = Some("a".into());
+///         cluster.apply(map).await.expect("it is stored");
+///         cluster.settled().await;
+///         cluster.get_opt::<Secret>("a").await.expect("it is answered").is_some()
+///     },
+/// );
+/// assert!(runs >= 3);
+/// ```
+///
 /// # Panics
-/// When a run ends differently, or when the operator was not crashed where it should have been.
+/// When a run ends differently, or when the operator was not crashed where it should have been; what happened in that
+/// run is shown.
 pub fn crash_everywhere<F, T>(operator: &str, start: impl Fn(&Cluster), drive: impl Fn(Cluster) -> F) -> usize
 where
     F: Future<Output = T>,
     T: PartialEq + Debug,
 {
-    let play = |point: Option<CrashPoint>| {
-        let (start, drive) = (&start, &drive);
-        let run = testing::run(testing::options(), |cluster| async move {
-            start(&cluster);
-            if let Some(point) = point {
-                cluster.crash(operator, point);
-            }
-            let end = drive(cluster.clone()).await;
-            Ok::<_, ()>((end, writes(&cluster, operator), cluster.crashes(operator)))
-        });
-        run.expect("it has no error")
-    };
-
-    let (expected, writes, _) = play(None);
+    let (expected, writes) = in_a_cluster(|cluster| {
+        start(&cluster);
+        let driven = drive(cluster.clone());
+        async move { (driven.await, writes(&cluster, operator)) }
+    });
     assert!(!writes.is_empty(), "{operator} wrote nothing: there is nowhere to crash it");
     for &number in &writes {
         for point in [CrashPoint::Before(number), CrashPoint::AnswerLost(number), CrashPoint::After(number)] {
-            let (end, _, crashes) = play(Some(point));
-            assert_eq!(crashes, 1, "{operator} was to crash once, {point:?} among {writes:?}");
-            assert_eq!(end, expected, "{operator} crashed {point:?} among {writes:?}");
+            in_a_cluster(|cluster| {
+                start(&cluster);
+                cluster.crash(operator, point);
+                let (driven, expected, writes) = (drive(cluster.clone()), &expected, &writes);
+                async move {
+                    let end = driven.await;
+                    let crashes = cluster.crashes(operator);
+                    assert_eq!(crashes, 1, "{operator} was to crash once, {point:?} among {writes:?}");
+                    assert_eq!(&end, expected, "{operator} crashed {point:?} among {writes:?}");
+                }
+            });
         }
     }
     3 * writes.len()
+}
+
+/// A run of its own; what is wrong in it is found inside, so that its timeline is shown.
+fn in_a_cluster<F: Future<Output = R>, R>(play: impl FnOnce(Cluster) -> F) -> R {
+    let run = testing::run(testing::options(), |cluster| {
+        let played = play(cluster);
+        async move { Ok::<_, Infallible>(played.await) }
+    });
+    run.unwrap_or_else(|never| match never {})
 }
 
 /// Which of the operator's requests to write changed something, counted from one.

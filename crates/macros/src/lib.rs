@@ -9,7 +9,16 @@ use syn::Error;
 ///
 /// The function is async, takes a `Cluster` or nothing, and returns nothing or a `Result`. Built-in controllers and
 /// one simulated node run unless switched off. The seed is fixed; `EVENKEEL_SEED` gives another one. When the test
-/// fails, the last requests of the cluster are shown.
+/// fails, what happened in the cluster is shown.
+///
+/// | option | what it sets |
+/// |---|---|
+/// | `nodes = 3` | the number of simulated nodes; one unless set |
+/// | `controllers = false` | no built-in controllers, no scheduler, no nodes |
+/// | `scheduler = false` | pods get no nodes |
+/// | `seed = 7` | the seed, whatever `EVENKEEL_SEED` says |
+/// | `real_time = true` | real time, on a runtime with several threads |
+/// | `crate = path` | where `evenkeel` is found, if not at `::evenkeel` |
 ///
 /// ```ignore
 /// #[evenkeel::test]

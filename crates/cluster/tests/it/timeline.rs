@@ -18,6 +18,7 @@ fn told(cluster: &Cluster) -> Vec<String> {
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false)]
 async fn it_tells_writes_causes_and_disturbances_in_order(cluster: Cluster) -> kube::Result<()> {
     cluster.run(mirror::controller);
+    cluster.settled().await;
     cluster.apply(config("a", "one")).await?;
     cluster.settled().await;
     cluster.restart(NAME);
@@ -63,8 +64,9 @@ async fn fails(map: Arc<ConfigMap>, ctx: Context) -> Result<Action> {
 
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false)]
 async fn an_observer_sees_why_an_operator_was_woken(cluster: Cluster) -> kube::Result<()> {
-    let mut seen = cluster.observe();
     cluster.run(mirror::controller);
+    cluster.settled().await;
+    let mut seen = cluster.observe();
     cluster.apply(config("a", "one")).await?;
     cluster.settled().await;
     let mut woken = Vec::new();

@@ -31,10 +31,15 @@ parity *ARGS:
 gaps:
     cargo run -p evenkeel-parity --bin parity -- --write-gaps
 
-# Drive kubectl against `evenkeel up`.
+# Drive kubectl against `evenkeel up` and `evenkeel demo`.
 kubectl:
     cargo build -p evenkeel-cli
     bash tests/kubectl.sh
+    bash tests/demo.sh
+
+# Build the book into docs/book; needs mdbook.
+book:
+    mdbook build docs
 
 # Fuzz every target for this many seconds each.
 fuzz seconds="60":

@@ -1,0 +1,99 @@
+//! The book and the README are true: links lead somewhere, and code is code that is compiled.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use evenkeel_book::{anchors, blocks, links};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Every page that people read: at the root, in the book, beside the examples.
+fn pages() -> Vec<PathBuf> {
+    let mut folders = vec![root(), root().join("docs/src")];
+    let examples = std::fs::read_dir(root().join("examples")).expect("there are examples");
+    folders.extend(examples.flatten().map(|entry| entry.path()));
+    let files =
+        folders.into_iter().flat_map(|folder| std::fs::read_dir(folder).into_iter().flatten().flatten());
+    let mut pages: Vec<PathBuf> = files
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|it| it == "md"))
+        .collect();
+    pages.sort();
+    pages
+}
+
+/// What is wrong with a link of a page.
+fn broken(page: &Path, link: &str) -> Option<String> {
+    if link.starts_with("https://") {
+        return None;
+    }
+    let (file, anchor) = link.split_once('#').map_or((link, None), |(file, anchor)| (file, Some(anchor)));
+    let target = if file.is_empty() { page.to_owned() } else { page.parent()?.join(file) };
+    if !target.exists() {
+        return Some(format!("{}: {link} leads nowhere", page.display()));
+    }
+    let there = anchor.is_none_or(|anchor| anchors(&read(&target)).iter().any(|known| known == anchor));
+    (!there).then(|| format!("{}: {link}: there is no such heading", page.display()))
+}
+
+#[test]
+fn every_link_resolves() {
+    let pages = pages();
+    assert!(pages.len() > 10, "{pages:?}");
+    let wrong: Vec<String> = pages
+        .iter()
+        .flat_map(|page| {
+            links(&read(page)).into_iter().filter_map(|link| broken(page, &link)).collect::<Vec<_>>()
+        })
+        .collect();
+    assert_eq!(wrong, Vec::<String>::new());
+}
+
+#[test]
+fn every_chapter_is_in_the_summary_and_every_include_exists() {
+    let book = root().join("docs/src");
+    let listed: BTreeSet<String> = links(&read(&book.join("SUMMARY.md"))).into_iter().collect();
+    for entry in std::fs::read_dir(&book).expect("there is a book").flatten() {
+        let name = entry.file_name().into_string().expect("names are text");
+        assert!(name == "SUMMARY.md" || listed.contains(&name), "{name} is not in SUMMARY.md");
+        for include in read(&entry.path()).split("{{#include ").skip(1) {
+            let path = include.split("}}").next().unwrap_or_default();
+            assert!(book.join(path).is_file(), "{name} includes {path}, which is not there");
+        }
+    }
+}
+
+/// A reader who types every block into the file that is named before it has the crate that CI compiles and tests.
+#[test]
+fn the_tutorial_is_the_crate() {
+    let tutorial = blocks(&read(&root().join("docs/src/tutorial.md")));
+    for file in ["src/lib.rs", "src/main.rs", "tests/it.rs"] {
+        let told: Vec<String> = tutorial
+            .iter()
+            .filter(|block| block.file.as_deref() == Some(file))
+            .map(|block| block.code.clone())
+            .collect();
+        assert_eq!(told.join("\n"), read(&root().join("docs/tutorial").join(file)), "{file}");
+    }
+    let other: Vec<_> =
+        tutorial.iter().filter(|block| block.language == "rust" && block.file.is_none()).collect();
+    assert!(other.is_empty(), "Rust that belongs to no file is not compiled: {other:#?}");
+}
+
+/// Rust on other pages is quoted from sources: each block names its file before it, and stands there.
+#[test]
+fn other_code_is_quoted() {
+    for page in ["README.md", "docs/src/introduction.md", "docs/src/concepts.md", "docs/src/testing.md"] {
+        for block in blocks(&read(&root().join(page))).into_iter().filter(|block| block.language == "rust") {
+            let Some(file) = &block.file else { panic!("{page}: no file is named before:\n{}", block.code) };
+            let source = read(&root().join(file));
+            assert!(source.contains(block.code.trim_end()), "{page}: this is not in {file}:\n{}", block.code);
+        }
+    }
+}

@@ -194,7 +194,7 @@ impl Story {
     fn follow(cluster: &Cluster, start: Instant, screen: &Arc<Screen>) -> Self {
         let (lines, printed) = channel(MOST_WAITING);
         let (stop, stopped) = oneshot::channel();
-        let of_moments = tokio::spawn(follow_moments(cluster.observe(), lines.clone(), stopped));
+        let of_moments = tokio::spawn(follow_moments(cluster.observe(), start, lines.clone(), stopped));
         let of_pods = tokio::spawn(follow_pods(cluster.clone(), start, lines));
         let printing = tokio::spawn(print(printed, screen.clone()));
         Self { stop, of_moments, of_pods, printing }
@@ -211,6 +211,7 @@ impl Story {
 
 async fn follow_moments(
     mut moments: broadcast::Receiver<Moment>,
+    start: Instant,
     to: Sender<Line>,
     mut stop: oneshot::Receiver<()>,
 ) {
@@ -224,7 +225,7 @@ async fn follow_moments(
         };
         match moment {
             Ok(moment) => {
-                if let Some(line) = story::of_moment(&moment, &names) {
+                if let Some(line) = story::of_moment(start.elapsed(), &moment, &names) {
                     // It fails only when the printer has ended, which ends the demo.
                     let _ = to.send(line).await;
                 }

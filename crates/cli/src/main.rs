@@ -22,9 +22,10 @@ use tracing_subscriber::EnvFilter;
 #[derive(Debug, Parser)]
 #[command(name = "evenkeel", version, propagate_version = true, arg_required_else_help = true)]
 struct Cli {
-    /// Which logs are written to stderr, for example `debug` or `info,evenkeel_runtime=trace`.
-    #[arg(long, global = true, env = "EVENKEEL_LOG", default_value = "warn", value_name = "FILTER")]
-    log: String,
+    /// Which logs are written to stderr, for example `debug` or `info,evenkeel_runtime=trace`
+    /// [default: warn; off for the demo, whose lines tell it].
+    #[arg(long, global = true, env = "EVENKEEL_LOG", value_name = "FILTER")]
+    log: Option<String>,
     #[command(subcommand)]
     command: Command,
 }
@@ -37,7 +38,11 @@ enum Command {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let result = logs(&cli.log).and_then(|()| match cli.command {
+    let filter = cli.log.as_deref().unwrap_or(match cli.command {
+        Command::Demo(_) => "off",
+        Command::Up(_) => "warn",
+    });
+    let result = logs(filter).and_then(|()| match cli.command {
         Command::Demo(demo) => demo.run(),
         Command::Up(up) => up.run(),
     });

@@ -96,10 +96,11 @@ impl Exchange {
     }
 
     /// Whether a person who looks for what went wrong wants to see it: writes, and what was not answered well. What
-    /// keeps the cluster up, and events, tell nothing.
+    /// keeps the cluster up, and events, tell nothing; nor does a look for what is not there.
     fn matters(&self) -> bool {
         let upkeep = self.target().is_some_and(|target| matches!(target.plural, "leases" | "events"));
         match &self.outcome {
+            Outcome::Answered { status: 404, fault: None, .. } if !is_write(&self.method) || upkeep => false,
             Outcome::Answered { status, fault: None, .. } if *status < 400 => {
                 is_write(&self.method) && !upkeep
             }
@@ -181,6 +182,8 @@ struct Kept {
     moments: VecDeque<Moment>,
     /// Where `writes()` begins.
     mark: u64,
+    /// Where the timeline begins.
+    beginning: u64,
 }
 
 impl Recorder {
@@ -252,6 +255,12 @@ impl Recorder {
         self.observers.subscribe()
     }
 
+    /// What was before is the cluster's own start, and no part of the timeline.
+    pub(crate) fn begin(&self) {
+        let mut kept = self.kept.lock();
+        kept.beginning = kept.first + kept.moments.len() as u64;
+    }
+
     pub(crate) fn mark(&self) -> Mark {
         let mut kept = self.kept.lock();
         kept.mark = kept.first + kept.moments.len() as u64;
@@ -292,10 +301,11 @@ impl Recorder {
     /// The last lines of what happened, newest last.
     pub(crate) fn timeline(&self) -> String {
         let kept = self.kept.lock();
-        let told: Vec<&Moment> = kept.moments.iter().filter(|moment| moment.matters()).collect();
+        let before = usize::try_from(kept.beginning.saturating_sub(kept.first)).unwrap_or(usize::MAX);
+        let told: Vec<&Moment> = kept.moments.iter().skip(before).filter(|moment| moment.matters()).collect();
         let skip = told.len().saturating_sub(TIMELINE_LINES);
         let mut out = String::new();
-        if skip > 0 || kept.first > 0 {
+        if skip > 0 || kept.first > kept.beginning {
             out.push_str("  … and more before\n");
         }
         told.iter().skip(skip).for_each(|moment| out.push_str(&format!("  {moment}\n")));

@@ -109,6 +109,7 @@ async fn start(options: Builder) -> Cluster {
     let cluster = options.start().await.expect("a cluster in memory starts");
     // The controllers make what every namespace has before the test begins, as on a cluster that has been up.
     cluster.idle().await;
+    cluster.world.wire.recorder.begin();
     cluster
 }
 

@@ -20,7 +20,7 @@ use syn::Error;
 /// | `real_time = true` | real time, on a runtime with several threads |
 /// | `crate = path` | where `evenkeel` is found, if not at `::evenkeel` |
 ///
-/// ```ignore
+/// ```text
 /// #[evenkeel::test]
 /// async fn the_deployment_follows(cluster: Cluster) -> kube::Result<()> { Ok(()) }
 ///

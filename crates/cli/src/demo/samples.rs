@@ -41,10 +41,10 @@ pub(super) async fn apply(cluster: &Cluster) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Deletes the samples.
+/// Deletes the samples; what one is made of goes after it.
 pub(super) async fn delete(cluster: &Cluster) -> anyhow::Result<()> {
     for example in &ALL {
-        for object in documents(example)? {
+        for object in documents(example)?.into_iter().rev() {
             let api = api(cluster, &resource_of(&object)?);
             api.delete(&object.name_any(), &DeleteParams::default()).await?;
         }

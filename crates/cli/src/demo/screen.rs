@@ -68,7 +68,9 @@ impl Screen {
         if let Some(progress) = live.progress.get(&*line.by).or_else(|| live.progress.get(CLUSTER)) {
             progress.pass(line);
         }
-        let shown = line.to_string();
+        // A line that the terminal wraps would push the progress lines out of their place.
+        let (_, width) = console::Term::stdout().size();
+        let shown = console::truncate_str(&line.to_string(), usize::from(width), "…").into_owned();
         let coloured = format!("\u{1b}[{}m{:<9}\u{1b}[0m", colour(line.station), line.station);
         let padded = format!("{:<9}", line.station);
         self.say(&if live.colours { shown.replacen(&padded, &coloured, 1) } else { shown })

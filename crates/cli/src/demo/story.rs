@@ -46,17 +46,17 @@ enum Role {
     Builtin,
 }
 
-/// The line of something that happened, where it passes a station.
-pub(crate) fn of_moment(moment: &Moment, operators: &[&str]) -> Option<Line> {
+/// The line of something that was seen at this time, where it passes a station. A request is seen when it is answered.
+pub(crate) fn of_moment(at: Duration, moment: &Moment, operators: &[&str]) -> Option<Line> {
     match moment {
-        Moment::Request(exchange) => of_request(exchange, operators),
-        Moment::Reconcile(reconcile) => of_reconcile(reconcile),
+        Moment::Request(exchange) => of_request(at, exchange, operators),
+        Moment::Reconcile(reconcile) => of_reconcile(at, reconcile),
         _ => None,
     }
 }
 
 /// The line of a request that wrote something; none for reads, for what changed nothing, and for bookkeeping.
-fn of_request(exchange: &Exchange, operators: &[&str]) -> Option<Line> {
+fn of_request(at: Duration, exchange: &Exchange, operators: &[&str]) -> Option<Line> {
     let Outcome::Answered { status, wrote: Some(revision), .. } = exchange.outcome else { return None };
     let role = match &*exchange.by {
         CLIENT => Role::User,
@@ -66,7 +66,7 @@ fn of_request(exchange: &Exchange, operators: &[&str]) -> Option<Line> {
     let station = station(role, exchange, &exchange.target()?)?;
     let text = format!("{} → {status}, stored as revision {revision}", exchange.summary());
     let by = if role == Role::User { "you".into() } else { exchange.by.clone() };
-    Some(Line { at: exchange.at, station, by, text })
+    Some(Line { at, station, by, text })
 }
 
 fn station(role: Role, exchange: &Exchange, target: &Target<'_>) -> Option<&'static str> {
@@ -89,14 +89,14 @@ fn station(role: Role, exchange: &Exchange, target: &Target<'_>) -> Option<&'sta
 }
 
 /// The line of a reconcile: who was woken, and why; or how it failed.
-fn of_reconcile(reconcile: &Reconcile) -> Option<Line> {
-    let Reconcile { at, by, object, causes, stage, .. } = reconcile;
+fn of_reconcile(at: Duration, reconcile: &Reconcile) -> Option<Line> {
+    let Reconcile { by, object, causes, stage, .. } = reconcile;
     let (station, text) = match stage {
         Stage::Began => ("woken", format!("for {object}: {causes}")),
         Stage::Ended { error: Some(error), .. } => ("failed", format!("for {object}: {error}")),
         _ => return None,
     };
-    Some(Line { at: *at, station, by: by.clone(), text })
+    Some(Line { at, station, by: by.clone(), text })
 }
 
 /// The line of a pod that has become ready.

@@ -223,8 +223,9 @@ impl<T: QueueKey> Queue<T> {
     pub fn done(&self, key: &T) {
         let now = Instant::now();
         let mut state = self.shared.state.lock();
-        let became_ready = state.done(key, now, &self.shared.station);
+        let (became_ready, ended) = state.done(key, now, &self.shared.station);
         self.shared.deadline.set(state.next_due());
+        drop(ended);
         let drained = state.is_idle();
         drop(state);
         if became_ready {

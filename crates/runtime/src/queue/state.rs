@@ -63,8 +63,7 @@ enum Stand {
         work: Work,
     },
     InFlight {
-        /// Held until `done`; never read.
-        #[allow(dead_code, reason = "the ledger counts it while it lives")]
+        /// Held until `done`.
         work: Work,
         again: Option<Again>,
     },
@@ -209,14 +208,18 @@ impl<T: QueueKey> State<T> {
         Some(Item { key, priority, causes, ready_at: since, requeues })
     }
 
-    /// Ends the work on a key; says whether it is ready again.
-    pub(super) fn done(&mut self, key: &T, now: Instant, station: &Station) -> bool {
-        let Some(entry) = self.entries.get_mut(key) else { return false };
-        let Stand::InFlight { again, .. } = &entry.stand else { return false };
-        let again = again.filter(|_| !self.shut_down);
+    /// Ends the work on a key; says whether it is ready again. The work is given back, to be let go when the ledger
+    /// knows the key's new place: a ready key by its own work, a delayed one by the queue's deadline.
+    pub(super) fn done(&mut self, key: &T, now: Instant, station: &Station) -> (bool, Option<Work>) {
+        let Some(entry) = self.entries.get_mut(key) else { return (false, None) };
+        let (work, again) = match std::mem::take(&mut entry.stand) {
+            Stand::InFlight { work, again } => (work, again.filter(|_| !self.shut_down)),
+            other => {
+                entry.stand = other;
+                return (false, None);
+            }
+        };
         self.in_flight -= 1;
-        // The new place is entered into the ledger before the old work is let go.
-        let before = std::mem::take(&mut entry.stand);
         let ready = match again {
             Some(again) => self.enqueue(key.clone(), again.at, now, station),
             None => {
@@ -224,8 +227,7 @@ impl<T: QueueKey> State<T> {
                 false
             }
         };
-        drop(before);
-        ready
+        (ready, Some(work))
     }
 
     /// One more failure in a row; says how many there are now.

@@ -142,7 +142,9 @@ fn status_in<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a Status> {
 }
 
 fn status_of<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a Status> {
-    if let Some(kube::Error::Api(status)) = error.downcast_ref::<kube::Error>() {
+    // A source that is boxed in its error comes as the box.
+    let boxed = || error.downcast_ref::<Box<kube::Error>>().map(AsRef::as_ref);
+    if let Some(kube::Error::Api(status)) = error.downcast_ref::<kube::Error>().or_else(boxed) {
         return Some(status);
     }
     error.downcast_ref::<ContextError>().and_then(ContextError::status)

@@ -50,7 +50,10 @@ async fn it_tells_faults_and_failed_reconciles(cluster: Cluster) -> kube::Result
     let tells =
         |start: &str, end: &str| told.iter().any(|line| line.starts_with(start) && line.ends_with(end));
     assert!(tells("fails apply configmaps/b", "→ 500 (injected)"), "{told:#?}");
-    assert!(tells("fails failed for default/a: ", "injected"), "{told:#?}");
+    assert!(
+        tells("fails failed for default/a: apply ConfigMap default/b: ", "occurred: injected"),
+        "{told:#?}"
+    );
     assert!(tells("fails woken for default/a: retry", ""), "{told:#?}");
     Ok(())
 }

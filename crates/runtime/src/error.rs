@@ -122,12 +122,15 @@ pub fn retry_of(error: &(dyn StdError + 'static)) -> Retry {
 pub fn chain(error: &(dyn StdError + 'static)) -> String {
     let mut text = error.to_string();
     for source in sources(error).skip(1) {
-        // What the API server said is told by its message; the rest of the Status repeats it.
-        let status = status_of(source).or_else(|| source.downcast_ref::<Status>());
+        // What the API server said is told by its message; the rest of its answer repeats it.
+        let status = status_of(source);
         let source = status.map_or_else(|| source.to_string(), |status| status.message.clone());
         if !text.contains(&source) {
             text.push_str(": ");
             text.push_str(&source);
+        }
+        if status.is_some() {
+            break;
         }
     }
     text

@@ -64,9 +64,11 @@ async fn an_operator_runs_as_its_account_under_its_rules() {
     assert!(play(&cluster, &operator).await, "{:?}", lines(&cluster.forbidden()));
     assert_eq!(lines(&cluster.forbidden()), [""; 0]);
     let verbs = cluster.verbs(NAME).to_string();
-    for line in
-        ["secrets: create patch", "events.events.k8s.io: create patch", "leases.coordination.k8s.io: create get"]
-    {
+    for line in [
+        "secrets: create patch",
+        "events.events.k8s.io: create patch",
+        "leases.coordination.k8s.io: create get",
+    ] {
         assert!(verbs.lines().any(|found| found == line), "{line} in\n{verbs}");
     }
 }

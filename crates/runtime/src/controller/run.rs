@@ -77,7 +77,9 @@ pub(crate) async fn run<K: Object>(
     let metrics = host.metrics.controller(site.name.clone(), queue.clone(), options.max_concurrent);
     let writes = Mutex::default();
     let worker = Arc::new(Worker { site, queue: queue.clone(), reconcile, options, metrics, writes });
-    let workers = (0..worker.options.max_concurrent).map(|_| host.tasks.spawn(worker.clone().work()));
+    let task = format!("{} worker", worker.site.name);
+    let workers =
+        (0..worker.options.max_concurrent).map(|_| host.tasks.spawn_named(&task, worker.clone().work()));
     let workers: Vec<_> = workers.collect();
     drop(started);
 
@@ -163,7 +165,7 @@ impl Worker {
     async fn process(&self, item: Item) {
         let key = item.key.clone();
         let behind = !self.caught_up(&key).await;
-        self.metrics.began(&key, item.ready_at);
+        self.metrics.began(&item);
         let start = Instant::now();
         let ctx = Context::new(self.site.clone(), key.clone(), item.causes.clone(), item.requeues, behind);
         tracing::Span::current().record("id", ctx.reconcile_id());

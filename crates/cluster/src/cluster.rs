@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 
 use crate::backend::Backend;
 use crate::builder::{Builder, SETTLE_LIMIT};
+use crate::elsewhere;
 use crate::fault::{Fault, Faults, Matcher};
 use crate::operator::Operator;
 use crate::record::{Exchange, Mark, Recorder, Write};
@@ -119,8 +120,9 @@ impl Cluster {
 
     /// The same test kit on a cluster elsewhere, through this client and in its default namespace.
     ///
-    /// Faults and crash points strike the requests of this process alone. What others write is not seen, so that
-    /// [`Cluster::settled`] is a guess: our own queues are empty, and for a second we had nothing to ask.
+    /// Operators that run through it watch that namespace, where their sources name none. Faults and crash points
+    /// strike the requests of this process alone. What others do is not in our ledger, so that [`Cluster::settled`] is
+    /// a guess: our own queues are empty, and for a second we had nothing to ask and nothing changed in the namespace.
     pub fn connect(client: Client) -> Self {
         let env = Env::system();
         let namespace = client.default_namespace().into();
@@ -233,13 +235,13 @@ impl Cluster {
     pub async fn try_settled(&self) -> Result<(), Unsettled> {
         let ledger = self.env().ledger();
         loop {
-            let seen = self.world.wire.recorder.count();
             ledger.settled(self.world.settle_limit).await?;
-            if self.world.server.is_some() {
-                return Ok(());
-            }
+            let Backend::Remote(client) = &self.world.wire.backend else { return Ok(()) };
+            let asked = self.world.wire.recorder.count();
+            let seen = elsewhere::fingerprint(client, &self.namespace).await;
             tokio::time::sleep(QUIET).await;
-            if self.world.wire.recorder.count() == seen {
+            let same = elsewhere::fingerprint(client, &self.namespace).await == seen;
+            if same && self.world.wire.recorder.count() == asked {
                 return Ok(());
             }
         }

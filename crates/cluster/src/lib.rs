@@ -15,6 +15,7 @@ mod backend;
 mod builder;
 mod cluster;
 mod crash;
+mod elsewhere;
 mod everywhere;
 mod fault;
 mod install;

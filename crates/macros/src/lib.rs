@@ -11,6 +11,9 @@ use syn::Error;
 /// one simulated node run unless switched off. The seed is fixed; `EVENKEEL_SEED` gives another one. When the test
 /// fails, the last requests of the cluster are shown.
 ///
+/// Where `EVENKEEL_KUBECONFIG` names a cluster, the test runs there instead, in a namespace of its own and in real
+/// time. One that cannot says why at its declaration, by `embedded`, and is skipped there.
+///
 /// ```ignore
 /// #[evenkeel::test]
 /// async fn the_deployment_follows(cluster: Cluster) -> kube::Result<()> { Ok(()) }
@@ -20,6 +23,9 @@ use syn::Error;
 ///
 /// #[evenkeel::test(controllers = false)]
 /// async fn nothing_else_writes(cluster: Cluster) {}
+///
+/// #[evenkeel::test(embedded = "a day passes")]
+/// async fn certificates_are_renewed(cluster: Cluster) {}
 /// ```
 #[proc_macro_attribute]
 pub fn test(options: TokenStream, item: TokenStream) -> TokenStream {

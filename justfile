@@ -44,3 +44,7 @@ book:
 # Fuzz every target for this many seconds each.
 fuzz seconds="60":
     fuzz/run {{seconds}}
+
+# Run the runtime's tests and the examples against kube-apiserver and etcd, built once from Go's module proxy.
+real *ARGS:
+    tests/real/run {{ARGS}}

@@ -21,8 +21,8 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         versions: &OneVersion,
     };
     let live = live.is_object().then_some(&live);
-    if let Ok(once) = managed::apply(&ctx, live, &config, true) {
-        let twice = managed::apply(&ctx, Some(&once), &config, true).expect("what was applied can be applied again");
+    if let Ok(once) = managed::apply(&ctx, live.cloned(), &config, true) {
+        let twice = managed::apply(&ctx, Some(once.clone()), &config, true).expect("what was applied can be applied again");
         assert_eq!(once, twice);
     }
 });

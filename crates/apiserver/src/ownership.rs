@@ -30,7 +30,7 @@ pub(crate) fn apply(call: &Call<'_>, old: Option<&Value>, config: &Value, force:
     let schema = schema(call).unwrap_or(&empty);
     let faces = Faces::of(call, &[old]);
     let context = context(call, schema, manager, &api_version, &faces);
-    managed::apply(&context, old, config, force).map_err(refusal)
+    managed::apply(&context, old.cloned(), config, force).map_err(refusal)
 }
 
 fn context<'a>(

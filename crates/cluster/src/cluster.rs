@@ -133,8 +133,9 @@ impl Cluster {
 
     /// The same test kit on a cluster elsewhere, through this client and in its default namespace.
     ///
-    /// Faults and crash points strike the requests of this process alone. What others write is not seen, so that
-    /// [`Cluster::settled`] is a guess: our own queues are empty, and for a second we had nothing to ask.
+    /// Operators that run through it watch that namespace, where their sources name none. Faults and crash points
+    /// strike the requests of this process alone. What others do is not in our ledger, so that [`Cluster::settled`] is
+    /// a guess: our own queues are empty, and for a second we had nothing to ask and nothing changed in the namespace.
     pub fn connect(client: Client) -> Self {
         let env = Env::system();
         let namespace = client.default_namespace().into();

@@ -6,7 +6,9 @@ use std::time::Duration;
 use evenkeel_env::Unsettled;
 use tokio::sync::broadcast;
 
+use crate::backend::Backend;
 use crate::cluster::Cluster;
+use crate::elsewhere;
 use crate::fault::{Fault, Matcher};
 use crate::record::{Exchange, Mark, Moment, Write};
 
@@ -49,13 +51,13 @@ impl Cluster {
     pub async fn try_settled(&self) -> Result<(), Unsettled> {
         let ledger = self.env().ledger();
         loop {
-            let seen = self.world.wire.recorder.count();
             ledger.settled(self.world.settle_limit).await?;
-            if self.world.server.is_some() {
-                return Ok(());
-            }
+            let Backend::Remote(client) = &self.world.wire.backend else { return Ok(()) };
+            let asked = self.world.wire.recorder.count();
+            let seen = elsewhere::fingerprint(client, self.namespace()).await;
             tokio::time::sleep(QUIET).await;
-            if self.world.wire.recorder.count() == seen {
+            let same = elsewhere::fingerprint(client, self.namespace()).await == seen;
+            if same && self.world.wire.recorder.count() == asked {
                 return Ok(());
             }
         }

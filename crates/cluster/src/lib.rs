@@ -17,6 +17,7 @@ mod builder;
 mod cluster;
 mod crash;
 mod diff;
+mod elsewhere;
 mod everywhere;
 mod fault;
 mod install;

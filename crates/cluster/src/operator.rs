@@ -11,7 +11,8 @@ use kube::Client;
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
-use crate::cluster::{CONTROLLERS, Cluster, DEFAULT_NAMESPACE};
+use crate::backend::Backend;
+use crate::cluster::{CONTROLLERS, Cluster};
 use crate::crash::{CrashPoint, Life};
 use crate::transport::{Transport, Wire};
 
@@ -37,6 +38,8 @@ struct Supervisor {
     wire: Arc<Wire>,
     name: Arc<str>,
     user: User,
+    /// Where its handle works.
+    namespace: Arc<str>,
     station: Station,
     shared: Arc<Shared>,
     factory: Factory,
@@ -47,7 +50,11 @@ impl Supervisor {
         let mut starting = Arc::new(started);
         loop {
             let life = self.shared.life.lock().clone();
-            let manager = Manager::new(self.client(&life)).env(self.wire.env.clone());
+            let mut manager = Manager::new(self.client(&life)).env(self.wire.env.clone());
+            if matches!(self.wire.backend, Backend::Remote(_)) {
+                // Others work in the same cluster: what they make is not this test's business.
+                manager = manager.namespaces([self.namespace.to_string()]);
+            }
             let manager = self.observed(manager);
             let manager = (self.factory)(manager);
             let running = manager.run_until(std::future::pending());
@@ -80,7 +87,7 @@ impl Supervisor {
             user: Some(self.user.clone()),
             life: Some(life.clone()),
         };
-        Client::new(transport, DEFAULT_NAMESPACE)
+        Client::new(transport, &*self.namespace)
     }
 
     fn report(&self, ended: Result<(), evenkeel_runtime::ManagerError>) {
@@ -92,11 +99,12 @@ impl Supervisor {
 
 impl Operator {
     pub(crate) fn start(
-        wire: Arc<Wire>,
+        cluster: &Cluster,
         name: &str,
-        user: User,
         factory: impl FnMut(Manager) -> Manager + Send + 'static,
     ) -> Self {
+        let (wire, user) = (cluster.world.wire.clone(), cluster.user().clone());
+        let namespace = cluster.namespace().into();
         let station = wire.env.ledger().station(format!("operator {name}"));
         let shared = Arc::new(Shared {
             life: Mutex::new(Arc::new(Life::new(station.clone()))),
@@ -105,7 +113,7 @@ impl Operator {
         let starting = station.enter_with("start");
         let factory: Factory = Box::new(factory);
         let supervisor =
-            Supervisor { wire, name: name.into(), user, station, shared: shared.clone(), factory };
+            Supervisor { wire, name: name.into(), user, namespace, station, shared: shared.clone(), factory };
         Self { shared, task: tokio::spawn(supervisor.run(starting)) }
     }
 }
@@ -158,13 +166,18 @@ impl Cluster {
 
     /// Runs an operator of several controllers: the factory adds them to a manager.
     pub fn run_manager(&self, name: &str, factory: impl FnMut(Manager) -> Manager + Send + 'static) {
-        let operator = Operator::start(self.world.wire.clone(), name, self.user().clone(), factory);
+        let operator = Operator::start(self, name, factory);
         self.world.operators.lock().insert(name.to_owned(), operator);
     }
 
     /// Ends an operator, as a crash does.
     pub fn stop(&self, name: &str) {
         self.world.operators.lock().remove(name);
+    }
+
+    /// Ends all operators.
+    pub(crate) fn stop_all(&self) {
+        self.world.operators.lock().clear();
     }
 
     /// Crashes an operator and starts it again from its factory.

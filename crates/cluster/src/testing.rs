@@ -24,6 +24,8 @@ pub const REAL_TIME: &str = "EVENKEEL_REAL_TIME";
 
 /// The threads of a runtime in real time: enough for races, few enough to run tests beside each other.
 const THREADS: usize = 2;
+/// What the names of the namespaces begin with that tests have on a cluster elsewhere.
+pub const NAMESPACE_PREFIX: &str = "evenkeel-test-";
 
 /// What a test may return: nothing, or a result whose error fails it.
 pub trait Outcome {
@@ -41,6 +43,30 @@ impl<T, E: Debug> Outcome for Result<T, E> {
     fn failure(&self) -> Option<String> {
         self.as_ref().err().map(|error| format!("{error:?}"))
     }
+}
+
+/// What a test that does not run gives: the same as one that passes.
+pub trait Skipped {
+    /// It.
+    fn skipped() -> Self;
+}
+
+impl Skipped for () {
+    fn skipped() -> Self {}
+}
+
+impl<E> Skipped for Result<(), E> {
+    fn skipped() -> Self {
+        Ok(())
+    }
+}
+
+/// What a test that needs the cluster of this process returns at once where the tests run on one elsewhere; it says
+/// so on stdout. None where it runs.
+pub fn skip<R: Skipped>(test: &str, why: &str) -> Option<R> {
+    std::env::var_os(KUBECONFIG)?;
+    println!("elsewhere: skipped {test}: {why}");
+    Some(R::skipped())
 }
 
 /// The seed of this process: `EVENKEEL_SEED`, or [`DEFAULT_SEED`].
@@ -76,7 +102,7 @@ where
     F: Future<Output = R>,
     R: Outcome,
 {
-    let elsewhere = std::env::var_os(KUBECONFIG).map(PathBuf::from);
+    let elsewhere = elsewhere();
     let real_time =
         options.real_time || elsewhere.is_some() || std::env::var(REAL_TIME).is_ok_and(|on| on == "1");
     runtime(real_time).block_on(async {
@@ -90,7 +116,9 @@ where
             story.tell();
         }
         if elsewhere.is_some() {
+            cluster.stop_all();
             let _ = cluster.delete::<Namespace>(cluster.namespace()).await;
+            println!("elsewhere: ran {}", std::thread::current().name().unwrap_or_default());
         }
         result
     })
@@ -103,6 +131,22 @@ fn runtime(real_time: bool) -> tokio::runtime::Runtime {
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()
     };
     built.expect("a runtime needs nothing that could be missing")
+}
+
+/// One more cluster for a test that compares several; elsewhere, one more namespace.
+///
+/// # Panics
+/// When it does not start.
+pub async fn cluster(options: Builder) -> Cluster {
+    match elsewhere() {
+        Some(kubeconfig) => connect(&kubeconfig).await,
+        None => options.start().await.expect("a cluster in memory starts"),
+    }
+}
+
+/// The kubeconfig of the cluster that the tests shall run on, if it is not in this process.
+fn elsewhere() -> Option<PathBuf> {
+    std::env::var_os(KUBECONFIG).map(PathBuf::from)
 }
 
 async fn start(options: Builder) -> Cluster {
@@ -120,7 +164,7 @@ async fn connect(kubeconfig: &Path) -> Cluster {
         Client::try_from(config.expect("the kubeconfig is whole")).expect("the kubeconfig is usable");
     let cluster = Cluster::connect(client);
     let mut namespace = Namespace::default();
-    let name = format!("evenkeel-{}", cluster.env().suffix(8));
+    let name = format!("{NAMESPACE_PREFIX}{}", cluster.env().suffix(8));
     namespace.metadata.name = Some(name.clone());
     cluster.apply(namespace).await.expect("the user may make namespaces");
     cluster.namespaced(name)

@@ -138,11 +138,33 @@ pub fn all(env: &Env, options: &Options) -> impl FnOnce(Manager) -> Manager + us
         if !options.without_scheduler {
             manager = manager.controller(scheduler::controller());
         }
-        if options.nodes.count == 0 {
-            return manager;
-        }
-        manager.controller(node::registrar(&env, &options.nodes)).controller(node::kubelet(&options.nodes))
+        with_nodes(manager, &env, &options.nodes)
     }
+}
+
+/// Adds the scheduler and the nodes alone: for a cluster that has the other controllers, and no machines.
+///
+/// ```no_run
+/// # async fn example(client: kube::Client) -> Result<(), Box<dyn std::error::Error>> {
+/// use evenkeel_controllers::NodeOptions;
+/// use evenkeel_runtime::{Env, Manager};
+///
+/// let env = Env::system();
+/// let manager = Manager::new(client).env(env.clone());
+/// evenkeel_controllers::nodes(&env, &NodeOptions::count(1))(manager).run().await?;
+/// # Ok(())
+/// # }
+/// ```
+pub fn nodes(env: &Env, options: &NodeOptions) -> impl FnOnce(Manager) -> Manager + use<> {
+    let (env, options) = (env.clone(), options.clone());
+    move |manager| with_nodes(manager.controller(scheduler::controller()), &env, &options)
+}
+
+fn with_nodes(manager: Manager, env: &Env, options: &NodeOptions) -> Manager {
+    if options.count == 0 {
+        return manager;
+    }
+    manager.controller(node::registrar(env, options)).controller(node::kubelet(options))
 }
 
 fn workloads(manager: Manager) -> Manager {

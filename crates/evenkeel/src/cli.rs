@@ -30,7 +30,8 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::{Client, Config};
 use tracing_subscriber::EnvFilter;
 
-use crate::Manager;
+use crate::manifests::Verbs;
+use crate::{BoxError, Manager, Manifests};
 
 /// An operator: its name, what it runs, and what its users need.
 pub struct Operator {
@@ -40,6 +41,7 @@ pub struct Operator {
     controllers: Box<dyn FnOnce(Manager) -> Manager + Send>,
     crds: Vec<CustomResourceDefinition>,
     samples: Vec<&'static str>,
+    verbs: Option<&'static str>,
 }
 
 #[derive(Debug, Parser)]
@@ -68,11 +70,11 @@ enum Command {
     /// Print the custom resource definitions.
     Crd,
     /// Print what a real cluster needs to run this operator, for `kubectl apply -f -`.
-    Manifests(Manifests),
+    Manifests(Wanted),
 }
 
 #[derive(Debug, Args)]
-struct Manifests {
+struct Wanted {
     /// The namespace that the operator runs in.
     #[arg(long, default_value = "default", value_name = "NAMESPACE")]
     namespace: String,
@@ -91,6 +93,7 @@ impl Operator {
             controllers: Box::new(controllers),
             crds: Vec::new(),
             samples: Vec::new(),
+            verbs: None,
         }
     }
 
@@ -120,6 +123,28 @@ impl Operator {
     pub fn samples(mut self, yaml: &'static str) -> Self {
         self.samples.push(yaml);
         self
+    }
+
+    /// Allows what tests recorded, as the text of [`Verbs`], and no other writes. An empty
+    /// text is that of a new operator, of which nothing was recorded yet.
+    #[must_use]
+    pub fn verbs(mut self, verbs: &'static str) -> Self {
+        self.verbs = Some(verbs);
+        self
+    }
+
+    /// What a real cluster needs to run it in this namespace. Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// When the recorded verbs cannot be read.
+    pub fn manifests(self, namespace: &str) -> Result<Manifests, BoxError> {
+        // Nothing is asked of it: the manager is made only to say what it would watch.
+        let nowhere = Config::new(http::Uri::from_static("http://localhost"));
+        let manager = (self.controllers)(Manager::new(Client::try_from(nowhere)?));
+        let manifests = manager.manifests(self.name, namespace);
+        let manifests = self.crds.iter().fold(manifests, |manifests, crd| manifests.crd(crd));
+        let verbs: Verbs = self.verbs.unwrap_or_default().parse()?;
+        Ok(if verbs.is_empty() { manifests } else { manifests.verbs(verbs) })
     }
 
     /// Reads the command line and does what it says, on a runtime of its own.
@@ -159,7 +184,11 @@ impl Operator {
                     self.crds.iter().map(serde_saphyr::to_string).collect();
                 print(&documents?.join("---\n"))
             }
-            Some(Command::Manifests(wanted)) => print(&self.manifests(&wanted)?),
+            Some(Command::Manifests(wanted)) => {
+                let image = wanted.image.unwrap_or_else(|| format!("{}:{}", self.name, self.version));
+                let manifests = self.manifests(&wanted.namespace).map_err(anyhow::Error::from_boxed)?;
+                print(&manifests.image(image).yaml().map_err(anyhow::Error::from_boxed)?)
+            }
         }
     }
 
@@ -199,16 +228,6 @@ impl Operator {
         tracing::info!(operator = self.name, "running; Ctrl-C ends it");
         (self.controllers)(Manager::new(client)).run().await?;
         Ok(())
-    }
-
-    fn manifests(self, wanted: &Manifests) -> anyhow::Result<String> {
-        // Nothing is asked of it: the manager is made only to say what it would watch.
-        let nowhere = Config::new(http::Uri::from_static("http://localhost"));
-        let manager = (self.controllers)(Manager::new(Client::try_from(nowhere)?));
-        let image = wanted.image.clone().unwrap_or_else(|| format!("{}:{}", self.name, self.version));
-        let manifests = manager.manifests(self.name, &wanted.namespace).image(image);
-        let manifests = self.crds.iter().fold(manifests, |manifests, crd| manifests.crd(crd));
-        manifests.yaml().map_err(anyhow::Error::from_boxed)
     }
 }
 

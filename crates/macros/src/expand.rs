@@ -6,8 +6,9 @@ use syn::parse::Parser as _;
 use syn::punctuated::Punctuated;
 use syn::{Error, ItemFn, MetaNameValue, Token};
 
-/// The options that are methods of the cluster's builder; the last one names the façade where it is renamed.
-const OPTIONS: [&str; 6] = ["seed", "nodes", "controllers", "scheduler", "real_time", "crate"];
+/// The options that are methods of the cluster's builder; then one that says why a test cannot run on a cluster
+/// elsewhere, and one that names the façade where it is renamed.
+const OPTIONS: [&str; 7] = ["seed", "nodes", "controllers", "scheduler", "real_time", "embedded", "crate"];
 
 pub(crate) fn expand(options: Tokens, item: Tokens) -> Result<Tokens, Error> {
     let ItemFn { attrs, vis, mut sig, block } = syn::parse2(item)?;
@@ -20,12 +21,21 @@ pub(crate) fn expand(options: Tokens, item: Tokens) -> Result<Tokens, Error> {
     let inputs = std::mem::take(&mut sig.inputs);
     let body = if inputs.is_empty() { quote!(|_| body()) } else { quote!(body) };
     let output = &sig.output;
-    let Options { calls, facade } = Options::parse(options)?;
+    let Options { calls, facade, embedded } = Options::parse(options)?;
+    let skip = embedded.map(|why| {
+        let name = sig.ident.to_string();
+        quote! {
+            if let Some(skipped) = #facade::testing::skip(::core::concat!(::core::module_path!(), "::", #name), #why) {
+                return skipped;
+            }
+        }
+    });
     Ok(quote! {
         #(#attrs)*
         #[::core::prelude::v1::test]
         #vis #sig {
             async fn body(#inputs) #output #block
+            #skip
             #facade::testing::run(#facade::testing::options() #calls, #body)
         }
     })
@@ -36,12 +46,14 @@ struct Options {
     calls: Tokens,
     /// The path of the façade.
     facade: Tokens,
+    /// Why the test needs the cluster of this process.
+    embedded: Option<Tokens>,
 }
 
 impl Options {
     fn parse(tokens: Tokens) -> Result<Self, Error> {
         let pairs = Punctuated::<MetaNameValue, Token![,]>::parse_terminated.parse2(tokens)?;
-        let mut options = Self { calls: Tokens::new(), facade: quote!(::evenkeel) };
+        let mut options = Self { calls: Tokens::new(), facade: quote!(::evenkeel), embedded: None };
         for MetaNameValue { path, value, .. } in pairs {
             let name = path.get_ident().map(ToString::to_string).unwrap_or_default();
             if !OPTIONS.contains(&name.as_str()) {
@@ -50,10 +62,10 @@ impl Options {
                     format!("unknown option: it is one of {}", OPTIONS.join(", ")),
                 ));
             }
-            if name == "crate" {
-                options.facade = value.into_token_stream();
-            } else {
-                options.calls.extend(quote!(.#path(#value)));
+            match name.as_str() {
+                "crate" => options.facade = value.into_token_stream(),
+                "embedded" => options.embedded = Some(value.into_token_stream()),
+                _ => options.calls.extend(quote!(.#path(#value))),
             }
         }
         Ok(options)
@@ -80,6 +92,17 @@ mod tests {
             ),
         );
         assert!(text.contains(":: evenkeel :: testing :: options () . nodes (3) . seed (7)"), "{text}");
+    }
+
+    #[test]
+    fn a_test_says_why_it_cannot_run_elsewhere() {
+        let text = check(
+            quote!(embedded = "an hour passes"),
+            quote!(
+                async fn a(cluster: Cluster) {}
+            ),
+        );
+        assert!(text.contains("testing :: skip") && text.contains("\"an hour passes\""), "{text}");
     }
 
     #[test]

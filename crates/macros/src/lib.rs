@@ -18,7 +18,11 @@ use syn::Error;
 /// | `scheduler = false` | pods get no nodes |
 /// | `seed = 7` | the seed, whatever `EVENKEEL_SEED` says |
 /// | `real_time = true` | real time, on a runtime with several threads |
+/// | `embedded = "why"` | why it cannot run on a cluster elsewhere |
 /// | `crate = path` | where `evenkeel` is found, if not at `::evenkeel` |
+///
+/// Where `EVENKEEL_KUBECONFIG` names a cluster, the test runs there instead, in a namespace of its own and in real
+/// time. One that cannot says why at its declaration, by `embedded`, and is skipped there.
 ///
 /// ```text
 /// #[evenkeel::test]
@@ -29,6 +33,9 @@ use syn::Error;
 ///
 /// #[evenkeel::test(controllers = false)]
 /// async fn nothing_else_writes(cluster: Cluster) {}
+///
+/// #[evenkeel::test(embedded = "a day passes")]
+/// async fn certificates_are_renewed(cluster: Cluster) {}
 /// ```
 #[proc_macro_attribute]
 pub fn test(options: TokenStream, item: TokenStream) -> TokenStream {

@@ -21,6 +21,7 @@ use crate::action::Action;
 use crate::context::Context;
 use crate::error::{BoxError, ContextError};
 use crate::manifests::{Declared, Use};
+use crate::object::{Scoping, scoping};
 use crate::queue::Backoff;
 use crate::source::Source;
 use crate::trigger::Trigger;
@@ -277,7 +278,8 @@ impl<K: Object, S> Controller<K, S> {
 
 fn declaration<C: Object>(source: &Source<C>, purpose: Use) -> Declared {
     let (resource, namespaces) = (source.key.resource.clone(), source.key.namespaces.clone());
-    Declared { resource, namespaces, purpose }
+    let namespaced = scoping::<C>() == Scoping::Namespaced;
+    Declared { resource, namespaces, purpose, namespaced }
 }
 
 impl<K: Object, S> fmt::Debug for Controller<K, S> {
@@ -291,7 +293,6 @@ impl<K: Object, S> fmt::Debug for Controller<K, S> {
 
 /// The trigger of a kind that `K` owns.
 fn owner_trigger<K: Object, C: Object>(primary: &Source<K>, controller: bool) -> Trigger<C> {
-    use crate::object::{Scoping, scoping};
     let namespaced = scoping::<K>() != Scoping::Cluster;
     Trigger::owner_with(primary.resource().clone(), namespaced, controller)
 }

@@ -140,6 +140,12 @@ fn sources<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a 
     std::iter::successors(Some(error), |error: &&'a (dyn StdError + 'static)| (*error).source())
 }
 
+/// Whether the server refused because the object was changed or made by somebody else meanwhile.
+pub(crate) fn is_conflict(error: &(dyn StdError + 'static)) -> bool {
+    let finalizers = sources(error).any(|error| error.is::<crate::finalizer::FinalizersChanged>());
+    finalizers || status_in(error).is_some_and(|status| status.code == 409)
+}
+
 fn status_in<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a Status> {
     sources(error).find_map(status_of)
 }

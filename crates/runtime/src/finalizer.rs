@@ -5,10 +5,10 @@ use std::future::Future;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use crate::error::{BoxError, Error, Result};
+use crate::error::{BoxError, ContextError, Error, Result};
 use crate::{Action, Context, Object, Request};
 
-/// Which way an object goes.
+/// Which way an object goes: see [`Context::finalizer`] for its use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// It is wanted, and the finalizer is in place: side effects may happen.
@@ -17,12 +17,24 @@ pub enum Phase {
     Cleanup,
 }
 
+/// Somebody else changed the finalizers since the object was read: the reconcile is tried again.
+#[derive(Debug, thiserror::Error)]
+#[error("change the finalizers of {object}: somebody else was faster")]
+#[non_exhaustive]
+pub struct FinalizersChanged {
+    /// The object.
+    pub object: String,
+    /// What the server said.
+    pub source: ContextError,
+}
+
 impl<S: Send + Sync> Context<S> {
     /// Runs `work` under a finalizer.
     ///
     /// The finalizer is added before `work` is first called with [`Phase::Apply`], so that no side effect is ever
     /// without one. When the object is being deleted, `work` is called with [`Phase::Cleanup`] until it succeeds,
-    /// then the finalizer is removed; foreign finalizers are left as they are. Each write holds only for the object
+    /// then the finalizer is removed; foreign finalizers are left as they are. While it fails the object stays, and a
+    /// Warning event `CleanupFailed` on it says why. Each write holds only for the object
     /// as it was read (a JSON patch that tests), so that a crash at any point or another writer costs one more
     /// attempt, never a lost or doubled finalizer.
     ///
@@ -59,7 +71,10 @@ impl<S: Send + Sync> Context<S> {
                 work(Phase::Apply).await.map_err(failed)
             }
             (true, true) => {
-                let action = work(Phase::Cleanup).await.map_err(failed)?;
+                let action = work(Phase::Cleanup).await.map_err(failed).inspect_err(|error| {
+                    let note = format!("finalizer {finalizer}: {error:?}");
+                    self.warning(object, "CleanupFailed", note);
+                })?;
                 self.patch_finalizers(object, remove(object, finalizer)).await?;
                 Ok(action)
             }
@@ -77,6 +92,10 @@ impl<S: Send + Sync> Context<S> {
             Ok(_) => Ok(()),
             // Gone already: whoever removed the last finalizer was first.
             Err(error) if error.is_not_found() => Ok(()),
+            // The test of the patch failed; the next attempt reads what is there now.
+            Err(error) if error.status().is_some_and(|status| status.code == 422) => {
+                Err(FinalizersChanged { object: Request::of(object).to_string(), source: error }.into())
+            }
             Err(error) => Err(error.into()),
         }
     }

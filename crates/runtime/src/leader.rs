@@ -2,7 +2,21 @@
 //!
 //! The protocol is that of client-go, so that both kinds of operators can compete for one lease: whoever holds it
 //! renews it every retry period; whoever does not looks at it as often, and takes it when it has not changed for a
-//! lease duration by its own clock. No wall clocks are compared, so that clocks that differ do no harm.
+//! lease duration by its own clock. No wall clocks are compared, so that clocks that differ or jump do no harm. Stricter
+//! than there: a lease that was deleted under its holder is not free before its time, and what a candidate saw counts
+//! from the answer, not from the question.
+//!
+//! What a leader sends is fenced: no request starts after the renew deadline (10 s after the last renewal began), and
+//! none is waited for beyond the lease duration (15 s), before which nobody else takes the lease.
+//!
+//! **What a frozen process can still send.** A process that is stopped and woken (SIGSTOP, a paused container, a
+//! machine that swaps) asks the clock before each request and sends nothing once the deadline has passed. What remains
+//! is the request that each of its tasks was in the middle of sending: it was allowed when it was checked, and the
+//! rest of it may leave on waking. A *suspended machine* is worse: the monotonic clock of Linux stands still with it,
+//! so that on waking the lease seems fresh until the next renewal fails, at most a retry period (2 s) later.
+//! Kubernetes has no fencing tokens. Whoever cannot bear either writes with preconditions: updates and finalizers of
+//! the [`Context`](crate::Context) carry a resource version or a test, and are refused if a new leader wrote first;
+//! applies are idempotent, and the new leader puts right what an old one applied.
 
 use std::time::Duration;
 
@@ -25,6 +39,10 @@ use crate::wire;
 /// use evenkeel_runtime::LeaderElection;
 ///
 /// let election = LeaderElection::new("operators", "my-operator").identity("pod-7");
+///
+/// // Slower, for a server far away; the lease is kept when this process stops.
+/// let [lease, renew, retry] = [60, 40, 5].map(Duration::from_secs);
+/// let patient = LeaderElection::new("operators", "my-operator").times(lease, renew, retry).keep_on_stop();
 /// ```
 #[derive(Clone, Debug)]
 pub struct LeaderElection {
@@ -99,7 +117,8 @@ pub(crate) struct Candidate {
     client: Client,
     env: Env,
     fence: Fence,
-    /// The lease as last seen, and when it was seen to change.
+    /// The lease as last seen, and when it was seen to change: when the answer came, since it may have changed until
+    /// then.
     observed: Option<(Lease, Instant)>,
 }
 
@@ -192,17 +211,26 @@ impl Candidate {
         LostLeadership { lease: self.lease(), within: self.election.renew_deadline, cause: cause.to_owned() }
     }
 
-    pub(crate) fn lease(&self) -> String {
+    /// The name of the lease, by which client-go's metrics know it.
+    pub(crate) fn lease_name(&self) -> String {
+        self.election.name.clone()
+    }
+
+    fn lease(&self) -> String {
         format!("{}/{}", self.election.namespace, self.election.name)
     }
 
     /// Creates, renews or takes the lease; says whether it is ours now.
     async fn attempt(&mut self) -> kube::Result<bool> {
         let started = Instant::now();
-        let held = match self.get().await? {
+        let found = self.get().await?;
+        let seen = Instant::now();
+        let held = match found {
+            // Whoever held it a moment ago does not know yet that it is gone, and goes on working.
+            None if !self.is_free() => return Ok(false),
             None => self.create().await?,
             Some(found) => {
-                self.observe(found.clone(), started);
+                self.observe(found.clone(), seen);
                 if holder(&found) != Some(&self.identity) && !self.has_passed() {
                     return Ok(false);
                 }
@@ -219,6 +247,12 @@ impl Candidate {
         if !same {
             self.observed = Some((found, now));
         }
+    }
+
+    /// Whether nobody else may still take itself for the holder of a lease that is not there.
+    fn is_free(&self) -> bool {
+        let ours = self.observed.as_ref().is_some_and(|(lease, _)| holder(lease) == Some(&self.identity));
+        ours || self.has_passed()
     }
 
     /// Whether the lease is free, or has not changed for its duration by our own clock.
@@ -288,3 +322,6 @@ impl Candidate {
 fn holder(lease: &Lease) -> Option<&String> {
     lease.spec.as_ref()?.holder_identity.as_ref()
 }
+
+#[cfg(test)]
+mod tests;

@@ -53,6 +53,8 @@ pub mod rollout;
 mod serve;
 pub mod source;
 mod tasks;
+#[cfg(feature = "otel")]
+pub mod telemetry;
 pub mod trigger;
 mod wire;
 pub mod yaml;

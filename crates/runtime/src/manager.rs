@@ -1,6 +1,7 @@
 //! The manager: many controllers, one client, one set of caches; how they start and stop together.
 
 mod leadership;
+mod stage;
 
 use std::fmt;
 use std::future::Future;
@@ -9,15 +10,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_env::{Env, Work};
-use futures::future::BoxFuture;
-use futures::stream::{FuturesUnordered, StreamExt};
+use futures::future::{BoxFuture, FutureExt};
 use kube::Client;
-use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 use crate::Object;
 use crate::controller::{self, Controller, Host};
-use crate::error::BoxError;
+use crate::error::{BoxError, chain};
 use crate::fence::Fence;
 use crate::informer::{Informers, SyncError};
 use crate::leader::LeaderElection;
@@ -28,6 +27,7 @@ use crate::recorder;
 use crate::serve::{Checks, Endpoints};
 use crate::tasks::Tasks;
 use leadership::Leadership;
+use stage::Stages;
 
 /// How long running reconciles get to end after a stop: controller-runtime's number.
 const GRACE_PERIOD: Duration = Duration::from_secs(30);
@@ -52,6 +52,7 @@ pub struct Manager {
     env: Env,
     informers: Informers,
     parts: Vec<Part>,
+    beside: Vec<Beside>,
     grace_period: Duration,
     election: Option<LeaderElection>,
     metrics: Metrics,
@@ -70,9 +71,31 @@ struct Part {
     run: Box<dyn FnOnce(Host, Work) -> Running + Send>,
 }
 
+/// Something that runs whether this process leads or not, until its token says stop.
+struct Beside {
+    name: Arc<str>,
+    run: Box<dyn FnOnce(CancellationToken) -> Running + Send>,
+}
+
 type Running = BoxFuture<'static, Result<(), BoxError>>;
 
 /// The manager ended because a part of it failed.
+///
+/// A `main` that returns it prints the message and exits with a code that is not zero.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// # let service = tower::service_fn(|_: http::Request<kube::client::Body>| async {
+/// #     Ok::<_, std::io::Error>(http::Response::new(kube::client::Body::empty()))
+/// # });
+/// # let client = kube::Client::new(service, "default");
+/// use evenkeel_runtime::{Error, Manager};
+///
+/// let manager = Manager::new(client).runnable("backups", |_stop| async { Err(Error::message("no disk")) });
+/// let error = manager.run().await.unwrap_err();
+/// assert_eq!((error.part.as_str(), error.to_string().as_str()), ("backups", "run backups: no disk"));
+/// # });
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[error("run {part}: {source}")]
 #[non_exhaustive]
@@ -84,18 +107,50 @@ pub struct ManagerError {
 }
 
 impl Manager {
-    /// A manager over this client, in the real world.
+    /// A manager of the cluster that the current kubeconfig names, or of the one that this pod runs in: what
+    /// [`kube::Config::infer`] finds. Nothing else of the environment is read.
+    pub async fn infer() -> Result<Self, kube::Error> {
+        let config = kube::Config::infer().await.map_err(kube::Error::InferConfig)?;
+        Self::from_config(config)
+    }
+
+    /// A manager of the cluster of this configuration, such as a kubeconfig of one's own.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// use evenkeel_runtime::Manager;
+    /// use kube::config::{Config, KubeConfigOptions, Kubeconfig};
+    ///
+    /// let kubeconfig = Kubeconfig::read_from("kubeconfig.yaml")?;
+    /// let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+    /// Manager::from_config(config)?.run().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn from_config(config: kube::Config) -> Result<Self, kube::Error> {
+        let host = config.cluster_url.authority().map_or_else(String::new, ToString::to_string);
+        Ok(Self::to_host(Client::try_from(config)?, &host))
+    }
+
+    /// A manager over this client, in the real world. Must be called within a tokio runtime, as making a client.
     pub fn new(client: Client) -> Self {
+        Self::to_host(client, "")
+    }
+
+    fn to_host(client: Client, host: &str) -> Self {
         let env = Env::system();
+        let metrics = Metrics::new();
+        let client = metrics.around(client, host.into());
         let informers = Informers::new(client.clone(), env.clone());
         Self {
             client,
             env,
             informers,
             parts: Vec::new(),
+            beside: Vec::new(),
             grace_period: GRACE_PERIOD,
             election: None,
-            metrics: Metrics::new(),
+            metrics,
             declared: Vec::new(),
             observers: Observers::default(),
             health: Checks::default(),
@@ -159,6 +214,26 @@ impl Manager {
         self
     }
 
+    /// Runs this from the beginning, whether this process leads or not, and until the controllers have ended: a
+    /// webhook's server, a connection that they use. It is told to stop by the token, and ends the manager if it fails.
+    pub fn runnable_always<F, Fut, E>(mut self, name: &str, run: F) -> Self
+    where
+        F: FnOnce(CancellationToken) -> Fut + Send + 'static,
+        Fut: Future<Output = Result<(), E>> + Send + 'static,
+        E: Into<BoxError>,
+    {
+        let run = move |stop| -> Running { Box::pin(async move { run(stop).await.map_err(Into::into) }) };
+        self.beside.push(Beside { name: name.into(), run: Box::new(run) });
+        self
+    }
+
+    /// Watches only these namespaces, where a source names none: the scope of an operator that serves a tenant.
+    /// Kinds that are in no namespace, or known at run time only, are watched as before.
+    pub fn namespaces<N: Into<String>>(self, namespaces: impl IntoIterator<Item = N>) -> Self {
+        self.informers.namespaces(namespaces.into_iter().map(Into::into).collect());
+        self
+    }
+
     /// Changes objects of type `K` before they are stored in any cache of this manager.
     pub fn transform<K: Object>(self, transform: impl Fn(&mut K) + Send + Sync + 'static) -> Self {
         self.informers.transform(transform);
@@ -211,7 +286,9 @@ impl Manager {
 
     /// What a real cluster needs to run this manager, under this name in this namespace.
     pub fn manifests(&self, name: &str, namespace: &str) -> Manifests {
-        let mut manifests = Manifests::new(name, namespace).declared(self.declared.iter().cloned());
+        let scope = self.informers.default_namespaces();
+        let declared = self.declared.iter().cloned().map(|declared| declared.within(&scope));
+        let mut manifests = Manifests::new(name, namespace).declared(declared);
         if let Some(election) = &self.election {
             manifests = manifests.leader_election(election);
         }
@@ -252,48 +329,54 @@ impl Manager {
     }
 
     async fn run_parts(
-        self,
+        mut self,
         stop: impl Future<Output = ()> + Send,
         starting: Vec<Work>,
     ) -> Result<(), ManagerError> {
         let tasks = Tasks::default();
         let _crash = tasks.abort_on_drop();
-        let (host, fence) = self.host(&tasks);
-        let mut running = FuturesUnordered::new();
-        if let Some(address) = self.address {
-            let (health, ready) = (self.health, self.ready);
-            ready.add("caches", synced_check(host.informers.clone()));
-            let endpoints = Endpoints { health, ready, metrics: host.metrics.clone() };
-            let serving = endpoints.serve(address, host.stop.clone());
-            running.push(joined("http".into(), tasks.spawn(async move { Ok(serving.await?) })));
-        }
-        for (part, started) in self.parts.into_iter().zip(starting) {
-            running.push(joined(part.name, tasks.spawn((part.run)(host.clone(), started))));
-        }
+        let mut stages = Stages::new();
+        let (host, fence) = self.host(&tasks, &mut stages);
+        self.start(&tasks, &mut stages, &host, starting);
         let mut leadership = Leadership::start(self.election, &self.client, &self.env, fence, &host);
-        let mut failed = None;
-        let mut stop = std::pin::pin!(stop);
-        while failed.is_none() {
-            tokio::select! {
-                biased;
-                () = &mut stop => break,
-                lost = leadership.lost() => failed = Some(lost),
-                ended = running.next(), if !running.is_empty() => failed = ended.and_then(failure),
-            }
+        let failed = tokio::select! {
+            biased;
+            () = stop => None,
+            lost = leadership.lost() => Some(lost),
+            error = stages.failed() => Some(error),
+        };
+        if let Some(error) = &failed {
+            tracing::error!(error = chain(error), "the manager ends");
         }
-        host.stop.cancel();
         // Who lost the lease must not go on, however graceful.
         let grace = if leadership.is_lost() { Duration::ZERO } else { self.grace_period };
-        let ends = async { while running.next().await.is_some() {} };
-        if tokio::time::timeout(grace, ends).await.is_err() {
+        if tokio::time::timeout(grace, stages.end()).await.is_err() {
             tracing::warn!(?grace, "stopped without waiting longer");
         }
         leadership.release().await;
         failed.map_or(Ok(()), Err)
     }
 
+    /// Starts everything, in the reverse of the order in which it stops.
+    fn start(&mut self, tasks: &Tasks, stages: &mut Stages, host: &Host, starting: Vec<Work>) {
+        if let Some(address) = self.address {
+            let (health, ready) = (self.health.clone(), self.ready.clone());
+            ready.add("caches", synced_check(host.informers.clone()));
+            let endpoints = Endpoints { health, ready, metrics: host.metrics.clone() };
+            let running = endpoints.serve(address, stages.serving.stop.clone());
+            stages.serving.start(tasks, "http".into(), async move { Ok(running.await?) });
+        }
+        for Beside { name, run } in self.beside.drain(..) {
+            let running = run(stages.beside.stop.clone());
+            stages.beside.start(tasks, name, running);
+        }
+        for (part, started) in self.parts.drain(..).zip(starting) {
+            stages.working.start(tasks, part.name, (part.run)(host.clone(), started));
+        }
+    }
+
     /// What the parts run in; and the fence around their requests, where a leader is elected.
-    fn host(&self, tasks: &Tasks) -> (Host, Fence) {
+    fn host(&self, tasks: &Tasks, stages: &mut Stages) -> (Host, Fence) {
         let fence = Fence::default();
         let elected = CancellationToken::new();
         let client = match &self.election {
@@ -304,8 +387,9 @@ impl Manager {
             }
         };
         self.metrics.watch_informers(&self.informers);
-        let (recorder, recording) = recorder::channel(client.clone(), self.env.clone());
-        tasks.spawn(recording);
+        let stop = stages.events.stop.clone();
+        let (recorder, recording) = recorder::channel(client.clone(), self.env.clone(), stop);
+        stages.events.start(tasks, "events".into(), recording.map(Ok));
         let host = Host {
             informers: self.informers.clone(),
             client,
@@ -313,7 +397,7 @@ impl Manager {
             metrics: self.metrics.clone(),
             observers: self.observers.clone(),
             tasks: tasks.clone(),
-            stop: CancellationToken::new(),
+            stop: stages.working.stop.clone(),
             elected,
         };
         (host, fence)
@@ -337,21 +421,6 @@ fn synced_check(informers: Informers) -> impl Fn() -> Result<(), String> + Send 
         Some(stat) => Err(format!("the cache of {} is not filled", stat.source)),
         None => Ok(()),
     }
-}
-
-async fn joined(name: Arc<str>, handle: JoinHandle<Result<(), BoxError>>) -> Ended {
-    (name, handle.await)
-}
-
-type Ended = (Arc<str>, Result<Result<(), BoxError>, JoinError>);
-
-fn failure((part, ended): Ended) -> Option<ManagerError> {
-    let source: BoxError = match ended {
-        Ok(Ok(())) => return None,
-        Ok(Err(error)) => error,
-        Err(error) => error.into(),
-    };
-    Some(ManagerError { part: part.to_string(), source })
 }
 
 /// Ready at Ctrl-C or SIGTERM.

@@ -61,6 +61,18 @@ pub(crate) struct Declared {
     pub(crate) resource: ApiResource,
     pub(crate) namespaces: BTreeSet<String>,
     pub(crate) purpose: Use,
+    /// Whether its objects are known to live in namespaces.
+    pub(crate) namespaced: bool,
+}
+
+impl Declared {
+    /// The same in these namespaces, where it named none and its kind has some.
+    pub(crate) fn within(mut self, namespaces: &BTreeSet<String>) -> Self {
+        if self.namespaced && self.namespaces.is_empty() {
+            self.namespaces.clone_from(namespaces);
+        }
+        self
+    }
 }
 
 /// The manifests of an operator.

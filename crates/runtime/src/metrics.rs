@@ -1,6 +1,17 @@
 //! Prometheus metrics, under the names that dashboards for controller-runtime already know, and a few of our own.
 //!
+//! | names | whose |
+//! |---|---|
+//! | `workqueue_*`, `controller_runtime_*` | controller-runtime's, with its labels `name`, `controller`, `result` |
+//! | `leader_election_master_status` | client-go's, by the name of the lease |
+//! | `rest_client_requests_total`, `rest_client_request_duration_seconds` | client-go's, by `code`, `method` or `verb`, `host` |
+//! | `evenkeel_cache_objects`, `evenkeel_cache_bytes`, `evenkeel_watch_restarts_total` | ours, by `source` |
+//! | `evenkeel_event_to_reconcile_seconds` | ours: from a change that the watch told to the begin of its reconcile |
+//! | `evenkeel_stale_read_waits_total`, `evenkeel_stale_reads_total` | ours: reconciles that waited for their own last writes, and those that waited in vain and read live |
+//!
 //! Counts are kept where things happen and read when somebody asks: a reconcile pays for a few atomic additions.
+
+mod requests;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,6 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use kube::Client;
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
@@ -18,10 +30,25 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 use tokio::time::Instant;
 
+use crate::cause::{Cause, Change};
 use crate::informer::Informers;
+use crate::queue::Item;
 use crate::{Queue, Request};
+use requests::Requests;
 
 /// The metrics of one manager. Cloning shares them.
+///
+/// ```no_run
+/// # use evenkeel_runtime::Manager;
+/// # fn example(manager: &Manager) {
+/// use prometheus_client::metrics::counter::Counter;
+///
+/// let backups = Counter::<u64>::default();
+/// manager.metrics().register(|registry| registry.register("backups", "Backups taken", backups.clone()));
+/// backups.inc();
+/// assert!(manager.metrics().encode().contains("backups_total 1"));
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Metrics {
     inner: Arc<Inner>,
@@ -32,6 +59,7 @@ struct Inner {
     informers: Mutex<Option<Informers>>,
     /// The lease, and whether this process leads.
     leader: Mutex<Option<(String, bool)>>,
+    requests: Arc<Requests>,
     /// What the operator registered itself.
     own: Mutex<Registry>,
 }
@@ -42,6 +70,7 @@ impl Metrics {
             controllers: Mutex::default(),
             informers: Mutex::new(None),
             leader: Mutex::new(None),
+            requests: Arc::default(),
             own: Mutex::new(Registry::default()),
         };
         Self { inner: Arc::new(inner) }
@@ -62,6 +91,11 @@ impl Metrics {
         let _ = prometheus_client::encoding::text::encode_registry(&mut text, &self.inner.own.lock());
         let _ = prometheus_client::encoding::text::encode_eof(&mut text);
         text
+    }
+
+    /// A client whose requests to this host are counted here.
+    pub(crate) fn around(&self, client: Client, host: Arc<str>) -> Client {
+        self.inner.requests.around(client, host)
     }
 
     pub(crate) fn watch_informers(&self, informers: &Informers) {
@@ -119,6 +153,8 @@ pub(crate) struct ControllerMetrics {
     active: Mutex<BTreeMap<Request, Instant>>,
     work_time: Histogram,
     queue_time: Histogram,
+    /// Of keys that a live change queued.
+    event_time: Histogram,
 }
 
 impl ControllerMetrics {
@@ -138,13 +174,18 @@ impl ControllerMetrics {
             active: Mutex::default(),
             work_time: buckets(),
             queue_time: buckets(),
+            event_time: buckets(),
         }
     }
 
-    pub(crate) fn began(&self, key: &Request, ready_at: Instant) {
+    pub(crate) fn began(&self, item: &Item) {
         let now = Instant::now();
-        self.queue_time.observe(now.saturating_duration_since(ready_at).as_secs_f64());
-        self.active.lock().insert(key.clone(), now);
+        let waited = now.saturating_duration_since(item.ready_at).as_secs_f64();
+        self.queue_time.observe(waited);
+        if item.causes.kept().first().is_some_and(is_live) {
+            self.event_time.observe(waited);
+        }
+        self.active.lock().insert(item.key.clone(), now);
     }
 
     pub(crate) fn ended(&self, key: &Request, took: Duration, result: Result) {
@@ -166,6 +207,14 @@ impl ControllerMetrics {
     }
 }
 
+/// Whether the cause is a change that happened just now, not the first list, a replay or a timer.
+fn is_live(cause: &Cause) -> bool {
+    match cause {
+        Cause::Object { change, .. } => matches!(change, Change::Created | Change::Updated | Change::Deleted),
+        _ => false,
+    }
+}
+
 type Encoded = std::result::Result<(), fmt::Error>;
 
 impl Collector for Metrics {
@@ -174,6 +223,7 @@ impl Collector for Metrics {
         self.encode_queues(&mut encoder, &controllers)?;
         self.encode_controllers(&mut encoder, &controllers)?;
         self.encode_informers(&mut encoder)?;
+        self.inner.requests.encode(&mut encoder)?;
         if let Some((lease, leads)) = &*self.inner.leader.lock() {
             let labels = [("name", lease.as_str())];
             let rows = [(labels, f64::from(u8::from(*leads)))];
@@ -192,7 +242,7 @@ impl Metrics {
         let rows = |value: fn(&ControllerMetrics) -> f64| {
             controllers
                 .iter()
-                .map(move |m| ([("name", &*m.name), ("controller", &*m.name)], value(m)))
+                .map(move |m| (QUEUE_LABELS.map(|label| (label, &*m.name)), value(m)))
                 .collect::<Vec<_>>()
         };
         gauge(encoder, "workqueue_depth", "Keys that are ready", rows(|m| m.queue.len() as f64))?;
@@ -203,9 +253,13 @@ impl Metrics {
         let help = "How long the longest running reconcile has been running";
         gauge(encoder, "workqueue_longest_running_processor_seconds", help, rows(|m| m.unfinished().1))?;
         let help = "From ready to being worked on";
-        histogram(encoder, "workqueue_queue_duration_seconds", help, "name", controllers, |m| &m.queue_time)?;
+        histogram(encoder, "workqueue_queue_duration_seconds", help, QUEUE_LABELS, controllers, |m| {
+            &m.queue_time
+        })?;
         let help = "Time of work on a key";
-        histogram(encoder, "workqueue_work_duration_seconds", help, "name", controllers, |m| &m.work_time)
+        histogram(encoder, "workqueue_work_duration_seconds", help, QUEUE_LABELS, controllers, |m| {
+            &m.work_time
+        })
     }
 
     fn encode_controllers(
@@ -241,15 +295,21 @@ impl Metrics {
         let reads = rows(|m| m.stale_reads.load(Ordering::Relaxed));
         let help = "Reconciles that read live because the cache was behind";
         counter(encoder, "evenkeel_stale_reads", help, reads)?;
+        let (name, help) =
+            ("evenkeel_event_to_reconcile_seconds", "From a change to the begin of its reconcile");
+        histogram(encoder, name, help, ["controller"], controllers, |m| &m.event_time)?;
         let name = "controller_runtime_reconcile_time_seconds";
-        histogram(encoder, name, "Time of a reconcile", "controller", controllers, |m| &m.work_time)
+        histogram(encoder, name, "Time of a reconcile", ["controller"], controllers, |m| &m.work_time)
     }
 
     fn encode_informers(&self, encoder: &mut DescriptorEncoder<'_>) -> Encoded {
         let Some(informers) = self.inner.informers.lock().clone() else { return Ok(()) };
-        let stats = informers.stats();
+        let stats = informers.stats_with_sizes();
         let rows = stats.iter().map(|stat| ([("source", stat.source.as_str())], stat.objects as f64));
         gauge(encoder, "evenkeel_cache_objects", "Objects in a cache", rows)?;
+        let rows = stats.iter().map(|stat| ([("source", stat.source.as_str())], stat.bytes as f64));
+        let help = "Size of a cache as JSON, estimated from a sample";
+        gauge(encoder, "evenkeel_cache_bytes", help, rows)?;
         let rows = stats.iter().map(|stat| ([("source", stat.source.as_str())], stat.restarts as f64));
         counter(encoder, "evenkeel_watch_restarts", "Watches that were opened again", rows)
     }
@@ -281,17 +341,21 @@ fn counter<'a, const N: usize>(
     Ok(())
 }
 
-fn histogram(
+/// The labels of a queue: both have its controller's name.
+const QUEUE_LABELS: [&str; 2] = ["name", "controller"];
+
+fn histogram<const N: usize>(
     encoder: &mut DescriptorEncoder<'_>,
     name: &str,
     help: &str,
-    label: &'static str,
+    labels: [&'static str; N],
     controllers: &[Arc<ControllerMetrics>],
     of: impl Fn(&ControllerMetrics) -> &Histogram,
 ) -> Encoded {
     let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
     for metrics in controllers {
-        of(metrics).encode(metric.encode_family(&[(label, &*metrics.name)])?)?;
+        let labels = labels.map(|label| (label, &*metrics.name));
+        of(metrics).encode(metric.encode_family(&labels)?)?;
     }
     Ok(())
 }

@@ -42,6 +42,22 @@ pub enum OwnerError {
 }
 
 /// An owner, reduced to what a reference needs.
+///
+/// ```
+/// use evenkeel_runtime::Owner;
+/// use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+///
+/// let parent: ConfigMap = serde_json::from_value(serde_json::json!({
+///     "metadata": { "name": "parent", "namespace": "a", "uid": "1" },
+/// }))?;
+/// let owner = Owner::of(&parent, &()).ok_or("it was read from a server")?;
+/// let mut elsewhere = Secret::default();
+/// elsewhere.metadata.name = Some("child".into());
+/// elsewhere.metadata.namespace = Some("b".into());
+/// let refused = owner.own(&mut elsewhere).unwrap_err();
+/// assert_eq!(refused.to_string(), "b/child cannot be owned across namespaces by ConfigMap a/parent");
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Owner {
     /// Where the owner lives; none for cluster-scoped owners.

@@ -11,6 +11,7 @@ use evenkeel_env::{Env, Station, Work};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
 use crate::Object;
 use sender::Sender;
@@ -37,6 +38,17 @@ impl EventType {
 }
 
 /// Records events. Cloning shares it.
+///
+/// ```no_run
+/// use std::sync::Arc;
+/// use evenkeel_runtime::{Action, Context, EventType, Result};
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// async fn reconcile(map: Arc<ConfigMap>, ctx: Context) -> Result<Action> {
+///     ctx.recorder().record(&*map, EventType::Warning, "Odd", "it has no data");   // never waits
+///     Ok(Action::done())
+/// }
+/// ```
 #[derive(Clone)]
 pub struct Recorder {
     waiting: mpsc::Sender<Note>,
@@ -55,11 +67,15 @@ struct Note {
     _work: Work,
 }
 
-/// A recorder, and the task that sends what it records.
-pub(crate) fn channel(client: Client, env: Env) -> (Recorder, impl Future<Output = ()> + Send) {
+/// A recorder, and the task that sends what it records, until `closing` and all that was recorded by then is sent.
+pub(crate) fn channel(
+    client: Client,
+    env: Env,
+    closing: CancellationToken,
+) -> (Recorder, impl Future<Output = ()> + Send) {
     let (waiting, notes) = mpsc::channel(WAITING_MAX);
     let station = env.ledger().station("events to record");
-    (Recorder { waiting, station, reporter: "evenkeel".into() }, Sender::new(client, env).run(notes))
+    (Recorder { waiting, station, reporter: "evenkeel".into() }, Sender::new(client, env).run(notes, closing))
 }
 
 impl Recorder {

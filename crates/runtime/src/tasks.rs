@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::task::{AbortHandle, JoinHandle};
+use tracing::Instrument;
 
 /// Spawns tasks and remembers them. Cloning shares the list.
 #[derive(Clone, Default)]
@@ -16,11 +17,23 @@ pub(crate) struct Tasks {
 pub(crate) struct AbortAll(Tasks);
 
 impl Tasks {
+    /// Spawns a task under a name that consoles and profilers show.
+    pub(crate) fn spawn_named<F>(&self, name: &str, future: F) -> JoinHandle<F::Output>
+    where
+        F: Future<Output: Send + 'static> + Send + 'static,
+    {
+        let span = tracing::debug_span!("task", task = name);
+        self.keep(spawn_task(name, future.instrument(span)))
+    }
+
     pub(crate) fn spawn<F>(&self, future: F) -> JoinHandle<F::Output>
     where
         F: Future<Output: Send + 'static> + Send + 'static,
     {
-        let handle = tokio::spawn(future);
+        self.keep(tokio::spawn(future))
+    }
+
+    fn keep<T>(&self, handle: JoinHandle<T>) -> JoinHandle<T> {
         let mut list = self.list.lock();
         // Finished ones are let go now and then, so that the list is no longer than the tasks that live.
         if list.len() == list.capacity() {
@@ -33,6 +46,23 @@ impl Tasks {
     pub(crate) fn abort_on_drop(&self) -> AbortAll {
         AbortAll(self.clone())
     }
+}
+
+/// Where tokio is built for its console, tasks have names.
+#[cfg(tokio_unstable)]
+fn spawn_task<F>(name: &str, future: F) -> JoinHandle<F::Output>
+where
+    F: Future<Output: Send + 'static> + Send + 'static,
+{
+    tokio::task::Builder::new().name(name).spawn(future).expect("a task can be spawned inside of a runtime")
+}
+
+#[cfg(not(tokio_unstable))]
+fn spawn_task<F>(_: &str, future: F) -> JoinHandle<F::Output>
+where
+    F: Future<Output: Send + 'static> + Send + 'static,
+{
+    tokio::spawn(future)
 }
 
 impl Drop for AbortAll {

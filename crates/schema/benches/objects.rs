@@ -52,7 +52,7 @@ fn pod(kib: usize) -> Value {
 /// The Pod as it is stored: made by one manager, one image applied by another.
 fn live(kib: usize) -> Value {
     let created = managed::update(&context("creator"), None, pod(kib));
-    managed::apply(&context("me"), Some(&created), &config("v1"), true).expect("force always applies")
+    managed::apply(&context("me"), Some(created), &config("v1"), true).expect("force always applies")
 }
 
 fn config(version: &str) -> Value {
@@ -67,14 +67,31 @@ fn config(version: &str) -> Value {
 #[divan::bench(args = SIZES_KIB)]
 fn apply_one_field(bencher: Bencher<'_, '_>, kib: usize) {
     let (live, config, context) = (live(kib), config("v2"), context("me"));
-    bencher.bench_local(|| managed::apply(&context, Some(&live), &config, false));
+    bencher
+        .with_inputs(|| live.clone())
+        .bench_local_values(|live| managed::apply(&context, Some(live), &config, false));
+}
+
+/// The whole Pod is applied again with one field changed, as controllers do.
+#[divan::bench(args = SIZES_KIB)]
+fn apply_whole(bencher: Bencher<'_, '_>, kib: usize) {
+    let (mut config, context) = (pod(kib), context("me"));
+    config["metadata"].as_object_mut().expect("a pod has metadata").remove("uid");
+    let mut live = managed::apply(&context, None, &config, false).expect("nobody else owns anything");
+    live["metadata"]["uid"] = "1".into();
+    config["spec"]["containers"][1]["image"] = "another".into();
+    bencher
+        .with_inputs(|| live.clone())
+        .bench_local_values(|live| managed::apply(&context, Some(live), &config, false));
 }
 
 #[divan::bench(args = SIZES_KIB)]
 fn stop_applying(bencher: Bencher<'_, '_>, kib: usize) {
     let nothing = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}});
     let (live, context) = (live(kib), context("me"));
-    bencher.bench_local(|| managed::apply(&context, Some(&live), &nothing, false));
+    bencher
+        .with_inputs(|| live.clone())
+        .bench_local_values(|live| managed::apply(&context, Some(live), &nothing, false));
 }
 
 #[divan::bench(args = SIZES_KIB)]
@@ -108,4 +125,11 @@ fn json_patch(bencher: Bencher<'_, '_>, kib: usize) {
     let pod = pod(kib);
     let patch = json!([{"op": "replace", "path": "/spec/containers/1/image", "value": "another"}]);
     bencher.bench_local(|| json::apply(&pod, &patch));
+}
+
+/// The yardstick: what it costs to copy the object, which every writer that keeps the old one pays.
+#[divan::bench(args = SIZES_KIB)]
+fn copy(bencher: Bencher<'_, '_>, kib: usize) {
+    let live = live(kib);
+    bencher.bench_local(|| live.clone());
 }

@@ -6,12 +6,15 @@
 
 mod algebra;
 mod element;
+mod stored;
 mod text;
 
 use std::fmt;
 
 pub use element::{Path, PathElement};
+pub(crate) use stored::{Place, children, has_children, is_member};
 pub use text::FieldSetError;
+pub(crate) use text::{write_key, write_value};
 
 /// A set of fields of an object.
 ///
@@ -118,6 +121,12 @@ impl FieldSet {
     /// The elements at the top of the set: name, whether it is a member, and what lies beneath.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (&PathElement, bool, &FieldSet)> {
         self.nodes.iter().map(|node| (&node.element, node.member, &node.children))
+    }
+
+    /// What the set has at an element: whether it is a member, and what lies beneath.
+    pub(crate) fn entry(&self, element: &PathElement) -> Option<(bool, &FieldSet)> {
+        let node = &self.nodes[self.find(element).ok()?];
+        Some((node.member, &node.children))
     }
 
     /// The same, by value.

@@ -8,9 +8,12 @@
 mod compare;
 mod conflict;
 mod entries;
+mod exact;
 mod fields;
+mod items;
 mod last_applied;
 mod merge;
+mod prune;
 mod remove;
 mod reset;
 mod scale;
@@ -105,8 +108,8 @@ pub fn fields(schema: &Schema, object: &Value) -> FieldSet {
 /// where the request changed it; `[]` and `[{}]` clear it. Ownership never fails a write: an object that does not
 /// fit its schema loses its record.
 pub fn update(ctx: &Context<'_>, live: Option<&Value>, mut new: Value) -> Value {
-    let managed = record_of_update(ctx, live, &new);
-    entries::clear(&mut new);
+    let sent = entries::take(&mut new);
+    let managed = record_of_update(ctx, live, sent);
     let created = live.is_none_or(|live| json::text(live, &["metadata", "uid"]).is_empty());
     if managed.is_empty() && !created {
         return new;
@@ -130,95 +133,99 @@ pub fn update(ctx: &Context<'_>, live: Option<&Value>, mut new: Value) -> Value 
 }
 
 /// The record that an update starts from: its own where it brings one, else what is stored.
-fn record_of_update<'v>(ctx: &Context<'_>, live: Option<&'v Value>, new: &Value) -> Managed<'v> {
-    let stored = || live.and_then(|live| Managed::of(live).ok()).unwrap_or_default();
-    if !ctx.subresource.is_empty() {
-        return stored();
+fn record_of_update(ctx: &Context<'_>, live: Option<&Value>, sent: Option<Value>) -> Managed {
+    let stored = live.and_then(|live| json::get(live, &["metadata", "managedFields"]));
+    if sent.is_some() && sent.as_ref() == stored {
+        return Managed::of_entries(sent).unwrap_or_default();
     }
-    if entries::asks_for_reset(new) {
-        return Managed::default();
+    let read = || Managed::of_entries(stored.cloned()).unwrap_or_default();
+    match sent {
+        Some(sent) if ctx.subresource.is_empty() => {
+            if entries::asks_for_reset(&sent) {
+                return Managed::default();
+            }
+            Managed::of_request(sent).ok().filter(|managed| !managed.is_empty()).unwrap_or_else(read)
+        }
+        _ => read(),
     }
-    let sent = json::get(new, &["metadata", "managedFields"]);
-    if sent.is_none() || sent == live.and_then(|live| json::get(live, &["metadata", "managedFields"])) {
-        return stored();
-    }
-    Managed::of_request(new).ok().filter(|managed| !managed.is_empty()).unwrap_or_else(stored)
 }
 
 /// Gives the fields that differ to a manager. Nobody is asked.
-fn track<'v>(
+fn track(
     ctx: &Context<'_>,
     live: &Value,
     new: &Value,
-    managed: Managed<'v>,
+    managed: Managed,
     manager: &str,
-) -> Result<Managed<'v>, String> {
+) -> Result<Managed, String> {
     // What was decoded into a built-in kind fits its schema.
-    if ctx.schema.resolve().gvks.is_empty() {
-        validate::validate(Node::root(ctx.schema), new, true)?;
+    if !is_builtin(ctx) {
+        validate::validate(Node::root(ctx.schema), new, None, true)?;
     }
     let id = ManagerId::update(manager, ctx.api_version, ctx.subresource);
     Ok(Updater::new(ctx).update(live, new, managed, id))
 }
 
+fn is_builtin(ctx: &Context<'_>) -> bool {
+    !ctx.schema.resolve().gvks.is_empty()
+}
+
 /// Applies a configuration.
 ///
-/// `live` is `None` where the object does not exist yet. The object that comes back is merged, not yet defaulted;
-/// it is equal to `live` where the apply changed nothing.
+/// `live` is `None` where the object does not exist yet. It is changed where it stands, so that the cost is that of
+/// the configuration, not of the object. What comes back is merged, not yet defaulted; it is equal to `live` where
+/// the apply changed nothing.
 pub fn apply(
     ctx: &Context<'_>,
-    live: Option<&Value>,
+    live: Option<Value>,
     config: &Value,
     force: bool,
 ) -> Result<Value, ApplyError> {
     check_kind(ctx, config)?;
-    let nothing = zero::type_meta(ctx);
-    let live = live.unwrap_or(&nothing);
-    let managed = Managed::of(live)
-        .map_err(|error| ApplyError::Internal(format!("failed to decode managed fields: {error}")))?;
-    let mut applied = match apply_once(ctx, live, config, &managed, force) {
-        Err(ApplyError::Conflicts(conflicts)) if ctx.manager == last_applied::MANAGER => {
-            let left = last_applied::without_own(ctx, live, conflicts)?;
-            if !left.is_empty() {
-                return Err(ApplyError::Conflicts(left));
-            }
-            apply_once(ctx, live, config, &managed, true)?
-        }
-        other => other?,
-    };
-    if ctx.manager == last_applied::MANAGER {
-        last_applied::renew(&mut applied, config);
+    let live = live.unwrap_or_else(|| zero::type_meta(ctx));
+    if ctx.manager != last_applied::MANAGER {
+        return apply_once(ctx, live, config, force);
     }
+    let mut applied = match last_applied::is_on(&live) && !force {
+        true => apply_over_client(ctx, live, config)?,
+        false => apply_once(ctx, live, config, force)?,
+    };
+    last_applied::renew(&mut applied, config);
     Ok(applied)
 }
 
-fn apply_once(
-    ctx: &Context<'_>,
-    live: &Value,
-    config: &Value,
-    managed: &Managed<'_>,
-    force: bool,
-) -> Result<Value, ApplyError> {
-    let mut managed = managed.clone();
+/// The same over an object that kubectl applied from its own side: what it set there is no conflict.
+fn apply_over_client(ctx: &Context<'_>, live: Value, config: &Value) -> Result<Value, ApplyError> {
+    match apply_once(ctx, live.clone(), config, false) {
+        Err(ApplyError::Conflicts(conflicts)) => {
+            let left = last_applied::without_own(ctx, &live, conflicts)?;
+            if !left.is_empty() {
+                return Err(ApplyError::Conflicts(left));
+            }
+            apply_once(ctx, live, config, true)
+        }
+        other => other,
+    }
+}
+
+fn apply_once(ctx: &Context<'_>, mut live: Value, config: &Value, force: bool) -> Result<Value, ApplyError> {
+    let mut managed = Managed::of_entries(entries::take(&mut live))
+        .map_err(|error| ApplyError::Internal(format!("failed to decode managed fields: {error}")))?;
     if managed.is_empty() {
         // What was there before anybody kept a record belongs to a manager of its own.
-        let before = track(ctx, &zero::object(ctx), live, managed, "before-first-apply");
+        let before = track(ctx, &zero::object(ctx), &live, managed, "before-first-apply");
         managed = before.map_err(|error| {
             ApplyError::Internal(format!("failed to create manager for existing fields: {error}"))
         })?;
     }
-    check_config(ctx, config)?;
+    check_config(ctx, &live, config)?;
     let id = ManagerId::apply(ctx.manager, ctx.subresource);
-    let (merged, mut managed) = Updater::new(ctx).apply(live, config, managed, id.clone(), force)?;
-    let mut object = match merged {
-        Some(merged) => {
-            managed.touch(id, ctx.now);
-            merged
-        }
-        None => live.clone(),
-    };
-    managed.write_to(&mut object);
-    Ok(object)
+    let (changed, mut managed) = Updater::new(ctx).apply(&mut live, config, managed, &id, force)?;
+    if changed {
+        managed.touch(id, ctx.now);
+    }
+    managed.write_to(&mut live);
+    Ok(live)
 }
 
 /// The configuration is of the kind and version of the endpoint.
@@ -230,11 +237,12 @@ fn check_kind(ctx: &Context<'_>, config: &Value) -> Result<(), ApplyError> {
     Err(ApplyError::BadRequest(format!("invalid object type: {}", gvk_text(config))))
 }
 
-fn check_config(ctx: &Context<'_>, config: &Value) -> Result<(), ApplyError> {
+fn check_config(ctx: &Context<'_>, live: &Value, config: &Value) -> Result<(), ApplyError> {
     if json::get(config, &["metadata", "managedFields"]).is_some_and(|entries| !entries.is_null()) {
         return Err(ApplyError::BadRequest("metadata.managedFields must be nil".into()));
     }
-    validate::validate(Node::root(ctx.schema), config, false).map_err(|error| {
+    let known = is_builtin(ctx).then_some(live);
+    validate::validate(Node::root(ctx.schema), config, known, false).map_err(|error| {
         ApplyError::Internal(format!(
             "failed to create typed patch object ({}): {error}",
             object_text(config)

@@ -20,6 +20,8 @@ pub(crate) struct Message {
     pub(crate) fields: Vec<Field>,
     /// The fields as JSON has them: those of inlined structs among the others.
     flat: OnceLock<Vec<&'static Field>>,
+    /// The same by name.
+    sorted: OnceLock<Vec<&'static Field>>,
 }
 
 /// A field of a Go struct.
@@ -99,6 +101,15 @@ impl Message {
             flat
         })
     }
+
+    /// The same, sorted by name: the order in which an object has its fields.
+    pub(crate) fn sorted(&'static self) -> &'static [&'static Field] {
+        self.sorted.get_or_init(|| {
+            let mut sorted = self.flat().to_vec();
+            sorted.sort_by_key(|field| field.name);
+            sorted
+        })
+    }
 }
 
 struct Slot {
@@ -138,7 +149,7 @@ fn parse(name: &'static str, block: &'static str) -> Message {
     let package = name.rsplit_once('.').map_or("", |(package, _)| package);
     let fields =
         block.lines().filter(|line| !line.is_empty()).map(|line| parse_field(package, line)).collect();
-    Message { name, fields, flat: OnceLock::new() }
+    Message { name, fields, flat: OnceLock::new(), sorted: OnceLock::new() }
 }
 
 fn parse_field(package: &str, line: &'static str) -> Field {

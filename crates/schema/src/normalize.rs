@@ -44,74 +44,70 @@ fn normalize_struct(message: &'static Message, value: &mut Value, depth: usize) 
     if depth > DEPTH_MAX {
         return;
     }
-    let mut kept = Map::new();
-    for field in message.flat() {
-        let given = object.remove(field.name).filter(|value| !value.is_null());
-        if let Some(value) = normalize_field(field, given, depth) {
-            kept.insert(field.name.to_owned(), value);
+    let (mut gone, mut absent) = (Vec::new(), Vec::new());
+    let mut fields = message.sorted().iter().copied().peekable();
+    for (name, value) in object.iter_mut() {
+        // Most structs have few of the fields they may have, so that those in between are only looked at.
+        while let Some(field) = fields.next_if(|field| field.name < name.as_str()) {
+            absent.extend(zero_field(field, depth).map(|zero| (field.name, zero)));
         }
-    }
-    *object = kept;
-}
-
-/// The value that is printed for a field, or none where the field is left out.
-fn normalize_field(field: &'static Field, given: Option<Value>, depth: usize) -> Option<Value> {
-    match field.cardinality {
-        Cardinality::One => normalize_one(field, given, depth),
-        Cardinality::List => {
-            let mut list = given;
-            if let Some(Value::Array(items)) = &mut list {
-                for item in items.iter_mut() {
-                    normalize_value(&field.kind, item, depth);
-                }
-            }
-            keep_filled(field, list)
-        }
-        Cardinality::Map => {
-            let mut map = given;
-            if let Some(Value::Object(entries)) = &mut map {
-                for (_, value) in entries.iter_mut() {
-                    normalize_value(&field.kind, value, depth);
-                }
-            }
-            keep_filled(field, map)
-        }
-    }
-}
-
-/// A list or a map that is empty is the same as none: the wire does not tell them apart.
-fn keep_filled(field: &Field, value: Option<Value>) -> Option<Value> {
-    let empty = match &value {
-        None => true,
-        Some(Value::Array(items)) => items.is_empty(),
-        Some(Value::Object(entries)) => entries.is_empty(),
-        Some(_) => false,
-    };
-    match (empty, field.omit_empty || field.pointer) {
-        (false, _) => value,
-        (true, true) => None,
-        (true, false) => Some(Value::Null),
-    }
-}
-
-fn normalize_one(field: &'static Field, given: Option<Value>, depth: usize) -> Option<Value> {
-    let Some(mut value) = given else {
-        if field.pointer {
-            return (!field.omit_empty).then_some(Value::Null);
-        }
-        return match &field.kind {
-            // The only field that Go is told to leave out though it is a struct.
-            Kind::Time if field.name == "creationTimestamp" => None,
-            Kind::Message(_) | Kind::Time | Kind::MicroTime | Kind::Quantity | Kind::IntOrString => {
-                Some(zero(&field.kind, depth))
-            }
-            Kind::Raw => (!field.omit_empty).then_some(Value::Null),
-            kind => (!field.omit_empty).then(|| zero(kind, depth)),
+        let kept = match fields.next_if(|field| field.name == name.as_str()) {
+            None => false,
+            Some(field) if value.is_null() => zero_field(field, depth).map(|zero| *value = zero).is_some(),
+            Some(field) => normalize_field(field, value, depth),
         };
+        if !kept {
+            gone.push(name.clone());
+        }
+    }
+    for field in fields {
+        absent.extend(zero_field(field, depth).map(|zero| (field.name, zero)));
+    }
+    gone.iter().for_each(|name| drop(object.remove(name)));
+    object.extend(absent.into_iter().map(|(name, zero)| (name.to_owned(), zero)));
+}
+
+/// Brings the value of a field into its form. Returns whether the field is printed at all.
+fn normalize_field(field: &'static Field, value: &mut Value, depth: usize) -> bool {
+    let empty = match (field.cardinality, &mut *value) {
+        (Cardinality::One, value) => {
+            normalize_value(&field.kind, value, depth);
+            return !(field.omit_empty && !field.pointer && is_zero_scalar(&field.kind, value));
+        }
+        (Cardinality::List, Value::Array(items)) => {
+            items.iter_mut().for_each(|item| normalize_value(&field.kind, item, depth));
+            items.is_empty()
+        }
+        (Cardinality::Map, Value::Object(entries)) => {
+            entries.values_mut().for_each(|value| normalize_value(&field.kind, value, depth));
+            entries.is_empty()
+        }
+        (_, Value::Array(items)) => items.is_empty(),
+        (_, Value::Object(entries)) => entries.is_empty(),
+        _ => false,
     };
-    normalize_value(&field.kind, &mut value, depth);
-    let dropped = field.omit_empty && !field.pointer && is_zero_scalar(&field.kind, &value);
-    (!dropped).then_some(value)
+    // A list or a map that is empty is the same as none: the wire does not tell them apart.
+    if empty && !(field.omit_empty || field.pointer) {
+        *value = Value::Null;
+    }
+    !empty || value.is_null()
+}
+
+/// What is printed for a field that has no value.
+fn zero_field(field: &'static Field, depth: usize) -> Option<Value> {
+    if field.cardinality != Cardinality::One || field.pointer {
+        return (!(field.omit_empty || field.pointer && field.cardinality != Cardinality::One))
+            .then_some(Value::Null);
+    }
+    match &field.kind {
+        // The only field that Go is told to leave out though it is a struct.
+        Kind::Time if field.name == "creationTimestamp" => None,
+        Kind::Message(_) | Kind::Time | Kind::MicroTime | Kind::Quantity | Kind::IntOrString => {
+            Some(zero(&field.kind, depth))
+        }
+        Kind::Raw => (!field.omit_empty).then_some(Value::Null),
+        kind => (!field.omit_empty).then(|| zero(kind, depth)),
+    }
 }
 
 fn is_zero_scalar(kind: &Kind, value: &Value) -> bool {

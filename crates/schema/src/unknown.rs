@@ -6,10 +6,12 @@
 
 mod convert;
 mod decode;
+mod fits;
 mod go_type;
 
 pub use convert::convert;
 pub use decode::{decode, decode_value};
+pub use fits::fits;
 
 /// What decoding an object found.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -56,6 +56,7 @@ pub fn operator() -> Operator {
         .about("Runs PostgreSQL for each Database.")
         .crd(Database::crd())
         .samples(SAMPLE)
+        .verbs(include_str!("../verbs.txt"))
 }
 
 /// The controller, with the place where backups go.

@@ -27,6 +27,7 @@ pub fn operator() -> Operator {
         .about("Runs a Deployment for each MyResource.")
         .crd(MyResource::crd())
         .samples(SAMPLE)
+        .verbs(include_str!("../verbs.txt"))
 }
 
 /// The controller: it wakes for every change of a `MyResource` and of a Deployment that one owns.

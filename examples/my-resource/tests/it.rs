@@ -3,11 +3,13 @@
 #![expect(clippy::unwrap_used, reason = "what a test unwraps wrongly fails it, as it should")]
 
 use evenkeel::k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
-use evenkeel::k8s_openapi::api::core::v1::Pod;
+use evenkeel::k8s_openapi::api::core::v1::{Node, Pod};
+use evenkeel::k8s_openapi::api::rbac::v1::ClusterRole;
+use evenkeel::kube::api::PostParams;
 use evenkeel::kube::{CustomResourceExt, Result};
 use evenkeel::prelude::*;
 use evenkeel::{testing, yaml};
-use my_resource::{MyResource, MyResourceSpec, NAME, Phase, SAMPLE, controller};
+use my_resource::{MyResource, MyResourceSpec, NAME, Phase, SAMPLE, controller, operator};
 use serde_json::json;
 
 fn web(image: &str) -> MyResource {
@@ -152,6 +154,44 @@ async fn the_sample_works_and_the_definition_is_that_of_the_type(cluster: Cluste
     cluster.apply_yaml(SAMPLE).await.unwrap();
     cluster.settled().await;
     assert_eq!(phase(&cluster).await?, Some(Phase::Ready));
+    Ok(())
+}
+
+#[evenkeel::test]
+async fn it_runs_as_its_account_within_its_rules(cluster: Cluster) -> Result<()> {
+    let account = cluster.install(&operator().manifests("operators").unwrap()).await?;
+    account.run(controller);
+    cluster.apply(web("nginx:1.29")).await?;
+    cluster.settled().await;
+    cluster.apply(web("nginx:1.30")).await?;
+    cluster.settled().await;
+    assert_eq!(phase(&cluster).await?, Some(Phase::Ready));
+    cluster.delete::<MyResource>("web").await?;
+    cluster.settled().await;
+    assert_eq!(testing::lines(&cluster.forbidden()), Vec::<String>::new());
+    testing::kept("verbs.txt", &cluster.verbs(NAME));
+
+    let outside = account.get::<Node>("node-0").await.unwrap_err().to_string();
+    assert!(outside.contains("cannot get resource \"nodes\""), "{outside}");
+    Ok(())
+}
+
+#[evenkeel::test]
+async fn without_a_rule_that_it_needs_it_gets_nowhere(cluster: Cluster) -> Result<()> {
+    let account = cluster.install(&operator().manifests("operators").unwrap()).await?;
+    let mut role = cluster.get::<ClusterRole>(NAME).await?;
+    for rule in role.rules.iter_mut().flatten() {
+        if rule.resources.iter().flatten().any(|resource| resource == "deployments") {
+            rule.verbs.retain(|verb| verb != "create");
+        }
+    }
+    cluster.api::<ClusterRole>().replace(NAME, &PostParams::default(), &role).await?;
+    account.run(controller);
+    cluster.apply(web("nginx:1.29")).await?;
+    cluster.idle().await;
+    let refused = testing::lines(&cluster.forbidden());
+    assert!(refused.iter().any(|request| request.contains("/deployments")), "{refused:?}");
+    assert_eq!(cluster.list::<Deployment>().await?.len(), 0);
     Ok(())
 }
 

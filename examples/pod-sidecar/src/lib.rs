@@ -22,6 +22,7 @@ pub fn operator() -> Operator {
         .version(env!("CARGO_PKG_VERSION"))
         .about("Gives each labelled Pod a companion.")
         .samples(SAMPLE)
+        .verbs(include_str!("../verbs.txt"))
 }
 
 /// Has a manager run the loop: it brings signals, leader election and the informers, and nothing of the loop.

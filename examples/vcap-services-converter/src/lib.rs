@@ -45,6 +45,7 @@ pub fn operator() -> Operator {
         .about("Makes a Secret of each service in a Cloud Foundry VCAP_SERVICES.")
         .crd(VcapServicesConverter::crd())
         .samples(SAMPLE)
+        .verbs(include_str!("../verbs.txt"))
 }
 
 /// The controller: it wakes for every change of a converter, of a Secret that it made, and of the Secret that it names.

@@ -5,14 +5,16 @@
 use std::time::Duration;
 
 use evenkeel::conditions;
-use evenkeel::k8s_openapi::api::core::v1::Secret;
+use evenkeel::k8s_openapi::api::core::v1::{Node, Secret};
+use evenkeel::k8s_openapi::api::rbac::v1::ClusterRole;
 use evenkeel::kube::Result;
+use evenkeel::kube::api::PostParams;
 use evenkeel::prelude::*;
 use evenkeel::{EventMeta, Origin, testing, yaml};
 use serde_json::{Value, json};
 use vcap_services_converter::{
     NAME, SAMPLE, VcapServicesConverter, VcapServicesConverterSpec, WRITES_A_SECOND, WRITES_AT_ONCE,
-    controller,
+    controller, operator,
 };
 
 /// A Secret that holds this as its `VCAP_SERVICES`.
@@ -207,6 +209,42 @@ async fn when_very_many_change_at_once_writes_are_throttled(cluster: Cluster) ->
     let took = *writes.last().unwrap() - writes[0];
     let least = (writes.len() as f64 - f64::from(WRITES_AT_ONCE) - 1.0) / WRITES_A_SECOND;
     assert!(took.as_secs_f64() >= least, "{took:?} is less than {least} s");
+    Ok(())
+}
+
+#[evenkeel::test]
+async fn it_runs_as_its_account_within_its_rules(cluster: Cluster) -> Result<()> {
+    let account = cluster.install(&operator().manifests("operators").unwrap()).await?;
+    account.run(controller);
+    cluster.apply_yaml(SAMPLE).await.unwrap();
+    cluster.settled().await;
+    cluster.apply(source("bindings", &json!({"kv": [service("cache", "x")]}).to_string())).await?;
+    cluster.settled().await;
+    assert_eq!(secrets(&cluster).await?, ["bindings", "shop-cache"]);
+    assert_eq!(testing::lines(&cluster.forbidden()), Vec::<String>::new());
+    testing::kept("verbs.txt", &cluster.verbs(NAME));
+
+    let outside = account.get::<Node>("node-0").await.unwrap_err().to_string();
+    assert!(outside.contains("cannot get resource \"nodes\""), "{outside}");
+    Ok(())
+}
+
+#[evenkeel::test]
+async fn without_a_rule_that_it_needs_it_gets_nowhere(cluster: Cluster) -> Result<()> {
+    let account = cluster.install(&operator().manifests("operators").unwrap()).await?;
+    let mut role = cluster.get::<ClusterRole>(NAME).await?;
+    for rule in role.rules.iter_mut().flatten() {
+        if rule.resources.iter().flatten().any(|resource| resource == "secrets") {
+            rule.verbs.retain(|verb| verb != "create");
+        }
+    }
+    cluster.api::<ClusterRole>().replace(NAME, &PostParams::default(), &role).await?;
+    account.run(controller);
+    cluster.apply_yaml(SAMPLE).await.unwrap();
+    cluster.idle().await;
+    let refused = testing::lines(&cluster.forbidden());
+    assert!(refused.iter().any(|request| request.contains("/secrets")), "{refused:?}");
+    assert_eq!(secrets(&cluster).await?, ["bindings"]);
     Ok(())
 }
 

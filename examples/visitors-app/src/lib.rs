@@ -47,6 +47,7 @@ pub fn operator() -> Operator {
         .about("Runs a site of three tiers for each VisitorsApp.")
         .crd(VisitorsApp::crd())
         .samples(SAMPLE)
+        .verbs(include_str!("../verbs.txt"))
 }
 
 /// The controller, with the place where uploads are.

@@ -7,10 +7,13 @@ use std::time::Duration;
 use crate::Request;
 use crate::action::{Action, Next};
 use crate::cause::Cause;
-use crate::error::{BoxError, Retry, chain, retry_of};
+use crate::error::{BoxError, Retry, chain, is_conflict, retry_of};
 use crate::metrics::{self, ControllerMetrics};
 use crate::observe::Stage;
 use crate::queue::{Add, Item, Queue};
+
+/// How many conflicts in a row are what happens between writers; more of them are worth an error in the log.
+const CONFLICTS_EXPECTED: u32 = 5;
 
 /// How a reconcile ended.
 #[derive(Debug)]
@@ -27,6 +30,14 @@ pub(super) enum Failure {
 }
 
 impl Failure {
+    /// Whether the server refused because somebody else was faster.
+    fn is_conflict(&self) -> bool {
+        match self {
+            Self::Error(error) => is_conflict(error.as_ref()),
+            Self::Panic(_) | Self::Timeout(_) => false,
+        }
+    }
+
     fn retry(&self) -> Retry {
         match self {
             Self::Error(error) => retry_of(error.as_ref()),
@@ -54,6 +65,10 @@ impl Outcome {
             Self::Failed(failure) => match failure.retry() {
                 Retry::Never => {
                     tracing::error!(%causes, ?took, error = %failure, "reconcile failed for good");
+                }
+                retry if failure.is_conflict() && item.requeues < CONFLICTS_EXPECTED => {
+                    // Another writer was faster: the next attempt reads what it wrote.
+                    tracing::debug!(%causes, ?took, ?retry, error = %failure, "reconcile again after a conflict");
                 }
                 retry => {
                     let attempt = item.requeues + 1;

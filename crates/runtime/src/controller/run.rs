@@ -81,7 +81,9 @@ pub(crate) async fn run<K: Object>(
     let observers = host.observers.clone();
     let worker =
         Arc::new(Worker { site, queue: queue.clone(), reconcile, options, metrics, observers, writes });
-    let workers = (0..worker.options.max_concurrent).map(|_| host.tasks.spawn(worker.clone().work()));
+    let task = format!("{} worker", worker.site.name);
+    let workers =
+        (0..worker.options.max_concurrent).map(|_| host.tasks.spawn_named(&task, worker.clone().work()));
     let workers: Vec<_> = workers.collect();
     drop(started);
 
@@ -168,7 +170,7 @@ impl Worker {
     async fn process(&self, item: Item) {
         let key = item.key.clone();
         let behind = !self.caught_up(&key).await;
-        self.metrics.began(&key, item.ready_at);
+        self.metrics.began(&item);
         self.observers.tell(&self.site.name, &key, &item.causes, || Stage::Began);
         let start = Instant::now();
         let ctx = Context::new(self.site.clone(), key.clone(), item.causes.clone(), item.requeues, behind);

@@ -1,6 +1,7 @@
 //! The informers of one manager: equal sources share one watch.
 
 use std::any::{Any, TypeId};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
@@ -13,6 +14,7 @@ use super::reflector::Reflector;
 use super::shared::{Shared, Transform};
 use super::{Handle, Informer};
 use crate::Object;
+use crate::object::{Scoping, scoping};
 use crate::source::{Source, SourceKey};
 
 /// Makes and shares informers. Cloning shares the same set.
@@ -29,6 +31,8 @@ struct Inner {
     /// By Rust type; the values are `Transform<K>`.
     transforms: Mutex<HashMap<TypeId, Box<dyn Any + Send + Sync>>>,
     keep_managed_fields: Mutex<bool>,
+    /// Where to watch if a source does not say; everywhere if empty.
+    namespaces: Mutex<BTreeSet<String>>,
 }
 
 /// An informer that may still live, as itself and as its numbers.
@@ -43,10 +47,15 @@ pub(crate) struct Stats {
     pub(crate) objects: usize,
     pub(crate) restarts: u64,
     pub(crate) synced: bool,
+    /// An estimate; zero unless it was asked for.
+    pub(crate) bytes: usize,
 }
 
 pub(super) trait HasStats: Send + Sync {
     fn stats(&self) -> Stats;
+
+    /// The same with the size of its cache, which costs the serialization of a few objects.
+    fn stats_with_size(&self) -> Stats;
 }
 
 impl Informers {
@@ -58,6 +67,7 @@ impl Informers {
             live: Mutex::default(),
             transforms: Mutex::default(),
             keep_managed_fields: Mutex::new(true),
+            namespaces: Mutex::default(),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -70,6 +80,7 @@ impl Informers {
             live: Mutex::default(),
             transforms: Mutex::new(std::mem::take(&mut *self.inner.transforms.lock())),
             keep_managed_fields: Mutex::new(*self.inner.keep_managed_fields.lock()),
+            namespaces: Mutex::new(self.default_namespaces()),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -86,8 +97,20 @@ impl Informers {
         *self.inner.keep_managed_fields.lock() = false;
     }
 
+    /// Watches only these namespaces, in informers that start later and whose source names none.
+    pub(crate) fn namespaces(&self, namespaces: BTreeSet<String>) {
+        *self.inner.namespaces.lock() = namespaces;
+    }
+
+    pub(crate) fn default_namespaces(&self) -> BTreeSet<String> {
+        self.inner.namespaces.lock().clone()
+    }
+
     /// The informer of this source; its watch starts now if there was none. Must be called within a tokio runtime.
-    pub fn get<K: Object>(&self, source: Source<K>) -> Informer<K> {
+    pub fn get<K: Object>(&self, mut source: Source<K>) -> Informer<K> {
+        if source.key.namespaces.is_empty() && scoping::<K>() == Scoping::Namespaced {
+            source.key.namespaces = self.default_namespaces();
+        }
         let mut live = self.inner.live.lock();
         let found = live.get(&source.key).and_then(|live| live.handle.upgrade());
         if let Some(handle) = found.and_then(|any| any.downcast::<Handle<K>>().ok()) {
@@ -116,9 +139,19 @@ impl Informers {
 
     /// The numbers of every watch, by source.
     pub(crate) fn stats(&self) -> Vec<Stats> {
+        self.stats_by(|watch| watch.stats())
+    }
+
+    /// The same, with the sizes of the caches.
+    pub(crate) fn stats_with_sizes(&self) -> Vec<Stats> {
+        self.stats_by(|watch| watch.stats_with_size())
+    }
+
+    fn stats_by(&self, of: impl Fn(&dyn HasStats) -> Stats) -> Vec<Stats> {
         let live = self.inner.live.lock();
-        let mut stats: Vec<Stats> =
-            live.values().filter_map(|live| Some(live.stats.upgrade()?.stats())).collect();
+        let watches: Vec<_> = live.values().filter_map(|live| live.stats.upgrade()).collect();
+        drop(live);
+        let mut stats: Vec<Stats> = watches.iter().map(|watch| of(&**watch)).collect();
         stats.sort_by(|a, b| a.source.cmp(&b.source));
         stats
     }

@@ -205,7 +205,45 @@ impl<K: Object> HasStats for Shared<K> {
             objects: self.store.read().len(),
             restarts: self.restarts.load(Ordering::Relaxed),
             synced: self.progress.borrow().is_synced(),
+            bytes: 0,
         }
+    }
+
+    fn stats_with_size(&self) -> Stats {
+        Stats { bytes: self.estimated_bytes(), ..self.stats() }
+    }
+}
+
+/// How many objects stand for all when the size of a cache is estimated.
+const SIZE_SAMPLE: usize = 32;
+
+impl<K: Object> Shared<K> {
+    /// The size of all objects as JSON, from that of a few which are spread over the cache.
+    fn estimated_bytes(&self) -> usize {
+        let snapshot = self.store.read().snapshot();
+        let step = snapshot.len().div_ceil(SIZE_SAMPLE).max(1);
+        let sizes = snapshot.iter().step_by(step).map(|object| {
+            let mut size = Size(0);
+            // Counting cannot fail; an object that cannot be written counts as nothing.
+            let _ = serde_json::to_writer(&mut size, &**object);
+            size.0
+        });
+        let (sampled, bytes) = sizes.fold((0, 0), |(sampled, bytes), size| (sampled + 1, bytes + size));
+        (bytes * snapshot.len()).checked_div(sampled).unwrap_or(0)
+    }
+}
+
+/// Counts what is written to it.
+struct Size(usize);
+
+impl std::io::Write for Size {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
     }
 }
 

@@ -32,7 +32,8 @@ impl Leadership {
         let stop = CancellationToken::new();
         let campaign = election.map(|election| {
             let candidate = Candidate::new(election, client.clone(), env.clone(), fence);
-            host.tasks.spawn(campaign(candidate, stop.clone(), host.elected.clone(), host.metrics.clone()))
+            let (elected, metrics) = (host.elected.clone(), host.metrics.clone());
+            host.tasks.spawn_named("leader election", campaign(candidate, stop.clone(), elected, metrics))
         });
         Self { campaign, stop, lost: false, metrics: host.metrics.clone() }
     }
@@ -60,7 +61,7 @@ impl Leadership {
         let Some(campaign) = self.campaign.take() else { return };
         if let Ok((mut candidate, Ok(()))) = campaign.await {
             candidate.release().await;
-            self.metrics.leader(&candidate.lease(), false);
+            self.metrics.leader(&candidate.lease_name(), false);
         }
     }
 }
@@ -71,7 +72,7 @@ async fn campaign(
     elected: CancellationToken,
     metrics: Metrics,
 ) -> (Candidate, Result<(), LostLeadership>) {
-    let lease = candidate.lease();
+    let lease = candidate.lease_name();
     metrics.leader(&lease, false);
     if candidate.acquire(&stop).await.is_none() {
         return (candidate, Ok(()));

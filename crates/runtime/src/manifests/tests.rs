@@ -4,7 +4,7 @@ use super::*;
 
 fn declared<K: kube::Resource<DynamicType = ()>>(purpose: Use, namespaces: &[&str]) -> Declared {
     let namespaces = namespaces.iter().map(|namespace| (*namespace).to_owned()).collect();
-    Declared { resource: ApiResource::erase::<K>(&()), namespaces, purpose }
+    Declared { resource: ApiResource::erase::<K>(&()), namespaces, purpose, namespaced: true }
 }
 
 /// The rules as lines: where, resources, verbs.

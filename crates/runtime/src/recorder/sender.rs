@@ -11,6 +11,7 @@ use kube::core::params::{Patch, PatchParams, PostParams};
 use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::{EventType, Note};
 use crate::error::chain;
@@ -64,8 +65,8 @@ impl Sender {
         Self { client, env, series: BTreeMap::new(), budgets: BTreeMap::new() }
     }
 
-    pub(super) async fn run(mut self, mut notes: mpsc::Receiver<Note>) {
-        while let Some(note) = notes.recv().await {
+    pub(super) async fn run(mut self, mut notes: mpsc::Receiver<Note>, closing: CancellationToken) {
+        while let Some(note) = next(&mut notes, &closing).await {
             if !self.may_send(&note) {
                 tracing::debug!(reason = note.reason, "an event was not sent: its object causes too many");
                 continue;
@@ -155,6 +156,17 @@ impl Sender {
         wire::send(&self.client, request.map_err(kube::Error::BuildRequest)?).await?;
         Ok(())
     }
+}
+
+/// The next event to send. Once it is closing, what waits is still given, and then none.
+async fn next(notes: &mut mpsc::Receiver<Note>, closing: &CancellationToken) -> Option<Note> {
+    tokio::select! {
+        biased;
+        note = notes.recv() => return note,
+        () = closing.cancelled() => {}
+    }
+    notes.close();
+    notes.recv().await
 }
 
 /// Events about cluster-scoped objects live in `default`.

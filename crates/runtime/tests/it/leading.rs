@@ -3,91 +3,259 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use evenkeel_cluster::{Cluster, Fault, Matcher};
-use evenkeel_runtime::{Action, Context, Controller, Error, LeaderElection, Manager, ManagerError};
+use evenkeel_cluster::{Cluster, Exchange, Fault, Matcher};
+use evenkeel_runtime::{Action, Context, Controller, Env, Error, LeaderElection, Manager, ManagerError};
+use futures::FutureExt;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ConfigMap;
+use kube::ResourceExt;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Notes, map, quiet};
+use crate::{Notes, map, value};
 
-/// A manager that notes who reconciled what.
-fn candidate(
-    cluster: &Cluster,
-    name: &'static str,
-    notes: &Notes,
-    stop: &CancellationToken,
-) -> JoinHandle<Result<(), ManagerError>> {
-    let notes = notes.clone();
-    let controller = Controller::new(name, move |_: Arc<ConfigMap>, ctx: Context<Notes>| async move {
-        ctx.state().push(format!("{name} {}", ctx.request()));
-        Ok::<_, Error>(Action::done())
-    })
-    .state(notes);
-    let election = LeaderElection::new("default", "operator").identity(name);
-    let manager = Manager::new(cluster.client_as(name, ["system:masters"]))
-        .env(cluster.env().clone())
-        .leader_election(election)
-        .controller(controller);
-    let stop = stop.clone();
-    tokio::spawn(manager.run_until(async move { stop.cancelled().await }))
+/// A process that wants to lead, and notes what it reconciled.
+struct Candidate {
+    running: JoinHandle<Result<(), ManagerError>>,
+    stop: CancellationToken,
+}
+
+impl Candidate {
+    fn start(cluster: &Cluster, name: &'static str, notes: &Notes) -> Self {
+        Self::start_in(cluster, name, notes, cluster.env().clone())
+    }
+
+    /// The same with a clock of its own.
+    fn start_in(cluster: &Cluster, name: &'static str, notes: &Notes, env: Env) -> Self {
+        let election = LeaderElection::new(cluster.namespace(), "operator").identity(name);
+        let manager = Manager::new(cluster.client_as(name, ["system:masters"]))
+            .env(env)
+            .namespaces([cluster.namespace()])
+            .leader_election(election)
+            .controller(Controller::new(name, reconcile).state((name, notes.clone())));
+        let stop = CancellationToken::new();
+        let stopped = stop.clone();
+        let running = tokio::spawn(manager.run_until(async move { stopped.cancelled().await }));
+        Self { running, stop }
+    }
+
+    async fn stop(self) {
+        self.stop.cancel();
+        self.running.await.unwrap().unwrap();
+    }
+
+    fn has_ended(&self) -> bool {
+        self.running.is_finished()
+    }
+
+    async fn error(self) -> String {
+        self.running.await.unwrap().unwrap_err().to_string()
+    }
+}
+
+/// Notes who works; a map of the value "freeze" stops the whole process for a minute in the middle of its work.
+async fn reconcile(map: Arc<ConfigMap>, ctx: Context<(&'static str, Notes)>) -> Result<Action, Error> {
+    let (name, notes) = ctx.state();
+    notes.push(format!("{name} {}", ctx.request()));
+    if value(&map) == "freeze" {
+        // The clock moves on, and no task of the process has its turn.
+        let _ = tokio::time::advance(Duration::from_secs(60)).now_or_never();
+        let annotation = serde_json::json!({ "metadata": { "annotations": { "by": name } } });
+        let written = ctx.patch(&*map, &kube::core::params::Patch::Merge(annotation)).await;
+        notes.push(written.map_or_else(|error| error.to_string(), |_| "written".into()));
+    }
+    Ok(Action::done())
+}
+
+async fn seconds(seconds: u64) {
+    tokio::time::sleep(Duration::from_secs(seconds)).await;
 }
 
 async fn holder(cluster: &Cluster) -> String {
-    let lease: Lease = cluster.get("operator").await.unwrap();
-    lease.spec.unwrap().holder_identity.unwrap_or_default()
+    let lease: Option<Lease> = cluster.get_opt("operator").await.unwrap();
+    lease.and_then(|lease| lease.spec?.holder_identity).unwrap_or_default()
 }
 
-#[tokio::test(start_paused = true)]
-async fn only_the_leader_works_and_a_stop_passes_the_lease_on() {
-    let cluster = quiet(1).await;
+/// Waits until somebody holds the lease.
+async fn held_by(cluster: &Cluster, name: &str) -> Duration {
+    let start = Instant::now();
+    while holder(cluster).await != name {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert!(start.elapsed() < Duration::from_secs(40), "{name} does not lead");
+    }
+    start.elapsed()
+}
+
+fn asked(cluster: &Cluster, by: &str, path: &str) -> Vec<Exchange> {
+    let asked = |request: &Exchange| &*request.by == by && request.path.contains(path);
+    cluster.requests().into_iter().filter(asked).collect()
+}
+
+/// The server answers nobody who asks as `name`.
+fn cut_off(cluster: &Cluster, name: &str, times: usize) {
+    cluster.fail(Matcher::any().by(name), Fault::InternalError, times);
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 1)]
+async fn only_the_leader_works_and_a_stop_passes_the_lease_on(cluster: Cluster) {
     let notes = Notes::default();
-    let (stop_one, stop_two) = (CancellationToken::new(), CancellationToken::new());
-    let one = candidate(&cluster, "one", &notes, &stop_one);
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    let _two = candidate(&cluster, "two", &notes, &stop_two);
-    tokio::time::sleep(Duration::from_secs(30)).await;
+    let one = Candidate::start(&cluster, "one", &notes);
+    held_by(&cluster, "one").await;
+    let two = Candidate::start(&cluster, "two", &notes);
+    seconds(20).await;
     cluster.apply(map("a", 1)).await.unwrap();
     cluster.settled().await;
     assert_eq!(notes.take(), ["one default/a"]);
     assert_eq!(holder(&cluster).await, "one");
 
-    stop_one.cancel();
-    one.await.unwrap().unwrap();
+    let lists = asked(&cluster, "two", "configmaps?").len();
+    assert!(lists > 0, "a standby fills its caches");
+    one.stop().await;
     assert_eq!(holder(&cluster).await, "", "given back at the stop");
-    tokio::time::sleep(Duration::from_secs(3)).await;
-    assert_eq!(holder(&cluster).await, "two");
-    assert_eq!(notes.take(), ["two default/a"], "its caches were warm: it begins with what is there");
-    stop_two.cancel();
+    assert!(held_by(&cluster, "two").await < Duration::from_secs(3), "and taken at the next look");
+    cluster.settled().await;
+    assert_eq!(notes.take(), ["two default/a"], "it begins with what is there");
+    assert_eq!(asked(&cluster, "two", "configmaps?").len(), lists, "from the caches that it had");
+    two.stop().await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_leader_that_cannot_renew_ends_before_another_begins() {
-    let cluster = quiet(2).await;
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 2)]
+async fn a_leader_that_cannot_renew_ends_before_another_begins(cluster: Cluster) {
     let notes = Notes::default();
-    let stop = CancellationToken::new();
-    let one = candidate(&cluster, "one", &notes, &stop);
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    let _two = candidate(&cluster, "two", &notes, &stop);
-    tokio::time::sleep(Duration::from_secs(10)).await;
-    assert_eq!(holder(&cluster).await, "one");
-    let start = tokio::time::Instant::now();
-    cluster.fail(Matcher::any().by("one").kind::<Lease>(), Fault::InternalError, 1000);
-    cluster.fail(Matcher::any().path("/leases/operator").by("one"), Fault::InternalError, 1000);
-    let error = loop {
+    let one = Candidate::start(&cluster, "one", &notes);
+    held_by(&cluster, "one").await;
+    let two = Candidate::start(&cluster, "two", &notes);
+    seconds(5).await;
+    let start = Instant::now();
+    cut_off(&cluster, "one", 10_000);
+    while !one.has_ended() {
         assert_eq!(holder(&cluster).await, "one", "nobody takes it while the first may still work");
-        if one.is_finished() {
-            break one.await.unwrap().unwrap_err();
-        }
         tokio::time::sleep(Duration::from_millis(100)).await;
-    };
+    }
     let ended = start.elapsed();
     assert!(ended <= Duration::from_secs(12), "{ended:?}");
-    assert!(error.to_string().contains("could not be renewed within 10s"), "{error}");
-    while holder(&cluster).await != "two" {
+    let error = one.error().await;
+    assert!(error.starts_with("run leader election: lead as holder of lease"), "{error}");
+    assert!(error.contains("could not be renewed within 10s"), "{error}");
+    held_by(&cluster, "two").await;
+    assert!(start.elapsed() > ended && start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+    two.stop().await;
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 3)]
+async fn a_server_that_is_away_for_less_than_the_deadline_changes_nothing(cluster: Cluster) {
+    let notes = Notes::default();
+    let one = Candidate::start(&cluster, "one", &notes);
+    held_by(&cluster, "one").await;
+    let two = Candidate::start(&cluster, "two", &notes);
+    seconds(3).await;
+    // Renewals are tried every two seconds: three of them fail.
+    cluster.fail(Matcher::any().by("one").kind::<Lease>(), Fault::InternalError, 3);
+    cluster.fail(Matcher::any().by("two").kind::<Lease>(), Fault::InternalError, 3);
+    seconds(20).await;
+    assert_eq!(holder(&cluster).await, "one");
+    cluster.apply(map("a", 1)).await.unwrap();
+    cluster.settled().await;
+    assert_eq!(notes.take(), ["one default/a"]);
+    two.stop().await;
+    one.stop().await;
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 4)]
+async fn a_server_that_is_away_for_longer_ends_the_leader_and_elects_anew_when_it_is_back(cluster: Cluster) {
+    let notes = Notes::default();
+    let one = Candidate::start(&cluster, "one", &notes);
+    held_by(&cluster, "one").await;
+    let two = Candidate::start(&cluster, "two", &notes);
+    seconds(3).await;
+    // Two looks every two to two and a half seconds: it is away for fifteen seconds at least.
+    cut_off(&cluster, "one", 10_000);
+    cluster.fail(Matcher::any().by("two").kind::<Lease>(), Fault::InternalError, 8);
+    while !one.has_ended() {
         tokio::time::sleep(Duration::from_millis(100)).await;
-        assert!(start.elapsed() < Duration::from_secs(25));
     }
-    assert!(start.elapsed() > ended);
+    assert_eq!(holder(&cluster).await, "one", "nobody could write that it is over");
+    let sent = asked(&cluster, "one", "/").len();
+    held_by(&cluster, "two").await;
+    cluster.apply(map("a", 1)).await.unwrap();
+    cluster.settled().await;
+    assert_eq!(notes.take(), ["two default/a"]);
+    assert_eq!(asked(&cluster, "one", "/").len(), sent, "who ended sends nothing any more");
+    two.stop().await;
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 5, embedded = "time stops for a process")]
+async fn a_frozen_leader_sends_nothing_when_it_wakes(cluster: Cluster) {
+    let notes = Notes::default();
+    cluster.apply(map("a", "freeze")).await.unwrap();
+    let one = Candidate::start(&cluster, "one", &notes);
+    let start = Instant::now();
+    while !one.has_ended() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        assert!(start.elapsed() < Duration::from_secs(100), "{:?}", notes.take());
+    }
+    let noted = notes.take();
+    assert_eq!(noted[0], "one default/a");
+    // It may have ended before its write was refused.
+    let refused = |note: &String| note.ends_with("not sent, this process is not the leader any more");
+    assert!(noted[1..].iter().all(refused), "{noted:?}");
+    let annotated = cluster.get::<ConfigMap>("a").await.unwrap().annotations().contains_key("by");
+    assert!(!annotated, "a minute later another may have written");
+    assert_eq!(asked(&cluster, "one", "/configmaps/a").len(), 0);
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 6, embedded = "clocks differ")]
+async fn clocks_that_differ_by_an_hour_do_no_harm(cluster: Cluster) {
+    let notes = Notes::default();
+    // A world that begins now has a clock that is as far behind the cluster's as the cluster is old.
+    tokio::time::advance(Duration::from_secs(3600)).await;
+    let behind = Env::seeded(9);
+    assert!(cluster.env().now().duration_since(behind.now()).as_secs() >= 3600);
+    for (first, second) in [(cluster.env(), &behind), (&behind, cluster.env())] {
+        let one = Candidate::start_in(&cluster, "one", &notes, first.clone());
+        held_by(&cluster, "one").await;
+        let two = Candidate::start_in(&cluster, "two", &notes, second.clone());
+        for _ in 0..60 {
+            seconds(1).await;
+            assert_eq!(holder(&cluster).await, "one", "it renews, whatever time it says it is");
+        }
+        one.running.abort();
+        let waited = held_by(&cluster, "two").await;
+        assert!((Duration::from_secs(12)..Duration::from_secs(18)).contains(&waited), "{waited:?}");
+        two.stop().await;
+    }
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 7)]
+async fn a_lease_that_is_deleted_is_made_anew_by_its_holder(cluster: Cluster) {
+    let notes = Notes::default();
+    let one = Candidate::start(&cluster, "one", &notes);
+    held_by(&cluster, "one").await;
+    let two = Candidate::start(&cluster, "two", &notes);
+    seconds(5).await;
+    for _ in 0..5 {
+        cluster.delete::<Lease>("operator").await.unwrap();
+        assert!(held_by(&cluster, "one").await < Duration::from_secs(3));
+    }
+    two.stop().await;
+    assert!(!one.has_ended());
+    one.stop().await;
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 8)]
+async fn a_standby_stops_at_once_and_leaves_the_lease_alone(cluster: Cluster) {
+    let notes = Notes::default();
+    let one = Candidate::start(&cluster, "one", &notes);
+    held_by(&cluster, "one").await;
+    let two = Candidate::start(&cluster, "two", &notes);
+    seconds(5).await;
+    let start = Instant::now();
+    two.stop().await;
+    assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
+    assert_eq!(holder(&cluster).await, "one");
+    let wrote =
+        asked(&cluster, "two", "leases").into_iter().any(|request| request.method != http::Method::GET);
+    assert!(!wrote);
+    one.stop().await;
 }

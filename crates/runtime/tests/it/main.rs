@@ -1,4 +1,5 @@
-//! The runtime against the embedded cluster, in virtual time.
+//! The runtime against the embedded cluster, in virtual time; and where `EVENKEEL_KUBECONFIG` names one, against a real
+//! cluster. Tests that cannot run there say why at their declaration.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -6,19 +7,21 @@ mod leading;
 mod managing;
 mod manifesting;
 mod queueing;
+mod recording;
 mod replaying;
+mod stopping;
 mod watching;
 mod writing;
 
 use std::sync::Arc;
 
-use evenkeel_cluster::Cluster;
+use evenkeel_cluster::{Cluster, testing};
 use k8s_openapi::api::core::v1::ConfigMap;
 use parking_lot::Mutex;
 
-/// A cluster without built-in controllers, so that only the test's own make requests.
+/// A cluster without built-in controllers, so that only the test's own make requests; elsewhere, a namespace.
 async fn quiet(seed: u64) -> Cluster {
-    Cluster::builder().seed(seed).controllers(false).start().await.expect("the cluster starts")
+    testing::cluster(Cluster::builder().seed(seed).controllers(false)).await
 }
 
 /// A map of this name with one value.
@@ -42,7 +45,18 @@ impl Notes {
         self.0.lock().push(note.into());
     }
 
+    /// What was noted since the last time, with the namespace that a test has elsewhere called `default`.
     fn take(&self) -> Vec<String> {
-        std::mem::take(&mut self.0.lock())
+        std::mem::take(&mut *self.0.lock()).into_iter().map(|note| in_default(&note)).collect()
+    }
+}
+
+fn in_default(note: &str) -> String {
+    match note.split_once(testing::NAMESPACE_PREFIX) {
+        Some((before, after)) => {
+            let after = after.find('/').map_or("", |at| &after[at..]);
+            format!("{before}default{after}")
+        }
+        None => note.to_owned(),
     }
 }

@@ -3,19 +3,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use evenkeel_cluster::Cluster;
 use evenkeel_runtime::{Action, Change, Context, Controller, Error, Manager};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::ResourceExt;
 
-use crate::{Notes, map, quiet, value};
+use crate::{Notes, map, value};
 
-#[tokio::test(start_paused = true)]
-async fn the_first_fatal_error_ends_the_manager_and_names_its_part() {
-    let cluster = quiet(1).await;
+/// A manager in the namespace that a test has.
+fn manager(cluster: &Cluster) -> Manager {
+    Manager::new(cluster.client()).env(cluster.env().clone()).namespaces([cluster.namespace()])
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 1)]
+async fn the_first_fatal_error_ends_the_manager_and_names_its_part(cluster: Cluster) {
     let notes = Notes::default();
     let told = notes.clone();
-    let manager = Manager::new(cluster.client())
-        .env(cluster.env().clone())
+    let manager = manager(&cluster)
         .runnable("good", |stop| async move {
             stop.cancelled().await;
             told.push("good stopped");
@@ -30,9 +34,8 @@ async fn the_first_fatal_error_ends_the_manager_and_names_its_part() {
     assert_eq!(notes.take(), ["good stopped"]);
 }
 
-#[tokio::test(start_paused = true)]
-async fn children_that_are_no_longer_wanted_are_pruned() {
-    let cluster = quiet(2).await;
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 2)]
+async fn children_that_are_no_longer_wanted_are_pruned(cluster: Cluster) {
     cluster.run(|| {
         Controller::new("fan-out", |map: Arc<ConfigMap>, ctx: Context| async move {
             let names: Vec<&str> = value(&map).split(',').collect();
@@ -58,9 +61,8 @@ async fn children_that_are_no_longer_wanted_are_pruned() {
     assert_eq!(names, ["b", "c", "foreign"]);
 }
 
-#[tokio::test(start_paused = true)]
-async fn writes_keep_to_their_limit() {
-    let cluster = quiet(3).await;
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 3, embedded = "seconds are counted exactly, in virtual time")]
+async fn writes_keep_to_their_limit(cluster: Cluster) {
     for at in 0..10 {
         cluster.apply(map(&format!("m{at}"), 1)).await.unwrap();
     }
@@ -80,9 +82,8 @@ async fn writes_keep_to_their_limit() {
     assert_eq!(start.elapsed(), Duration::from_secs(4), "two at once, then two a second");
 }
 
-#[tokio::test(start_paused = true)]
-async fn an_event_filter_holds_for_every_kind() {
-    let cluster = quiet(4).await;
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 4)]
+async fn an_event_filter_holds_for_every_kind(cluster: Cluster) {
     let notes = Notes::default();
     cluster.run({
         let notes = notes.clone();
@@ -108,9 +109,8 @@ async fn an_event_filter_holds_for_every_kind() {
     assert_eq!(notes.take(), ["ConfigMap default/one updated"], "and nothing for the new Secret");
 }
 
-#[tokio::test(start_paused = true)]
-async fn metrics_have_the_names_that_dashboards_know() {
-    let cluster = quiet(5).await;
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 5)]
+async fn metrics_have_the_names_that_dashboards_know(cluster: Cluster) {
     cluster.apply(map("one", 1)).await.unwrap();
     let controller = Controller::new("counted", |_: Arc<ConfigMap>, ctx: Context| async move {
         match ctx.attempt() {
@@ -118,11 +118,11 @@ async fn metrics_have_the_names_that_dashboards_know() {
             _ => Ok(Action::done()),
         }
     });
-    let manager = Manager::new(cluster.client()).env(cluster.env().clone()).controller(controller);
+    let manager = manager(&cluster).controller(controller);
     let metrics = manager.metrics().clone();
     let _running = tokio::spawn(manager.run_until(std::future::pending()));
     cluster.settled().await;
-    let text = metrics.encode();
+    let text = metrics.encode().replace(cluster.namespace(), "default");
     for line in [
         "controller_runtime_reconcile_total{controller=\"counted\",result=\"success\"} 1",
         "controller_runtime_reconcile_total{controller=\"counted\",result=\"error\"} 1",
@@ -133,7 +133,7 @@ async fn metrics_have_the_names_that_dashboards_know() {
         "workqueue_adds_total{name=\"counted\",controller=\"counted\"} 2",
         "workqueue_retries_total{name=\"counted\",controller=\"counted\"} 1",
         "controller_runtime_reconcile_time_seconds_count{controller=\"counted\"} 2",
-        "evenkeel_cache_objects{source=\"ConfigMap\"} 1",
+        "evenkeel_cache_objects{source=\"ConfigMap in default\"} 1",
     ] {
         assert!(text.lines().any(|found| found.replace(".0", "") == line), "{line} in\n{text}");
     }
@@ -142,18 +142,15 @@ async fn metrics_have_the_names_that_dashboards_know() {
 #[tokio::test]
 async fn health_readiness_and_metrics_are_served() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    let cluster = quiet(6).await;
+    let cluster = crate::quiet(6).await;
     let address = {
         let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         free.local_addr().unwrap()
     };
     let controller =
         Controller::new("served", |_: Arc<ConfigMap>, _: Context| async { Ok::<_, Error>(Action::done()) });
-    let manager = Manager::new(cluster.client())
-        .env(cluster.env().clone())
-        .controller(controller)
-        .serve(address)
-        .health_check("disk", || Err("full".into()));
+    let manager =
+        manager(&cluster).controller(controller).serve(address).health_check("disk", || Err("full".into()));
     let _running = tokio::spawn(manager.run_until(std::future::pending()));
     cluster.settled().await;
     let get = |path: &'static str| async move {

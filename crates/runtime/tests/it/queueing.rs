@@ -5,40 +5,56 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use evenkeel_cluster::Cluster;
 use evenkeel_runtime::{Action, Context, Controller, Error, ErrorExt, Request};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
-use crate::{Notes, map, quiet, value};
+use crate::{Notes, map, value};
 
-#[tokio::test(start_paused = true)]
-async fn a_thousand_updates_during_a_slow_reconcile_lead_to_one_more() {
-    let cluster = quiet(1).await;
-    let notes = Notes::default();
+/// Notes the values of maps; the reconcile of the value 0 lasts until it is told to go on.
+fn waiting(notes: &Notes, go: &Arc<Notify>) -> Controller<ConfigMap> {
+    let reconcile = |map: Arc<ConfigMap>, ctx: Context<(Notes, Arc<Notify>)>| async move {
+        let (notes, go) = ctx.state();
+        notes.push(value(&map));
+        if value(&map) == "0" {
+            go.notified().await;
+        }
+        Ok::<_, Error>(Action::done())
+    };
+    Controller::new("waiting", reconcile).state((notes.clone(), go.clone()))
+}
+
+/// Waits until there are so many notes.
+async fn noted(notes: &Notes, count: usize) {
+    while notes.0.lock().len() < count {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 1)]
+async fn a_thousand_updates_during_a_slow_reconcile_lead_to_one_more(cluster: Cluster) {
+    let (notes, go) = (Notes::default(), Arc::new(Notify::new()));
     cluster.apply(map("one", 0)).await.unwrap();
     cluster.run({
-        let notes = notes.clone();
-        move || {
-            Controller::new("slow", |map: Arc<ConfigMap>, ctx: Context<Notes>| async move {
-                ctx.state().push(value(&map));
-                tokio::time::sleep(Duration::from_secs(10)).await;
-                Ok::<_, Error>(Action::done())
-            })
-            .state(notes.clone())
-        }
+        let (notes, go) = (notes.clone(), go.clone());
+        move || waiting(&notes, &go)
     });
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    noted(&notes, 1).await;
     for at in 1..=1000 {
         cluster.apply(map("one", at)).await.unwrap();
     }
+    cluster.eventually::<ConfigMap>("one", |map| value(map) == "1000").await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    go.notify_one();
     cluster.settled().await;
     assert_eq!(notes.take(), ["0", "1000"]);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_key_is_never_reconciled_twice_at_once() {
-    let cluster = quiet(2).await;
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 2, embedded = "64 workers are to have work at the same moment of virtual time")]
+async fn a_key_is_never_reconciled_twice_at_once(cluster: Cluster) {
     let running = Arc::new(Mutex::new(BTreeSet::new()));
     let most = Arc::new(AtomicUsize::new(0));
     let factory = {
@@ -74,33 +90,27 @@ async fn a_key_is_never_reconciled_twice_at_once() {
     assert_eq!(most.load(Ordering::SeqCst), 64, "all workers had work at once");
 }
 
-#[tokio::test(start_paused = true)]
-async fn an_object_that_is_deleted_while_queued_is_not_reconciled() {
-    let cluster = quiet(3).await;
-    let notes = Notes::default();
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 3)]
+async fn an_object_that_is_deleted_while_queued_is_not_reconciled(cluster: Cluster) {
+    let (notes, go) = (Notes::default(), Arc::new(Notify::new()));
     cluster.run({
-        let notes = notes.clone();
-        move || {
-            Controller::new("slow", |map: Arc<ConfigMap>, ctx: Context<Notes>| async move {
-                ctx.state().push(map.name_any());
-                tokio::time::sleep(Duration::from_secs(1)).await;
-                Ok::<_, Error>(Action::done())
-            })
-            .state(notes.clone())
-        }
+        let (notes, go) = (notes.clone(), go.clone());
+        move || waiting(&notes, &go)
     });
     cluster.settled().await;
-    cluster.apply(map("one", 1)).await.unwrap();
-    cluster.apply(map("two", 1)).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    cluster.apply(map("one", 0)).await.unwrap();
+    noted(&notes, 1).await;
+    cluster.apply(map("two", 2)).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
     cluster.delete::<ConfigMap>("two").await.unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    go.notify_one();
     cluster.settled().await;
-    assert_eq!(notes.take(), ["one"]);
+    assert_eq!(notes.take(), ["0"]);
 }
 
-#[tokio::test(start_paused = true)]
-async fn an_object_that_is_recreated_is_reconciled_with_its_new_uid() {
-    let cluster = quiet(4).await;
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 4)]
+async fn an_object_that_is_recreated_is_reconciled_with_its_new_uid(cluster: Cluster) {
     let notes = Notes::default();
     cluster.run({
         let notes = notes.clone();
@@ -120,9 +130,8 @@ async fn an_object_that_is_recreated_is_reconciled_with_its_new_uid() {
     assert_eq!(notes.take(), [first.uid().unwrap(), second.uid().unwrap()]);
 }
 
-#[tokio::test(start_paused = true)]
-async fn one_that_always_fails_does_not_starve_ten_thousand_that_succeed() {
-    let cluster = quiet(5).await;
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 5, embedded = "10,000 timers of a millisecond are exact in virtual time only")]
+async fn one_that_always_fails_does_not_starve_ten_thousand_that_succeed(cluster: Cluster) {
     let (succeeded, failed) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let start = tokio::time::Instant::now();
     cluster.run({
@@ -157,9 +166,8 @@ async fn one_that_always_fails_does_not_starve_ten_thousand_that_succeed() {
     assert!((8..20).contains(&failed), "5 ms doubled again and again: {failed} attempts");
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_terminal_error_waits_for_the_object_to_change() {
-    let cluster = quiet(6).await;
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 6)]
+async fn a_terminal_error_waits_for_the_object_to_change(cluster: Cluster) {
     let notes = Notes::default();
     cluster.run({
         let notes = notes.clone();
@@ -182,9 +190,8 @@ async fn a_terminal_error_waits_for_the_object_to_change() {
     assert_eq!(notes.take(), ["good"]);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_timeout_is_a_failure_that_is_retried() {
-    let cluster = quiet(7).await;
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 7)]
+async fn a_timeout_is_a_failure_that_is_retried(cluster: Cluster) {
     let notes = Notes::default();
     cluster.run({
         let notes = notes.clone();
@@ -207,9 +214,8 @@ async fn a_timeout_is_a_failure_that_is_retried() {
     assert_eq!(notes.take(), ["ConfigMap default/one created", "retry"]);
 }
 
-#[tokio::test(start_paused = true)]
-async fn the_lower_form_gets_the_keys_of_deleted_objects() {
-    let cluster = quiet(8).await;
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 8)]
+async fn the_lower_form_gets_the_keys_of_deleted_objects(cluster: Cluster) {
     let notes = Notes::default();
     cluster.run({
         let notes = notes.clone();
@@ -232,9 +238,8 @@ async fn the_lower_form_gets_the_keys_of_deleted_objects() {
     assert_eq!(notes.take(), ["default/one true", "default/one false"]);
 }
 
-#[tokio::test(start_paused = true)]
-async fn caches_are_replayed_after_the_sync_period() {
-    let cluster = quiet(9).await;
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 9, embedded = "eleven minutes pass")]
+async fn caches_are_replayed_after_the_sync_period(cluster: Cluster) {
     let notes = Notes::default();
     cluster.apply(map("one", 1)).await.unwrap();
     cluster.run({

@@ -34,7 +34,7 @@ async fn step(cluster: &Cluster, at: usize) {
 
 /// Cuts the watch before, after or around each step, with and without compaction: the cache ends equal to the
 /// server, and what the events told adds up to the same.
-#[tokio::test(start_paused = true)]
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "revisions are compacted")]
 async fn a_watch_that_is_cut_anywhere_ends_with_the_servers_state() {
     for cut in 0..6 {
         for compact in [false, true] {
@@ -82,9 +82,8 @@ async fn a_watch_that_is_cut_anywhere_ends_with_the_servers_state() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn an_owned_watch_that_fails_does_not_delay_the_primary() {
-    let cluster = quiet(1).await;
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 1, embedded = "10 ms are measured in virtual time")]
+async fn an_owned_watch_that_fails_does_not_delay_the_primary(cluster: Cluster) {
     let notes = Notes::default();
     cluster.run({
         let notes = notes.clone();
@@ -110,13 +109,13 @@ async fn an_owned_watch_that_fails_does_not_delay_the_primary() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn equal_sources_share_one_watch_and_it_ends_with_the_last_holder() {
-    let cluster = quiet(2).await;
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 2)]
+async fn equal_sources_share_one_watch_and_it_ends_with_the_last_holder(cluster: Cluster) {
     let informers = Informers::new(cluster.client(), cluster.env().clone());
-    let first = informers.get(Source::<ConfigMap>::new());
-    let second = informers.get(Source::<ConfigMap>::new());
-    let other = informers.get(Source::<ConfigMap>::new().labels("app=web"));
+    let source = || Source::<ConfigMap>::new().namespace(cluster.namespace());
+    let first = informers.get(source());
+    let second = informers.get(source());
+    let other = informers.get(source().labels("app=web"));
     cluster.settled().await;
     assert_eq!(informers.len(), 2);
     drop((first, other));
@@ -126,21 +125,21 @@ async fn equal_sources_share_one_watch_and_it_ends_with_the_last_holder() {
     assert_eq!(second.cache().len(), 1);
     drop(second);
     assert!(informers.is_empty());
-    let again = informers.get(Source::<ConfigMap>::new());
+    let again = informers.get(source());
     again.wait_synced(Duration::from_secs(1)).await.unwrap();
     assert_eq!(again.cache().len(), 1);
 }
 
-#[tokio::test(start_paused = true)]
-async fn dynamic_and_metadata_objects_are_cached_too() {
-    let cluster = quiet(3).await;
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 3)]
+async fn dynamic_and_metadata_objects_are_cached_too(cluster: Cluster) {
     let informers = Informers::new(cluster.client(), cluster.env().clone());
     let resource = ApiResource::erase::<ConfigMap>(&());
-    let dynamic = informers.get(Source::<DynamicObject>::of(resource.clone()));
-    let metadata = informers.get(Source::<PartialObjectMeta<DynamicObject>>::of(resource));
+    let dynamic = informers.get(Source::<DynamicObject>::of(resource.clone()).namespace(cluster.namespace()));
+    let metadata = Source::<PartialObjectMeta<DynamicObject>>::of(resource).namespace(cluster.namespace());
+    let metadata = informers.get(metadata);
     cluster.apply(map("one", 1)).await.unwrap();
     cluster.settled().await;
-    let key = Request::namespaced("default", "one");
+    let key = Request::namespaced(cluster.namespace(), "one");
     let whole = dynamic.cache().get(&key).unwrap();
     assert_eq!(whole.data["data"]["value"], "1");
     assert_eq!(metadata.cache().get(&key).unwrap().metadata.uid, whole.metadata.uid);
@@ -148,27 +147,26 @@ async fn dynamic_and_metadata_objects_are_cached_too() {
     assert!(request);
 }
 
-#[tokio::test(start_paused = true)]
-async fn several_namespaces_share_a_cache_and_others_are_not_watched() {
-    let cluster = quiet(4).await;
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 4)]
+async fn several_namespaces_share_a_cache_and_others_are_not_watched(cluster: Cluster) {
+    let inside = |name: &str| format!("{}-{name}", cluster.namespace());
     for name in ["a", "b", "c"] {
         let mut namespace = k8s_openapi::api::core::v1::Namespace::default();
-        namespace.metadata.name = Some(name.into());
+        namespace.metadata.name = Some(inside(name));
         cluster.apply(namespace).await.unwrap();
     }
     let informers = Informers::new(cluster.client(), cluster.env().clone());
-    let maps = informers.get(Source::<ConfigMap>::new().namespace("a").namespace("b"));
+    let maps = informers.get(Source::<ConfigMap>::new().namespace(inside("a")).namespace(inside("b")));
     for name in ["a", "b", "c"] {
-        cluster.namespaced(name).apply(map(&format!("in-{name}"), 1)).await.unwrap();
+        cluster.namespaced(inside(name)).apply(map(&format!("in-{name}"), 1)).await.unwrap();
     }
     cluster.settled().await;
     let names: Vec<String> = maps.cache().list().iter().map(|map| map.name_any()).collect();
     assert_eq!(names, ["in-a", "in-b"]);
 }
 
-#[tokio::test(start_paused = true)]
-async fn an_update_triggers_for_the_old_and_the_new_object() {
-    let cluster = quiet(5).await;
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 5)]
+async fn an_update_triggers_for_the_old_and_the_new_object(cluster: Cluster) {
     let notes = Notes::default();
     cluster.run({
         let notes = notes.clone();
@@ -189,9 +187,8 @@ async fn an_update_triggers_for_the_old_and_the_new_object() {
     assert_eq!(notes.take(), ["left", "left", "right"]);
 }
 
-#[tokio::test(start_paused = true)]
-async fn an_index_finds_whom_a_change_concerns() {
-    let cluster = quiet(6).await;
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 6)]
+async fn an_index_finds_whom_a_change_concerns(cluster: Cluster) {
     let notes = Notes::default();
     for (name, secret) in [("one", "shared"), ("two", "shared"), ("three", "other")] {
         cluster.apply(map(name, secret)).await.unwrap();
@@ -217,9 +214,8 @@ async fn an_index_finds_whom_a_change_concerns() {
     assert_eq!(notes.take(), ["one", "two"]);
 }
 
-#[tokio::test(start_paused = true)]
-async fn predicates_keep_out_what_does_not_matter() {
-    let cluster = quiet(7).await;
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 7)]
+async fn predicates_keep_out_what_does_not_matter(cluster: Cluster) {
     let notes = Notes::default();
     cluster.run({
         let notes = notes.clone();

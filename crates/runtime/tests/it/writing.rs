@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use evenkeel_cluster::CrashPoint;
+use evenkeel_cluster::{Cluster, CrashPoint, Fault, Matcher};
 use evenkeel_runtime::finalizer::Phase;
 use evenkeel_runtime::{Action, Context, Controller, Error, ResultExt};
 use k8s_openapi::api::apps::v1::Deployment;
@@ -20,9 +20,8 @@ fn child(name: &str, value: &str) -> Secret {
     secret
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_second_reconcile_writes_nothing_and_triggers_nothing() {
-    let cluster = quiet(1).await;
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 1)]
+async fn a_second_reconcile_writes_nothing_and_triggers_nothing(cluster: Cluster) {
     let notes = Notes::default();
     cluster.run({
         let notes = notes.clone();
@@ -52,8 +51,7 @@ async fn a_second_reconcile_writes_nothing_and_triggers_nothing() {
 
 /// The duplicate-child bug: a reconcile that creates a child under a generated name if it finds none in its cache.
 /// When it runs again before the watch has told of the first child, it creates a second.
-async fn children_after_a_slow_watch(remember: bool) -> usize {
-    let cluster = quiet(2).await;
+async fn children_after_a_slow_watch(cluster: &Cluster, remember: bool) -> usize {
     cluster.run(move || {
         Controller::new("generate", move |map: Arc<ConfigMap>, ctx: Context| async move {
             let found = ctx.children::<Secret>()?;
@@ -72,12 +70,9 @@ async fn children_after_a_slow_watch(remember: bool) -> usize {
     });
     cluster.settled().await;
     // The watch of the children is cut, so that it is a second late; the parent changes meanwhile.
-    cluster.fail(
-        evenkeel_cluster::Matcher::any().path("/api/v1/secrets"),
-        evenkeel_cluster::Fault::InternalError,
-        1,
-    );
-    cluster.cut_watch(evenkeel_cluster::Matcher::any().path("/api/v1/secrets"));
+    let watch = || Matcher::any().method(http::Method::GET).by("generate").kind::<Secret>();
+    cluster.fail(watch(), Fault::InternalError, 1);
+    cluster.cut_watch(watch());
     cluster.apply(map("one", 1)).await.unwrap();
     tokio::time::sleep(Duration::from_millis(100)).await;
     cluster.apply(map("one", 2)).await.unwrap();
@@ -88,20 +83,23 @@ async fn children_after_a_slow_watch(remember: bool) -> usize {
 /// What a client that remembers nothing does.
 async fn create_behind_the_context(map: &ConfigMap, ctx: &Context, mut secret: Secret) -> Result<(), Error> {
     evenkeel_runtime::owner::set_controller_reference(map, &mut secret)?;
-    let api = kube::Api::<Secret>::namespaced(ctx.client().clone(), "default");
+    let api = kube::Api::<Secret>::namespaced(ctx.client().clone(), &map.namespace().unwrap_or_default());
     api.create(&Default::default(), &secret).await?;
     Ok(())
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_reconcile_does_not_miss_the_child_that_the_last_one_created() {
-    assert_eq!(children_after_a_slow_watch(false).await, 2, "without memory the bug is there");
-    assert_eq!(children_after_a_slow_watch(true).await, 1);
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 2)]
+async fn without_memory_a_second_child_is_created(cluster: Cluster) {
+    assert_eq!(children_after_a_slow_watch(&cluster, false).await, 2);
 }
 
-#[tokio::test(start_paused = true)]
-async fn reading_a_kind_that_was_not_declared_is_an_error_that_says_what_to_do() {
-    let cluster = quiet(3).await;
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 2)]
+async fn a_reconcile_does_not_miss_the_child_that_the_last_one_created(cluster: Cluster) {
+    assert_eq!(children_after_a_slow_watch(&cluster, true).await, 1);
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 3)]
+async fn reading_a_kind_that_was_not_declared_is_an_error_that_says_what_to_do(cluster: Cluster) {
     let notes = Notes::default();
     cluster.run({
         let notes = notes.clone();
@@ -122,9 +120,8 @@ async fn reading_a_kind_that_was_not_declared_is_an_error_that_says_what_to_do()
     );
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_status_is_written_only_on_change() {
-    let cluster = quiet(4).await;
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 4)]
+async fn a_status_is_written_only_on_change(cluster: Cluster) {
     let notes = Notes::default();
     let deployment: Deployment = serde_json::from_value(json!({
         "metadata": { "name": "web" },
@@ -160,7 +157,7 @@ async fn a_status_is_written_only_on_change() {
 }
 
 /// Crashes the operator before and after each of its writes, and with the answer lost: the end is always the same.
-#[tokio::test(start_paused = true)]
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 5)]
 async fn a_finalizer_survives_a_crash_anywhere() {
     for point in [1, 2, 3] {
         for make in [CrashPoint::Before, CrashPoint::AnswerLost, CrashPoint::After] {
@@ -209,9 +206,8 @@ async fn a_finalizer_survives_a_crash_anywhere() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn cleanup_that_fails_keeps_the_object_and_is_retried() {
-    let cluster = quiet(6).await;
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 6)]
+async fn cleanup_that_fails_keeps_the_object_and_is_retried(cluster: Cluster) {
     let notes = Notes::default();
     cluster.run({
         let notes = notes.clone();
@@ -239,9 +235,8 @@ async fn cleanup_that_fails_keeps_the_object_and_is_retried() {
     assert!(cluster.get_opt::<ConfigMap>("one").await.unwrap().is_none());
 }
 
-#[tokio::test(start_paused = true)]
-async fn create_or_update_writes_only_what_differs() {
-    let cluster = quiet(7).await;
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 7)]
+async fn create_or_update_writes_only_what_differs(cluster: Cluster) {
     cluster.run(|| {
         Controller::new("ensure", |map: Arc<ConfigMap>, ctx: Context| async move {
             let wanted = value(&map).to_owned();
@@ -270,9 +265,8 @@ async fn create_or_update_writes_only_what_differs() {
     assert_eq!(cluster.get::<Secret>("one").await.unwrap().data.unwrap()["value"].0, b"2");
 }
 
-#[tokio::test(start_paused = true)]
-async fn events_become_series_and_do_not_delay_anything() {
-    let cluster = quiet(8).await;
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 8)]
+async fn events_become_series_and_do_not_delay_anything(cluster: Cluster) {
     cluster.run(|| {
         Controller::new("talker", |map: Arc<ConfigMap>, ctx: Context| async move {
             ctx.event(&*map, "Seen", "it was seen");

@@ -38,18 +38,7 @@ impl FieldSet {
         text
     }
 
-    /// What of this set is in the one that a value of `fieldsV1` is; the value is not read any further than that.
-    pub(crate) fn intersection_with_json(&self, value: &Value) -> Self {
-        let mut both = Self::new();
-        for (element, member, children) in self.entries() {
-            let Some(there) = value.get(element_text(element)) else { continue };
-            let is_member = there.as_object().is_none_or(|there| there.is_empty() || there.contains_key("."));
-            both.put(element.clone(), member && is_member, children.intersection_with_json(there));
-        }
-        both
-    }
-
-    fn emit(&self, is_member: bool) -> Value {
+    pub(super) fn emit(&self, is_member: bool) -> Value {
         let mut map = Map::new();
         if is_member && !self.is_empty() {
             map.insert(".".into(), Value::Object(Map::new()));
@@ -103,17 +92,66 @@ fn read(value: &Value) -> Result<(FieldSet, bool), FieldSetError> {
 }
 
 fn element_text(element: &PathElement) -> String {
+    let mut text = String::new();
+    write_element(element, &mut text);
+    text
+}
+
+/// Writes the key that an element has in `fieldsV1`.
+pub(super) fn write_element(element: &PathElement, text: &mut String) {
     match element {
-        PathElement::Field(name) => format!("f:{name}"),
-        PathElement::Key(fields) => {
-            let fields: Vec<_> = fields
-                .iter()
-                .map(|(name, value)| format!("{}:{value}", Value::from(name.as_ref())))
-                .collect();
-            format!("k:{{{}}}", fields.join(","))
+        PathElement::Field(name) => {
+            text.push_str("f:");
+            text.push_str(name);
         }
-        PathElement::Value(value) => format!("v:{value}"),
-        PathElement::Index(index) => format!("i:{index}"),
+        PathElement::Key(fields) => {
+            let fields = fields.iter().map(|(name, value)| (name.as_ref(), value));
+            write_key(fields, text);
+        }
+        PathElement::Value(value) => write_value(value, text),
+        PathElement::Index(index) => {
+            let _ = write!(text, "i:{index}");
+        }
+    }
+}
+
+/// Writes the key of an item that is known by its key fields, which come sorted by name.
+pub(crate) fn write_key<'v>(fields: impl Iterator<Item = (&'v str, &'v Value)>, text: &mut String) {
+    text.push_str("k:{");
+    for (index, (name, value)) in fields.enumerate() {
+        if index > 0 {
+            text.push(',');
+        }
+        write_text(name, text);
+        text.push(':');
+        write_json(value, text);
+    }
+    text.push('}');
+}
+
+/// Writes the key of an item that is known by its value.
+pub(crate) fn write_value(value: &Value, text: &mut String) {
+    text.push_str("v:");
+    write_json(value, text);
+}
+
+fn write_json(value: &Value, text: &mut String) {
+    match value {
+        Value::String(value) => write_text(value, text),
+        other => {
+            let _ = write!(text, "{other}");
+        }
+    }
+}
+
+/// A text in quotes; most need no escapes.
+fn write_text(value: &str, text: &mut String) {
+    if value.bytes().all(|byte| byte >= b' ' && byte != b'"' && byte != b'\\') {
+        text.push('"');
+        text.push_str(value);
+        text.push('"');
+    } else {
+        let _ = write!(text, "{}", Value::from(value));
     }
 }
 

@@ -1,7 +1,6 @@
 //! Which fields differ between two objects of one schema.
 
-use std::collections::BTreeMap;
-
+use super::items::{Index, Key};
 use super::typed::{Atom, ListView, MapView, Node, fields, items};
 use crate::fieldset::{FieldSet, PathElement};
 use crate::json::{Value, same};
@@ -23,15 +22,20 @@ pub(super) fn compare(node: Node<'_>, old: &Value, new: &Value) -> Comparison {
 
 /// What differs at one place: the field itself, and what lies beneath.
 #[derive(Debug, Default)]
-struct Found {
+pub(super) struct Found {
     removed: bool,
     modified: bool,
     added: bool,
-    beneath: Comparison,
+    pub(super) beneath: Comparison,
 }
 
 impl Found {
-    fn is_empty(&self) -> bool {
+    /// A field that is gone, with nothing to be told of what lay beneath.
+    pub(super) fn removed() -> Self {
+        Self { removed: true, ..Self::default() }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
         let Comparison { removed, modified, added } = &self.beneath;
         !(self.removed || self.modified || self.added)
             && removed.is_empty()
@@ -39,7 +43,8 @@ impl Found {
             && added.is_empty()
     }
 
-    fn put(&mut self, element: PathElement, child: Found) {
+    /// Adds what differs at a part of this place.
+    pub(super) fn put(&mut self, element: PathElement, child: Found) {
         let Found { removed, modified, added, beneath } = child;
         let put = |set: &mut FieldSet, member: bool, children: FieldSet| {
             if member || !children.is_empty() {
@@ -49,6 +54,15 @@ impl Found {
         put(&mut self.beneath.removed, removed, beneath.removed);
         put(&mut self.beneath.modified, modified, beneath.modified);
         put(&mut self.beneath.added, added, beneath.added);
+    }
+
+    /// Adds what differs at an item of a list.
+    pub(super) fn put_item(&mut self, list: ListView<'_>, item: &Value, child: Found) {
+        if !child.is_empty()
+            && let Ok(key) = Key::of(list, item)
+        {
+            self.put(key.element(), child);
+        }
     }
 
     /// A value that is compared as a whole.
@@ -61,13 +75,8 @@ impl Found {
     }
 }
 
-fn visit(node: Node<'_>, old: Option<&Value>, new: Option<&Value>, found: &mut Found) {
-    // Most of an object is as it was, and equality is cheap to see.
-    if let (Some(old), Some(new)) = (old, new)
-        && same(old, new)
-    {
-        return;
-    }
+/// Compares what stands at one place. A value that is the same on both sides is no difference whatever its type.
+pub(super) fn visit(node: Node<'_>, old: Option<&Value>, new: Option<&Value>, found: &mut Found) {
     let (old_atom, new_atom) = (node.atom(old), node.atom(new));
     // An absent value takes the type of the other. Where the types differ, both have their say.
     let whole = match (old, new) {
@@ -138,6 +147,11 @@ fn visit_fields(map: MapView<'_>, old: Option<&Value>, new: Option<&Value>, foun
                 (name, None, Some(new))
             }
         };
+        if let (Some(old), Some(new)) = (old, new)
+            && same_scalar(old, new)
+        {
+            continue;
+        }
         // A field that the schema does not know was refused before.
         let Some((node, _)) = map.field(name) else { continue };
         let mut child = Found::default();
@@ -148,42 +162,91 @@ fn visit_fields(map: MapView<'_>, old: Option<&Value>, new: Option<&Value>, foun
     }
 }
 
-fn visit_items(list: ListView<'_>, old: &[Value], new: &[Value], found: &mut Found) {
-    type Group<'v> = (Vec<&'v Value>, Vec<&'v Value>);
-    let mut groups: BTreeMap<PathElement, Group<'_>> = BTreeMap::new();
-    for item in old {
-        if let Ok(element) = list.element(item) {
-            groups.entry(element).or_default().0.push(item);
+/// Whether two values are one scalar: most of an object is as it was, and its schema need not be looked at then.
+pub(super) fn same_scalar(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::String(a), Value::String(b)) => a == b,
+        (Value::Number(a), Value::Number(b)) => a == b,
+        (Value::Bool(a), Value::Bool(b)) => a == b,
+        _ => false,
+    }
+}
+
+/// Compares two associative lists, item by item.
+pub(super) fn visit_items(list: ListView<'_>, old: &[Value], new: &[Value], found: &mut Found) {
+    if aligned(list, old, new) {
+        let pairs = old.iter().zip(new).enumerate();
+        let differ = pairs.filter_map(|(at, (old, new))| {
+            let mut child = Found::default();
+            visit(list.items(), Some(old), Some(new), &mut child);
+            (!child.is_empty()).then_some((at, child))
+        });
+        let differ: Vec<_> = differ.collect();
+        if differ.is_empty() {
+            return;
+        }
+        if !Index::new(list, new).has_duplicates() {
+            for (at, child) in differ {
+                found.put_item(list, &new[at], child);
+            }
+            return;
         }
     }
-    for item in new {
-        if let Ok(element) = list.element(item) {
-            groups.entry(element).or_default().1.push(item);
+    visit_groups(list, old, new, found);
+}
+
+/// Whether both lists have the same keys in the same order.
+pub(super) fn aligned(list: ListView<'_>, a: &[Value], b: &[Value]) -> bool {
+    let same_key =
+        |(a, b): (&Value, &Value)| Key::of(list, a).is_ok_and(|a| Key::of(list, b).is_ok_and(|b| a == b));
+    a.len() == b.len() && a.iter().zip(b).all(same_key)
+}
+
+/// Items of one key on one side are compared with those on the other.
+fn visit_groups(list: ListView<'_>, old: &[Value], new: &[Value], found: &mut Found) {
+    let side = |items| Index::new(list, items).into_sorted();
+    let (old_keys, new_keys) = (side(old), side(new));
+    let (mut left, mut right) = (old_keys.as_slice(), new_keys.as_slice());
+    while let Some(key) = [left.first(), right.first()].into_iter().flatten().map(|(key, _)| *key).min() {
+        let mine = take_group(&mut left, key, old);
+        let theirs = take_group(&mut right, key, new);
+        let child = compare_group(list, &mine, &theirs);
+        if !child.is_empty() {
+            found.put(key.element(), child);
         }
     }
-    for (element, (old, new)) in groups {
-        let mut child = Found::default();
-        match (old.as_slice(), new.as_slice()) {
-            (&[] | &[_], &[] | &[_]) => {
-                visit(list.items(), old.first().copied(), new.first().copied(), &mut child)
-            }
-            // Items of one key are one value together.
-            (&[_, _, ..], &[_, _, ..]) => {
-                child.modified = old.len() != new.len() || !old.iter().zip(&new).all(|(a, b)| same(a, b));
-            }
-            (&[_, _, ..], _) => {
-                if let Some(new) = new.first() {
-                    visit(list.items(), None, Some(new), &mut child);
-                }
-                child.removed = true;
-            }
-            _ => {
-                if let Some(old) = old.first() {
-                    visit(list.items(), Some(old), None, &mut child);
-                }
-                child.added = true;
-            }
+}
+
+/// Cuts the items of a key off the front of a sorted list.
+fn take_group<'v>(keys: &mut &[(Key<'v>, usize)], key: Key<'_>, items: &'v [Value]) -> Vec<&'v Value> {
+    let many = keys.iter().take_while(|(each, _)| *each == key).count();
+    let (group, rest) = keys.split_at(many);
+    *keys = rest;
+    group.iter().map(|(_, at)| &items[*at]).collect()
+}
+
+fn compare_group(list: ListView<'_>, old: &[&Value], new: &[&Value]) -> Found {
+    let mut child = Found::default();
+    match (old, new) {
+        (&[] | &[_], &[] | &[_]) => {
+            visit(list.items(), old.first().copied(), new.first().copied(), &mut child)
         }
-        found.put(element, child);
+        // Items of one key are one value together.
+        (&[_, _, ..], &[_, _, ..]) => {
+            child.modified = old.len() != new.len() || !old.iter().zip(new).all(|(a, b)| same(a, b));
+        }
+        (&[_, _, ..], _) => {
+            if let Some(new) = new.first() {
+                visit(list.items(), None, Some(new), &mut child);
+            }
+            child.removed = true;
+        }
+        _ => {
+            if let Some(old) = old.first() {
+                visit(list.items(), Some(old), None, &mut child);
+            }
+            child.added = true;
+        }
     }
+    child
 }

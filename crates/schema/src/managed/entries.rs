@@ -6,7 +6,7 @@ use std::fmt;
 
 use jiff::Timestamp;
 
-use crate::fieldset::FieldSet;
+use crate::fieldset::{FieldSet, Place, has_children};
 use crate::json::{self, Map, Value};
 
 /// What tells one entry from another. Appliers are one manager in all versions, updaters are one in each.
@@ -64,21 +64,21 @@ impl fmt::Display for ManagerId {
 
 /// What a manager owns, in the version that it wrote in.
 #[derive(Debug, Clone)]
-pub(super) struct Owned<'v> {
-    fields: Fields<'v>,
-    pub(super) api_version: Cow<'v, str>,
+pub(super) struct Owned {
+    fields: Fields,
+    pub(super) api_version: String,
 }
 
-/// A set of fields, read only when it must be: most writes leave most entries as they are.
+/// A set of fields, or the value of `fieldsV1` that says it: most writes leave most entries as they are.
 #[derive(Debug, Clone)]
-enum Fields<'v> {
-    Stored(&'v Value),
+enum Fields {
+    Stored(Value),
     Read(FieldSet),
 }
 
-impl<'v> Owned<'v> {
-    pub(super) fn new(set: FieldSet, api_version: impl Into<Cow<'v, str>>) -> Self {
-        Self { fields: Fields::Read(set), api_version: api_version.into() }
+impl Owned {
+    pub(super) fn new(set: FieldSet, api_version: &str) -> Self {
+        Self { fields: Fields::Read(set), api_version: api_version.to_owned() }
     }
 
     /// The whole set.
@@ -90,8 +90,32 @@ impl<'v> Owned<'v> {
         }
     }
 
+    /// The value of `fieldsV1`, where it was not changed since it was stored.
+    pub(super) fn stored(&self) -> Option<&Value> {
+        match &self.fields {
+            Fields::Stored(json) => Some(json),
+            Fields::Read(_) => None,
+        }
+    }
+
+    /// The top of what is owned, to be walked.
+    pub(super) fn place(&self) -> Place<'_> {
+        match &self.fields {
+            Fields::Read(set) => Place::Set(set),
+            Fields::Stored(json) => Place::Json(json),
+        }
+    }
+
     pub(super) fn replace(&mut self, set: FieldSet) {
         self.fields = Fields::Read(set);
+    }
+
+    /// Whether all of this is in a set.
+    pub(super) fn is_subset(&self, of: &FieldSet) -> bool {
+        match &self.fields {
+            Fields::Read(set) => set.is_subset(of),
+            Fields::Stored(json) => of.covers_json(json),
+        }
     }
 
     /// What of a set is in this one; costs what the other set is large.
@@ -102,44 +126,61 @@ impl<'v> Owned<'v> {
         }
     }
 
-    /// Takes fields away; nothing is read where there are none to take.
+    /// Takes fields away; costs what the other set is large.
     pub(super) fn take(&mut self, other: &FieldSet) {
-        if !other.is_empty() && !self.intersection(other).is_empty() {
-            self.replace(self.set().difference(other));
+        match &mut self.fields {
+            _ if other.is_empty() => {}
+            Fields::Read(set) => *set = set.difference(other),
+            Fields::Stored(json) => {
+                other.take_from_json(json);
+            }
+        }
+    }
+
+    /// Adds fields; costs what the other set is large.
+    pub(super) fn add(&mut self, other: &FieldSet) {
+        match &mut self.fields {
+            Fields::Read(set) => *set = set.union(other),
+            Fields::Stored(json) => other.add_to_json(json),
         }
     }
 
     pub(super) fn is_empty(&self) -> bool {
         match &self.fields {
             Fields::Read(set) => set.is_empty(),
-            Fields::Stored(json) => json.as_object().is_none_or(Map::is_empty),
+            Fields::Stored(json) => !has_children(json),
         }
     }
 
-    fn to_json(&self) -> Value {
-        match &self.fields {
+    fn into_json(self) -> Value {
+        match self.fields {
             Fields::Read(set) => set.to_json(),
-            Fields::Stored(json) => (*json).clone(),
+            Fields::Stored(json) => json,
         }
     }
 }
 
 /// The whole record of an object.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Managed<'v> {
-    pub(super) owned: BTreeMap<ManagerId, Owned<'v>>,
+pub(super) struct Managed {
+    pub(super) owned: BTreeMap<ManagerId, Owned>,
     times: BTreeMap<ManagerId, String>,
 }
 
-impl<'v> Managed<'v> {
+impl Managed {
     /// Reads the record of a stored object.
-    pub(super) fn of(object: &'v Value) -> Result<Self, String> {
-        let entries = json::get(object, &["metadata", "managedFields"]).and_then(Value::as_array);
+    pub(super) fn of(object: &Value) -> Result<Self, String> {
+        Self::of_entries(json::get(object, &["metadata", "managedFields"]).cloned())
+    }
+
+    /// Reads `managedFields` as they were stored.
+    pub(super) fn of_entries(entries: Option<Value>) -> Result<Self, String> {
         let mut managed = Self::default();
-        for (index, entry) in entries.into_iter().flatten().enumerate() {
-            let (id, owned) = read(index, entry)?;
-            match entry.get("time").and_then(Value::as_str) {
-                Some(time) => managed.times.insert(id.clone(), time.to_owned()),
+        let Some(Value::Array(entries)) = entries else { return Ok(managed) };
+        for (index, entry) in entries.into_iter().enumerate() {
+            let (id, owned, time) = read(index, entry)?;
+            match time {
+                Some(time) => managed.times.insert(id.clone(), time),
                 None => managed.times.remove(&id),
             };
             managed.owned.insert(id, owned);
@@ -147,20 +188,17 @@ impl<'v> Managed<'v> {
         Ok(managed)
     }
 
-    /// Reads a record that somebody sent: nothing about it is believed.
-    pub(super) fn of_request(object: &Value) -> Result<Managed<'static>, String> {
-        let managed = Managed::of(object)?;
-        let mut read = Managed { owned: BTreeMap::new(), times: managed.times };
-        for (id, owned) in managed.owned {
-            let set = match owned.fields {
-                Fields::Read(set) => set,
-                Fields::Stored(json) => {
-                    FieldSet::from_json(json).map_err(|error| format!("error decoding set: {error}"))?
-                }
-            };
-            read.owned.insert(id, Owned::new(set, owned.api_version.into_owned()));
+    /// Reads `managedFields` that somebody sent: nothing about them is believed.
+    pub(super) fn of_request(entries: Value) -> Result<Self, String> {
+        let mut managed = Self::of_entries(Some(entries))?;
+        for owned in managed.owned.values_mut() {
+            if let Fields::Stored(json) = &owned.fields {
+                let set =
+                    FieldSet::from_json(json).map_err(|error| format!("error decoding set: {error}"))?;
+                owned.replace(set);
+            }
         }
-        Ok(read)
+        Ok(managed)
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -184,8 +222,8 @@ impl<'v> Managed<'v> {
     }
 
     /// Writes the record into an object, or takes it out where there is nothing to record.
-    pub(super) fn write_to(&self, object: &mut Value) {
-        clear(object);
+    pub(super) fn write_to(self, object: &mut Value) {
+        take(object);
         if self.owned.is_empty() {
             return;
         }
@@ -195,39 +233,37 @@ impl<'v> Managed<'v> {
             *metadata = Value::Object(Map::new());
         }
         if let Some(metadata) = metadata.as_object_mut() {
-            metadata.insert("managedFields".into(), self.to_json());
+            metadata.insert("managedFields".into(), self.into_json());
         }
     }
 
     /// The entries in their order: by operation, time, name, version and subresource.
-    pub(super) fn to_json(&self) -> Value {
-        let mut entries: Vec<_> = self.owned.iter().collect();
-        entries.sort_by_cached_key(|(id, owned)| {
-            let name = (id.name.clone(), owned.api_version.to_string(), id.subresource.clone());
-            (!id.applies, self.seconds(id), name)
+    pub(super) fn into_json(self) -> Value {
+        let mut order: Vec<_> = self
+            .owned
+            .iter()
+            .map(|(id, owned)| {
+                (!id.applies, self.seconds(id), &id.name, &owned.api_version, &id.subresource, id)
+            })
+            .collect();
+        order.sort();
+        let ids: Vec<ManagerId> = order.into_iter().map(|(.., id)| id.clone()).collect();
+        let Self { mut owned, mut times } = self;
+        let entries = ids.into_iter().filter_map(|id| {
+            let owned = owned.remove(&id)?;
+            Some(entry(times.remove(&id), id, owned))
         });
-        entries.into_iter().map(|(id, owned)| self.entry(id, owned)).collect()
-    }
-
-    fn entry(&self, id: &ManagerId, owned: &Owned<'_>) -> Value {
-        let mut entry = Map::new();
-        entry.insert("manager".into(), id.name.as_str().into());
-        entry.insert("operation".into(), if id.applies { "Apply" } else { "Update" }.into());
-        entry.insert("apiVersion".into(), owned.api_version.as_ref().into());
-        if let Some(time) = self.times.get(id) {
-            entry.insert("time".into(), time.as_str().into());
-        }
-        entry.insert("fieldsType".into(), "FieldsV1".into());
-        entry.insert("fieldsV1".into(), owned.to_json());
-        if !id.subresource.is_empty() {
-            entry.insert("subresource".into(), id.subresource.as_str().into());
-        }
-        Value::Object(entry)
+        entries.collect()
     }
 
     fn seconds(&self, id: &ManagerId) -> i64 {
         let time = self.times.get(id).and_then(|time| time.parse::<Timestamp>().ok());
         time.map_or(0, Timestamp::as_second)
+    }
+
+    /// Whether everybody wrote in one version.
+    pub(super) fn is_all_in(&self, api_version: &str) -> bool {
+        self.owned.values().all(|owned| owned.api_version == api_version)
     }
 
     /// Merges the oldest Update entries of each version into one, until no more than `max` are left.
@@ -243,29 +279,53 @@ impl<'v> Managed<'v> {
             if left <= max {
                 return;
             }
-            let Some(owned) = self.owned.get(&id).cloned() else { continue };
-            let Some(first) = first_of_version.get(owned.api_version.as_ref()) else {
-                first_of_version.insert(owned.api_version.into_owned(), id);
+            let Some(api_version) = self.owned.get(&id).map(|owned| owned.api_version.clone()) else {
                 continue;
             };
-            let bucket = ManagerId::update("ancient-changes", &owned.api_version, "");
+            let Some(first) = first_of_version.get(&api_version) else {
+                first_of_version.insert(api_version, id);
+                continue;
+            };
+            let bucket = ManagerId::update("ancient-changes", &api_version, "");
             if !self.owned.contains_key(&bucket)
                 && let Some(oldest) = self.owned.remove(first)
             {
                 self.owned.insert(bucket.clone(), oldest);
             }
-            let older = self.owned.get(&bucket).map(|older| older.set().into_owned()).unwrap_or_default();
-            self.owned.remove(&id);
+            let younger = self.owned.remove(&id);
             // The younger entry's time: the bucket holds its change too.
             self.set_time(bucket.clone(), self.times.get(&id).cloned());
-            self.owned.insert(bucket, Owned::new(owned.set().union(&older), owned.api_version.clone()));
+            let older = self.owned.entry(bucket).or_insert_with(|| Owned::new(FieldSet::new(), &api_version));
+            if let Some(younger) = younger {
+                older.add(&younger.set());
+            }
             left -= 1;
         }
     }
 }
 
-fn read<'v>(index: usize, entry: &'v Value) -> Result<(ManagerId, Owned<'v>), String> {
-    let text = |key: &str| -> &'v str { json::text(entry, &[key]) };
+fn entry(time: Option<String>, id: ManagerId, owned: Owned) -> Value {
+    let mut entry = Map::new();
+    entry.insert("apiVersion".into(), owned.api_version.as_str().into());
+    entry.insert("fieldsType".into(), "FieldsV1".into());
+    entry.insert("fieldsV1".into(), owned.into_json());
+    entry.insert("manager".into(), id.name.into());
+    entry.insert("operation".into(), if id.applies { "Apply" } else { "Update" }.into());
+    if !id.subresource.is_empty() {
+        entry.insert("subresource".into(), id.subresource.into());
+    }
+    if let Some(time) = time {
+        entry.insert("time".into(), time.into());
+    }
+    Value::Object(entry)
+}
+
+fn read(index: usize, mut entry: Value) -> Result<(ManagerId, Owned, Option<String>), String> {
+    let fields = match entry.get_mut("fieldsV1") {
+        None => Fields::Read(FieldSet::new()),
+        Some(fields) => Fields::Stored(fields.take()),
+    };
+    let text = |key: &str| json::text(&entry, &[key]);
     let applies = match text("operation") {
         "Apply" => true,
         "Update" => false,
@@ -284,29 +344,24 @@ fn read<'v>(index: usize, entry: &'v Value) -> Result<(ManagerId, Owned<'v>), St
             ));
         }
     }
-    let fields = match entry.get("fieldsV1") {
-        None => Fields::Read(FieldSet::new()),
-        Some(fields) => Fields::Stored(fields),
-    };
     let id = ManagerId {
         name: text("manager").into(),
         applies,
         api_version: if applies { String::new() } else { text("apiVersion").into() },
         subresource: text("subresource").into(),
     };
-    Ok((id, Owned { fields, api_version: text("apiVersion").into() }))
+    let time = entry.get("time").and_then(Value::as_str).map(str::to_owned);
+    Ok((id, Owned { fields, api_version: text("apiVersion").into() }, time))
 }
 
 /// Takes the record out of an object.
-pub(super) fn clear(object: &mut Value) {
-    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-        metadata.remove("managedFields");
-    }
+pub(super) fn take(object: &mut Value) -> Option<Value> {
+    object.get_mut("metadata").and_then(Value::as_object_mut)?.remove("managedFields")
 }
 
-/// Whether a written object asks for its record to be forgotten: `[]` or `[{}]`.
-pub(super) fn asks_for_reset(object: &Value) -> bool {
-    match json::get(object, &["metadata", "managedFields"]).and_then(Value::as_array).map(Vec::as_slice) {
+/// Whether a written record asks to be forgotten: `[]` or `[{}]`.
+pub(super) fn asks_for_reset(entries: &Value) -> bool {
+    match entries.as_array().map(Vec::as_slice) {
         Some([]) => true,
         Some([one]) => one.as_object().is_some_and(|entry| entry.values().all(Value::is_null)),
         _ => false,
@@ -315,43 +370,51 @@ pub(super) fn asks_for_reset(object: &Value) -> bool {
 
 /// Gives a write that changed nothing but times the times that are stored, so that it is seen to change nothing.
 pub fn keep_times(live: &Value, new: &mut Value) {
-    let entries = |object: &Value| json::get(object, &["metadata", "managedFields"]).cloned();
-    let (Some(Value::Array(old)), Some(Value::Array(mut entries_now))) = (entries(live), entries(new)) else {
-        return;
+    let (Some(old), Some(now)) = (entries_of(live), entries_of(new)) else { return };
+    let same_but_time = |(old, now): (&Value, &Value)| match (old.as_object(), now.as_object()) {
+        (Some(old), Some(now)) => equal_but(old, now, "time", |a, b| a == b),
+        _ => false,
     };
-    if old.len() != entries_now.len() || old == entries_now {
+    let only_times_differ = old.len() == now.len() && old.iter().zip(now).all(same_but_time);
+    if !only_times_differ || !same_but_record(live, new) {
         return;
     }
-    for (old, now) in old.iter().zip(&mut entries_now) {
-        let Some(now) = now.as_object_mut() else { return };
-        match old.get("time") {
-            Some(time) => now.insert("time".into(), time.clone()),
-            None => now.remove("time"),
+    let times: Vec<Option<Value>> = old.iter().map(|entry| entry.get("time").cloned()).collect();
+    let now = new.get_mut("metadata").and_then(|metadata| metadata.get_mut("managedFields"));
+    for (entry, time) in now.and_then(Value::as_array_mut).into_iter().flatten().zip(times) {
+        let Some(entry) = entry.as_object_mut() else { continue };
+        match time {
+            Some(time) => entry.insert("time".into(), time),
+            None => entry.remove("time"),
         };
-    }
-    if entries_now != old || !same_but_record(live, new) {
-        return;
-    }
-    if let Some(metadata) = new.get_mut("metadata").and_then(Value::as_object_mut) {
-        metadata.insert("managedFields".into(), Value::Array(entries_now));
     }
 }
 
+fn entries_of(object: &Value) -> Option<&Vec<Value>> {
+    json::get(object, &["metadata", "managedFields"]).and_then(Value::as_array)
+}
+
 /// Whether two objects are equal but for their records.
-pub(super) fn same_but_record(a: &Value, b: &Value) -> bool {
-    let equal_but = |a: &Map<String, Value>, b: &Map<String, Value>, but: &str| {
-        let (mut a, mut b) =
-            (a.iter().filter(|(key, _)| *key != but), b.iter().filter(|(key, _)| *key != but));
-        loop {
-            match (a.next(), b.next()) {
-                (None, None) => return true,
-                (Some((a_key, a)), Some((b_key, b))) if a_key == b_key && json::same(a, b) => {}
-                _ => return false,
-            }
-        }
-    };
-    let metadata =
-        |object: &Value| object.get("metadata").and_then(Value::as_object).cloned().unwrap_or_default();
+fn same_but_record(a: &Value, b: &Value) -> bool {
+    let empty = Map::new();
     let (Some(a_fields), Some(b_fields)) = (a.as_object(), b.as_object()) else { return false };
-    equal_but(a_fields, b_fields, "metadata") && equal_but(&metadata(a), &metadata(b), "managedFields")
+    let [a, b] = [a, b].map(|object| object.get("metadata").and_then(Value::as_object).unwrap_or(&empty));
+    equal_but(a_fields, b_fields, "metadata", json::same) && equal_but(a, b, "managedFields", json::same)
+}
+
+/// Whether two maps are equal but for one key.
+fn equal_but(
+    a: &Map<String, Value>,
+    b: &Map<String, Value>,
+    but: &str,
+    same: fn(&Value, &Value) -> bool,
+) -> bool {
+    let [mut a, mut b] = [a, b].map(|map| map.iter().filter(|(key, _)| *key != but));
+    loop {
+        match (a.next(), b.next()) {
+            (None, None) => return true,
+            (Some((a_key, a)), Some((b_key, b))) if a_key == b_key && same(a, b) => {}
+            _ => return false,
+        }
+    }
 }

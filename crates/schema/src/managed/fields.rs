@@ -1,9 +1,8 @@
 //! The fields that an object has.
 
-use std::collections::BTreeMap;
-
+use super::items::{Index, Key};
 use super::typed::{Atom, ListView, MapView, Node};
-use crate::fieldset::{FieldSet, PathElement};
+use crate::fieldset::{FieldSet, PathElement, children, has_children};
 use crate::json::{Map, Value};
 
 /// Every leaf and every item of an object, by its schema.
@@ -36,21 +35,36 @@ fn of_map(map: MapView<'_>, object: &Map<String, Value>) -> FieldSet {
 
 /// Items that share a key are one field together.
 fn of_list(list: ListView<'_>, items: &[Value]) -> FieldSet {
-    let mut by_element: BTreeMap<PathElement, Vec<&Value>> = BTreeMap::new();
-    for item in items {
-        if let Ok(element) = list.element(item) {
-            by_element.entry(element).or_default().push(item);
-        }
-    }
     let mut set = FieldSet::new();
-    for (element, items) in by_element {
-        let beneath = match items.as_slice() {
-            [item] => visit(list.items(), item).1,
+    let sorted = Index::new(list, items).into_sorted();
+    for group in sorted.chunk_by(|(a, _), (b, _)| a == b) {
+        let beneath = match group {
+            [(_, at)] => visit(list.items(), &items[*at]).1,
             _ => FieldSet::new(),
         };
-        set.put(element, true, beneath);
+        set.put(group[0].0.element(), true, beneath);
     }
     set
+}
+
+/// Whether a value is a field, or has one beneath it.
+pub(super) fn is_field(node: Node<'_>, value: &Value, named: bool) -> bool {
+    if !named || value.is_null() {
+        return true;
+    }
+    match (node.atom(Some(value)), value) {
+        (Atom::Scalar(_), _) => true,
+        (Atom::Map(map), _) if map.atomic => true,
+        (Atom::List(list), _) if list.atomic => true,
+        (Atom::Map(map), Value::Object(fields)) => {
+            let is_one = |(name, value): (&String, &Value)| {
+                map.field(name).is_some_and(|(node, named)| is_field(node, value, named))
+            };
+            fields.is_empty() || fields.iter().any(is_one)
+        }
+        (Atom::List(list), Value::Array(items)) => items.iter().any(|item| Key::of(list, item).is_ok()),
+        _ => false,
+    }
 }
 
 /// The set with every named field that has a field beneath it: whoever owns `spec.replicas` also holds `spec`.
@@ -79,6 +93,21 @@ fn named_parents(node: Option<Node<'_>>, set: &FieldSet) -> FieldSet {
 /// The set as it must look now, where the schema made a value whole that was owned in parts.
 pub(super) fn reconcile(node: Node<'_>, set: &FieldSet) -> Option<FieldSet> {
     stale(node, set).then(|| rebuild(node, set))
+}
+
+/// Whether a value of `fieldsV1` may have to look otherwise, seen without reading it.
+pub(super) fn may_be_stale(node: Node<'_>, owned: &Value) -> bool {
+    children(owned).any(|(key, beneath)| {
+        if !has_children(beneath) {
+            return false;
+        }
+        let child = match (node.declared(), key.strip_prefix("f:")) {
+            (Atom::Map(map), Some(name)) if !map.is_deduced() => map.field(name).map(|(node, _)| node),
+            (Atom::List(list), _) => Some(list.items()),
+            _ => None,
+        };
+        child.is_some_and(|child| is_whole(child) || may_be_stale(child, beneath))
+    })
 }
 
 fn stale(node: Node<'_>, set: &FieldSet) -> bool {

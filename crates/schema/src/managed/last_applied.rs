@@ -35,8 +35,8 @@ fn applied_by_client(ctx: &Context<'_>, live: &Value) -> Option<FieldSet> {
         return None;
     }
     let node = Node::root(ctx.schema);
-    validate::validate(node, live, false).ok()?;
-    validate::validate(node, &applied, false).ok()?;
+    validate::validate(node, live, None, false).ok()?;
+    validate::validate(node, &applied, None, false).ok()?;
     let compared = compare(node, &applied, live);
     let fields = fields_of(node, &applied);
     Some(fields.difference(&compared.modified).difference(&compared.added).difference(&compared.removed))
@@ -58,6 +58,11 @@ pub(super) fn renew(object: &mut Value, config: &Value) {
     if bytes > ANNOTATIONS_BYTES_MAX {
         annotations.remove(ANNOTATION);
     }
+}
+
+/// Whether the object carries the annotation.
+pub(super) fn is_on(object: &Value) -> bool {
+    annotation(object).is_some()
 }
 
 fn annotation(object: &Value) -> Option<&str> {

@@ -1,50 +1,186 @@
-//! Lays a configuration over an object: what the configuration says wins, nothing is removed.
+//! Lays a configuration over an object where it stands: what the configuration says wins, nothing is removed.
+//!
+//! Only what the configuration names is looked at, and what differs is noted on the way, so that a small
+//! configuration costs little whatever the size of the object.
 
-use std::collections::{BTreeMap, BTreeSet};
+use super::compare::{Comparison, Found, aligned, same_scalar, visit, visit_items};
+use super::items::Index;
+use super::typed::{Atom, ListView, MapView, Node};
+use crate::json::{Map, Value, same};
 
-use super::typed::{Atom, ListView, MapView, Node, fields, items};
-use crate::fieldset::PathElement;
-use crate::json::{Map, Value};
+/// What a merge did to an object.
+#[derive(Debug, Default)]
+pub(super) struct Merged {
+    /// The fields that differ from before.
+    pub(super) compared: Comparison,
+    /// Whether anything differs, the order of items included.
+    pub(super) changed: bool,
+}
 
-/// Merges a configuration into an object. The record of owners is left out: it is written anew.
-pub(super) fn merge(node: Node<'_>, live: &Value, config: &Value) -> Result<Value, String> {
-    let (Atom::Map(map), Value::Object(live), Value::Object(config)) = (node.declared(), live, config) else {
-        return both(node, live, config);
-    };
-    let mut merged = Map::new();
-    for (name, value) in live {
-        let value = match value {
-            Value::Object(metadata) if name == "metadata" => without_record(metadata),
-            other => other.clone(),
-        };
-        merged.insert(name.clone(), value);
+/// Merges a configuration into an object.
+pub(super) fn merge(node: Node<'_>, live: &mut Value, config: &Value) -> Result<Merged, String> {
+    let (mut walk, mut found) = (Walk { changed: false }, Found::default());
+    walk.both(node, live, config, &mut found)?;
+    Ok(Merged { compared: found.beneath, changed: walk.changed })
+}
+
+struct Walk {
+    changed: bool,
+}
+
+impl Walk {
+    fn both(
+        &mut self,
+        node: Node<'_>,
+        live: &mut Value,
+        config: &Value,
+        found: &mut Found,
+    ) -> Result<(), String> {
+        match (node.atom(Some(config)), live, config) {
+            // Two values without parts are leaves, so that empty and null stay different.
+            (_, live, config) if empty(live) && empty(config) => self.replace(node, live, config, found),
+            (Atom::Map(map), Value::Object(live), Value::Object(config)) if !map.atomic => {
+                self.fields(map, live, config, found)
+            }
+            (Atom::List(list), Value::Array(live), Value::Array(config)) if !list.atomic => {
+                self.items(list, live, config, found)
+            }
+            // A configuration that has no parts says nothing about those that are there.
+            (Atom::Map(map), Value::Object(_), _) if !map.atomic => Ok(()),
+            (Atom::List(list), Value::Array(_), _) if !list.atomic => Ok(()),
+            (_, live, config) => self.replace(node, live, config, found),
+        }
     }
-    lay_over(map, &mut merged, config)?;
-    Ok(Value::Object(merged))
-}
 
-fn without_record(metadata: &Map<String, Value>) -> Value {
-    let rest = metadata.iter().filter(|(name, _)| *name != "managedFields");
-    rest.map(|(name, value)| (name.clone(), value.clone())).collect()
-}
+    fn replace(
+        &mut self,
+        node: Node<'_>,
+        live: &mut Value,
+        config: &Value,
+        found: &mut Found,
+    ) -> Result<(), String> {
+        if !same(live, config) {
+            visit(node, Some(live), Some(config), found);
+            *live = config.clone();
+            self.changed = true;
+        }
+        Ok(())
+    }
 
-fn either(node: Node<'_>, live: Option<&Value>, config: Option<&Value>) -> Result<Value, String> {
-    match (live, config) {
-        (Some(live), Some(config)) => both(node, live, config),
-        (Some(one), None) | (None, Some(one)) => Ok(one.clone()),
-        (None, None) => Ok(Value::Null),
+    fn fields(
+        &mut self,
+        map: MapView<'_>,
+        live: &mut Map<String, Value>,
+        config: &Map<String, Value>,
+        found: &mut Found,
+    ) -> Result<(), String> {
+        for (name, value) in config {
+            let mut child = Found::default();
+            match live.get_mut(name) {
+                Some(there) if same_scalar(there, value) => continue,
+                Some(there) => {
+                    let node = map.field(name).map_or(Node::Deduced, |(node, _)| node);
+                    self.both(node, there, value, &mut child)?;
+                }
+                None => {
+                    if let Some((node, _)) = map.field(name) {
+                        visit(node, None, Some(value), &mut child);
+                    }
+                    live.insert(name.clone(), value.clone());
+                    self.changed = true;
+                }
+            }
+            if !child.is_empty() {
+                found.put(crate::fieldset::PathElement::field(name), child);
+            }
+        }
+        Ok(())
+    }
+
+    fn items(
+        &mut self,
+        list: ListView<'_>,
+        live: &mut Vec<Value>,
+        config: &[Value],
+        found: &mut Found,
+    ) -> Result<(), String> {
+        let plan = Plan::new(list, live, config)?;
+        if plan.has_duplicates {
+            return self.rearrange_duplicates(list, live, config, &plan, found);
+        }
+        if let Some(places) = plan.in_place() {
+            for (place, item) in places.zip(config) {
+                self.item(list, &mut live[place], item, found)?;
+            }
+            return Ok(());
+        }
+        self.changed = true;
+        let mut old: Vec<Option<Value>> = live.drain(..).map(Some).collect();
+        for slot in plan.slots() {
+            let item = match slot {
+                Slot::Live(at) => old[at].take(),
+                Slot::Config(at) => match plan.live_of[at].and_then(|place| old[place].take()) {
+                    Some(mut there) => {
+                        self.item(list, &mut there, &config[at], found)?;
+                        Some(there)
+                    }
+                    None => {
+                        let mut child = Found::default();
+                        visit(list.items(), None, Some(&config[at]), &mut child);
+                        found.put_item(list, &config[at], child);
+                        Some(config[at].clone())
+                    }
+                },
+            };
+            live.extend(item);
+        }
+        Ok(())
+    }
+
+    fn item(
+        &mut self,
+        list: ListView<'_>,
+        live: &mut Value,
+        config: &Value,
+        found: &mut Found,
+    ) -> Result<(), String> {
+        let mut child = Found::default();
+        self.both(list.items(), live, config, &mut child)?;
+        found.put_item(list, config, child);
+        Ok(())
+    }
+
+    /// Live items that share a key are not merged: the configuration's item takes the place of all of them.
+    fn rearrange_duplicates(
+        &mut self,
+        list: ListView<'_>,
+        live: &mut Vec<Value>,
+        config: &[Value],
+        plan: &Plan,
+        found: &mut Found,
+    ) -> Result<(), String> {
+        let mut merged = Vec::with_capacity(live.len());
+        for slot in plan.slots() {
+            merged.push(match slot {
+                Slot::Live(at) => live[at].clone(),
+                Slot::Config(at) => {
+                    let mut item = plan.live_of[at].map_or(Value::Null, |place| live[place].clone());
+                    match item {
+                        Value::Null => item = config[at].clone(),
+                        _ => self.both(list.items(), &mut item, &config[at], &mut Found::default())?,
+                    }
+                    item
+                }
+            });
+        }
+        visit_items(list, live, &merged, found);
+        self.changed |= *live != merged;
+        *live = merged;
+        Ok(())
     }
 }
 
-fn both(node: Node<'_>, live: &Value, config: &Value) -> Result<Value, String> {
-    match node.atom(Some(config)) {
-        Atom::Map(map) if !(map.atomic || empty(live) && empty(config)) => merge_fields(map, live, config),
-        Atom::List(list) if !(list.atomic || empty(live) && empty(config)) => merge_items(list, live, config),
-        _ => Ok(config.clone()),
-    }
-}
-
-/// Whether a value has no part: two of those are leaves, so that empty and null stay different.
+/// Whether a value has no part.
 fn empty(value: &Value) -> bool {
     match value {
         Value::Object(map) => map.is_empty(),
@@ -53,89 +189,94 @@ fn empty(value: &Value) -> bool {
     }
 }
 
-fn merge_fields(map: MapView<'_>, live: &Value, config: &Value) -> Result<Value, String> {
-    let mut merged = fields(Some(live)).cloned().unwrap_or_default();
-    if let Some(config) = fields(Some(config)) {
-        lay_over(map, &mut merged, config)?;
-    }
-    Ok(Value::Object(merged))
+/// Where the items of a merged list come from.
+enum Slot {
+    /// A live item that the configuration does not name.
+    Live(usize),
+    /// An item of the configuration.
+    Config(usize),
 }
 
-fn lay_over(
-    map: MapView<'_>,
-    merged: &mut Map<String, Value>,
-    config: &Map<String, Value>,
-) -> Result<(), String> {
-    for (name, value) in config {
-        let node = map.field(name).map_or(Node::Deduced, |(node, _)| node);
-        let value = either(node, merged.get(name), Some(value))?;
-        merged.insert(name.clone(), value);
-    }
-    Ok(())
+/// Which items of two lists belong together.
+struct Plan {
+    /// For each item of the configuration, the one live item of its key.
+    live_of: Vec<Option<usize>>,
+    /// For each live item, the item of the configuration that has its key. Empty where both lists are aligned.
+    config_of: Vec<Option<usize>>,
+    has_duplicates: bool,
 }
 
-/// One side of a list: its items with what identifies them.
-struct Side<'v> {
-    elements: Vec<PathElement>,
-    /// The item of each element; null where several items have it, for those are not merged.
-    by_element: BTreeMap<PathElement, &'v Value>,
-}
-
-static NULL: Value = Value::Null;
-
-impl<'v> Side<'v> {
-    fn new(list: ListView<'_>, items: &'v [Value], allow_duplicates: bool) -> Result<Self, String> {
-        let mut side = Self { elements: Vec::with_capacity(items.len()), by_element: BTreeMap::new() };
-        for (index, item) in items.iter().enumerate() {
-            let element = list.element(item).map_err(|message| format!("element {index}: {message}"))?;
-            let again = side.by_element.contains_key(&element);
-            if again && !allow_duplicates {
-                return Err(format!("duplicate entries for key {element}"));
-            }
-            side.by_element.insert(element.clone(), if again { &NULL } else { item });
-            side.elements.push(element);
+impl Plan {
+    fn new(list: ListView<'_>, live: &[Value], config: &[Value]) -> Result<Self, String> {
+        let wanted = Index::of(list, config)?;
+        let index = Index::of(list, live)?;
+        let has_duplicates = index.has_duplicates();
+        if !has_duplicates && aligned(list, live, config) {
+            return Ok(Self {
+                live_of: (0..live.len()).map(Some).collect(),
+                config_of: Vec::new(),
+                has_duplicates,
+            });
         }
-        Ok(side)
+        let mut config_of = vec![None; live.len()];
+        let mut live_of = vec![None; config.len()];
+        for (key, at) in wanted.into_sorted() {
+            let places = index.find(key);
+            for (_, place) in places {
+                config_of[*place] = Some(at);
+            }
+            if let [(_, place)] = places {
+                live_of[at] = Some(*place);
+            }
+        }
+        Ok(Self { live_of, config_of, has_duplicates })
     }
-}
 
-/// Items keep the order of the live list, but those that the configuration names stand in its order.
-fn merge_items(list: ListView<'_>, live: &Value, config: &Value) -> Result<Value, String> {
-    let live_items = items(Some(live));
-    let right = Side::new(list, items(Some(config)), false)?;
-    let left = Side::new(list, live_items, true)?;
-    let mut shared = right.elements.iter().filter(|element| left.by_element.contains_key(element)).peekable();
-    let mut done = BTreeSet::new();
-    let mut merged = Vec::with_capacity(left.elements.len().max(right.elements.len()));
-    let (mut l, mut r) = (0, 0);
-    while l < left.elements.len() || r < right.elements.len() {
-        let meet = l < left.elements.len() && left.elements.get(l) == right.elements.get(r);
-        if let Some(element) = left.elements.get(l).filter(|_| !meet) {
-            // Only the live list has it: it stays where it is.
-            if !right.by_element.contains_key(element) {
-                merged.push(live_items[l].clone());
-                l += 1;
+    /// The places of the configuration's items, where all of them are there and in the live order already.
+    fn in_place(&self) -> Option<impl Iterator<Item = usize>> {
+        let known = self.live_of.iter().all(Option::is_some) && self.live_of.is_sorted();
+        known.then(|| self.live_of.iter().flatten().copied())
+    }
+
+    /// Items keep the order of the live list, but those that the configuration names stand in its order.
+    fn slots(&self) -> Vec<Slot> {
+        let is_there: Vec<bool> = {
+            let mut is_there = vec![false; self.live_of.len()];
+            self.config_of.iter().flatten().for_each(|at| is_there[*at] = true);
+            is_there
+        };
+        let mut shared = (0..self.live_of.len()).filter(|at| is_there[*at]).peekable();
+        let (lefts, rights) = (self.config_of.len(), self.live_of.len());
+        let mut done = vec![false; rights];
+        let mut slots = Vec::with_capacity(lefts.max(rights));
+        let (mut l, mut r) = (0, 0);
+        while l < lefts || r < rights {
+            let meet = l < lefts && r < rights && self.config_of[l] == Some(r);
+            if l < lefts && !meet {
+                // Only the live list has it: it stays where it is.
+                let Some(named) = self.config_of[l] else {
+                    slots.push(Slot::Live(l));
+                    l += 1;
+                    continue;
+                };
+                // The configuration wants another shared item first: this one is taken when its turn comes.
+                if r < rights && shared.peek().is_some_and(|next| *next != named) {
+                    l += 1;
+                    continue;
+                }
+                l += usize::from(done[named]);
+            }
+            if r >= rights {
                 continue;
             }
-            // The configuration wants another shared item first: this one is taken when its turn comes.
-            if r < right.elements.len() && shared.peek().is_some_and(|next| *next != element) {
-                l += 1;
-                continue;
+            slots.push(Slot::Config(r));
+            done[r] = true;
+            if shared.peek() == Some(&r) {
+                shared.next();
             }
-            l += usize::from(done.contains(element));
+            r += 1;
+            l += usize::from(meet);
         }
-        let Some(element) = right.elements.get(r) else { continue };
-        merged.push(either(
-            list.items(),
-            left.by_element.get(element).copied(),
-            right.by_element.get(element).copied(),
-        )?);
-        done.insert(element);
-        r += 1;
-        l += usize::from(meet);
-        if shared.peek() == Some(&element) {
-            shared.next();
-        }
+        slots
     }
-    Ok(Value::Array(merged))
 }

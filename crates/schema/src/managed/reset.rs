@@ -3,6 +3,7 @@
 use std::sync::OnceLock;
 
 use crate::fieldset::{FieldSet, PathElement};
+use crate::json::Value;
 
 /// The fields that an endpoint drops from what is written to it, and which it therefore never owns.
 #[derive(Debug, Clone, PartialEq)]
@@ -46,6 +47,22 @@ impl Reset {
         match subresource {
             "status" => Self::builtin("flowcontrol.apiserver.k8s.io", "FlowSchema", "status", true),
             _ => Self::builtin("", "", subresource, has_status),
+        }
+    }
+
+    /// Whether a configuration may have something that may not be owned.
+    pub(super) fn touches(&self, config: &Value) -> bool {
+        match self {
+            Self::Except(fields) => fields.paths().iter().any(|path| {
+                let mut at = Some(config);
+                for element in &path.0 {
+                    if let (Some(value), PathElement::Field(name)) = (at, element) {
+                        at = value.get(name.as_ref());
+                    }
+                }
+                at.is_some()
+            }),
+            Self::Only(_) => true,
         }
     }
 

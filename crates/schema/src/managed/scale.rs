@@ -29,13 +29,13 @@ impl Scale {
         let mut scale = Managed::default();
         let parent = Managed::of(parent).unwrap_or_default();
         for (id, owned) in &parent.owned {
-            let path = self.replicas.get(owned.api_version.as_ref()).and_then(Option::as_ref);
+            let path = self.replicas.get(&owned.api_version).and_then(Option::as_ref);
             if path.is_some_and(|path| owned.set().has(&path.0)) {
                 scale.set_time(id.clone(), parent.time(id).cloned());
                 scale.owned.insert(id.clone(), Owned::new(in_scale(), SCALE_VERSION));
             }
         }
-        scale.to_json()
+        scale.into_json()
     }
 
     /// The `managedFields` of the parent, after the Scale was written.
@@ -45,7 +45,7 @@ impl Scale {
         let mut after = Managed::default();
         for (id, owned) in &before.owned {
             // A version that is not served any more has no say.
-            let Some(path) = self.replicas.get(owned.api_version.as_ref()) else { continue };
+            let Some(path) = self.replicas.get(&owned.api_version) else { continue };
             let mut owned = owned.clone();
             if let Some(path) = path.as_ref().filter(|path| owned.set().has(&path.0)) {
                 // Whoever is not in the Scale's record any more lost the replicas there.
@@ -59,11 +59,11 @@ impl Scale {
             }
         }
         self.add_new(&before, scale, &mut after);
-        after.to_json()
+        after.into_json()
     }
 
     /// Who took the replicas through the Scale owns them in the parent; Kubernetes records no time for that.
-    fn add_new(&self, before: &Managed<'_>, scale: Managed<'_>, after: &mut Managed<'_>) {
+    fn add_new(&self, before: &Managed, scale: Managed, after: &mut Managed) {
         let Some(Some(path)) = self.replicas.get(&self.api_version) else { return };
         for (id, owned) in scale.owned {
             if !in_scale().is_subset(&owned.set()) {
@@ -71,7 +71,7 @@ impl Scale {
             }
             let set = FieldSet::from_iter([path.clone()]);
             after.set_time(id.clone(), before.time(&id).cloned());
-            after.owned.insert(id, Owned::new(set, self.api_version.clone()));
+            after.owned.insert(id, Owned::new(set, &self.api_version));
         }
     }
 }

@@ -1,5 +1,6 @@
 //! How a schema types a value for merging: as a scalar, a list or a map, whole or in parts.
 
+use super::items::Key;
 use crate::fieldset::PathElement;
 use crate::json::{Map, Value};
 use crate::types::{self, Additional, ListType, MapType, Schema, Type};
@@ -218,49 +219,43 @@ impl<'s> ListView<'s> {
 
     /// What identifies an item of the list.
     pub(super) fn element(&self, item: &Value) -> Result<PathElement, String> {
-        if self.atomic {
-            return Err("invalid indexing of non-associative list".into());
-        }
-        match (self.keys, item) {
-            (Keys::Set, _) => set_element(item),
-            (Keys::Named(keys), Value::Object(map)) => self.keyed(keys, map),
-            (Keys::One(key), Value::Object(map)) => self.keyed(std::slice::from_ref(key), map),
-            (_, Value::Null) => Err("associative list with keys may not have a null element".into()),
+        Key::of(*self, item).map(Key::element)
+    }
+
+    /// Whether an item can be one of a list that is keyed.
+    pub(super) fn check_keyed_item(&self, item: &Value) -> Result<(), String> {
+        match item {
+            _ if self.atomic => Err("invalid indexing of non-associative list".into()),
+            Value::Object(_) => Ok(()),
+            Value::Null => Err("associative list with keys may not have a null element".into()),
             _ => Err("associative list with keys may not have non-map elements".into()),
         }
     }
 
-    fn keyed(&self, keys: &[types::Text], item: &Map<String, Value>) -> Result<PathElement, String> {
-        let mut fields = Vec::with_capacity(keys.len());
-        for key in keys {
-            if let Some(value) = item.get(key.as_ref()).or_else(|| self.key_default(key)) {
-                fields.push((key.as_ref().into(), value.clone()));
-            }
+    /// Whether an item can be one of a list that is a set.
+    pub(super) fn check_set_item(&self, item: &Value) -> Result<(), String> {
+        match item {
+            _ if self.atomic => Err("invalid indexing of non-associative list".into()),
+            Value::Object(_) => Err("associative list without keys has an element that's a map type".into()),
+            Value::Array(_) => Err("not supported: associative list with lists as elements".into()),
+            Value::Null => Err("associative list without keys has an element that's an explicit null".into()),
+            _ => Ok(()),
         }
-        if fields.is_empty() {
-            let quoted: Vec<_> = keys.iter().map(|key| crate::json::go_quote(key)).collect();
-            return Err(format!(
-                "associative list with keys has an element that omits all key fields [{}] (and doesn't have default \
-                 values for any key fields)",
-                quoted.join(" ")
-            ));
+    }
+
+    /// The names of the key fields; `None` where the list is a set.
+    pub(super) fn key_names(&self) -> Option<&'s [types::Text]> {
+        match self.keys {
+            Keys::Set => None,
+            Keys::Named(names) => Some(names),
+            Keys::One(name) => Some(std::slice::from_ref(name)),
         }
-        Ok(PathElement::key(fields))
     }
 
     /// A key that an item leaves out has the value that the field would get.
-    fn key_default(&self, key: &str) -> Option<&'s Value> {
+    pub(super) fn key_default(&self, key: &str) -> Option<&'s Value> {
         let Node::Typed { schema, .. } = self.node else { return None };
         schema.items()?.fields().get(key)?.default.as_ref()
-    }
-}
-
-fn set_element(item: &Value) -> Result<PathElement, String> {
-    match item {
-        Value::Object(_) => Err("associative list without keys has an element that's a map type".into()),
-        Value::Array(_) => Err("not supported: associative list with lists as elements".into()),
-        Value::Null => Err("associative list without keys has an element that's an explicit null".into()),
-        _ => Ok(PathElement::Value(item.clone())),
     }
 }
 

@@ -4,15 +4,16 @@ use std::collections::BTreeMap;
 
 use super::compare::{Comparison, compare};
 use super::conflict::Conflicts;
-use super::entries::{Managed, ManagerId, Owned, same_but_record};
-use super::fields::{fields_of, reconcile, with_named_parents};
-use super::merge::merge;
-use super::remove::remove;
+use super::entries::{Managed, ManagerId, Owned};
+use super::exact::owns_exactly;
+use super::fields::{fields_of, may_be_stale, reconcile};
+use super::merge::{Merged, merge};
+use super::prune;
+use super::remove::{remove, removed};
 use super::typed::Node;
 use super::{ApplyError, Context};
 use crate::fieldset::FieldSet;
 use crate::json::Value;
-use crate::types::Schema;
 
 /// What a write changed and what it removed.
 struct Changes {
@@ -38,56 +39,83 @@ impl<'a> Updater<'a> {
     }
 
     /// Gives all that differs to one manager, and takes it from all others.
-    pub(super) fn update<'v>(
-        &self,
-        live: &Value,
-        new: &Value,
-        managed: Managed<'v>,
-        id: ManagerId,
-    ) -> Managed<'v> {
+    pub(super) fn update(&self, live: &Value, new: &Value, managed: Managed, id: ManagerId) -> Managed {
         let mut managed = self.reconciled(live, managed);
-        let compared = self.compare(live, new);
-        let changed = compared.modified.union(&compared.added);
-        let conflicts = self.take(live, new, &mut managed, None, compared);
+        let compared = self.filtered(compare(self.node, live, new));
+        let changed = strip_meta(&compared.modified.union(&compared.added));
+        let conflicts = self.take(Some((live, new)), &mut managed, None, compared);
         forget(&mut managed, &conflicts);
-        let changed = strip_meta(&self.ctx.reset.filter(changed));
         if !changed.is_empty() {
-            let set = managed.owned.get(&id).map_or(changed.clone(), |before| changed.union(&before.set()));
-            managed.owned.insert(id.clone(), Owned::new(set, self.ctx.api_version.to_owned()));
+            match managed.owned.get_mut(&id) {
+                Some(owned) => owned.add(&changed),
+                None => {
+                    managed.owned.insert(id.clone(), Owned::new(changed, self.ctx.api_version));
+                }
+            }
             managed.touch(id, self.ctx.now);
         }
         managed
     }
 
-    /// Lays a configuration over the object. The object is `None` where nothing of it changed.
-    pub(super) fn apply<'v>(
+    /// Lays a configuration over the object, and says whether that changed it.
+    pub(super) fn apply(
         &self,
-        live: &Value,
+        live: &mut Value,
         config: &Value,
-        managed: Managed<'v>,
-        id: ManagerId,
+        managed: Managed,
+        id: &ManagerId,
         force: bool,
-    ) -> Result<(Option<Value>, Managed<'v>), ApplyError> {
+    ) -> Result<(bool, Managed), ApplyError> {
         let mut managed = self.reconciled(live, managed);
-        let merged = merge(self.node, live, config)
+        // Other versions have to see the object as it was.
+        let old = (!managed.is_all_in(self.ctx.api_version)).then(|| live.clone());
+        let Merged { mut compared, mut changed } = merge(self.node, live, config)
             .map_err(|error| ApplyError::Internal(format!("failed to merge config: {error}")))?;
-        let set = self.ctx.reset.filter(fields_of(self.node, config));
-        let before = managed.owned.insert(id.clone(), Owned::new(set, self.ctx.api_version.to_owned()));
-        let merged = self.prune(merged, &managed, &id, before);
-        let compared = self.compare(live, &merged);
-        let conflicts = self.take(live, &merged, &mut managed, Some(&id), compared);
+        if !self.keeps_fields(&managed, id, config) {
+            let set = self.ctx.reset.filter(fields_of(self.node, config));
+            let before = managed.owned.insert(id.clone(), Owned::new(set, self.ctx.api_version));
+            if let Some(before) = before.filter(|before| self.has_dropped(before, &managed, id)) {
+                match &old {
+                    None => {
+                        let doomed = prune::doomed(self.node, live, &before, &managed);
+                        changed |= !doomed.is_empty();
+                        compared.removed = compared.removed.union(&removed(self.node, live, &doomed));
+                        if !doomed.is_empty() {
+                            remove(self.node, live, &doomed);
+                        }
+                    }
+                    Some(old) => {
+                        let pruned = prune::across_versions(self.ctx, self.node, live, &managed, id, &before);
+                        *live = pruned.unwrap_or_else(|| std::mem::take(live));
+                        compared = compare(self.node, old, live);
+                        changed = !crate::json::same(old, live);
+                    }
+                }
+            }
+        }
+        let compared = self.filtered(compared);
+        let versions = old.as_ref().map(|old| (old, &*live));
+        let conflicts = self.take(versions, &mut managed, Some(id), compared);
         if !force && !conflicts.is_empty() {
             return Err(ApplyError::Conflicts(Conflicts::new(conflicts)));
         }
         forget(&mut managed, &conflicts);
-        self.strip(&mut managed, &id);
-        let changed = !same_but_record(live, &merged);
-        Ok((changed.then_some(merged), managed))
+        self.strip(&mut managed, id);
+        Ok((changed, managed))
     }
 
-    /// What differs, but for what this endpoint may not own.
-    fn compare(&self, old: &Value, new: &Value) -> Comparison {
-        self.filtered(compare(self.node, old, new))
+    /// Whether the manager applies the very fields that it applied last time: then its entry stays as it is.
+    fn keeps_fields(&self, managed: &Managed, id: &ManagerId, config: &Value) -> bool {
+        let before = managed.owned.get(id).filter(|before| before.api_version == self.ctx.api_version);
+        let stored = before.and_then(Owned::stored);
+        stored
+            .is_some_and(|stored| !self.ctx.reset.touches(config) && owns_exactly(self.node, config, stored))
+    }
+
+    /// Whether the manager applied something last time that it does not apply now.
+    fn has_dropped(&self, before: &Owned, managed: &Managed, id: &ManagerId) -> bool {
+        let Some(now) = managed.owned.get(id) else { return true };
+        !before.is_empty() && (before.api_version != self.ctx.api_version || !before.is_subset(&now.set()))
     }
 
     fn filtered(&self, compared: Comparison) -> Comparison {
@@ -100,12 +128,11 @@ impl<'a> Updater<'a> {
     }
 
     /// Finds what others own of the changes, and takes from them what is gone. Those whose version is not served
-    /// any more are dropped.
+    /// any more are dropped. The objects are needed where somebody wrote in another version.
     fn take(
         &self,
-        old: &Value,
-        new: &Value,
-        managed: &mut Managed<'_>,
+        objects: Option<(&Value, &Value)>,
+        managed: &mut Managed,
         but: Option<&ManagerId>,
         compared: Comparison,
     ) -> BTreeMap<ManagerId, FieldSet> {
@@ -116,11 +143,11 @@ impl<'a> Updater<'a> {
             if Some(id) == but {
                 return true;
             }
-            if !versions.contains_key(owned.api_version.as_ref()) {
-                let compared = self.compare_in(&owned.api_version, old, new);
-                versions.insert(owned.api_version.to_string(), compared.map(Changes::from));
+            if !versions.contains_key(&owned.api_version) {
+                let compared = objects.and_then(|(old, new)| self.compare_in(&owned.api_version, old, new));
+                versions.insert(owned.api_version.clone(), compared.map(Changes::from));
             }
-            let Some(Some(changes)) = versions.get(owned.api_version.as_ref()) else { return false };
+            let Some(Some(changes)) = versions.get(&owned.api_version) else { return false };
             let conflict = owned.intersection(&changes.set);
             if !conflict.is_empty() {
                 conflicts.insert(id.clone(), conflict);
@@ -138,14 +165,16 @@ impl<'a> Updater<'a> {
     }
 
     /// The record in the terms of the schemas of today. Those of built-in kinds do not change while a record lives.
-    fn reconciled<'v>(&self, live: &Value, mut managed: Managed<'v>) -> Managed<'v> {
+    fn reconciled(&self, live: &Value, mut managed: Managed) -> Managed {
         let builtin = !self.ctx.schema.resolve().gvks.is_empty();
         managed.owned.retain(|_, owned| {
             if builtin && owned.api_version == self.ctx.api_version {
                 return true;
             }
             let Some(node) = self.node_in(live, &owned.api_version) else { return false };
-            if let Some(set) = reconcile(node, &owned.set()) {
+            if owned.stored().is_none_or(|stored| may_be_stale(node, stored))
+                && let Some(set) = reconcile(node, &owned.set())
+            {
                 owned.replace(set);
             }
             true
@@ -157,105 +186,21 @@ impl<'a> Updater<'a> {
         if version == self.ctx.api_version {
             return Some(self.node);
         }
-        self.schema_in(object, version).map(Node::root)
-    }
-
-    fn schema_in(&self, object: &Value, version: &str) -> Option<&'a Schema> {
-        self.ctx.versions.convert(object, version).map(|(_, schema)| schema)
-    }
-
-    /// Removes what the manager applied last time, does not apply now, and nobody else owns.
-    fn prune(
-        &self,
-        merged: Value,
-        managed: &Managed<'_>,
-        id: &ManagerId,
-        before: Option<Owned<'_>>,
-    ) -> Value {
-        let Some(before) = before.filter(|before| !before.is_empty()) else { return merged };
-        let same_version = before.api_version == self.ctx.api_version;
-        let now = managed.owned.get(id).map(Owned::set).unwrap_or_default();
-        if same_version && before.set().is_subset(&now) {
-            return merged;
-        }
-        if same_version {
-            return self.prune_in(self.node, merged, managed, &before);
-        }
-        // The last apply was in another version: its fields are found in the object as that version shows it.
-        let Some((shown, schema)) = self.ctx.versions.convert(&merged, &before.api_version) else {
-            return merged;
-        };
-        let pruned = self.prune_in(Node::root(schema), shown, managed, &before);
-        self.ctx.versions.convert(&pruned, self.ctx.api_version).map_or(merged, |(pruned, _)| pruned)
-    }
-
-    fn prune_in(&self, node: Node<'_>, merged: Value, managed: &Managed<'_>, before: &Owned<'_>) -> Value {
-        let last = with_named_parents(node, &before.set());
-        let pruned = remove(node, merged.clone(), &last);
-        let pruned = self.add_back_owned(node, &merged, pruned, managed, &before.api_version);
-        // What was removed and never was the manager's comes back.
-        let there = with_named_parents(node, &fields_of(node, &merged));
-        let left = with_named_parents(node, &fields_of(node, &pruned));
-        remove(node, merged, &there.difference(&left).intersection(&last))
-    }
-
-    /// Restores what somebody owns, in each version that somebody wrote in.
-    fn add_back_owned(
-        &self,
-        node: Node<'_>,
-        merged: &Value,
-        pruned: Value,
-        managed: &Managed<'_>,
-        version: &str,
-    ) -> Value {
-        let mut by_version: BTreeMap<&str, FieldSet> = BTreeMap::new();
-        for owned in managed.owned.values() {
-            let set = by_version.entry(owned.api_version.as_ref()).or_default();
-            *set = set.union(&owned.set());
-        }
-        let own = by_version.remove(version).unwrap_or_default();
-        let mut pruned = restore(node, merged, &pruned, &own);
-        for (other, owned) in by_version {
-            pruned = self.restore_in(other, merged, pruned, &owned, version);
-        }
-        pruned
-    }
-
-    fn restore_in(
-        &self,
-        other: &str,
-        merged: &Value,
-        pruned: Value,
-        owned: &FieldSet,
-        version: &str,
-    ) -> Value {
-        let convert = |object: &Value, to: &str| self.ctx.versions.convert(object, to);
-        let there = convert(merged, other).zip(convert(&pruned, other));
-        let Some(((merged, schema), (shown, _))) = there else { return pruned };
-        let restored = restore(Node::root(schema), &merged, &shown, owned);
-        convert(&restored, version).map_or(pruned, |(restored, _)| restored)
+        self.ctx.versions.convert(object, version).map(|(_, schema)| Node::root(schema))
     }
 
     /// Type and identity of an object are nobody's.
-    fn strip(&self, managed: &mut Managed<'_>, id: &ManagerId) {
+    fn strip(&self, managed: &mut Managed, id: &ManagerId) {
         let Some(owned) = managed.owned.get_mut(id) else { return };
-        owned.replace(strip_meta(&owned.set()));
+        owned.take(meta());
         if owned.is_empty() {
             managed.owned.remove(id);
         }
     }
 }
 
-/// The merged object without what neither the pruned one has nor anybody owns.
-fn restore(node: Node<'_>, merged: &Value, pruned: &Value, owned: &FieldSet) -> Value {
-    let there = with_named_parents(node, &fields_of(node, merged));
-    let left = with_named_parents(node, &fields_of(node, pruned));
-    let gone = there.difference(&left.union(&with_named_parents(node, owned)));
-    remove(node, merged.clone(), &gone)
-}
-
 /// Takes fields away from those who lost them.
-fn forget(managed: &mut Managed<'_>, conflicts: &BTreeMap<ManagerId, FieldSet>) {
+fn forget(managed: &mut Managed, conflicts: &BTreeMap<ManagerId, FieldSet>) {
     managed.owned.retain(|id, owned| {
         if let Some(lost) = conflicts.get(id) {
             owned.take(lost);
@@ -265,22 +210,16 @@ fn forget(managed: &mut Managed<'_>, conflicts: &BTreeMap<ManagerId, FieldSet>) 
 }
 
 fn strip_meta(set: &FieldSet) -> FieldSet {
+    set.difference(meta())
+}
+
+/// What is nobody's.
+fn meta() -> &'static FieldSet {
     static META: std::sync::OnceLock<FieldSet> = std::sync::OnceLock::new();
-    let meta = META.get_or_init(|| {
-        FieldSet::of(&[
-            &["apiVersion"],
-            &["kind"],
-            &["metadata"],
-            &["metadata", "name"],
-            &["metadata", "namespace"],
-            &["metadata", "creationTimestamp"],
-            &["metadata", "selfLink"],
-            &["metadata", "uid"],
-            &["metadata", "clusterName"],
-            &["metadata", "generation"],
-            &["metadata", "managedFields"],
-            &["metadata", "resourceVersion"],
-        ])
-    });
-    set.difference(meta)
+    META.get_or_init(|| {
+        let mut paths: Vec<Vec<&str>> = vec![vec!["apiVersion"], vec!["kind"], vec!["metadata"]];
+        paths.extend(super::exact::IDENTITY.iter().map(|name| vec!["metadata", name]));
+        let paths: Vec<&[&str]> = paths.iter().map(Vec::as_slice).collect();
+        FieldSet::of(&paths)
+    })
 }

@@ -1,18 +1,18 @@
 //! Whether a value fits its schema well enough to be merged, in the words of Kubernetes.
 
-use std::collections::BTreeSet;
-
+use super::compare::same_scalar;
+use super::items::{Index, Key};
 use super::typed::{Atom, ListView, MapView, Node, Scalar};
 use crate::fieldset::PathElement;
-use crate::json::{Value, go_kind, go_text};
+use crate::json::{Map, Value, go_kind, go_text};
 
 /// What does not fit, each with the path to it.
 #[derive(Debug, Default)]
 pub(super) struct Faults(Vec<(String, String)>);
 
 impl Faults {
-    fn push(&mut self, path: &[PathElement], message: impl Into<String>) {
-        let path = path.iter().map(ToString::to_string).collect();
+    fn push(&mut self, path: &[Step<'_>], message: impl Into<String>) {
+        let path = path.iter().map(|step| step.element().to_string()).collect();
         self.0.push((path, message.into()));
     }
 
@@ -32,68 +32,104 @@ impl Faults {
     }
 }
 
-/// Checks a whole object.
-pub(super) fn validate(node: Node<'_>, value: &Value, allow_duplicates: bool) -> Result<(), String> {
+/// A step of the path to a value, named only where there is something to say about it.
+#[derive(Clone, Copy)]
+enum Step<'v> {
+    Field(&'v str),
+    Index(usize),
+    Item(Key<'v>),
+}
+
+impl Step<'_> {
+    fn element(&self) -> PathElement {
+        match self {
+            Self::Field(name) => PathElement::field(name),
+            Self::Index(index) => PathElement::Index(*index as i64),
+            Self::Item(key) => key.element(),
+        }
+    }
+}
+
+/// Checks a whole object. `known` is an object that is known to fit: what is the same in it is not looked at.
+pub(super) fn validate<'v>(
+    node: Node<'v>,
+    value: &'v Value,
+    known: Option<&Value>,
+    allow_duplicates: bool,
+) -> Result<(), String> {
     let mut walk = Walk { faults: Faults::default(), path: Vec::new(), allow_duplicates };
-    walk.value(node, value);
+    walk.value(node, value, known);
     walk.faults.into_message().map_or(Ok(()), Err)
 }
 
-struct Walk {
+struct Walk<'v> {
     faults: Faults,
-    path: Vec<PathElement>,
+    path: Vec<Step<'v>>,
     allow_duplicates: bool,
 }
 
-impl Walk {
+impl<'v> Walk<'v> {
     fn fault(&mut self, message: impl Into<String>) {
         self.faults.push(&self.path, message);
     }
 
-    fn value(&mut self, node: Node<'_>, value: &Value) {
+    fn value(&mut self, node: Node<'v>, value: &'v Value, known: Option<&Value>) {
         if value.is_null() {
             return;
         }
         match (node.atom(Some(value)), value) {
-            (Atom::Map(map), Value::Object(fields)) => self.map(map, fields),
+            (Atom::Map(map), Value::Object(fields)) => self.map(map, fields, known),
             (Atom::Map(_), _) => self.fault(format!("expected map, got &{{{}}}", go_text(value))),
-            (Atom::List(list), Value::Array(items)) => self.list(list, items),
+            (Atom::List(list), Value::Array(items)) => self.list(list, items, known),
             (Atom::List(_), _) => self.fault(format!("expected list, got &{{{}}}", go_text(value))),
             (Atom::Scalar(kind), _) => self.scalar(kind, value),
         }
     }
 
-    fn map(&mut self, map: MapView<'_>, fields: &crate::json::Map<String, Value>) {
+    fn map(&mut self, map: MapView<'v>, fields: &'v Map<String, Value>, known: Option<&Value>) {
+        let mut known = known.and_then(Value::as_object).into_iter().flatten().peekable();
         for (name, value) in fields {
-            self.path.push(PathElement::field(name));
-            let known = map.field(name);
-            match known {
-                Some((node, _)) => self.value(node, value),
+            while known.next_if(|(other, _)| *other < name).is_some() {}
+            let there = known.next_if(|(other, _)| *other == name).map(|(_, there)| there);
+            if there.is_some_and(|there| same_scalar(there, value)) {
+                continue;
+            }
+            self.path.push(Step::Field(name));
+            let field = map.field(name);
+            match field {
+                Some((node, _)) => self.value(node, value, there),
                 None => self.fault("field not declared in schema"),
             }
             self.path.pop();
-            if known.is_none() {
+            if field.is_none() {
                 return;
             }
         }
     }
 
-    fn list(&mut self, list: ListView<'_>, items: &[Value]) {
-        let mut seen = BTreeSet::new();
-        for (index, item) in items.iter().enumerate() {
-            let element = if list.atomic {
-                PathElement::Index(index as i64)
-            } else {
-                match list.element(item) {
-                    Ok(element) => element,
-                    Err(message) => return self.fault(format!("element {index}: {message}")),
-                }
-            };
-            if !list.atomic && !seen.insert(element.clone()) && !self.allow_duplicates {
-                self.fault(format!("duplicate entries for key {element}"));
+    fn list(&mut self, list: ListView<'v>, items: &'v [Value], known: Option<&Value>) {
+        if list.atomic {
+            for (index, item) in items.iter().enumerate() {
+                self.path.push(Step::Index(index));
+                self.value(list.items(), item, None);
+                self.path.pop();
             }
-            self.path.push(element);
-            self.value(list.items(), item);
+            return;
+        }
+        let duplicates =
+            if self.allow_duplicates { Vec::new() } else { Index::new(list, items).duplicates() };
+        let known = known.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        for (index, item) in items.iter().enumerate() {
+            let key = match Key::of(list, item) {
+                Ok(key) => key,
+                Err(message) => return self.fault(format!("element {index}: {message}")),
+            };
+            if duplicates.binary_search(&index).is_ok() {
+                self.fault(format!("duplicate entries for key {}", key.element()));
+            }
+            let there = known.get(index).filter(|there| Key::of(list, there).is_ok_and(|there| there == key));
+            self.path.push(Step::Item(key));
+            self.value(list.items(), item, there);
             self.path.pop();
         }
     }

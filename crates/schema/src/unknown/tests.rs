@@ -130,3 +130,27 @@ fn the_converter_has_its_own_words() {
     let strict = convert(schema, &json!({"spec": {"foo": 1, "bar": {"deep": 1}}})).strict;
     assert_eq!(strict, [r#"unknown field "spec.bar""#, r#"unknown field "spec.foo""#]);
 }
+
+#[test]
+fn what_fits_has_nothing_to_be_told() {
+    let schema = builtin("", "v1", "Pod").unwrap();
+    let good = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "labels": {"a": "b"},
+        "creationTimestamp": "2026-01-01T00:00:00Z"}, "spec": {"hostNetwork": true, "priority": 7,
+        "containers": [{"name": "c", "resources": {"limits": {"cpu": "1"}}, "ports": [{"containerPort": 80}]}]}});
+    assert!(fits(schema, &good, None));
+    let wrong: [(&str, crate::json::Value); 7] = [
+        ("/spec/hostNetwork", json!("true")),
+        ("/spec/priority", json!(4_000_000_000_i64)),
+        ("/spec/containers/0/resources/limits/cpu", json!("one")),
+        ("/spec/containers/0/ports", json!({})),
+        ("/spec/containers/0", json!({"nmae": "c"})),
+        ("/metadata/labels/a", json!(1)),
+        ("/metadata/creationTimestamp", json!("yesterday")),
+    ];
+    for (pointer, value) in wrong {
+        let mut object = good.clone();
+        *object.pointer_mut(pointer).unwrap() = value;
+        assert!(!fits(schema, &object, Some(&good)), "{pointer}");
+        assert_ne!(decode_value(schema, "Pod", &object), Findings::default(), "{pointer}");
+    }
+}

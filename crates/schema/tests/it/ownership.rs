@@ -42,7 +42,7 @@ fn stored(mut object: Value) -> Value {
 }
 
 fn apply(manager: &str, live: Option<&Value>, config: &Value) -> Value {
-    stored(managed::apply(&context(manager), live, config, true).unwrap())
+    stored(managed::apply(&context(manager), live.cloned(), config, true).unwrap())
 }
 
 fn update(manager: &str, live: Option<&Value>, new: &Value) -> Value {
@@ -172,7 +172,7 @@ proptest! {
     #[test]
     fn a_conflict_changes_nothing_and_names_what_differs(mine in pod(), theirs in pod()) {
         let live = apply("them", None, &theirs);
-        match managed::apply(&context("me"), Some(&live), &mine, false) {
+        match managed::apply(&context("me"), Some(live.clone()), &mine, false) {
             Ok(merged) => prop_assert!(owned_by(&live, Some("them")).is_subset(&owned_by(&merged, Some("them")))),
             Err(ApplyError::Conflicts(conflicts)) => {
                 let forced = apply("me", Some(&live), &mine);

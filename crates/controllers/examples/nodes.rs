@@ -1,0 +1,15 @@
+//! Gives a cluster that has no machines a scheduler and one simulated node: `cargo run -p evenkeel-controllers --example
+//! nodes`, against the cluster of the current kubeconfig. `just real` runs it beside kube-apiserver, so that the pods of
+//! the examples become ready there.
+
+use evenkeel_controllers::NodeOptions;
+use evenkeel_runtime::{Env, Manager};
+use kube::Client;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let (client, env) = (Client::try_default().await?, Env::system());
+    let manager = Manager::new(client).env(env.clone());
+    evenkeel_controllers::nodes(&env, &NodeOptions::count(1))(manager).run().await?;
+    Ok(())
+}

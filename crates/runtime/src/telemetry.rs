@@ -1,0 +1,133 @@
+//! OpenTelemetry, by the feature `otel`: every reconcile is a span, with its controller, its object, its id and its
+//! causes, and what the reconcile does under a span of its own is below it.
+//!
+//! The runtime itself speaks [`tracing`]; this module is the bridge from there to an OTLP collector.
+//!
+//! ```no_run
+//! use evenkeel_runtime::telemetry::Telemetry;
+//! use tracing_subscriber::layer::SubscriberExt;
+//! use tracing_subscriber::util::SubscriberInitExt;
+//!
+//! # async fn example(manager: evenkeel_runtime::Manager) -> Result<(), Box<dyn std::error::Error>> {
+//! let telemetry = Telemetry::otlp("my-operator", "http://collector.observability:4318/v1/traces")?;
+//! tracing_subscriber::registry().with(telemetry.layer()).init();
+//! manager.run().await?;
+//! telemetry.shutdown()?;                       // sends what is still waiting
+//! # Ok(())
+//! # }
+//! ```
+
+use opentelemetry::trace::TracerProvider as _;
+use opentelemetry_otlp::{ExporterBuildError, SpanExporter, WithExportConfig};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::error::OTelSdkError;
+use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider};
+use tracing::Subscriber;
+use tracing_opentelemetry::OpenTelemetryLayer;
+use tracing_subscriber::registry::LookupSpan;
+
+/// The name that our spans are collected under.
+const SCOPE: &str = "evenkeel";
+
+/// The way of spans to a collector.
+#[derive(Clone, Debug)]
+pub struct Telemetry {
+    provider: SdkTracerProvider,
+}
+
+impl Telemetry {
+    /// Sends spans to this OTLP endpoint (protobuf over HTTP), in batches and in the background, as those of this
+    /// service.
+    pub fn otlp(service: &str, endpoint: &str) -> Result<Self, ExporterBuildError> {
+        let exporter = SpanExporter::builder().with_http().with_endpoint(endpoint).build()?;
+        let provider = SdkTracerProvider::builder()
+            .with_resource(resource(service))
+            .with_batch_exporter(exporter)
+            .build();
+        Ok(Self { provider })
+    }
+
+    /// Gives each span to this exporter as it ends: for tests, and for ways of one's own.
+    pub fn with_exporter(
+        service: &str,
+        exporter: impl opentelemetry_sdk::trace::SpanExporter + 'static,
+    ) -> Self {
+        let provider = SdkTracerProvider::builder()
+            .with_resource(resource(service))
+            .with_simple_exporter(exporter)
+            .build();
+        Self { provider }
+    }
+
+    /// The layer to add to a `tracing` subscriber.
+    pub fn layer<S: Subscriber + for<'a> LookupSpan<'a>>(&self) -> OpenTelemetryLayer<S, SdkTracer> {
+        tracing_opentelemetry::layer().with_tracer(self.provider.tracer(SCOPE))
+    }
+
+    /// Sends what is still waiting, and ends.
+    pub fn shutdown(self) -> Result<(), OTelSdkError> {
+        self.provider.shutdown()
+    }
+}
+
+fn resource(service: &str) -> Resource {
+    Resource::builder().with_service_name(service.to_owned()).build()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use opentelemetry_sdk::error::OTelSdkResult;
+    use opentelemetry_sdk::trace::SpanData;
+    use parking_lot::Mutex;
+    use tracing_subscriber::layer::SubscriberExt;
+
+    use super::*;
+    use crate::{Action, Context, Controller, Env, Error, Manager, Request};
+
+    /// Keeps the spans that end.
+    #[derive(Clone, Debug, Default)]
+    struct Kept(Arc<Mutex<Vec<SpanData>>>);
+
+    impl opentelemetry_sdk::trace::SpanExporter for Kept {
+        async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
+            self.0.lock().extend(batch);
+            Ok(())
+        }
+    }
+
+    fn attribute(span: &SpanData, key: &str) -> String {
+        let found = span.attributes.iter().find(|attribute| attribute.key.as_str() == key);
+        found.map(|attribute| attribute.value.to_string()).unwrap_or_default()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reconcile_is_a_span_and_what_it_does_is_below_it() {
+        let kept = Kept::default();
+        let telemetry = Telemetry::with_exporter("example", kept.clone());
+        let _guard = tracing::subscriber::set_default(tracing_subscriber::registry().with(telemetry.layer()));
+        let service = tower::service_fn(|_: http::Request<kube::client::Body>| async {
+            Ok::<_, std::io::Error>(http::Response::new(kube::client::Body::empty()))
+        });
+        let env = Env::seeded(1);
+        let controller = Controller::bare("traced", |_: Request, _: Context| async {
+            tracing::info_span!("step").in_scope(|| ());
+            Ok::<_, Error>(Action::done())
+        })
+        .stream("keys", futures::stream::iter([Request::namespaced("prod", "web")]));
+        let manager = Manager::new(kube::Client::new(service, "default")).env(env.clone());
+        let running = tokio::spawn(manager.controller(controller).run_until(std::future::pending()));
+        env.ledger().settled(std::time::Duration::from_secs(1)).await.unwrap();
+        running.abort();
+        telemetry.shutdown().unwrap();
+
+        let spans = kept.0.lock().clone();
+        let reconcile = spans.iter().find(|span| span.name == "reconcile").unwrap();
+        assert_eq!(attribute(reconcile, "controller"), "traced");
+        assert_eq!(attribute(reconcile, "object"), "prod/web");
+        assert!(!attribute(reconcile, "id").is_empty());
+        let step = spans.iter().find(|span| span.name == "step").unwrap();
+        assert_eq!(step.parent_span_id, reconcile.span_context.span_id());
+    }
+}

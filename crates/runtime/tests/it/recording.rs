@@ -1,0 +1,156 @@
+//! Events: in words, in series, within limits, and never in the way.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use evenkeel_cluster::{Cluster, Fault, Matcher};
+use evenkeel_runtime::finalizer::Phase;
+use evenkeel_runtime::{Action, Context, Controller, Error};
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::events::v1::Event;
+use kube::ResourceExt;
+use tokio::time::Instant;
+
+use crate::{Notes, map, value};
+
+/// Has an object reconciled once more.
+async fn touch(cluster: &Cluster, name: &str) {
+    let mut touched = map(name, 1);
+    touched.annotations_mut().insert("touched".into(), "1".into());
+    cluster.apply(touched).await.unwrap();
+    cluster.settled().await;
+}
+
+/// Records as many events as the value of the map says, each with a reason of its own.
+fn talker() -> Controller<ConfigMap> {
+    Controller::new("talker", |map: Arc<ConfigMap>, ctx: Context| async move {
+        for at in 0..value(&map).parse().unwrap_or(0) {
+            ctx.event(&*map, &format!("Reason{at}"), "x".repeat(at * 100));
+        }
+        Ok::<_, Error>(Action::done())
+    })
+}
+
+async fn events_about(cluster: &Cluster, name: &str) -> Vec<Event> {
+    let mut events = cluster.list::<Event>().await.unwrap();
+    events.retain(|event| event.regarding.as_ref().and_then(|it| it.name.as_deref()) == Some(name));
+    events
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 1)]
+async fn an_object_that_causes_very_many_is_cut_off_and_others_are_not(cluster: Cluster) {
+    cluster.run(talker);
+    cluster.apply(map("loud", 40)).await.unwrap();
+    cluster.apply(map("quiet", 3)).await.unwrap();
+    cluster.settled().await;
+    assert_eq!(events_about(&cluster, "loud").await.len(), 25);
+    let quiet = events_about(&cluster, "quiet").await;
+    assert_eq!(quiet.len(), 3);
+    let event = &quiet[0];
+    assert_eq!(event.reporting_controller.as_deref(), Some("talker"));
+    assert_eq!((event.type_.as_deref(), event.action.as_deref()), (Some("Normal"), Some("Reconcile")));
+    let regarding = event.regarding.as_ref().unwrap();
+    assert_eq!(
+        (regarding.kind.as_deref(), regarding.namespace.as_deref()),
+        (Some("ConfigMap"), Some(cluster.namespace()))
+    );
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 2)]
+async fn a_long_note_is_cut_to_what_the_server_takes(cluster: Cluster) {
+    cluster.run(talker);
+    cluster.apply(map("long", 20)).await.unwrap();
+    cluster.settled().await;
+    let events = events_about(&cluster, "long").await;
+    assert_eq!(events.len(), 20);
+    let longest = events.iter().filter_map(|event| event.note.as_ref()).map(String::len).max();
+    assert_eq!(longest, Some(1024));
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 3)]
+async fn an_event_that_was_deleted_begins_a_new_series(cluster: Cluster) {
+    cluster.run(talker);
+    cluster.apply(map("one", 1)).await.unwrap();
+    cluster.settled().await;
+    let first = events_about(&cluster, "one").await.remove(0).name_any();
+    cluster.delete::<Event>(&first).await.unwrap();
+    touch(&cluster, "one").await;
+    let events = events_about(&cluster, "one").await;
+    assert_eq!(events.len(), 1);
+    assert_ne!(events[0].name_any(), first);
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 4, embedded = "seven minutes pass")]
+async fn a_series_ends_after_six_minutes(cluster: Cluster) {
+    cluster.run(talker);
+    cluster.apply(map("one", 1)).await.unwrap();
+    cluster.settled().await;
+    cluster.advance(Duration::from_secs(7 * 60)).await;
+    touch(&cluster, "one").await;
+    assert_eq!(events_about(&cluster, "one").await.len(), 2);
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 5)]
+async fn a_server_that_takes_no_events_delays_no_reconcile(cluster: Cluster) {
+    let notes = Notes::default();
+    cluster.fail(Matcher::writes().kind::<Event>(), Fault::Timeout, 3);
+    cluster.run({
+        let notes = notes.clone();
+        move || {
+            Controller::new("hasty", |map: Arc<ConfigMap>, ctx: Context<Notes>| async move {
+                ctx.event(&*map, "Seen", "it was seen");
+                ctx.state().push(map.name_any());
+                Ok::<_, Error>(Action::done())
+            })
+            .state(notes.clone())
+        }
+    });
+    let start = Instant::now();
+    for name in ["one", "two", "three"] {
+        cluster.apply(map(name, 1)).await.unwrap();
+    }
+    while notes.0.lock().len() < 3 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 6)]
+async fn a_cleanup_that_fails_is_seen_on_its_object(cluster: Cluster) {
+    cluster.run(|| {
+        Controller::new("bucket", |map: Arc<ConfigMap>, ctx: Context| async move {
+            let work = |phase| async move {
+                match phase {
+                    Phase::Apply => Ok(Action::done()),
+                    Phase::Cleanup => Err(Error::message("the bucket is not empty")),
+                }
+            };
+            ctx.finalizer(&*map, "example.com/bucket", work).await
+        })
+    });
+    cluster.apply(map("one", 1)).await.unwrap();
+    cluster.settled().await;
+    cluster.delete::<ConfigMap>("one").await.unwrap();
+    let seen = async {
+        loop {
+            let events = events_about(&cluster, "one").await;
+            if let Some(event) =
+                events.into_iter().find(|event| event.reason.as_deref() == Some("CleanupFailed"))
+            {
+                return event;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    let event = tokio::time::timeout(Duration::from_secs(30), seen).await.unwrap();
+    assert_eq!(event.type_.as_deref(), Some("Warning"));
+    assert_eq!(event.note.as_deref(), Some("finalizer example.com/bucket: the bucket is not empty"));
+    let left: ConfigMap = cluster.get("one").await.unwrap();
+    assert_eq!(left.finalizers(), ["example.com/bucket"], "the object is still there");
+    // So that nothing is left behind elsewhere.
+    cluster.stop("bucket");
+    cluster
+        .patch::<ConfigMap>("one", serde_json::json!({ "metadata": { "finalizers": null } }))
+        .await
+        .unwrap();
+}

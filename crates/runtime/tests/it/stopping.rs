@@ -1,0 +1,192 @@
+//! How a manager starts and ends: order, patience, signals, the first fatal error.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use evenkeel_cluster::Cluster;
+use evenkeel_runtime::{Action, Context, Controller, Error, LeaderElection, Manager};
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::events::v1::Event;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::{Notes, map};
+
+fn manager(cluster: &Cluster) -> Manager {
+    Manager::new(cluster.client()).env(cluster.env().clone()).namespaces([cluster.namespace()])
+}
+
+/// A controller whose reconciles take this long; they note their begin and end, and record an event at the end.
+fn slow(notes: &Notes, duration: Duration) -> Controller<ConfigMap> {
+    Controller::new("slow", move |map: Arc<ConfigMap>, ctx: Context<Notes>| async move {
+        ctx.state().push("begun");
+        tokio::time::sleep(duration).await;
+        ctx.event(&*map, "Ended", "as it should");
+        ctx.state().push("ended");
+        Ok::<_, Error>(Action::done())
+    })
+    .state(notes.clone())
+}
+
+/// Runs until the first note, then stops; says how long the stop took.
+async fn stopped_at_work(manager: Manager, notes: &Notes) -> Duration {
+    let stop = CancellationToken::new();
+    let stopped = stop.clone();
+    let running = tokio::spawn(manager.run_until(async move { stopped.cancelled().await }));
+    while notes.0.lock().is_empty() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let start = Instant::now();
+    stop.cancel();
+    running.await.unwrap().unwrap();
+    start.elapsed()
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 1)]
+async fn a_stop_waits_for_what_runs_and_sends_its_last_events(cluster: Cluster) {
+    let notes = Notes::default();
+    cluster.apply(map("one", 1)).await.unwrap();
+    let manager = manager(&cluster).controller(slow(&notes, Duration::from_secs(4)));
+    let took = stopped_at_work(manager, &notes).await;
+    assert_eq!(notes.take(), ["begun", "ended"]);
+    assert!((Duration::from_secs(3)..Duration::from_secs(6)).contains(&took), "{took:?}");
+    let events = cluster.list::<Event>().await.unwrap();
+    assert_eq!(events[0].reason.as_deref(), Some("Ended"));
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 2, embedded = "half a minute is counted exactly")]
+async fn a_stop_waits_for_thirty_seconds_at_most(cluster: Cluster) {
+    let notes = Notes::default();
+    cluster.apply(map("one", 1)).await.unwrap();
+    let usual = manager(&cluster).controller(slow(&notes, Duration::from_secs(1000)));
+    assert_eq!(stopped_at_work(usual, &notes).await, Duration::from_secs(30));
+    assert_eq!(notes.take(), ["begun"]);
+    let hasty = manager(&cluster)
+        .controller(slow(&notes, Duration::from_secs(1000)))
+        .grace_period(Duration::from_secs(1));
+    assert_eq!(stopped_at_work(hasty, &notes).await, Duration::from_secs(1));
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 3)]
+async fn who_works_stops_before_what_it_works_with(cluster: Cluster) {
+    let notes = Notes::default();
+    cluster.apply(map("one", 1)).await.unwrap();
+    let beside = notes.clone();
+    let manager = manager(&cluster)
+        .runnable_always("connection", |stop| async move {
+            stop.cancelled().await;
+            beside.push("connection closed");
+            Ok::<_, Error>(())
+        })
+        .controller(slow(&notes, Duration::from_secs(2)));
+    stopped_at_work(manager, &notes).await;
+    assert_eq!(notes.take(), ["begun", "ended", "connection closed"]);
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 4)]
+async fn a_runnable_waits_for_the_lease_unless_it_runs_always(cluster: Cluster) {
+    let notes = Notes::default();
+    let candidate = |name: &'static str| {
+        let (elected, always) = (notes.clone(), notes.clone());
+        let election = LeaderElection::new(cluster.namespace(), "operator").identity(name);
+        let manager = manager(&cluster)
+            .leader_election(election)
+            .runnable("elected", move |stop| async move {
+                elected.push(format!("{name} works"));
+                stop.cancelled().await;
+                Ok::<_, Error>(())
+            })
+            .runnable_always("always", move |stop| async move {
+                always.push(format!("{name} is there"));
+                stop.cancelled().await;
+                Ok::<_, Error>(())
+            });
+        tokio::spawn(manager.run_until(std::future::pending()))
+    };
+    let one = candidate("one");
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let two = candidate("two");
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(notes.take(), ["one is there", "one works", "two is there"]);
+    one.abort();
+    two.abort();
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 5)]
+async fn a_runnable_that_panics_is_a_fatal_error_too(cluster: Cluster) {
+    let broken = manager(&cluster).runnable_always("broken", |_| async {
+        if true {
+            panic!("no such disk");
+        }
+        Ok::<_, Error>(())
+    });
+    let error = broken.run_until(std::future::pending()).await.unwrap_err();
+    assert_eq!(error.part, "broken");
+    assert!(error.to_string().contains("no such disk"), "{error}");
+}
+
+const CHILD: &str = "EVENKEEL_RUNTIME_STOPPING_CHILD";
+
+/// What an operator's `main` does, in a process of its own: runs until a signal, or until "fail" fails.
+#[tokio::test]
+async fn the_process_of_an_operator() {
+    let Ok(what) = std::env::var(CHILD) else { return };
+    let cluster = Cluster::builder().controllers(false).start().await.unwrap();
+    let fails = what == "fail";
+    let manager = manager(&cluster).runnable("part", move |stop| async move {
+        println!("running");
+        if fails {
+            return Err(Error::message("no disk"));
+        }
+        stop.cancelled().await;
+        println!("stopping");
+        Ok(())
+    });
+    let code = match manager.run().await {
+        Ok(()) => 0,
+        Err(error) => {
+            eprintln!("Error: {error}");
+            1
+        }
+    };
+    std::process::exit(code);
+}
+
+fn operator(what: &str) -> Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["stopping::the_process_of_an_operator", "--exact", "--nocapture"])
+        .env(CHILD, what)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// Sends the signal once the operator runs; gives the rest of its output and its code.
+fn signalled(signal: &str) -> (String, Option<i32>) {
+    let mut child = operator("run");
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    while lines.next().unwrap().unwrap() != "running" {}
+    let sent = Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+    let rest: Vec<String> = lines.map(Result::unwrap).collect();
+    (rest.join("\n"), child.wait().unwrap().code())
+}
+
+#[test]
+fn sigterm_and_ctrl_c_stop_it_gracefully() {
+    for signal in ["-TERM", "-INT"] {
+        let (rest, code) = signalled(signal);
+        assert_eq!((rest.as_str(), code), ("stopping", Some(0)), "{signal}");
+    }
+}
+
+#[test]
+fn a_fatal_error_is_a_message_and_a_code() {
+    let output = operator("fail").wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("Error: run part: no disk"), "{said}");
+}

@@ -1,0 +1,224 @@
+//! What goes when a manager stops applying it.
+//!
+//! The rule is that of structured merge: take all that the manager applied last time out of the object, put back
+//! what anybody owns now, and put back what never was the manager's. Where everybody wrote in one version, only
+//! what the manager applied last time can go, so that nothing else is looked at.
+
+use std::collections::BTreeMap;
+
+use super::entries::{Managed, Owned};
+use super::fields::{fields_of, is_field, with_named_parents};
+use super::items::Index;
+use super::remove::remove;
+use super::typed::{Atom, ListView, MapView, Node};
+use super::{Context, ManagerId};
+use crate::fieldset::{FieldSet, PathElement, Place};
+use crate::json::{Map, Value};
+
+/// The fields of an object that go, because `before` had them and nobody has now.
+pub(super) fn doomed(node: Node<'_>, object: &Value, before: &Owned, managed: &Managed) -> FieldSet {
+    let owners: Vec<Place<'_>> = managed.owned.values().map(Owned::place).collect();
+    let mut walk = Walk { key: String::new() };
+    walk.visit(node, object, &before.set(), &owners, State::default())
+}
+
+/// What happened to the parents of a field on the two steps of the rule.
+#[derive(Clone, Copy, Default)]
+struct State {
+    /// One of them, or the field itself, was applied last time.
+    taken: bool,
+    /// One of them was taken and nobody put it back.
+    lost: bool,
+}
+
+struct Walk {
+    /// Space for the texts of elements.
+    key: String,
+}
+
+impl Walk {
+    fn visit(
+        &mut self,
+        node: Node<'_>,
+        value: &Value,
+        last: &FieldSet,
+        owners: &[Place<'_>],
+        state: State,
+    ) -> FieldSet {
+        match (node.atom(Some(value)), value) {
+            (Atom::Map(map), Value::Object(object)) if !map.atomic => {
+                self.fields(map, object, last, owners, state)
+            }
+            (Atom::List(list), Value::Array(items)) if !list.atomic => {
+                self.items(list, items, last, owners, state)
+            }
+            _ => FieldSet::new(),
+        }
+    }
+
+    fn fields(
+        &mut self,
+        map: MapView<'_>,
+        object: &Map<String, Value>,
+        last: &FieldSet,
+        owners: &[Place<'_>],
+        state: State,
+    ) -> FieldSet {
+        let mut doomed = FieldSet::new();
+        for (element, member, beneath) in last.entries() {
+            let PathElement::Field(name) = element else { continue };
+            let (Some(value), Some((node, named))) = (object.get(name.as_ref()), map.field(name)) else {
+                continue;
+            };
+            let was_applied = member || named && !beneath.is_empty();
+            let there = is_field(node, value, named);
+            let (mut is_doomed, state, owners) = self.step(element, was_applied, named, there, owners, state);
+            is_doomed |= was_applied && there && named && !self.remains(node, value, &owners);
+            let parts = match is_doomed {
+                true => FieldSet::new(),
+                false => self.visit(node, value, beneath, &owners, state),
+            };
+            doomed.put(element.clone(), is_doomed, parts);
+        }
+        doomed
+    }
+
+    fn items(
+        &mut self,
+        list: ListView<'_>,
+        items: &[Value],
+        last: &FieldSet,
+        owners: &[Place<'_>],
+        state: State,
+    ) -> FieldSet {
+        let mut doomed = FieldSet::new();
+        let sorted = Index::new(list, items).into_sorted();
+        for group in sorted.chunk_by(|(a, _), (b, _)| a == b) {
+            let element = group[0].0.element();
+            let Some((member, beneath)) = last.entry(&element) else { continue };
+            let (is_doomed, state, owners) = self.step(&element, member, false, true, owners, state);
+            let parts = match group {
+                // Items of one key are one field together, with none beneath.
+                [(_, at)] if !is_doomed => self.visit(list.items(), &items[*at], beneath, &owners, state),
+                _ => FieldSet::new(),
+            };
+            doomed.put(element, is_doomed, parts);
+        }
+        doomed
+    }
+
+    /// Whether a value is still a field when all that nobody owns is taken out of it. What is left empty is, what is
+    /// left with nothing but empty lists is not.
+    fn remains(&mut self, node: Node<'_>, value: &Value, owners: &[Place<'_>]) -> bool {
+        let (Atom::Map(map), Value::Object(object)) = (node.atom(Some(value)), value) else { return true };
+        if map.atomic {
+            return true;
+        }
+        let mut barren = false;
+        for (name, value) in object {
+            let Some((node, named)) = map.field(name) else { continue };
+            if !is_field(node, value, named) {
+                barren = true;
+                continue;
+            }
+            let (owned, beneath) = self.owned(&PathElement::field(name), named, owners);
+            if owned && (!named || self.remains(node, value, &beneath)) {
+                return true;
+            }
+            barren |= owned;
+        }
+        !barren
+    }
+
+    /// Whether the field goes, and what is known for what lies beneath it.
+    fn step<'a>(
+        &mut self,
+        element: &PathElement,
+        was_applied: bool,
+        named: bool,
+        there: bool,
+        owners: &[Place<'a>],
+        state: State,
+    ) -> (bool, State, Vec<Place<'a>>) {
+        let (owned, beneath) = self.owned(element, named, owners);
+        let taken = state.taken || was_applied;
+        let lost = state.lost || (there && taken && !owned);
+        (was_applied && there && lost, State { taken, lost }, beneath)
+    }
+
+    /// Whether somebody owns a field, and those who own something beneath it.
+    fn owned<'a>(
+        &mut self,
+        element: &PathElement,
+        named: bool,
+        owners: &[Place<'a>],
+    ) -> (bool, Vec<Place<'a>>) {
+        let (mut owned, mut beneath) = (false, Vec::new());
+        for owner in owners {
+            let Some((member, place)) = owner.step(element, &mut self.key) else { continue };
+            owned |= member || named && place.has_children();
+            if place.has_children() {
+                beneath.push(place);
+            }
+        }
+        (owned, beneath)
+    }
+}
+
+/// The same where managers wrote in several versions: each version has its say on the object as it shows it.
+pub(super) fn across_versions(
+    ctx: &Context<'_>,
+    node: Node<'_>,
+    merged: &Value,
+    managed: &Managed,
+    id: &ManagerId,
+    before: &Owned,
+) -> Option<Value> {
+    let convert = |object: &Value, to: &str| match to == ctx.api_version {
+        true => Some((object.clone(), ctx.schema)),
+        false => ctx.versions.convert(object, to),
+    };
+    debug_assert!(managed.owned.contains_key(id), "what is applied now is owned by now");
+    let version = before.api_version.as_str();
+    let (shown, schema) = convert(merged, version)?;
+    let node = if version == ctx.api_version { node } else { Node::root(schema) };
+    let last = with_named_parents(node, &before.set());
+    let mut pruned = shown.clone();
+    remove(node, &mut pruned, &last);
+    let mut by_version: BTreeMap<&str, FieldSet> = BTreeMap::new();
+    for owned in managed.owned.values() {
+        let set = by_version.entry(owned.api_version.as_str()).or_default();
+        *set = set.union(&owned.set());
+    }
+    let own = by_version.remove(version).unwrap_or_default();
+    pruned = restore(node, &shown, &pruned, &own);
+    for (other, owned) in by_version {
+        let there = convert(&shown, other).zip(convert(&pruned, other));
+        let Some(((merged, schema), (left, _))) = there else { continue };
+        let restored = restore(Node::root(schema), &merged, &left, &owned);
+        pruned = convert_back(ctx, &restored, version).unwrap_or(pruned);
+    }
+    // What was removed and never was the manager's comes back.
+    let there = with_named_parents(node, &fields_of(node, &shown));
+    let left = with_named_parents(node, &fields_of(node, &pruned));
+    let mut result = shown;
+    remove(node, &mut result, &there.difference(&left).intersection(&last));
+    convert_back(ctx, &result, ctx.api_version)
+}
+
+fn convert_back(ctx: &Context<'_>, object: &Value, version: &str) -> Option<Value> {
+    if object.get("apiVersion").and_then(Value::as_str) == Some(version) {
+        return Some(object.clone());
+    }
+    ctx.versions.convert(object, version).map(|(object, _)| object)
+}
+
+/// The merged object without what neither the pruned one has nor anybody owns.
+fn restore(node: Node<'_>, merged: &Value, pruned: &Value, owned: &FieldSet) -> Value {
+    let there = with_named_parents(node, &fields_of(node, merged));
+    let left = with_named_parents(node, &fields_of(node, pruned));
+    let gone = there.difference(&left.union(&with_named_parents(node, owned)));
+    let mut restored = merged.clone();
+    remove(node, &mut restored, &gone);
+    restored
+}

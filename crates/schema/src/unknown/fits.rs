@@ -1,0 +1,89 @@
+//! Whether an object is decoded without a word. Nearly all are, and seeing that takes no paths and no copies.
+
+use super::decode::first_bad_base64;
+use super::go_type::{self, Custom};
+use crate::json::{Map, Value};
+use crate::quantity::Quantity;
+use crate::time::{self, Precision};
+use crate::types::{Schema, Type};
+
+/// Whether [`decode_value`](super::decode_value) and [`convert`](super::convert) find nothing in a value of a
+/// built-in kind. `known` is one that fits: what is the same in it is not looked at. It may say no where nothing is
+/// wrong, never yes where something is.
+pub fn fits(schema: &Schema, value: &Value, known: Option<&Value>) -> bool {
+    if value.is_null() {
+        return true;
+    }
+    if let Some(custom) = go_type::custom(schema) {
+        return fits_custom(custom, value);
+    }
+    match (schema.kind(), value) {
+        (None, _) => true,
+        (Some(Type::Object), Value::Object(map)) => match schema.values() {
+            Some(values) => fits_map(values, map, known),
+            None => fits_fields(schema, map, known),
+        },
+        (Some(Type::Array), Value::Array(items)) => {
+            let Some(schema) = schema.items() else { return false };
+            let known = known.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+            items.iter().enumerate().all(|(at, item)| fits(schema, item, known.get(at)))
+        }
+        (Some(Type::String), Value::String(text)) if schema.format == "byte" => {
+            first_bad_base64(text).is_none()
+        }
+        (Some(Type::String), Value::String(_))
+        | (Some(Type::Boolean), Value::Bool(_))
+        | (Some(Type::Number), Value::Number(_)) => true,
+        (Some(Type::Integer), Value::Number(number)) => {
+            let wide = go_type::scalar_type(schema) == "int64";
+            number.as_i64().is_some_and(|number| wide || i32::try_from(number).is_ok())
+        }
+        _ => false,
+    }
+}
+
+/// What two sorted maps have at one name: the value, and the known one beside it.
+fn beside<'v>(
+    map: &'v Map<String, Value>,
+    known: Option<&'v Value>,
+) -> impl Iterator<Item = (&'v str, &'v Value, Option<&'v Value>)> {
+    let mut known = known.and_then(Value::as_object).into_iter().flatten().peekable();
+    map.iter().map(move |(name, value)| {
+        while known.next_if(|(other, _)| *other < name).is_some() {}
+        let there = known.next_if(|(other, _)| *other == name).map(|(_, there)| there);
+        (name.as_str(), value, there)
+    })
+}
+
+fn same_scalar(value: &Value, known: Option<&Value>) -> bool {
+    match (value, known) {
+        (Value::String(a), Some(Value::String(b))) => a == b,
+        (Value::Number(a), Some(Value::Number(b))) => a == b,
+        (Value::Bool(a), Some(Value::Bool(b))) => a == b,
+        _ => false,
+    }
+}
+
+fn fits_map(values: &Schema, map: &Map<String, Value>, known: Option<&Value>) -> bool {
+    beside(map, known).all(|(_, value, known)| same_scalar(value, known) || fits(values, value, known))
+}
+
+fn fits_fields(schema: &Schema, map: &Map<String, Value>, known: Option<&Value>) -> bool {
+    let fields = schema.fields();
+    beside(map, known).all(|(name, value, known)| {
+        same_scalar(value, known) || fields.get(name).is_some_and(|field| fits(field, value, known))
+    })
+}
+
+fn fits_custom(custom: Custom, value: &Value) -> bool {
+    match (custom, value) {
+        (Custom::Raw, _) | (Custom::IntOrString, Value::String(_)) => true,
+        (Custom::IntOrString, Value::Number(number)) => {
+            number.as_i64().is_some_and(|number| i32::try_from(number).is_ok())
+        }
+        (Custom::Quantity, Value::String(_) | Value::Number(_)) => Quantity::from_json(value).is_ok(),
+        (Custom::Time, Value::String(text)) => time::parse(text, Precision::Seconds).is_ok(),
+        (Custom::MicroTime, Value::String(text)) => time::parse(text, Precision::Micros).is_ok(),
+        _ => false,
+    }
+}

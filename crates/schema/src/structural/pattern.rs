@@ -11,6 +11,9 @@ use regex::{Regex, RegexBuilder};
 /// How many compiled patterns are kept: more than the schemas of a busy cluster have, and a few megabytes at most.
 const KEPT_MAX: usize = 512;
 
+const NESTED: &str = "invalid nested repetition operator";
+const COUNT: &str = "invalid repeat count";
+
 static KEPT: Mutex<BTreeMap<String, Option<Arc<Regex>>>> = Mutex::new(BTreeMap::new());
 
 /// The compiled pattern, or none where it is no regular expression.
@@ -27,8 +30,18 @@ pub(super) fn compiled(pattern: &str) -> Option<Arc<Regex>> {
     regex
 }
 
-/// Compiles without keeping; the error is the engine's own.
+/// Whether a pattern was compiled already.
+pub(super) fn is_kept(pattern: &str) -> bool {
+    KEPT.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).contains_key(pattern)
+}
+
+/// Compiles without keeping.
 pub(super) fn compile(pattern: &str) -> Result<Regex, regex::Error> {
+    // What the engine takes and Go does not.
+    let (problem, _) = Scan { pattern, at: 0, groups: 0, before: Before::Nothing }.problem();
+    if matches!(problem, NESTED | COUNT) {
+        return Err(regex::Error::Syntax(problem.to_owned()));
+    }
     RegexBuilder::new(&translate(pattern)).octal(true).build()
 }
 
@@ -154,9 +167,7 @@ impl<'a> Scan<'a> {
             Before::Nothing => {
                 Some(("missing argument to repetition operator", &self.pattern[start..self.at]))
             }
-            Before::Repetition(first) => {
-                Some(("invalid nested repetition operator", &self.pattern[first..self.at]))
-            }
+            Before::Repetition(first) => Some((NESTED, &self.pattern[first..self.at])),
             Before::Something => {
                 self.before = Before::Repetition(start);
                 None
@@ -178,7 +189,7 @@ impl<'a> Scan<'a> {
         let number = |text: &str| text.parse::<u32>().unwrap_or(u32::MAX);
         let (low, high) = (number(low), if high.is_empty() { COUNT_MAX } else { number(high) });
         if low > COUNT_MAX || high > COUNT_MAX || low > high {
-            return Some(("invalid repeat count", &self.pattern[start..self.at]));
+            return Some((COUNT, &self.pattern[start..self.at]));
         }
         self.repeat(start)
     }

@@ -22,6 +22,7 @@ mod kind;
 mod library;
 mod literals;
 mod macros;
+mod operators;
 mod program;
 mod range;
 mod runtime_cost;

@@ -369,6 +369,8 @@ fn type_value(name: &str) -> Option<Kind> {
         "type" => Kind::type_of(Kind::Dyn),
         "optional_type" => Kind::optional(Kind::Dyn),
         "dyn" => return None,
+        // The objects of Kubernetes' libraries have no name that expressions could use.
+        name if name.starts_with("kubernetes.") => return None,
         name => functions::type_named(name)?,
     })
 }

@@ -9,6 +9,7 @@ use std::rc::Rc;
 use super::calls;
 use super::check::Checked;
 use super::equality::Fuel;
+use super::operators;
 use super::runtime_cost;
 use super::syntax::{Entry, Fold, Id, Literal, Node};
 use super::value::{Fault, List, Map, Outcome, Text, Value};
@@ -82,7 +83,7 @@ impl<'a> Machine<'a> {
             },
             Value::Optional(None) if test => Ok(Value::Bool(false)),
             Value::Optional(None) => Ok(Value::Optional(None)),
-            Value::Optional(Some(value)) => match calls::index_optional(&value, &key)? {
+            Value::Optional(Some(value)) => match operators::index_optional(&value, &key)? {
                 found if test => Ok(Value::Bool(found.is_some())),
                 found => Ok(Value::Optional(found.map(Rc::new))),
             },

@@ -48,7 +48,7 @@ fn is_timestamp(literal: &Literal) -> bool {
 }
 
 fn is_pattern(literal: &Literal) -> bool {
-    !matches!(literal, Literal::String(text) if regex::compile(text).is_err())
+    !matches!(literal, Literal::String(text) if !regex::is_valid(text))
 }
 
 struct Found<'a> {

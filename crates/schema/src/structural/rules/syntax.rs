@@ -121,14 +121,30 @@ fn parse_deep(source: &str) -> Result<Tree, Issues> {
             }
         }
         Err(errors) => {
-            let issue = |error: &cel::ParseError| {
-                let line = usize::try_from(error.pos.0).unwrap_or(1).max(1);
-                let column = usize::try_from(error.pos.1 - 1).unwrap_or(0);
-                Issue { place: Place { line, column }, message: error.msg.clone() }
-            };
-            Err(Issues::new(source, errors.errors.iter().map(issue).collect()))
+            let mut issues: Vec<Issue> = errors.errors.iter().map(issue).collect();
+            // What the parser says of itself where it already said what is wrong with the text.
+            let is_own = |issue: &Issue| issue.message.contains("Context`") || issue.message == "UNKNOWN";
+            if !issues.iter().all(is_own) {
+                issues.retain(|issue| !is_own(issue));
+            }
+            Err(Issues::new(source, issues))
         }
     }
+}
+
+/// An error of the parser, in the words and at the place of the one that Kubernetes uses.
+fn issue(error: &cel::ParseError) -> Issue {
+    let line = usize::try_from(error.pos.0).unwrap_or(1).max(1);
+    let mut column = usize::try_from(error.pos.1 - 1).unwrap_or(0);
+    let mut message = error.msg.clone();
+    if message == "unsupported syntax: '`'" {
+        column += 1;
+    }
+    // Where nothing may follow but the end, only the end is named.
+    if let Some((what, _)) = message.split_once(" expecting {<EOF>,") {
+        message = format!("{what} expecting <EOF>");
+    }
+    Issue { place: Place { line, column }, message }
 }
 
 /// Turns the parser's tree into ours.
@@ -200,17 +216,30 @@ impl Lowering<'_> {
                 Node::Map { entries }
             }
             Expr::Struct(message) => Node::Struct { name: message.type_name.as_str().into() },
-            Expr::Comprehension(fold) => Node::Fold(Box::new(Fold {
-                range: self.node(&fold.iter_range, depth),
-                var: fold.iter_var.as_str().into(),
-                var2: fold.iter_var2.as_deref().map(Into::into),
-                accumulator: fold.accu_var.as_str().into(),
-                init: self.node(&fold.accu_init, depth),
-                condition: self.node(&fold.loop_cond, depth),
-                step: self.node(&fold.loop_step, depth),
-                result: self.node(&fold.result, depth),
-            })),
+            Expr::Comprehension(fold) => {
+                self.check_variable(&fold.iter_var, place);
+                Node::Fold(Box::new(Fold {
+                    range: self.node(&fold.iter_range, depth),
+                    var: fold.iter_var.as_str().into(),
+                    var2: fold.iter_var2.as_deref().map(Into::into),
+                    accumulator: fold.accu_var.as_str().into(),
+                    init: self.node(&fold.accu_init, depth),
+                    condition: self.node(&fold.loop_cond, depth),
+                    step: self.node(&fold.loop_step, depth),
+                    result: self.node(&fold.result, depth),
+                }))
+            }
         })
+    }
+
+    /// The variable of a loop may not have the name of what the loop collects into.
+    fn check_variable(&mut self, name: &str, place: Place) {
+        if matches!(name, macros::RESULT | "__result__") {
+            // The variable follows the bracket of the call, which is the call's place.
+            let place = Place { column: place.column + 1, ..place };
+            let message = "iteration variable overwrites accumulator variable".to_owned();
+            self.issues.push(Issue { place, message });
+        }
     }
 }
 

@@ -32,35 +32,59 @@ impl Rules {
     /// Runs the rules on a new object, or on one that replaces `old`.
     pub fn validate(&self, object: &Json, old: Option<&Json>) -> Findings {
         let mut run = Run { findings: Findings::default(), budget: Some(BUDGET) };
-        let ratchet = Ratchet::root(object, old);
+        let here = old.map(|old| (object, old, &self.schema));
+        let ratchet = Ratchet { here, above: None };
         run.node(&self.root, &self.schema, &Path::ROOT, object, old, ratchet);
         run.findings
     }
 }
 
+/// A value, the one that it replaces, and their schema.
+type Pair<'a> = (&'a Json, &'a Json, &'a Schema);
+
 /// How a value relates to the one that it replaces, which decides whether an old error is forgiven.
 #[derive(Clone, Copy)]
 struct Ratchet<'a> {
     /// The value and the one that it replaces, where they belong together.
-    here: Option<(&'a Json, &'a Json)>,
+    here: Option<Pair<'a>>,
     /// The same for the nearest value above.
-    above: Option<(&'a Json, &'a Json)>,
+    above: Option<Pair<'a>>,
 }
 
 impl<'a> Ratchet<'a> {
-    fn root(object: &'a Json, old: Option<&'a Json>) -> Self {
-        Ratchet { here: old.map(|old| (object, old)), above: None }
-    }
-
     fn forgives(&self) -> bool {
-        self.here.or(self.above).is_some_and(|(new, old)| new == old)
+        self.here.or(self.above).is_some_and(|(new, old, schema)| unchanged(new, old, Some(schema)))
     }
 
-    fn below(self, value: &'a Json, old: Option<&'a Json>) -> Self {
+    fn below(self, value: &'a Json, old: Option<&'a Json>, schema: &'a Schema) -> Self {
         match self.here {
             None => self,
-            Some(_) => Ratchet { here: old.map(|old| (value, old)), above: self.here },
+            Some(_) => Ratchet { here: old.map(|old| (value, old, schema)), above: self.here },
         }
+    }
+}
+
+/// Whether two values are the same; the order of a list that is a map does not count.
+fn unchanged(new: &Json, old: &Json, schema: Option<&Schema>) -> bool {
+    if new == old {
+        return true;
+    }
+    match (new, old, schema) {
+        (Json::Array(new), Json::Array(old), Some(schema)) if new.len() == old.len() => {
+            let items = schema.items.as_deref();
+            if schema.list_type != Some(ListType::Map) {
+                return new.iter().zip(old).all(|(new, old)| unchanged(new, old, items));
+            }
+            let before = keyed(old, schema);
+            new.iter().all(|item| {
+                let old = item_key(item, &schema.list_map_keys).and_then(|key| before.get(&key).copied());
+                old.is_some_and(|old| unchanged(item, old, items))
+            })
+        }
+        (Json::Object(new), Json::Object(old), Some(schema)) if new.len() == old.len() => new
+            .iter()
+            .all(|(name, value)| old.get(name).is_some_and(|old| unchanged(value, old, schema.field(name)))),
+        _ => false,
     }
 }
 
@@ -112,7 +136,7 @@ impl Run {
         };
         for (index, item) in items.iter().enumerate() {
             let old = item_key(item, &schema.list_map_keys).and_then(|key| before.get(&key).copied());
-            self.node(below, of, &path.index(index), item, old, ratchet.below(item, old));
+            self.node(below, of, &path.index(index), item, old, ratchet.below(item, old, of));
         }
     }
 
@@ -128,15 +152,17 @@ impl Run {
         let is_root = ratchet.above.is_none();
         for (name, value) in object.as_object().into_iter().flatten() {
             let old = old.and_then(|old| old.get(name));
-            let mut ratchet = ratchet.below(value, old);
-            if is_root && ratchet.above.is_some() && matches!(name.as_str(), "apiVersion" | "kind") {
-                ratchet = Ratchet { here: None, above: None };
-            }
+            let related = |of| {
+                let below = ratchet.below(value, old, of);
+                let type_meta =
+                    is_root && below.above.is_some() && matches!(name.as_str(), "apiVersion" | "kind");
+                if type_meta { Ratchet { here: None, above: None } } else { below }
+            };
             if let (Some(below), Additional::Schema(of)) = (&node.values, &schema.additional) {
-                self.node(below, of, &path.key(name), value, old, ratchet);
+                self.node(below, of, &path.key(name), value, old, related(of));
             }
             if let (Some(below), Some(of)) = (node.properties.get(name), schema.properties.get(name)) {
-                self.node(below, of, &path.child(name), value, old, ratchet);
+                self.node(below, of, &path.child(name), value, old, related(of));
             }
         }
     }

@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 
 use super::super::calls;
 use super::super::equality::{Fuel, equal};
+use super::super::operators;
 use super::super::value::{Fault, List, Outcome, Value, compare};
 use super::strings::BYTES_MAX;
 
@@ -53,7 +54,7 @@ fn sum<'a>(list: &List<'a>, overload: &str) -> Outcome<Value<'a>> {
             // Where the type was not known before, the first item tells it.
             (Value::Int(0), Value::Uint(_) | Value::Double(_) | Value::Duration(_)) => item,
             (_, Value::Int(_) | Value::Uint(_) | Value::Double(_) | Value::Duration(_)) => {
-                calls::add(&sum, &item)?
+                operators::add(&sum, &item)?
             }
             _ => return Err(Fault::no_overload()),
         };

@@ -1,7 +1,5 @@
 //! The operator on a cluster of its own, in virtual time.
 
-#![expect(clippy::unwrap_used, reason = "what a test unwraps wrongly fails it, as it should")]
-
 use std::sync::Arc;
 
 use evenkeel::k8s_openapi::api::core::v1::{Container, Node, Pod, PodSpec};

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use evenkeel_schema::kinds;
+use evenkeel_schema::structural::Rules;
 use evenkeel_schema::types::Schema;
 use parking_lot::RwLock;
 use serde_json::Value;
@@ -85,6 +86,8 @@ pub struct CustomInfo {
     pub version: Value,
     /// The schema of the version.
     pub schema: Schema,
+    /// The rules of the schema in CEL, compiled when they are first needed and kept while the schema is the same.
+    pub(crate) rules: Arc<OnceLock<Option<Rules>>>,
     /// Since which revision the schema is as it is.
     pub schema_revision: u64,
     /// The version that is stored.
@@ -95,6 +98,13 @@ pub struct CustomInfo {
     pub preserve_unknown_fields: bool,
     /// Whether the definition is being deleted: no new objects then.
     pub terminating: bool,
+}
+
+impl CustomInfo {
+    /// The rules of the schema, if it has any.
+    pub(crate) fn rules(&self) -> Option<&Rules> {
+        self.rules.get_or_init(|| Rules::compile(&self.schema)).as_ref()
+    }
 }
 
 impl ResourceInfo {

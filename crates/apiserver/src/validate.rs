@@ -33,7 +33,7 @@ fn check(
 ) -> Result<()> {
     let info = &call.info;
     let errors = if info.is_custom() {
-        custom(call, object, old, subresource)
+        custom(call, object, old, subresource, warnings)
     } else {
         let (group, version, kind) = (&info.group, &info.version, &info.kind);
         evenkeel_schema::validate::validate(group, version, kind, object, old, subresource)
@@ -50,7 +50,13 @@ fn check(
     Err(Status::invalid(&info.group, &info.kind, name, &errors))
 }
 
-fn custom(call: &Call<'_>, object: &Value, old: Option<&Value>, subresource: &str) -> Vec<FieldError> {
+fn custom(
+    call: &Call<'_>,
+    object: &Value,
+    old: Option<&Value>,
+    subresource: &str,
+    warnings: &mut Vec<String>,
+) -> Vec<FieldError> {
     let mut errors = match old {
         None => metadata::create(object, call.info.namespaced, NameRule::Subdomain),
         // The rules of every kind come first, those of custom resources repeat them.
@@ -66,6 +72,10 @@ fn custom(call: &Call<'_>, object: &Value, old: Option<&Value>, subresource: &st
             "status" => structural::validate_status(&custom.schema, object, old),
             _ => structural::validate(&custom.schema, object, old),
         });
+        if let Some(rules) = custom.rules() {
+            let forgiven = structural::validate_rules(rules, object, old, &mut errors);
+            warnings.extend(forgiven.iter().map(ToString::to_string));
+        }
     }
     errors
 }

@@ -205,6 +205,11 @@ impl Cluster {
         &self.namespace
     }
 
+    /// Whether it is not in this process.
+    pub(crate) fn is_elsewhere(&self) -> bool {
+        matches!(self.world.wire.backend, Backend::Remote(_))
+    }
+
     /// Clock, randomness and ledger of this cluster.
     pub fn env(&self) -> &Env {
         &self.world.wire.env

@@ -66,9 +66,14 @@ impl Cluster {
         };
         api.patch(&name, &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(object)).await?;
         if resource.kind == "CustomResourceDefinition" {
-            self.eventually::<CustomResourceDefinition>(&name, is_established).await;
+            self.established(&name).await;
         }
         Ok(())
+    }
+
+    /// Waits until a definition is served.
+    pub(crate) async fn established(&self, name: &str) {
+        self.eventually::<CustomResourceDefinition>(name, is_established).await;
     }
 
     /// What an operator has done so far, by the name it runs under: for [`Manifests::verbs`].

@@ -68,7 +68,13 @@ impl Cluster {
         let namespace = object.namespace().unwrap_or_else(|| self.namespace().to_owned());
         let api: Api<K> = K::Scope::api(self.client(), &namespace);
         let patch = Patch::Apply(with_type(&object)?);
-        api.patch(&object.name_any(), &PatchParams::apply(FIELD_MANAGER).force(), &patch).await
+        let applied =
+            api.patch(&object.name_any(), &PatchParams::apply(FIELD_MANAGER).force(), &patch).await?;
+        if self.is_elsewhere() && K::kind(&()) == "CustomResourceDefinition" {
+            // A definition is served a moment later than it is accepted; the cluster of this process is faster.
+            self.established(&object.name_any()).await;
+        }
+        Ok(applied)
     }
 
     /// Applies every document of a YAML text, in its own namespace where it names one; gives what the server made of

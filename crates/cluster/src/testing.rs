@@ -118,7 +118,9 @@ where
         if elsewhere.is_some() {
             cluster.stop_all();
             let _ = cluster.delete::<Namespace>(cluster.namespace()).await;
-            println!("elsewhere: ran {}", std::thread::current().name().unwrap_or_default());
+            if result.failure().is_none() {
+                println!("elsewhere: passed {}", std::thread::current().name().unwrap_or_default());
+            }
         }
         result
     })

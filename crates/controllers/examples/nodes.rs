@@ -1,4 +1,4 @@
-//! Gives a cluster that has no machines a scheduler and one simulated node: `cargo run -p evenkeel-controllers --example
+//! Gives a cluster that has no machines a scheduler, one simulated node and volumes: `cargo run -p evenkeel-controllers --example
 //! nodes`, against the cluster of the current kubeconfig. `just real` runs it beside kube-apiserver, so that the pods of
 //! the examples become ready there.
 

@@ -142,7 +142,8 @@ pub fn all(env: &Env, options: &Options) -> impl FnOnce(Manager) -> Manager + us
     }
 }
 
-/// Adds the scheduler and the nodes alone: for a cluster that has the other controllers, and no machines.
+/// Adds the scheduler, the nodes and their volumes alone: for a cluster that has the other controllers, and no machines
+/// and disks.
 ///
 /// ```no_run
 /// # async fn example(client: kube::Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -157,7 +158,13 @@ pub fn all(env: &Env, options: &Options) -> impl FnOnce(Manager) -> Manager + us
 /// ```
 pub fn nodes(env: &Env, options: &NodeOptions) -> impl FnOnce(Manager) -> Manager + use<> {
     let (env, options) = (env.clone(), options.clone());
-    move |manager| with_nodes(manager.controller(scheduler::controller()), &env, &options)
+    move |manager| {
+        let manager = manager
+            .controller(scheduler::controller())
+            .controller(volume::claims(options.count > 0))
+            .controller(volume::volumes());
+        with_nodes(manager, &env, &options)
+    }
 }
 
 fn with_nodes(manager: Manager, env: &Env, options: &NodeOptions) -> Manager {

@@ -179,6 +179,16 @@ impl Quantity {
         self.nano % NANO == 0
     }
 
+    /// Whether the amount in whole units is within 64 bits.
+    pub(crate) fn fits_int(&self) -> bool {
+        i64::try_from(self.nano / NANO).is_ok()
+    }
+
+    /// The amount as a float, which may be less exact.
+    pub(crate) fn to_f64(&self) -> f64 {
+        self.nano as f64 / NANO as f64
+    }
+
     /// Rounds away from zero to thousandths, which is how resource lists are stored.
     pub fn round_up_milli(&mut self) {
         if self.milli {

@@ -12,15 +12,17 @@ mod lists;
 mod numbers;
 mod pattern;
 mod pruning;
+mod rules;
 mod values;
 
-use crate::field::{FieldError, Path};
+use crate::field::{ErrorKind, FieldError, Path};
 use crate::json::Value;
 use crate::types::Schema;
 
 pub use compile::compile;
 pub use defaulting::{default, default_applied};
 pub use pruning::{prune, prune_embedded};
+pub use rules::{Findings, Rules};
 
 pub(crate) use formats::{is_cidr, is_match, parse_ip};
 
@@ -44,6 +46,35 @@ pub fn validate_status(schema: &Schema, object: &Value, old: Option<&Value>) -> 
     };
     errors.extend(validate_shape(schema, object, old));
     errors
+}
+
+/// Runs the rules in CEL, after everything else was checked: `errors` is what that found, and is added to.
+///
+/// Gives what was wrong before and is not held against an update.
+pub fn validate_rules(
+    rules: &Rules,
+    object: &Value,
+    old: Option<&Value>,
+    errors: &mut Vec<FieldError>,
+) -> Vec<FieldError> {
+    let blocking = |error: &FieldError| {
+        matches!(
+            error.kind,
+            ErrorKind::NotSupported
+                | ErrorKind::Required
+                | ErrorKind::TooLong
+                | ErrorKind::TooMany
+                | ErrorKind::TypeInvalid
+        )
+    };
+    if errors.iter().any(blocking) {
+        let detail = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
+        errors.push(FieldError::invalid(Path::ROOT, Value::Null, detail));
+        return Vec::new();
+    }
+    let found = rules.validate(object, old);
+    errors.extend(found.errors);
+    found.warnings
 }
 
 /// Embedded resources, and lists whose items must be unique.

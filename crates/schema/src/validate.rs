@@ -17,6 +17,7 @@ mod networking;
 mod persistentvolume;
 mod persistentvolumeclaim;
 mod pod;
+mod quota;
 mod rbac;
 mod resources;
 mod scheduling;

@@ -1,4 +1,4 @@
-//! What Kubernetes warns of: pods and services that are valid and most likely not what was meant.
+//! What Kubernetes warns of: pods, services and definitions that are valid and most likely not what was meant.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use crate::json::{Value, get, go_quote};
 use crate::quantity::Quantity;
 use crate::read::Read as _;
 
-/// The warnings for a service, or for an object of a built-in kind that holds a pod or a template of one.
+/// The warnings for a service, a definition, or for an object of a built-in kind that holds a pod or a template of one.
 ///
 /// An update is warned of only where it changes the generation, and a pod only when it is made: nobody reads the
 /// warnings of a controller's writes.
@@ -21,6 +21,9 @@ use crate::read::Read as _;
 pub fn of(group: &str, kind: &str, object: &Value, old: Option<&Value>) -> Vec<String> {
     if (group, kind) == ("", "Service") {
         return of_service(object);
+    }
+    if (group, kind) == ("apiextensions.k8s.io", "CustomResourceDefinition") {
+        return crate::structural::definition::warnings(object, old);
     }
     let path: &[&str] = match (group, kind) {
         ("", "Pod") => &[],

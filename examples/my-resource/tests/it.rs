@@ -220,6 +220,10 @@ async fn made_and_changed(cluster: Cluster) -> Vec<String> {
 
 #[test]
 fn a_crash_at_any_write_changes_nothing() {
+    let why = "a run for each write takes a minute";
+    if testing::skip::<()>(concat!(module_path!(), "::a_crash_at_any_write_changes_nothing"), why).is_some() {
+        return;
+    }
     let runs = testing::crash_everywhere(NAME, |cluster| cluster.run(controller), made_and_changed);
     assert!(runs >= 6, "{runs} runs");
 }

@@ -1,7 +1,5 @@
 //! The operator on a cluster of its own, in virtual time.
 
-#![expect(clippy::unwrap_used, reason = "what a test unwraps wrongly fails it, as it should")]
-
 use std::sync::Arc;
 
 use evenkeel::k8s_openapi::api::core::v1::{Container, Node, Pod, PodSpec};
@@ -220,6 +218,10 @@ async fn a_life(cluster: Cluster) -> Vec<String> {
 
 #[test]
 fn a_crash_at_any_write_changes_nothing() {
+    let why = "a run for each write takes a minute";
+    if testing::skip::<()>(concat!(module_path!(), "::a_crash_at_any_write_changes_nothing"), why).is_some() {
+        return;
+    }
     let start = |cluster: &Cluster| cluster.run_manager(NAME, add_to);
     let runs = testing::crash_everywhere(NAME, start, a_life);
     assert!(runs >= 9, "{runs} runs");

@@ -186,7 +186,7 @@ async fn a_secret_wakes_the_converters_that_name_it_and_no_others(cluster: Clust
     Ok(())
 }
 
-#[evenkeel::test]
+#[evenkeel::test(embedded = "seconds are counted")]
 async fn when_very_many_change_at_once_writes_are_throttled(cluster: Cluster) -> Result<()> {
     const MANY: usize = 120;
     started(&cluster).await?;
@@ -271,6 +271,10 @@ async fn a_life(cluster: Cluster) -> Vec<String> {
 
 #[test]
 fn a_crash_at_any_write_changes_nothing() {
+    let why = "a run for each write takes a minute";
+    if testing::skip::<()>(concat!(module_path!(), "::a_crash_at_any_write_changes_nothing"), why).is_some() {
+        return;
+    }
     let runs = testing::crash_everywhere(NAME, |cluster| cluster.run(controller), a_life);
     assert!(runs >= 18, "{runs} runs");
 }

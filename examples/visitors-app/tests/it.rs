@@ -89,7 +89,7 @@ async fn an_app_becomes_three_tiers_from_the_ground_up(cluster: Cluster) -> Resu
     Ok(())
 }
 
-#[evenkeel::test(nodes = 0)]
+#[evenkeel::test(nodes = 0, embedded = "there must be no node")]
 async fn a_backend_waits_for_its_database_without_blocking_others(cluster: Cluster) -> Result<()> {
     started(&cluster, Arc::new(NoUploads)).await?;
     let mut other = guestbook(1, "Another");
@@ -173,7 +173,7 @@ async fn the_finalizer_holds_the_app_while_the_cleanup_fails(cluster: Cluster) -
 
     *bucket.out_of_reach.lock() = false;
     cluster.settled().await;
-    assert_eq!(*bucket.purged.lock(), ["default/guestbook"]);
+    assert_eq!(*bucket.purged.lock(), [format!("{}/guestbook", cluster.namespace())]);
     assert_eq!(cluster.list::<VisitorsApp>().await?.len(), 0);
     assert_eq!(deployments(&cluster).await?, Vec::<String>::new());
     assert_eq!(cluster.list::<Secret>().await?.len(), 0);
@@ -275,6 +275,10 @@ async fn a_life(cluster: Cluster) -> Vec<String> {
 
 #[test]
 fn a_crash_at_any_write_changes_nothing() {
+    let why = "a run for each write takes a minute";
+    if testing::skip::<()>(concat!(module_path!(), "::a_crash_at_any_write_changes_nothing"), why).is_some() {
+        return;
+    }
     let start = |cluster: &Cluster| cluster.run(|| controller(Arc::new(NoUploads)));
     let runs = testing::crash_everywhere(NAME, start, a_life);
     assert!(runs >= 30, "{runs} runs");

@@ -61,6 +61,7 @@ fn custom(
         uid: entry.header.uid.to_string(),
         version: version.clone(),
         schema: structural::compile(&schema).unwrap_or_else(|_| Schema::default()),
+        rules: before.as_ref().map(|it| it.rules.clone()).unwrap_or_default(),
         schema_revision: before.map_or(entry.revision, |it| it.schema_revision),
         storage_version: storage_version(definition).to_owned(),
         storage_schema: storage_schema(definition, version),

@@ -20,6 +20,7 @@ fn custom(group: &str, version: &str, plural: &str, parts: Vec<SubresourceInfo>)
         uid: String::new(),
         version: json!({}),
         schema: Default::default(),
+        rules: Default::default(),
         schema_revision: 0,
         storage_schema: None,
         storage_version: "v1".into(),

@@ -20,6 +20,7 @@ fn with_widgets() -> Registry {
         uid: String::new(),
         version: json!({"schema": {"openAPIV3Schema": schema}}),
         schema: Default::default(),
+        rules: Default::default(),
         schema_revision: 0,
         storage_schema: None,
         storage_version: "v1".into(),

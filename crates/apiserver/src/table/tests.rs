@@ -50,6 +50,7 @@ fn a_custom_resource_without_columns_shows_its_age() {
         uid: String::new(),
         version: json!({}),
         schema: Default::default(),
+        rules: Default::default(),
         schema_revision: 0,
         storage_schema: None,
         storage_version: "v1".into(),

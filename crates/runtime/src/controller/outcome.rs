@@ -138,3 +138,67 @@ impl Outcome {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use kube::core::Status;
+    use parking_lot::Mutex;
+    use tokio::time::Instant;
+    use tracing::{Level, Metadata, Subscriber, span};
+
+    use super::*;
+    use crate::Causes;
+
+    /// Remembers the levels of what is logged.
+    #[derive(Clone, Default)]
+    struct Levels(Arc<Mutex<Vec<Level>>>);
+
+    impl Subscriber for Levels {
+        fn enabled(&self, _: &Metadata<'_>) -> bool {
+            true
+        }
+
+        fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+            span::Id::from_u64(1)
+        }
+
+        fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+        fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+        fn event(&self, event: &tracing::Event<'_>) {
+            self.0.lock().push(*event.metadata().level());
+        }
+
+        fn enter(&self, _: &span::Id) {}
+
+        fn exit(&self, _: &span::Id) {}
+    }
+
+    fn level_of(error: kube::Error, requeues: u32) -> Vec<Level> {
+        let levels = Levels::default();
+        let item = Item {
+            key: Request::namespaced("a", "b"),
+            priority: 0,
+            causes: Causes::default(),
+            ready_at: Instant::now(),
+            requeues,
+        };
+        let outcome = Outcome::Failed(Failure::Error(error.into()));
+        tracing::subscriber::with_default(levels.clone(), || outcome.report(&item, Duration::ZERO));
+        let levels = levels.0.lock().clone();
+        levels
+    }
+
+    /// Every conflict between two writers used to be an error in the log, though the next attempt healed it.
+    #[tokio::test(start_paused = true)]
+    async fn conflicts_are_no_errors_in_the_log_unless_they_keep_coming() {
+        let refused =
+            |reason: &str, code| kube::Error::Api(Status::failure("x", reason).with_code(code).boxed());
+        assert_eq!(level_of(refused("Conflict", 409), 0), [Level::DEBUG]);
+        assert_eq!(level_of(refused("Conflict", 409), CONFLICTS_EXPECTED), [Level::ERROR]);
+        assert_eq!(level_of(refused("Forbidden", 403), 0), [Level::ERROR]);
+    }
+}

@@ -44,7 +44,7 @@ async fn run(seed: u64) -> Vec<String> {
     notes.take()
 }
 
-#[tokio::test(start_paused = true)]
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "a seed decides nothing elsewhere")]
 async fn a_seed_replays_in_one_process_and_another_seed_differs() {
     let first = run(42).await;
     assert!(first.len() > 60);
@@ -54,7 +54,7 @@ async fn a_seed_replays_in_one_process_and_another_seed_differs() {
 
 const CHILD: &str = "EVENKEEL_RUNTIME_REPLAY_CHILD";
 
-#[tokio::test(start_paused = true)]
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "a seed decides nothing elsewhere")]
 async fn a_seed_replays_in_two_processes() {
     let here = run(42).await.join("\n");
     if std::env::var_os(CHILD).is_some() {

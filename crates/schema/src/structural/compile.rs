@@ -1,6 +1,6 @@
 //! From the `openAPIV3Schema` of a definition to a [`Schema`].
 
-use super::definition::schema_errors;
+use super::definition::{RuleChecks, schema_errors};
 use crate::field::{FieldError, Path};
 use crate::json::Value;
 use crate::read::Read;
@@ -15,7 +15,7 @@ use crate::types::{
 /// assert!(evenkeel_schema::structural::compile(&schema).is_ok());
 /// ```
 pub fn compile(schema: &Value) -> Result<Schema, Vec<FieldError>> {
-    let errors = schema_errors(&Path::new("openAPIV3Schema"), schema);
+    let errors = schema_errors(&Path::new("openAPIV3Schema"), schema, RuleChecks::None);
     if errors.is_empty() { Ok(node(schema)) } else { Err(errors) }
 }
 

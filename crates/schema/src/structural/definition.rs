@@ -4,15 +4,18 @@
 //! the paths in its messages are those of that form, so this brings the definition into it first.
 
 mod defaults;
-mod field_path;
+pub(super) mod field_path;
 mod invariants;
 mod keywords;
+mod warnings;
 
 use crate::field::{BadValue, FieldError, Path, is_print};
 use crate::json::Value;
 use crate::names;
 use crate::read::Read;
 use crate::validate::metadata::{self, NameRule};
+
+pub(crate) use warnings::warnings;
 
 const SHARED: [(&str, &str); 4] = [
     ("schema", "validation"),
@@ -58,7 +61,14 @@ pub fn validate(definition: &Value, old: Option<&Value>) -> Vec<FieldError> {
         Some(old) => metadata::update(definition, old),
     };
     let spec = shared_form(definition.at("spec").unwrap_or(&Value::Null));
-    check_spec(&spec, &mut errors);
+    let schemas = |definition: &Value| -> Vec<Value> {
+        let versions = definition.at("spec").list("versions");
+        versions.iter().map(|version| version.at("schema").cloned().unwrap_or(Value::Null)).collect()
+    };
+    // A schema that was there before may cost what it did.
+    let unchanged = old.is_some_and(|old| schemas(old) == schemas(definition));
+    let rules = if unchanged { RuleChecks::Compile } else { RuleChecks::All };
+    check_spec(&spec, rules, &mut errors);
     if let Some(old) = old {
         immutable(definition, old, &mut errors);
     }
@@ -75,16 +85,30 @@ pub fn validate(definition: &Value, old: Option<&Value>) -> Vec<FieldError> {
 }
 
 /// Everything that is wrong with a schema at `path`.
-pub(super) fn schema_errors(path: &Path<'_>, schema: &Value) -> Vec<FieldError> {
+pub(super) fn schema_errors(path: &Path<'_>, schema: &Value, rules: RuleChecks) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    if !keywords::is_unsupported(schema) {
+    let structural = !keywords::is_unsupported(schema);
+    if structural {
         errors = invariants::validate(path, schema);
         if errors.is_empty() {
             errors = defaults::validate(path, schema);
         }
     }
-    errors.extend(keywords::validate(path, schema));
+    // Rules are about structural schemas only.
+    let rules = if structural && errors.is_empty() { rules } else { RuleChecks::None };
+    errors.extend(keywords::validate(path, schema, rules));
     errors
+}
+
+/// How far the rules in CEL are checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RuleChecks {
+    /// Not at all: they were checked when the definition was written.
+    None,
+    /// They must compile, and together not cost too much.
+    Compile,
+    /// Each of them must be affordable, too.
+    All,
 }
 
 fn own_name(definition: &Value) -> Vec<FieldError> {
@@ -119,7 +143,7 @@ fn shared_form(spec: &Value) -> Value {
     spec
 }
 
-fn check_spec(spec: &Value, errors: &mut Vec<FieldError>) {
+fn check_spec(spec: &Value, rules: RuleChecks, errors: &mut Vec<FieldError>) {
     let path = Path::new("spec");
     group(&path.child("group"), spec.str("group"), errors);
     one_of(&path.child("scope"), spec.str("scope"), &["Cluster", "Namespaced"], errors);
@@ -133,12 +157,12 @@ fn check_spec(spec: &Value, errors: &mut Vec<FieldError>) {
             }
         }
     }
-    check_versions(&versions, spec, errors);
+    check_versions(&versions, spec, rules, errors);
     required_names(&path.child("names"), spec, errors);
     check_names(&path.child("names"), spec.at("names").unwrap_or(&Value::Null), errors);
     let status = spec.at("subresources").has("status")
         || spec.list("versions").iter().any(|version| version.at("subresources").has("status"));
-    check_schema(&path.child("validation"), spec.at("validation"), status, errors);
+    check_schema(&path.child("validation"), spec.at("validation"), status, rules, errors);
     subresources(&path.child("subresources"), spec.at("subresources"), errors);
     columns(&path.child("additionalPrinterColumns"), spec.list("additionalPrinterColumns"), errors);
     let schema = spec.at("validation").at("openAPIV3Schema");
@@ -165,7 +189,7 @@ fn one_of(path: &Path<'_>, value: &str, accepted: &[&str], errors: &mut Vec<Fiel
     }
 }
 
-fn check_versions(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
+fn check_versions(path: &Path<'_>, spec: &Value, rules: RuleChecks, errors: &mut Vec<FieldError>) {
     let versions = spec.list("versions");
     for (index, version) in versions.iter().enumerate() {
         let path = path.index(index);
@@ -177,7 +201,7 @@ fn check_versions(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
         let own = version.at("subresources");
         let status = own.or(spec.at("subresources")).has("status");
         deprecation(&path.child("deprecationWarning"), version, errors);
-        check_schema(&path.child("schema"), version.at("schema"), status, errors);
+        check_schema(&path.child("schema"), version.at("schema"), status, rules, errors);
         subresources(&path.child("subresources"), own, errors);
         columns(&path.child("additionalPrinterColumns"), version.list("additionalPrinterColumns"), errors);
         let schema = version.at("schema").at("openAPIV3Schema");
@@ -245,7 +269,13 @@ fn deprecation(path: &Path<'_>, version: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn check_schema(path: &Path<'_>, validation: Option<&Value>, status: bool, errors: &mut Vec<FieldError>) {
+fn check_schema(
+    path: &Path<'_>,
+    validation: Option<&Value>,
+    status: bool,
+    rules: RuleChecks,
+    errors: &mut Vec<FieldError>,
+) {
     let Some(schema) = validation.at("openAPIV3Schema") else { return };
     let path = path.child("openAPIV3Schema");
     if status {
@@ -254,7 +284,7 @@ fn check_schema(path: &Path<'_>, validation: Option<&Value>, status: bool, error
     if schema.bool("nullable") {
         errors.push(FieldError::forbidden(path.child("nullable"), "nullable cannot be true at the root"));
     }
-    errors.extend(schema_errors(&path, schema));
+    errors.extend(schema_errors(&path, schema, rules));
 }
 
 /// With a status endpoint, rules at the root could not be applied to the status alone.

@@ -5,7 +5,7 @@ use super::metadata::{self, NameRule};
 use super::resources::{resource_name, resource_value};
 use super::service::cidr;
 use super::workload::{at_most_all, int_or_percent};
-use super::{pod, scheduling};
+use super::{pod, quota, scheduling};
 use crate::field::{BadValue, FieldError, Path, go_json};
 use crate::json::Value;
 use crate::names;
@@ -44,7 +44,14 @@ pub(super) fn update(
             both.append(&mut errors);
             return both;
         }
-        ("", "Node") => node(new, &mut errors),
+        ("", "Node") => {
+            node(new, &mut errors);
+            node_update(new, old, &mut errors);
+        }
+        ("", "ResourceQuota") => quota::update(new, old, &mut errors),
+        ("node.k8s.io", "RuntimeClass") => {
+            immutable(&Path::new("handler"), new.at("handler"), old.at("handler"), &mut errors);
+        }
         ("", "Namespace") => {}
         _ => rules(group, kind, new, &mut errors),
     }
@@ -57,7 +64,7 @@ fn rules(group: &str, kind: &str, object: &Value, errors: &mut Vec<FieldError>) 
         ("", "PodTemplate") => {
             pod::template(&Path::new("template"), object.at("template").unwrap_or(&Value::Null), errors);
         }
-        ("", "ResourceQuota") => quota(object, errors),
+        ("", "ResourceQuota") => quota::check(object, errors),
         ("policy", "PodDisruptionBudget") => budget(object, errors),
         ("scheduling.k8s.io", "PriorityClass") => priority_class(object, errors),
         ("node.k8s.io", "RuntimeClass") => runtime_class(object, errors),
@@ -80,52 +87,22 @@ fn node(object: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn quota(object: &Value, errors: &mut Vec<FieldError>) {
-    let spec = object.at("spec").unwrap_or(&Value::Null);
-    let path = Path::new("spec");
-    let hard = path.child("hard");
-    for (name, value) in spec.map("hard").into_iter().flatten() {
-        let at = hard.key(name);
-        quota_name(&at, name, errors);
-        if let Ok(quantity) = Quantity::from_json(value) {
-            resource_value(&at, name, &quantity, errors);
-        }
+/// What identifies a node to its network and its cloud stays once it is set.
+fn node_update(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
+    let (new, old) = (new.at("spec"), old.at("spec"));
+    let (ranges, before) = (new.strs("podCIDRs"), old.strs("podCIDRs"));
+    let changed = match ranges.len() == before.len() {
+        true => before.iter().zip(&ranges).filter(|(old, new)| old != new).count(),
+        false => usize::from(!before.is_empty()),
+    };
+    for _ in 0..changed {
+        let detail = r#"node updates may not change podCIDR except from "" to valid"#;
+        errors.push(FieldError::forbidden("spec.podCIDRs", detail));
     }
-    let scopes = spec.strs("scopes");
-    for pair in [["BestEffort", "NotBestEffort"], ["Terminating", "NotTerminating"]] {
-        if pair.iter().all(|scope| scopes.contains(scope)) {
-            let shown = Value::from(scopes.clone());
-            errors.push(FieldError::invalid(path.child("scopes"), shown, "conflicting scopes"));
-        }
-    }
-}
-
-fn quota_name(path: &Path<'_>, name: &str, errors: &mut Vec<FieldError>) {
-    resource_name(path, name, errors);
-    let quota = [
-        "cpu",
-        "memory",
-        "ephemeral-storage",
-        "requests.cpu",
-        "requests.memory",
-        "requests.ephemeral-storage",
-        "limits.cpu",
-        "limits.memory",
-        "limits.ephemeral-storage",
-        "resourcequotas",
-        "services",
-        "pods",
-        "replicationcontrollers",
-        "secrets",
-        "configmaps",
-        "persistentvolumeclaims",
-        "requests.storage",
-        "services.nodeports",
-        "services.loadbalancers",
-    ];
-    let huge = name.starts_with("hugepages-") || name.starts_with("requests.hugepages-");
-    if !name.contains('/') && !quota.contains(&name) && !huge {
-        errors.push(FieldError::invalid(path, name, "must be a standard resource for quota"));
+    let provider = old.str("providerID");
+    if !provider.is_empty() && provider != new.str("providerID") {
+        let detail = r#"node updates may not change providerID except from "" to valid"#;
+        errors.push(FieldError::forbidden("spec.providerID", detail));
     }
 }
 
@@ -230,17 +207,9 @@ fn storage_class(object: &Value, errors: &mut Vec<FieldError>) {
 }
 
 fn storage_class_update(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
-    if new.at("parameters") != old.at("parameters") {
-        errors.push(FieldError::forbidden("parameters", "updates to parameters are forbidden."));
+    for field in ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"] {
+        immutable(&Path::new(field), new.at(field), old.at(field), errors);
     }
-    if new.str("provisioner") != old.str("provisioner") {
-        errors.push(FieldError::forbidden("provisioner", "updates to provisioner are forbidden."));
-    }
-    if new.at("reclaimPolicy") != old.at("reclaimPolicy") {
-        errors.push(FieldError::forbidden("reclaimPolicy", "updates to reclaimPolicy are forbidden."));
-    }
-    let path = Path::new("volumeBindingMode");
-    immutable(&path, new.at("volumeBindingMode"), old.at("volumeBindingMode"), errors);
 }
 
 fn lease(object: &Value, errors: &mut Vec<FieldError>) {

@@ -6,6 +6,7 @@ mod fieldsets;
 mod ownership;
 mod pods;
 mod recorded;
+mod rules;
 mod strategic;
 
 use proptest::test_runner::Config;

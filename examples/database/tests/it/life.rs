@@ -37,7 +37,7 @@ async fn a_database_becomes_its_children_and_runs(cluster: Cluster) -> Result<()
     let database = cluster.get::<Database>("orders").await?;
     let status = database.status.clone().unwrap();
     assert_eq!((status.phase, status.ready_replicas), (Phase::Running, 2));
-    assert_eq!(status.endpoint.as_deref(), Some("orders.default.svc:5432"));
+    assert_eq!(status.endpoint.as_deref(), Some(&*format!("orders.{}.svc:5432", cluster.namespace())));
     assert_eq!(status.observed_generation, database.metadata.generation);
     assert_eq!(condition(&cluster, "Accepted").await?, "True Valid: the spec can be carried out");
     assert_eq!(condition(&cluster, "Ready").await?, "True ServersReady: 2 of 2 servers are ready");
@@ -147,7 +147,7 @@ async fn the_finalizer_holds_the_database_until_the_backup_is_taken(cluster: Clu
 
     *shelf.full.lock() = false;
     cluster.settled().await;
-    assert!(shelf.taken.lock().contains("default/orders"));
+    assert!(shelf.taken.lock().contains(&format!("{}/orders", cluster.namespace())));
     assert_eq!(cluster.list::<Database>().await?.len(), 0);
     assert_eq!(cluster.list::<StatefulSet>().await?.len(), 0);
     assert_eq!(cluster.get_opt::<Service>("orders").await?, None);

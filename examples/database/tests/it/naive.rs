@@ -65,7 +65,7 @@ fn wish() -> ConfigMap {
     map
 }
 
-#[evenkeel::test]
+#[evenkeel::test(embedded = "a loop that never ends runs for a minute")]
 async fn comparing_whole_specs_never_ends(cluster: Cluster) -> Result<()> {
     cluster.run(|| Controller::with_source("naive", wishes(), naive).owns::<StatefulSet>());
     cluster.apply(wish()).await?;

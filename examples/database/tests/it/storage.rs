@@ -25,7 +25,7 @@ async fn pod_uids(cluster: &Cluster) -> Result<Vec<Option<String>>> {
     Ok(cluster.list::<Pod>().await?.iter().map(ResourceExt::uid).collect())
 }
 
-#[evenkeel::test]
+#[evenkeel::test(embedded = "claims without a class do not grow elsewhere")]
 async fn storage_grows_and_no_server_is_restarted(cluster: Cluster) -> Result<()> {
     started(&cluster, Arc::new(NoBackup)).await?;
     let (pods, servers) = (pod_uids(&cluster).await?, cluster.get::<StatefulSet>("orders").await?.uid());
@@ -50,7 +50,7 @@ async fn storage_grows_and_no_server_is_restarted(cluster: Cluster) -> Result<()
     Ok(())
 }
 
-#[evenkeel::test]
+#[evenkeel::test(embedded = "claims without a class do not grow elsewhere")]
 async fn a_new_server_gets_the_grown_storage(cluster: Cluster) -> Result<()> {
     started(&cluster, Arc::new(NoBackup)).await?;
     let mut larger = sized("2Gi");

@@ -2,9 +2,55 @@
 
 use crate::json::Value;
 use crate::read::Read;
+use crate::types::{Additional, Schema};
+
+/// A schema that paths lead into, in whatever form it is held.
+pub(in crate::structural) trait Fields {
+    /// Whether the fields have names.
+    fn is_named(&self) -> bool;
+    /// The schema of one field.
+    fn named(&self, name: &str) -> Option<&Self>;
+    /// The schema of all values of a map.
+    fn values(&self) -> Option<&Self>;
+}
+
+impl Fields for Value {
+    fn is_named(&self) -> bool {
+        self.map("properties").is_some_and(|properties| !properties.is_empty())
+    }
+
+    fn named(&self, name: &str) -> Option<&Self> {
+        self.at("properties").at(name)
+    }
+
+    fn values(&self) -> Option<&Self> {
+        self.at("additionalProperties").filter(|values| values.is_object())
+    }
+}
+
+impl Fields for Schema {
+    fn is_named(&self) -> bool {
+        !self.properties.is_empty()
+    }
+
+    fn named(&self, name: &str) -> Option<&Self> {
+        self.properties.get(name)
+    }
+
+    fn values(&self) -> Option<&Self> {
+        match &self.additional {
+            Additional::Schema(values) => Some(values),
+            _ => None,
+        }
+    }
+}
 
 /// The path without its leading dot and the schema it leads to.
-pub(super) fn find<'a>(schema: &'a Value, text: &str, brackets: bool) -> Result<(String, &'a Value), String> {
+pub(in crate::structural) fn find<'a, S: Fields>(
+    schema: &'a S,
+    text: &str,
+    brackets: bool,
+) -> Result<(String, &'a S), String> {
     let mut schema = schema;
     let mut found = String::new();
     let mut tokens = tokens(text).into_iter();
@@ -32,16 +78,16 @@ pub(super) fn find<'a>(schema: &'a Value, text: &str, brackets: bool) -> Result<
     Ok((found, schema))
 }
 
-fn step<'a>(schema: &'a Value, name: &str, found: &mut String) -> Result<&'a Value, String> {
+fn step<'a, S: Fields>(schema: &'a S, name: &str, found: &mut String) -> Result<&'a S, String> {
     let invalid = || "does not refer to a valid field".to_owned();
-    if let Some(properties) = schema.map("properties").filter(|properties| !properties.is_empty()) {
+    if schema.is_named() {
         if !found.is_empty() {
             found.push('.');
         }
         found.push_str(name);
-        return properties.get(name).ok_or_else(invalid);
+        return schema.named(name).ok_or_else(invalid);
     }
-    let values = schema.at("additionalProperties").filter(|values| values.is_object()).ok_or_else(invalid)?;
+    let values = schema.values().ok_or_else(invalid)?;
     found.push_str(&format!("[{name}]"));
     Ok(values)
 }

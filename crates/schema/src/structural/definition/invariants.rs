@@ -164,12 +164,8 @@ fn value_rules(
         nested(&path.child("not"), not, false, errors);
     }
     let text = schema.str("pattern");
-    if let Err(error) = pattern::compile(text) {
-        let reason = error.to_string();
-        let detail = format!(
-            "must be a valid regular expression, but isn't: {}",
-            reason.lines().last().unwrap_or_default()
-        );
+    if pattern::compile(text).is_err() {
+        let detail = format!("must be a valid regular expression, but isn't: {}", pattern::go_error(text));
         errors.push(FieldError::invalid(path.child("pattern"), text, detail));
     }
 }

@@ -1,6 +1,7 @@
 //! Which keywords of OpenAPI a definition may use, and how they go together.
 
-use super::field_path;
+use super::super::rules::{Place, Report, elements_max};
+use super::{RuleChecks, field_path};
 use crate::field::{BadValue, FieldError, Path, go_json};
 use crate::json::Value;
 use crate::read::Read;
@@ -11,10 +12,21 @@ const REASONS: [&str; 4] =
 const META_FIELDS: [&str; 3] = ["metadata", "kind", "apiVersion"];
 
 /// The errors of a schema and all schemas below it.
-pub(super) fn validate(path: &Path<'_>, schema: &Value) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    visit(path, schema, &Context { root: true, ..Context::default() }, &mut errors);
+pub(super) fn validate(path: &Path<'_>, schema: &Value, rules: RuleChecks) -> Vec<FieldError> {
+    let report = Report::new(rules == RuleChecks::Compile);
+    let mut found = Found { errors: Vec::new(), rules: report };
+    let scope = (rules != RuleChecks::None).then(|| Scope { cardinality: Some(1), uncorrelatable: None });
+    visit(path, schema, &Context { root: true, rules: scope, ..Context::default() }, &mut found);
+    // What is wrong with rules comes after what is wrong with the schema.
+    let mut errors = found.errors;
+    errors.extend(found.rules.finish(path));
     errors
+}
+
+/// What was found so far.
+struct Found {
+    errors: Vec<FieldError>,
+    rules: Report,
 }
 
 /// Whether a schema uses, anywhere, what cannot even be read as structural; those errors are enough then.
@@ -33,7 +45,8 @@ pub(super) fn is_unsupported(schema: &Value) -> bool {
         || children(schema).any(is_unsupported)
 }
 
-fn children(schema: &Value) -> impl Iterator<Item = &Value> {
+/// The schemas directly below one.
+pub(super) fn children(schema: &Value) -> impl Iterator<Item = &Value> {
     let lists = ["allOf", "anyOf", "oneOf"].into_iter().flat_map(|name| schema.list(name));
     let single = ["not", "items", "additionalProperties"].into_iter().filter_map(|name| schema.at(name));
     let fields = schema.map("properties").into_iter().flatten().map(|(_, field)| field);
@@ -46,32 +59,79 @@ struct Context {
     in_meta: bool,
     /// Why defaults are forbidden here, where they are.
     no_defaults: Option<String>,
+    /// What rules in CEL need to know; none where they are not checked.
+    rules: Option<Scope>,
 }
 
-fn visit(path: &Path<'_>, schema: &Value, context: &Context, errors: &mut Vec<FieldError>) {
+/// Where in a schema rules stand.
+#[derive(Clone)]
+struct Scope {
+    /// How often the value can be there; none where the schema does not say.
+    cardinality: Option<u64>,
+    /// The list above whose items cannot be told apart.
+    uncorrelatable: Option<String>,
+}
+
+fn visit(path: &Path<'_>, schema: &Value, context: &Context, found: &mut Found) {
+    let known = found.errors.len();
+    visit_parts(path, schema, context, found);
+    // Rules about a schema that is wrong would only give errors that nobody understands.
+    let Some(scope) = context.rules.as_ref().filter(|_| found.errors.len() == known) else { return };
+    if !schema.list("x-kubernetes-validations").is_empty() {
+        let place = Place {
+            root: context.root,
+            cardinality: scope.cardinality,
+            uncorrelatable: scope.uncorrelatable.as_deref(),
+        };
+        found.rules.check(path, schema, &place);
+    }
+}
+
+fn visit_parts(path: &Path<'_>, schema: &Value, context: &Context, found: &mut Found) {
+    let errors = &mut found.errors;
     standard(path, schema, context, errors);
     if schema.bool("uniqueItems") {
         let detail = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic";
         errors.push(FieldError::forbidden(path.child("uniqueItems"), detail));
     }
+    let context = Context { rules: scope_below(schema, context.rules.as_ref()), ..context.clone() };
     let below = Context { root: false, ..context.clone() };
-    additional_properties(path, schema, &below, errors);
+    additional_properties(path, schema, &below, found);
     let properties = path.child("properties");
     for (name, field) in schema.map("properties").into_iter().flatten() {
-        visit(&properties.key(name), field, &field_context(schema, name, context), errors);
+        visit(&properties.key(name), field, &field_context(schema, name, &context), found);
     }
+    combinations(path, schema, &Context { rules: None, ..below.clone() }, found);
+    if let Some(items) = schema.at("items").filter(|items| items.is_object()) {
+        let mut below = below;
+        if let Some(scope) = below.rules.as_mut().filter(|_| schema.str("x-kubernetes-list-type") != "map") {
+            scope.uncorrelatable.get_or_insert_with(|| path.to_string());
+        }
+        visit(&path.child("items"), items, &below, found);
+    }
+    extensions(path, schema, &mut found.errors);
+}
+
+/// The scope of what is below a schema: as often as the schema itself, times what it can hold.
+fn scope_below(schema: &Value, scope: Option<&Scope>) -> Option<Scope> {
+    let scope = scope?;
+    let cardinality = scope.cardinality.zip(elements_max(schema)).map(|(a, b)| a.saturating_mul(b));
+    Some(Scope { cardinality, uncorrelatable: scope.uncorrelatable.clone() })
+}
+
+fn combinations(path: &Path<'_>, schema: &Value, below: &Context, found: &mut Found) {
     if let Some(not) = schema.at("not") {
-        visit(&path.child("not"), not, &below, errors);
+        visit(&path.child("not"), not, below, found);
     }
     for name in ["allOf", "oneOf", "anyOf"] {
         let list = path.child(name);
         for (index, part) in schema.list(name).iter().enumerate() {
-            visit(&list.index(index), part, &below, errors);
+            visit(&list.index(index), part, below, found);
         }
     }
-    if let Some(items) = schema.at("items").filter(|items| items.is_object()) {
-        visit(&path.child("items"), items, &below, errors);
-    }
+}
+
+fn extensions(path: &Path<'_>, schema: &Value, errors: &mut Vec<FieldError>) {
     if schema.at("x-kubernetes-preserve-unknown-fields") == Some(&Value::Bool(false)) {
         let at = path.child("x-kubernetes-preserve-unknown-fields");
         errors.push(FieldError::invalid(at, false, "must be true or undefined"));
@@ -133,20 +193,20 @@ fn standard(path: &Path<'_>, schema: &Value, context: &Context, errors: &mut Vec
     }
 }
 
-fn additional_properties(path: &Path<'_>, schema: &Value, below: &Context, errors: &mut Vec<FieldError>) {
+fn additional_properties(path: &Path<'_>, schema: &Value, below: &Context, found: &mut Found) {
     let Some(values) = schema.at("additionalProperties") else { return };
     let path = path.child("additionalProperties");
     let has_fields = schema.map("properties").is_some_and(|fields| !fields.is_empty());
     if has_fields && *values != Value::Bool(true) {
         let detail = "additionalProperties and properties are mutual exclusive";
-        errors.push(FieldError::forbidden(path, detail));
+        found.errors.push(FieldError::forbidden(path, detail));
     }
     if values.is_object() {
         let mut below = below.clone();
         if below.in_meta {
             below.no_defaults = Some("inside additionalProperties applying to object metadata".into());
         }
-        visit(&path, values, &below, errors);
+        visit(&path, values, &below, found);
     }
 }
 

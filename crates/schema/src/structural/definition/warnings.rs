@@ -1,0 +1,72 @@
+//! What is no error in a definition, but most likely not what was meant.
+
+use super::super::formats;
+use super::keywords::children;
+use super::shared_form;
+use crate::field::quote;
+use crate::json::Value;
+use crate::read::Read;
+
+/// The warnings for a definition that is created, or updated from `old`: what was there before is not told again.
+pub(crate) fn warnings(definition: &Value, old: Option<&Value>) -> Vec<String> {
+    let known = old.map(of).unwrap_or_default();
+    of(definition).into_iter().filter(|warning| !known.contains(warning)).collect()
+}
+
+fn of(definition: &Value) -> Vec<String> {
+    let spec = shared_form(definition.at("spec").unwrap_or(&Value::Null));
+    let shared = spec.at("validation").at("openAPIV3Schema").into_iter();
+    let own = spec.list("versions").iter().filter_map(|version| version.at("schema").at("openAPIV3Schema"));
+    let (mut unknown, mut sets) = (Vec::new(), Vec::new());
+    for schema in shared.chain(own) {
+        visit(schema, &mut unknown, &mut sets);
+    }
+    sets.sort();
+    let mut warnings: Vec<String> = Vec::new();
+    for warning in unknown.into_iter().chain(sets) {
+        if !warnings.contains(&warning) {
+            warnings.push(warning);
+        }
+    }
+    warnings
+}
+
+fn visit(schema: &Value, unknown: &mut Vec<String>, sets: &mut Vec<String>) {
+    let (kind, format) = (schema.str("type"), schema.str("format"));
+    let recognized = match kind {
+        "" | "string" => formats::is_known(format),
+        "integer" => matches!(format, "int32" | "int64"),
+        "number" => matches!(format, "float" | "double"),
+        _ => false,
+    };
+    if !format.is_empty() && !recognized {
+        unknown.push(format!("unrecognized format {}", quote(format)));
+    }
+    let items = schema.at("items").str("type");
+    if schema.str("x-kubernetes-list-type") == "set" && matches!(items, "object" | "array") {
+        sets.push(format!(
+            "x-kubernetes-list-type: set for items of type {} is not supported by server-side apply or CEL validation rules",
+            quote(items)
+        ));
+    }
+    for child in children(schema) {
+        visit(child, unknown, sets);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_was_there_before_is_not_told_again() {
+        let with = |format: &str| {
+            let schema = json!({"type": "object", "properties": {"a": {"type": "string", "format": format}}});
+            json!({"spec": {"versions": [{"name": "v1", "schema": {"openAPIV3Schema": schema}}]}})
+        };
+        assert_eq!(warnings(&with("nosuch"), None), [r#"unrecognized format "nosuch""#]);
+        assert!(warnings(&with("nosuch"), Some(&with("nosuch"))).is_empty());
+        assert!(warnings(&with("date-time"), None).is_empty());
+    }
+}

@@ -1,0 +1,131 @@
+//! Refuses expressions that are too long or too deep for the parser, before it sees them.
+//!
+//! The generated parser recurses for every bracket and for every operator of a chain such as `1 + 1 + 1`, without a
+//! bound for the latter. This counts both on the raw text, so that no text can overflow the parser's stack.
+
+use super::issue::{Issue, Issues, Place};
+
+/// How many code points an expression may have.
+const LENGTH_MAX: usize = 100_000;
+/// How deep brackets may be nested, and how long a chain of operators may be.
+pub(super) const DEPTH_MAX: u16 = 250;
+/// The sum of all levels that may be open at one place.
+const LEVELS_MAX: usize = 2_000;
+
+/// The error of an expression that is nested too deep.
+pub(super) fn too_deep() -> Issue {
+    Issue {
+        place: Place { line: 0, column: 0 },
+        message: format!("expression recursion limit exceeded: {DEPTH_MAX}"),
+    }
+}
+
+/// Whether the text is one that the parser can take.
+pub(super) fn check(source: &str) -> Result<(), Issues> {
+    let length = source.chars().count();
+    if length > LENGTH_MAX {
+        let message = format!("expression code point size exceeds limit: size: {length}, limit {LENGTH_MAX}");
+        return Err(Issues::internal(source, &message));
+    }
+    let mut scan = Scan { open: vec![0], levels: 0 };
+    match scan.text(source) {
+        true => Ok(()),
+        false => Err(Issues::internal(source, &too_deep().message)),
+    }
+}
+
+/// The chains that are open, one for each bracket.
+struct Scan {
+    open: Vec<usize>,
+    levels: usize,
+}
+
+impl Scan {
+    /// Says whether the text stays within the limits.
+    fn text(&mut self, source: &str) -> bool {
+        let mut rest = source;
+        while let Some(c) = rest.chars().next() {
+            let after = &rest[c.len_utf8()..];
+            rest = match c {
+                '"' | '\'' => skip_string(rest, c),
+                '/' if after.starts_with('/') => after.find('\n').map_or("", |at| &after[at..]),
+                _ => after,
+            };
+            let within = match c {
+                '(' | '[' | '{' => self.deeper() && self.enter(),
+                ')' | ']' | '}' => self.leave(),
+                '+' | '-' | '*' | '/' | '%' | '.' | '=' | '<' | '>' | '!' | '?' => self.deeper(),
+                ',' | '&' | '|' => self.restart(),
+                _ => true,
+            };
+            if !within {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn deeper(&mut self) -> bool {
+        self.levels += 1;
+        let Some(chain) = self.open.last_mut() else { return true };
+        *chain += 1;
+        // Operators of two characters count twice.
+        *chain <= 2 * usize::from(DEPTH_MAX) && self.levels <= LEVELS_MAX
+    }
+
+    fn enter(&mut self) -> bool {
+        self.open.push(0);
+        self.open.len() <= usize::from(DEPTH_MAX) + 1
+    }
+
+    fn leave(&mut self) -> bool {
+        if self.open.len() > 1 {
+            self.levels -= self.open.pop().unwrap_or(0);
+        }
+        true
+    }
+
+    fn restart(&mut self) -> bool {
+        if let Some(chain) = self.open.last_mut() {
+            self.levels -= *chain;
+            *chain = 0;
+        }
+        true
+    }
+}
+
+/// What follows a string literal; a string that does not end is left to the parser.
+fn skip_string(text: &str, quote: char) -> &str {
+    let triple: String = [quote; 3].iter().collect();
+    let (body, end) = match text.strip_prefix(&triple) {
+        Some(body) => (body, triple),
+        None => (&text[1..], quote.to_string()),
+    };
+    let mut escaped = false;
+    for (at, c) in body.char_indices() {
+        match c {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            _ if body[at..].starts_with(&end) => return &body[at + end.len()..],
+            _ => {}
+        }
+    }
+    ""
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_chains_and_deep_brackets_are_refused() {
+        assert!(check(&"1+".repeat(240)).is_ok());
+        assert!(check(&"1+".repeat(1000)).is_err());
+        assert!(check(&"a.".repeat(5000)).is_err());
+        assert!(check(&"(".repeat(300)).is_err());
+        assert!(check(&"a || ".repeat(5000)).is_ok());
+        assert!(check(&"x".repeat(100_001)).is_err());
+        assert!(check("'...........' == \"((((\"").is_ok());
+        assert!(check(&format!("'{}'", "(".repeat(3000))).is_ok());
+    }
+}

@@ -35,7 +35,7 @@ fn reads(cluster: &Cluster, collection: &str) -> Vec<&'static str> {
     requests.map(|exchange| word(&exchange.path)).collect()
 }
 
-#[tokio::test(start_paused = true)]
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "what the server is asked is counted, and it is made to fail")]
 async fn a_list_is_streamed_as_the_beginning_of_the_watch() {
     let cluster = quiet(1).await;
     cluster.apply(map("one", 1)).await.unwrap();
@@ -55,7 +55,7 @@ async fn a_list_is_streamed_as_the_beginning_of_the_watch() {
 }
 
 /// A server that refuses to stream, and one that takes the parameter for nothing: neither leaves a cache waiting.
-#[tokio::test(start_paused = true)]
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "what the server is asked is counted, and it is made to fail")]
 async fn pages_are_the_fallback_for_servers_that_do_not_stream() {
     for refuses in [true, false] {
         let cluster = quiet(2).await;
@@ -86,7 +86,7 @@ async fn pages_are_the_fallback_for_servers_that_do_not_stream() {
     }
 }
 
-#[tokio::test(start_paused = true)]
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "what the server is asked is counted, and it is made to fail")]
 async fn pages_can_be_asked_for() {
     let cluster = quiet(3).await;
     let informers = informers(&cluster);
@@ -96,7 +96,7 @@ async fn pages_can_be_asked_for() {
     assert_eq!(reads(&cluster, "/api/v1/configmaps"), ["list", "watch"]);
 }
 
-#[tokio::test(start_paused = true)]
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "what the server is asked is counted, and it is made to fail")]
 async fn a_watch_that_ends_is_resumed_and_a_version_that_is_too_old_is_listed_again() {
     let cluster = quiet(4).await;
     let maps = informers(&cluster).get(Source::<ConfigMap>::new());
@@ -113,7 +113,7 @@ async fn a_watch_that_ends_is_resumed_and_a_version_that_is_too_old_is_listed_ag
     assert_eq!(names(&maps), ["one"]);
 }
 
-#[tokio::test(start_paused = true)]
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "what the server is asked is counted, and it is made to fail")]
 async fn selectors_decide_what_is_cached_and_leaving_one_is_a_deletion() {
     let cluster = quiet(5).await;
     let informers = informers(&cluster);
@@ -139,7 +139,7 @@ async fn selectors_decide_what_is_cached_and_leaving_one_is_a_deletion() {
     assert_eq!(events.take(), ["created one", "created two", "deleted two"]);
 }
 
-#[tokio::test(start_paused = true)]
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "what the server is asked is counted, and it is made to fail")]
 async fn what_a_transform_drops_is_never_cached() {
     let cluster = quiet(6).await;
     cluster.apply(map("listed", 1)).await.unwrap();
@@ -161,7 +161,7 @@ async fn what_a_transform_drops_is_never_cached() {
     assert!(secret.data.is_some() && secret.managed_fields().is_empty(), "transforms are by kind");
 }
 
-#[tokio::test(start_paused = true)]
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "what the server is asked is counted, and it is made to fail")]
 async fn an_index_finds_objects_by_owner_by_label_and_by_any_function() {
     let cluster = quiet(7).await;
     let parent = cluster.apply(map("parent", 0)).await.unwrap();
@@ -185,7 +185,7 @@ async fn an_index_finds_objects_by_owner_by_label_and_by_any_function() {
     assert!(cache.by_index("no such index", "7").is_empty() && !cache.has_index("no such index"));
 }
 
-#[tokio::test(start_paused = true)]
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "what the server is asked is counted, and it is made to fail")]
 async fn two_controllers_of_one_kind_share_one_watch() {
     let cluster = quiet(8).await;
     let notes = Notes::default();
@@ -210,7 +210,7 @@ async fn two_controllers_of_one_kind_share_one_watch() {
 }
 
 /// The server goes away, changes while nobody watches, and comes back without its old revisions.
-#[tokio::test(start_paused = true)]
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "what the server is asked is counted, and it is made to fail")]
 async fn a_restart_of_the_api_server_is_survived() {
     let cluster = quiet(9).await;
     let notes = Notes::default();
@@ -249,7 +249,7 @@ async fn a_restart_of_the_api_server_is_survived() {
 }
 
 /// Cuts the stream after every single line that the server gives out, the list's own included.
-#[tokio::test(start_paused = true)]
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "what the server is asked is counted, and it is made to fail")]
 async fn a_watch_that_is_cut_at_any_line_ends_with_the_servers_state() {
     for cut in 0..12 {
         let cluster = quiet(10).await;

@@ -68,7 +68,7 @@ impl Subscriber for Capture {
 #[error("make the bucket")]
 struct Outer(#[source] std::num::ParseIntError);
 
-#[tokio::test(start_paused = true)]
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "durations are exact in virtual time only")]
 async fn every_reconcile_is_logged_once_with_key_cause_and_duration() {
     let logged = Notes::default();
     let capture = Capture { notes: logged.clone(), spans: Mutex::default(), entered: Mutex::default() };

@@ -37,7 +37,7 @@ async fn copy(map: Arc<ConfigMap>, ctx: Context<(Instant, Notes)>) -> Result<Act
 }
 
 /// One worker: a key that waits for its write must not keep it.
-#[tokio::test(start_paused = true)]
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "watches are broken, and their retries are timed exactly")]
 async fn a_key_that_waits_for_its_write_frees_its_worker() {
     let cluster = quiet(1).await;
     let (notes, start) = (Notes::default(), Instant::now());
@@ -64,7 +64,7 @@ async fn a_key_that_waits_for_its_write_frees_its_worker() {
     assert_eq!(cluster.get::<Secret>("one").await.unwrap().data.unwrap()["value"].0, b"2");
 }
 
-#[tokio::test(start_paused = true)]
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "watches are broken, and their retries are timed exactly")]
 async fn the_wait_is_bounded_then_the_object_is_read_live_and_that_is_counted() {
     let cluster = quiet(2).await;
     let (notes, start) = (Notes::default(), Instant::now());
@@ -87,7 +87,7 @@ async fn the_wait_is_bounded_then_the_object_is_read_live_and_that_is_counted() 
     assert!(text.contains("evenkeel_stale_reads_total{controller=\"copy\"} 1"), "{text}");
 }
 
-#[tokio::test(start_paused = true)]
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "watches are broken, and their retries are timed exactly")]
 async fn only_a_cache_that_is_sure_to_see_the_write_is_waited_for() {
     let cluster = quiet(3).await;
     let (notes, start) = (Notes::default(), Instant::now());
@@ -110,7 +110,7 @@ async fn only_a_cache_that_is_sure_to_see_the_write_is_waited_for() {
     );
 }
 
-#[tokio::test(start_paused = true)]
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "watches are broken, and their retries are timed exactly")]
 async fn a_deletion_is_waited_for_until_that_object_is_gone() {
     let cluster = quiet(4).await;
     let notes = Notes::default();
@@ -141,7 +141,7 @@ async fn a_deletion_is_waited_for_until_that_object_is_gone() {
 }
 
 /// A list in the same reconcile waits for the write or does not, as it chooses.
-#[tokio::test(start_paused = true)]
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "watches are broken, and their retries are timed exactly")]
 async fn a_list_after_a_write_sees_it_once_the_caches_have_caught_up() {
     let cluster = quiet(5).await;
     let notes = Notes::default();
@@ -166,7 +166,7 @@ async fn a_list_after_a_write_sees_it_once_the_caches_have_caught_up() {
     assert_eq!(notes.take(), ["0 true 1"]);
 }
 
-#[tokio::test(start_paused = true)]
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "watches are broken, and their retries are timed exactly")]
 async fn a_write_through_the_bare_client_can_be_remembered() {
     let cluster = quiet(6).await;
     let notes = Notes::default();

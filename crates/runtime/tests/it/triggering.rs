@@ -17,7 +17,7 @@ async fn note(map: Arc<ConfigMap>, ctx: Context<Notes>) -> Result<Action, Error>
     Ok(Action::done())
 }
 
-#[tokio::test(start_paused = true)]
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "the order of keys is exact in virtual time only")]
 async fn owned_kinds_trigger_their_controller_or_any_owner() {
     let cluster = quiet(1).await;
     let (controllers, owners) = (Notes::default(), Notes::default());
@@ -54,7 +54,7 @@ async fn owned_kinds_trigger_their_controller_or_any_owner() {
     assert_eq!(controllers.take(), ["one: Secret default/child deleted"]);
 }
 
-#[tokio::test(start_paused = true)]
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "the order of keys is exact in virtual time only")]
 async fn streams_and_timers_bring_keys_with_their_causes() {
     let cluster = quiet(2).await;
     let notes = Notes::default();
@@ -83,7 +83,7 @@ async fn streams_and_timers_bring_keys_with_their_causes() {
 }
 
 /// With one worker that takes a second for each key: what happens now goes before what was there, and before a replay.
-#[tokio::test(start_paused = true)]
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "the order of keys is exact in virtual time only")]
 async fn live_changes_go_before_the_initial_list_and_before_a_resync() {
     let cluster = quiet(3).await;
     let notes = Notes::default();
@@ -115,7 +115,7 @@ async fn live_changes_go_before_the_initial_list_and_before_a_resync() {
     assert_eq!(notes.take(), ["a", "live", "b", "c"], "and a key that was replayed too comes once");
 }
 
-#[tokio::test(start_paused = true)]
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "the order of keys is exact in virtual time only")]
 async fn one_key_at_a_time_unless_more_are_asked_for() {
     for (workers, seconds) in [(None, 4), (Some(2), 2)] {
         let cluster = quiet(4).await;
@@ -139,7 +139,7 @@ async fn one_key_at_a_time_unless_more_are_asked_for() {
 }
 
 /// The attempt that each reconcile sees: an error and a requeue count, a requeue after a time and success forget.
-#[tokio::test(start_paused = true)]
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "the order of keys is exact in virtual time only")]
 async fn a_requeue_after_a_time_forgets_the_backoff_and_a_requeue_keeps_it() {
     let cluster = quiet(5).await;
     let notes = Notes::default();
@@ -181,7 +181,7 @@ async fn a_requeue_after_a_time_forgets_the_backoff_and_a_requeue_keeps_it() {
 }
 
 /// Two keys ask to come back; the one with the higher priority does so first, though it asked later.
-#[tokio::test(start_paused = true)]
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "the order of keys is exact in virtual time only")]
 async fn a_result_may_set_the_priority_of_the_next_reconcile() {
     let cluster = quiet(6).await;
     let notes = Notes::default();
@@ -209,7 +209,7 @@ async fn a_result_may_set_the_priority_of_the_next_reconcile() {
     assert_eq!(notes.take(), ["a-low", "b-high", "b-high", "a-low"]);
 }
 
-#[tokio::test(start_paused = true)]
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "the order of keys is exact in virtual time only")]
 async fn a_missed_change_passes_a_predicate_unless_it_asks_for_replays_too() {
     use evenkeel_cluster::Matcher;
     use evenkeel_runtime::Predicate;

@@ -1,84 +1,98 @@
 //! The runtime side by side with kube-runtime's `Controller`, on the same embedded server, in one run.
 //!
-//! `cargo bench -p evenkeel-runtime --bench versus` prints a line for each measure and the ratio of the two. Memory is
-//! measured in child processes of this one, so that neither side inherits the other's heap.
+//! `cargo bench -p evenkeel-runtime --bench versus` prints a line for each measure: the median of repeats that
+//! alternate between the two sides, how many times better ours is, and what was aimed at. Memory is measured in
+//! child processes of this one, so that neither side inherits the other's heap. Numbers in the environment change
+//! what is measured: `OBJECTS` (a second, larger size of the initial reconcile), `PODS`, `REPEATS`; a word as argument
+//! (`initial`, `updates`, `latency`, `memory`, `queue`) runs that part alone.
 
 #![allow(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 
-use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+#[path = "versus/memory.rs"]
+mod memory;
+#[path = "versus/queues.rs"]
+mod queues;
+#[path = "versus/sides.rs"]
+mod sides;
+#[path = "versus/tap.rs"]
+mod tap;
+
 use std::time::{Duration, Instant};
 
 use evenkeel_cluster::Cluster;
-use evenkeel_runtime::{Action, Context, Controller, Env, Error, Manager, Queue, Request};
+use evenkeel_runtime::Env;
 use futures::StreamExt;
-use k8s_openapi::api::core::v1::{ConfigMap, Pod};
-use kube::{Api, ResourceExt};
-use kube_runtime::watcher;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::ResourceExt;
 use tokio::sync::mpsc;
 
-type Seen = mpsc::UnboundedSender<(String, Instant)>;
-
-#[derive(Clone, Copy, PartialEq)]
-enum Side {
-    Ours,
-    Kube,
-}
-
-impl Side {
-    const BOTH: [Self; 2] = [Self::Ours, Self::Kube];
-
-    fn word(self) -> &'static str {
-        match self {
-            Self::Ours => "evenkeel",
-            Self::Kube => "kube-runtime",
-        }
-    }
-}
+use sides::{Side, run};
+use tap::Tap;
 
 fn main() {
-    let mut args = std::env::args().skip(1).filter(|arg| arg != "--bench");
-    if args.next().as_deref() == Some("memory") {
-        let side = if args.next().as_deref() == Some("evenkeel") { Side::Ours } else { Side::Kube };
-        let controllers = args.next().and_then(|count| count.parse().ok()).unwrap_or(1);
-        println!("{}", runtime().block_on(memory(side, controllers)));
-        return;
+    let args: Vec<String> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();
+    if let [word, side, controllers] = args.as_slice()
+        && word == memory::CHILD
+    {
+        return memory::child(Side::named(side), controllers.parse().unwrap_or(1));
     }
-    let objects: usize = number("OBJECTS", 10_000);
-    println!("{:<44} {:>14} {:>14} {:>8}", "measure", "evenkeel", "kube-runtime", "ratio");
-    let initial = Side::BOTH.map(|side| runtime().block_on(initial(side, objects)));
-    line(&format!("initial reconcile of {objects}, s"), initial.map(|time| time.as_secs_f64()), false);
-    let updates = Side::BOTH.map(|side| runtime().block_on(updates(side)));
-    line("updates to reconciles, 1/s", updates.map(|(rate, _, _)| rate), true);
-    line("write to reconcile, p50, µs", updates.map(|(_, p50, _)| p50), false);
-    line("write to reconcile, p99, µs", updates.map(|(_, _, p99)| p99), false);
-    let pods = number("PODS", 50_000);
-    for controllers in [1, 3] {
-        let memory = Side::BOTH.map(|side| memory_of_child(side, controllers));
-        line(&format!("{pods} pods of 4 KiB, {controllers} controllers, MiB"), memory, false);
+    let wanted = |part: &str| args.is_empty() || args.iter().any(|arg| arg == part);
+    println!("{:<46} {:>12} {:>12} {:>8} {:>6}", "measure", "evenkeel", "kube-runtime", "ratio", "goal");
+    if wanted("initial") {
+        for objects in [10_000, number("OBJECTS", 100_000)] {
+            let times = runtime().block_on(initial(objects));
+            Line { measure: format!("initial reconcile of {objects}, s"), goal: 2.0, more: false }
+                .print(times);
+        }
     }
-    for keys in [10, 10_000, 1_000_000] {
-        println!("{:<44} {:>14.0}", format!("queue with {keys} keys, add+get+done, 1/s"), queue(keys));
+    if wanted("updates") {
+        let rates = runtime().block_on(updates());
+        Line { measure: "updates to reconciles, 1/s".into(), goal: 2.0, more: true }.print(rates);
+    }
+    if wanted("latency") {
+        runtime().block_on(latency());
+    }
+    if wanted("memory") {
+        memory::compare();
+    }
+    if wanted("queue") {
+        queues::compare();
     }
 }
 
-/// Prints both and how many times better ours is.
-fn line(measure: &str, [ours, theirs]: [f64; 2], more_is_better: bool) {
-    let ratio = if more_is_better { ours / theirs } else { theirs / ours };
-    println!("{measure:<44} {ours:>14.3} {theirs:>14.3} {ratio:>7.2}×");
+/// One line of the report.
+struct Line {
+    measure: String,
+    /// How many times better ours should be.
+    goal: f64,
+    /// Whether more is better.
+    more: bool,
+}
+
+impl Line {
+    fn print(&self, [ours, theirs]: [f64; 2]) {
+        let ratio = if self.more { ours / theirs } else { theirs / ours };
+        let met = if ratio >= self.goal { "" } else { "  missed" };
+        println!("{:<46} {ours:>12.3} {theirs:>12.3} {ratio:>7.2}× {:>5.1}×{met}", self.measure, self.goal);
+    }
 }
 
 fn number(name: &str, default: usize) -> usize {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
+fn repeats() -> usize {
+    number("REPEATS", 5).max(1)
+}
+
+/// The middle one of what was measured.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
 fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .expect("a runtime starts")
+    tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime starts")
 }
 
 async fn cluster() -> Cluster {
@@ -86,184 +100,159 @@ async fn cluster() -> Cluster {
     builder.start().await.expect("the cluster starts")
 }
 
-fn map(name: &str, value: usize) -> ConfigMap {
+fn map(at: usize, value: usize) -> ConfigMap {
     let mut map = ConfigMap::default();
-    map.metadata.name = Some(name.into());
+    map.metadata.name = Some(format!("m{at}"));
     map.data = Some([("value".to_owned(), value.to_string())].into());
     map
 }
 
-/// Runs a controller whose reconcile tells its caller and does nothing else.
-fn run<K>(side: Side, cluster: &Cluster, seen: Seen) -> tokio::task::JoinHandle<()>
-where
-    K: evenkeel_runtime::Object<DynamicType = ()>
-        + kube::Resource<Scope = kube::core::NamespaceResourceScope>,
-{
-    let client = cluster.client();
-    match side {
-        Side::Ours => {
-            let controller = Controller::new("bench", |object: Arc<K>, ctx: Context<Seen>| async move {
-                let _ = ctx.state().send((object.resource_version().unwrap_or_default(), Instant::now()));
-                Ok::<_, Error>(Action::done())
-            });
-            let manager = Manager::new(client).env(cluster.env().clone()).controller(controller.state(seen));
-            tokio::spawn(async move { drop(manager.run_until(std::future::pending()).await) })
-        }
-        Side::Kube => {
-            let controller = kube_runtime::Controller::new(Api::<K>::all(client), watcher::Config::default());
-            let reconcile = |object: Arc<K>, seen: Arc<Seen>| async move {
-                let _ = seen.send((object.resource_version().unwrap_or_default(), Instant::now()));
-                Ok::<_, std::fmt::Error>(kube_runtime::controller::Action::await_change())
-            };
-            let policy = |_: Arc<K>, _: &std::fmt::Error, _: Arc<Seen>| {
-                kube_runtime::controller::Action::requeue(Duration::from_secs(1))
-            };
-            tokio::spawn(controller.run(reconcile, policy, Arc::new(seen)).for_each(|_| async {}))
-        }
-    }
-}
-
-/// From start to the last of the first reconciles.
-async fn initial(side: Side, objects: usize) -> Duration {
+/// A cluster with so many maps.
+async fn filled(objects: usize) -> Cluster {
     let cluster = cluster().await;
-    let api = cluster.api::<ConfigMap>();
-    for at in 0..objects {
-        api.create(&Default::default(), &map(&format!("m{at}"), 0)).await.expect("it is created");
-    }
-    let (sender, mut seen) = mpsc::unbounded_channel();
-    let start = Instant::now();
-    let running = run::<ConfigMap>(side, &cluster, sender);
-    for _ in 0..objects {
-        seen.recv().await;
-    }
-    let took = start.elapsed();
-    running.abort();
-    took
-}
-
-/// Throughput of updates to distinct objects, and the latency of single ones.
-async fn updates(side: Side) -> (f64, f64, f64) {
-    const OBJECTS: usize = 2000;
-    const SINGLE: usize = 1000;
-    let cluster = cluster().await;
-    let api = cluster.api::<ConfigMap>();
-    let (sender, mut seen) = mpsc::unbounded_channel();
-    let running = run::<ConfigMap>(side, &cluster, sender);
-    for at in 0..OBJECTS {
-        api.create(&Default::default(), &map(&format!("m{at}"), 0)).await.expect("it is created");
-    }
-    while tokio::time::timeout(Duration::from_secs(2), seen.recv()).await.is_ok() {}
-    let start = Instant::now();
-    let count = Arc::new(AtomicUsize::new(0));
-    let writer = tokio::spawn({
-        let (api, count) = (api.clone(), count.clone());
-        async move {
-            for at in 0..OBJECTS {
-                api.replace(&format!("m{at}"), &Default::default(), &map(&format!("m{at}"), 1))
-                    .await
-                    .expect("it is");
-                count.fetch_add(1, Ordering::Relaxed);
-            }
-        }
+    let api = &cluster.api::<ConfigMap>();
+    let creates = (0..objects).map(|at| async move {
+        api.create(&Default::default(), &map(at, 0)).await.expect("it is created");
     });
-    for _ in 0..OBJECTS {
-        seen.recv().await;
+    futures::stream::iter(creates).buffer_unordered(16).for_each(|()| async {}).await;
+    cluster
+}
+
+/// Writes a new value to so many maps.
+async fn write(cluster: &Cluster, objects: usize, value: usize) {
+    let api = &cluster.api::<ConfigMap>();
+    let writes = (0..objects).map(|at| async move {
+        let written = api.replace(&format!("m{at}"), &Default::default(), &map(at, value)).await;
+        written.expect("it is replaced");
+    });
+    futures::stream::iter(writes).buffer_unordered(16).for_each(|()| async {}).await;
+}
+
+/// Seconds from start to the last of the first reconciles.
+async fn initial(objects: usize) -> [f64; 2] {
+    let cluster = filled(objects).await;
+    let mut times = [Vec::new(), Vec::new()];
+    for _ in 0..repeats() {
+        for side in Side::BOTH {
+            let (sender, mut seen) = mpsc::unbounded_channel();
+            let start = Instant::now();
+            let running = run::<ConfigMap>(side, cluster.client(), cluster.env(), sender);
+            for _ in 0..objects {
+                seen.recv().await;
+            }
+            times[side as usize].push(start.elapsed().as_secs_f64());
+            stop(running).await;
+        }
     }
-    let rate = OBJECTS as f64 / start.elapsed().as_secs_f64();
-    writer.await.expect("the writer ends");
-    let mut latencies = Vec::with_capacity(SINGLE);
-    for at in 0..SINGLE {
-        let name = format!("m{at}");
-        // From before the write: its own answer often comes after the reconcile.
+    times.map(median)
+}
+
+/// Reconciles a second for updates of distinct objects that wait in the watch: what the runtime takes, not what the
+/// server writes.
+async fn updates() -> [f64; 2] {
+    const OBJECTS: usize = 10_000;
+    let cluster = filled(OBJECTS).await;
+    let mut rates = [Vec::new(), Vec::new()];
+    for round in 0..repeats() {
+        for side in Side::BOTH {
+            let tap = Tap::default();
+            let (sender, mut seen) = mpsc::unbounded_channel();
+            let client = tap.around(cluster.client());
+            let running = run::<ConfigMap>(side, client, cluster.env(), sender);
+            for _ in 0..OBJECTS {
+                seen.recv().await;
+            }
+            tap.close();
+            write(&cluster, OBJECTS, 1 + 2 * round + side as usize).await;
+            let start = Instant::now();
+            tap.open();
+            for _ in 0..OBJECTS {
+                seen.recv().await;
+            }
+            rates[side as usize].push(OBJECTS as f64 / start.elapsed().as_secs_f64());
+            stop(running).await;
+        }
+    }
+    rates.map(median)
+}
+
+/// One update at a time: from the write, and from the event as the server gave it out, to the reconcile.
+async fn latency() {
+    const SINGLE: usize = 1000;
+    let cluster = filled(SINGLE).await;
+    let mut by_side = [Samples::default(), Samples::default()];
+    for round in 0..repeats() {
+        for side in Side::BOTH {
+            let tap = Tap::default();
+            let (sender, mut seen) = mpsc::unbounded_channel();
+            let client = tap.around(cluster.client());
+            let running = run::<ConfigMap>(side, client, cluster.env(), sender);
+            for _ in 0..SINGLE {
+                seen.recv().await;
+            }
+            let samples = &mut by_side[side as usize];
+            for at in 0..SINGLE {
+                samples.take(&cluster, at, 1 + 2 * round + side as usize, &tap, &mut seen).await;
+            }
+            stop(running).await;
+        }
+    }
+    let [ours, theirs] = by_side.map(Samples::sorted);
+    let rows: [(&str, fn(&Samples) -> &Vec<f64>); 2] = [
+        ("event to reconcile", |samples| &samples.from_event),
+        ("write to reconcile", |samples| &samples.from_write),
+    ];
+    for (what, of) in rows {
+        for (word, percent) in [("p50", 50), ("p99", 99)] {
+            let at = |samples: &Samples| of(samples)[of(samples).len() * percent / 100];
+            // The write itself is the server's work, the same on both sides: only the event is the runtime's.
+            let goal = if what.starts_with("event") { 2.0 } else { 1.0 };
+            let line = Line { measure: format!("{what}, {word}, µs"), goal, more: false };
+            line.print([at(&ours), at(&theirs)]);
+        }
+    }
+}
+
+/// Latencies in microseconds.
+#[derive(Default)]
+struct Samples {
+    from_event: Vec<f64>,
+    from_write: Vec<f64>,
+}
+
+impl Samples {
+    async fn take(
+        &mut self,
+        cluster: &Cluster,
+        at: usize,
+        value: usize,
+        tap: &Tap,
+        seen: &mut mpsc::UnboundedReceiver<(String, Instant)>,
+    ) {
+        let api = cluster.api::<ConfigMap>();
         let sent = Instant::now();
-        let written = api.replace(&name, &Default::default(), &map(&name, 2)).await.expect("it is replaced");
-        let version = written.resource_version().unwrap_or_default();
-        while let Some((seen, at)) = seen.recv().await {
+        let written = api.replace(&format!("m{at}"), &Default::default(), &map(at, value)).await;
+        let version = written.expect("it is replaced").resource_version().unwrap_or_default();
+        while let Some((seen, reconciled)) = seen.recv().await {
             if seen == version {
-                latencies.push(at.saturating_duration_since(sent).as_secs_f64() * 1e6);
-                break;
+                let micros = |from: Instant| reconciled.saturating_duration_since(from).as_secs_f64() * 1e6;
+                self.from_event.push(micros(tap.last_event()));
+                self.from_write.push(micros(sent));
+                return;
             }
         }
     }
-    latencies.sort_by(f64::total_cmp);
+
+    fn sorted(mut self) -> Self {
+        self.from_event.sort_by(f64::total_cmp);
+        self.from_write.sort_by(f64::total_cmp);
+        self
+    }
+}
+
+/// Ends a side and lets go of what it holds, so that the other one starts alone.
+async fn stop(running: tokio::task::JoinHandle<()>) {
     running.abort();
-    (rate, latencies[SINGLE / 2], latencies[SINGLE * 99 / 100])
-}
-
-fn memory_of_child(side: Side, controllers: usize) -> f64 {
-    let program = std::env::current_exe().expect("this program has a path");
-    let output = Command::new(program).args(["memory", side.word(), &controllers.to_string()]).output();
-    let output = output.expect("the child runs");
-    String::from_utf8_lossy(&output.stdout).trim().parse().unwrap_or(f64::NAN)
-}
-
-/// What the caches of so many controllers on all pods add to this process, in MiB.
-async fn memory(side: Side, controllers: usize) -> f64 {
-    let pods = number("PODS", 50_000);
-    let cluster = cluster().await;
-    let api = cluster.api::<Pod>();
-    for at in 0..pods {
-        api.create(&Default::default(), &pod(at)).await.expect("it is created");
-    }
-    let before = resident_mib();
-    let mut running = Vec::new();
-    let (sender, mut seen) = mpsc::unbounded_channel();
-    match side {
-        Side::Ours => {
-            let mut manager = Manager::new(cluster.client()).env(cluster.env().clone());
-            for at in 0..controllers {
-                let controller =
-                    Controller::new(&format!("bench-{at}"), |pod: Arc<Pod>, ctx: Context<Seen>| async move {
-                        let _ = ctx.state().send((pod.name_any(), Instant::now()));
-                        Ok::<_, Error>(Action::done())
-                    });
-                manager = manager.controller(controller.state(sender.clone()));
-            }
-            running.push(tokio::spawn(async move { drop(manager.run_until(std::future::pending()).await) }));
-        }
-        Side::Kube => {
-            running.extend((0..controllers).map(|_| run::<Pod>(Side::Kube, &cluster, sender.clone())))
-        }
-    }
-    for _ in 0..pods * controllers {
-        seen.recv().await;
-    }
-    resident_mib() - before
-}
-
-/// A pod of about 4 KiB.
-fn pod(at: usize) -> Pod {
-    let env: Vec<_> = (0..30)
-        .map(|at| serde_json::json!({ "name": format!("VARIABLE_{at}"), "value": format!("a value of some length {at:060}") }))
-        .collect();
-    serde_json::from_value(serde_json::json!({
-        "metadata": { "name": format!("pod-{at}"), "labels": { "app": "web", "tier": "front" } },
-        "spec": { "containers": [{ "name": "web", "image": "registry.example.com/web:1", "env": env }] },
-    }))
-    .expect("it is a pod")
-}
-
-fn resident_mib() -> f64 {
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages: f64 = statm.split(' ').nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(f64::NAN);
-    pages * 4096.0 / f64::from(1 << 20)
-}
-
-/// Rounds of add, get and done a second with so many keys in the queue.
-fn queue(keys: usize) -> f64 {
-    runtime().block_on(async {
-        let queue = Queue::new("bench", &Env::system());
-        let name = |at: usize| Request::namespaced(format!("ns-{}", at % 100), at.to_string());
-        let all: Vec<Request> = (0..keys).map(name).collect();
-        all.iter().for_each(|key| queue.add(key.clone()));
-        let rounds = 1_000_000;
-        let start = Instant::now();
-        for _ in 0..rounds {
-            if let Some(item) = queue.try_get() {
-                queue.done(&item.key);
-                queue.add(item.key);
-            }
-        }
-        f64::from(rounds) / start.elapsed().as_secs_f64()
-    })
+    let _ = running.await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
 }

@@ -13,6 +13,16 @@ use crate::Request;
 pub const CAUSES_KEPT: usize = 8;
 
 /// One reason to reconcile a key.
+///
+/// ```
+/// use evenkeel_runtime::{Cause, Change, Request};
+///
+/// let cause = Cause::External("webhook".into());
+/// assert_eq!(cause.to_string(), "webhook");
+/// # let (kind, object) = ("Pod".into(), Request::namespaced("prod", "web"));
+/// let cause = Cause::Object { kind, object, change: Change::Created };
+/// assert_eq!(cause.to_string(), "Pod prod/web created");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Cause {
@@ -36,6 +46,12 @@ pub enum Cause {
 }
 
 /// What happened to an object, as the cache saw it.
+///
+/// ```
+/// use evenkeel_runtime::Change;
+///
+/// assert_eq!(Change::Resynced.to_string(), "resynced");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Change {
@@ -52,6 +68,14 @@ pub enum Change {
 }
 
 /// The causes of one reconcile: a short list, then a count.
+///
+/// ```
+/// use evenkeel_runtime::{Cause, Causes};
+///
+/// let mut causes = Causes::from(Cause::Timer);
+/// (0..20).for_each(|at| causes.push(Cause::External(format!("message {at}").into())));
+/// assert_eq!((causes.kept().len(), causes.more()), (8, 13));
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Causes {
     kept: Vec<Cause>,
@@ -65,6 +89,10 @@ impl Causes {
             return;
         }
         if self.kept.len() < CAUSES_KEPT {
+            if self.kept.is_empty() {
+                // Most keys have one cause, and very many keys may wait.
+                self.kept.reserve_exact(1);
+            }
             self.kept.push(cause);
         } else {
             self.more += 1;

@@ -13,10 +13,10 @@ mod written;
 
 pub use objects::Objects;
 pub(crate) use read::CATCH_UP_MAX;
-pub(crate) use written::{Writes, Written};
+pub(crate) use written::{Expected, Writes, Written};
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use evenkeel_env::Env;
 use jiff::Timestamp;
@@ -27,6 +27,7 @@ use tokio_util::sync::CancellationToken;
 use crate::cause::Causes;
 use crate::controller::Site;
 use crate::owner::Owner;
+use crate::queue::Item;
 use crate::recorder::{EventType, Recorder};
 use crate::{Object, Request};
 
@@ -56,20 +57,42 @@ pub(crate) struct Inner {
     pub(crate) site: Arc<Site>,
     request: Request,
     causes: Causes,
-    id: Arc<str>,
+    /// A number of its own, which [`Site::reconcile_id`] makes an id of when somebody asks.
+    number: u64,
     attempt: u32,
     /// Whether the caches are known to be older than this key's own last writes.
     behind: bool,
-    owner: Option<Owner>,
+    owner: LazyOwner,
     /// Shared with contexts made from this one, so that no write is forgotten.
     writes: Arc<Mutex<Writes>>,
 }
 
+/// The owner of what a context writes, made of the object when the first write asks for it.
+type LazyOwner = LazyLock<Option<Owner>, Box<dyn FnOnce() -> Option<Owner> + Send>>;
+
+fn nobody() -> LazyOwner {
+    LazyLock::new(Box::new(|| None))
+}
+
 impl Context<()> {
-    pub(crate) fn new(site: Arc<Site>, request: Request, causes: Causes, attempt: u32, behind: bool) -> Self {
-        let id: Arc<str> = site.env.uid().into();
-        let inner = Inner { site, request, causes, id, attempt, behind, owner: None, writes: Arc::default() };
-        Self { inner: Arc::new(inner), state: Arc::new(()) }
+    pub(crate) fn new(site: Arc<Site>, item: &Item, behind: bool) -> Self {
+        let inner = Inner {
+            request: item.key.clone(),
+            causes: item.causes.clone(),
+            number: site.next_number(),
+            attempt: item.requeues,
+            behind,
+            owner: nobody(),
+            writes: Arc::default(),
+            site,
+        };
+        let state = inner.site.no_state.clone();
+        Self { inner: Arc::new(inner), state }
+    }
+
+    /// What this reconcile will have written when it has ended.
+    pub(crate) fn writes(&self) -> Arc<Mutex<Writes>> {
+        self.inner.writes.clone()
     }
 
     pub(crate) fn with_state<S>(self, state: Arc<S>) -> Context<S> {
@@ -94,8 +117,8 @@ impl<S> Context<S> {
     }
 
     /// A unique id of this reconcile, the one in the log.
-    pub fn reconcile_id(&self) -> &str {
-        &self.inner.id
+    pub fn reconcile_id(&self) -> String {
+        self.inner.site.reconcile_id(self.inner.number)
     }
 
     /// How many attempts in a row failed or asked for a requeue before this one.
@@ -114,9 +137,16 @@ impl<S> Context<S> {
         &self.inner.site.name
     }
 
-    /// The client, for what this context does not offer. Writes through it are not remembered.
+    /// The client, for what this context does not offer. Writes through it are not remembered: a cache may be read
+    /// that does not show them, unless the answer is given to [`Context::remember`].
     pub fn client(&self) -> &Client {
         &self.inner.site.client
+    }
+
+    /// Remembers a write that was made through the bare client, as if it were one of this context: the key is not
+    /// reconciled again from a cache older than `object`, the server's answer.
+    pub fn remember<K: Object<DynamicType: Default>>(&self, object: &K) {
+        self.of::<K>().remember_object(object);
     }
 
     /// The environment: clock, randomness, ledger.
@@ -146,28 +176,23 @@ impl<S> Context<S> {
 
     /// The same for a kind that is known at run time.
     pub fn with_dynamic_owner<K: Object>(&self, owner: &K, dynamic: &K::DynamicType) -> Self {
-        let inner = &self.inner;
-        let inner = Inner {
-            site: inner.site.clone(),
-            request: inner.request.clone(),
-            causes: inner.causes.clone(),
-            id: inner.id.clone(),
-            attempt: inner.attempt,
-            behind: inner.behind,
-            owner: Owner::of(owner, dynamic),
-            writes: inner.writes.clone(),
-        };
-        Self { inner: Arc::new(inner), state: self.state.clone() }
+        let owner = Owner::of(owner, dynamic);
+        Self { inner: Arc::new(self.inner.with_owner(Box::new(|| owner))), state: self.state.clone() }
+    }
+
+    /// The same for a context that nobody else has yet, which is changed in place.
+    pub(crate) fn owned_by<K: Object>(mut self, owner: Arc<K>, dynamic: K::DynamicType) -> Self {
+        let owner = Box::new(move || Owner::of(&*owner, &dynamic));
+        match Arc::get_mut(&mut self.inner) {
+            Some(inner) => inner.owner = LazyLock::new(owner),
+            None => self.inner = Arc::new(self.inner.with_owner(owner)),
+        }
+        self
     }
 
     /// The object that owns what this context writes.
     pub fn owner(&self) -> Option<&Owner> {
         self.inner.owner.as_ref()
-    }
-
-    /// The writes of this reconcile so far.
-    pub(crate) fn take_writes(&self) -> Writes {
-        std::mem::take(&mut self.inner.writes.lock())
     }
 
     /// The objects of a kind that is known at run time: the same reads and writes as this context offers for types.
@@ -192,6 +217,21 @@ impl<S> Context<S> {
     /// The recorder of events.
     pub fn recorder(&self) -> &Recorder {
         &self.inner.site.recorder
+    }
+}
+
+impl Inner {
+    fn with_owner(&self, owner: Box<dyn FnOnce() -> Option<Owner> + Send>) -> Self {
+        Self {
+            site: self.site.clone(),
+            request: self.request.clone(),
+            causes: self.causes.clone(),
+            number: self.number,
+            attempt: self.attempt,
+            behind: self.behind,
+            owner: LazyLock::new(owner),
+            writes: self.writes.clone(),
+        }
     }
 }
 

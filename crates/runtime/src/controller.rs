@@ -157,10 +157,10 @@ impl<K: Object, S: Send + Sync + 'static> Controller<K, S> {
         let erased: Reconcile<S> = Arc::new(move |ctx: Context<S>| {
             let (reconcile, dynamic) = (reconcile.clone(), dynamic.clone());
             async move {
-                let Some(object) = primary::<K, S>(&ctx, dynamic.clone()).await? else {
+                let Some(object) = primary::<K, S>(&ctx, &dynamic).await? else {
                     return Ok(Action::done());
                 };
-                let ctx = ctx.with_dynamic_owner(&*object, &dynamic);
+                let ctx = ctx.owned_by(object.clone(), dynamic);
                 reconcile(object, ctx).await.map_err(Into::into)
             }
             .boxed()
@@ -255,12 +255,11 @@ where
 /// The object to reconcile: from the cache, or live where the cache is known to be behind this key's own writes.
 async fn primary<K: Object, S>(
     ctx: &Context<S>,
-    dynamic: K::DynamicType,
+    dynamic: &K::DynamicType,
 ) -> Result<Option<Arc<K>>, ContextError> {
-    let objects = ctx.objects::<K>(dynamic);
-    match ctx.is_behind() {
-        true => Ok(objects.fetch(ctx.request()).await?.map(Arc::new)),
-        false => objects.get(ctx.request()),
+    match ctx.inner.site.primary::<K>() {
+        Some(informer) if !ctx.is_behind() => Ok(informer.get(ctx.request())),
+        _ => Ok(ctx.objects::<K>(dynamic.clone()).fetch(ctx.request()).await?.map(Arc::new)),
     }
 }
 

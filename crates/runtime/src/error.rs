@@ -32,6 +32,16 @@ pub struct Error {
 }
 
 /// How to go on after an error.
+///
+/// ```
+/// use std::time::Duration;
+/// use evenkeel_runtime::error::{ErrorExt, Retry, retry_of};
+///
+/// let busy = std::io::Error::other("busy").retry_after(Duration::from_secs(10));
+/// assert_eq!(retry_of(busy.source()), Retry::Backoff); // what it wraps says nothing
+/// let boxed: evenkeel_runtime::BoxError = busy.into();
+/// assert_eq!(retry_of(&*boxed), Retry::After(Duration::from_secs(10)));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Retry {
@@ -160,6 +170,15 @@ fn status_of<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a Status> {
 }
 
 /// Says how to go on after any error.
+///
+/// ```
+/// use evenkeel_runtime::{ErrorExt, Result};
+///
+/// fn port(text: &str) -> Result<u16> {
+///     text.parse::<u16>().map_err(|error| error.terminal()) // no retry mends it
+/// }
+/// assert!(port("x").is_err());
+/// ```
 pub trait ErrorExt: Into<BoxError> + Sized {
     /// Counted and reported, but not retried until the object changes.
     fn terminal(self) -> Error {
@@ -175,6 +194,15 @@ pub trait ErrorExt: Into<BoxError> + Sized {
 impl<E: Into<BoxError>> ErrorExt for E {}
 
 /// Answers of the API server that are often no error.
+///
+/// ```no_run
+/// use evenkeel_runtime::{Context, Result, ResultExt};
+/// use k8s_openapi::api::core::v1::Secret;
+///
+/// async fn create_once(ctx: &Context, secret: Secret) -> Result<bool> {
+///     Ok(ctx.create(secret).await.ignore_already_exists()?.is_some())
+/// }
+/// ```
 pub trait ResultExt<T, E>: Sized {
     /// `None` where the object was not found.
     fn ignore_not_found(self) -> Result<Option<T>, E>;
@@ -219,6 +247,14 @@ fn ignore<T, E: ApiStatus>(
 }
 
 /// Errors that may hold an answer of the API server.
+///
+/// ```
+/// use evenkeel_runtime::error::ApiStatus;
+/// use kube::core::Status;
+///
+/// let error = kube::Error::Api(Status::failure("gone", "NotFound").with_code(404).boxed());
+/// assert_eq!(error.api_status().map(|status| status.code), Some(404));
+/// ```
 pub trait ApiStatus {
     /// The answer, where there is one.
     fn api_status(&self) -> Option<&Status>;
@@ -243,6 +279,18 @@ impl ApiStatus for Error {
 }
 
 /// An operation of a [`Context`](crate::Context) failed.
+///
+/// ```no_run
+/// use evenkeel_runtime::{Context, ContextError};
+/// use k8s_openapi::api::core::v1::Secret;
+///
+/// async fn save(ctx: &Context, secret: &Secret) -> Result<(), ContextError> {
+///     match ctx.update(secret).await {
+///         Err(error) if error.is_conflict() => Ok(()), // the next event brings the newer object
+///         other => other.map(drop),
+///     }
+/// }
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ContextError {

@@ -8,6 +8,16 @@ use crate::Object;
 use crate::cause::Change;
 
 /// A change of one object in a cache, with what was there before and what is there now.
+///
+/// ```
+/// use std::sync::Arc;
+/// use evenkeel_runtime::{Change, Event, Origin};
+/// use k8s_openapi::api::core::v1::Pod;
+///
+/// let event = Event::Created { new: Arc::new(Pod::default()), origin: Origin::Watch };
+/// assert_eq!(event.change(), Change::Created);
+/// assert!(event.old().is_none() && event.new_object().is_some());
+/// ```
 #[derive(Clone, Debug)]
 pub enum Event<K> {
     /// The object is new to this cache.
@@ -36,6 +46,20 @@ pub enum Event<K> {
 }
 
 /// An event of any kind: what happened, and the metadata before and after it.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use evenkeel_runtime::{Action, Context, Controller, Result};
+/// # use k8s_openapi::api::core::v1::ConfigMap;
+/// # async fn reconcile(map: Arc<ConfigMap>, ctx: Context) -> Result<Action> { Ok(Action::done()) }
+/// use evenkeel_runtime::EventMeta;
+///
+/// fn outside_kube_system(event: &EventMeta<'_>) -> bool {
+///     event.new.or(event.old).and_then(|meta| meta.namespace.as_deref()) != Some("kube-system")
+/// }
+///
+/// let controller = Controller::new("config", reconcile).with_event_filter(outside_kube_system);
+/// ```
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct EventMeta<'a> {
@@ -50,6 +74,14 @@ pub struct EventMeta<'a> {
 }
 
 /// Where an event comes from.
+///
+/// ```
+/// use evenkeel_runtime::{Event, Origin, Predicate};
+/// use k8s_openapi::api::core::v1::Pod;
+///
+/// let not_resynced: Predicate<Pod> =
+///     Predicate::new(|event: &Event<Pod>| event.origin() != Origin::Resync).also_replays();
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// The first list, or a replay of it for a late subscriber.

@@ -43,6 +43,8 @@ struct State {
     fault: Option<Fault>,
     /// While set, watches get nothing.
     held: bool,
+    /// Stands before every version; with it, versions are no numbers.
+    version_prefix: &'static str,
 }
 
 struct Watcher {
@@ -97,6 +99,11 @@ impl Fake {
         self.state.lock().held = held;
     }
 
+    /// Makes versions that are no numbers.
+    pub(crate) fn make_versions_text(&self) {
+        self.state.lock().version_prefix = "v";
+    }
+
     pub(crate) fn take_writes(&self) -> Vec<String> {
         std::mem::take(&mut self.state.lock().writes)
     }
@@ -116,6 +123,14 @@ impl Fake {
         let target = Target::parse(&path);
         let kind = parts.headers.get(http::header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
         match (parts.method, &target.name) {
+            // As servers do that cannot: everything here runs over the fallback.
+            (Method::GET, None) if query.contains("sendInitialEvents=true") => {
+                let message =
+                    "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled";
+                let status = json!({ "kind": "Status", "status": "Failure", "code": 422, "reason": "Invalid",
+                    "message": message });
+                answer(422, &status)
+            }
             (Method::GET, None) if query.contains("watch=true") => self.watch(&target, &query),
             (Method::GET, None) => self.list(&target),
             (method, _) => {
@@ -139,12 +154,13 @@ impl Fake {
             .filter(|((collection, _), object)| *collection == target.collection && target.holds(object))
             .map(|(_, object)| object)
             .collect();
-        answer(200, &json!({ "metadata": { "resourceVersion": state.revision.to_string() }, "items": items }))
+        answer(200, &json!({ "metadata": { "resourceVersion": state.version() }, "items": items }))
     }
 
     fn watch(&self, target: &Target, query: &str) -> Answer {
         let mut state = self.state.lock();
         let version = query.split('&').find_map(|pair| pair.strip_prefix("resourceVersion="));
+        let version = version.map(|version| version.trim_start_matches(state.version_prefix));
         let version: u64 = version.and_then(|version| version.parse().ok()).unwrap_or(0);
         let (sender, receiver) = mpsc::unbounded_channel();
         if version < state.compacted {
@@ -205,6 +221,10 @@ impl Fake {
 }
 
 impl State {
+    fn version(&self) -> String {
+        format!("{}{}", self.version_prefix, self.revision)
+    }
+
     fn change(
         &mut self,
         fake: &Fake,
@@ -278,7 +298,7 @@ impl State {
 
     fn commit(&mut self, fake: &Fake, target: &Target, event: &'static str, mut object: Value) -> Value {
         self.revision += 1;
-        object["metadata"]["resourceVersion"] = self.revision.to_string().into();
+        object["metadata"]["resourceVersion"] = self.version().into();
         self.objects.insert(target.key(), object.clone());
         let namespace = target.namespace.clone().unwrap_or_default();
         let line = Bytes::from(format!("{}\n", json!({ "type": event, "object": object })));

@@ -9,6 +9,7 @@
 mod reflector;
 mod registry;
 mod shared;
+mod waiting;
 
 pub use registry::Informers;
 pub use shared::Subscription;
@@ -21,10 +22,11 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use tokio::task::JoinSet;
 
-use crate::Object;
 use crate::cache::Cache;
+use crate::context::Written;
 use crate::event::Event;
 use crate::source::{Source, SourceKey};
+use crate::{Object, Request};
 use shared::Shared;
 
 /// A watch of one source, with its cache. Cloning shares it; the watch ends with the last clone.
@@ -55,6 +57,17 @@ struct Handle<K: Object> {
 }
 
 /// A cache did not fill in time.
+///
+/// ```no_run
+/// # async fn example(pods: evenkeel_runtime::Informer<k8s_openapi::api::core::v1::Pod>) {
+/// use std::time::Duration;
+///
+/// if let Err(error) = pods.wait_synced(Duration::from_secs(5)).await {
+///     // "sync the cache of Pod within 5s: list: pods is forbidden: …"
+///     eprintln!("{error} ({})", error.cause);
+/// }
+/// # }
+/// ```
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("sync the cache of {source_name} within {timeout:?}: {cause}")]
 #[non_exhaustive]
@@ -73,11 +86,24 @@ impl<K: Object> Informer<K> {
         Cache::new(self.handle.shared.store.clone())
     }
 
+    /// The object of this key from the cache.
+    pub(crate) fn get(&self, key: &Request) -> Option<Arc<K>> {
+        self.handle.shared.store.read().get(key).cloned()
+    }
+
     /// Hands every later event to `handler`, after replaying what is in the cache as created; until the
     /// subscription is dropped.
     ///
     /// The handler is called on the watch's own task and must be quick; it must not subscribe to the same informer.
     pub fn subscribe(&self, handler: impl Fn(&Event<K>) + Send + Sync + 'static) -> Subscription {
+        Shared::subscribe(&self.handle.shared, Arc::new(move |event, _| handler(event)))
+    }
+
+    /// The same for a handler that takes the key too, which it may keep without allocating.
+    pub(crate) fn subscribe_keyed(
+        &self,
+        handler: impl Fn(&Event<K>, &Request) + Send + Sync + 'static,
+    ) -> Subscription {
         Shared::subscribe(&self.handle.shared, Arc::new(handler))
     }
 
@@ -91,13 +117,18 @@ impl<K: Object> Informer<K> {
         self.handle.shared.wait_synced(timeout).await
     }
 
-    /// The newest resource version that the cache has seen, where it is a number.
+    /// Up to which resource version the cache has seen everything, where versions are numbers.
     pub fn observed(&self) -> u64 {
-        self.handle.shared.progress.borrow().observed
+        self.handle.shared.observed()
     }
 
     /// Hands every object in the cache to `handler` as resynced, though nothing changed.
     pub fn replay(&self, handler: &(dyn Fn(&Event<K>) + Send + Sync)) {
+        self.handle.shared.replay(&|event, _| handler(event));
+    }
+
+    /// The same for a handler that takes the key too.
+    pub(crate) fn replay_keyed(&self, handler: &(dyn Fn(&Event<K>, &Request) + Send + Sync)) {
         self.handle.shared.replay(handler);
     }
 
@@ -129,12 +160,10 @@ pub(crate) trait AnyInformer: Send + Sync {
     fn key(&self) -> &SourceKey;
     fn as_any(&self) -> &dyn Any;
     fn wait_synced(&self, timeout: Duration) -> BoxFuture<'_, Result<(), SyncError>>;
+    /// Whether the cache shows a write.
+    fn shows(&self, written: &Written) -> bool;
     /// Waits until the cache shows a write; says whether it did within the bound.
-    fn wait_written<'a>(
-        &'a self,
-        written: &'a crate::context::Written,
-        within: Duration,
-    ) -> BoxFuture<'a, bool>;
+    fn wait_written<'a>(&'a self, written: &'a Written, within: Duration) -> BoxFuture<'a, bool>;
 }
 
 impl<K: Object> AnyInformer for Informer<K> {
@@ -150,11 +179,11 @@ impl<K: Object> AnyInformer for Informer<K> {
         Box::pin(self.handle.shared.wait_synced(timeout))
     }
 
-    fn wait_written<'a>(
-        &'a self,
-        written: &'a crate::context::Written,
-        within: Duration,
-    ) -> BoxFuture<'a, bool> {
+    fn shows(&self, written: &Written) -> bool {
+        self.handle.shared.shows(written)
+    }
+
+    fn wait_written<'a>(&'a self, written: &'a Written, within: Duration) -> BoxFuture<'a, bool> {
         Box::pin(self.handle.shared.wait_written(written, within))
     }
 }

@@ -10,6 +10,17 @@ use serde::de::DeserializeOwned;
 
 /// Any object the runtime can cache and write: types of `k8s-openapi`, derived custom resources, `DynamicObject`
 /// and `PartialObjectMeta`. It is implemented for all that qualify.
+///
+/// ```
+/// use evenkeel_runtime::{Object, Request};
+/// use k8s_openapi::api::core::v1::Pod;
+///
+/// fn keys<K: Object>(objects: &[K]) -> Vec<Request> {
+///     objects.iter().map(Request::of).collect()
+/// }
+///
+/// assert!(keys::<Pod>(&[]).is_empty());
+/// ```
 pub trait Object:
     Resource<DynamicType: Clone, Scope: 'static>
     + Clone

@@ -140,3 +140,92 @@ impl<K: Object> Not for Predicate<K> {
         Self { check: Arc::new(move |event| !check(event)), filters_replays: self.filters_replays }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    use super::*;
+    use crate::Origin;
+
+    fn map(change: impl FnOnce(&mut ConfigMap)) -> Arc<ConfigMap> {
+        let mut map = ConfigMap::default();
+        map.metadata.namespace = Some("a".into());
+        map.metadata.name = Some("one".into());
+        map.metadata.generation = Some(1);
+        map.metadata.resource_version = Some("1".into());
+        change(&mut map);
+        Arc::new(map)
+    }
+
+    fn update(origin: Origin, change: impl FnOnce(&mut ConfigMap)) -> Event<ConfigMap> {
+        Event::Updated { old: map(|_| {}), new: map(change), origin }
+    }
+
+    fn created() -> Event<ConfigMap> {
+        Event::Created { new: map(|_| {}), origin: Origin::Watch }
+    }
+
+    fn deleted() -> Event<ConfigMap> {
+        Event::Deleted { old: map(|_| {}), origin: Origin::Watch }
+    }
+
+    /// Each passes its own change and no other, and every create and delete.
+    #[test]
+    fn each_predicate_passes_its_own_change_alone() {
+        let predicates: [(&str, Predicate<ConfigMap>); 5] = [
+            ("generation", Predicate::generation_changed()),
+            ("version", Predicate::resource_version_changed()),
+            ("labels", Predicate::labels_changed()),
+            ("annotations", Predicate::annotations_changed()),
+            ("finalizers", Predicate::finalizers_changed()),
+        ];
+        let changes: [(&str, fn(&mut ConfigMap)); 5] = [
+            ("generation", |map| map.metadata.generation = Some(2)),
+            ("version", |map| map.metadata.resource_version = Some("2".into())),
+            ("labels", |map| drop(map.labels_mut().insert("a".into(), "b".into()))),
+            ("annotations", |map| drop(map.annotations_mut().insert("a".into(), "b".into()))),
+            ("finalizers", |map| map.finalizers_mut().push("a/b".into())),
+        ];
+        for (name, predicate) in &predicates {
+            for (what, change) in &changes {
+                assert_eq!(predicate.passes(&update(Origin::Watch, change)), name == what, "{name} {what}");
+            }
+            assert!(predicate.passes(&created()) && predicate.passes(&deleted()));
+        }
+    }
+
+    #[test]
+    fn an_object_is_looked_at_before_and_after() {
+        let selector: Selector = kube::core::Expression::Equal("app".into(), "web".into()).into();
+        let web = Predicate::<ConfigMap>::labels(selector);
+        let label = |map: &mut ConfigMap| drop(map.labels_mut().insert("app".into(), "web".into()));
+        assert!(!web.passes(&created()));
+        assert!(web.passes(&update(Origin::Watch, label)), "it enters");
+        let leaves = Event::Updated { old: map(label), new: map(|_| {}), origin: Origin::Watch };
+        assert!(web.passes(&leaves));
+        assert!(Predicate::namespaces(["a"]).passes(&created()));
+        assert!(!Predicate::namespaces(["b"]).passes(&created()));
+        assert!(Predicate::key(Request::namespaced("a", "one")).passes(&deleted()));
+        assert!(!Predicate::key(Request::namespaced("a", "two")).passes(&deleted()));
+    }
+
+    #[test]
+    fn they_combine_and_let_replays_pass_unless_asked() {
+        let never = || Predicate::<ConfigMap>::new(|_| false);
+        let always = || Predicate::<ConfigMap>::new(|_| true);
+        let watched = update(Origin::Watch, |_| {});
+        assert!(always().or(never()).passes(&watched) && !always().and(never()).passes(&watched));
+        assert!((!never()).passes(&watched) && !(!always()).passes(&watched));
+        for origin in [Origin::Relist, Origin::Resync] {
+            let replayed = update(origin, |_| {});
+            assert!(never().passes(&replayed) && (!always()).passes(&replayed));
+            assert!(!never().also_replays().passes(&replayed));
+            assert!(!never().also_replays().and(always()).passes(&replayed), "one that asks is enough");
+            assert!(
+                never().also_replays().or(never()).passes(&replayed),
+                "one that lets them pass is enough"
+            );
+        }
+    }
+}

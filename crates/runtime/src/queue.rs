@@ -9,7 +9,11 @@
 //! is its deadline.
 
 mod backoff;
+mod groups;
+mod handoff;
+mod slots;
 mod state;
+mod sync;
 
 pub use backoff::Backoff;
 pub use state::ROUND_SIZE;
@@ -20,13 +24,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_env::{Deadline, Env, Station};
-use parking_lot::Mutex;
-use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::Request;
 use crate::cause::{Cause, Causes};
-use state::State;
+use handoff::{Handoff, Look, Wake};
+use state::{End, State};
 
 /// The priority of keys that a watch, a person or a timer added.
 pub const PRIORITY_DEFAULT: i32 = 0;
@@ -35,6 +38,27 @@ pub const PRIORITY_DEFAULT: i32 = 0;
 pub const PRIORITY_LOW: i32 = -100;
 
 /// What a queue can hold.
+///
+/// ```
+/// use std::fmt;
+/// use evenkeel_runtime::queue::{Queue, QueueKey};
+/// use evenkeel_runtime::Env;
+///
+/// #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// struct Tenant(u64);
+///
+/// impl fmt::Display for Tenant {
+///     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+///         write!(f, "tenant {}", self.0)
+///     }
+/// }
+///
+/// impl QueueKey for Tenant {}
+///
+/// let queue: Queue<Tenant> = Queue::new("tenants", &Env::seeded(1));
+/// queue.add(Tenant(7));
+/// assert_eq!(queue.len(), 1);
+/// ```
 pub trait QueueKey: Clone + Eq + Ord + Hash + fmt::Display + Send + Sync + 'static {
     /// What fairness is among: keys of one group let those of others pass when they are very many.
     fn group(&self) -> Option<&Arc<str>> {
@@ -71,11 +95,7 @@ pub struct Queue<T: QueueKey = Request> {
 }
 
 struct Shared<T: QueueKey> {
-    state: Mutex<State<T>>,
-    /// Told when a key may be ready, once for each, and when the queue shuts down.
-    ready: Notify,
-    /// Told when a key is done and the queue is empty, for those who drain.
-    drained: Notify,
+    state: Handoff<State<T>>,
     /// The earliest delayed key, for the ledger.
     deadline: Deadline,
     station: Station,
@@ -84,6 +104,21 @@ struct Shared<T: QueueKey> {
 }
 
 /// A key that was handed out.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+/// use evenkeel_runtime::queue::{Add, Item, Queue};
+/// use evenkeel_runtime::{Cause, Env, Request};
+///
+/// let queue = Queue::new("pods", &Env::seeded(1));
+/// let cause = Some(Cause::External("webhook".into()));
+/// queue.add_with(Request::namespaced("prod", "web"), Add { priority: 5, cause, ..Add::default() });
+/// let item: Item = queue.get().await.unwrap();
+/// assert_eq!((item.priority, item.requeues), (5, 0));
+/// assert_eq!(item.causes.to_string(), "webhook");
+/// queue.done(&item.key);
+/// # });
+/// ```
 #[derive(Clone, Debug)]
 pub struct Item<T = Request> {
     /// The key.
@@ -99,6 +134,19 @@ pub struct Item<T = Request> {
 }
 
 /// How to add a key.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+/// use std::time::Duration;
+/// use evenkeel_runtime::queue::{Add, PRIORITY_LOW, Queue};
+/// use evenkeel_runtime::{Env, Request};
+///
+/// let queue = Queue::new("pods", &Env::seeded(1));
+/// let later = Add { priority: PRIORITY_LOW, after: Some(Duration::from_secs(60)), ..Add::default() };
+/// queue.add_with(Request::namespaced("prod", "web"), later);
+/// assert_eq!((queue.len(), queue.len_delayed()), (0, 1));
+/// # });
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Add {
     /// Where the key is queued already, the higher priority stands.
@@ -121,9 +169,7 @@ impl<T: QueueKey> Queue<T> {
     pub fn with_backoff(name: &str, env: &Env, backoff: Backoff) -> Self {
         let ledger = env.ledger();
         let shared = Shared {
-            state: Mutex::default(),
-            ready: Notify::new(),
-            drained: Notify::new(),
+            state: Handoff::default(),
             deadline: ledger.deadline(format!("queue {name}: earliest delayed key")),
             station: ledger.station(format!("queue {name}")),
             backoff,
@@ -149,109 +195,66 @@ impl<T: QueueKey> Queue<T> {
 
     /// Adds a key. After a shutdown this does nothing.
     pub fn add_with(&self, key: T, add: Add) {
+        let shared = &*self.shared;
         let now = Instant::now();
-        let mut state = self.shared.state.lock();
-        if state.is_shut_down() {
-            return;
-        }
-        let mut delay = add.after;
-        if add.rate_limited {
-            let failures = state.count_failure(&key);
-            delay = delay.or_else(|| Some(self.shared.backoff.delay(failures, &self.shared.env, now)));
-        }
-        let at = delay.filter(|delay| !delay.is_zero()).and_then(|delay| now.checked_add(delay));
-        let became_ready = state.add(key, add.priority, at, add.cause, now, &self.shared.station);
-        self.shared.deadline.set(state.next_due());
-        drop(state);
-        // A delayed key may have become the earliest: a waiting worker then sets its timer anew.
-        if became_ready || at.is_some() {
-            self.shared.ready.notify_one();
-        }
+        shared.state.change(|state| {
+            if state.is_shut_down() {
+                return ((), Wake::default());
+            }
+            let mut delay = add.after;
+            if add.rate_limited {
+                let failures = state.count_failure(&key);
+                delay = delay.or_else(|| Some(shared.backoff.delay(failures, &shared.env, now)));
+            }
+            let at = delay.filter(|delay| !delay.is_zero()).and_then(|delay| now.checked_add(delay));
+            let became_ready = state.add(key, add.priority, at, add.cause, now, &shared.station);
+            shared.note_due(state);
+            // A delayed key may have become the earliest: a waiting worker then sets its timer anew.
+            ((), Wake { one: became_ready || at.is_some(), ..Wake::default() })
+        });
     }
 
     /// Waits for the next key; `None` after a shutdown. Every key that was handed out must be given to
     /// [`Queue::done`].
     pub async fn get(&self) -> Option<Item<T>> {
-        loop {
-            let ready = self.shared.ready.notified();
-            let due = match self.poll_get() {
-                Poll::Item(item) => return Some(*item),
-                Poll::ShutDown => return None,
-                Poll::Wait(due) => due,
-            };
-            match due {
-                None => ready.await,
-                Some(due) => {
-                    let _ = tokio::time::timeout_at(due, ready).await;
-                }
-            }
-        }
+        self.shared.state.take(|state| self.shared.look(state)).await
     }
 
     /// The next key, if one is ready now.
     pub fn try_get(&self) -> Option<Item<T>> {
-        match self.poll_get() {
-            Poll::Item(item) => Some(*item),
-            Poll::Wait(_) | Poll::ShutDown => None,
-        }
-    }
-
-    fn poll_get(&self) -> Poll<T> {
-        let now = Instant::now();
-        let mut state = self.shared.state.lock();
-        state.promote_due(now, &self.shared.station);
-        let next = state.pop();
-        self.shared.deadline.set(state.next_due());
-        let more = state.has_ready();
-        let shut_down = state.is_shut_down();
-        let due = state.next_due();
-        drop(state);
-        match next {
-            Some(item) => {
-                // Several keys may fall due at once while only one worker woke.
-                if more {
-                    self.shared.ready.notify_one();
-                }
-                Poll::Item(Box::new(item))
-            }
-            None if shut_down => Poll::ShutDown,
-            None => Poll::Wait(due),
+        match self.shared.state.change(|state| self.shared.look(state)) {
+            Look::Found(item) => item,
+            Look::Wait(_) => None,
         }
     }
 
     /// Says that the work on a key is over; if it was added meanwhile, it is queued again now.
     pub fn done(&self, key: &T) {
-        let now = Instant::now();
-        let mut state = self.shared.state.lock();
-        let (became_ready, ended) = state.done(key, now, &self.shared.station);
-        self.shared.deadline.set(state.next_due());
-        drop(ended);
-        let drained = state.is_idle();
-        drop(state);
-        if became_ready {
-            self.shared.ready.notify_one();
-        }
-        if drained {
-            self.shared.drained.notify_waiters();
-        }
+        self.shared.end_work(|state, station| state.done(key, station));
+    }
+
+    /// Gives a key back that was not worked on: it is queued again with its causes and its priority.
+    pub(crate) fn put_back(&self, item: Item<T>) {
+        self.shared.end_work(|state, station| state.put_back(item, station));
     }
 
     /// Forgets the failures of a key, so that its next backoff is the shortest.
     pub fn forget(&self, key: &T) {
-        self.shared.state.lock().forget(key);
+        self.read(|state| state.forget(key));
     }
 
     /// How many times in a row the key was added by [`Queue::add_rate_limited`].
     pub fn num_requeues(&self, key: &T) -> u32 {
-        self.shared.state.lock().failures(key)
+        self.read(|state| state.failures(key))
     }
 
     /// How many keys are ready to be handed out.
     pub fn len(&self) -> usize {
-        let mut state = self.shared.state.lock();
-        state.promote_due(Instant::now(), &self.shared.station);
-        self.shared.deadline.set(state.next_due());
-        state.ready_len()
+        self.read(|state| {
+            state.promote_due(Instant::now(), &self.shared.station);
+            self.shared.note_due(state);
+            state.ready_len()
+        })
     }
 
     /// Whether no key is ready.
@@ -261,58 +264,80 @@ impl<T: QueueKey> Queue<T> {
 
     /// How many keys wait for their time.
     pub fn len_delayed(&self) -> usize {
-        self.shared.state.lock().delayed_len()
+        self.read(|state| state.delayed_len())
     }
 
     /// How many keys are being worked on.
     pub fn len_in_flight(&self) -> usize {
-        self.shared.state.lock().in_flight_len()
+        self.read(|state| state.in_flight_len())
     }
 
     /// How many adds there were, deduplicated or not.
     pub fn adds(&self) -> u64 {
-        self.shared.state.lock().adds()
+        self.read(|state| state.adds())
     }
 
     /// How many of them were rate-limited.
     pub fn retries(&self) -> u64 {
-        self.shared.state.lock().retries()
+        self.read(|state| state.retries())
     }
 
     /// Ends the queue: nothing more is added, ready keys are dropped, `get` gives `None`.
     pub fn shut_down(&self) {
-        self.end(true);
+        self.end(End::Closed);
     }
 
     /// Ends the queue after the ready keys were handed out and all that are in flight are done; delayed keys are
     /// dropped.
     pub async fn shut_down_with_drain(&self) {
-        self.end(false);
-        loop {
-            let drained = self.shared.drained.notified();
-            if self.shared.state.lock().is_idle() {
-                return;
-            }
-            drained.await;
-        }
+        self.end(End::Draining);
+        self.shared.state.drained(State::is_idle).await;
     }
 
-    fn end(&self, drop_ready: bool) {
-        let mut state = self.shared.state.lock();
-        state.shut_down(drop_ready);
-        self.shared.deadline.set(None);
-        drop(state);
-        self.shared.ready.notify_waiters();
-        // A waiter that is just about to wait would miss the line above; each passes this one on.
-        self.shared.ready.notify_one();
+    fn end(&self, end: End) {
+        self.shared.state.change(|state| {
+            state.shut_down(end);
+            self.shared.note_due(state);
+            ((), Wake { all: true, drained: state.is_idle(), ..Wake::default() })
+        });
+    }
+
+    /// Looks at the state; nobody is woken.
+    fn read<R>(&self, read: impl FnOnce(&mut State<T>) -> R) -> R {
+        self.shared.state.change(|state| (read(state), Wake::default()))
     }
 }
 
-enum Poll<T> {
-    Item(Box<Item<T>>),
-    ShutDown,
-    /// Nothing is ready before this time.
-    Wait(Option<Instant>),
+impl<T: QueueKey> Shared<T> {
+    /// Takes the next key, if one is ready: `Found(None)` after a shutdown.
+    fn look(&self, state: &mut State<T>) -> (Look<Option<Item<T>>>, Wake) {
+        if state.delayed_len() > 0 {
+            state.promote_due(Instant::now(), &self.station);
+            self.note_due(state);
+        }
+        match state.pop() {
+            // Several keys may fall due at once while only one worker woke.
+            Some(item) => (Look::Found(Some(item)), Wake { one: state.has_ready(), ..Wake::default() }),
+            None if state.is_shut_down() => (Look::Found(None), Wake::default()),
+            None => (Look::Wait(state.next_due()), Wake::default()),
+        }
+    }
+
+    fn end_work(&self, end: impl FnOnce(&mut State<T>, &Station) -> bool) {
+        self.state.change(|state| {
+            // A key that is to be tried again later is known by the deadline, which is set after its work has ended.
+            let held = self.station.enter();
+            let became_ready = end(state, &self.station);
+            self.note_due(state);
+            drop(held);
+            ((), Wake { one: became_ready, drained: state.is_idle(), ..Wake::default() })
+        });
+    }
+
+    /// Keeps the ledger's deadline at the earliest delayed key.
+    fn note_due(&self, state: &State<T>) {
+        self.deadline.set(state.next_due());
+    }
 }
 
 impl<T: QueueKey> Clone for Queue<T> {
@@ -323,14 +348,17 @@ impl<T: QueueKey> Clone for Queue<T> {
 
 impl<T: QueueKey> fmt::Debug for Queue<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = self.shared.state.lock();
+        let (ready, delayed, in_flight) =
+            self.read(|state| (state.ready_len(), state.delayed_len(), state.in_flight_len()));
         f.debug_struct("Queue")
-            .field("ready", &state.ready_len())
-            .field("delayed", &state.delayed_len())
-            .field("in_flight", &state.in_flight_len())
+            .field("ready", &ready)
+            .field("delayed", &delayed)
+            .field("in_flight", &in_flight)
             .finish_non_exhaustive()
     }
 }
 
+#[cfg(test)]
+mod interleaving;
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,8 @@
 //! The key of an object: what the queue carries and what the caches are keyed by.
 
+use std::borrow::Borrow;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use kube::Resource;
@@ -15,7 +17,7 @@ use kube::Resource;
 /// assert_eq!(Request::namespaced("prod", "web").to_string(), "prod/web");
 /// assert_eq!(Request::cluster("node-1").to_string(), "node-1");
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Request {
     /// The namespace; none for cluster-scoped objects.
     pub namespace: Option<Arc<str>>,
@@ -48,6 +50,51 @@ impl Request {
     /// The namespace as text, where there is one.
     pub fn namespace(&self) -> Option<&str> {
         self.namespace.as_deref()
+    }
+}
+
+/// What a key is made of, so that a map of [`Request`]s can be asked with the text of an object, which costs no
+/// allocation.
+pub(crate) trait KeyParts {
+    fn parts(&self) -> (Option<&str>, &str);
+}
+
+impl KeyParts for Request {
+    fn parts(&self) -> (Option<&str>, &str) {
+        (self.namespace.as_deref(), &self.name)
+    }
+}
+
+impl KeyParts for (Option<&str>, &str) {
+    fn parts(&self) -> (Option<&str>, &str) {
+        *self
+    }
+}
+
+impl Hash for dyn KeyParts + '_ {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.parts().hash(state);
+    }
+}
+
+impl PartialEq for dyn KeyParts + '_ {
+    fn eq(&self, other: &Self) -> bool {
+        self.parts() == other.parts()
+    }
+}
+
+impl Eq for dyn KeyParts + '_ {}
+
+/// The hash is that of the parts: [`Borrow`] asks for it.
+impl Hash for Request {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.parts().hash(state);
+    }
+}
+
+impl<'a> Borrow<dyn KeyParts + 'a> for Request {
+    fn borrow(&self) -> &(dyn KeyParts + 'a) {
+        self
     }
 }
 

@@ -35,6 +35,8 @@ pub struct Trigger<K> {
 }
 
 enum Mapping<K> {
+    /// The key of the object itself.
+    Same,
     Object(Arc<Map<K>>),
     Event(Arc<EventMap<K>>),
 }
@@ -58,7 +60,7 @@ impl<K: Object> Trigger<K> {
 
     /// The object's own key.
     pub fn same() -> Self {
-        Self::map(|object: &K| [Request::of(object)])
+        Self::with(Mapping::Same)
     }
 
     /// The owner of kind `O` that is marked as controller.
@@ -105,10 +107,25 @@ impl<K: Object> Trigger<K> {
 
     /// The keys to reconcile for this event, each once, in the order in which they were found.
     pub fn requests(&self, event: &Event<K>) -> Vec<Request> {
+        let mut requests = Vec::new();
+        self.each_request(event, &Request::of(&**event.object()), |request| requests.push(request));
+        requests
+    }
+
+    /// Gives those keys; `key` is that of the event's object, which is not made again.
+    pub(crate) fn each_request(&self, event: &Event<K>, key: &Request, mut give: impl FnMut(Request)) {
         if self.predicate.as_ref().is_some_and(|predicate| !predicate.passes(event)) {
-            return Vec::new();
+            return;
         }
         match &self.map {
+            Mapping::Same => give(key.clone()),
+            _ => self.mapped(event).into_iter().for_each(give),
+        }
+    }
+
+    fn mapped(&self, event: &Event<K>) -> Vec<Request> {
+        match &self.map {
+            Mapping::Same => vec![Request::of(&**event.object())],
             Mapping::Event(map) => map(event),
             Mapping::Object(map) => match event {
                 Event::Updated { old, new, .. } if !Arc::ptr_eq(old, new) => {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use futures::FutureExt;
 use http_body_util::BodyExt;
 use kube::Client;
 use kube::client::Body;
@@ -77,16 +78,21 @@ pub(crate) struct Lines {
     frame: Bytes,
     /// The beginning of a line whose end has not come.
     partial: BytesMut,
+    /// How the body ended, where that was met before it was asked for.
+    end: Option<kube::Result<()>>,
 }
 
 impl Lines {
     pub(crate) fn new(body: Body) -> Self {
-        Self { body, frame: Bytes::new(), partial: BytesMut::new() }
+        Self { body, frame: Bytes::new(), partial: BytesMut::new(), end: None }
     }
 
     /// The next line without its end; `None` when the body is over. Bytes after the last newline are no line: the
     /// stream was cut.
     pub(crate) async fn next(&mut self) -> kube::Result<Option<Bytes>> {
+        if let Some(end) = self.end.take() {
+            return end.map(|()| None);
+        }
         loop {
             if let Some(end) = memchr::memchr(b'\n', &self.frame) {
                 let line = self.frame.split_to(end + 1).slice(..end);
@@ -106,6 +112,27 @@ impl Lines {
                 Some(frame) => self.frame = frame?.into_data().unwrap_or_default(),
             }
         }
+    }
+
+    /// This line and those after it that are there already, up to so many. Nothing is lost: what is not there yet, and
+    /// the end, is for [`Lines::next`].
+    pub(crate) fn ready(&mut self, first: Bytes, most: usize) -> Vec<Bytes> {
+        let mut lines = vec![first];
+        while lines.len() < most {
+            match self.next().now_or_never() {
+                Some(Ok(Some(line))) => lines.push(line),
+                None => break,
+                Some(Ok(None)) => {
+                    self.end = Some(Ok(()));
+                    break;
+                }
+                Some(Err(error)) => {
+                    self.end = Some(Err(error));
+                    break;
+                }
+            }
+        }
+        lines
     }
 }
 
@@ -132,5 +159,20 @@ mod tests {
             found.push(String::from_utf8(line.to_vec()).unwrap());
         }
         assert_eq!(found, ["ab", "cde", ""]);
+    }
+
+    #[tokio::test]
+    async fn what_is_there_already_is_taken_at_once_and_the_end_is_kept() {
+        let service = tower::service_fn(|_: http::Request<Body>| async {
+            Ok::<_, std::io::Error>(http::Response::new(Body::from(b"a\nb\nc\n".to_vec())))
+        });
+        let client = Client::new(service, "default");
+        let request = http::Request::get("/").body(Vec::new()).unwrap();
+        let mut lines = Lines::new(open(&client, request).await.unwrap().into_body());
+        let first = lines.next().await.unwrap().unwrap();
+        assert_eq!(lines.ready(first, 2), ["a", "b"]);
+        let third = lines.next().await.unwrap().unwrap();
+        assert_eq!(lines.ready(third, 9), ["c"]);
+        assert!(lines.next().await.unwrap().is_none());
     }
 }

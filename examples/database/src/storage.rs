@@ -43,7 +43,14 @@ pub(crate) async fn grow<B: Backup>(database: &Database, ctx: &Context<B>) -> Re
     for claim in &claims {
         if requested(claim).is_some_and(|has| bytes(has) < bytes(wanted)) {
             let patch = json!({ "spec": { "resources": { "requests": { "storage": wanted } } } });
-            ctx.patch(&**claim, &Patch::Merge(patch)).await?;
+            match ctx.patch(&**claim, &Patch::Merge(patch)).await {
+                Ok(_) => {}
+                // Storage of a class that cannot grow is forbidden to, and will be next time.
+                Err(error) if error.status().is_some_and(|status| status.code == 403) => {
+                    return Err(Rejection::Refused(error).into());
+                }
+                Err(error) => return Err(error.into()),
+            }
             ctx.event(database, "StorageGrown", format!("{} is asked to grow to {wanted}", claim.name_any()));
         }
     }

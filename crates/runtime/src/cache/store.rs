@@ -1,36 +1,53 @@
 //! The state of a cache and its rules, without locks.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
+use evenkeel_env::{HashMap, HashSet};
 use imbl::OrdMap;
 
+use super::indexed::Indexed;
 use crate::index::Index;
+use crate::request::KeyParts;
 use crate::{Object, Request};
 
+/// Namespaces that are kept before those that nothing lives in any more are looked for.
+const NAMESPACES_KEPT: usize = 64;
+
 /// Objects by key, with indexes that every change keeps up.
+///
+/// The same objects stand in two maps. A read by key is one lookup in the hash map, however many objects there are;
+/// whatever iterates uses the ordered one, which is persistent, so that a snapshot of it costs nothing and is never in
+/// the order of hashes.
 #[derive(Debug)]
 pub(crate) struct Store<K> {
-    objects: OrdMap<Request, Arc<K>>,
+    by_key: HashMap<Request, Arc<K>>,
+    ordered: OrdMap<Request, Arc<K>>,
     indexes: Vec<Indexed<K>>,
+    /// One allocation for each namespace, shared by the keys of all its objects.
+    namespaces: HashSet<Arc<str>>,
+    /// How long `namespaces` may become before it is looked through.
+    namespaces_limit: usize,
 }
 
-#[derive(Debug)]
-struct Indexed<K> {
-    index: Index<K>,
-    /// From value to keys; a value without keys has no entry.
-    keys: BTreeMap<String, BTreeSet<Request>>,
-}
-
-/// A cache as it was at one moment.
+/// A cache as it was at one moment. Taking one costs nothing, and writers do not wait for it.
+///
+/// ```no_run
+/// # fn read(pods: evenkeel_runtime::Cache<k8s_openapi::api::core::v1::Pod>) {
+/// let now = pods.snapshot();
+/// for pod in now.iter_in("prod") {
+///     println!("{:?}", pod.metadata.name);
+/// }
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Snapshot<K> {
     objects: OrdMap<Request, Arc<K>>,
 }
 
 impl<K> Snapshot<K> {
-    /// The object of this key.
+    /// The object of this key. A snapshot is a tree, in which this takes the logarithm of its size;
+    /// [`Cache::get`](super::Cache::get) does not depend on the size.
     pub fn get(&self, key: &Request) -> Option<&Arc<K>> {
         self.objects.get(key)
     }
@@ -47,10 +64,20 @@ impl<K> Snapshot<K> {
 
     /// The objects of one namespace, by name.
     pub fn iter_in(&self, namespace: &str) -> impl Iterator<Item = &Arc<K>> {
+        self.entries_in(namespace).map(|(_, object)| object)
+    }
+
+    /// All keys with their objects, in the same order.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (&Request, &Arc<K>)> {
+        self.objects.iter()
+    }
+
+    /// The keys and objects of one namespace.
+    pub(crate) fn entries_in(&self, namespace: &str) -> impl Iterator<Item = (&Request, &Arc<K>)> {
         let namespace: Arc<str> = namespace.into();
         let first = Request { namespace: Some(namespace.clone()), name: "".into() };
         let range = self.objects.range((Bound::Included(first), Bound::Unbounded));
-        range.take_while(move |(key, _)| key.namespace.as_ref() == Some(&namespace)).map(|(_, object)| object)
+        range.take_while(move |(key, _)| key.namespace.as_ref() == Some(&namespace))
     }
 
     /// How many there are.
@@ -66,24 +93,39 @@ impl<K> Snapshot<K> {
 
 impl<K: Object> Store<K> {
     pub(crate) fn new() -> Self {
-        Self { objects: OrdMap::new(), indexes: Vec::new() }
+        Self {
+            by_key: HashMap::default(),
+            ordered: OrdMap::new(),
+            indexes: Vec::new(),
+            namespaces: HashSet::default(),
+            namespaces_limit: NAMESPACES_KEPT,
+        }
     }
 
     pub(crate) fn get(&self, key: &Request) -> Option<&Arc<K>> {
-        self.objects.get(key)
+        self.by_key.get(key)
     }
 
-    /// Puts an object in; gives the one that was there.
-    pub(crate) fn insert(&mut self, key: Request, object: Arc<K>) -> Option<Arc<K>> {
-        let old = self.objects.insert(key.clone(), object.clone());
+    /// Puts an object in; gives its key and the one that was there.
+    pub(crate) fn insert(&mut self, object: Arc<K>) -> (Request, Option<Arc<K>>) {
+        let meta = object.meta();
+        let parts = (meta.namespace.as_deref(), meta.name.as_deref().unwrap_or_default());
+        let known = self.by_key.get_key_value(&parts as &dyn KeyParts);
+        let key = match known {
+            Some((key, _)) => key.clone(),
+            None => self.new_key(parts.0, parts.1),
+        };
+        let old = self.by_key.insert(key.clone(), object.clone());
+        self.ordered.insert(key.clone(), object.clone());
         for indexed in &mut self.indexes {
             indexed.update(&key, old.as_deref(), Some(&object));
         }
-        old
+        (key, old)
     }
 
     pub(crate) fn remove(&mut self, key: &Request) -> Option<Arc<K>> {
-        let old = self.objects.remove(key)?;
+        let old = self.by_key.remove(key)?;
+        self.ordered.remove(key);
         for indexed in &mut self.indexes {
             indexed.update(key, Some(&old), None);
         }
@@ -95,50 +137,49 @@ impl<K: Object> Store<K> {
         if self.has_index(index.name()) {
             return;
         }
-        let mut indexed = Indexed { index: index.clone(), keys: BTreeMap::new() };
-        for (key, object) in &self.objects {
+        let mut indexed = Indexed::new(index.clone());
+        for (key, object) in &self.ordered {
             indexed.update(key, None, Some(object));
         }
         self.indexes.push(indexed);
     }
 
     pub(crate) fn has_index(&self, name: &str) -> bool {
-        self.indexes.iter().any(|indexed| indexed.index.name() == name)
+        self.indexes.iter().any(|indexed| indexed.name() == name)
     }
 
     pub(crate) fn by_index(&self, name: &str, value: &str) -> Vec<Arc<K>> {
-        let indexed = self.indexes.iter().find(|indexed| indexed.index.name() == name);
-        let keys = indexed.and_then(|indexed| indexed.keys.get(value));
-        keys.into_iter().flatten().filter_map(|key| self.objects.get(key).cloned()).collect()
+        let indexed = self.indexes.iter().find(|indexed| indexed.name() == name);
+        let keys = indexed.into_iter().flat_map(|indexed| indexed.keys(value));
+        keys.filter_map(|key| self.by_key.get(key).cloned()).collect()
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot<K> {
-        Snapshot { objects: self.objects.clone() }
+        Snapshot { objects: self.ordered.clone() }
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.objects.len()
+        self.by_key.len()
     }
-}
 
-impl<K> Indexed<K> {
-    fn update(&mut self, key: &Request, old: Option<&K>, new: Option<&K>) {
-        let before = old.map(|old| self.index.values(old)).unwrap_or_default();
-        let after = new.map(|new| self.index.values(new)).unwrap_or_default();
-        if before == after {
-            return;
+    /// A key whose namespace is the one allocation that all keys of that namespace share.
+    fn new_key(&mut self, namespace: Option<&str>, name: &str) -> Request {
+        let namespace = namespace.map(|namespace| match self.namespaces.get(namespace) {
+            Some(known) => known.clone(),
+            None => self.new_namespace(namespace),
+        });
+        Request { namespace, name: name.into() }
+    }
+
+    fn new_namespace(&mut self, namespace: &str) -> Arc<str> {
+        if self.namespaces.len() >= self.namespaces_limit {
+            // Those that only this set knows belong to no key.
+            self.namespaces.retain(|namespace| Arc::strong_count(namespace) > 1);
+            self.namespaces_limit = NAMESPACES_KEPT.max(2 * self.namespaces.len());
         }
-        for value in before.iter().filter(|value| !after.contains(value)) {
-            if let Some(keys) = self.keys.get_mut(value) {
-                keys.remove(key);
-                if keys.is_empty() {
-                    self.keys.remove(value);
-                }
-            }
-        }
-        for value in after.into_iter().filter(|value| !before.contains(value)) {
-            self.keys.entry(value).or_default().insert(key.clone());
-        }
+        let namespace: Arc<str> = namespace.into();
+        self.namespaces.insert(namespace.clone());
+        namespace
     }
 }
 
@@ -149,46 +190,71 @@ mod tests {
 
     use super::*;
 
-    fn pod(namespace: &str, name: &str, app: &str) -> (Request, Arc<Pod>) {
+    fn pod(namespace: &str, name: &str, app: &str) -> Arc<Pod> {
         let mut pod = Pod::default();
         pod.metadata.namespace = Some(namespace.into());
         pod.metadata.name = Some(name.into());
         pod.labels_mut().insert("app".into(), app.into());
-        (Request::of(&pod), Arc::new(pod))
+        Arc::new(pod)
     }
 
     #[test]
     fn an_index_follows_every_change() {
         let mut store = Store::new();
         let index = Index::by_label("app");
-        let insert = |store: &mut Store<Pod>, (key, pod)| {
-            store.insert(key, pod);
-        };
-        insert(&mut store, pod("a", "one", "web"));
+        store.insert(pod("a", "one", "web"));
         store.add_index(&index);
-        insert(&mut store, pod("a", "two", "web"));
-        insert(&mut store, pod("b", "three", "db"));
+        store.insert(pod("a", "two", "web"));
+        store.insert(pod("b", "three", "db"));
         let found = |store: &Store<Pod>, app| {
             store.by_index(index.name(), app).iter().map(|pod| pod.name_any()).collect::<Vec<_>>()
         };
         assert_eq!(found(&store, "web"), ["one", "two"]);
-        insert(&mut store, pod("a", "one", "db"));
+        store.insert(pod("a", "one", "db"));
         assert_eq!(found(&store, "web"), ["two"]);
         assert_eq!(found(&store, "db"), ["one", "three"]);
-        store.remove(&pod("a", "two", "").0);
+        store.remove(&Request::namespaced("a", "two"));
         assert!(found(&store, "web").is_empty());
-        assert_eq!(store.indexes[0].keys.len(), 1, "values without objects take no memory");
+        assert_eq!(store.indexes[0].len(), 1, "values without objects take no memory");
     }
 
     #[test]
     fn a_snapshot_stays_and_lists_by_namespace() {
         let mut store = Store::new();
-        for (key, pod) in [pod("a", "one", "x"), pod("b", "two", "x"), pod("bb", "three", "x")] {
-            store.insert(key, pod);
+        for pod in [pod("a", "one", "x"), pod("b", "two", "x"), pod("bb", "three", "x")] {
+            store.insert(pod);
         }
         let snapshot = store.snapshot();
-        store.remove(&pod("b", "two", "").0);
+        store.remove(&Request::namespaced("b", "two"));
         assert_eq!(snapshot.iter_in("b").map(|pod| pod.name_any()).collect::<Vec<_>>(), ["two"]);
         assert_eq!((snapshot.len(), store.len()), (3, 2));
+    }
+
+    /// Nothing may show the order of hashes, and both maps hold the same.
+    #[test]
+    fn iteration_is_by_namespace_and_name() {
+        let mut store = Store::new();
+        for at in 0..1000 {
+            let at = (at * 7919) % 1000;
+            store.insert(pod(&format!("ns-{}", at % 7), &format!("{at:04}"), "x"));
+        }
+        let keys: Vec<Request> = store.snapshot().keys().cloned().collect();
+        assert!(keys.is_sorted() && keys.len() == 1000);
+        assert!(keys.iter().all(|key| store.get(key).is_some_and(|pod| Request::of(&**pod) == *key)));
+    }
+
+    #[test]
+    fn keys_of_a_namespace_share_its_name_and_empty_namespaces_are_forgotten() {
+        let mut store = Store::new();
+        let (one, _) = store.insert(pod("a", "one", "x"));
+        let (two, _) = store.insert(pod("a", "two", "x"));
+        let (again, old) = store.insert(pod("a", "one", "y"));
+        assert!(Arc::ptr_eq(one.namespace.as_ref().unwrap(), two.namespace.as_ref().unwrap()));
+        assert!(Arc::ptr_eq(&one.name, &again.name) && old.is_some());
+        for at in 0..10_000 {
+            let (key, _) = store.insert(pod(&format!("passing-{at}"), "one", "x"));
+            store.remove(&key);
+        }
+        assert!(store.namespaces.len() <= 2 * NAMESPACES_KEPT, "{}", store.namespaces.len());
     }
 }

@@ -7,7 +7,7 @@ use kube::core::params::{DeleteParams, GetParams, Patch, PatchParams, PostParams
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Inner, Written};
+use super::{Expected, Inner, Written};
 use crate::cache::Cache;
 use crate::error::ContextError;
 use crate::fence::Fenced;
@@ -19,6 +19,20 @@ use crate::{Object, Request};
 ///
 /// It is what [`Context::objects`](super::Context::objects) gives for `DynamicObject` and `PartialObjectMeta`; for
 /// types that know their kind, the same methods are on the context itself.
+///
+/// ```no_run
+/// use evenkeel_runtime::{Context, Objects, Result};
+/// use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
+///
+/// async fn pause(ctx: &Context, name: &str) -> Result<()> {
+///     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Backup"));
+///     let backups: Objects<'_, DynamicObject> = ctx.objects(resource);
+///     if let Some(backup) = backups.fetch(&backups.key(name)).await? {
+///         backups.delete(&backup).await?;
+///     }
+///     Ok(())
+/// }
+/// ```
 #[derive(Debug)]
 pub struct Objects<'a, K: Object> {
     inner: &'a Inner,
@@ -69,7 +83,7 @@ impl<'a, K: Object> Objects<'a, K> {
     /// The objects in the cache that the owner of this context owns.
     pub fn children(&self) -> Result<Vec<Arc<K>>, ContextError> {
         let cache = self.cache()?;
-        let Some(owner) = &self.inner.owner else { return Ok(Vec::new()) };
+        let Some(owner) = &*self.inner.owner else { return Ok(Vec::new()) };
         let uid = &owner.reference.uid;
         if cache.has_index(crate::index::BY_OWNER) {
             return Ok(cache.owned_by(uid));
@@ -189,17 +203,18 @@ impl<'a, K: Object> Objects<'a, K> {
             Err(error) if error.is_conflict() && self.uid_conflict(params, &error) => return Ok(false),
             Err(error) => return Err(error),
         };
-        let answer: Value = serde_json::from_slice(&bytes).unwrap_or_default();
-        let uid = answer.pointer("/metadata/uid").or_else(|| answer.pointer("/details/uid"));
-        let uid = uid.and_then(Value::as_str).map(str::to_owned);
-        self.remember(Written {
-            resource: self.resource(),
-            key: key.clone(),
-            uid,
-            version: None,
-            deleted: true,
-        });
+        self.remember_deletion(key, &serde_json::from_slice(&bytes).unwrap_or_default());
         Ok(true)
+    }
+
+    /// A server that has deleted answers with a Status that names the uid, one that has only marked the object (a
+    /// finalizer holds it, a pod ends gracefully) with the object: the cache shows that mark, and may never show more.
+    fn remember_deletion(&self, key: &Request, answer: &Value) {
+        let text = |pointer| answer.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+        let marked = text("/metadata/deletionTimestamp").and_then(|_| text("/metadata/resourceVersion"));
+        let uid = text("/metadata/uid").or_else(|| text("/details/uid"));
+        let expected = marked.map_or(Expected::Gone, Expected::Version);
+        self.remember(Written { resource: self.resource(), key: key.clone(), uid, expected });
     }
 
     fn uid_conflict(&self, params: &DeleteParams, error: &ContextError) -> bool {
@@ -256,7 +271,7 @@ impl<'a, K: Object> Objects<'a, K> {
 
     fn own(&self, object: &mut K) -> Result<(), ContextError> {
         self.place(object);
-        match &self.inner.owner {
+        match &*self.inner.owner {
             Some(owner) => Ok(owner.control(object)?),
             None => Ok(()),
         }
@@ -311,14 +326,19 @@ impl<'a, K: Object> Objects<'a, K> {
         self.inner.site.throttle().await;
         let bytes = self.send(verb, key, request).await?;
         let object: K = self.parse(verb, key, &bytes)?;
+        self.remember_object(&object);
+        Ok(object)
+    }
+
+    /// Remembers a write that was made elsewhere, such as through the bare client: `object` is the server's answer.
+    pub fn remember_object(&self, object: &K) {
+        let Some(version) = object.meta().resource_version.clone() else { return };
         self.remember(Written {
             resource: self.resource(),
-            key: Request::of(&object),
+            key: Request::of(object),
             uid: object.meta().uid.clone(),
-            version: object.meta().resource_version.clone(),
-            deleted: false,
+            expected: Expected::Version(version),
         });
-        Ok(object)
     }
 
     fn remember(&self, written: Written) {

@@ -10,6 +10,9 @@ use crate::{Object, Request};
 impl<S> Context<S> {
     /// Server-side apply, forced, under the controller's field manager. The reconciled object becomes the
     /// controller of `object`, which is placed in its namespace unless it names one.
+    ///
+    /// It is sent each time: only the server knows what defaults, webhooks and other managers make of it. Where that
+    /// changes nothing, the server writes nothing, the resource version stays and no event follows.
     pub async fn apply<K: Object<DynamicType: Default>>(&self, object: K) -> Result<K, ContextError> {
         self.of::<K>().apply(object).await
     }

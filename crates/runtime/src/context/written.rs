@@ -14,13 +14,25 @@ pub(crate) struct Written {
     pub(crate) resource: ApiResource,
     pub(crate) key: Request,
     pub(crate) uid: Option<String>,
-    pub(crate) version: Option<String>,
-    pub(crate) deleted: bool,
+    pub(crate) expected: Expected,
+}
+
+/// What a cache that knows of a write shows.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Expected {
+    /// The object in this version or a later one.
+    Version(String),
+    /// No object of that uid.
+    Gone,
 }
 
 impl Written {
+    /// The version to wait for, where it is a number.
     pub(crate) fn version_number(&self) -> Option<u64> {
-        self.version.as_ref()?.parse().ok()
+        match &self.expected {
+            Expected::Version(version) => version.parse().ok(),
+            Expected::Gone => None,
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::outcome::{Failure, Outcome};
-use super::site::Site;
+use super::site::{Ids, Site};
 use super::wiring::{Connected, Wire, Wired, Wiring, watched};
 use super::{Controller, Options, Reconcile};
 use crate::bucket::Bucket;
@@ -77,10 +77,18 @@ pub(crate) async fn run<K: Object>(
     let feeding: Vec<_> = feeds.into_iter().map(|feed| host.tasks.spawn(feed(queue.clone()))).collect();
     let resyncing = host.tasks.spawn(resync(connected, options.sync_period, env));
     let metrics = host.metrics.controller(site.name.clone(), queue.clone(), options.max_concurrent);
-    let writes = Mutex::default();
-    let observers = host.observers.clone();
-    let worker =
-        Arc::new(Worker { site, queue: queue.clone(), reconcile, options, metrics, observers, writes });
+    let own_writes = Mutex::default();
+    let (tasks, observers) = (host.tasks.clone(), host.observers.clone());
+    let worker = Arc::new(Worker {
+        site,
+        queue: queue.clone(),
+        reconcile,
+        options,
+        metrics,
+        tasks,
+        observers,
+        own_writes,
+    });
     let task = format!("{} worker", worker.site.name);
     let workers =
         (0..worker.options.max_concurrent).map(|_| host.tasks.spawn_named(&task, worker.clone().work()));
@@ -123,6 +131,8 @@ fn site(name: Arc<str>, options: &Options, host: &Host, declared: Vec<Arc<dyn An
         declared,
         cancelled: host.stop.clone(),
         write_limit: options.write_limit.map(|(rate, burst)| Mutex::new(Bucket::new(rate, burst))),
+        ids: Ids::new(host.informers.env()),
+        no_state: Arc::default(),
     }
 }
 
@@ -150,63 +160,107 @@ struct Worker {
     options: Options,
     metrics: Arc<ControllerMetrics>,
     observers: Observers,
-    /// What the last reconcile of a key wrote, until its next one has seen it in the caches.
-    writes: Mutex<HashMap<Request, Writes>>,
+    tasks: Tasks,
+    /// What the next reconcile of a key must see; most keys have nothing here.
+    own_writes: Mutex<AllOwnWrites>,
+}
+
+/// The own writes of all keys that have some.
+#[derive(Default)]
+struct AllOwnWrites {
+    by_key: HashMap<Request, OwnWrites>,
+    /// How many there may be before those are let go that the caches have shown meanwhile: a key that is never
+    /// reconciled again does not keep its writes for ever.
+    limit: usize,
+}
+
+/// How many keys' own writes are kept at least before any is looked at.
+const OWN_WRITES_KEPT: usize = 1024;
+
+impl AllOwnWrites {
+    fn take(&mut self, key: &Request) -> Option<OwnWrites> {
+        if self.by_key.is_empty() { None } else { self.by_key.remove(key) }
+    }
+
+    fn insert(&mut self, key: Request, writes: OwnWrites, site: &Site) {
+        if self.by_key.len() >= self.limit.max(OWN_WRITES_KEPT) {
+            self.by_key.retain(|_, own| !matches!(own, OwnWrites::Made(writes) if site.shows(writes)));
+            self.limit = 2 * self.by_key.len();
+        }
+        self.by_key.insert(key, writes);
+    }
+}
+
+/// The writes of a key's last reconcile, on their way through the watch.
+enum OwnWrites {
+    /// The caches may not show these yet.
+    Made(Writes),
+    /// They were waited for; false where that was in vain.
+    Awaited(bool),
 }
 
 impl Worker {
     async fn work(self: Arc<Self>) {
         while let Some(item) = self.queue.get().await {
+            let Some((item, behind)) = self.caught_up(item) else { continue };
+            let ctx = Context::new(self.site.clone(), &item, behind);
             let span = tracing::info_span!(
                 "reconcile",
                 controller = %self.site.name,
                 object = %item.key,
-                id = tracing::field::Empty,
+                id = %ctx.reconcile_id(),
             );
-            self.process(item).instrument(span).await;
+            self.process(item, ctx).instrument(span).await;
         }
     }
 
-    async fn process(&self, item: Item) {
-        let key = item.key.clone();
-        let behind = !self.caught_up(&key).await;
+    async fn process(&self, item: Item, ctx: Context) {
         self.metrics.began(&item);
-        self.observers.tell(&self.site.name, &key, &item.causes, || Stage::Began);
+        self.observers.tell(&self.site.name, &item.key, &item.causes, || Stage::Began);
         let start = Instant::now();
-        let ctx = Context::new(self.site.clone(), key.clone(), item.causes.clone(), item.requeues, behind);
-        tracing::Span::current().record("id", ctx.reconcile_id());
-        let outcome = self.attempt(ctx.clone()).await;
-        let writes = ctx.take_writes();
+        let writes = ctx.writes();
+        let outcome = self.attempt(ctx).await;
+        let writes = std::mem::take(&mut *writes.lock());
         if !writes.is_empty() {
-            self.writes.lock().insert(key.clone(), writes);
+            self.own_writes.lock().insert(item.key.clone(), OwnWrites::Made(writes), &self.site);
         }
         let took = start.elapsed();
-        self.observers.tell(&self.site.name, &key, &item.causes, || outcome.stage(took));
+        self.observers.tell(&self.site.name, &item.key, &item.causes, || outcome.stage(took));
         outcome.report(&item, took);
-        outcome.count(&self.metrics, &key, took);
+        outcome.count(&self.metrics, &item.key, took);
         outcome.settle(&self.queue, &item);
-        self.queue.done(&key);
+        self.queue.done(&item.key);
     }
 
-    /// Waits until the caches show what the last reconcile of this key wrote.
-    async fn caught_up(&self, key: &Request) -> bool {
-        let writes = self.writes.lock().remove(key);
-        let Some(writes) = writes else { return true };
-        let start = Instant::now();
-        let caught_up = self.site.catch_up(&writes, CATCH_UP_MAX).await;
-        if start.elapsed() > Duration::ZERO {
-            self.metrics.stale_waits.fetch_add(1, Ordering::Relaxed);
+    /// The key to work on now, and whether the caches are behind its own last writes. A key whose writes the caches do
+    /// not show yet is parked: it stays in flight, so that nobody else gets it, and this worker takes another.
+    fn caught_up(self: &Arc<Self>, item: Item) -> Option<(Item, bool)> {
+        let own_writes = self.own_writes.lock().take(&item.key);
+        match own_writes {
+            None => Some((item, false)),
+            Some(OwnWrites::Awaited(shown)) => Some((item, !shown)),
+            Some(OwnWrites::Made(writes)) if self.site.shows(&writes) => Some((item, false)),
+            Some(OwnWrites::Made(writes)) => {
+                self.metrics.stale_waits.fetch_add(1, Ordering::Relaxed);
+                self.tasks.spawn(self.clone().park(item, writes));
+                None
+            }
         }
-        if !caught_up {
+    }
+
+    /// Waits until the caches show these writes, then gives the key back to the queue.
+    async fn park(self: Arc<Self>, item: Item, writes: Writes) {
+        let shown = self.site.catch_up(&writes, CATCH_UP_MAX).await;
+        if !shown {
             self.metrics.stale_reads.fetch_add(1, Ordering::Relaxed);
         }
-        caught_up
+        self.own_writes.lock().insert(item.key.clone(), OwnWrites::Awaited(shown), &self.site);
+        self.queue.put_back(item);
     }
 
     /// Calls the reconcile; a panic or a timeout is a failure like any other.
     async fn attempt(&self, ctx: Context) -> Outcome {
-        let reconcile = self.reconcile.clone();
-        let caught = AssertUnwindSafe(async move { reconcile(ctx).await }).catch_unwind();
+        let caught = AssertUnwindSafe(async move { (self.reconcile)(ctx).await }).catch_unwind();
         let result = match self.options.timeout {
             None => Ok(caught.await),
             Some(timeout) => tokio::time::timeout(timeout, caught).await.map_err(|_| timeout),

@@ -1,6 +1,7 @@
 //! What all reconciles of a controller share.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use evenkeel_env::Env;
@@ -28,9 +29,40 @@ pub(crate) struct Site {
     pub(crate) cancelled: CancellationToken,
     pub(crate) recorder: Recorder,
     pub(crate) write_limit: Option<Mutex<Bucket>>,
+    pub(crate) ids: Ids,
+    /// What the contexts of reconciles without a state of their own share.
+    pub(crate) no_state: Arc<()>,
+}
+
+/// Ids of reconciles: one random beginning for each start of a controller, then a count. Randomness is asked for once,
+/// whether anybody reads an id or not, so that a log's level changes nothing about a run.
+pub(crate) struct Ids {
+    beginning: String,
+    next: AtomicU64,
+}
+
+impl Ids {
+    pub(crate) fn new(env: &Env) -> Self {
+        Self { beginning: env.suffix(8), next: AtomicU64::new(1) }
+    }
 }
 
 impl Site {
+    /// The number of one more reconcile.
+    pub(crate) fn next_number(&self) -> u64 {
+        self.ids.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The id of the reconcile of this number.
+    pub(crate) fn reconcile_id(&self, number: u64) -> String {
+        format!("{}-{number}", self.ids.beginning)
+    }
+
+    /// The informer of the controller's primary kind.
+    pub(crate) fn primary<K: Object>(&self) -> Option<&Informer<K>> {
+        self.declared.first()?.as_any().downcast_ref()
+    }
+
     /// The declared informer of a kind; the one that sees most, where there are several.
     pub(crate) fn informer<K: Object>(&self, resource: &ApiResource) -> Option<Informer<K>> {
         let typed = |any: &Arc<dyn AnyInformer>| any.as_any().downcast_ref::<Informer<K>>().cloned();
@@ -48,6 +80,14 @@ impl Site {
         let Some(bucket) = &self.write_limit else { return };
         let wait = bucket.lock().take(Instant::now());
         tokio::time::sleep(wait).await;
+    }
+
+    /// Whether the caches that cover these writes show them.
+    pub(crate) fn shows(&self, writes: &Writes) -> bool {
+        writes.iter().all(|written| {
+            let mut covering = self.declared.iter().filter(|informer| covers(informer.as_ref(), written));
+            covering.all(|informer| informer.shows(written))
+        })
     }
 
     /// Waits until the caches that cover these writes show them; says whether they do.

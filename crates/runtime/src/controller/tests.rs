@@ -206,3 +206,36 @@ async fn a_sync_that_is_forbidden_says_so() {
          \"secrets\""
     );
 }
+
+/// Versions that are no numbers: the write is waited for by equality, the child is not made twice, and nothing is read
+/// live.
+#[tokio::test(start_paused = true)]
+async fn own_writes_are_seen_where_versions_are_no_numbers() {
+    let world = World::new();
+    world.fake.make_versions_text();
+    world.map("one", "1");
+    let start = tokio::time::Instant::now();
+    let reconcile = move |map: Arc<ConfigMap>, ctx: Context<_>| async move {
+        let note: &(dyn Fn(String) + Send + Sync) = &ctx.state();
+        let cached = ctx.get::<Secret>("one")?.is_some();
+        note(format!("cached {cached}, behind {}, after {} s", ctx.is_behind(), start.elapsed().as_secs()));
+        if cached {
+            return Ok(Action::done());
+        }
+        let mut secret = Secret::default();
+        secret.metadata.name = map.metadata.name.clone();
+        ctx.create(secret).await?;
+        Ok::<_, Error>(Action::after(Duration::from_millis(1)))
+    };
+    let state = Box::new(world.note()) as Box<dyn Fn(String) + Send + Sync>;
+    let controller = Controller::new("text", reconcile).reads::<Secret>().state(state);
+    world.fake.hold_events(true);
+    let _running = world.run(world.manager().controller(controller));
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(world.taken(), ["cached false, behind false, after 0 s"]);
+    world.fake.hold_events(false);
+    world.fake.cut_watches();
+    world.settled().await;
+    assert_eq!(world.taken(), ["cached true, behind false, after 2 s"]);
+    assert_eq!(world.fake.take_writes().len(), 1);
+}

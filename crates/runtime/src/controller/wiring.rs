@@ -78,36 +78,31 @@ fn connect<C: Object>(
 ) -> Connected {
     let kind: Arc<str> = informer.source().resource().kind.as_str().into();
     let (queue, trigger) = (queue.clone(), Arc::new(trigger));
-    let handler = Arc::new(move |event: &Event<C>| {
+    let handler = Arc::new(move |event: &Event<C>, key: &Request| {
         if filter.as_ref().is_none_or(|filter| filter(&event.meta())) {
-            enqueue(&queue, &trigger, &kind, event);
+            enqueue(&queue, &trigger, &kind, event, key);
         }
     });
-    let subscription = informer.subscribe({
+    let subscription = informer.subscribe_keyed({
         let handler = handler.clone();
-        move |event| handler(event)
+        move |event, key| handler(event, key)
     });
     let replay = {
         let informer = informer.clone();
-        move || informer.replay(&*handler)
+        move || informer.replay_keyed(&*handler)
     };
     Connected { _subscription: subscription, replay: Box::new(replay) }
 }
 
 /// Queues what an event concerns: live changes before what was there already.
-fn enqueue<C: Object>(queue: &Queue, trigger: &Trigger<C>, kind: &Arc<str>, event: &Event<C>) {
-    let requests = trigger.requests(event);
-    if requests.is_empty() {
-        return;
-    }
+fn enqueue<C: Object>(queue: &Queue, trigger: &Trigger<C>, kind: &Arc<str>, event: &Event<C>, key: &Request) {
     let usual = match event.origin() {
         Origin::List | Origin::Resync => PRIORITY_LOW,
         Origin::Watch | Origin::Relist => PRIORITY_DEFAULT,
     };
     let priority = trigger.own_priority().unwrap_or(usual);
-    let object = Request::of(&**event.object());
-    let cause = Cause::Object { kind: kind.clone(), object, change: event.change() };
-    for request in requests {
-        queue.add_with(request, Add { priority, cause: Some(cause.clone()), ..Add::default() });
-    }
+    trigger.each_request(event, key, |request| {
+        let cause = Cause::Object { kind: kind.clone(), object: key.clone(), change: event.change() };
+        queue.add_with(request, Add { priority, cause: Some(cause), ..Add::default() });
+    });
 }

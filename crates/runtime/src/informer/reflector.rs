@@ -2,37 +2,45 @@
 //!
 //! ```text
 //!            ┌────────────── 410 Gone, a cut list ───────────────┐
-//!            ▼                                                   │
+//!            │  ┌──────────── streamed, then its bookmark ────┐  │
+//!            ▼  │                                             ▼  │
 //!        Listing ──all pages──▶ Connecting ──response head──▶ Watching
 //!            ▲                     ▲    ▲                        │
 //!            └──────┬──────────────┘    └──── the server ends it ┤
 //!                Waiting ◀───────────────── any failure ─────────┘
 //! ```
+//! A list is streamed (`sendInitialEvents`): the watch itself begins with what there is, and a bookmark says where
+//! that ends, so that neither side ever holds a page. A server that refuses this, or knows it so little that it never
+//! sends the bookmark, is asked for pages.
+//!
 //! A backoff of its own for each watch: one that fails delays no other. While it lists or connects it holds work in
 //! the ledger; while it waits for a retry it keeps a deadline; a watch that stands is neither.
 
-use std::any::Any;
+mod decode;
+mod listing;
+
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use evenkeel_env::{Deadline, Env, HashSet, Station, Work};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
+use bytes::Bytes;
+use evenkeel_env::{Deadline, Env, Station, Work};
 use kube::Client;
-use kube::core::params::{ListParams, WatchParams};
-use kube::core::{DynamicObject, Status, TypeMeta, WatchEvent};
-use serde::Deserialize;
-use serde_json::value::RawValue;
-use tokio::time::Instant;
+use kube::core::params::WatchParams;
+use kube::core::{DynamicObject, Status, WatchEvent};
+use tokio::time::{Instant, Sleep};
 
 use super::shared::Shared;
 use crate::error::chain;
 use crate::event::Origin;
 use crate::wire::{self, Lines};
 use crate::{Object, Request};
+use decode::{Decoded, Events, READ_AHEAD};
+use listing::Listed;
 
-/// How many objects a list asks for at once: client-go's and kubectl's number, about 2 MiB of pods.
-const PAGE_SIZE: u32 = 500;
+/// The annotation of the bookmark that ends the initial events of a streamed list.
+const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
 /// The first delay after a failure, doubled up to [`RETRY_MAX`]: client-go's numbers for reflectors.
 const RETRY_MIN: Duration = Duration::from_millis(800);
@@ -63,6 +71,20 @@ pub(super) struct Reflector<K: Object> {
     first: Option<Work>,
     failures: u32,
     synced: bool,
+    /// Which of the source's reflectors this is.
+    scope: usize,
+    /// Whether lists are streamed; false for ever once the server has shown that it cannot.
+    streams: bool,
+}
+
+/// What a line of a watch was.
+enum Line {
+    Put(Request),
+    Removed,
+    /// A bookmark, and whether it ends the initial events.
+    Bookmark(bool),
+    /// Nothing, or an object that does not fit its type.
+    Skipped,
 }
 
 /// Where the reflector stands.
@@ -82,7 +104,7 @@ struct Watching {
     lines: Lines,
     since: Instant,
     /// When the connection is taken for dead, whatever it says.
-    end: Instant,
+    end: Pin<Box<Sleep>>,
 }
 
 enum Then {
@@ -94,6 +116,8 @@ enum Then {
 enum Failure {
     /// The version is too old: list again.
     Gone,
+    /// The server does not stream lists: list in pages.
+    Unstreamed(&'static str),
     Error(kube::Error),
 }
 
@@ -106,26 +130,14 @@ impl From<kube::Error> for Failure {
     }
 }
 
-#[derive(Deserialize)]
-#[serde(bound(deserialize = "T: Deserialize<'de>"))]
-struct Page<T> {
-    #[serde(default)]
-    metadata: ListMeta,
-    #[serde(default = "Vec::new", deserialize_with = "null_as_empty")]
-    items: Vec<T>,
-}
-
-/// An empty list is `null` on some servers.
-fn null_as_empty<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
-where
-    D: serde::Deserializer<'de>,
-    T: Deserialize<'de>,
-{
-    Ok(Option::<Vec<T>>::deserialize(deserializer)?.unwrap_or_default())
-}
-
 impl<K: Object> Reflector<K> {
-    pub(super) fn new(shared: Arc<Shared<K>>, namespace: Option<String>, client: Client, env: Env) -> Self {
+    pub(super) fn new(
+        shared: Arc<Shared<K>>,
+        (scope, namespace): (usize, Option<String>),
+        streams: bool,
+        client: Client,
+        env: Env,
+    ) -> Self {
         let name = match &namespace {
             Some(namespace) => format!("watch of {} ({namespace})", shared.source),
             None => format!("watch of {}", shared.source),
@@ -146,6 +158,8 @@ impl<K: Object> Reflector<K> {
             first,
             failures: 0,
             synced: false,
+            scope,
+            streams,
         }
     }
 
@@ -155,7 +169,8 @@ impl<K: Object> Reflector<K> {
         loop {
             state = match state {
                 State::Listing(work) => match self.list().await {
-                    Ok(version) => State::Connecting(version, work),
+                    Ok(Listed::Pages(version)) => State::Connecting(version, work),
+                    Ok(Listed::Stream(version, lines)) => self.connected(version, lines, work),
                     Err(failure) => self.failed("list", failure, Then::List),
                 },
                 State::Connecting(version, work) => match self.connect(&version).await {
@@ -168,56 +183,12 @@ impl<K: Object> Reflector<K> {
         }
     }
 
-    /// Lists everything, page by page, and brings the cache to it; gives the version of the list.
-    async fn list(&mut self) -> Result<String, Failure> {
-        let origin = if self.synced { Origin::Relist } else { Origin::List };
-        let mut seen = HashSet::default();
-        let mut params = ListParams { limit: Some(PAGE_SIZE), ..ListParams::default() };
-        params.label_selector = self.shared.source.key.labels.clone();
-        params.field_selector = self.shared.source.key.fields.clone();
-        let version = loop {
-            let page = self.page(&params).await?;
-            for object in page.items {
-                seen.insert(self.shared.put(self.with_types(object), origin));
-            }
-            match page.metadata.continue_.filter(|token| !token.is_empty()) {
-                Some(token) => params.continue_token = Some(token),
-                None => break page.metadata.resource_version.unwrap_or_default(),
-            }
-        };
-        self.remove_unseen(&seen, origin);
-        self.shared.observe(Some(&version));
-        Ok(version)
-    }
-
-    async fn page(&self, params: &ListParams) -> Result<Page<K>, Failure> {
-        let request = match K::metadata_api() {
-            true => self.requests.list_metadata(params),
-            false => self.requests.list(params),
-        };
-        let request = request.map_err(kube::Error::BuildRequest)?;
-        let bytes = wire::send(&self.client, request).await?;
-        if let Ok(page) = serde_json::from_slice::<Page<K>>(&bytes) {
-            return Ok(page);
-        }
-        // Some object is not as its type says: leave out those alone.
-        let page: Page<&RawValue> = serde_json::from_slice(&bytes).map_err(kube::Error::SerdeError)?;
-        let items = page.items.into_iter().filter_map(|raw| {
-            serde_json::from_str(raw.get()).map_err(|error| self.report_invalid(raw.get(), &error)).ok()
-        });
-        Ok(Page { metadata: page.metadata, items: items.collect() })
-    }
-
-    /// What is in the cache but not in the list was deleted while nobody watched.
-    fn remove_unseen(&self, seen: &HashSet<Request>, origin: Origin) {
-        let snapshot = self.shared.store.read().snapshot();
-        let ours = |key: &&Request| self.namespace.is_none() || key.namespace() == self.namespace.as_deref();
-        for key in snapshot.keys().filter(ours).filter(|key| !seen.contains(key)) {
-            self.shared.remove(key, None, origin);
-        }
-    }
-
     async fn connect(&self, version: &str) -> Result<Lines, Failure> {
+        self.open(version, false).await
+    }
+
+    /// Opens a watch: from a version, or with everything there is as its beginning.
+    async fn open(&self, version: &str, initial_events: bool) -> Result<Lines, Failure> {
         let base = WATCH_TIMEOUT.as_secs();
         let timeout = base + self.env.random_below(base);
         let params = WatchParams {
@@ -225,7 +196,7 @@ impl<K: Object> Reflector<K> {
             field_selector: self.shared.source.key.fields.clone(),
             timeout: u32::try_from(timeout).ok(),
             bookmarks: true,
-            send_initial_events: false,
+            send_initial_events: initial_events,
         };
         let request = match K::metadata_api() {
             true => self.requests.watch_metadata(&params, version),
@@ -251,27 +222,42 @@ impl<K: Object> Reflector<K> {
             }
         });
         let since = Instant::now();
-        let end = since + 2 * WATCH_TIMEOUT + WATCH_GRACE;
+        let end = Box::pin(tokio::time::sleep_until(since + 2 * WATCH_TIMEOUT + WATCH_GRACE));
         State::Watching(Box::new(Watching { version, lines, since, end }))
     }
 
     /// Reads the watch until it ends or fails.
     async fn watch(&mut self, mut watching: Watching) -> State {
         loop {
-            let line = match tokio::time::timeout_at(watching.end, watching.lines.next()).await {
-                Err(_) => Ok(None),
-                Ok(line) => line.map_err(Failure::from),
+            let line = tokio::select! {
+                biased;
+                line = watching.lines.next() => line,
+                () = &mut watching.end => Ok(None),
             };
             let applied = match line {
-                Ok(Some(line)) => self.apply(&line, &mut watching.version),
+                Ok(Some(line)) => self.apply_ready(line, &mut watching).await,
                 Ok(None) => return self.ended(watching),
-                Err(failure) => Err(failure),
+                Err(error) => Err(error.into()),
             };
             if let Err(failure) = applied {
                 self.forget_failures_if_healthy(watching.since);
                 return self.failed("watch", failure, Then::Connect(watching.version));
             }
+            // A watch that always has one more event leaves room for those who work on the last.
+            tokio::task::consume_budget().await;
         }
+    }
+
+    /// Applies a line and what else is there already.
+    async fn apply_ready(&self, line: Bytes, watching: &mut Watching) -> Result<(), Failure> {
+        // To ask for the next line says that the one before has been dealt with, which is not so yet.
+        let _work = self.station.enter();
+        let mut events = Events::of(watching.lines.ready(line, READ_AHEAD));
+        while let Some(event) = events.next().await {
+            self.apply(event, &mut watching.version, Origin::Watch)?;
+            self.shared.observe(self.scope, &watching.version);
+        }
+        Ok(())
     }
 
     /// The server ended the watch without an error: its time was over.
@@ -293,28 +279,30 @@ impl<K: Object> Reflector<K> {
     }
 
     /// Applies one line of the watch.
-    fn apply(&self, line: &[u8], version: &mut String) -> Result<(), Failure> {
-        if line.is_empty() {
-            return Ok(());
-        }
-        let event = match serde_json::from_slice::<WatchEvent<K>>(line) {
-            Ok(event) => event,
-            Err(error) => return self.apply_invalid(line, &error, version),
+    fn apply(&self, line: Decoded<K>, version: &mut String, origin: Origin) -> Result<Line, Failure> {
+        let event = match line {
+            Decoded::Event(event) => event,
+            Decoded::Empty => return Ok(Line::Skipped),
+            Decoded::Invalid(line, error) => return self.apply_invalid(&line, &error, version, origin),
         };
-        match event {
+        Ok(match event {
             WatchEvent::Added(object) | WatchEvent::Modified(object) => {
                 copy_version(&object, version);
-                self.shared.put(object, Origin::Watch);
+                Line::Put(self.shared.put(object, origin))
             }
             WatchEvent::Deleted(object) => {
                 copy_version(&object, version);
-                self.shared.remove(&Request::of(&object), Some(object), Origin::Watch);
+                let key = Request::of(&object);
+                self.shared.remove(&key, Some(object), origin);
+                Line::Removed
             }
-            WatchEvent::Bookmark(bookmark) => version.clone_from(&bookmark.metadata.resource_version),
+            WatchEvent::Bookmark(bookmark) => {
+                version.clone_from(&bookmark.metadata.resource_version);
+                let end = bookmark.metadata.annotations.get(INITIAL_EVENTS_END);
+                Line::Bookmark(end.is_some_and(|value| value == "true"))
+            }
             WatchEvent::Error(status) => return Err(kube::Error::Api(status).into()),
-        }
-        self.shared.observe(Some(version));
-        Ok(())
+        })
     }
 
     /// An object that is not as its type says: it is unknown to the cache until it is mended.
@@ -323,7 +311,8 @@ impl<K: Object> Reflector<K> {
         line: &[u8],
         error: &serde_json::Error,
         version: &mut String,
-    ) -> Result<(), Failure> {
+        origin: Origin,
+    ) -> Result<Line, Failure> {
         if let Ok(status) = serde_json::from_slice::<Status>(line)
             && status.is_failure()
         {
@@ -341,27 +330,13 @@ impl<K: Object> Reflector<K> {
         };
         self.report_invalid(&Request::of(&object).to_string(), error);
         copy_version(&object, version);
-        self.shared.remove(&Request::of(&object), None, Origin::Watch);
-        self.shared.observe(Some(version));
-        Ok(())
+        self.shared.remove(&Request::of(&object), None, origin);
+        Ok(Line::Skipped)
     }
 
     fn report_invalid(&self, what: &str, error: &serde_json::Error) {
         let what: String = what.chars().take(200).collect();
         tracing::error!(source = %self.shared.source, object = what, %error, "an object does not fit its type");
-    }
-
-    /// Items of a list of built-in kinds carry no apiVersion and kind; a dynamic object needs them.
-    fn with_types(&self, mut object: K) -> K {
-        let any: &mut dyn Any = &mut object;
-        if let Some(dynamic) = any.downcast_mut::<DynamicObject>()
-            && dynamic.types.is_none()
-        {
-            let resource = &self.shared.source.key.resource;
-            let (api_version, kind) = (resource.api_version.clone(), resource.kind.clone());
-            dynamic.types = Some(TypeMeta { api_version, kind });
-        }
-        object
     }
 
     fn failed(&mut self, verb: &str, failure: Failure, then: Then) -> State {
@@ -376,6 +351,7 @@ impl<K: Object> Reflector<K> {
                 self.failures += 1;
                 return self.wait_for_retry(Then::List);
             }
+            Failure::Unstreamed(why) => kube::Error::Service(why.into()),
             Failure::Error(error) => error,
         };
         self.failures = self.failures.saturating_add(1);

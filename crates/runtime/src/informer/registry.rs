@@ -18,6 +18,20 @@ use crate::object::{Scoping, scoping};
 use crate::source::{Source, SourceKey};
 
 /// Makes and shares informers. Cloning shares the same set.
+///
+/// ```no_run
+/// # async fn example(client: kube::Client) {
+/// use evenkeel_runtime::{Env, Informers, Source};
+/// use k8s_openapi::api::core::v1::Pod;
+///
+/// let informers = Informers::new(client, Env::system());
+/// informers.strip_managed_fields();
+/// informers.transform(|pod: &mut Pod| pod.status = None);
+/// let pods = informers.get(Source::<Pod>::new());
+/// let same = informers.get(Source::<Pod>::new());
+/// assert_eq!(informers.len(), 1);
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Informers {
     inner: Arc<Inner>,
@@ -33,6 +47,8 @@ struct Inner {
     keep_managed_fields: Mutex<bool>,
     /// Where to watch if a source does not say; everywhere if empty.
     namespaces: Mutex<BTreeSet<String>>,
+    /// Whether lists are streamed where the server can.
+    streams: Mutex<bool>,
 }
 
 /// An informer that may still live, as itself and as its numbers.
@@ -68,6 +84,7 @@ impl Informers {
             transforms: Mutex::default(),
             keep_managed_fields: Mutex::new(true),
             namespaces: Mutex::default(),
+            streams: Mutex::new(true),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -81,6 +98,7 @@ impl Informers {
             transforms: Mutex::new(std::mem::take(&mut *self.inner.transforms.lock())),
             keep_managed_fields: Mutex::new(*self.inner.keep_managed_fields.lock()),
             namespaces: Mutex::new(self.default_namespaces()),
+            streams: Mutex::new(*self.inner.streams.lock()),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -104,6 +122,12 @@ impl Informers {
 
     pub(crate) fn default_namespaces(&self) -> BTreeSet<String> {
         self.inner.namespaces.lock().clone()
+    }
+
+    /// Lists in pages, in informers that start later, instead of streaming what there is as the beginning of the
+    /// watch. Without this, pages are the fallback for servers that do not stream.
+    pub fn list_in_pages(&self) {
+        *self.inner.streams.lock() = false;
     }
 
     /// The informer of this source; its watch starts now if there was none. Must be called within a tokio runtime.
@@ -173,9 +197,10 @@ impl Informers {
         }
         let shared = Arc::new(Shared::new(source, scopes.len(), self.transform_of::<K>()));
         let mut reflectors = JoinSet::new();
-        for scope in scopes {
-            let reflector =
-                Reflector::new(shared.clone(), scope, self.inner.client.clone(), self.inner.env.clone());
+        let streams = *self.inner.streams.lock();
+        for scope in scopes.into_iter().enumerate() {
+            let (client, env) = (self.inner.client.clone(), self.inner.env.clone());
+            let reflector = Reflector::new(shared.clone(), scope, streams, client, env);
             reflectors.spawn(reflector.run());
         }
         Handle { shared, _reflectors: reflectors }

@@ -10,29 +10,35 @@ use tokio::sync::watch;
 
 use super::SyncError;
 use super::registry::{HasStats, Stats};
+use super::waiting::{Waiting, is_shown};
 use crate::cache::Store;
-use crate::context::Written;
+use crate::context::{Expected, Written};
 use crate::event::{Event, Origin};
 use crate::source::Source;
 use crate::{Object, Request};
 
-pub(super) type Handler<K> = Arc<dyn Fn(&Event<K>) + Send + Sync>;
+/// Called with each event and the key of its object, which is shared with the cache.
+pub(super) type Handler<K> = Arc<dyn Fn(&Event<K>, &Request) + Send + Sync>;
 pub(super) type Transform<K> = Arc<dyn Fn(&mut K) + Send + Sync>;
 
 pub(super) struct Shared<K: Object> {
     pub(super) source: Source<K>,
     pub(super) store: Arc<RwLock<Store<K>>>,
     /// Held while an event is stored and handed on, so that a new subscriber sees each object exactly once.
-    subscribers: Mutex<Subscribers<K>>,
+    audience: Mutex<Audience<K>>,
     pub(super) progress: watch::Sender<Progress>,
+    /// For each reflector, up to which version it has seen everything; in the order of the source's namespaces.
+    observed: Box<[AtomicU64]>,
     pub(super) transform: Option<Transform<K>>,
     /// How many times a watch was opened after the first.
     pub(super) restarts: AtomicU64,
 }
 
-struct Subscribers<K> {
+/// Those who are told of events.
+struct Audience<K> {
     handlers: Vec<(u64, Handler<K>)>,
     next_id: u64,
+    waiting: Waiting,
 }
 
 /// How far the watches of an informer have come.
@@ -40,10 +46,6 @@ struct Subscribers<K> {
 pub(super) struct Progress {
     /// Reflectors that have not finished their first list.
     pub(super) unsynced: usize,
-    /// The highest resource version seen, over all reflectors of this source.
-    pub(super) observed: u64,
-    /// Counts applied events, so that waiters without comparable versions look again.
-    pub(super) events: u64,
     /// What the last attempt failed with.
     pub(super) last_error: Option<Arc<str>>,
 }
@@ -55,6 +57,15 @@ impl Progress {
 }
 
 /// Receives the events of an informer until it is dropped.
+///
+/// ```no_run
+/// # fn example(pods: evenkeel_runtime::Informer<k8s_openapi::api::core::v1::Pod>) {
+/// use evenkeel_runtime::Subscription;
+///
+/// let subscription: Subscription = pods.subscribe(|event| println!("{}", event.change()));
+/// drop(subscription); // nothing is told from here on
+/// # }
+/// ```
 #[must_use = "dropping it ends the subscription"]
 pub struct Subscription {
     cancel: Option<Box<dyn FnOnce() + Send + Sync>>,
@@ -78,60 +89,62 @@ impl<K: Object> Shared<K> {
     pub(super) fn new(source: Source<K>, reflectors: usize, transform: Option<Transform<K>>) -> Self {
         let mut store = Store::new();
         source.indexes.iter().for_each(|index| store.add_index(index));
-        let progress = Progress { unsynced: reflectors, observed: 0, events: 0, last_error: None };
+        let progress = Progress { unsynced: reflectors, last_error: None };
+        let audience = Audience { handlers: Vec::new(), next_id: 0, waiting: Waiting::default() };
         Self {
             source,
             store: Arc::new(RwLock::new(store)),
-            subscribers: Mutex::new(Subscribers { handlers: Vec::new(), next_id: 0 }),
+            audience: Mutex::new(audience),
             progress: watch::Sender::new(progress),
+            observed: (0..reflectors).map(|_| AtomicU64::new(0)).collect(),
             transform,
             restarts: AtomicU64::new(0),
         }
     }
 
     pub(super) fn subscribe(this: &Arc<Self>, handler: Handler<K>) -> Subscription {
-        let mut subscribers = this.subscribers.lock();
+        let mut audience = this.audience.lock();
         let snapshot = this.store.read().snapshot();
-        for object in snapshot.iter() {
-            handler(&Event::Created { new: object.clone(), origin: Origin::List });
+        for (key, object) in snapshot.entries() {
+            handler(&Event::Created { new: object.clone(), origin: Origin::List }, key);
         }
-        let id = subscribers.next_id;
-        subscribers.next_id += 1;
-        subscribers.handlers.push((id, handler));
+        let id = audience.next_id;
+        audience.next_id += 1;
+        audience.handlers.push((id, handler));
         let weak: Weak<Self> = Arc::downgrade(this);
         let cancel = move || {
             if let Some(shared) = weak.upgrade() {
-                shared.subscribers.lock().handlers.retain(|(other, _)| *other != id);
+                shared.audience.lock().handlers.retain(|(other, _)| *other != id);
             }
         };
         Subscription { cancel: Some(Box::new(cancel)) }
     }
 
-    /// Puts an object in the cache and tells the subscribers what that changed.
+    /// Puts an object in the cache and tells the audience what that changed.
     pub(super) fn put(&self, mut object: K, origin: Origin) -> Request {
         if let Some(transform) = &self.transform {
             transform(&mut object);
         }
-        let key = Request::of(&object);
         let new = Arc::new(object);
-        let subscribers = self.subscribers.lock();
-        let old = self.store.write().insert(key.clone(), new.clone());
+        let mut audience = self.audience.lock();
+        let (key, old) = self.store.write().insert(new.clone());
+        audience.waiting.changed(&key, Some(new.meta()));
         match old {
-            None => subscribers.tell(&Event::Created { new, origin }),
+            None => audience.tell(&Event::Created { new, origin }, &key),
             Some(old) if old.meta().uid != new.meta().uid => {
                 // The watch missed that the name was given to another object.
-                subscribers.tell(&Event::Deleted { old, origin });
-                subscribers.tell(&Event::Created { new, origin });
+                audience.tell(&Event::Deleted { old, origin }, &key);
+                audience.tell(&Event::Created { new, origin }, &key);
             }
             Some(old) if old.meta().resource_version == new.meta().resource_version => {}
-            Some(old) => subscribers.tell(&Event::Updated { old, new, origin }),
+            Some(old) => audience.tell(&Event::Updated { old, new, origin }, &key),
         }
         key
     }
 
-    /// Takes an object out of the cache and tells the subscribers, with the last form where the server sent one.
+    /// Takes an object out of the cache and tells the audience, with the last form where the server sent one.
     pub(super) fn remove(&self, key: &Request, last: Option<K>, origin: Origin) {
-        let subscribers = self.subscribers.lock();
+        let mut audience = self.audience.lock();
         let Some(cached) = self.store.write().remove(key) else { return };
         let old = last.map_or(cached, |mut last| {
             if let Some(transform) = &self.transform {
@@ -139,24 +152,37 @@ impl<K: Object> Shared<K> {
             }
             Arc::new(last)
         });
-        subscribers.tell(&Event::Deleted { old, origin });
+        audience.waiting.changed(key, None);
+        audience.tell(&Event::Deleted { old, origin }, key);
     }
 
     /// Replays the cache to one handler, as nothing but a reminder.
-    pub(super) fn replay(&self, handler: &(dyn Fn(&Event<K>) + Send + Sync)) {
+    pub(super) fn replay(&self, handler: &(dyn Fn(&Event<K>, &Request) + Send + Sync)) {
         let snapshot = self.store.read().snapshot();
-        for object in snapshot.iter() {
-            handler(&Event::Updated { old: object.clone(), new: object.clone(), origin: Origin::Resync });
+        for (key, object) in snapshot.entries() {
+            let event = Event::Updated { old: object.clone(), new: object.clone(), origin: Origin::Resync };
+            handler(&event, key);
         }
     }
 
-    /// Notes that everything up to this version was applied.
-    pub(super) fn observe(&self, version: Option<&str>) {
-        let version = version.and_then(|version| version.parse::<u64>().ok()).unwrap_or(0);
-        self.progress.send_modify(|progress| {
-            progress.observed = progress.observed.max(version);
-            progress.events += 1;
-        });
+    /// Notes that the reflector of this number has seen everything up to this version.
+    pub(super) fn observe(&self, scope: usize, version: &str) {
+        let Ok(version) = version.parse::<u64>() else { return };
+        if self.observed[scope].fetch_max(version, Ordering::AcqRel) < version {
+            self.audience.lock().waiting.passed(scope, version);
+        }
+    }
+
+    /// Up to which version everything of the whole source was seen.
+    pub(super) fn observed(&self) -> u64 {
+        self.observed.iter().map(|observed| observed.load(Ordering::Acquire)).min().unwrap_or(0)
+    }
+
+    /// The number of the reflector that sees this key.
+    fn scope_of(&self, key: &Request) -> usize {
+        let before = |namespace: &String| Some(namespace.as_str()) < key.namespace();
+        let scope = self.source.key.namespaces.iter().take_while(|namespace| before(namespace)).count();
+        scope.min(self.observed.len() - 1)
     }
 
     pub(super) async fn wait_synced(&self, timeout: Duration) -> Result<(), SyncError> {
@@ -172,29 +198,27 @@ impl<K: Object> Shared<K> {
     }
 
     pub(super) async fn wait_written(&self, written: &Written, within: Duration) -> bool {
-        let mut progress = self.progress.subscribe();
-        let shown = progress.wait_for(|progress| self.shows(written, progress.observed));
-        tokio::time::timeout(within, shown).await.is_ok_and(|result| result.is_ok())
+        let told = {
+            // No event is applied between the look and the entry.
+            let mut audience = self.audience.lock();
+            if self.shows(written) {
+                return true;
+            }
+            audience.waiting.enter(self.scope_of(&written.key), written)
+        };
+        tokio::time::timeout(within, told).await.is_ok_and(|told| told.is_ok())
     }
 
     /// Whether the cache is at least as new as a write.
-    fn shows(&self, written: &Written, observed: u64) -> bool {
+    pub(super) fn shows(&self, written: &Written) -> bool {
+        let observed = || self.observed[self.scope_of(&written.key)].load(Ordering::Acquire);
+        if let (Expected::Version(_), Some(version)) = (&written.expected, written.version_number())
+            && observed() >= version
+        {
+            return true;
+        }
         let store = self.store.read();
-        let cached = store.get(&written.key);
-        let cached_meta = cached.map(|object| object.meta());
-        if written.deleted {
-            // Gone, replaced, or marked: in each case the cache knows of the deletion.
-            return cached_meta
-                .is_none_or(|meta| meta.uid != written.uid || meta.deletion_timestamp.is_some());
-        }
-        match written.version_number() {
-            Some(version) if observed >= version => true,
-            Some(version) => cached_meta
-                .and_then(|meta| meta.resource_version.as_ref()?.parse::<u64>().ok())
-                .is_some_and(|cached| cached >= version),
-            // Versions that are no numbers can only be compared for equality.
-            None => cached_meta.is_some_and(|meta| meta.resource_version == written.version),
-        }
+        is_shown(written, store.get(&written.key).map(|object| object.meta()))
     }
 }
 
@@ -247,10 +271,10 @@ impl std::io::Write for Size {
     }
 }
 
-impl<K> Subscribers<K> {
-    fn tell(&self, event: &Event<K>) {
+impl<K> Audience<K> {
+    fn tell(&self, event: &Event<K>, key: &Request) {
         for (_, handler) in &self.handlers {
-            handler(event);
+            handler(event, key);
         }
     }
 }

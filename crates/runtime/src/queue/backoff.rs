@@ -13,6 +13,14 @@ use crate::bucket::Bucket;
 ///
 /// The usual one is that of controller-runtime: 5 ms, doubled with each failure in a row, at most 1000 s. Up to 10 %
 /// of jitter is added, so that keys that failed together do not come back together.
+///
+/// ```
+/// use std::time::Duration;
+/// use evenkeel_runtime::{Backoff, Env, Queue, Request};
+///
+/// let backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60)).jitter(0.2).overall(10.0, 100);
+/// let queue: Queue<Request> = Queue::with_backoff("pods", &Env::seeded(1), backoff);
+/// ```
 #[derive(Clone, Debug)]
 pub struct Backoff {
     base: Duration,

@@ -2,11 +2,12 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use evenkeel_env::{HashMap, Station, Work};
+use evenkeel_env::{Station, Work};
 use tokio::time::Instant;
 
+use super::groups::{Group, Groups};
+use super::slots::{Slot, Slots};
 use super::{Item, QueueKey};
 use crate::cause::{Cause, Causes};
 
@@ -22,20 +23,30 @@ type Place = (Reverse<i32>, u64, u64);
 #[derive(Debug)]
 pub(super) struct State<T> {
     /// Every key that is queued, in flight, or has failures to remember.
-    entries: HashMap<T, Entry>,
-    ready: BTreeMap<Place, T>,
+    entries: Slots<T, Entry>,
+    ready: BTreeMap<Place, Slot>,
     /// Delayed keys by their time, then arrival.
-    delayed: BTreeMap<(Instant, u64), T>,
-    /// How many keys of each group are ready; a group with none has no entry.
-    groups: HashMap<Arc<str>, usize>,
+    delayed: BTreeMap<(Instant, u64), Slot>,
+    /// How many keys of each group are ready.
+    groups: Groups,
     /// The round of the key that was handed out last; it never falls.
     round: u64,
     arrivals: u64,
     in_flight: usize,
-    shut_down: bool,
+    end: End,
     /// Every add, and those of them that were rate-limited; for metrics.
     adds: u64,
     retries: u64,
+}
+
+/// Whether the queue goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    Open,
+    /// Nothing is added, what is ready is still handed out.
+    Draining,
+    /// Nothing is handed out.
+    Closed,
 }
 
 #[derive(Debug, Default)]
@@ -59,11 +70,13 @@ enum Stand {
     },
     Ready {
         place: Place,
+        group: Option<Group>,
         since: Instant,
         work: Work,
     },
     InFlight {
-        /// Held until `done`.
+        /// Held until `done`; never read.
+        #[allow(dead_code, reason = "the ledger counts it while it lives")]
         work: Work,
         again: Option<Again>,
     },
@@ -76,17 +89,17 @@ struct Again {
     at: Option<Instant>,
 }
 
-impl<T> Default for State<T> {
+impl<T: QueueKey> Default for State<T> {
     fn default() -> Self {
         Self {
-            entries: HashMap::default(),
+            entries: Slots::default(),
             ready: BTreeMap::new(),
             delayed: BTreeMap::new(),
-            groups: HashMap::default(),
+            groups: Groups::default(),
             round: 0,
             arrivals: 0,
             in_flight: 0,
-            shut_down: false,
+            end: End::Open,
             adds: 0,
             retries: 0,
         }
@@ -105,7 +118,8 @@ impl<T: QueueKey> State<T> {
         station: &Station,
     ) -> bool {
         self.adds += 1;
-        let entry = self.entries.entry(key.clone()).or_default();
+        let slot = self.entries.enter(key);
+        let entry = self.entries.get_mut(slot);
         if let Some(cause) = cause {
             entry.causes.push(cause);
         }
@@ -126,7 +140,7 @@ impl<T: QueueKey> State<T> {
                     place.0 = Reverse(raised);
                     let new = *place;
                     self.ready.remove(&old);
-                    self.ready.insert(new, key);
+                    self.ready.insert(new, slot);
                 }
                 false
             }
@@ -136,47 +150,30 @@ impl<T: QueueKey> State<T> {
                     return false;
                 }
                 self.delayed.remove(&(before, *arrival));
-                self.enqueue(key, at, now, station)
+                self.enqueue(slot, at, now, station)
             }
-            Stand::Absent => self.enqueue(key, at, now, station),
+            Stand::Absent => self.enqueue(slot, at, now, station),
         }
     }
 
     /// Puts a key that is nowhere into its place; says whether it is ready.
-    fn enqueue(&mut self, key: T, at: Option<Instant>, now: Instant, station: &Station) -> bool {
+    fn enqueue(&mut self, slot: Slot, at: Option<Instant>, now: Instant, station: &Station) -> bool {
         self.arrivals += 1;
         let arrival = self.arrivals;
         match at {
             Some(at) if at > now => {
-                self.entries.entry(key.clone()).or_default().stand = Stand::Delayed { at, arrival };
-                self.delayed.insert((at, arrival), key);
+                self.entries.get_mut(slot).stand = Stand::Delayed { at, arrival };
+                self.delayed.insert((at, arrival), slot);
                 false
             }
             _ => {
-                let round = self.round + self.enter_group(&key) / ROUND_SIZE as u64;
-                let entry = self.entries.entry(key.clone()).or_default();
+                let (group, before) = self.groups.enter(self.entries.key(slot).group());
+                let round = self.round + (before / ROUND_SIZE) as u64;
+                let entry = self.entries.get_mut(slot);
                 let place = (Reverse(entry.priority), round, arrival);
-                entry.stand = Stand::Ready { place, since: now, work: station.enter() };
-                self.ready.insert(place, key);
+                entry.stand = Stand::Ready { place, group, since: now, work: station.enter() };
+                self.ready.insert(place, slot);
                 true
-            }
-        }
-    }
-
-    /// Counts a key into its group; says how many of it were ready before.
-    fn enter_group(&mut self, key: &T) -> u64 {
-        let Some(group) = key.group() else { return 0 };
-        let count = self.groups.entry(group.clone()).or_default();
-        *count += 1;
-        (*count - 1) as u64
-    }
-
-    fn leave_group(&mut self, key: &T) {
-        let Some(group) = key.group() else { return };
-        if let Some(count) = self.groups.get_mut(group) {
-            *count -= 1;
-            if *count == 0 {
-                self.groups.remove(group);
             }
         }
     }
@@ -187,74 +184,96 @@ impl<T: QueueKey> State<T> {
             if first.key().0 > now {
                 return;
             }
-            let key = first.remove();
-            self.enqueue(key, None, now, station);
+            let slot = first.remove();
+            self.enqueue(slot, None, now, station);
         }
     }
 
     /// Hands out the next ready key.
     pub(super) fn pop(&mut self) -> Option<Item<T>> {
-        let (place, key) = self.ready.pop_first()?;
+        let (place, slot) = self.ready.pop_first()?;
         self.round = self.round.max(place.1);
-        self.leave_group(&key);
         self.in_flight += 1;
-        let entry = self.entries.get_mut(&key)?;
-        let Stand::Ready { since, work, .. } = std::mem::take(&mut entry.stand) else {
+        let key = self.entries.key(slot).clone();
+        let entry = self.entries.get_mut(slot);
+        let Stand::Ready { since, work, group, .. } = std::mem::take(&mut entry.stand) else {
             unreachable!("a key in `ready` stands as ready: `enqueue` and `pop` change both together");
         };
         entry.stand = Stand::InFlight { work, again: None };
         let causes = std::mem::take(&mut entry.causes);
         let (priority, requeues) = (entry.priority, entry.failures);
+        self.groups.leave(group);
         Some(Item { key, priority, causes, ready_at: since, requeues })
     }
 
-    /// Ends the work on a key; says whether it is ready again. The work is given back, to be let go when the ledger
-    /// knows the key's new place: a ready key by its own work, a delayed one by the queue's deadline.
-    pub(super) fn done(&mut self, key: &T, now: Instant, station: &Station) -> (bool, Option<Work>) {
-        let Some(entry) = self.entries.get_mut(key) else { return (false, None) };
-        let (work, again) = match std::mem::take(&mut entry.stand) {
-            Stand::InFlight { work, again } => (work, again.filter(|_| !self.shut_down)),
-            other => {
-                entry.stand = other;
-                return (false, None);
-            }
-        };
+    /// Ends the work on a key; says whether it is ready again.
+    pub(super) fn done(&mut self, key: &T, station: &Station) -> bool {
+        let Some(slot) = self.entries.find(key) else { return false };
+        let entry = self.entries.get_mut(slot);
+        let Stand::InFlight { again, .. } = &entry.stand else { return false };
+        let again = again.filter(|_| self.end == End::Open);
         self.in_flight -= 1;
+        // The new place is entered into the ledger before the old work is let go.
+        let before = std::mem::take(&mut entry.stand);
         let ready = match again {
-            Some(again) => self.enqueue(key.clone(), again.at, now, station),
+            Some(again) => self.enqueue(slot, again.at, Instant::now(), station),
             None => {
-                self.drop_if_empty(key);
+                self.drop_if_empty(slot);
                 false
             }
         };
-        (ready, Some(work))
+        drop(before);
+        ready
+    }
+
+    /// Gives back a key that was handed out but not worked on: it stands among the ready ones again, with its
+    /// causes and its priority. Says whether it is ready.
+    pub(super) fn put_back(&mut self, item: Item<T>, station: &Station) -> bool {
+        if self.end != End::Open {
+            // Whoever would have taken it has been told that there is no more.
+            return self.done(&item.key, station);
+        }
+        let Some(slot) = self.entries.find(&item.key) else { return false };
+        let entry = self.entries.get_mut(slot);
+        let Stand::InFlight { again, .. } = &entry.stand else { return false };
+        entry.priority = if again.is_some() { entry.priority.max(item.priority) } else { item.priority };
+        let mut causes = item.causes;
+        causes.merge(std::mem::take(&mut entry.causes));
+        entry.causes = causes;
+        self.in_flight -= 1;
+        let before = std::mem::take(&mut entry.stand);
+        // It is ready since it first was, as far as latency is concerned.
+        let ready = self.enqueue(slot, None, item.ready_at, station);
+        drop(before);
+        ready
     }
 
     /// One more failure in a row; says how many there are now.
     pub(super) fn count_failure(&mut self, key: &T) -> u32 {
         self.retries += 1;
-        let entry = self.entries.entry(key.clone()).or_default();
+        let slot = self.entries.enter(key.clone());
+        let entry = self.entries.get_mut(slot);
         entry.failures = entry.failures.saturating_add(1);
         entry.failures
     }
 
     pub(super) fn forget(&mut self, key: &T) {
-        if let Some(entry) = self.entries.get_mut(key) {
-            entry.failures = 0;
-            self.drop_if_empty(key);
+        if let Some(slot) = self.entries.find(key) {
+            self.entries.get_mut(slot).failures = 0;
+            self.drop_if_empty(slot);
         }
     }
 
     /// A key that is nowhere and never failed takes no memory.
-    fn drop_if_empty(&mut self, key: &T) {
-        let empty = |entry: &Entry| matches!(entry.stand, Stand::Absent) && entry.failures == 0;
-        if self.entries.get(key).is_some_and(empty) {
-            self.entries.remove(key);
+    fn drop_if_empty(&mut self, slot: Slot) {
+        let entry = self.entries.get_mut(slot);
+        if matches!(entry.stand, Stand::Absent) && entry.failures == 0 {
+            self.entries.remove(slot);
         }
     }
 
-    pub(super) fn failures(&self, key: &T) -> u32 {
-        self.entries.get(key).map_or(0, |entry| entry.failures)
+    pub(super) fn failures(&mut self, key: &T) -> u32 {
+        self.entries.find(key).map_or(0, |slot| self.entries.get_mut(slot).failures)
     }
 
     pub(super) fn adds(&self) -> u64 {
@@ -285,27 +304,31 @@ impl<T: QueueKey> State<T> {
         self.in_flight
     }
 
+    /// How many keys take memory.
+    #[cfg(test)]
+    pub(super) fn known_len(&self) -> usize {
+        self.entries.len()
+    }
+
     pub(super) fn is_idle(&self) -> bool {
         self.ready.is_empty() && self.in_flight == 0
     }
 
     pub(super) fn is_shut_down(&self) -> bool {
-        self.shut_down
+        self.end != End::Open
     }
 
-    /// Drops delayed keys, and ready ones too if asked.
-    pub(super) fn shut_down(&mut self, drop_ready: bool) {
-        self.shut_down = true;
-        let delayed = std::mem::take(&mut self.delayed);
-        delayed.into_values().for_each(|key| {
-            self.entries.remove(&key);
-        });
-        if drop_ready {
-            let ready = std::mem::take(&mut self.ready);
-            ready.into_values().for_each(|key| {
-                self.leave_group(&key);
-                self.entries.remove(&key);
-            });
+    /// Drops delayed keys, and ready ones too unless it drains.
+    pub(super) fn shut_down(&mut self, end: End) {
+        self.end = end;
+        for slot in std::mem::take(&mut self.delayed).into_values() {
+            self.entries.remove(slot);
+        }
+        if end == End::Closed {
+            for slot in std::mem::take(&mut self.ready).into_values() {
+                self.entries.remove(slot);
+            }
+            self.groups = Groups::default();
         }
     }
 }

@@ -269,3 +269,78 @@ fn causes_survive_deduplication() {
         assert_eq!(queue.get().await.unwrap().causes.to_string(), "requeue");
     });
 }
+
+/// A key that is given back keeps its causes and its priority, and what was added meanwhile counts too.
+#[tokio::test(start_paused = true)]
+async fn a_key_that_is_given_back_loses_nothing() {
+    let env = Env::seeded(1);
+    let queue: Queue = Queue::new("test", &env);
+    queue.add_with(key(1), Add { priority: 5, cause: Some(Cause::Timer), ..Add::default() });
+    let item = queue.get().await.unwrap();
+    let ready_at = item.ready_at;
+    tokio::time::advance(Duration::from_secs(1)).await;
+    let later = Some(Duration::from_secs(60));
+    queue.add_with(key(1), Add { cause: Some(Cause::Retry), after: later, ..Add::default() });
+    queue.put_back(item);
+    assert_eq!((queue.len(), queue.len_in_flight(), env.ledger().len()), (1, 0, 1));
+    let again = queue.get().await.unwrap();
+    assert_eq!((again.causes.to_string().as_str(), again.priority), ("timer, retry", 5));
+    assert_eq!(again.ready_at, ready_at);
+    queue.done(&key(1));
+    assert_eq!((queue.len(), queue.len_delayed()), (0, 0), "the earlier time stood for both");
+
+    queue.add(key(2));
+    let item = queue.get().await.unwrap();
+    queue.shut_down();
+    queue.put_back(item);
+    assert_eq!(env.ledger().pending(), vec![], "after the end it is dropped");
+}
+
+/// A million adds of few keys, each with another cause, and a burst of many keys: memory is bounded by the keys that
+/// are queued or have failed, and each has a bounded size.
+#[tokio::test(start_paused = true)]
+async fn memory_is_bounded_by_the_keys_that_are_known() {
+    let queue: Queue = Queue::new("test", &Env::seeded(1));
+    for at in 0..100_000u32 {
+        let cause = Some(Cause::External(at.to_string().into()));
+        queue.add_with(key((at % 3) as u8), Add { cause, ..Add::default() });
+    }
+    assert_eq!(queue.read(|state| state.known_len()), 3);
+    let item = queue.get().await.unwrap();
+    assert_eq!(item.causes.kept().len(), crate::cause::CAUSES_KEPT);
+    assert!(item.causes.more() > 33_000);
+    queue.done(&item.key);
+    for at in 0..10_000 {
+        queue.add_rate_limited(Request::namespaced("burst", at.to_string()));
+    }
+    tokio::time::advance(Duration::from_secs(1)).await;
+    while let Some(item) = queue.try_get() {
+        queue.forget(&item.key);
+        queue.done(&item.key);
+    }
+    assert_eq!(queue.read(|state| state.known_len()), 0, "a key that is done and forgotten takes no memory");
+}
+
+/// A key that fails for ever comes back ever more rarely; others of its namespace are not held up by it.
+#[tokio::test(start_paused = true)]
+async fn a_key_that_fails_for_ever_does_not_starve_others() {
+    let queue: Queue = Queue::new("test", &Env::seeded(1));
+    queue.add(key(0));
+    let (mut failures, mut others) = (0, 0);
+    for round in 0..1000u64 {
+        queue.add(Request::namespaced("a", format!("other-{round}")));
+        while let Some(item) = queue.try_get() {
+            match &*item.key.name {
+                "0" => {
+                    failures += 1;
+                    queue.add_rate_limited(item.key.clone());
+                }
+                _ => others += 1,
+            }
+            queue.done(&item.key);
+        }
+        assert_eq!(others, round + 1, "handed out at once");
+        tokio::time::advance(Duration::from_millis(10)).await;
+    }
+    assert!((8..=12).contains(&failures), "5 ms doubled over 10 s: {failures}");
+}

@@ -4,12 +4,17 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod leading;
+mod listing;
+mod logging;
 mod managing;
 mod manifesting;
 mod queueing;
 mod recording;
 mod replaying;
+mod rereading;
+mod seam;
 mod stopping;
+mod triggering;
 mod watching;
 mod writing;
 

@@ -52,3 +52,26 @@ async fn without_a_rule_that_it_needs_it_gets_nowhere(cluster: Cluster) -> Resul
     assert_eq!(cluster.list::<StatefulSet>().await?.len(), 0);
     Ok(())
 }
+
+#[evenkeel::test]
+async fn storage_that_may_not_grow_is_told(cluster: Cluster) -> Result<()> {
+    let account = cluster.install(&operator().manifests("operators").unwrap()).await?;
+    let mut role = cluster.get::<ClusterRole>(NAME).await?;
+    for rule in role.rules.iter_mut().flatten() {
+        if rule.resources.iter().flatten().any(|resource| resource == "persistentvolumeclaims") {
+            rule.verbs.retain(|verb| verb != "patch");
+        }
+    }
+    cluster.api::<ClusterRole>().replace(NAME, &PostParams::default(), &role).await?;
+    account.run(|| controller(Arc::new(NoBackup)));
+    cluster.apply(orders("17", 1)).await?;
+    cluster.settled().await;
+    let mut larger = orders("17", 1);
+    larger.spec.storage = "2Gi".into();
+    cluster.apply(larger).await?;
+    // It comes to rest: a class that cannot grow will not grow by trying.
+    cluster.settled().await;
+    let told = condition(&cluster, "Accepted").await?;
+    assert!(told.starts_with("False Refused: patch PersistentVolumeClaim"), "{told}");
+    Ok(())
+}

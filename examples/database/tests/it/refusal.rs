@@ -30,6 +30,19 @@ async fn the_schema_refuses_at_once(cluster: Cluster) -> Result<()> {
 }
 
 #[evenkeel::test]
+async fn the_rule_in_cel_refuses_at_once(cluster: Cluster) -> Result<()> {
+    started(&cluster, Arc::new(NoBackup)).await?;
+    for name in ["postgres", "pg_catalog"] {
+        let mut reserved = orders("17", 2);
+        reserved.spec.database_name = name.into();
+        let told = refusal(&cluster, reserved).await;
+        assert!(told.contains("spec.databaseName: Invalid value: "), "{told}");
+        assert!(told.contains("PostgreSQL keeps this name for itself"), "{told}");
+    }
+    Ok(())
+}
+
+#[evenkeel::test]
 async fn a_permanent_error_is_shown_once_and_healed_by_the_user(cluster: Cluster) -> Result<()> {
     started(&cluster, Arc::new(NoBackup)).await?;
     cluster.apply(orders("99", 2)).await?;

@@ -1,0 +1,63 @@
+//! The queue beside kube-runtime's scheduler.
+
+use std::time::Instant;
+
+use evenkeel_runtime::{Env, Queue, Request};
+use futures::StreamExt;
+use futures::channel::mpsc;
+use kube_runtime::scheduler::{ScheduleRequest, scheduler};
+
+use crate::{Line, median, repeats, runtime};
+
+/// How many keys are taken and put back in one measure.
+const ROUNDS: usize = 200_000;
+
+pub(crate) fn compare() {
+    for keys in [10, 10_000, 1_000_000] {
+        let mut rates = [Vec::new(), Vec::new()];
+        for _ in 0..repeats() {
+            rates[0].push(runtime().block_on(ours(keys)));
+            rates[1].push(runtime().block_on(theirs(keys)));
+        }
+        let measure = format!("queue of {keys} keys, take and put back, 1/s");
+        Line { measure, goal: 2.0, more: true }.print(rates.map(median));
+    }
+}
+
+fn name(at: usize) -> Request {
+    Request::namespaced(format!("ns-{}", at % 100), at.to_string())
+}
+
+/// Takes the next key, says that it is done and adds it again.
+async fn ours(keys: usize) -> f64 {
+    let queue = Queue::new("bench", &Env::system());
+    (0..keys).for_each(|at| queue.add(name(at)));
+    let start = Instant::now();
+    for _ in 0..ROUNDS {
+        let Some(item) = queue.get().await else { break };
+        queue.done(&item.key);
+        queue.add(item.key);
+    }
+    ROUNDS as f64 / start.elapsed().as_secs_f64()
+}
+
+/// The same with a scheduler, which a stream of requests feeds.
+async fn theirs(keys: usize) -> f64 {
+    let (sender, requests) = mpsc::unbounded();
+    let add = |message: Request| {
+        let run_at = tokio::time::Instant::now();
+        sender.unbounded_send(ScheduleRequest { message, run_at }).expect("the scheduler lives");
+    };
+    let mut scheduler = std::pin::pin!(scheduler(requests));
+    (0..keys).for_each(|at| add(name(at)));
+    // The first look takes all requests in, which ours did when they were added.
+    if let Some(key) = scheduler.next().await {
+        add(key);
+    }
+    let start = Instant::now();
+    for _ in 0..ROUNDS {
+        let Some(key) = scheduler.next().await else { break };
+        add(key);
+    }
+    ROUNDS as f64 / start.elapsed().as_secs_f64()
+}

@@ -1,0 +1,106 @@
+//! The two sides: the same no-op reconcile under either runtime.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use evenkeel_runtime::{Action, Context, Controller, Env, Error, Manager, Object};
+use futures::StreamExt;
+use kube::core::NamespaceResourceScope;
+use kube::{Api, Client, Resource, ResourceExt};
+use kube_runtime::{WatchStreamExt, reflector, watcher};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+/// Told by each reconcile: the version it saw, and when.
+pub(crate) type Seen = mpsc::UnboundedSender<(String, Instant)>;
+
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Side {
+    Ours,
+    Kube,
+}
+
+impl Side {
+    pub(crate) const BOTH: [Self; 2] = [Self::Ours, Self::Kube];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Ours => "evenkeel",
+            Self::Kube => "kube-runtime",
+        }
+    }
+
+    pub(crate) fn named(name: &str) -> Self {
+        if name == Self::Ours.name() { Self::Ours } else { Self::Kube }
+    }
+}
+
+/// Runs one controller of all objects of a kind, as a newcomer would write it.
+pub(crate) fn run<K>(side: Side, client: Client, env: &Env, seen: Seen) -> JoinHandle<()>
+where
+    K: Object<DynamicType = ()> + Resource<Scope = NamespaceResourceScope>,
+{
+    match side {
+        Side::Ours => ours(Manager::new(client).env(env.clone()).controller(controller::<K>("bench", seen))),
+        Side::Kube => {
+            let controller = kube_runtime::Controller::new(Api::<K>::all(client), watcher::Config::default());
+            tokio::spawn(kubes(controller, seen))
+        }
+    }
+}
+
+/// Runs several controllers of one kind that keep no managedFields in their caches.
+pub(crate) fn run_stripped<K>(
+    side: Side,
+    client: Client,
+    env: &Env,
+    count: usize,
+    seen: &Seen,
+) -> Vec<JoinHandle<()>>
+where
+    K: Object<DynamicType = ()> + Resource<Scope = NamespaceResourceScope>,
+{
+    match side {
+        Side::Ours => {
+            let manager = Manager::new(client).env(env.clone()).strip_managed_fields();
+            let names = (0..count).map(|at| format!("bench-{at}"));
+            let controllers = names.map(|name| controller::<K>(&name, seen.clone()));
+            vec![ours(controllers.fold(manager, |manager, controller| manager.controller(controller)))]
+        }
+        Side::Kube => (0..count)
+            .map(|_| {
+                let (reader, writer) = reflector::store();
+                let stream = watcher(Api::<K>::all(client.clone()), watcher::Config::default())
+                    .modify(|object| object.meta_mut().managed_fields = None)
+                    .default_backoff()
+                    .reflect(writer)
+                    .applied_objects();
+                let controller = kube_runtime::Controller::for_stream(stream, reader);
+                tokio::spawn(kubes(controller, seen.clone()))
+            })
+            .collect(),
+    }
+}
+
+fn ours(manager: Manager) -> JoinHandle<()> {
+    tokio::spawn(async move { drop(manager.run_until(std::future::pending()).await) })
+}
+
+fn controller<K: Object<DynamicType = ()>>(name: &str, seen: Seen) -> Controller<K> {
+    let reconcile = |object: Arc<K>, ctx: Context<Seen>| async move {
+        let _ = ctx.state().send((object.resource_version().unwrap_or_default(), Instant::now()));
+        Ok::<_, Error>(Action::done())
+    };
+    Controller::new(name, reconcile).state(seen)
+}
+
+async fn kubes<K: Object<DynamicType = ()>>(controller: kube_runtime::Controller<K>, seen: Seen) {
+    let reconcile = |object: Arc<K>, seen: Arc<Seen>| async move {
+        let _ = seen.send((object.resource_version().unwrap_or_default(), Instant::now()));
+        Ok::<_, std::fmt::Error>(kube_runtime::controller::Action::await_change())
+    };
+    let policy = |_: Arc<K>, _: &std::fmt::Error, _: Arc<Seen>| {
+        kube_runtime::controller::Action::requeue(Duration::from_secs(1))
+    };
+    controller.run(reconcile, policy, Arc::new(seen)).for_each(|_| async {}).await;
+}

@@ -1,0 +1,248 @@
+//! The concurrent part of the queue under a checker that chooses who runs next.
+//!
+//! `handoff.rs` is compiled here once more, with a lock and wakes of [`shuttle`], around the queue's own state. Each
+//! test runs a few thousand schedules; a deadlock, such as a worker that is never told, fails it.
+
+#[path = "handoff.rs"]
+mod handoff;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use evenkeel_env::{Env, Station};
+use shuttle::future::{block_on, spawn, yield_now};
+use tokio::time::Instant;
+
+use super::state::{End, State};
+use crate::Request;
+use handoff::{Handoff, Look, Wake};
+
+/// The schedules that one test tries: a second or two in a debug build.
+const SCHEDULES: usize = 1000;
+
+/// What `handoff.rs` finds under `super::sync` when it is compiled here.
+mod sync {
+    use std::collections::VecDeque;
+    use std::future::Future;
+    use std::pin::Pin;
+    use std::task::{Context, Poll, Waker};
+
+    use tokio::time::Instant;
+
+    #[derive(Debug, Default)]
+    pub(super) struct Mutex<T>(shuttle::sync::Mutex<T>);
+
+    impl<T> Mutex<T> {
+        pub(super) fn lock(&self) -> shuttle::sync::MutexGuard<'_, T> {
+            self.0.lock().expect("no test panics while it holds the lock")
+        }
+    }
+
+    /// The rules of `tokio::sync::Notify`: one permit is kept for who comes later, and a call to all reaches whoever
+    /// has asked to be told before it, waiting already or not.
+    #[derive(Debug, Default)]
+    pub(super) struct Notify(Mutex<Notes>);
+
+    #[derive(Debug, Default)]
+    struct Notes {
+        permit: bool,
+        calls_to_all: u64,
+        next_id: u64,
+        waiting: VecDeque<(u64, Waker)>,
+        told: Vec<u64>,
+    }
+
+    pub(super) struct Notified<'a> {
+        notify: &'a Notify,
+        calls_to_all: u64,
+        id: Option<u64>,
+    }
+
+    impl Notify {
+        pub(super) fn notified(&self) -> Notified<'_> {
+            Notified { notify: self, calls_to_all: self.0.lock().calls_to_all, id: None }
+        }
+
+        pub(super) fn notify_one(&self) {
+            self.0.lock().tell_one();
+        }
+
+        pub(super) fn notify_waiters(&self) {
+            let mut notes = self.0.lock();
+            notes.calls_to_all += 1;
+            notes.waiting.drain(..).for_each(|(_, waker)| waker.wake());
+        }
+    }
+
+    impl Notes {
+        fn tell_one(&mut self) {
+            match self.waiting.pop_front() {
+                Some((id, waker)) => {
+                    self.told.push(id);
+                    waker.wake();
+                }
+                None => self.permit = true,
+            }
+        }
+    }
+
+    impl Future for Notified<'_> {
+        type Output = ();
+
+        fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+            let mut notes = self.notify.0.lock();
+            let told = self.id.and_then(|id| notes.told.iter().position(|other| *other == id));
+            if let Some(at) = told {
+                notes.told.swap_remove(at);
+                self.id = None;
+                return Poll::Ready(());
+            }
+            if notes.calls_to_all != self.calls_to_all || std::mem::take(&mut notes.permit) {
+                return Poll::Ready(());
+            }
+            let id = self.id.unwrap_or(notes.next_id);
+            notes.next_id = notes.next_id.max(id + 1);
+            notes.waiting.retain(|(other, _)| *other != id);
+            notes.waiting.push_back((id, cx.waker().clone()));
+            self.id = Some(id);
+            Poll::Pending
+        }
+    }
+
+    impl Drop for Notified<'_> {
+        fn drop(&mut self) {
+            let Some(id) = self.id else { return };
+            let mut notes = self.notify.0.lock();
+            notes.waiting.retain(|(other, _)| *other != id);
+            // Whoever was told and gives up passes it on.
+            if let Some(at) = notes.told.iter().position(|other| *other == id) {
+                notes.told.swap_remove(at);
+                notes.tell_one();
+            }
+        }
+    }
+
+    /// Time may pass at any moment: the wait ends when it is told, or for no reason.
+    pub(super) async fn notified_until(notified: Notified<'_>, _at: Instant) {
+        let passed = shuttle::future::yield_now();
+        futures::future::select(std::pin::pin!(notified), std::pin::pin!(passed)).await;
+    }
+}
+
+/// A queue of the real state with the checked hand-over.
+struct Checked {
+    state: Handoff<State<Request>>,
+    station: Station,
+}
+
+impl Checked {
+    fn new(env: &Env) -> Arc<Self> {
+        Arc::new(Self { state: Handoff::default(), station: env.ledger().station("checked") })
+    }
+
+    fn add(&self, key: &Request) {
+        self.state.change(|state| {
+            let ready =
+                !state.is_shut_down() && state.add(key.clone(), 0, None, None, Instant::now(), &self.station);
+            ((), Wake { one: ready, ..Wake::default() })
+        });
+    }
+
+    async fn get(&self) -> Option<Request> {
+        let look = |state: &mut State<Request>| match state.pop() {
+            Some(item) => (Look::Found(Some(item.key)), Wake { one: state.has_ready(), ..Wake::default() }),
+            None if state.is_shut_down() => (Look::Found(None), Wake::default()),
+            None => (Look::Wait(state.next_due()), Wake::default()),
+        };
+        self.state.take(look).await
+    }
+
+    fn done(&self, key: &Request) {
+        self.state.change(|state| {
+            let ready = state.done(key, &self.station);
+            ((), Wake { one: ready, drained: state.is_idle(), ..Wake::default() })
+        });
+    }
+
+    fn end(&self, end: End) {
+        self.state.change(|state| {
+            state.shut_down(end);
+            ((), Wake { all: true, drained: state.is_idle(), ..Wake::default() })
+        });
+    }
+}
+
+fn key(at: usize) -> Request {
+    Request::namespaced("a", at.to_string())
+}
+
+/// Works until the queue ends; counts what it did, and fails if a key is in other hands at the same time.
+async fn work(queue: Arc<Checked>, held: Arc<shuttle::sync::Mutex<BTreeMap<Request, bool>>>) -> usize {
+    let mut count = 0;
+    while let Some(key) = queue.get().await {
+        let twice = held.lock().unwrap().insert(key.clone(), true);
+        assert_ne!(twice, Some(true), "{key} was handed out twice");
+        yield_now().await;
+        held.lock().unwrap().insert(key.clone(), false);
+        queue.done(&key);
+        count += 1;
+    }
+    count
+}
+
+#[test]
+fn no_key_is_lost_or_handed_out_twice() {
+    shuttle::check_random(
+        || {
+            let env = Env::seeded(1);
+            let queue = Checked::new(&env);
+            let held = Arc::default();
+            let workers: Vec<_> = (0..3).map(|_| spawn(work(queue.clone(), Arc::clone(&held)))).collect();
+            let adders: Vec<_> = (0..2)
+                .map(|adder| {
+                    let queue = queue.clone();
+                    spawn(async move {
+                        for at in 0..3 {
+                            queue.add(&key((adder + at) % 3));
+                            yield_now().await;
+                        }
+                    })
+                })
+                .collect();
+            block_on(async {
+                futures::future::join_all(adders).await;
+                queue.end(End::Draining);
+                queue.state.drained(State::is_idle).await;
+                let counts = futures::future::join_all(workers).await;
+                let total: usize = counts.into_iter().map(|count| count.expect("a worker ends")).sum();
+                assert!((3..=6).contains(&total), "each key at least once, no add more than once: {total}");
+            });
+            assert_eq!(env.ledger().len(), 0);
+        },
+        SCHEDULES,
+    );
+}
+
+#[test]
+fn a_shutdown_reaches_everybody_who_waits_or_is_about_to() {
+    shuttle::check_random(
+        || {
+            let env = Env::seeded(1);
+            let queue = Checked::new(&env);
+            let workers: Vec<_> = (0..3).map(|_| spawn(work(queue.clone(), Arc::default()))).collect();
+            let ender = spawn({
+                let queue = queue.clone();
+                async move {
+                    queue.add(&key(1));
+                    queue.end(End::Closed);
+                }
+            });
+            block_on(async {
+                ender.await.expect("the queue is ended");
+                futures::future::join_all(workers).await;
+            });
+            assert_eq!(env.ledger().len(), 0, "what was dropped is no pending work");
+        },
+        SCHEDULES,
+    );
+}

@@ -1,0 +1,275 @@
+//! How a cache is filled: streamed or in pages, by selectors, changed before it is stored.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use evenkeel_cluster::{Cluster, Fault, Matcher};
+use evenkeel_runtime::{
+    Action, Context, Controller, Error, Index, Informer, Informers, Manager, Request, Source,
+};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::ResourceExt;
+
+use crate::seam::{self, Answer};
+use crate::{Notes, map, quiet, value};
+
+fn informers(cluster: &Cluster) -> Informers {
+    Informers::new(cluster.client(), cluster.env().clone())
+}
+
+fn names(informer: &Informer<ConfigMap>) -> Vec<String> {
+    informer.cache().list().iter().map(|map| map.name_any()).collect()
+}
+
+/// The reads of a collection, in order: `stream`, `list` or `watch`.
+fn reads(cluster: &Cluster, collection: &str) -> Vec<&'static str> {
+    let word = |path: &str| match (path.contains("sendInitialEvents=true"), path.contains("watch=true")) {
+        (true, _) => "stream",
+        (_, true) => "watch",
+        _ => "list",
+    };
+    let requests = cluster.requests().into_iter();
+    let requests =
+        requests.filter(|exchange| exchange.path.starts_with(collection) && exchange.method == "GET");
+    requests.map(|exchange| word(&exchange.path)).collect()
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "what the server is asked is counted, and it is made to fail")]
+async fn a_list_is_streamed_as_the_beginning_of_the_watch() {
+    let cluster = quiet(1).await;
+    cluster.apply(map("one", 1)).await.unwrap();
+    let maps = informers(&cluster).get(Source::<ConfigMap>::new());
+    let events = Notes::default();
+    let _subscription = maps.subscribe({
+        let events = events.clone();
+        move |event| events.push(format!("{} {}", event.change(), event.object().name_any()))
+    });
+    cluster.settled().await;
+    assert!(maps.has_synced());
+    cluster.apply(map("two", 1)).await.unwrap();
+    cluster.settled().await;
+    assert_eq!(names(&maps), ["one", "two"]);
+    assert_eq!(reads(&cluster, "/api/v1/configmaps"), ["stream"], "one request for all");
+    assert_eq!(events.take(), ["listed one", "created two"]);
+}
+
+/// A server that refuses to stream, and one that takes the parameter for nothing: neither leaves a cache waiting.
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "what the server is asked is counted, and it is made to fail")]
+async fn pages_are_the_fallback_for_servers_that_do_not_stream() {
+    for refuses in [true, false] {
+        let cluster = quiet(2).await;
+        for at in 0..1203 {
+            cluster.apply(map(&format!("m{at}"), 1)).await.unwrap();
+        }
+        let pages = Arc::new(AtomicUsize::new(0));
+        let client = seam::around(cluster.client(), {
+            let pages = pages.clone();
+            move |request| {
+                let query = request.uri().query().unwrap_or_default().to_owned();
+                pages.fetch_add(usize::from(query.contains("limit=500")), Ordering::SeqCst);
+                match query.contains("sendInitialEvents") {
+                    true if refuses => Answer::Refuse(422, "sendInitialEvents is forbidden for watch"),
+                    true => Answer::Silence,
+                    false => Answer::Pass,
+                }
+            }
+        });
+        let informers = Informers::new(client, cluster.env().clone());
+        let maps = informers.get(Source::<ConfigMap>::new());
+        maps.wait_synced(Duration::from_secs(60)).await.unwrap();
+        assert_eq!(maps.cache().len(), 1203);
+        assert_eq!(pages.load(Ordering::SeqCst), 3, "500 at a time");
+        cluster.apply(map("later", 1)).await.unwrap();
+        cluster.settled().await;
+        assert!(maps.cache().get(&Request::namespaced("default", "later")).is_some());
+    }
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "what the server is asked is counted, and it is made to fail")]
+async fn pages_can_be_asked_for() {
+    let cluster = quiet(3).await;
+    let informers = informers(&cluster);
+    informers.list_in_pages();
+    let _maps = informers.get(Source::<ConfigMap>::new());
+    cluster.settled().await;
+    assert_eq!(reads(&cluster, "/api/v1/configmaps"), ["list", "watch"]);
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "what the server is asked is counted, and it is made to fail")]
+async fn a_watch_that_ends_is_resumed_and_a_version_that_is_too_old_is_listed_again() {
+    let cluster = quiet(4).await;
+    let maps = informers(&cluster).get(Source::<ConfigMap>::new());
+    cluster.settled().await;
+    cluster.advance(Duration::from_secs(2)).await;
+    cluster.cut_watch(Matcher::any());
+    cluster.settled().await;
+    assert_eq!(reads(&cluster, "/api/v1/configmaps"), ["stream", "watch"], "it goes on where it was");
+    cluster.cut_watch(Matcher::any());
+    cluster.apply(map("one", 1)).await.unwrap();
+    cluster.compact();
+    cluster.settled().await;
+    assert_eq!(reads(&cluster, "/api/v1/configmaps"), ["stream", "watch", "watch", "stream"]);
+    assert_eq!(names(&maps), ["one"]);
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "what the server is asked is counted, and it is made to fail")]
+async fn selectors_decide_what_is_cached_and_leaving_one_is_a_deletion() {
+    let cluster = quiet(5).await;
+    let informers = informers(&cluster);
+    let web = informers.get(Source::<ConfigMap>::new().labels("app=web"));
+    let one = informers.get(Source::<ConfigMap>::new().fields("metadata.name=one"));
+    let events = Notes::default();
+    let _subscription = web.subscribe({
+        let events = events.clone();
+        move |event| events.push(format!("{} {}", event.change(), event.object().name_any()))
+    });
+    cluster.settled().await;
+    for name in ["one", "two"] {
+        let mut labelled = map(name, 1);
+        labelled.labels_mut().insert("app".into(), "web".into());
+        cluster.apply(labelled).await.unwrap();
+    }
+    cluster.apply(map("three", 1)).await.unwrap();
+    cluster.settled().await;
+    assert_eq!((names(&web), names(&one)), (vec!["one".into(), "two".into()], vec!["one".into()]));
+    cluster.apply(map("two", 1)).await.unwrap();
+    cluster.settled().await;
+    assert_eq!(names(&web), ["one"]);
+    assert_eq!(events.take(), ["created one", "created two", "deleted two"]);
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "what the server is asked is counted, and it is made to fail")]
+async fn what_a_transform_drops_is_never_cached() {
+    let cluster = quiet(6).await;
+    cluster.apply(map("listed", 1)).await.unwrap();
+    let informers = informers(&cluster);
+    informers.strip_managed_fields();
+    informers.transform(|map: &mut ConfigMap| map.data = None);
+    let maps = informers.get(Source::<ConfigMap>::new());
+    let secrets = informers.get(Source::<Secret>::new());
+    cluster.settled().await;
+    cluster.apply(map("watched", 1)).await.unwrap();
+    let mut secret = Secret::default();
+    secret.metadata.name = Some("one".into());
+    secret.string_data = Some([("a".to_owned(), "b".to_owned())].into());
+    cluster.apply(secret).await.unwrap();
+    cluster.settled().await;
+    assert_eq!(names(&maps), ["listed", "watched"]);
+    assert!(maps.cache().list().iter().all(|map| map.data.is_none() && map.managed_fields().is_empty()));
+    let secret = &secrets.cache().list()[0];
+    assert!(secret.data.is_some() && secret.managed_fields().is_empty(), "transforms are by kind");
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "what the server is asked is counted, and it is made to fail")]
+async fn an_index_finds_objects_by_owner_by_label_and_by_any_function() {
+    let cluster = quiet(7).await;
+    let parent = cluster.apply(map("parent", 0)).await.unwrap();
+    for name in ["a", "b"] {
+        let mut child = map(name, 7);
+        child.labels_mut().insert("app".into(), name.into());
+        evenkeel_runtime::owner::set_owner_reference(&parent, &mut child).unwrap();
+        cluster.apply(child).await.unwrap();
+    }
+    let by_value = Index::new("value", |map: &ConfigMap| vec![value(map).to_owned()]);
+    let source = Source::new().index(Index::by_owner()).index(Index::by_label("app"));
+    let maps = informers(&cluster).get(source);
+    cluster.settled().await;
+    // One that is added later is filled from what is there.
+    maps.add_index(by_value);
+    let found = |objects: Vec<Arc<ConfigMap>>| objects.iter().map(|map| map.name_any()).collect::<Vec<_>>();
+    let cache = maps.cache();
+    assert_eq!(found(cache.owned_by(&parent.uid().unwrap())), ["a", "b"]);
+    assert_eq!(found(cache.by_index("evenkeel/label:app", "b")), ["b"]);
+    assert_eq!(found(cache.by_index("value", "7")), ["a", "b"]);
+    assert!(cache.by_index("no such index", "7").is_empty() && !cache.has_index("no such index"));
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "what the server is asked is counted, and it is made to fail")]
+async fn two_controllers_of_one_kind_share_one_watch() {
+    let cluster = quiet(8).await;
+    let notes = Notes::default();
+    let controller = |name: &str| {
+        Controller::new(name, |map: Arc<ConfigMap>, ctx: Context<Notes>| async move {
+            ctx.state().push(format!("{} {}", ctx.controller(), map.name_any()));
+            Ok::<_, Error>(Action::done())
+        })
+        .reads::<Secret>()
+        .state(notes.clone())
+    };
+    let manager = Manager::new(cluster.client()).env(cluster.env().clone());
+    let manager = manager.controller(controller("first")).controller(controller("second"));
+    let _running = tokio::spawn(manager.run_until(std::future::pending()));
+    cluster.apply(map("one", 1)).await.unwrap();
+    cluster.settled().await;
+    let mut noted = notes.take();
+    noted.sort();
+    assert_eq!(noted, ["first one", "second one"]);
+    assert_eq!(reads(&cluster, "/api/v1/configmaps"), ["stream"]);
+    assert_eq!(reads(&cluster, "/api/v1/secrets"), ["stream"]);
+}
+
+/// The server goes away, changes while nobody watches, and comes back without its old revisions.
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "what the server is asked is counted, and it is made to fail")]
+async fn a_restart_of_the_api_server_is_survived() {
+    let cluster = quiet(9).await;
+    let notes = Notes::default();
+    cluster.apply(map("changes", 1)).await.unwrap();
+    cluster.apply(map("goes", 1)).await.unwrap();
+    cluster.run({
+        let notes = notes.clone();
+        move || {
+            Controller::<ConfigMap, _>::requests(
+                "survivor",
+                |request: Request, ctx: Context<Notes>| async move {
+                    let seen = ctx.get_at::<ConfigMap>(&request)?;
+                    ctx.state().push(format!(
+                        "{} {}",
+                        request.name,
+                        seen.map_or("gone".into(), |map| value(&map).to_owned())
+                    ));
+                    Ok::<_, Error>(Action::done())
+                },
+            )
+            .state(notes.clone())
+        }
+    });
+    cluster.settled().await;
+    assert_eq!(notes.take(), ["changes 1", "goes 1"]);
+    cluster.fail(Matcher::any().by("survivor"), Fault::InternalError, 2);
+    cluster.cut_watch(Matcher::any());
+    cluster.apply(map("changes", 2)).await.unwrap();
+    cluster.delete::<ConfigMap>("goes").await.unwrap();
+    cluster.apply(map("comes", 3)).await.unwrap();
+    cluster.compact();
+    cluster.settled().await;
+    let mut after = notes.take();
+    after.sort();
+    assert_eq!(after, ["changes 2", "comes 3", "goes gone"]);
+}
+
+/// Cuts the stream after every single line that the server gives out, the list's own included.
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "what the server is asked is counted, and it is made to fail")]
+async fn a_watch_that_is_cut_at_any_line_ends_with_the_servers_state() {
+    for cut in 0..12 {
+        let cluster = quiet(10).await;
+        for name in ["a", "b", "c"] {
+            cluster.apply(map(name, 0)).await.unwrap();
+        }
+        let client = seam::cut_once_after(cluster.client(), cut);
+        let maps = Informers::new(client, cluster.env().clone()).get(Source::<ConfigMap>::new());
+        cluster.settled().await;
+        cluster.apply(map("a", 1)).await.unwrap();
+        cluster.delete::<ConfigMap>("b").await.unwrap();
+        cluster.settled().await;
+        cluster.apply(map("b", 2)).await.unwrap();
+        cluster.apply(map("d", 2)).await.unwrap();
+        cluster.delete::<ConfigMap>("c").await.unwrap();
+        cluster.settled().await;
+        let describe =
+            |map: &ConfigMap| (map.name_any(), map.uid(), map.resource_version(), value(map).to_owned());
+        let cached: Vec<_> = maps.cache().list().iter().map(|map| describe(map)).collect();
+        let there: Vec<_> = cluster.list::<ConfigMap>().await.unwrap().iter().map(describe).collect();
+        assert_eq!(cached, there, "cut after {cut} lines");
+    }
+}

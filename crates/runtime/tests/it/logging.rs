@@ -1,0 +1,121 @@
+//! What is logged about a reconcile.
+
+use std::fmt::{self, Write as _};
+use std::sync::Arc;
+
+use evenkeel_runtime::{Action, Context, Controller};
+use k8s_openapi::api::core::v1::ConfigMap;
+use parking_lot::Mutex;
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
+
+use crate::{Notes, map, quiet, value};
+
+/// Notes every event of the runtime with the fields of the span it happened in. One thread, one span at a time.
+struct Capture {
+    notes: Notes,
+    spans: Mutex<Vec<String>>,
+    entered: Mutex<Vec<u64>>,
+}
+
+struct Fields(String);
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        let _ = write!(self.0, "{}={value:?} ", field.name());
+    }
+}
+
+impl Subscriber for Capture {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target().starts_with("evenkeel_runtime::controller") && *metadata.level() <= Level::DEBUG
+    }
+
+    fn new_span(&self, span: &Attributes<'_>) -> Id {
+        let mut fields = Fields(String::new());
+        span.record(&mut fields);
+        let mut spans = self.spans.lock();
+        spans.push(fields.0);
+        Id::from_u64(spans.len() as u64)
+    }
+
+    fn record(&self, span: &Id, values: &Record<'_>) {
+        let mut fields = Fields(String::new());
+        values.record(&mut fields);
+        self.spans.lock()[span.into_u64() as usize - 1].push_str(&fields.0);
+    }
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut fields = Fields(format!("{} ", event.metadata().level()));
+        event.record(&mut fields);
+        let span = self.entered.lock().last().map(|id| self.spans.lock()[*id as usize - 1].clone());
+        self.notes.push(format!("{}| {}", fields.0, span.unwrap_or_default()));
+    }
+
+    fn enter(&self, span: &Id) {
+        self.entered.lock().push(span.into_u64());
+    }
+
+    fn exit(&self, _: &Id) {
+        self.entered.lock().pop();
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("make the bucket")]
+struct Outer(#[source] std::num::ParseIntError);
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "durations are exact in virtual time only")]
+async fn every_reconcile_is_logged_once_with_key_cause_and_duration() {
+    let logged = Notes::default();
+    let capture = Capture { notes: logged.clone(), spans: Mutex::default(), entered: Mutex::default() };
+    let _guard = tracing::subscriber::set_default(capture);
+    let cluster = quiet(1).await;
+    let ids = Notes::default();
+    cluster.run({
+        let ids = ids.clone();
+        move || {
+            Controller::new("logged", |map: Arc<ConfigMap>, ctx: Context<Notes>| async move {
+                ctx.state().push(ctx.reconcile_id());
+                tokio::time::sleep(std::time::Duration::from_millis(30)).await;
+                match (value(&map), ctx.attempt()) {
+                    ("bad", 0) => Err(Outer("x".parse::<u8>().unwrap_err())),
+                    _ => Ok(Action::done()),
+                }
+            })
+            .state(ids.clone())
+        }
+    });
+    cluster.settled().await;
+    cluster.apply(map("good", "good")).await.unwrap();
+    cluster.settled().await;
+    let lines = logged.take();
+    let id = ids.take().remove(0);
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    for part in [
+        "DEBUG",
+        "reconciled",
+        "causes=ConfigMap default/good created",
+        "took=30ms",
+        "controller=logged",
+        "object=default/good",
+        id.as_str(),
+    ] {
+        assert!(lines[0].contains(part), "{part} in {lines:?}");
+    }
+
+    cluster.apply(map("bad", "bad")).await.unwrap();
+    cluster.settled().await;
+    let lines = logged.take();
+    assert_eq!(lines.len(), 2, "one failure, one success: {lines:?}");
+    assert!(lines[0].contains("ERROR"), "{lines:?}");
+    assert!(
+        lines[0].contains("make the bucket: invalid digit found in string"),
+        "the whole chain, once: {lines:?}"
+    );
+    assert!(lines[0].contains("attempt=1"), "{lines:?}");
+    assert!(lines[1].contains("causes=retry"), "{lines:?}");
+}

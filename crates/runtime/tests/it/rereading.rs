@@ -1,0 +1,198 @@
+//! Read your own writes: a key is not reconciled again from a cache that is older than what it wrote.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use evenkeel_cluster::{Cluster, Fault, Matcher};
+use evenkeel_runtime::{Action, Context, Controller, Error, Manager, Source};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::ResourceExt;
+use tokio::time::Instant;
+
+use crate::{Notes, map, quiet, value};
+
+fn secret(name: &str, value: &str) -> Secret {
+    let mut secret = Secret::default();
+    secret.metadata.name = Some(name.into());
+    secret.string_data = Some([("value".to_owned(), value.to_owned())].into());
+    secret
+}
+
+/// Breaks the watch of Secrets, two seconds after the start, for so many attempts: the first retry is at once, the
+/// next after about a second, then two, then four.
+async fn break_secrets(cluster: &Cluster, attempts: usize) {
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    cluster.fail(Matcher::any().path("/api/v1/secrets"), Fault::InternalError, attempts);
+    cluster.cut_watch(Matcher::any().path("/api/v1/secrets"));
+}
+
+/// Applies a Secret named after the map, and notes when, for whom and what the cache shows of it.
+async fn copy(map: Arc<ConfigMap>, ctx: Context<(Instant, Notes)>) -> Result<Action, Error> {
+    let (start, notes) = ctx.state();
+    let cached = ctx.get::<Secret>(&map.name_any()).map(|found| found.is_some());
+    let at = start.elapsed().as_millis();
+    notes.push(format!("{at} {} cached={:?} behind={}", map.name_any(), cached.ok(), ctx.is_behind()));
+    ctx.apply(secret(&map.name_any(), value(&map))).await?;
+    Ok(Action::done())
+}
+
+/// One worker: a key that waits for its write must not keep it.
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "watches are broken, and their retries are timed exactly")]
+async fn a_key_that_waits_for_its_write_frees_its_worker() {
+    let cluster = quiet(1).await;
+    let (notes, start) = (Notes::default(), Instant::now());
+    cluster.run({
+        let notes = notes.clone();
+        move || Controller::new("copy", copy).reads::<Secret>().state((start, notes.clone()))
+    });
+    cluster.settled().await;
+    break_secrets(&cluster, 1).await;
+    cluster.apply(map("one", 1)).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    cluster.apply(map("one", 2)).await.unwrap();
+    cluster.apply(map("two", 1)).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    assert_eq!(
+        notes.take(),
+        ["2000 one cached=Some(false) behind=false", "2010 two cached=Some(false) behind=false"],
+        "the other key is not delayed, and the waiting one is not reconciled from before its write"
+    );
+    cluster.settled().await;
+    let later = notes.take();
+    assert_eq!(later.len(), 1, "once, though the wait was for several causes: {later:?}");
+    assert!(later[0].ends_with(" one cached=Some(true) behind=false"), "{later:?}");
+    assert_eq!(cluster.get::<Secret>("one").await.unwrap().data.unwrap()["value"].0, b"2");
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "watches are broken, and their retries are timed exactly")]
+async fn the_wait_is_bounded_then_the_object_is_read_live_and_that_is_counted() {
+    let cluster = quiet(2).await;
+    let (notes, start) = (Notes::default(), Instant::now());
+    let controller = Controller::new("copy", copy).reads::<Secret>().state((start, notes.clone()));
+    let manager = Manager::new(cluster.client()).env(cluster.env().clone()).controller(controller);
+    let metrics = manager.metrics().clone();
+    let _running = tokio::spawn(manager.run_until(std::future::pending()));
+    cluster.settled().await;
+    break_secrets(&cluster, 4).await;
+    cluster.apply(map("one", 1)).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    cluster.apply(map("one", 2)).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(
+        notes.take(),
+        ["2000 one cached=Some(false) behind=false", "5010 one cached=Some(false) behind=true"]
+    );
+    let text = metrics.encode().replace(".0\n", "\n");
+    assert!(text.contains("evenkeel_stale_read_waits_total{controller=\"copy\"} 1"), "{text}");
+    assert!(text.contains("evenkeel_stale_reads_total{controller=\"copy\"} 1"), "{text}");
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "watches are broken, and their retries are timed exactly")]
+async fn only_a_cache_that_is_sure_to_see_the_write_is_waited_for() {
+    let cluster = quiet(3).await;
+    let (notes, start) = (Notes::default(), Instant::now());
+    cluster.run({
+        let notes = notes.clone();
+        move || {
+            let some = Source::<Secret>::new().labels("app=web");
+            Controller::new("copy", copy).reads_source(some).state((start, notes.clone()))
+        }
+    });
+    cluster.settled().await;
+    break_secrets(&cluster, 4).await;
+    for at in 1..=2 {
+        cluster.apply(map("one", at)).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(
+        notes.take(),
+        ["2000 one cached=Some(false) behind=false", "2010 one cached=Some(false) behind=false"]
+    );
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "watches are broken, and their retries are timed exactly")]
+async fn a_deletion_is_waited_for_until_that_object_is_gone() {
+    let cluster = quiet(4).await;
+    let notes = Notes::default();
+    cluster.apply(secret("one", "")).await.unwrap();
+    cluster.run({
+        let notes = notes.clone();
+        move || {
+            Controller::new("delete", |_: Arc<ConfigMap>, ctx: Context<Notes>| async move {
+                let found = ctx.get::<Secret>("one")?;
+                ctx.state().push(format!("found {}", found.is_some()));
+                if let Some(found) = found {
+                    assert!(ctx.delete(&*found).await?);
+                }
+                Ok::<_, Error>(Action::done())
+            })
+            .reads::<Secret>()
+            .state(notes.clone())
+        }
+    });
+    cluster.settled().await;
+    break_secrets(&cluster, 1).await;
+    for at in 1..=2 {
+        cluster.apply(map("one", at)).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    cluster.settled().await;
+    assert_eq!(notes.take(), ["found true", "found false"]);
+}
+
+/// A list in the same reconcile waits for the write or does not, as it chooses.
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "watches are broken, and their retries are timed exactly")]
+async fn a_list_after_a_write_sees_it_once_the_caches_have_caught_up() {
+    let cluster = quiet(5).await;
+    let notes = Notes::default();
+    cluster.run({
+        let notes = notes.clone();
+        move || {
+            Controller::new("list", |map: Arc<ConfigMap>, ctx: Context<Notes>| async move {
+                ctx.create(secret(&map.name_any(), "")).await?;
+                let before = ctx.list::<Secret>()?.len();
+                let caught_up = ctx.caught_up().await;
+                ctx.state().push(format!("{before} {caught_up} {}", ctx.list::<Secret>()?.len()));
+                Ok::<_, Error>(Action::done())
+            })
+            .reads::<Secret>()
+            .state(notes.clone())
+        }
+    });
+    cluster.settled().await;
+    break_secrets(&cluster, 1).await;
+    cluster.apply(map("one", 1)).await.unwrap();
+    cluster.settled().await;
+    assert_eq!(notes.take(), ["0 true 1"]);
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "watches are broken, and their retries are timed exactly")]
+async fn a_write_through_the_bare_client_can_be_remembered() {
+    let cluster = quiet(6).await;
+    let notes = Notes::default();
+    cluster.run({
+        let notes = notes.clone();
+        move || {
+            Controller::new("bare", |_: Arc<ConfigMap>, ctx: Context<Notes>| async move {
+                let cached = ctx.get::<Secret>("one")?.is_some();
+                ctx.state().push(format!("cached {cached}"));
+                if !cached {
+                    let api = kube::Api::<Secret>::namespaced(ctx.client().clone(), "default");
+                    let written = api.create(&Default::default(), &secret("one", "")).await?;
+                    ctx.remember(&written);
+                }
+                Ok::<_, Error>(Action::done())
+            })
+            .reads::<Secret>()
+            .state(notes.clone())
+        }
+    });
+    cluster.settled().await;
+    break_secrets(&cluster, 1).await;
+    for at in 1..=2 {
+        cluster.apply(map("one", at)).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    cluster.settled().await;
+    assert_eq!(notes.take(), ["cached false", "cached true"]);
+}

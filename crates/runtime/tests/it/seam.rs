@@ -1,0 +1,109 @@
+//! What a test puts between a client and the server.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Frame;
+use http_body_util::BodyExt;
+use http_body_util::combinators::UnsyncBoxBody;
+use kube::Client;
+use kube::client::Body;
+
+type Seamed = UnsyncBoxBody<Bytes, kube::Error>;
+
+/// What becomes of a request.
+pub(crate) enum Answer {
+    Pass,
+    /// This code with this message.
+    Refuse(u16, &'static str),
+    /// 200, and nothing ever.
+    Silence,
+}
+
+/// A client whose requests `decide` looks at first.
+pub(crate) fn around(
+    client: Client,
+    decide: impl Fn(&Request<Body>) -> Answer + Clone + Send + Sync + 'static,
+) -> Client {
+    let namespace = client.default_namespace().to_owned();
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let (client, answer) = (client.clone(), decide(&request));
+        async move {
+            Ok::<Response<Seamed>, kube::Error>(match answer {
+                Answer::Pass => client.send(request).await?.map(|body| body.boxed_unsync()),
+                Answer::Silence => Response::new(Silent.boxed_unsync()),
+                Answer::Refuse(code, message) => {
+                    let status = serde_json::json!({
+                        "kind": "Status", "status": "Failure", "code": code, "message": message, "reason": "Invalid",
+                    });
+                    let body = Body::from(status.to_string().into_bytes()).boxed_unsync();
+                    Response::builder().status(code).body(body).expect("the parts are valid")
+                }
+            })
+        }
+    });
+    Client::new(service, namespace)
+}
+
+/// A client one of whose watches ends once, after so many lines over all of them.
+pub(crate) fn cut_once_after(client: Client, lines: usize) -> Client {
+    let namespace = client.default_namespace().to_owned();
+    let given = Arc::new(AtomicUsize::new(0));
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let (client, given) = (client.clone(), given.clone());
+        async move {
+            let watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
+            let response = client.send(request).await?;
+            Ok::<Response<Seamed>, kube::Error>(match watch {
+                true => response.map(|body| Cut { body, given, lines }.boxed_unsync()),
+                false => response.map(|body| body.boxed_unsync()),
+            })
+        }
+    });
+    Client::new(service, namespace)
+}
+
+struct Silent;
+
+impl http_body::Body for Silent {
+    type Data = Bytes;
+    type Error = kube::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, kube::Error>>> {
+        Poll::Pending
+    }
+}
+
+struct Cut {
+    body: Body,
+    given: Arc<AtomicUsize>,
+    lines: usize,
+}
+
+impl http_body::Body for Cut {
+    type Data = Bytes;
+    type Error = kube::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, kube::Error>>> {
+        let this = &mut *self;
+        if this.given.load(Ordering::SeqCst) == this.lines {
+            this.given.fetch_add(1, Ordering::SeqCst);
+            return Poll::Ready(None);
+        }
+        let frame = Pin::new(&mut this.body).poll_frame(cx);
+        if matches!(frame, Poll::Ready(Some(_))) {
+            this.given.fetch_add(1, Ordering::SeqCst);
+        }
+        frame
+    }
+}

@@ -1,0 +1,242 @@
+//! What brings a key into the queue, in which order, and what comes of a reconcile's result.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use evenkeel_runtime::owner::{set_controller_reference, set_owner_reference};
+use evenkeel_runtime::{Action, Context, Controller, Error, Request, Source};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::ResourceExt;
+use tokio::time::Instant;
+
+use crate::{Notes, map, quiet, value};
+
+/// Notes the name and the causes.
+async fn note(map: Arc<ConfigMap>, ctx: Context<Notes>) -> Result<Action, Error> {
+    ctx.state().push(format!("{}: {}", map.name_any(), ctx.causes()));
+    Ok(Action::done())
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "the order of keys is exact in virtual time only")]
+async fn owned_kinds_trigger_their_controller_or_any_owner() {
+    let cluster = quiet(1).await;
+    let (controllers, owners) = (Notes::default(), Notes::default());
+    for name in ["one", "two"] {
+        cluster.apply(map(name, 1)).await.unwrap();
+    }
+    cluster.run({
+        let notes = controllers.clone();
+        move || Controller::new("controllers", note).owns::<Secret>().state(notes.clone())
+    });
+    cluster.run({
+        let notes = owners.clone();
+        move || {
+            Controller::new("owners", note)
+                .owns_with(Source::<Secret>::new(), false, None)
+                .state(notes.clone())
+        }
+    });
+    cluster.settled().await;
+    controllers.take();
+    owners.take();
+    let (one, two): (ConfigMap, ConfigMap) =
+        (cluster.get("one").await.unwrap(), cluster.get("two").await.unwrap());
+    let mut secret = Secret::default();
+    secret.metadata.name = Some("child".into());
+    set_controller_reference(&one, &mut secret).unwrap();
+    set_owner_reference(&two, &mut secret).unwrap();
+    cluster.apply(secret).await.unwrap();
+    cluster.settled().await;
+    assert_eq!(controllers.take(), ["one: Secret default/child created"]);
+    assert_eq!(owners.take(), ["one: Secret default/child created", "two: Secret default/child created"]);
+    cluster.delete::<Secret>("child").await.unwrap();
+    cluster.settled().await;
+    assert_eq!(controllers.take(), ["one: Secret default/child deleted"]);
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "the order of keys is exact in virtual time only")]
+async fn streams_and_timers_bring_keys_with_their_causes() {
+    let cluster = quiet(2).await;
+    let notes = Notes::default();
+    let (sender, receiver) = futures::channel::mpsc::unbounded();
+    let receiver = parking_lot::Mutex::new(Some(receiver));
+    cluster.run({
+        let notes = notes.clone();
+        move || {
+            let key = || vec![Request::namespaced("default", "timed")];
+            let stream = receiver.lock().take().expect("it starts once");
+            Controller::bare("fed", |request: Request, ctx: Context<Notes>| async move {
+                ctx.state().push(format!("{request}: {}", ctx.causes()));
+                Ok::<_, Error>(Action::done())
+            })
+            .stream("webhook", stream)
+            .every(Duration::from_secs(60), key)
+            .state(notes.clone())
+        }
+    });
+    cluster.settled().await;
+    sender.unbounded_send(Request::namespaced("default", "pushed")).unwrap();
+    cluster.advance(Duration::from_secs(1)).await;
+    assert_eq!(notes.take(), ["default/pushed: webhook"]);
+    cluster.advance(Duration::from_secs(60)).await;
+    assert_eq!(notes.take(), ["default/timed: timer"]);
+}
+
+/// With one worker that takes a second for each key: what happens now goes before what was there, and before a replay.
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "the order of keys is exact in virtual time only")]
+async fn live_changes_go_before_the_initial_list_and_before_a_resync() {
+    let cluster = quiet(3).await;
+    let notes = Notes::default();
+    for name in ["a", "b", "c"] {
+        cluster.apply(map(name, 1)).await.unwrap();
+    }
+    cluster.run({
+        let notes = notes.clone();
+        move || {
+            Controller::new("slow", |map: Arc<ConfigMap>, ctx: Context<Notes>| async move {
+                ctx.state().push(map.name_any());
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                Ok::<_, Error>(Action::done())
+            })
+            .sync_period(Some(Duration::from_secs(1000)))
+            .state(notes.clone())
+        }
+    });
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    cluster.apply(map("live", 1)).await.unwrap();
+    cluster.settled().await;
+    assert_eq!(notes.take(), ["a", "live", "b", "c"]);
+    // The replay comes somewhere between 900 and 1100 s; its first key is in work when the change comes.
+    while notes.0.lock().is_empty() {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    cluster.apply(map("live", 2)).await.unwrap();
+    cluster.settled().await;
+    assert_eq!(notes.take(), ["a", "live", "b", "c"], "and a key that was replayed too comes once");
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "the order of keys is exact in virtual time only")]
+async fn one_key_at_a_time_unless_more_are_asked_for() {
+    for (workers, seconds) in [(None, 4), (Some(2), 2)] {
+        let cluster = quiet(4).await;
+        for name in ["a", "b", "c", "d"] {
+            cluster.apply(map(name, 1)).await.unwrap();
+        }
+        let start = Instant::now();
+        cluster.run(move || {
+            let controller = Controller::new("slow", |_: Arc<ConfigMap>, _: Context| async {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                Ok::<_, Error>(Action::done())
+            });
+            match workers {
+                Some(workers) => controller.max_concurrent(workers),
+                None => controller,
+            }
+        });
+        cluster.settled().await;
+        assert_eq!(start.elapsed(), Duration::from_secs(seconds));
+    }
+}
+
+/// The attempt that each reconcile sees: an error and a requeue count, a requeue after a time and success forget.
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "the order of keys is exact in virtual time only")]
+async fn a_requeue_after_a_time_forgets_the_backoff_and_a_requeue_keeps_it() {
+    let cluster = quiet(5).await;
+    let notes = Notes::default();
+    let start = Instant::now();
+    cluster.apply(map("one", 1)).await.unwrap();
+    cluster.run({
+        let notes = notes.clone();
+        move || {
+            let step = std::sync::atomic::AtomicUsize::new(0);
+            Controller::new("steps", move |_: Arc<ConfigMap>, ctx: Context<Notes>| {
+                let step = step.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+                async move {
+                    let at = start.elapsed().as_millis();
+                    ctx.state().push(format!("{at} ms: attempt {}, {}", ctx.attempt(), ctx.causes()));
+                    match step {
+                        0 => Err(Error::message("no")),
+                        1 => Ok(Action::requeue()),
+                        2 => Ok(Action::after(Duration::from_secs(1))),
+                        3 => Err(Error::message("no")),
+                        _ => Ok(Action::done()),
+                    }
+                }
+            })
+            .backoff(evenkeel_runtime::Backoff::default().jitter(0.0))
+            .state(notes.clone())
+        }
+    });
+    cluster.settled().await;
+    assert_eq!(
+        notes.take(),
+        [
+            "0 ms: attempt 0, ConfigMap default/one listed",
+            "5 ms: attempt 1, retry",
+            "15 ms: attempt 2, requeue",
+            "1015 ms: attempt 0, timer",
+            "1020 ms: attempt 1, retry",
+        ]
+    );
+}
+
+/// Two keys ask to come back; the one with the higher priority does so first, though it asked later.
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "the order of keys is exact in virtual time only")]
+async fn a_result_may_set_the_priority_of_the_next_reconcile() {
+    let cluster = quiet(6).await;
+    let notes = Notes::default();
+    for name in ["a-low", "b-high"] {
+        cluster.apply(map(name, 1)).await.unwrap();
+    }
+    cluster.run({
+        let notes = notes.clone();
+        move || {
+            Controller::new("priority", |map: Arc<ConfigMap>, ctx: Context<Notes>| async move {
+                ctx.state().push(map.name_any());
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                if ctx.causes().to_string().contains("timer") {
+                    return Ok::<_, Error>(Action::done());
+                }
+                let high = map.name_any().ends_with("high");
+                // The second one is a second later, so that both fall due at the same time.
+                let (delay, priority) = if high { (9, 10) } else { (10, -10) };
+                Ok(Action::after(Duration::from_secs(delay)).priority(priority))
+            })
+            .state(notes.clone())
+        }
+    });
+    cluster.settled().await;
+    assert_eq!(notes.take(), ["a-low", "b-high", "b-high", "a-low"]);
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "the order of keys is exact in virtual time only")]
+async fn a_missed_change_passes_a_predicate_unless_it_asks_for_replays_too() {
+    use evenkeel_cluster::Matcher;
+    use evenkeel_runtime::Predicate;
+    for also_replays in [false, true] {
+        let cluster = quiet(7).await;
+        let notes = Notes::default();
+        cluster.apply(map("one", 1)).await.unwrap();
+        cluster.run({
+            let notes = notes.clone();
+            move || {
+                let labels = Predicate::labels_changed();
+                let labels = if also_replays { labels.also_replays() } else { labels };
+                Controller::new("missed", |map: Arc<ConfigMap>, ctx: Context<Notes>| async move {
+                    ctx.state().push(value(&map));
+                    Ok::<_, Error>(Action::done())
+                })
+                .filter(labels)
+                .state(notes.clone())
+            }
+        });
+        cluster.settled().await;
+        notes.take();
+        cluster.cut_watch(Matcher::any());
+        cluster.apply(map("one", 2)).await.unwrap();
+        cluster.compact();
+        cluster.settled().await;
+        let expected: &[&str] = if also_replays { &[] } else { &["2"] };
+        assert_eq!(notes.take(), expected);
+    }
+}

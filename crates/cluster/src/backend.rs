@@ -33,6 +33,14 @@ impl Backend {
         }
     }
 
+    /// Whom a token of a service account proves; a cluster elsewhere is asked by the request itself.
+    pub(crate) fn authenticate(&self, token: &str) -> Option<User> {
+        match self {
+            Self::Embedded(server) => server.authenticate(token),
+            Self::Remote(_) => None,
+        }
+    }
+
     /// Forgets every earlier revision, where that is in our hands.
     pub(crate) fn compact(&self) {
         if let Self::Embedded(server) = self {

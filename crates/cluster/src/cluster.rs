@@ -16,7 +16,7 @@ use crate::elsewhere;
 use crate::fault::{Fault, Faults, Matcher};
 use crate::operator::Operator;
 use crate::record::{Exchange, Mark, Recorder, Write};
-use crate::serve::{Authority, AuthorityError, ServeError, ServeOptions, Server};
+use crate::serve::{Authority, AuthorityError, ServeError, ServeOptions, Server, signing_key};
 use crate::transport::{Transport, Wire};
 use crate::watches::Watches;
 
@@ -91,7 +91,11 @@ impl Cluster {
     pub(crate) async fn build(options: Builder) -> Result<Self, StartError> {
         let env = options.environment();
         let store = store(&options, &env).await?;
-        let server = ApiServer::new(store, env.clone(), ServerOptions::default());
+        let mut server_options = ServerOptions::default();
+        if let Some(folder) = &options.data_dir {
+            server_options.signing_key = Some(Arc::new(signing_key(&folder.join(PKI))?));
+        }
+        let server = ApiServer::new(store, env.clone(), server_options);
         let wire = Arc::new(Wire {
             backend: Backend::Embedded(server.clone()),
             recorder: Recorder::new(),

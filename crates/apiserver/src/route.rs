@@ -112,8 +112,11 @@ fn selected_name(request: &Request) -> String {
 
 /// The resource of a path, or the refusal for a path that leads nowhere.
 fn find(server: &ApiServer, request: &Request, path: &ResourcePath) -> Result<std::sync::Arc<ResourceInfo>> {
-    let built_in_group = registry::built_in().iter().any(|it| it.group == path.group);
-    let missing = || if built_in_group { Status::no_such_resource() } else { Status::page_not_found() };
+    // Asked only where something is missing: it looks at every resource.
+    let missing = || match registry::built_in().iter().any(|it| it.group == path.group) {
+        true => Status::no_such_resource(),
+        false => Status::page_not_found(),
+    };
     if path.broken {
         return Err(missing());
     }

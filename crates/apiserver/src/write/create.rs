@@ -47,7 +47,9 @@ pub(crate) async fn create_object(
     refuse_version(&incoming.object)?;
     let generated = name.is_empty() && incoming.object["metadata"]["generateName"].is_string();
     for attempt in 0..RETRIES_MAX {
-        let mut object = incoming.object.clone();
+        // A name that was given is tried once, so that nobody needs the object afterwards.
+        let mut object =
+            if generated { incoming.object.clone() } else { std::mem::take(&mut incoming.object) };
         fill_system_fields(call, &mut object);
         if generated {
             object["metadata"]["name"] = generated_name(call, &object).into();

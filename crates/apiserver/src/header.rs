@@ -121,7 +121,8 @@ fn read(value: &Bytes) -> Result<Header, String> {
     let metadata_at = begin;
     let version_at = metadata_at + "\"metadata\":{".len();
     let metadata_end = version_at - 1 + outer.metadata.get().len();
-    let is_canonical = value.get(metadata_at..version_at) == Some(b"\"metadata\":{".as_slice())
+    let is_canonical = value.starts_with(b"{\"apiVersion\":")
+        && value.get(metadata_at..version_at) == Some(b"\"metadata\":{".as_slice())
         && value.get(version_at - 1..metadata_end) == Some(outer.metadata.get().as_bytes());
     if !is_canonical {
         return Err("not in canonical form".to_owned());

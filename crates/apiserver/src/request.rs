@@ -45,10 +45,10 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Request {
     /// Takes the head of an HTTP request apart. The user is who the extensions say, else nobody known.
-    pub(crate) fn new(parts: http::request::Parts) -> Self {
+    pub(crate) fn new(mut parts: http::request::Parts) -> Self {
         let path = parts.uri.path().to_owned();
         let query = Query::parse(parts.uri.query().unwrap_or_default());
-        let user = parts.extensions.get::<User>().cloned().unwrap_or_else(User::anonymous);
+        let user = parts.extensions.remove::<User>().unwrap_or_else(User::anonymous);
         let body_timeout = parts.extensions.get::<BodyTimeout>().map_or(BODY_TIMEOUT, |it| it.0);
         let route = Route::parse(&path);
         Self {

@@ -1,5 +1,7 @@
 //! From the head of a request to the station that answers it.
 
+use std::borrow::Cow;
+
 use http::{Method, Response};
 
 use crate::access::{Attributes, Decision, Target};
@@ -75,7 +77,7 @@ where
 }
 
 /// Who the request acts as, if that user may do it.
-fn authorize(server: &ApiServer, request: &Request) -> Result<User> {
+fn authorize<'a>(server: &ApiServer, request: &'a Request) -> Result<Cow<'a, User>> {
     let authorizer = &*server.inner().authorizer;
     // A list of one name counts as access to that name.
     let name = match &request.route {
@@ -96,7 +98,8 @@ fn authorize(server: &ApiServer, request: &Request) -> Result<User> {
         },
     };
     let own = Attributes { user: &request.user, verb: request.verb(), target };
-    let user = impersonate(authorizer, &own, &request.headers)?.unwrap_or_else(|| request.user.clone());
+    let other = impersonate(authorizer, &own, &request.headers)?;
+    let user = other.map_or(Cow::Borrowed(&request.user), Cow::Owned);
     let attributes = Attributes { user: &user, ..own };
     match authorizer.authorize(&attributes) {
         Decision::Allow(_) => Ok(user),
@@ -149,6 +152,10 @@ fn find(server: &ApiServer, request: &Request, path: &ResourcePath) -> Result<st
 /// Refuses names that would lead elsewhere as parts of a path.
 fn check_key(call: &Call<'_>) -> Result<()> {
     let (name, namespace) = (&call.path.name, &call.path.namespace);
+    // An escaped slash divides like a plain one, and such a path leads nowhere.
+    if name.contains('/') || namespace.contains('/') {
+        return Err(Status::no_such_resource());
+    }
     if let Some(why) = path_segment_error(name) {
         return Err(Status::bad_request(format!("Name parameter invalid: {}: {why}", quote(name))));
     }
@@ -165,7 +172,6 @@ fn path_segment_error(name: &str) -> Option<&'static str> {
     match name {
         "." => Some("may not be '.'"),
         ".." => Some("may not be '..'"),
-        name if name.contains('/') => Some("may not contain '/'"),
         name if name.contains('%') => Some("may not contain '%'"),
         _ => None,
     }

@@ -1,7 +1,7 @@
 //! What answers in the end: the API server of this process, or a cluster elsewhere.
 
 use bytes::Bytes;
-use evenkeel_apiserver::ApiServer;
+use evenkeel_apiserver::{ApiServer, User};
 use http::{Request, Response};
 use http_body_util::Full;
 use kube::Client;

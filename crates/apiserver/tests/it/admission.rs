@@ -55,7 +55,10 @@ async fn a_quota_is_used_up() {
 async fn a_namespace_demands_harmless_pods() {
     let api = Api::start().await;
     let label = |level: &str| json!({"metadata": {"labels": {"pod-security.kubernetes.io/enforce": level}}});
-    assert_eq!(api.post(PODS, pod("old", json!({"securityContext": {"privileged": true}}))).await.status, 201);
+    assert_eq!(
+        api.post(PODS, pod("old", json!({"securityContext": {"privileged": true}}))).await.status,
+        201
+    );
     assert_eq!(api.merge("/api/v1/namespaces/a", label("strict")).await.status, 422);
     let labelled = api.merge("/api/v1/namespaces/a", label("baseline")).await;
     assert_eq!((labelled.status, labelled.warnings.len()), (200, 2), "{labelled:?}");

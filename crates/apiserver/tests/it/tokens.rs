@@ -35,7 +35,8 @@ async fn a_token_is_good_until_its_account_is_gone() {
 async fn requests_for_tokens_are_checked() {
     let api = Api::start().await;
     api.post(ACCOUNTS, json!({"metadata": {"name": "robot"}})).await;
-    let bound = |kind: &str| json!({"spec": {"boundObjectRef": {"kind": kind, "apiVersion": "v1", "name": "x"}}});
+    let bound =
+        |kind: &str| json!({"spec": {"boundObjectRef": {"kind": kind, "apiVersion": "v1", "name": "x"}}});
     for (account, body, status, message) in [
         ("none", json!({"spec": {}}), 404, "serviceaccounts \"none\" not found"),
         ("robot", bound("Secret"), 404, "secrets \"x\" not found"),

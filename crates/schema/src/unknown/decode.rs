@@ -349,7 +349,8 @@ impl<'s> Seed<'s, '_> {
         while let Some(key) = fields.next_key::<String>()? {
             let Some(schema) = properties.get(&key) else {
                 self.walk.strict("unknown", &key);
-                fields.next_value::<IgnoredAny>()?;
+                // Read and not passed over, which would know no bound to its depth.
+                fields.next_value_seed(Free(self.walk.builds))?;
                 continue;
             };
             if map.contains_key(&key) {

@@ -24,7 +24,8 @@ pub(crate) struct Call<'a> {
 impl Call<'_> {
     /// Reads the request's body, as long as it arrives in time.
     pub(crate) async fn read_body<B: http_body::Body>(&self, body: B) -> Result<Bytes> {
-        match tokio::time::timeout(self.request.body_timeout, read_body(body)).await {
+        let Some(limit) = self.request.body_timeout else { return read_body(body).await };
+        match tokio::time::timeout(limit, read_body(body)).await {
             Ok(read) => read,
             Err(_) => Err(Status::timeout("Timeout: request did not complete within the allotted timeout")),
         }

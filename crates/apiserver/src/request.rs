@@ -25,8 +25,8 @@ pub(crate) struct Request {
     pub(crate) query: Query,
     pub(crate) headers: HeaderMap,
     pub(crate) user: User,
-    /// How long the body may take to arrive.
-    pub(crate) body_timeout: Duration,
+    /// How long the body may take to arrive, where there is a bound.
+    pub(crate) body_timeout: Option<Duration>,
     /// The last revision that this request has made; zero while it has made none.
     committed: AtomicU64,
 }
@@ -35,13 +35,9 @@ pub(crate) struct Request {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Committed(pub u64);
 
-/// In the extensions of a request: how long its body may take to arrive. Without it, a body has the minute that
-/// kube-apiserver gives to a whole request.
+/// In the extensions of a request: how long its body may take to arrive. Without it, as in process, it is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BodyTimeout(pub Duration);
-
-/// How long a body may take unless the transport says otherwise.
-const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Request {
     /// Takes the head of an HTTP request apart. The user is who the extensions say, else nobody known.
@@ -49,7 +45,7 @@ impl Request {
         let path = parts.uri.path().to_owned();
         let query = Query::parse(parts.uri.query().unwrap_or_default());
         let user = parts.extensions.remove::<User>().unwrap_or_else(User::anonymous);
-        let body_timeout = parts.extensions.get::<BodyTimeout>().map_or(BODY_TIMEOUT, |it| it.0);
+        let body_timeout = parts.extensions.get::<BodyTimeout>().map(|it| it.0);
         let route = Route::parse(&path);
         Self {
             method: parts.method,

@@ -109,12 +109,6 @@ impl<H> Watch<H> {
         }
     }
 
-    /// Whether the next change is at hand: asking for it takes no lock, and what was given before stays pending in the
-    /// ledger.
-    pub fn has_next(&self) -> bool {
-        self.ended.is_none() && !self.batch.is_empty()
-    }
-
     /// Every change up to this revision was given; what a bookmark may say.
     pub fn revision(&self) -> u64 {
         if self.ended.is_some() {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use evenkeel_env::{Env, Work};
 use evenkeel_schema::field::FieldError;
 use evenkeel_store::{Change, Entry, Range, Watch, WatchError};
@@ -34,9 +34,6 @@ const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
 /// A watch without a timeout lives this long and up to twice as long, so that not all end at once.
 const TIMEOUT_MIN: Duration = Duration::from_secs(1800);
-
-/// How many bytes of events are sent at once: as many as fit a TLS record.
-const FRAME_BYTES: usize = 16 * 1024;
 
 /// Answers a watch.
 pub(crate) async fn watch(call: &Call<'_>) -> Result<Response<Body>> {
@@ -235,7 +232,7 @@ impl Events {
                     Poll::Pending => return Poll::Pending,
                     Poll::Ready(Err(error)) => error,
                     Poll::Ready(Ok(change)) => match self.change(&change) {
-                        Some(bytes) => return Poll::Ready(Some(self.and_more(bytes, cx))),
+                        Some(bytes) => return Poll::Ready(Some(bytes)),
                         None => continue,
                     },
                 },
@@ -243,24 +240,6 @@ impl Events {
             self.state = State::Ended;
             return Poll::Ready(error_event(&error));
         }
-    }
-
-    /// An event, together with those behind it that are at hand: a watcher that is behind is sent them at once. It
-    /// asks for none that is not at hand, since that would tell the ledger that these have arrived.
-    fn and_more(&mut self, first: Bytes, cx: &mut Context<'_>) -> Bytes {
-        let mut together: Option<BytesMut> = None;
-        loop {
-            let State::Open(watch) = &mut self.state else { break };
-            let length = together.as_ref().map_or(first.len(), BytesMut::len);
-            if length >= FRAME_BYTES || !watch.has_next() {
-                break;
-            }
-            let Poll::Ready(Ok(change)) = watch.poll_next(cx) else { break };
-            if let Some(next) = self.change(&change) {
-                together.get_or_insert_with(|| first.as_ref().into()).extend_from_slice(&next);
-            }
-        }
-        together.map_or(first, BytesMut::freeze)
     }
 
     fn poll_bookmark(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {

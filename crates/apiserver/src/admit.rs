@@ -1,9 +1,13 @@
 //! Admission: what may change or refuse an object between its decoding and its storing.
 
+mod amounts;
 mod escalation;
 mod lifecycle;
+mod limit_range;
 mod node;
 mod pod;
+mod pod_security;
+mod quota;
 
 use serde_json::Value;
 
@@ -12,6 +16,9 @@ use crate::status::Result;
 
 use escalation::Escalation;
 use lifecycle::NamespaceLifecycle;
+use limit_range::LimitRanger;
+use pod_security::PodSecurity;
+pub(crate) use quota::charge;
 
 /// What a write does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,17 +38,27 @@ pub(crate) struct Admission<'a> {
     pub(crate) old: Option<&'a Value>,
 }
 
-/// A plugin. Those that change objects run before all that only look.
+/// A plugin. It may change an object before it is validated, and look at it when all else has agreed.
 pub(crate) trait Plugin: Send + Sync {
     /// Changes the object, or refuses the write.
-    fn admit(&self, admission: &Admission<'_>, object: &mut Value) -> Result<()>;
+    fn admit(&self, _: &Admission<'_>, _: &mut Value) -> Result<()> {
+        Ok(())
+    }
+
+    /// Refuses the write of an object that is valid otherwise. What the person behind the client should know is added
+    /// to the warnings. The object of a deletion is null; what it was is `old`.
+    fn examine(&self, _: &Admission<'_>, _: &Value, _: &mut Vec<String>) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// The plugins in their order.
 pub(crate) fn plugins() -> Vec<Box<dyn Plugin>> {
     vec![
         Box::new(NamespaceLifecycle),
+        Box::new(LimitRanger),
         Box::new(pod::ServiceAccount),
+        Box::new(PodSecurity),
         Box::new(pod::Priority),
         Box::new(pod::TolerationSeconds),
         Box::new(node::TaintByCondition),
@@ -53,4 +70,25 @@ pub(crate) fn plugins() -> Vec<Box<dyn Plugin>> {
 pub(crate) fn admit(admission: &Admission<'_>, object: &mut Value) -> Result<()> {
     let plugins = &admission.call.server.inner().plugins;
     plugins.iter().try_for_each(|plugin| plugin.admit(admission, object))
+}
+
+/// Shows a valid object to all plugins.
+pub(crate) fn examine(admission: &Admission<'_>, object: &Value, warnings: &mut Vec<String>) -> Result<()> {
+    let plugins = &admission.call.server.inner().plugins;
+    plugins.iter().try_for_each(|plugin| plugin.examine(admission, object, warnings))
+}
+
+/// Several errors as Go tells them together; none where there are none.
+fn aggregate(errors: &[String]) -> Option<String> {
+    let mut told: Vec<&str> = Vec::new();
+    for error in errors {
+        if !told.contains(&error.as_str()) {
+            told.push(error);
+        }
+    }
+    match told.as_slice() {
+        [] => None,
+        [one] => Some((*one).to_owned()),
+        several => Some(format!("[{}]", several.join(", "))),
+    }
 }

@@ -8,9 +8,10 @@ mod rbac;
 
 use std::sync::OnceLock;
 
+use bytes::Bytes;
 use evenkeel_env::Env;
 use evenkeel_schema::time::{self, Precision};
-use evenkeel_store::{Expect, Op, Options, Store, Write, WriteError};
+use evenkeel_store::{Entry, Expect, Op, Options, Store, Write, WriteError};
 use serde_json::{Value, json};
 
 use crate::Header;
@@ -78,11 +79,12 @@ impl Seed {
 /// A store in memory with everything that is there after boot.
 ///
 /// Its beginning is shared by the clusters of a process: those in virtual time all start at the same moment, and those
-/// in real time take the moment at which the first of them started.
+/// in real time take the moment at which the first of them started, with uids of their own.
 pub async fn memory(env: &Env, options: Options) -> Store<Header> {
     let shared = match env.seed() {
         Some(_) if env.now() == evenkeel_env::EPOCH => shared(&VIRTUAL, &Env::seeded(SHARED_SEED)).await,
-        None => shared(&REAL, env).await,
+        // In the real world no two objects share a uid.
+        None => return shared(&REAL, env).await.fork_with(env.clone(), options, |entry| renamed(entry, env)),
         // Virtual time that has moved on: its objects are of that time.
         Some(_) => {
             let store = Store::memory(env.clone(), options);
@@ -91,6 +93,19 @@ pub async fn memory(env: &Env, options: Options) -> Store<Header> {
         }
     };
     shared.fork(env.clone(), options)
+}
+
+/// The same object with a uid of its own. The bytes that differ are in their place: both are of one length.
+fn renamed(entry: &Entry<Header>, env: &Env) -> (Bytes, Header) {
+    let (old, new) = (&entry.header.uid, env.uid());
+    let mut bytes = entry.value.to_vec();
+    let metadata = entry.header.version_at as usize..entry.header.metadata_end as usize;
+    let at = memchr::memmem::rfind(&bytes[metadata.clone()], old.as_bytes());
+    if let Some(at) = at.filter(|_| old.len() == new.len()) {
+        bytes[metadata.start + at..][..new.len()].copy_from_slice(new.as_bytes());
+    }
+    let header = Header { uid: new.into(), ..entry.header.clone() };
+    (bytes.into(), header)
 }
 
 /// Makes what is missing of the objects that are there after boot, and leaves the rest as it is.

@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use crate::access::{Attributes, Decision, Target};
 use crate::authorize::forbidden;
+use crate::decode::read_body;
 use crate::request::{Request, ResourcePath};
 use crate::status::{Result, Status};
 use crate::{ApiServer, ResourceInfo, User};
@@ -19,6 +22,15 @@ pub(crate) struct Call<'a> {
 }
 
 impl Call<'_> {
+    /// Reads the request's body, as long as it arrives in time.
+    pub(crate) async fn read_body<B: http_body::Body>(&self, body: B) -> Result<Bytes> {
+        let Some(limit) = self.request.body_timeout else { return read_body(body).await };
+        match tokio::time::timeout(limit, read_body(body)).await {
+            Ok(read) => read,
+            Err(_) => Err(Status::timeout("Timeout: request did not complete within the allotted timeout")),
+        }
+    }
+
     /// The key of the object that the path names.
     pub(crate) fn key(&self) -> String {
         self.info.key(&self.path.namespace, &self.path.name)

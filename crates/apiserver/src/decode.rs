@@ -10,6 +10,8 @@ use bytes::{Bytes, BytesMut};
 use evenkeel_schema::field::FieldError;
 use evenkeel_schema::kinds::{self, split_api_version};
 use evenkeel_schema::protobuf;
+use evenkeel_schema::types::Schema;
+use evenkeel_schema::unknown;
 use http_body::Body as HttpBody;
 use serde_json::Value;
 
@@ -85,7 +87,28 @@ pub(crate) fn object(
     body: &[u8],
     validation: FieldValidation,
 ) -> Result<Decoded> {
-    let mut decoded = parse(kind, media, body, validation)?;
+    let decoded = parse(kind, media, body, validation)?;
+    settle(info, kind, decoded, body)
+}
+
+/// Decodes a JSON object of a built-in kind by its schema, reading it once; and why Go could not decode it, if so.
+pub(crate) fn typed(
+    info: &ResourceInfo,
+    kind: &Expected<'_>,
+    schema: &Schema,
+    body: &[u8],
+) -> Result<(Decoded, Option<String>)> {
+    let (object, findings) = match unknown::decode(schema, &info.kind, body) {
+        Ok(read) => read,
+        // It is no JSON: the parser says why in the words of Go.
+        Err(_) => return object(info, kind, Media::Json, body, FieldValidation::Ignore).map(|it| (it, None)),
+    };
+    let decoded = Decoded { object, oddities: Oddities(findings.strict) };
+    Ok((settle(info, kind, decoded, body)?, findings.refusal))
+}
+
+/// Refuses what is no object of the kind.
+fn settle(info: &ResourceInfo, kind: &Expected<'_>, mut decoded: Decoded, body: &[u8]) -> Result<Decoded> {
     // A struct that null is read into stays as it is.
     if decoded.object.is_null() && !info.is_custom() {
         decoded.object = Value::Object(serde_json::Map::new());

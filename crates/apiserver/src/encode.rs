@@ -29,7 +29,8 @@ impl Shown {
         Self::new(bytes, &header, revision)
     }
 
-    fn new(bytes: Bytes, header: &Header, revision: u64) -> Self {
+    /// An object in bytes that were sealed with this header.
+    pub(crate) fn new(bytes: Bytes, header: &Header, revision: u64) -> Self {
         Self {
             bytes,
             metadata_at: header.metadata_at as usize,

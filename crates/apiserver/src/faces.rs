@@ -1,13 +1,17 @@
 //! Two group-versions of one kind are two faces of one stored object.
 
 mod autoscaler;
+mod converted;
 mod event;
+
+pub(crate) use converted::Converted;
 
 use evenkeel_schema::structural;
 use evenkeel_store::Entry;
 use serde_json::Value;
 
 use crate::encode::Shown;
+use crate::header::seal;
 use crate::{Header, ResourceInfo};
 
 /// Built-in resources whose objects are stored in another form than they are shown in.
@@ -36,10 +40,14 @@ fn is_stored_face(info: &ResourceInfo, entry: &Entry<Header>) -> bool {
 /// A stored object as this resource shows it, at `revision`.
 pub(crate) fn show(info: &ResourceInfo, entry: &Entry<Header>, revision: u64) -> Shown {
     if is_stored_face(info, entry) {
-        Shown::stored(entry, revision)
-    } else {
-        Shown::sealed(&open(info, entry), revision)
+        return Shown::stored(entry, revision);
     }
+    let make = || seal(&open(info, entry));
+    let (bytes, header) = match &info.custom {
+        Some(custom) => custom.converted.get(entry, make),
+        None => make(),
+    };
+    Shown::new(bytes, &header, revision)
 }
 
 /// A stored object as a tree, in the face of this resource, without a resourceVersion.

@@ -96,6 +96,12 @@ fn find(group: &str, kind: &str) -> Option<&'static Kind> {
     KINDS.iter().find(|it| it.group == group && it.kind == kind)
 }
 
+/// Whether a kind has selectable fields.
+pub(crate) fn is_selectable(api_version: &str, kind: &str) -> bool {
+    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    find(group, kind).is_some()
+}
+
 /// The selectable values of an object, in the order of its kind's list.
 pub(crate) fn values(object: &Value) -> Box<[Box<str>]> {
     let api_version = object["apiVersion"].as_str().unwrap_or_default();

@@ -15,10 +15,12 @@
 pub mod access;
 mod admit;
 mod allocate;
+mod authenticate;
 mod authorize;
 mod body;
 pub mod bootstrap;
 mod call;
+mod component;
 mod custom;
 mod decode;
 mod discovery;
@@ -44,11 +46,12 @@ mod user;
 mod validate;
 mod write;
 
+pub use authenticate::{KeyError, SigningKey, TokenAuthenticator};
 pub use authorize::{Rbac, Rule};
 pub use body::Body;
 pub use header::Header;
 pub use registry::{Column, CustomInfo, Registry, ResourceInfo, SubresourceInfo};
-pub use request::Committed;
+pub use request::{BodyTimeout, Committed};
 pub use server::{ApiServer, Options};
 pub use status::Status;
 pub use user::User;

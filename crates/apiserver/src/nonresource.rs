@@ -5,7 +5,7 @@ use http::Response;
 use crate::body::Body;
 use crate::request::Request;
 use crate::status::{Result, Status};
-use crate::{ApiServer, discovery, health};
+use crate::{ApiServer, authenticate, discovery, health};
 
 /// Answers a path that is no resource.
 pub(crate) fn answer(server: &ApiServer, request: &Request) -> Result<Response<Body>> {
@@ -17,5 +17,6 @@ pub(crate) fn answer(server: &ApiServer, request: &Request) -> Result<Response<B
 fn documents(server: &ApiServer, request: &Request) -> Option<Result<Response<Body>>> {
     let registry = server.registry();
     let openapi = server.inner().openapi.answer(registry, request, server.env().now());
-    openapi.or_else(|| discovery::answer(registry, request))
+    let issuer = || authenticate::discovery(&server.inner().authentication, server.store(), request);
+    openapi.or_else(|| discovery::answer(registry, request)).or_else(issuer)
 }

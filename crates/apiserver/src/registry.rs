@@ -10,6 +10,8 @@ use evenkeel_schema::types::Schema;
 use parking_lot::RwLock;
 use serde_json::Value;
 
+use crate::faces::Converted;
+
 /// A resource that is served, in one version.
 #[derive(Debug, Default)]
 pub struct ResourceInfo {
@@ -98,6 +100,8 @@ pub struct CustomInfo {
     pub preserve_unknown_fields: bool,
     /// Whether the definition is being deleted: no new objects then.
     pub terminating: bool,
+    /// Objects in this version, where it is not the form that they are stored in.
+    pub(crate) converted: Converted,
 }
 
 impl CustomInfo {

@@ -9,6 +9,7 @@ pub(crate) use path::{ResourcePath, Route};
 pub(crate) use query::{FieldValidation, ListQuery, Query, WriteQuery, parse_version};
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use http::{HeaderMap, Method};
 
@@ -24,6 +25,8 @@ pub(crate) struct Request {
     pub(crate) query: Query,
     pub(crate) headers: HeaderMap,
     pub(crate) user: User,
+    /// How long the body may take to arrive, where there is a bound.
+    pub(crate) body_timeout: Option<Duration>,
     /// The last revision that this request has made; zero while it has made none.
     committed: AtomicU64,
 }
@@ -32,15 +35,28 @@ pub(crate) struct Request {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Committed(pub u64);
 
+/// In the extensions of a request: how long its body may take to arrive. Without it, as in process, it is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BodyTimeout(pub Duration);
+
 impl Request {
     /// Takes the head of an HTTP request apart. The user is who the extensions say, else nobody known.
-    pub(crate) fn new(parts: http::request::Parts) -> Self {
+    pub(crate) fn new(mut parts: http::request::Parts) -> Self {
         let path = parts.uri.path().to_owned();
         let query = Query::parse(parts.uri.query().unwrap_or_default());
-        let user = parts.extensions.get::<User>().cloned().unwrap_or_else(User::anonymous);
-        let committed = AtomicU64::new(0);
+        let user = parts.extensions.remove::<User>().unwrap_or_else(User::anonymous);
+        let body_timeout = parts.extensions.get::<BodyTimeout>().map(|it| it.0);
         let route = Route::parse(&path);
-        Self { method: parts.method, route, path, query, headers: parts.headers, user, committed }
+        Self {
+            method: parts.method,
+            route,
+            path,
+            query,
+            headers: parts.headers,
+            user,
+            body_timeout,
+            committed: AtomicU64::new(0),
+        }
     }
 
     /// Notes a revision that this request has made.

@@ -1,15 +1,18 @@
 //! From the head of a request to the station that answers it.
 
+use std::borrow::Cow;
+
 use http::{Method, Response};
 
 use crate::access::{Attributes, Decision, Target};
 use crate::authorize::{forbidden, impersonate};
 use crate::body::Body;
 use crate::call::Call;
-use crate::decode::read_body;
 use crate::request::{Request, ResourcePath, Route};
 use crate::status::{Details, Result, Status, qualified, quote};
-use crate::{ApiServer, ResourceInfo, User, nonresource, read, registry, respond, subresource, write};
+use crate::{
+    ApiServer, ResourceInfo, User, component, nonresource, read, registry, respond, subresource, write,
+};
 
 /// Answers a request, or refuses it.
 pub(crate) async fn answer<B>(server: &ApiServer, request: &Request, body: B) -> Result<Response<Body>>
@@ -47,12 +50,19 @@ where
 {
     let verb = call.request.verb();
     check_verb(call, verb)?;
-    let body =
-        if matches!(verb, "get" | "list" | "watch") { Default::default() } else { read_body(body).await? };
+    if verb != "create" {
+        check_key(call)?;
+    }
+    let body = if matches!(verb, "get" | "list" | "watch") {
+        Default::default()
+    } else {
+        call.read_body(body).await?
+    };
     if !call.path.subresource.is_empty() {
         return subresource::answer(call, verb, body).await;
     }
     match verb {
+        "get" | "list" if component::is(&call.info) => component::answer(call),
         "get" => read::get(call).await,
         "list" => read::list(call).await,
         "watch" => read::watch(call).await,
@@ -67,7 +77,7 @@ where
 }
 
 /// Who the request acts as, if that user may do it.
-fn authorize(server: &ApiServer, request: &Request) -> Result<User> {
+fn authorize<'a>(server: &ApiServer, request: &'a Request) -> Result<Cow<'a, User>> {
     let authorizer = &*server.inner().authorizer;
     // A list of one name counts as access to that name.
     let name = match &request.route {
@@ -88,7 +98,8 @@ fn authorize(server: &ApiServer, request: &Request) -> Result<User> {
         },
     };
     let own = Attributes { user: &request.user, verb: request.verb(), target };
-    let user = impersonate(authorizer, &own, &request.headers)?.unwrap_or_else(|| request.user.clone());
+    let other = impersonate(authorizer, &own, &request.headers)?;
+    let user = other.map_or(Cow::Borrowed(&request.user), Cow::Owned);
     let attributes = Attributes { user: &user, ..own };
     match authorizer.authorize(&attributes) {
         Decision::Allow(_) => Ok(user),
@@ -104,8 +115,11 @@ fn selected_name(request: &Request) -> String {
 
 /// The resource of a path, or the refusal for a path that leads nowhere.
 fn find(server: &ApiServer, request: &Request, path: &ResourcePath) -> Result<std::sync::Arc<ResourceInfo>> {
-    let built_in_group = registry::built_in().iter().any(|it| it.group == path.group);
-    let missing = || if built_in_group { Status::no_such_resource() } else { Status::page_not_found() };
+    // Asked only where something is missing: it looks at every resource.
+    let missing = || match registry::built_in().iter().any(|it| it.group == path.group) {
+        true => Status::no_such_resource(),
+        false => Status::page_not_found(),
+    };
     if path.broken {
         return Err(missing());
     }
@@ -133,6 +147,46 @@ fn find(server: &ApiServer, request: &Request, path: &ResourcePath) -> Result<st
         });
     }
     Ok(info)
+}
+
+/// Refuses names that would lead elsewhere as parts of a path.
+fn check_key(call: &Call<'_>) -> Result<()> {
+    let (name, namespace) = (&call.path.name, &call.path.namespace);
+    // An escaped slash divides like a plain one, and such a path leads nowhere.
+    if name.contains('/') || namespace.contains('/') {
+        return Err(Status::no_such_resource());
+    }
+    if let Some(why) = path_segment_error(name) {
+        return Err(Status::bad_request(format!("Name parameter invalid: {}: {why}", quote(name))));
+    }
+    // Kubernetes finds out only when it asks its storage, whose keys begin in a form of their own.
+    if matches!(namespace.as_str(), "." | "..") {
+        let name = if name.is_empty() { String::new() } else { format!("/{name}") };
+        let key = format!("/{}/{namespace}{name}", storage_name(&call.info));
+        return Err(Status::server_error(format!("invalid key: {}", quote(&key))));
+    }
+    Ok(())
+}
+
+fn path_segment_error(name: &str) -> Option<&'static str> {
+    match name {
+        "." => Some("may not be '.'"),
+        ".." => Some("may not be '..'"),
+        name if name.contains('%') => Some("may not contain '%'"),
+        _ => None,
+    }
+}
+
+/// The folder in which Kubernetes keeps a resource.
+fn storage_name(info: &ResourceInfo) -> String {
+    match (info.group.as_str(), info.plural.as_str()) {
+        (group, plural) if info.is_custom() => format!("{group}/{plural}"),
+        ("", "services") => "services/specs".to_owned(),
+        ("", "endpoints") => "services/endpoints".to_owned(),
+        ("", "replicationcontrollers") => "controllers".to_owned(),
+        ("networking.k8s.io", "ingresses") => "ingress".to_owned(),
+        (_, plural) => plural.to_owned(),
+    }
 }
 
 fn check_verb(call: &Call<'_>, verb: &str) -> Result<()> {

@@ -15,10 +15,12 @@ use jiff::Timestamp;
 use crate::access::Authorizer;
 use crate::admit::{Plugin, plugins};
 use crate::allocate::Allocator;
+use crate::authenticate::Authentication;
 use crate::body::Body;
 use crate::openapi::OpenApi;
+use crate::read::SharedEvents;
 use crate::request::Request;
-use crate::{Header, Rbac, Registry, custom, respond, route};
+use crate::{Header, Rbac, Registry, SigningKey, TokenAuthenticator, User, custom, respond, route};
 
 /// What a server can be told.
 #[derive(Clone, Default)]
@@ -26,6 +28,9 @@ use crate::{Header, Rbac, Registry, custom, respond, route};
 pub struct Options {
     /// Who decides what is allowed; RBAC over the store's own roles unless set.
     pub authorizer: Option<Arc<dyn Authorizer>>,
+    /// What tokens of service accounts are signed with; a new key, which nobody will know after this process, unless
+    /// set.
+    pub signing_key: Option<Arc<SigningKey>>,
 }
 
 /// A Kubernetes API server. Cloning is cheap and shares the same server.
@@ -43,10 +48,14 @@ pub(crate) struct Inner {
     pub(crate) registry: Registry,
     pub(crate) openapi: OpenApi,
     pub(crate) authorizer: Arc<dyn Authorizer>,
+    /// Who knows tokens, and makes those of service accounts.
+    pub(crate) authentication: Authentication,
     /// Admission, in its order.
     pub(crate) plugins: Vec<Box<dyn Plugin>>,
     /// Who gives out the addresses and ports of services.
     pub(crate) allocator: Allocator,
+    /// Events as they were encoded for watchers.
+    pub(crate) events: Arc<SharedEvents>,
     /// Requests whose head is not answered yet.
     requests: Station,
 }
@@ -57,7 +66,9 @@ impl ApiServer {
         let requests = env.ledger().station("apiserver requests");
         let authorizer = options.authorizer.unwrap_or_else(|| Arc::new(Rbac::new(store.clone())));
         let allocator = Allocator::load(&store);
+        let authentication = Authentication::new(store.clone(), env.clone(), options.signing_key);
         let inner = Inner {
+            authentication,
             store,
             env,
             registry: Registry::new(),
@@ -65,11 +76,22 @@ impl ApiServer {
             authorizer,
             plugins: plugins(),
             allocator,
+            events: Arc::default(),
             requests,
         };
         let server = Self { inner: Arc::new(inner) };
         custom::load(&server);
         server
+    }
+
+    /// Whom a bearer token proves to this API; none where it proves nobody, or no longer.
+    pub fn authenticate(&self, token: &str) -> Option<User> {
+        self.inner.authentication.authenticate(token, &[]).ok().map(|it| it.user)
+    }
+
+    /// Lets somebody else say whose a token is, in reviews of tokens and in [`ApiServer::authenticate`].
+    pub fn trust(&self, tokens: Arc<dyn TokenAuthenticator>) {
+        self.inner.authentication.trust(tokens);
     }
 
     /// The resources that are served.

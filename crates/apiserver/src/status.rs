@@ -122,6 +122,11 @@ impl Status {
         token.into_iter().collect()
     }
 
+    /// What took too long.
+    pub fn timeout(message: impl Into<String>) -> Self {
+        Self::new(504, "Timeout", message).with(Details::default())
+    }
+
     /// Any malformed request.
     pub fn bad_request(message: impl Into<String>) -> Self {
         Self::new(400, "BadRequest", message)

@@ -4,6 +4,7 @@ mod binding;
 mod eviction;
 mod node;
 mod scale;
+mod token;
 
 use bytes::Bytes;
 use http::Response;
@@ -15,7 +16,7 @@ use crate::decode::{self, Expected};
 use crate::request::FieldValidation;
 use crate::status::{Result, Status};
 use crate::write::{Incoming, write_query};
-use crate::{ResourceInfo, authorize, ownership, read, respond, write};
+use crate::{ResourceInfo, authenticate, authorize, ownership, read, respond, write};
 
 /// Answers a request to a part of an object.
 pub(crate) async fn answer(call: &Call<'_>, verb: &str, body: Bytes) -> Result<Response<Body>> {
@@ -23,6 +24,7 @@ pub(crate) async fn answer(call: &Call<'_>, verb: &str, body: Bytes) -> Result<R
         ("scale", _) => scale::answer(call, verb, body).await,
         ("binding", "create") => binding::bind(call, body).await,
         ("eviction", "create") => eviction::evict(call, body).await,
+        ("token", "create") => token::issue(call, body).await,
         ("log" | "exec" | "attach" | "portforward" | "proxy", _) => node::unreachable(call),
         (_, "get") => read::get(call).await,
         (_, "update") => write::update(call, body).await,
@@ -45,6 +47,10 @@ pub(crate) async fn review(call: &Call<'_>, body: Bytes) -> Result<Response<Body
     let mut incoming = Incoming::decode(call, &query, &body)?;
     incoming.place(call)?;
     ownership::track(call, &mut incoming.object, None);
+    if call.info.kind == "TokenReview" {
+        let answer = authenticate::token_review(&call.server.inner().authentication, incoming.object)?;
+        return Ok(respond::json(201, answer.to_string()));
+    }
     let authorizer = &*call.server.inner().authorizer;
     let now = call.server.env().now();
     let answer = authorize::review(authorizer, call.user, &call.info.kind, incoming.object, now);

@@ -80,7 +80,7 @@ impl Include {
 }
 
 /// What a client asked for beside the objects.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TableOptions {
     /// `v1`, or `v1beta1` where an old client asks for it.
     pub(crate) version: &'static str,

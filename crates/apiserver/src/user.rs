@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::{Map, Value, json};
+
 /// The identity behind a request, as an authenticator found it.
 ///
 /// It travels in the extensions of the [`http::Request`]; a request without one is anonymous.
@@ -37,6 +39,22 @@ impl User {
     /// Whoever gave no credentials.
     pub fn anonymous() -> Self {
         Self::new("system:anonymous", ["system:unauthenticated"])
+    }
+
+    /// The user as reviews tell it; what is empty is left out.
+    pub(crate) fn to_info(&self) -> Value {
+        let mut info = Map::new();
+        info.insert("username".into(), self.name.clone().into());
+        if !self.uid.is_empty() {
+            info.insert("uid".into(), self.uid.clone().into());
+        }
+        if !self.groups.is_empty() {
+            info.insert("groups".into(), self.groups.clone().into());
+        }
+        if !self.extra.is_empty() {
+            info.insert("extra".into(), json!(self.extra));
+        }
+        Value::Object(info)
     }
 
     /// Whether the user is in `group`.

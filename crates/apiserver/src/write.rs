@@ -21,7 +21,7 @@ use crate::allocate::Reservation;
 use crate::call::Call;
 use crate::header::seal;
 use crate::status::{Result, Status};
-use crate::{Header, custom, faces};
+use crate::{ApiServer, Header, custom, faces};
 
 /// How often a write that lost a race is tried again before it is given up.
 pub(crate) const RETRIES_MAX: usize = 16;
@@ -47,6 +47,17 @@ pub(crate) async fn put(
             None => Err(Status::internal("the store took an object and gave nothing back")),
         },
         Err(raced) => Ok(Err(raced)),
+    }
+}
+
+/// Stores an object of a kind that has one face, beside the request's own; whether the key was still as expected.
+pub(crate) async fn put_plain(server: &ApiServer, key: &str, object: &Value, expect: Expect) -> Result<bool> {
+    let (bytes, header) = seal(object);
+    let write = Write { key: key.into(), expect, op: Op::Put(bytes, header) };
+    match server.store().write(write).await {
+        Ok(_) => Ok(true),
+        Err(WriteError::Conflict { .. }) => Ok(false),
+        Err(error) => Err(Status::internal(error)),
     }
 }
 

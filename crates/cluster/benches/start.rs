@@ -1,39 +1,40 @@
-//! What a cluster of its own costs each test: until it answers, and until the built-in controllers are at rest.
+//! How long a cluster takes to start: the first of a process, and those after it.
+//!
+//! `cargo bench -p evenkeel-cluster --bench start` measures the release profile; with `--profile dev` it measures
+//! what the tests of an operator see.
+
+use std::time::Duration;
 
 use evenkeel_cluster::Cluster;
-use tokio::runtime::{Builder, Runtime};
+
+/// As many as a large suite of tests starts.
+const MANY: u32 = 500;
 
 fn main() {
-    divan::main();
-}
-
-/// As `#[evenkeel::test]` has it.
-fn runtime() -> Runtime {
-    Builder::new_current_thread().enable_all().start_paused(true).build().expect("it needs nothing")
-}
-
-#[divan::bench]
-fn start(bencher: divan::Bencher<'_, '_>) {
-    bencher.with_inputs(runtime).bench_local_refs(|runtime| {
-        runtime.block_on(async { Cluster::start().await.expect("a cluster in memory starts") })
+    let paused = std::env::args().any(|argument| argument == "--paused");
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = builder.enable_all().start_paused(paused).build().expect("a runtime");
+    runtime.block_on(async {
+        let time = if paused { "virtual" } else { "real" };
+        println!("{time} time: the first start took {:?}", start().await);
+        let before = now();
+        for _ in 0..MANY {
+            start().await;
+        }
+        println!("{time} time: each of {MANY} more took {:?} with its end", before.elapsed() / MANY);
     });
 }
 
-#[divan::bench]
-fn start_until_idle(bencher: divan::Bencher<'_, '_>) {
-    bencher.with_inputs(runtime).bench_local_refs(|runtime| {
-        runtime.block_on(async {
-            let cluster = Cluster::start().await.expect("a cluster in memory starts");
-            cluster.idle().await;
-            cluster
-        })
-    });
+/// Starts a cluster and asks it for something, as every test does.
+async fn start() -> Duration {
+    let before = now();
+    let cluster = Cluster::start().await.expect("a cluster in memory starts");
+    let took = before.elapsed();
+    drop(cluster);
+    took
 }
 
-#[divan::bench]
-fn start_without_controllers(bencher: divan::Bencher<'_, '_>) {
-    bencher.with_inputs(runtime).bench_local_refs(|runtime| {
-        let cluster = Cluster::builder().controllers(false);
-        runtime.block_on(async { cluster.start().await.expect("a cluster in memory starts") })
-    });
+#[expect(clippy::disallowed_methods, reason = "it is real time that is measured")]
+fn now() -> std::time::Instant {
+    std::time::Instant::now()
 }

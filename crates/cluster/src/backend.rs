@@ -1,7 +1,7 @@
 //! What answers in the end: the API server of this process, or a cluster elsewhere.
 
 use bytes::Bytes;
-use evenkeel_apiserver::ApiServer;
+use evenkeel_apiserver::{ApiServer, User};
 use http::{Request, Response};
 use http_body_util::Full;
 use kube::Client;
@@ -30,6 +30,14 @@ impl Backend {
                 Err(never) => match never {},
             },
             Self::Remote(client) => elsewhere::send(client, request).await,
+        }
+    }
+
+    /// Whom a token of a service account proves; a cluster elsewhere is asked by the request itself.
+    pub(crate) fn authenticate(&self, token: &str) -> Option<User> {
+        match self {
+            Self::Embedded(server) => server.authenticate(token),
+            Self::Remote(_) => None,
         }
     }
 

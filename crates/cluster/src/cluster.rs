@@ -15,7 +15,7 @@ use crate::builder::{Builder, SETTLE_LIMIT};
 use crate::fault::Faults;
 use crate::operator::Operator;
 use crate::record::Recorder;
-use crate::serve::{Authority, AuthorityError, ServeError, ServeOptions, Server};
+use crate::serve::{Authority, AuthorityError, ServeError, ServeOptions, Server, signing_key};
 use crate::transport::{Transport, Wire};
 use crate::watches::Watches;
 
@@ -104,7 +104,11 @@ impl Cluster {
     pub(crate) async fn build(options: Builder) -> Result<Self, StartError> {
         let env = options.environment();
         let store = store(&options, &env).await?;
-        let server = ApiServer::new(store, env.clone(), ServerOptions::default());
+        let mut server_options = ServerOptions::default();
+        if let Some(folder) = &options.data_dir {
+            server_options.signing_key = Some(Arc::new(signing_key(&folder.join(PKI))?));
+        }
+        let server = ApiServer::new(store, env.clone(), server_options);
         let wire = Arc::new(Wire {
             backend: Backend::Embedded(server.clone()),
             recorder: Recorder::new(),

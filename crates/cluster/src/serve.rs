@@ -13,14 +13,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use evenkeel_apiserver::{ApiServer, bootstrap};
+use evenkeel_apiserver::{ApiServer, BodyTimeout, bootstrap};
 use evenkeel_env::Env;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
-pub(crate) use authority::Authority;
 pub use authority::AuthorityError;
+pub(crate) use authority::{Authority, signing_key};
 pub(crate) use identity::{Certificate, identify, unauthorized};
 pub use tokens::{TokenFileError, Tokens};
 
@@ -46,6 +46,9 @@ pub struct ServeOptions {
     pub handshake_timeout: Duration,
     /// How long a client may take for the head of a request: as long as kube-apiserver gives, 32 s, unless set.
     pub head_timeout: Duration,
+    /// How long a client may take for the body of a request: the minute that kube-apiserver gives to a whole request,
+    /// unless set.
+    pub body_timeout: Duration,
 }
 
 impl Default for ServeOptions {
@@ -55,6 +58,7 @@ impl Default for ServeOptions {
             tokens: Tokens::default(),
             handshake_timeout: Duration::from_secs(10),
             head_timeout: Duration::from_secs(32),
+            body_timeout: Duration::from_secs(60),
         }
     }
 }
@@ -114,13 +118,16 @@ impl Server {
         let admin = authority.client(ADMIN.0, ADMIN.1)?;
         let kubeconfig = kubeconfig::kubeconfig(&url(address), authority.certificate(), &admin);
         let (sender, ending) = watch::channel(false);
+        let tokens = Arc::new(options.tokens);
+        server.trust(tokens.clone());
         let host = Host {
             server,
             tls,
-            tokens: Arc::new(options.tokens),
+            tokens,
             ending,
             handshake_timeout: options.handshake_timeout,
             head_timeout: options.head_timeout,
+            body_timeout: BodyTimeout(options.body_timeout),
         };
         Ok(Self { listener, address, host, ending: sender, kubeconfig })
     }

@@ -108,7 +108,10 @@ impl Transport {
     fn identity(&self, headers: &http::HeaderMap) -> Option<User> {
         match &self.user {
             Some(user) => Some(user.clone()),
-            None => identify(&Certificate::None, headers, &Tokens::default()),
+            None => {
+                let accounts = |token: &str| self.wire.backend.authenticate(token);
+                identify(&Certificate::None, headers, &Tokens::default(), accounts)
+            }
         }
     }
 

@@ -2,9 +2,13 @@
 //!
 //! The tree type is named here and nowhere else, so that a faster one can replace it where a profile says so.
 
+mod tree;
+
 use std::cmp::Ordering;
 
 pub use serde_json::{Map, Number, Value};
+pub use tree::Tree;
+pub(crate) use tree::float;
 
 /// Looks a value up by a chain of object keys; `None` as soon as one is missing or its parent is no object.
 ///

@@ -4,10 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::task::Waker;
 
+use bytes::Bytes;
 use evenkeel_env::Env;
 use tokio::time::Instant;
 
 use crate::journal::{Journal, Memory};
+use crate::keyspace::Keyspace;
 use crate::state::{Aftermath, Shared, State};
 use crate::{Entry, Header, Options, Page, Range, ReadError, Watch, WatchError, Write, WriteError, Written};
 
@@ -56,6 +58,26 @@ impl<H: Header> Store<H> {
         let state = self.shared.state.read();
         let state = State::new(state.revision, state.keys.clone(), options);
         let shared = Arc::new(Shared::of(env, state));
+        let journal = Arc::new(Memory::new(shared.clone()));
+        Self { shared, journal }
+    }
+
+    /// As [`Store::fork`], with other values in the place of the old ones, at the same revisions.
+    pub fn fork_with(
+        &self,
+        env: Env,
+        options: Options,
+        mut change: impl FnMut(&Entry<H>) -> (Bytes, H),
+    ) -> Self {
+        let old = self.shared.state.read();
+        let mut keys = Keyspace::new();
+        for entry in old.keys.page("", None, usize::MAX).0 {
+            let (value, header) = change(&entry);
+            let Entry { key, create_revision, revision, .. } = &*entry;
+            let (key, create_revision, revision) = (key.clone(), *create_revision, *revision);
+            keys.insert(Arc::new(Entry { key, value, header, create_revision, revision }));
+        }
+        let shared = Arc::new(Shared::of(env, State::new(old.revision, keys, options)));
         let journal = Arc::new(Memory::new(shared.clone()));
         Self { shared, journal }
     }

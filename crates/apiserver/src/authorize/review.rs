@@ -2,7 +2,7 @@
 
 use evenkeel_schema::field::{BadValue, FieldError};
 use jiff::Timestamp;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::{MASTERS, Rule};
 use crate::User;
@@ -31,23 +31,12 @@ pub(crate) fn review(
 }
 
 fn self_review(user: &User, now: Timestamp) -> Value {
-    let mut info = Map::new();
-    info.insert("username".into(), user.name.clone().into());
-    if !user.uid.is_empty() {
-        info.insert("uid".into(), user.uid.clone().into());
-    }
-    if !user.groups.is_empty() {
-        info.insert("groups".into(), user.groups.clone().into());
-    }
-    if !user.extra.is_empty() {
-        info.insert("extra".into(), json!(user.extra));
-    }
     let created = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     json!({
         "kind": "SelfSubjectReview",
         "apiVersion": "authentication.k8s.io/v1",
         "metadata": { "creationTimestamp": created },
-        "status": { "userInfo": info },
+        "status": { "userInfo": user.to_info() },
     })
 }
 

@@ -67,6 +67,7 @@ fn custom(
         storage_schema: storage_schema(definition, version),
         preserve_unknown_fields: preserve,
         terminating: entry.header.deleting,
+        converted: Default::default(),
     }
 }
 

@@ -26,6 +26,7 @@ fn custom(group: &str, version: &str, plural: &str, parts: Vec<SubresourceInfo>)
         storage_version: "v1".into(),
         preserve_unknown_fields: false,
         terminating: false,
+        converted: Default::default(),
     };
     ResourceInfo {
         group: group.into(),

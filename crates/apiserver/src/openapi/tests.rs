@@ -26,6 +26,7 @@ fn with_widgets() -> Registry {
         storage_version: "v1".into(),
         preserve_unknown_fields: false,
         terminating: false,
+        converted: Default::default(),
     };
     let status = SubresourceInfo {
         name: "status".into(),

@@ -14,10 +14,12 @@ use evenkeel_schema::field::FieldError;
 use evenkeel_store::{Change, Entry, Range, Watch, WatchError};
 use futures::Stream;
 use http::Response;
+use jiff::Timestamp;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::list::refuse_options;
 use super::select::Selection;
+use super::shared::{EventId, SharedEvents};
 use crate::body::Body;
 use crate::call::Call;
 use crate::encode::Shown;
@@ -123,6 +125,7 @@ async fn open(call: &Call<'_>, query: &ListQuery, selection: Selection, form: Fo
         state,
         selection,
         form,
+        shared: call.server.inner().events.clone(),
         first: true,
         bookmark: query.bookmarks.then(|| Box::pin(sleep_until(first_bookmark(now, length)))),
         end: Box::pin(sleep_until(now + length)),
@@ -186,6 +189,8 @@ struct Events {
     state: State,
     selection: Selection,
     form: Form,
+    /// What was encoded for other watchers.
+    shared: Arc<SharedEvents>,
     /// Whether no event was sent yet: the first one of a Table has the columns.
     first: bool,
     bookmark: Option<Pin<Box<Sleep>>>,
@@ -262,10 +267,23 @@ impl Events {
         };
         match (select(&change.before), select(&change.after)) {
             (None, None) => None,
-            (None, Some(after)) => Some(self.event("ADDED", &after, change.revision)),
-            (Some(_), Some(after)) => Some(self.event("MODIFIED", &after, change.revision)),
-            (Some(before), None) => Some(self.event("DELETED", &before, change.revision)),
+            (None, Some(after)) => Some(self.shared_event("ADDED", &after, change.revision)),
+            (Some(_), Some(after)) => Some(self.shared_event("MODIFIED", &after, change.revision)),
+            (Some(before), None) => Some(self.shared_event("DELETED", &before, change.revision)),
         }
+    }
+
+    /// An event of the log, which other watchers see, too.
+    fn shared_event(&mut self, kind: &'static str, entry: &Entry<Header>, revision: u64) -> Bytes {
+        if self.first && self.form.rows.is_some() {
+            return self.event(kind, entry, revision);
+        }
+        let form = &self.form;
+        let table = form.rows.as_ref().map(Rows::options_now);
+        let id = EventId { revision, kind, shape: form.shape, table, info: form.info.clone() };
+        let encode = || form.event(kind, &faces::show(&form.info, entry, revision), false);
+        self.first = false;
+        self.shared.get(id, encode)
     }
 
     fn event(&mut self, kind: &str, entry: &Entry<Header>, revision: u64) -> Bytes {
@@ -283,8 +301,14 @@ impl Events {
 impl Rows {
     /// The Table of one event: only the first one has the columns.
     fn table(&self, shown: &Shown, first: bool) -> serde_json::Value {
-        let options = TableOptions { now: self.env.now(), ..self.options };
-        self.printer.single(shown.to_value(), first, options)
+        self.printer.single(shown.to_value(), first, self.options_now())
+    }
+
+    /// The options of a Table that is printed now. Ages are told in seconds.
+    fn options_now(&self) -> TableOptions {
+        let now = self.env.now();
+        let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
+        TableOptions { now, ..self.options }
     }
 }
 

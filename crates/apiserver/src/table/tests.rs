@@ -56,6 +56,7 @@ fn a_custom_resource_without_columns_shows_its_age() {
         storage_version: "v1".into(),
         preserve_unknown_fields: false,
         terminating: false,
+        converted: Default::default(),
     };
     let info = ResourceInfo { custom: Some(custom.into()), ..resource("example.com", "Thing", vec![]) };
     let table = Printer::of(&info).table(&[object("a")], json!({}), true, options(Include::Object));

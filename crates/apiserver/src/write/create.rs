@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::incoming::{Incoming, write_query};
 use super::{RETRIES_MAX, put, reserve};
-use crate::admit::{Admission, Operation, admit};
+use crate::admit::{Admission, Operation, admit, charge, examine};
 use crate::allocate::Reservation;
 use crate::body::Body;
 use crate::call::Call;
@@ -47,7 +47,9 @@ pub(crate) async fn create_object(
     refuse_version(&incoming.object)?;
     let generated = name.is_empty() && incoming.object["metadata"]["generateName"].is_string();
     for attempt in 0..RETRIES_MAX {
-        let mut object = incoming.object.clone();
+        // A name that was given is tried once, so that nobody needs the object afterwards.
+        let mut object =
+            if generated { incoming.object.clone() } else { std::mem::take(&mut incoming.object) };
         fill_system_fields(call, &mut object);
         if generated {
             object["metadata"]["name"] = generated_name(call, &object).into();
@@ -59,7 +61,11 @@ pub(crate) async fn create_object(
         admit(&admission, &mut object)?;
         prepare_create(&call.info, &mut object, call.server.env().now());
         record_requester(call, &mut object);
-        validate::created(call, &object, &mut incoming.warnings)?;
+        let mut warnings = Vec::new();
+        validate::created(call, &object, &mut warnings)?;
+        examine(&admission, &object, &mut warnings)?;
+        charge(&admission, &object, query.dry_run).await?;
+        incoming.warnings.extend(warnings);
         let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let key = call.info.key(&call.path.namespace, &name);
         let reservation = reserve(call, &mut object, None)?;

@@ -5,8 +5,8 @@ use evenkeel_schema::defaults;
 use evenkeel_schema::field::FieldError;
 use evenkeel_schema::normalize::{normalize, normalize_metadata};
 use evenkeel_schema::structural;
-use evenkeel_schema::types;
-use evenkeel_schema::unknown::{self, Findings};
+use evenkeel_schema::types::{self, Schema};
+use evenkeel_schema::unknown;
 use http::Response;
 use serde_json::{Map, Value, json};
 
@@ -14,9 +14,9 @@ use crate::body::Body;
 use crate::call::Call;
 use crate::decode::{self, Decoded, Expected, Media};
 use crate::request::{FieldValidation, WriteQuery};
-use crate::respond;
 use crate::status::{Result, Status, quote};
 use crate::strategy::set_or_remove;
+use crate::{ResourceInfo, respond};
 
 /// An object on its way in.
 #[derive(Debug)]
@@ -32,25 +32,19 @@ impl Incoming {
         let info = &call.info;
         let expected = Expected { group: &info.group, version: &info.version, kind: &info.kind };
         let media = decode::media(call.request.header("content-type"))?;
-        let Decoded { object, oddities } = decode::object(info, &expected, media, body, query.validation)?;
-        let mut odd = oddities.0;
-        if let Some(schema) = types::builtin(&info.group, &info.version, &info.kind) {
-            let findings = match media {
-                Media::Json => unknown::decode(schema, &info.kind, body),
-                Media::Yaml => unknown::decode_value(schema, &info.kind, &object),
-                Media::Protobuf => Findings::default(),
-            };
-            if media == Media::Json {
-                // The check in the order of the text has seen the repeated keys too.
-                odd.clear();
+        let schema = types::builtin(&info.group, &info.version, &info.kind);
+        let (Decoded { object, oddities }, refusal) = match (schema, media) {
+            (Some(schema), Media::Json) => decode::typed(info, &expected, schema, body)?,
+            _ => {
+                let mut decoded = decode::object(info, &expected, media, body, query.validation)?;
+                let refusal = examine(schema, info, media, &mut decoded);
+                (decoded, refusal)
             }
-            odd.extend(findings.strict);
-            if let Some(why) = findings.refusal {
-                return Err(cannot_handle(call, &why));
-            }
-        } else if let Some(why) = metadata_refusal(&object) {
+        };
+        if let Some(why) = refusal {
             return Err(cannot_handle(call, &why));
         }
+        let mut odd = oddities.0;
         let mut incoming = Self { object, warnings: Vec::new() };
         odd.extend(incoming.shape(call));
         incoming.report(call, query.validation, odd)?;
@@ -151,6 +145,22 @@ impl Incoming {
     pub(crate) fn warn(&self, response: &mut Response<Body>) {
         self.warnings.iter().for_each(|warning| respond::warn(response, warning));
     }
+}
+
+/// Why an object that was read without its schema cannot be decoded, if so; what is odd about it is added.
+fn examine(
+    schema: Option<&Schema>,
+    info: &ResourceInfo,
+    media: Media,
+    decoded: &mut Decoded,
+) -> Option<String> {
+    let Some(schema) = schema else { return metadata_refusal(&decoded.object) };
+    if media == Media::Protobuf {
+        return None;
+    }
+    let findings = unknown::decode_value(schema, &info.kind, &decoded.object);
+    decoded.oddities.0.extend(findings.strict);
+    findings.refusal
 }
 
 /// Why the metadata of a custom resource cannot be decoded, if so.

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::create::create_object;
 use super::incoming::{Incoming, write_query};
 use super::{RETRIES_MAX, put, remove, reserve};
-use crate::admit::{Admission, Operation, admit};
+use crate::admit::{Admission, Operation, admit, charge, examine};
 use crate::body::Body;
 use crate::call::Call;
 use crate::encode::Shown;
@@ -125,6 +125,8 @@ pub(crate) async fn change(
     prepare_update(&call.info, &mut new, &old, subresource);
     managed::keep_times(&old, &mut new);
     validate::updated(call, &new, &old, subresource, warnings)?;
+    examine(&admission, &new, warnings)?;
+    charge(&admission, &new, query.dry_run).await?;
     let reservation = reserve(call, &mut new, Some(&old))?;
     let service = reservation.is_some().then(|| new.clone());
     let stored = store(call, query, current, new).await?;

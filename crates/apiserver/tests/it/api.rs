@@ -1,5 +1,6 @@
 //! A server of its own for each test, and short ways to ask it.
 
+use std::collections::VecDeque;
 use std::pin::Pin;
 use std::task::Poll;
 
@@ -129,26 +130,33 @@ impl Api {
     pub(crate) async fn watch_as(&self, path: &str, accept: &str) -> Watch {
         let response = self.send("GET", path, &[("accept", accept)], Vec::new()).await;
         assert_eq!(response.status(), 200);
-        Watch { body: Box::pin(response.into_body()) }
+        Watch { body: Box::pin(response.into_body()), lines: VecDeque::new() }
     }
 }
 
 /// An open watch.
 pub(crate) struct Watch {
     body: Pin<Box<Body>>,
+    /// Events that came with the one before them.
+    lines: VecDeque<Value>,
 }
 
 impl Watch {
     /// The next event, or null at the end.
     pub(crate) async fn next(&mut self) -> Value {
+        if let Some(event) = self.lines.pop_front() {
+            return event;
+        }
         let frame = std::future::poll_fn(|cx| self.body.as_mut().poll_frame(cx)).await;
-        frame.map_or(Value::Null, |frame| {
-            serde_json::from_slice(&frame.unwrap().into_data().unwrap()).unwrap()
-        })
+        let bytes = frame.map(|frame| frame.unwrap().into_data().unwrap()).unwrap_or_default();
+        let lines = bytes.split_inclusive(|byte| *byte == b'\n');
+        self.lines.extend(lines.map(|line| serde_json::from_slice::<Value>(line).unwrap()));
+        self.lines.pop_front().unwrap_or_default()
     }
 
     /// Whether nothing is there to read.
     pub(crate) async fn is_silent(&mut self) -> bool {
-        std::future::poll_fn(|cx| Poll::Ready(self.body.as_mut().poll_frame(cx).is_pending())).await
+        let silent = std::future::poll_fn(|cx| Poll::Ready(self.body.as_mut().poll_frame(cx).is_pending()));
+        self.lines.is_empty() && silent.await
     }
 }

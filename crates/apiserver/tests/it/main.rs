@@ -3,11 +3,13 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails where it stands")]
 
 mod access;
+mod admission;
 mod api;
 mod custom;
 mod deletion;
 mod description;
 mod reads;
 mod tables;
+mod tokens;
 mod watches;
 mod writes;

@@ -88,7 +88,19 @@ async fn hostile_paths_are_refused() {
         (format!("{SECRETS}?labelSelector={long}%3D%3D%3D"), 400),
         (format!("{SECRETS}?limit=-1"), 200),
         ("/%zz".to_owned(), 404),
+        (format!("{SECRETS}/.."), 400),
+        (format!("{SECRETS}/a%25b"), 400),
+        ("/api/v1/namespaces/../secrets".to_owned(), 500),
     ] {
         assert_eq!(api.get(&path).await.status, status, "{}", &path[..path.len().min(80)]);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_parts_of_the_cluster_are_well() {
+    let api = Api::start().await;
+    let list = api.get("/api/v1/componentstatuses").await.body;
+    assert_eq!(list["items"].as_array().map(Vec::len), Some(3));
+    assert_eq!(api.get("/api/v1/componentstatuses/etcd-0").await.body["conditions"][0]["status"], "True");
+    assert_eq!(api.get("/api/v1/componentstatuses/none").await.status, 404);
 }

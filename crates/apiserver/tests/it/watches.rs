@@ -61,3 +61,21 @@ async fn a_timeout_ends_it() {
     let mut watch = api.watch(&format!("{SECRETS}?watch=1&timeoutSeconds=5")).await;
     assert_eq!(watch.next().await, json!(null));
 }
+
+#[tokio::test(start_paused = true)]
+async fn watchers_are_sent_the_same_events_whether_they_are_behind_or_not() {
+    let api = Api::start().await;
+    let path = format!("{SECRETS}?watch=1");
+    let mut prompt = api.watch(&path).await;
+    let mut late = api.watch(&path).await;
+    let mut seen = Vec::new();
+    for number in 0..100 {
+        let name = format!("s{number:03}");
+        api.post(SECRETS, json!({"metadata": {"name": name}})).await;
+        seen.push(prompt.next().await);
+    }
+    for event in seen {
+        assert_eq!(late.next().await, event);
+    }
+    assert!(late.is_silent().await);
+}

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
+use evenkeel_apiserver::SigningKey;
 use jiff::{Span, Timestamp, tz::TimeZone};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
@@ -38,8 +39,8 @@ pub enum AuthorityError {
         /// Why.
         source: io::Error,
     },
-    /// What is in the files is no authority of ours.
-    #[error("{path} does not hold a certificate authority")]
+    /// What is in the files is no authority and no key of ours.
+    #[error("{path} does not hold a certificate authority or key that evenkeel made")]
     Damaged {
         /// The folder.
         path: PathBuf,
@@ -129,6 +130,20 @@ impl Authority {
         let certificate = params.signed_by(&key, &self.issuer)?.pem();
         Ok(Pair { certificate, key: key.serialize_pem() })
     }
+}
+
+/// The key of service accounts' tokens in this folder, made there if there is none: tokens stay good over a restart.
+pub(crate) fn signing_key(folder: &Path) -> Result<SigningKey, AuthorityError> {
+    let file = folder.join("sa.key");
+    if !file.exists() {
+        let new = KeyPair::generate()?;
+        fs::create_dir_all(folder).map_err(at(folder))?;
+        write_private(&file, &new.serialize_pem()).map_err(at(&file))?;
+    }
+    let text = fs::read_to_string(&file).map_err(at(&file))?;
+    let damaged = |source| AuthorityError::Damaged { path: file.clone(), source };
+    let pair = KeyPair::from_pem(&text).map_err(damaged)?;
+    SigningKey::from_pkcs8(&pair.serialize_der()).map_err(|_| damaged(rcgen::Error::CouldNotParseKeyPair))
 }
 
 fn params(names: &[String], common_name: &str, now: Timestamp) -> Result<CertificateParams, rcgen::Error> {

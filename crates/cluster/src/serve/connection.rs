@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use evenkeel_apiserver::{ApiServer, Body};
+use evenkeel_apiserver::{ApiServer, Body, BodyTimeout};
 use futures::future::{BoxFuture, Either, select};
 use http::{Request, Response};
 use hyper::body::Incoming;
@@ -41,6 +41,7 @@ pub(crate) struct Host {
     pub(crate) ending: watch::Receiver<bool>,
     pub(crate) handshake_timeout: Duration,
     pub(crate) head_timeout: Duration,
+    pub(crate) body_timeout: BodyTimeout,
 }
 
 /// The requests of one connection.
@@ -48,6 +49,7 @@ struct Requests {
     server: ApiServer,
     tokens: Arc<Tokens>,
     certificate: Certificate,
+    body_timeout: BodyTimeout,
 }
 
 impl Host {
@@ -61,7 +63,8 @@ impl Host {
             Err(_) => return tracing::debug!("a handshake took too long"),
         };
         let certificate = self.tls.judge(stream.get_ref().1.peer_certificates());
-        let requests = Requests { server: self.server, tokens: self.tokens, certificate };
+        let Self { server, tokens, body_timeout, .. } = self;
+        let requests = Requests { server, tokens, certificate, body_timeout };
         let is_h2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
         let ended = if is_h2 {
             serve_h2(stream, requests, self.ending).await
@@ -119,9 +122,11 @@ impl hyper::service::Service<Request<Incoming>> for Requests {
     type Future = BoxFuture<'static, Result<Response<Body>, Infallible>>;
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
-        match identify(&self.certificate, request.headers(), &self.tokens) {
+        let accounts = |token: &str| self.server.authenticate(token);
+        match identify(&self.certificate, request.headers(), &self.tokens, accounts) {
             Some(user) => {
                 request.extensions_mut().insert(user);
+                request.extensions_mut().insert(self.body_timeout);
                 Box::pin(self.server.clone().call(request))
             }
             None => Box::pin(std::future::ready(Ok(unauthorized()))),

@@ -21,13 +21,18 @@ pub(crate) enum Certificate {
 }
 
 /// The user of a request, or none where the credentials are wrong. Credentials that prove somebody count before wrong
-/// ones, as in Kubernetes.
-pub(crate) fn identify(certificate: &Certificate, headers: &HeaderMap, tokens: &Tokens) -> Option<User> {
+/// ones, as in Kubernetes. `accounts` knows the tokens of service accounts.
+pub(crate) fn identify(
+    certificate: &Certificate,
+    headers: &HeaderMap,
+    tokens: &Tokens,
+    accounts: impl FnOnce(&str) -> Option<User>,
+) -> Option<User> {
     if let Certificate::Good(user) = certificate {
         return Some(user.clone());
     }
     match bearer(headers) {
-        Some(token) => tokens.user(token).cloned().map(authenticated),
+        Some(token) => tokens.user(token).cloned().map(authenticated).or_else(|| accounts(token)),
         None if matches!(certificate, Certificate::Bad) => None,
         None => Some(User::anonymous()),
     }
@@ -88,12 +93,12 @@ mod tests {
     #[test]
     fn nobody_is_anonymous_and_wrong_credentials_are_nobody() {
         let tokens = Tokens::default();
-        let none = identify(&Certificate::None, &HeaderMap::new(), &tokens);
+        let none = identify(&Certificate::None, &HeaderMap::new(), &tokens, |_| None);
         assert_eq!(none, Some(User::anonymous()));
-        assert_eq!(identify(&Certificate::None, &headers("Bearer x"), &tokens), None);
-        assert_eq!(identify(&Certificate::Bad, &HeaderMap::new(), &tokens), None);
+        assert_eq!(identify(&Certificate::None, &headers("Bearer x"), &tokens, |_| None), None);
+        assert_eq!(identify(&Certificate::Bad, &HeaderMap::new(), &tokens, |_| None), None);
         let good = Certificate::Good(User::admin());
-        assert_eq!(identify(&good, &headers("Bearer x"), &tokens), Some(User::admin()));
+        assert_eq!(identify(&good, &headers("Bearer x"), &tokens, |_| None), Some(User::admin()));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use evenkeel_apiserver::User;
+use evenkeel_apiserver::{TokenAuthenticator, User};
 use evenkeel_env::HashMap;
 
 /// The users that bring a bearer token.
@@ -71,6 +71,12 @@ impl Tokens {
     /// Who brings this token.
     pub(crate) fn user(&self, token: &str) -> Option<&User> {
         self.users.get(token)
+    }
+}
+
+impl TokenAuthenticator for Tokens {
+    fn user(&self, token: &str) -> Option<User> {
+        self.users.get(token).cloned()
     }
 }
 

@@ -1,87 +1,139 @@
 //! What Go's JSON decoder says about a body.
 //!
-//! The body is walked by its text, so that findings come in its order and repeated keys are seen.
+//! The body is walked by its text, so that findings come in its order and repeated keys are seen; the tree is built on
+//! the same walk, so that a body is read once.
 
-use std::collections::BTreeSet;
+use std::borrow::Cow;
+use std::cell::Cell;
 use std::fmt;
 
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::Findings;
 use super::go_type::{self, Custom};
-use crate::json::{Value, go_float, go_quote};
+use crate::json::{Map, Tree, Value, float, go_float, go_quote};
 use crate::quantity::Quantity;
 use crate::time::{self, Precision};
 use crate::types::{Schema, Type};
 
-/// Checks a JSON text against the schema of a built-in kind. `root` is the name of the struct, such as `Pod`.
+/// Reads a JSON text by the schema of a built-in kind: the tree as Go's decoder would leave it, and what is wrong with
+/// it. `root` is the name of the struct, such as `Pod`.
 ///
-/// A text that is no JSON finds nothing: the parser says so better.
+/// # Errors
+/// A text that is no JSON.
 ///
 /// ```
 /// use evenkeel_schema::{types, unknown};
 /// let schema = types::builtin("apps", "v1", "Deployment").unwrap();
-/// let found = unknown::decode(schema, "Deployment", br#"{"spec": {"replica": 1, "replicas": "3"}}"#);
+/// let body = br#"{"spec": {"replica": 1, "replicas": "3"}}"#;
+/// let (tree, found) = unknown::decode(schema, "Deployment", body).unwrap();
+/// assert_eq!(tree["spec"]["replicas"], "3");
 /// assert_eq!(found.strict, [r#"unknown field "spec.replica""#]);
 /// let refusal = "json: cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas of type int32";
 /// assert_eq!(found.refusal.as_deref(), Some(refusal));
 /// ```
-pub fn decode(schema: &Schema, root: &str, body: &[u8]) -> Findings {
+pub fn decode(schema: &Schema, root: &str, body: &[u8]) -> serde_json::Result<(Value, Findings)> {
     let mut deserializer = serde_json::Deserializer::from_slice(body);
-    check(schema, root, &mut deserializer)
+    let (tree, findings) = check(schema, root, &mut deserializer, true);
+    let tree = tree?;
+    deserializer.end()?;
+    Ok((tree, findings))
 }
 
 /// Checks a value, whose fields come sorted: what a YAML body becomes before Kubernetes decodes it.
 pub fn decode_value(schema: &Schema, root: &str, value: &Value) -> Findings {
-    check(schema, root, value)
+    check(schema, root, value, false).1
 }
 
-fn check<'de>(schema: &Schema, root: &str, deserializer: impl Deserializer<'de>) -> Findings {
-    let mut walk = Walk::default();
+fn check<'de, D: Deserializer<'de>>(
+    schema: &Schema,
+    root: &str,
+    deserializer: D,
+    builds: bool,
+) -> (Result<Value, D::Error>, Findings) {
+    let mut walk = Walk { builds, ..Walk::default() };
     let gvk = schema.resolve().gvks.first();
     let full = gvk.map(|gvk| crate::types::builtin_type_name(&gvk.group, &gvk.version, &gvk.kind));
-    walk.structs.push(full.unwrap_or_else(|| root.to_owned()));
-    let seed = Seed { schema, steps: 0, walk: &mut walk };
-    // An error is the parser's to tell.
-    let _ = seed.deserialize(deserializer);
+    walk.structs.push(full.map_or_else(|| root.to_owned().into(), Cow::Owned));
+    let tree = Seed { schema, steps: 0, walk: &mut walk }.deserialize(deserializer);
     walk.findings.refusal = walk.fatal.or(walk.saved);
-    walk.findings
+    (tree, walk.findings)
+}
+
+/// One step of the path to a value.
+enum Step {
+    /// A field of a struct.
+    Field(String),
+    /// A key of a map.
+    Key(String),
+    /// An element of a list.
+    Index(usize),
+}
+
+impl Step {
+    /// The name of a field or key, which the step was lent while its value was read.
+    fn into_key(self) -> String {
+        match self {
+            Self::Field(key) | Self::Key(key) => key,
+            Self::Index(_) => String::new(),
+        }
+    }
 }
 
 #[derive(Default)]
-struct Walk {
+struct Walk<'s> {
     findings: Findings,
     /// Go goes on after a value of a wrong type, and tells the first.
     saved: Option<String>,
     /// Go stops where a type that decodes itself refuses.
     fatal: Option<String>,
-    /// The path with keys of maps and indexes, for strict errors.
-    path: Vec<String>,
-    /// The path of struct fields alone, for type errors.
-    fields: Vec<String>,
+    /// The way from the root to where the walk is.
+    path: Vec<Step>,
     /// The struct that each of the fields is in, by its full name.
-    structs: Vec<String>,
+    structs: Vec<Cow<'s, str>>,
+    /// Whether the tree is wanted, or only what is wrong with it.
+    builds: bool,
 }
 
-impl Walk {
+impl Walk<'_> {
+    /// The path with keys of maps and indexes, for strict errors.
+    fn whole_path(&self) -> String {
+        let mut path = String::new();
+        for step in &self.path {
+            match step {
+                Step::Index(index) => path.push_str(&format!("[{index}]")),
+                Step::Field(key) | Step::Key(key) => {
+                    if !path.is_empty() {
+                        path.push('.');
+                    }
+                    path.push_str(key);
+                }
+            }
+        }
+        path
+    }
+
+    /// The path of struct fields alone, for type errors.
+    fn fields(&self) -> Vec<&str> {
+        let field = |step: &'_ Step| matches!(step, Step::Field(_));
+        let fields = self.path.iter().filter(|step| field(step));
+        fields.map(|step| if let Step::Field(key) = step { key.as_str() } else { "" }).collect()
+    }
+
     fn strict(&mut self, what: &str, key: &str) {
-        let path = self.path.concat();
+        let path = self.whole_path();
         let path = if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
         self.findings.add(format!("{what} field {}", go_quote(&path)));
     }
 
-    fn push_key(&mut self, key: &str) {
-        let key = if self.path.is_empty() { key.to_owned() } else { format!(".{key}") };
-        self.path.push(key);
-    }
-
     /// `cannot unmarshal … into …`, with the field where there is one.
     fn type_error(&self, found: &str, wanted: &str) -> String {
-        match (self.structs.last(), self.fields.is_empty()) {
+        let fields = self.fields();
+        match (self.structs.last(), fields.is_empty()) {
             (Some(within), false) => format!(
                 "json: cannot unmarshal {found} into Go struct field {}.{} of type {wanted}",
                 go_type::struct_name(within),
-                self.fields.join(".")
+                fields.join(".")
             ),
             _ => format!("json: cannot unmarshal {found} into Go value of type {wanted}"),
         }
@@ -94,25 +146,45 @@ impl Walk {
     fn refuse(&mut self, error: String) {
         self.fatal.get_or_insert(error);
     }
+
+    /// A leaf of the tree.
+    fn leaf(&self, value: impl Into<Value>) -> Value {
+        if self.builds { value.into() } else { Value::Null }
+    }
+}
+
+/// Reads a part that no rule speaks of.
+struct Free(bool);
+
+impl<'de> DeserializeSeed<'de> for Free {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        if self.0 {
+            Tree(&Cell::new(false)).deserialize(deserializer)
+        } else {
+            IgnoredAny::deserialize(deserializer).map(|_| Value::Null)
+        }
+    }
 }
 
 struct Seed<'s, 'w> {
     schema: &'s Schema,
     /// How many lists and maps lie between the last named field and here.
     steps: usize,
-    walk: &'w mut Walk,
+    walk: &'w mut Walk<'s>,
 }
 
 impl<'de> DeserializeSeed<'de> for Seed<'_, '_> {
-    type Value = ();
+    type Value = Value;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
         match go_type::custom(self.schema) {
-            Some(Custom::Raw) => IgnoredAny::deserialize(deserializer).map(drop),
+            Some(Custom::Raw) => Free(self.walk.builds).deserialize(deserializer),
             Some(custom) => {
-                let value = Value::deserialize(deserializer)?;
+                let value = Tree(&Cell::new(false)).deserialize(deserializer)?;
                 check_custom(custom, &value, self.walk);
-                Ok(())
+                Ok(value)
             }
             None => deserializer.deserialize_any(self),
         }
@@ -120,82 +192,107 @@ impl<'de> DeserializeSeed<'de> for Seed<'_, '_> {
 }
 
 impl<'de> Visitor<'de> for Seed<'_, '_> {
-    type Value = ();
+    type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("any JSON")
     }
 
-    fn visit_unit<E>(self) -> Result<(), E> {
-        Ok(())
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
     }
 
-    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        let leaf = self.walk.leaf(value);
         self.scalar(Type::Boolean, "bool");
-        Ok(())
+        Ok(leaf)
     }
 
-    fn visit_i64<E>(self, number: i64) -> Result<(), E> {
-        self.number(&number.to_string(), i32::try_from(number).is_ok(), true);
-        Ok(())
+    fn visit_i64<E>(self, number: i64) -> Result<Value, E> {
+        let leaf = self.walk.leaf(number);
+        self.number(|| number.to_string(), i32::try_from(number).is_ok(), true);
+        Ok(leaf)
     }
 
-    fn visit_u64<E>(self, number: u64) -> Result<(), E> {
-        self.number(&number.to_string(), i32::try_from(number).is_ok(), i64::try_from(number).is_ok());
-        Ok(())
+    fn visit_u64<E>(self, number: u64) -> Result<Value, E> {
+        let leaf = self.walk.leaf(number);
+        let (fits_32, fits_64) = (i32::try_from(number).is_ok(), i64::try_from(number).is_ok());
+        self.number(|| number.to_string(), fits_32, fits_64);
+        Ok(leaf)
     }
 
-    fn visit_f64<E>(self, number: f64) -> Result<(), E> {
-        self.number(&go_float(number), false, false);
-        Ok(())
+    fn visit_f64<E>(self, number: f64) -> Result<Value, E> {
+        self.number(|| go_float(number), false, false);
+        Ok(float(number))
     }
 
-    fn visit_str<E>(self, text: &str) -> Result<(), E> {
-        if self.schema.kind() == Some(Type::String) && self.schema.format == "byte" {
-            if let Some(at) = first_bad_base64(text) {
-                self.walk.save(format!("illegal base64 data at input byte {at}"));
-            }
-            return Ok(());
-        }
-        self.scalar(Type::String, "string");
-        Ok(())
+    fn visit_str<E>(self, text: &str) -> Result<Value, E> {
+        let leaf = self.walk.leaf(text);
+        self.text(text);
+        Ok(leaf)
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
         let Some(schema) = self.schema.items() else {
+            let builds = self.walk.builds;
             if self.schema.kind().is_some() {
                 self.mismatch("array");
             }
-            return IgnoredAny.visit_seq(items).map(drop);
+            return free_list(items, builds);
         };
-        let mut index = 0;
-        loop {
-            self.walk.path.push(format!("[{index}]"));
-            let more = items.next_element_seed(Seed { schema, steps: self.steps + 1, walk: self.walk })?;
+        let mut list = Vec::new();
+        for index in 0.. {
+            self.walk.path.push(Step::Index(index));
+            let item = items.next_element_seed(Seed { schema, steps: self.steps + 1, walk: self.walk })?;
             self.walk.path.pop();
-            if more.is_none() {
-                return Ok(());
+            match item {
+                Some(item) if self.walk.builds => list.push(item),
+                Some(_) => {}
+                None => break,
             }
-            index += 1;
         }
+        Ok(Value::Array(list))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<(), A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<Value, A::Error> {
+        let builds = self.walk.builds;
         match self.schema.kind() {
-            None => IgnoredAny.visit_map(fields).map(drop),
+            None => free_map(fields, builds),
             Some(Type::Object) if self.schema.values().is_some() => self.map(fields),
             Some(Type::Object) => self.object(fields),
             Some(_) => {
                 self.mismatch("object");
-                IgnoredAny.visit_map(fields).map(drop)
+                free_map(fields, builds)
             }
         }
     }
 }
 
-impl Seed<'_, '_> {
+fn free_list<'de, A: SeqAccess<'de>>(mut items: A, builds: bool) -> Result<Value, A::Error> {
+    let mut list = Vec::new();
+    while let Some(item) = items.next_element_seed(Free(builds))? {
+        if builds {
+            list.push(item);
+        }
+    }
+    Ok(Value::Array(list))
+}
+
+fn free_map<'de, A: MapAccess<'de>>(mut fields: A, builds: bool) -> Result<Value, A::Error> {
+    let mut map = Map::new();
+    while let Some(key) = fields.next_key::<String>()? {
+        let value = fields.next_value_seed(Free(builds))?;
+        if builds {
+            map.insert(key, value);
+        }
+    }
+    Ok(Value::Object(map))
+}
+
+impl<'s> Seed<'s, '_> {
     fn mismatch(self, found: &str) {
-        let place = self.walk.structs.last().zip(self.walk.fields.last());
+        let fields = self.walk.fields();
+        let place = self.walk.structs.last().zip(fields.last());
         let named = place.and_then(|(within, field)| go_type::named(within, field, self.steps));
         let wanted = named.map_or_else(|| go_type::go_type(self.schema), str::to_owned);
         let error = self.walk.type_error(found, &wanted);
@@ -208,7 +305,17 @@ impl Seed<'_, '_> {
         }
     }
 
-    fn number(self, text: &str, fits_32: bool, fits_64: bool) {
+    fn text(self, text: &str) {
+        if self.schema.kind() == Some(Type::String) && self.schema.format == "byte" {
+            if let Some(at) = first_bad_base64(text) {
+                self.walk.save(format!("illegal base64 data at input byte {at}"));
+            }
+        } else {
+            self.scalar(Type::String, "string");
+        }
+    }
+
+    fn number(self, text: impl Fn() -> String, fits_32: bool, fits_64: bool) {
         let fits = match (self.schema.kind(), go_type::scalar_type(self.schema)) {
             (None | Some(Type::Number), _) => true,
             (Some(Type::Integer), "int64") => fits_64,
@@ -216,53 +323,51 @@ impl Seed<'_, '_> {
             _ => return self.mismatch("number"),
         };
         if !fits {
-            self.mismatch(&format!("number {text}"));
+            self.mismatch(&format!("number {}", text()));
         }
     }
 
-    fn map<'de, A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {
-        let Some(schema) = self.schema.values() else { return Ok(()) };
-        let mut seen = BTreeSet::new();
+    fn map<'de, A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
+        let mut map = Map::new();
+        let Some(schema) = self.schema.values() else { return Ok(Value::Null) };
         while let Some(key) = fields.next_key::<String>()? {
-            if seen.contains(&key) {
+            if map.contains_key(&key) {
                 self.walk.strict("duplicate", &key);
             }
-            self.walk.push_key(&key);
-            fields.next_value_seed(Seed { schema, steps: self.steps + 1, walk: self.walk })?;
-            self.walk.path.pop();
-            seen.insert(key);
+            self.walk.path.push(Step::Key(key));
+            let value = fields.next_value_seed(Seed { schema, steps: self.steps + 1, walk: self.walk })?;
+            map.extend(self.walk.path.pop().map(|step| (step.into_key(), value)));
         }
-        Ok(())
+        Ok(Value::Object(map))
     }
 
-    fn object<'de, A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {
-        let nested = self.schema.type_name().map(|name| self.walk.structs.push(name.to_owned())).is_some();
+    fn object<'de, A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
+        let name = self.schema.type_name();
+        self.walk.structs.extend(name.map(Cow::Borrowed));
         let properties = self.schema.fields();
-        let mut seen = BTreeSet::new();
+        let mut map = Map::new();
         while let Some(key) = fields.next_key::<String>()? {
             let Some(schema) = properties.get(&key) else {
                 self.walk.strict("unknown", &key);
-                fields.next_value::<IgnoredAny>()?;
+                // Read and not passed over, which would know no bound to its depth.
+                fields.next_value_seed(Free(self.walk.builds))?;
                 continue;
             };
-            if seen.contains(&key) {
+            if map.contains_key(&key) {
                 self.walk.strict("duplicate", &key);
             }
-            self.walk.push_key(&key);
-            self.walk.fields.push(key.clone());
-            fields.next_value_seed(Seed { schema, steps: 0, walk: self.walk })?;
-            self.walk.fields.pop();
-            self.walk.path.pop();
-            seen.insert(key);
+            self.walk.path.push(Step::Field(key));
+            let value = fields.next_value_seed(Seed { schema, steps: 0, walk: self.walk })?;
+            map.extend(self.walk.path.pop().map(|step| (step.into_key(), value)));
         }
-        if nested {
+        if name.is_some() {
             self.walk.structs.pop();
         }
-        Ok(())
+        Ok(Value::Object(map))
     }
 }
 
-fn check_custom(custom: Custom, value: &Value, walk: &mut Walk) {
+fn check_custom(custom: Custom, value: &Value, walk: &mut Walk<'_>) {
     if value.is_null() {
         return;
     }

@@ -3,7 +3,7 @@ use crate::types::builtin;
 use serde_json::json;
 
 fn found(kind: (&str, &str), body: &str) -> Findings {
-    decode(builtin(kind.0, "v1", kind.1).unwrap(), kind.1, body.as_bytes())
+    decode(builtin(kind.0, "v1", kind.1).unwrap(), kind.1, body.as_bytes()).unwrap().1
 }
 
 fn refusal(kind: (&str, &str), body: &str) -> String {

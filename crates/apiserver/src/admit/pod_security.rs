@@ -1,0 +1,177 @@
+//! PodSecurity: namespaces say by labels how harmless their pods must be.
+
+mod checks;
+mod policy;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use evenkeel_store::{Entry, Range};
+use serde_json::Value;
+
+use super::{Admission, Operation, Plugin};
+use crate::Header;
+use crate::registry::storage_prefix;
+use crate::status::{Result, Status};
+use checks::{Violations, evaluate};
+use policy::{Level, Policy, Rule};
+
+/// The parts of a pod through which its containers cannot be changed.
+const HARMLESS: [&str; 8] =
+    ["exec", "attach", "binding", "eviction", "log", "portforward", "proxy", "status"];
+/// How many pods of a namespace are looked at when its labels change, as in Kubernetes.
+const PODS_MAX: usize = 3000;
+
+/// The PodSecurity plugin.
+#[derive(Debug)]
+pub(super) struct PodSecurity;
+
+impl Plugin for PodSecurity {
+    fn examine(&self, admission: &Admission<'_>, object: &Value, warnings: &mut Vec<String>) -> Result<()> {
+        if admission.operation == Operation::Delete {
+            return Ok(());
+        }
+        let info = &admission.call.info;
+        let part = admission.call.path.subresource.as_str();
+        match (info.group.as_str(), info.kind.as_str()) {
+            ("", "Namespace") if part.is_empty() => examine_namespace(admission, object, warnings),
+            ("", "Pod") if !HARMLESS.contains(&part) => examine_pod(admission, object, warnings),
+            (group, kind) if part.is_empty() => {
+                if let Some(template) = template(group, kind, object) {
+                    let policy = policy_of(admission);
+                    warn(policy.warn, template, warnings);
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The pods that an object makes.
+fn template<'a>(group: &str, kind: &str, object: &'a Value) -> Option<&'a Value> {
+    let template = match (group, kind) {
+        ("", "PodTemplate") => &object["template"],
+        ("", "ReplicationController")
+        | ("apps", "Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet")
+        | ("batch", "Job") => &object["spec"]["template"],
+        ("batch", "CronJob") => &object["spec"]["jobTemplate"]["spec"]["template"],
+        _ => return None,
+    };
+    template.is_object().then_some(template)
+}
+
+/// What the namespace of the request demands.
+fn policy_of(admission: &Admission<'_>) -> Policy {
+    let key = format!("{}{}", storage_prefix("", "namespaces"), admission.call.path.namespace);
+    match admission.call.server.store().get(&key) {
+        Some(entry) => Policy::read(|label| entry.header.label(label).map(str::to_owned)).0,
+        None => Policy::default(),
+    }
+}
+
+fn examine_pod(admission: &Admission<'_>, pod: &Value, warnings: &mut Vec<String>) -> Result<()> {
+    let policy = policy_of(admission);
+    if policy.demands_nothing() || admission.old.is_some_and(|old| !is_significant(pod, old)) {
+        return Ok(());
+    }
+    let violations = evaluate(policy.enforce, pod);
+    if !violations.is_empty() {
+        let why = format!("violates PodSecurity {:?}: {}", policy.enforce.to_string(), violations.detail());
+        return Err(Status::not_admitted("", "pods", admission.name, &why));
+    }
+    warn(policy.warn, pod, warnings);
+    Ok(())
+}
+
+fn warn(rule: Rule, pod: &Value, warnings: &mut Vec<String>) {
+    let violations = evaluate(rule, pod);
+    if !violations.is_empty() {
+        warnings.push(format!("would violate PodSecurity {:?}: {}", rule.to_string(), violations.detail()));
+    }
+}
+
+/// Whether an update changes what a pod runs; the rest of a pod cannot become harmful.
+fn is_significant(pod: &Value, old: &Value) -> bool {
+    let list = |pod: &Value, name: &str| pod["spec"][name].as_array().cloned().unwrap_or_default();
+    let fixed = ["containers", "initContainers"].iter().any(|name| {
+        let (new, old) = (list(pod, name), list(old, name));
+        new.len() != old.len() || new.iter().zip(&old).any(|(new, old)| new["image"] != old["image"])
+    });
+    let before = list(old, "ephemeralContainers");
+    fixed
+        || list(pod, "ephemeralContainers").iter().any(|new| {
+            let old = before.iter().find(|old| old["name"] == new["name"]);
+            old.is_none_or(|old| old["image"] != new["image"])
+        })
+}
+
+fn examine_namespace(admission: &Admission<'_>, namespace: &Value, warnings: &mut Vec<String>) -> Result<()> {
+    let read = |namespace: &Value| {
+        let labels = namespace["metadata"]["labels"].clone();
+        Policy::read(move |label| labels[label].as_str().map(str::to_owned))
+    };
+    let (new, errors) = read(namespace);
+    let name = namespace["metadata"]["name"].as_str().unwrap_or_default();
+    let before = admission.old.map(read);
+    let known = before.as_ref().is_some_and(|(_, before)| *before == errors);
+    if !errors.is_empty() && !known {
+        return Err(Status::invalid("", "Namespace", name, &errors));
+    }
+    let Some((old, _)) = before else { return Ok(()) };
+    let stricter = new.enforce.version != old.enforce.version || new.enforce.level > old.enforce.level;
+    if new.enforce != old.enforce && new.enforce.level != Level::Privileged && stricter {
+        warnings.extend(examine_pods(admission, name, new.enforce)?);
+    }
+    Ok(())
+}
+
+/// What a new rule means for the pods that are there.
+fn examine_pods(admission: &Admission<'_>, namespace: &str, rule: Rule) -> Result<Vec<String>> {
+    let prefix = format!("{}{namespace}/", storage_prefix("", "pods"));
+    let page = admission.call.server.store().range(&Range { prefix, ..Range::default() });
+    let entries = prioritized(page.map_err(Status::internal)?.entries);
+    let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for entry in entries.iter().take(PODS_MAX) {
+        let pod: Value = serde_json::from_slice(&entry.value).map_err(Status::internal)?;
+        let violations: Violations = evaluate(rule, &pod);
+        if !violations.is_empty() {
+            found.entry(violations.reasons()).or_default().insert(entry.header.name.to_string());
+        }
+    }
+    let mut warnings = Vec::new();
+    if entries.len() > PODS_MAX {
+        let all = entries.len();
+        warnings.push(format!(
+            "new PodSecurity enforce level only checked against the first {PODS_MAX} of {all} existing pods"
+        ));
+    }
+    if !found.is_empty() {
+        let rule = rule.to_string();
+        warnings.push(format!(
+            "existing pods in namespace {namespace:?} violate the new PodSecurity enforce level {rule:?}"
+        ));
+    }
+    let line = |(reasons, names): (String, BTreeSet<String>)| {
+        let first = names.first().cloned().unwrap_or_default();
+        match names.len() {
+            1 => format!("{first}: {reasons}"),
+            2 => format!("{first} (and 1 other pod): {reasons}"),
+            all => format!("{first} (and {} other pods): {reasons}", all - 1),
+        }
+    };
+    let mut lines: Vec<String> = found.into_iter().map(line).collect();
+    lines.sort();
+    warnings.extend(lines);
+    Ok(warnings)
+}
+
+/// One pod of each owner before all others, so that as many kinds as possible are looked at.
+fn prioritized(entries: Vec<Arc<Entry<Header>>>) -> Vec<Arc<Entry<Header>>> {
+    let mut seen = BTreeSet::new();
+    let is_first =
+        |entry: &Arc<Entry<Header>>| entry.header.owners.first().is_none_or(|it| seen.insert(it.clone()));
+    let (mut first, rest): (Vec<_>, Vec<_>) = entries.into_iter().partition(is_first);
+    first.extend(rest);
+    first
+}

@@ -1,0 +1,58 @@
+//! What others need to check our tokens: the issuer's configuration and its public keys.
+
+use evenkeel_store::Store;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use http::{Method, Response};
+use serde_json::{Value, json};
+
+use super::{Authentication, ISSUER};
+use crate::body::Body;
+use crate::registry::storage_prefix;
+use crate::request::Request;
+use crate::status::{Result, Status};
+use crate::{Header, respond};
+
+const CONFIGURATION: &str = "/.well-known/openid-configuration";
+const KEYS: &str = "/openid/v1/jwks";
+/// How long clients may keep both, as Kubernetes has it.
+const MAX_AGE: HeaderValue = HeaderValue::from_static("public, max-age=3600");
+
+/// Answers a path of the issuer; none where the path is none.
+pub(crate) fn answer(
+    authentication: &Authentication,
+    store: &Store<Header>,
+    request: &Request,
+) -> Option<Result<Response<Body>>> {
+    let (document, content_type) = match request.path.as_str() {
+        CONFIGURATION => (configuration(authentication, store), "application/json"),
+        KEYS => (json!({"keys": authentication.key().public()}), "application/jwk-set+json"),
+        _ => return None,
+    };
+    if request.method != Method::GET {
+        return Some(Err(Status::method_not_allowed()));
+    }
+    let mut response = respond::json(200, document.to_string());
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response.headers_mut().insert(CACHE_CONTROL, MAX_AGE);
+    Some(Ok(response))
+}
+
+fn configuration(authentication: &Authentication, store: &Store<Header>) -> Value {
+    json!({
+        "issuer": ISSUER,
+        "jwks_uri": format!("https://{}{KEYS}", address(store)),
+        "response_types_supported": ["id_token"],
+        "subject_types_supported": ["public"],
+        "id_token_signing_alg_values_supported": [authentication.key().algorithm()],
+    })
+}
+
+/// Where the API server is reached, as the endpoints of `default/kubernetes` say.
+fn address(store: &Store<Header>) -> String {
+    let entry = store.get(&format!("{}default/kubernetes", storage_prefix("", "endpoints")));
+    let endpoints: Value = entry.and_then(|it| serde_json::from_slice(&it.value).ok()).unwrap_or_default();
+    let subset = &endpoints["subsets"][0];
+    let ip = subset["addresses"][0]["ip"].as_str().unwrap_or("kubernetes.default.svc");
+    let ip = if ip.contains(':') { format!("[{ip}]") } else { ip.to_owned() };
+    format!("{ip}:{}", subset["ports"][0]["port"].as_u64().unwrap_or(443))
+}

@@ -1,0 +1,196 @@
+//! Making tokens of service accounts: TokenRequest.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use evenkeel_schema::field::FieldError;
+use evenkeel_schema::kinds::split_api_version;
+use evenkeel_schema::time::{self, Precision};
+use evenkeel_store::Entry;
+use http::Response;
+use jiff::SignedDuration;
+use serde_json::{Value, json};
+
+use crate::admit::{Admission, Operation, admit};
+use crate::authenticate::{Account, AccountToken, Bound, ISSUER};
+use crate::body::Body;
+use crate::call::Call;
+use crate::registry::storage_prefix;
+use crate::status::{Result, Status};
+use crate::write::{Incoming, write_query};
+use crate::{Header, ResourceInfo, ownership, respond};
+
+const GROUP: &str = "authentication.k8s.io";
+/// How long a token lives unless the request says otherwise.
+const SECONDS: i64 = 3600;
+const SECONDS_MIN: i64 = 600;
+const SECONDS_MAX: i64 = 1 << 32;
+/// What pods ask for by themselves. Kubernetes gives such tokens a year, for programs that read theirs only once.
+const POD_SECONDS: i64 = 3607;
+const EXTENDED_SECONDS: i64 = 365 * 24 * 3600;
+
+/// Answers a POST to `serviceaccounts/{name}/token`.
+pub(super) async fn issue(call: &Call<'_>, body: Bytes) -> Result<Response<Body>> {
+    let part = Call { info: Arc::new(info(call)), ..*call };
+    let query = write_query(call, "CreateOptions")?;
+    let mut incoming = Incoming::decode(&part, &query, &body)?;
+    incoming.place(&part)?;
+    let admission = Admission { call, operation: Operation::Create, name: &call.path.name, old: None };
+    admit(&admission, &mut incoming.object)?;
+    if incoming.object["spec"]["expirationSeconds"].is_null() {
+        incoming.object["spec"]["expirationSeconds"] = SECONDS.into();
+    }
+    ownership::track(&part, &mut incoming.object, None);
+    let mut request = incoming.object.clone();
+    check_name(call, &request)?;
+    let entry = call.server.store().get(&call.key()).ok_or_else(|| call.not_found())?;
+    fill(call, &mut request, &entry)?;
+    validate(&request)?;
+    let token = token(call, &request, &entry)?;
+    let now = call.server.env().now();
+    let lives = SignedDuration::from_secs(seconds(&request));
+    let expires = now.checked_add(lives).map_err(Status::internal)?;
+    request["status"] = json!({
+        "token": call.server.inner().authentication.issue(&token),
+        "expirationTimestamp": time::print(expires, Precision::Seconds),
+    });
+    let mut response = respond::json(201, request.to_string());
+    incoming.warn(&mut response);
+    Ok(response)
+}
+
+/// The resource as which a TokenRequest is decoded and owned.
+fn info(call: &Call<'_>) -> ResourceInfo {
+    ResourceInfo {
+        group: GROUP.into(),
+        version: "v1".into(),
+        kind: "TokenRequest".into(),
+        plural: call.info.plural.clone(),
+        namespaced: true,
+        prefix: call.info.prefix.clone(),
+        ..ResourceInfo::default()
+    }
+}
+
+fn check_name(call: &Call<'_>, request: &Value) -> Result<()> {
+    let wanted = &call.path.name;
+    let name = request["metadata"]["name"].as_str().unwrap_or_default();
+    if name.is_empty() || name == wanted {
+        return Ok(());
+    }
+    let why = "must match the service account name if specified";
+    Err(Status::invalid(GROUP, "TokenRequest", wanted, &[FieldError::invalid("metadata.name", name, why)]))
+}
+
+/// What the account and the server say where the request says nothing.
+fn fill(call: &Call<'_>, request: &mut Value, account: &Entry<Header>) -> Result<()> {
+    let uid = request["metadata"]["uid"].as_str().unwrap_or_default();
+    let actual = &account.header.uid;
+    if !uid.is_empty() && *uid != **actual {
+        let why = format!(
+            "the UID in the token request ({uid}) does not match the UID of the service account ({actual})"
+        );
+        return Err(Status::conflict(GROUP, "TokenRequest", &call.path.name, &why));
+    }
+    let metadata = &mut request["metadata"];
+    metadata["name"] = (*account.header.name).into();
+    metadata["namespace"] = (*account.header.namespace).into();
+    metadata["uid"] = (**actual).into();
+    metadata["creationTimestamp"] = call.server.now().into();
+    let spec = &mut request["spec"];
+    if spec["audiences"].as_array().is_none_or(Vec::is_empty) {
+        spec["audiences"] = json!([ISSUER]);
+    }
+    if spec["boundObjectRef"].is_null() {
+        // It is told even where there is none.
+        spec["boundObjectRef"] = Value::Null;
+    }
+    Ok(())
+}
+
+fn seconds(request: &Value) -> i64 {
+    request["spec"]["expirationSeconds"].as_i64().unwrap_or_default()
+}
+
+fn validate(request: &Value) -> Result<()> {
+    let asked = seconds(request);
+    let why = match asked {
+        ..SECONDS_MIN => "may not specify a duration less than 10 minutes",
+        SECONDS_MIN..=SECONDS_MAX => return Ok(()),
+        _ => "may not specify a duration larger than 2^32 seconds",
+    };
+    let error = FieldError::invalid("spec.expirationSeconds", asked, why);
+    Err(Status::invalid(GROUP, "TokenRequest", "", &[error]))
+}
+
+fn token<'a>(call: &Call<'_>, request: &Value, entry: &'a Entry<Header>) -> Result<AccountToken<'a>> {
+    let bound = bound(call, &request["spec"]["boundObjectRef"])?;
+    let audiences: Vec<String> =
+        serde_json::from_value(request["spec"]["audiences"].clone()).unwrap_or_default();
+    let asked = seconds(request);
+    let extended = asked == POD_SECONDS && matches!(bound, Some(Bound::Pod(..))) && audiences == [ISSUER];
+    let header = &entry.header;
+    Ok(AccountToken {
+        account: Account { namespace: &header.namespace, name: &header.name, uid: &header.uid },
+        audiences,
+        bound,
+        seconds: if extended { EXTENDED_SECONDS } else { asked },
+        warn_after: extended.then_some(asked),
+    })
+}
+
+/// The object that the token is bound to.
+fn bound(call: &Call<'_>, reference: &Value) -> Result<Option<Bound>> {
+    if !reference.is_object() {
+        return Ok(None);
+    }
+    let text = |field: &str| reference[field].as_str().unwrap_or_default();
+    let (group, version) = split_api_version(text("apiVersion"));
+    let (kind, name) = (text("kind"), text("name"));
+    let plural = match (group, kind) {
+        ("", "Pod") => "pods",
+        ("", "Secret") => "secrets",
+        ("", "Node") => "nodes",
+        _ => {
+            let kind = format!("{group}/{version}, Kind={kind}");
+            return Err(Status::bad_request(format!("cannot bind token to object of type {kind}")));
+        }
+    };
+    let namespace = if kind == "Node" { "" } else { &call.path.namespace };
+    let entry = find(call, plural, namespace, name).ok_or_else(|| Status::not_found("", plural, name))?;
+    let (found, uid) = (entry.header.name.to_string(), entry.header.uid.to_string());
+    let bound = match kind {
+        "Pod" => Bound::Pod(found, uid.clone(), node_of(call, &entry)?),
+        "Secret" => Bound::Secret(found, uid.clone()),
+        _ => Bound::Node(found, uid.clone()),
+    };
+    let asked = text("uid");
+    if !asked.is_empty() && asked != uid {
+        let why = format!(
+            "the UID in the bound object reference ({asked}) does not match the UID in record. \
+             The object might have been deleted and then recreated"
+        );
+        return Err(Status::conflict("", kind, name, &why));
+    }
+    Ok(Some(bound))
+}
+
+/// Name and uid of the node of a pod, which must run as the account of the path.
+fn node_of(call: &Call<'_>, pod: &Entry<Header>) -> Result<Option<(String, String)>> {
+    let pod: Value = serde_json::from_slice(&pod.value).map_err(Status::internal)?;
+    let account = &call.path.name;
+    if pod["spec"]["serviceAccountName"] != account.as_str() {
+        return Err(Status::bad_request(format!(
+            "cannot bind token for serviceaccount {account:?} to pod running with different serviceaccount name."
+        )));
+    }
+    let node = pod["spec"]["nodeName"].as_str().unwrap_or_default();
+    let uid = find(call, "nodes", "", node).map(|it| it.header.uid.to_string()).unwrap_or_default();
+    Ok((!node.is_empty()).then(|| (node.to_owned(), uid)))
+}
+
+fn find(call: &Call<'_>, plural: &str, namespace: &str, name: &str) -> Option<Arc<Entry<Header>>> {
+    let prefix = storage_prefix("", plural);
+    let folder = if namespace.is_empty() { prefix } else { format!("{prefix}{namespace}/") };
+    call.server.store().get(&format!("{folder}{name}"))
+}

@@ -1,0 +1,70 @@
+use serde_json::{Value, json};
+
+use crate::api::Api;
+
+const PODS: &str = "/api/v1/namespaces/a/pods";
+const SECRETS: &str = "/api/v1/namespaces/a/secrets";
+
+fn pod(name: &str, container: Value) -> Value {
+    let mut containers = json!([{"name": "c", "image": "i"}]);
+    for (key, value) in container.as_object().into_iter().flatten() {
+        containers[0][key] = value.clone();
+    }
+    json!({"metadata": {"name": name}, "spec": {"containers": containers}})
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limit_range_fills_in_and_refuses() {
+    let api = Api::start().await;
+    let limit = json!({"type": "Container", "max": {"cpu": "1"}, "defaultRequest": {"cpu": "100m"}});
+    let range = json!({"metadata": {"name": "r"}, "spec": {"limits": [limit]}});
+    assert_eq!(api.post("/api/v1/namespaces/a/limitranges", range).await.status, 201);
+    let made = api.post(PODS, pod("p", json!({}))).await;
+    let expected = json!({"limits": {"cpu": "1"}, "requests": {"cpu": "100m"}});
+    assert_eq!(made.body["spec"]["containers"][0]["resources"], expected);
+    let annotation = &made.body["metadata"]["annotations"]["kubernetes.io/limit-ranger"];
+    assert_eq!(annotation, "LimitRanger plugin set: cpu request for container c; cpu limit for container c");
+    let refused = api.post(PODS, pod("q", json!({"resources": {"limits": {"cpu": "2"}}}))).await;
+    let message = "pods \"q\" is forbidden: maximum cpu usage per Container is 1, but limit is 2";
+    assert_eq!((refused.status, refused.body["message"].as_str()), (403, Some(message)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quota_is_used_up() {
+    let api = Api::start().await;
+    let quotas = "/api/v1/namespaces/a/resourcequotas";
+    let hard = json!({"secrets": "1", "requests.cpu": "1"});
+    let made = api.post(quotas, json!({"metadata": {"name": "q"}, "spec": {"hard": hard}})).await;
+    assert_eq!(made.status, 201);
+    // Without a status it limits nothing; there is no controller here that would write it.
+    let status = json!({"status": {"hard": hard, "used": {"secrets": "0", "requests.cpu": "0"}}});
+    assert_eq!(api.merge(&format!("{quotas}/q/status"), status).await.status, 200);
+    let dry = api.post(&format!("{SECRETS}?dryRun=All"), json!({"metadata": {"name": "a"}})).await;
+    assert_eq!(dry.status, 201);
+    assert_eq!(api.post(SECRETS, json!({"metadata": {"name": "a"}})).await.status, 201);
+    assert_eq!(api.get(&format!("{quotas}/q")).await.body["status"]["used"]["secrets"], "1");
+    let refused = api.post(SECRETS, json!({"metadata": {"name": "b"}})).await;
+    let message = "secrets \"b\" is forbidden: exceeded quota: q, requested: secrets=1, used: secrets=1, limited: secrets=1";
+    assert_eq!((refused.status, refused.body["message"].as_str()), (403, Some(message)));
+    let refused = api.post(PODS, pod("p", json!({}))).await;
+    let message = "pods \"p\" is forbidden: failed quota: q: must specify requests.cpu for: c";
+    assert_eq!((refused.status, refused.body["message"].as_str()), (403, Some(message)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_demands_harmless_pods() {
+    let api = Api::start().await;
+    let label = |level: &str| json!({"metadata": {"labels": {"pod-security.kubernetes.io/enforce": level}}});
+    assert_eq!(
+        api.post(PODS, pod("old", json!({"securityContext": {"privileged": true}}))).await.status,
+        201
+    );
+    assert_eq!(api.merge("/api/v1/namespaces/a", label("strict")).await.status, 422);
+    let labelled = api.merge("/api/v1/namespaces/a", label("baseline")).await;
+    assert_eq!((labelled.status, labelled.warnings.len()), (200, 2), "{labelled:?}");
+    let refused = api.post(PODS, pod("p", json!({"securityContext": {"privileged": true}}))).await;
+    let message = "pods \"p\" is forbidden: violates PodSecurity \"baseline:latest\": privileged \
+        (container \"c\" must not set securityContext.privileged=true)";
+    assert_eq!((refused.status, refused.body["message"].as_str()), (403, Some(message)));
+    assert_eq!(api.post(PODS, pod("p", json!({}))).await.status, 201);
+}

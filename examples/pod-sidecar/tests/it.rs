@@ -180,7 +180,7 @@ async fn it_runs_as_its_account_within_its_rules(cluster: Cluster) -> Result<()>
     Ok(())
 }
 
-#[evenkeel::test]
+#[evenkeel::test(embedded = "a rule of the whole cluster is taken away")]
 async fn without_a_rule_that_it_needs_it_gets_nowhere(cluster: Cluster) -> Result<()> {
     let account = cluster.install(&operator().manifests("operators").unwrap()).await?;
     let mut role = cluster.get::<ClusterRole>(NAME).await?;

@@ -59,7 +59,7 @@ impl Uploads for Bucket {
     }
 }
 
-#[evenkeel::test]
+#[evenkeel::test(embedded = "what others write is seen only here")]
 async fn an_app_becomes_three_tiers_from_the_ground_up(cluster: Cluster) -> Result<()> {
     started(&cluster, Arc::new(NoUploads)).await?;
     cluster.settled().await;
@@ -235,7 +235,7 @@ async fn it_runs_as_its_account_within_its_rules(cluster: Cluster) -> Result<()>
     Ok(())
 }
 
-#[evenkeel::test]
+#[evenkeel::test(embedded = "a rule of the whole cluster is taken away")]
 async fn without_a_rule_that_it_needs_it_gets_nowhere(cluster: Cluster) -> Result<()> {
     let account = cluster.install(&operator().manifests("operators").unwrap()).await?;
     let mut role = cluster.get::<ClusterRole>(NAME).await?;

@@ -26,6 +26,13 @@ async fn the_schema_refuses_at_once(cluster: Cluster) -> Result<()> {
     assert!(told.contains("spec.storage in body should match '^[1-9][0-9]*(Mi|Gi|Ti)$'"), "{told}");
     let told = refusal(&cluster, orders("17", 9)).await;
     assert!(told.contains("spec.replicas in body should be less than or equal to 5"), "{told}");
+    let mut reserved = orders("17", 2);
+    reserved.spec.database_name = "postgres".into();
+    let told = refusal(&cluster, reserved).await;
+    assert!(
+        told.contains(r#"spec.databaseName: Invalid value: "postgres": PostgreSQL keeps this name"#),
+        "{told}"
+    );
     Ok(())
 }
 

@@ -47,7 +47,9 @@ fn check(
         return Ok(());
     }
     let name = object["metadata"]["name"].as_str().unwrap_or_default();
-    Err(Status::invalid(&info.group, &info.kind, name, &errors))
+    // Events are refused in the name of their first group, whichever they were sent to.
+    let group = if info.kind == "Event" && !info.is_custom() { "" } else { &info.group };
+    Err(Status::invalid(group, &info.kind, name, &errors))
 }
 
 fn custom(

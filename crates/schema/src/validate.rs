@@ -4,6 +4,7 @@
 //! update is held to the rules of every kind first and to those of its own kind after, so a cause may be there
 //! twice. Custom resources use [`metadata`] and `structural`.
 
+mod certificate;
 mod cluster;
 mod config;
 mod container;
@@ -11,6 +12,7 @@ mod cronjob;
 mod endpoints;
 mod event;
 mod field_rules;
+mod flowcontrol;
 mod job;
 pub mod metadata;
 mod networking;
@@ -24,6 +26,7 @@ mod scheduling;
 mod security;
 mod service;
 mod volume;
+mod webhook;
 mod workload;
 
 use metadata::NameRule;
@@ -86,6 +89,9 @@ fn create(group: &str, kind: &str, object: &Value, namespaced: bool) -> Vec<Fiel
             networking::create(kind, object, namespaced)
         }
         ("rbac.authorization.k8s.io", _) => rbac::create(kind, object, namespaced),
+        ("admissionregistration.k8s.io", _) => webhook::create(kind, object),
+        ("flowcontrol.apiserver.k8s.io", _) => flowcontrol::create(kind, object),
+        ("certificates.k8s.io", "CertificateSigningRequest") => certificate::create(object),
         _ => cluster::create(group, kind, object, namespaced),
     }
 }
@@ -121,6 +127,8 @@ fn update(
             networking::update(kind, new, old, subresource)
         }
         ("rbac.authorization.k8s.io", _) => rbac::update(kind, new, old, namespaced),
+        ("admissionregistration.k8s.io", _) => webhook::update(kind, new, old, subresource),
+        ("flowcontrol.apiserver.k8s.io", _) => flowcontrol::update(kind, new, old, subresource),
         _ => cluster::update(group, kind, new, old, subresource),
     }
 }

@@ -40,8 +40,33 @@ use crate::types::{Additional, Schema};
 pub(super) use definition::{Place, Report, elements_max};
 pub use validate::Findings;
 
-use kind::Declaration;
+use kind::{Declaration, Kind};
 use program::Compiled;
+
+/// What an expression must give.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Expected {
+    Bool,
+    String,
+    Anything,
+}
+
+/// Says why an expression about values of unknown types does not compile, or gives something else than it should.
+pub(crate) fn check_expression(source: &str, variables: &[&str], expected: Expected) -> Result<(), String> {
+    let failed = |issues: issue::Issues| format!("compilation failed: {issues}");
+    let variables: Vec<(&str, Kind)> = variables.iter().map(|name| (*name, Kind::Dyn)).collect();
+    let tree = syntax::parse(source).map_err(failed)?;
+    let checked = check::check(source, tree, &variables).map_err(failed)?;
+    let wanted = match expected {
+        Expected::Bool => Kind::Bool,
+        Expected::String => Kind::String,
+        Expected::Anything => return Ok(()),
+    };
+    match checked.result() == &wanted {
+        true => Ok(()),
+        false => Err(format!("must evaluate to {wanted} but got {}", checked.result())),
+    }
+}
 
 /// The compiled rules of a schema.
 #[derive(Debug)]

@@ -90,7 +90,15 @@ fn node(object: &Value, errors: &mut Vec<FieldError>) {
 /// What identifies a node to its network and its cloud stays once it is set.
 fn node_update(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     let (new, old) = (new.at("spec"), old.at("spec"));
-    let (ranges, before) = (new.strs("podCIDRs"), old.strs("podCIDRs"));
+    // The older field holds the first range where the list is not given.
+    let ranges_of = |spec: Option<&Value>| -> Vec<String> {
+        let mut ranges = spec.strs("podCIDRs");
+        if ranges.is_empty() && !spec.str("podCIDR").is_empty() {
+            ranges.push(spec.str("podCIDR"));
+        }
+        ranges.into_iter().map(str::to_owned).collect()
+    };
+    let (ranges, before) = (ranges_of(new), ranges_of(old));
     let changed = match ranges.len() == before.len() {
         true => before.iter().zip(&ranges).filter(|(old, new)| old != new).count(),
         false => usize::from(!before.is_empty()),

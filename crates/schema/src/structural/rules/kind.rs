@@ -42,11 +42,20 @@ pub(super) enum Opaque {
     Cidr,
     Semver,
     Format,
+    /// What policies ask whether a user may do something; rules of custom resources have none.
+    Authorizer,
 }
 
 impl Opaque {
-    pub(super) const ALL: [Opaque; 6] =
-        [Opaque::Url, Opaque::Quantity, Opaque::Ip, Opaque::Cidr, Opaque::Semver, Opaque::Format];
+    pub(super) const ALL: [Opaque; 7] = [
+        Opaque::Url,
+        Opaque::Quantity,
+        Opaque::Ip,
+        Opaque::Cidr,
+        Opaque::Semver,
+        Opaque::Format,
+        Opaque::Authorizer,
+    ];
 
     /// The name that expressions and messages use.
     pub(super) const fn name(self) -> &'static str {
@@ -57,6 +66,7 @@ impl Opaque {
             Opaque::Cidr => "net.CIDR",
             Opaque::Semver => "kubernetes.Semver",
             Opaque::Format => "kubernetes.NamedFormat",
+            Opaque::Authorizer => "kubernetes.authorization.Authorizer",
         }
     }
 }

@@ -1,0 +1,397 @@
+//! Webhooks and admission policies: the rules that say what they are asked about, and where they are found.
+
+use super::field_rules::{named, qualified, subdomain, supported};
+use super::metadata::{self, NameRule};
+use crate::field::{FieldError, Path};
+use crate::json::Value;
+use crate::names;
+use crate::read::Read;
+use crate::selector;
+use crate::structural::{self, Expected};
+
+const OPERATIONS: [&str; 5] = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
+const FAILURE: [&str; 2] = ["Fail", "Ignore"];
+const MATCH: [&str; 2] = ["Equivalent", "Exact"];
+const SIDE_EFFECTS: [&str; 2] = ["None", "NoneOnDryRun"];
+const CONDITIONS_MAX: usize = 64;
+/// What an expression of a policy may use; its types are known only when it runs.
+const VARIABLES: [&str; 6] = ["object", "oldObject", "request", "namespaceObject", "authorizer", "variables"];
+
+pub(super) fn create(kind: &str, object: &Value) -> Vec<FieldError> {
+    let mut errors = metadata::create_builtin(object, false, NameRule::Subdomain);
+    rules(kind, object, &mut errors);
+    errors
+}
+
+pub(super) fn update(kind: &str, new: &Value, old: &Value, subresource: &str) -> Vec<FieldError> {
+    let mut errors = metadata::update_builtin(new, old);
+    if subresource.is_empty() {
+        rules(kind, new, &mut errors);
+    }
+    errors
+}
+
+fn rules(kind: &str, object: &Value, errors: &mut Vec<FieldError>) {
+    let spec = object.at("spec").unwrap_or(&Value::Null);
+    match kind {
+        "ValidatingWebhookConfiguration" | "MutatingWebhookConfiguration" => {
+            webhooks(kind, object.list("webhooks"), errors);
+        }
+        "ValidatingAdmissionPolicy" => policy(spec, errors),
+        "ValidatingAdmissionPolicyBinding" => binding(spec, errors),
+        _ => {}
+    }
+}
+
+fn webhooks(kind: &str, webhooks: &[Value], errors: &mut Vec<FieldError>) {
+    let list = Path::new("webhooks");
+    for (index, hook) in webhooks.iter().enumerate() {
+        let path = list.index(index);
+        webhook(&path, hook, errors);
+        if kind == "MutatingWebhookConfiguration" && hook.has("reinvocationPolicy") {
+            let at = path.child("reinvocationPolicy");
+            supported(&at, hook.str("reinvocationPolicy"), &["IfNeeded", "Never"], errors);
+        }
+        review_versions(
+            &path.child("admissionReviewVersions"),
+            &hook.strs("admissionReviewVersions"),
+            errors,
+        );
+        let name = hook.str("name");
+        if !name.is_empty() && webhooks[..index].iter().any(|other| other.str("name") == name) {
+            errors.push(FieldError::duplicate(path.child("name"), name));
+        }
+    }
+}
+
+fn webhook(path: &Path<'_>, hook: &Value, errors: &mut Vec<FieldError>) {
+    full_name(&path.child("name"), hook.str("name"), errors);
+    let list = path.child("rules");
+    for (index, rule) in hook.list("rules").iter().enumerate() {
+        rule_with_operations(&list.index(index), rule, errors);
+    }
+    for (field, allowed) in [("failurePolicy", FAILURE), ("matchPolicy", MATCH)] {
+        if hook.has(field) {
+            supported(&path.child(field), hook.str(field), &allowed, errors);
+        }
+    }
+    match hook.at("sideEffects") {
+        None => {
+            let detail = format!("must specify one of {}", SIDE_EFFECTS.join(", "));
+            errors.push(FieldError::required(path.child("sideEffects"), detail));
+        }
+        Some(_) => supported(&path.child("sideEffects"), hook.str("sideEffects"), &SIDE_EFFECTS, errors),
+    }
+    if let Some(seconds) = hook.int("timeoutSeconds").filter(|seconds| !(1..=30).contains(seconds)) {
+        let detail = "the timeout value must be between 1 and 30 seconds";
+        errors.push(FieldError::invalid(path.child("timeoutSeconds"), seconds, detail));
+    }
+    for field in ["namespaceSelector", "objectSelector"] {
+        if let Some(value) = hook.at(field) {
+            errors.extend(selector::validate(&path.child(field), value));
+        }
+    }
+    client(&path.child("clientConfig"), hook.at("clientConfig").unwrap_or(&Value::Null), errors);
+    conditions(&path.child("matchConditions"), hook.list("matchConditions"), errors);
+}
+
+fn full_name(path: &Path<'_>, name: &str, errors: &mut Vec<FieldError>) {
+    if name.is_empty() {
+        errors.push(FieldError::required(path, ""));
+        return;
+    }
+    let wrong = names::dns1123_subdomain(name);
+    if !wrong.is_empty() {
+        errors.push(FieldError::invalid(path, name, wrong.join(",")));
+    } else if name.split('.').count() < 3 {
+        let detail = "should be a domain with at least three segments separated by dots";
+        errors.push(FieldError::invalid(path, name, detail));
+    }
+}
+
+fn client(path: &Path<'_>, config: &Value, errors: &mut Vec<FieldError>) {
+    if config.has("url") == config.has("service") {
+        errors.push(FieldError::required(path, "exactly one of url or service is required"));
+    } else if config.has("url") {
+        url(&path.child("url"), config.str("url"), errors);
+    } else if let Some(service) = config.at("service") {
+        let path = path.child("service");
+        for field in ["name", "namespace"] {
+            if service.str(field).is_empty() {
+                errors.push(FieldError::required(path.child(field), format!("service {field} is required")));
+            }
+        }
+        if let Some(port) = service.int("port").filter(|port| !(1..=65_535).contains(port)) {
+            let detail = "port is not valid: must be between 1 and 65535, inclusive";
+            errors.push(FieldError::invalid(path.child("port"), port, detail));
+        }
+    }
+}
+
+fn url(path: &Path<'_>, text: &str, errors: &mut Vec<FieldError>) {
+    const FORM: &str = "; desired format: https://host[/path]";
+    let mut refuse =
+        |value: &str, what: &str| errors.push(FieldError::invalid(path, value, format!("{what}{FORM}")));
+    let Some((scheme, rest)) = text.split_once("://") else {
+        refuse(text.split(':').next().unwrap_or_default(), "'https' is the only allowed URL scheme");
+        return;
+    };
+    if scheme != "https" {
+        refuse(scheme, "'https' is the only allowed URL scheme");
+    }
+    let (rest, fragment) = rest.split_once('#').unwrap_or((rest, ""));
+    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let authority = rest.split('/').next().unwrap_or_default();
+    let (user, host) =
+        authority.rsplit_once('@').map_or((None, authority), |(user, host)| (Some(user), host));
+    if host.is_empty() {
+        refuse(host, "host must be specified");
+    }
+    if let Some(user) = user {
+        refuse(user, "user information is not permitted in the URL");
+    }
+    if !fragment.is_empty() {
+        refuse(fragment, "fragments are not permitted in the URL");
+    }
+    if !query.is_empty() {
+        refuse(query, "query parameters are not permitted in the URL");
+    }
+}
+
+fn review_versions(path: &Path<'_>, versions: &[&str], errors: &mut Vec<FieldError>) {
+    if versions.is_empty() {
+        errors.push(FieldError::required(path, "must specify one of v1, v1beta1"));
+        return;
+    }
+    for (index, version) in versions.iter().enumerate() {
+        match versions[..index].contains(version) {
+            true => errors.push(FieldError::invalid(path.index(index), *version, "duplicate version")),
+            false => named(&path.index(index), version, names::dns1035_label(version), errors),
+        }
+    }
+    if !versions.iter().any(|version| matches!(*version, "v1" | "v1beta1")) {
+        let detail = "must include at least one of v1, v1beta1";
+        errors.push(FieldError::invalid(path, Value::from(versions.to_vec()), detail));
+    }
+}
+
+fn rule_with_operations(path: &Path<'_>, rule: &Value, errors: &mut Vec<FieldError>) {
+    let operations = rule.strs("operations");
+    let at = path.child("operations");
+    stars(&at, &operations, "operations", errors);
+    for (index, operation) in operations.iter().enumerate() {
+        supported(&at.index(index), operation, &OPERATIONS, errors);
+    }
+    stars(&path.child("apiGroups"), &rule.strs("apiGroups"), "API groups", errors);
+    let versions = rule.strs("apiVersions");
+    let at = path.child("apiVersions");
+    stars(&at, &versions, "API versions", errors);
+    for (index, _) in versions.iter().enumerate().filter(|(_, version)| version.is_empty()) {
+        errors.push(FieldError::required(at.index(index), ""));
+    }
+    resources(&path.child("resources"), &rule.strs("resources"), errors);
+    if rule.has("scope") {
+        supported(&path.child("scope"), rule.str("scope"), &["*", "Cluster", "Namespaced"], errors);
+    }
+}
+
+/// A list that must have something, and nothing beside a star.
+fn stars(path: &Path<'_>, given: &[&str], what: &str, errors: &mut Vec<FieldError>) {
+    if given.is_empty() {
+        errors.push(FieldError::required(path, ""));
+    }
+    if given.len() > 1 && given.contains(&"*") {
+        let detail = format!("if '*' is present, must not specify other {what}");
+        errors.push(FieldError::invalid(path, Value::from(given.to_vec()), detail));
+    }
+}
+
+fn resources(path: &Path<'_>, given: &[&str], errors: &mut Vec<FieldError>) {
+    if given.is_empty() {
+        errors.push(FieldError::required(path, ""));
+    }
+    let mut plain = false;
+    for (index, name) in given.iter().enumerate() {
+        let Some((resource, part)) = name.split_once('/') else {
+            match name.is_empty() {
+                true => errors.push(FieldError::required(path.index(index), "")),
+                false => plain = *name != "*",
+            }
+            continue;
+        };
+        let before = &given[..index];
+        if before.contains(&format!("{resource}/*").as_str()) {
+            let detail = format!("if '{resource}/*' is present, must not specify {name}");
+            errors.push(FieldError::invalid(path.index(index), *name, detail));
+        }
+        if before.contains(&format!("*/{part}").as_str()) {
+            let detail = format!("if '*/{part}' is present, must not specify {name}");
+            errors.push(FieldError::invalid(path.index(index), *name, detail));
+        }
+    }
+    let shown = || Value::from(given.to_vec());
+    if given.len() > 1 && given.contains(&"*/*") {
+        let detail = "if '*/*' is present, must not specify other resources";
+        errors.push(FieldError::invalid(path, shown(), detail));
+    }
+    if given.contains(&"*") && plain {
+        let detail = "if '*' is present, must not specify other resources without subresources";
+        errors.push(FieldError::invalid(path, shown(), detail));
+    }
+}
+
+fn conditions(list: &Path<'_>, conditions: &[Value], errors: &mut Vec<FieldError>) {
+    if conditions.len() > CONDITIONS_MAX {
+        errors.push(FieldError::too_many(list, conditions.len(), CONDITIONS_MAX));
+    }
+    for (index, condition) in conditions.iter().enumerate() {
+        let path = list.index(index);
+        match condition.str("expression").trim() {
+            "" => errors.push(FieldError::required(path.child("expression"), "")),
+            text => expression(&path.child("expression"), text, Expected::Bool, &[], errors),
+        }
+        let name = condition.str("name");
+        match name {
+            "" => errors.push(FieldError::required(path.child("name"), "")),
+            name => qualified(&path.child("name"), name, errors),
+        }
+        if !name.is_empty() && conditions[..index].iter().any(|other| other.str("name") == name) {
+            errors.push(FieldError::duplicate(path.child("name"), name));
+        }
+    }
+}
+
+/// An expression that must compile, and give what is expected.
+fn expression(path: &Path<'_>, text: &str, expected: Expected, more: &[&str], errors: &mut Vec<FieldError>) {
+    let variables: Vec<&str> = VARIABLES.iter().chain(more).copied().collect();
+    if let Err(problem) = structural::check_expression(text, &variables, expected) {
+        errors.push(FieldError::invalid(path, text, problem));
+    }
+}
+
+fn policy(spec: &Value, errors: &mut Vec<FieldError>) {
+    let path = Path::new("spec");
+    match spec.str("failurePolicy") {
+        "" => errors.push(FieldError::required(path.child("failurePolicy"), "")),
+        policy => supported(&path.child("failurePolicy"), policy, &FAILURE, errors),
+    }
+    let params: &[&str] = if spec.has("paramKind") { &["params"] } else { &[] };
+    let constraints = path.child("matchConstraints");
+    match spec.at("matchConstraints") {
+        None => errors.push(FieldError::required(constraints, "")),
+        Some(resources) => {
+            match_resources(&constraints, resources, errors);
+            if resources.list("resourceRules").is_empty() {
+                errors.push(FieldError::required(constraints.child("resourceRules"), ""));
+            }
+        }
+    }
+    conditions(&path.child("matchConditions"), spec.list("matchConditions"), errors);
+    let list = path.child("variables");
+    for (index, variable) in spec.list("variables").iter().enumerate() {
+        let path = list.index(index);
+        for field in ["name", "expression"] {
+            if variable.str(field).trim().is_empty() {
+                errors.push(FieldError::required(path.child(field), format!("{field} is not specified")));
+            }
+        }
+        if !variable.str("expression").trim().is_empty() {
+            let at = path.child("expression");
+            expression(&at, variable.str("expression"), Expected::Anything, params, errors);
+        }
+    }
+    let (validations, audits) = (spec.list("validations"), spec.list("auditAnnotations"));
+    if validations.is_empty() && audits.is_empty() {
+        for field in ["validations", "auditAnnotations"] {
+            let detail = "validations or auditAnnotations must contain at least one item";
+            errors.push(FieldError::required(path.child(field), detail));
+        }
+    }
+    let list = path.child("validations");
+    for (index, validation) in validations.iter().enumerate() {
+        check_validation(&list.index(index), validation, params, errors);
+    }
+}
+
+const REASONS: [&str; 4] = ["Forbidden", "Invalid", "RequestEntityTooLarge", "Unauthorized"];
+
+fn check_validation(path: &Path<'_>, validation: &Value, params: &[&str], errors: &mut Vec<FieldError>) {
+    let text = validation.str("expression");
+    match text.trim() {
+        "" => errors.push(FieldError::required(path.child("expression"), "expression is not specified")),
+        _ => expression(&path.child("expression"), text, Expected::Bool, params, errors),
+    }
+    let message = validation.str("messageExpression");
+    let at = path.child("messageExpression");
+    match message.trim() {
+        "" if !message.is_empty() => {
+            errors.push(FieldError::invalid(at, message, "must be non-empty if specified"));
+        }
+        "" => {}
+        _ => expression(&at, message, Expected::String, params, errors),
+    }
+    let message = validation.str("message");
+    let at = path.child("message");
+    if !message.is_empty() && message.trim().is_empty() {
+        errors.push(FieldError::invalid(at, message, "must be non-empty if specified"));
+    } else if message.trim().contains(['\n', '\r']) {
+        errors.push(FieldError::invalid(at, message, "must not contain line breaks"));
+    }
+    if validation.has("reason") {
+        supported(&path.child("reason"), validation.str("reason"), &REASONS, errors);
+    }
+}
+
+fn match_resources(path: &Path<'_>, resources: &Value, errors: &mut Vec<FieldError>) {
+    match resources.str("matchPolicy") {
+        "" => errors.push(FieldError::required(path.child("matchPolicy"), "")),
+        policy => supported(&path.child("matchPolicy"), policy, &MATCH, errors),
+    }
+    for field in ["namespaceSelector", "objectSelector"] {
+        match resources.at(field) {
+            Some(value) => errors.extend(selector::validate(&path.child(field), value)),
+            None => errors.push(FieldError::required(path.child(field), "")),
+        }
+    }
+    for field in ["resourceRules", "excludeResourceRules"] {
+        let list = path.child(field);
+        for (index, rule) in resources.list(field).iter().enumerate() {
+            let path = list.index(index);
+            let given = rule.strs("resourceNames");
+            let at = path.child("resourceNames");
+            for (index, name) in given.iter().enumerate() {
+                named(&at.index(index), name, names::path_segment(name), errors);
+                if given[..index].contains(name) {
+                    errors.push(FieldError::duplicate(at.index(index), *name));
+                }
+            }
+            rule_with_operations(&path, rule, errors);
+        }
+    }
+}
+
+fn binding(spec: &Value, errors: &mut Vec<FieldError>) {
+    let path = Path::new("spec");
+    match spec.str("policyName") {
+        "" => errors.push(FieldError::required(path.child("policyName"), "")),
+        name => subdomain(&path.child("policyName"), name, errors),
+    }
+    if let Some(resources) = spec.at("matchResources") {
+        match_resources(&path.child("matchResources"), resources, errors);
+    }
+    let actions = spec.strs("validationActions");
+    let list = path.child("validationActions");
+    for (index, action) in actions.iter().enumerate() {
+        supported(&list.index(index), action, &["Audit", "Deny", "Warn"], errors);
+        if actions[..index].contains(action) {
+            errors.push(FieldError::duplicate(list.index(index), *action));
+        }
+    }
+    if actions.contains(&"Deny") && actions.contains(&"Warn") {
+        let detail = "must not contain both Deny and Warn (repeating the same validation failure information in the API response and headers serves no purpose)";
+        errors.push(FieldError::invalid(list, Value::from(actions.clone()), detail));
+    }
+    if actions.is_empty() {
+        errors.push(FieldError::required(list, "at least one validation action is required"));
+    }
+}

@@ -26,7 +26,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
 use tokio::sync::mpsc;
 
-use sides::{Side, run};
+use sides::{Seen, Side, run};
 use tap::Tap;
 
 fn main() {
@@ -134,12 +134,11 @@ async fn initial(objects: usize) -> [f64; 2] {
     let mut times = [Vec::new(), Vec::new()];
     for _ in 0..repeats() {
         for side in Side::BOTH {
-            let (sender, mut seen) = mpsc::unbounded_channel();
+            let seen = Seen::default();
+            seen.expect(objects);
             let start = Instant::now();
-            let running = run::<ConfigMap>(side, cluster.client(), cluster.env(), sender);
-            for _ in 0..objects {
-                seen.recv().await;
-            }
+            let running = run::<ConfigMap>(side, cluster.client(), cluster.env(), seen.clone());
+            seen.all().await;
             times[side as usize].push(start.elapsed().as_secs_f64());
             stop(running).await;
         }
@@ -156,19 +155,17 @@ async fn updates() -> [f64; 2] {
     for round in 0..repeats() {
         for side in Side::BOTH {
             let tap = Tap::default();
-            let (sender, mut seen) = mpsc::unbounded_channel();
+            let seen = Seen::default();
+            seen.expect(OBJECTS);
             let client = tap.around(cluster.client());
-            let running = run::<ConfigMap>(side, client, cluster.env(), sender);
-            for _ in 0..OBJECTS {
-                seen.recv().await;
-            }
+            let running = run::<ConfigMap>(side, client, cluster.env(), seen.clone());
+            seen.all().await;
+            seen.expect(OBJECTS);
             tap.close();
             write(&cluster, OBJECTS, 1 + 2 * round + side as usize).await;
             let start = Instant::now();
             tap.open();
-            for _ in 0..OBJECTS {
-                seen.recv().await;
-            }
+            seen.all().await;
             rates[side as usize].push(OBJECTS as f64 / start.elapsed().as_secs_f64());
             stop(running).await;
         }
@@ -184,7 +181,7 @@ async fn latency() {
     for round in 0..repeats() {
         for side in Side::BOTH {
             let tap = Tap::default();
-            let (sender, mut seen) = mpsc::unbounded_channel();
+            let (sender, mut seen) = Seen::each();
             let client = tap.around(cluster.client());
             let running = run::<ConfigMap>(side, client, cluster.env(), sender);
             for _ in 0..SINGLE {

@@ -4,9 +4,8 @@ use std::process::Command;
 
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
-use tokio::sync::mpsc;
 
-use crate::sides::{Side, run_stripped};
+use crate::sides::{Seen, Side, run_stripped};
 use crate::{Line, cluster, number, runtime};
 
 /// The argument by which this program measures one case and prints it.
@@ -45,11 +44,10 @@ async fn measure(side: Side, controllers: usize) -> f64 {
     });
     futures::stream::iter(creates).buffer_unordered(16).for_each(|()| async {}).await;
     let before = resident_mib();
-    let (sender, mut seen) = mpsc::unbounded_channel();
-    let _running = run_stripped::<Pod>(side, cluster.client(), cluster.env(), controllers, &sender);
-    for _ in 0..pods * controllers {
-        seen.recv().await;
-    }
+    let seen = Seen::default();
+    seen.expect(pods * controllers);
+    let _running = run_stripped::<Pod>(side, cluster.client(), cluster.env(), controllers, &seen);
+    seen.all().await;
     resident_mib() - before
 }
 

@@ -1,6 +1,6 @@
 //! The queue beside kube-runtime's scheduler.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use evenkeel_runtime::{Env, Queue, Request};
 use futures::StreamExt;
@@ -9,8 +9,10 @@ use kube_runtime::scheduler::{ScheduleRequest, scheduler};
 
 use crate::{Line, median, repeats, runtime};
 
-/// How many keys are taken and put back in one measure.
-const ROUNDS: usize = 200_000;
+/// How long keys are taken and put back in one measure.
+const TIME: Duration = Duration::from_millis(500);
+/// The clock is looked at after so many rounds.
+const ROUNDS: usize = 64;
 
 pub(crate) fn compare() {
     for keys in [10, 10_000, 1_000_000] {
@@ -32,13 +34,16 @@ fn name(at: usize) -> Request {
 async fn ours(keys: usize) -> f64 {
     let queue = Queue::new("bench", &Env::system());
     (0..keys).for_each(|at| queue.add(name(at)));
-    let start = Instant::now();
-    for _ in 0..ROUNDS {
-        let Some(item) = queue.get().await else { break };
-        queue.done(&item.key);
-        queue.add(item.key);
+    let (start, mut rounds) = (Instant::now(), 0);
+    while start.elapsed() < TIME {
+        for _ in 0..ROUNDS {
+            let Some(item) = queue.get().await else { break };
+            queue.done(&item.key);
+            queue.add(item.key);
+        }
+        rounds += ROUNDS;
     }
-    ROUNDS as f64 / start.elapsed().as_secs_f64()
+    rounds as f64 / start.elapsed().as_secs_f64()
 }
 
 /// The same with a scheduler, which a stream of requests feeds.
@@ -54,10 +59,13 @@ async fn theirs(keys: usize) -> f64 {
     if let Some(key) = scheduler.next().await {
         add(key);
     }
-    let start = Instant::now();
-    for _ in 0..ROUNDS {
-        let Some(key) = scheduler.next().await else { break };
-        add(key);
+    let (start, mut rounds) = (Instant::now(), 0);
+    while start.elapsed() < TIME {
+        for _ in 0..ROUNDS {
+            let Some(key) = scheduler.next().await else { break };
+            add(key);
+        }
+        rounds += ROUNDS;
     }
-    ROUNDS as f64 / start.elapsed().as_secs_f64()
+    rounds as f64 / start.elapsed().as_secs_f64()
 }

@@ -1,6 +1,7 @@
 //! The two sides: the same no-op reconcile under either runtime.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicIsize, Ordering};
 use std::time::{Duration, Instant};
 
 use evenkeel_runtime::{Action, Context, Controller, Env, Error, Manager, Object};
@@ -8,11 +9,52 @@ use futures::StreamExt;
 use kube::core::NamespaceResourceScope;
 use kube::{Api, Client, Resource, ResourceExt};
 use kube_runtime::{WatchStreamExt, reflector, watcher};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 
-/// Told by each reconcile: the version it saw, and when.
-pub(crate) type Seen = mpsc::UnboundedSender<(String, Instant)>;
+/// Told by each reconcile. Cloning shares it.
+#[derive(Clone, Default)]
+pub(crate) struct Seen {
+    inner: Arc<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    /// How many reconciles are waited for.
+    left: AtomicIsize,
+    /// Told once, by the last of them: to be told by each would cost more than a reconcile.
+    all: Notify,
+    /// Where single ones are measured: the version that was seen, and when.
+    each: Option<mpsc::UnboundedSender<(String, Instant)>>,
+}
+
+impl Seen {
+    /// One that tells of each reconcile too.
+    pub(crate) fn each() -> (Self, mpsc::UnboundedReceiver<(String, Instant)>) {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let inner = Inner { each: Some(sender), ..Inner::default() };
+        (Self { inner: Arc::new(inner) }, receiver)
+    }
+
+    /// Counts so many reconciles from now on.
+    pub(crate) fn expect(&self, reconciles: usize) {
+        self.inner.left.store(reconciles as isize, Ordering::SeqCst);
+    }
+
+    /// Waits for the last of those that are expected.
+    pub(crate) async fn all(&self) {
+        self.inner.all.notified().await;
+    }
+
+    fn reconciled<K: Resource>(&self, object: &K) {
+        if let Some(each) = &self.inner.each {
+            let _ = each.send((object.resource_version().unwrap_or_default(), Instant::now()));
+        }
+        if self.inner.left.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.inner.all.notify_one();
+        }
+    }
+}
 
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Side {
@@ -88,7 +130,7 @@ fn ours(manager: Manager) -> JoinHandle<()> {
 
 fn controller<K: Object<DynamicType = ()>>(name: &str, seen: Seen) -> Controller<K> {
     let reconcile = |object: Arc<K>, ctx: Context<Seen>| async move {
-        let _ = ctx.state().send((object.resource_version().unwrap_or_default(), Instant::now()));
+        ctx.state().reconciled(&*object);
         Ok::<_, Error>(Action::done())
     };
     Controller::new(name, reconcile).state(seen)
@@ -96,7 +138,7 @@ fn controller<K: Object<DynamicType = ()>>(name: &str, seen: Seen) -> Controller
 
 async fn kubes<K: Object<DynamicType = ()>>(controller: kube_runtime::Controller<K>, seen: Seen) {
     let reconcile = |object: Arc<K>, seen: Arc<Seen>| async move {
-        let _ = seen.send((object.resource_version().unwrap_or_default(), Instant::now()));
+        seen.reconciled(&*object);
         Ok::<_, std::fmt::Error>(kube_runtime::controller::Action::await_change())
     };
     let policy = |_: Arc<K>, _: &std::fmt::Error, _: Arc<Seen>| {

@@ -15,7 +15,7 @@ const META_FIELDS: [&str; 3] = ["metadata", "kind", "apiVersion"];
 pub(super) fn validate(path: &Path<'_>, schema: &Value, rules: RuleChecks) -> Vec<FieldError> {
     let report = Report::new(rules == RuleChecks::Compile);
     let mut found = Found { errors: Vec::new(), rules: report };
-    let scope = (rules != RuleChecks::None).then(|| Scope { cardinality: Some(1), uncorrelatable: None });
+    let scope = (rules != RuleChecks::None).then_some(Scope { cardinality: Some(1), uncorrelatable: None });
     visit(path, schema, &Context { root: true, rules: scope, ..Context::default() }, &mut found);
     // What is wrong with rules comes after what is wrong with the schema.
     let mut errors = found.errors;

@@ -160,10 +160,8 @@ pub(super) fn index_optional<'a>(value: &Value<'a>, key: &Value<'a>) -> Outcome<
             Some(at) if at < list.len() => list.get(at).map(Some),
             _ => Ok(None),
         },
-        Value::Optional(inner) => match inner {
-            Some(inner) => index_optional(inner, key),
-            None => Ok(None),
-        },
+        Value::Optional(Some(inner)) => index_optional(inner, key),
+        Value::Optional(None) => Ok(None),
         _ => Ok(None),
     }
 }

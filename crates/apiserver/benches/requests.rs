@@ -90,6 +90,74 @@ fn merge_patch(bencher: Bencher<'_, '_>) {
         });
 }
 
+/// A Pod of about 20 KiB, one image of which changes.
+fn pod(image: u64) -> serde_json::Value {
+    let container = |number: u64| {
+        let version = if number == 1 { image } else { 0 };
+        json!({
+            "name": format!("container-{number}"),
+            "image": format!("registry.example.com/team/application:v1.2.{version}"),
+            "args": ["--verbose", "--listen=0.0.0.0:8080"],
+            "env": (0..4).map(|n| json!({"name": format!("VARIABLE_{n}"), "value": "a value of it"})).collect::<Vec<_>>(),
+            "ports": [{"containerPort": 8000 + number, "protocol": "TCP"}],
+            "resources": {"limits": {"cpu": "500m", "memory": "128Mi"}},
+            "terminationMessagePath": "/dev/termination-log",
+        })
+    };
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},
+        "spec": {"containers": (0..40).map(container).collect::<Vec<_>>()}})
+}
+
+fn apply(server: &ApiServer, config: &serde_json::Value) {
+    let request = http::Request::builder().method("PATCH");
+    let request =
+        request.uri("/api/v1/namespaces/a/pods/p?fieldManager=bench&force=true").extension(User::admin());
+    let request = request.header("content-type", "application/apply-patch+yaml");
+    let request =
+        request.body(http_body_util::Full::new(Bytes::from(config.to_string()))).expect("a request");
+    let response = Handle::current().block_on(server.clone().oneshot(request));
+    assert!(response.expect("an API server never fails").status().is_success());
+}
+
+/// One field of a Pod of 20 KiB is applied: the whole request.
+#[divan::bench]
+fn apply_one_field(bencher: Bencher<'_, '_>) {
+    let server = server();
+    send(
+        &server,
+        "POST",
+        "/api/v1/namespaces/a/serviceaccounts",
+        json!({"metadata": {"name": "default"}}).to_string().into(),
+    );
+    let created = send(&server, "POST", "/api/v1/namespaces/a/pods", pod(0).to_string().into());
+    assert_eq!(created.status(), 201);
+    let next = AtomicU64::new(1);
+    bencher
+        .with_inputs(|| {
+            let image = format!("other:{}", next.fetch_add(1, Ordering::Relaxed));
+            json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},
+                "spec": {"containers": [{"name": "container-1", "image": image}]}})
+        })
+        .bench_local_values(|config| apply(&server, &config));
+}
+
+/// The same Pod is applied as a whole with one field changed.
+#[divan::bench]
+fn apply_whole(bencher: Bencher<'_, '_>) {
+    let server = server();
+    send(
+        &server,
+        "POST",
+        "/api/v1/namespaces/a/serviceaccounts",
+        json!({"metadata": {"name": "default"}}).to_string().into(),
+    );
+    apply(&server, &pod(0));
+    let next = AtomicU64::new(1);
+    bencher
+        .with_inputs(|| pod(next.fetch_add(1, Ordering::Relaxed)))
+        .bench_local_values(|config| apply(&server, &config));
+}
+
 #[divan::bench]
 fn list_of_5000(bencher: Bencher<'_, '_>) {
     let server = filled();

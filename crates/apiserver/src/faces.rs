@@ -6,10 +6,13 @@ mod event;
 
 pub(crate) use converted::Converted;
 
+use std::sync::Arc;
+
 use evenkeel_schema::structural;
 use evenkeel_store::Entry;
 use serde_json::Value;
 
+use crate::call::Call;
 use crate::encode::Shown;
 use crate::header::seal;
 use crate::{Header, ResourceInfo};
@@ -54,6 +57,34 @@ pub(crate) fn show(info: &ResourceInfo, entry: &Entry<Header>, revision: u64) ->
 pub(crate) fn open(info: &ResourceInfo, entry: &Entry<Header>) -> Value {
     let object = serde_json::from_slice(&entry.value).expect("what is stored was written by us as JSON");
     if is_stored_face(info, entry) { object } else { from_stored(info, object) }
+}
+
+/// A stored object as a tree, in the face of this resource, with its resourceVersion.
+pub(crate) fn tree(call: &Call<'_>, entry: &Entry<Header>) -> Arc<Value> {
+    if is_stored_face(&call.info, entry)
+        && let Some(tree) = call.server.inner().trees.get(&entry.key, entry.revision)
+    {
+        return tree;
+    }
+    keep(call, entry, open(&call.info, entry))
+}
+
+/// Keeps the tree of what was stored for the next writer, where it has the stored face.
+pub(crate) fn keep(call: &Call<'_>, entry: &Entry<Header>, mut object: Value) -> Arc<Value> {
+    object["metadata"]["resourceVersion"] = entry.revision.to_string().into();
+    let object = Arc::new(object);
+    if is_stored_face(&call.info, entry) {
+        call.server.inner().trees.keep(&entry.key, entry.revision, object.clone(), entry.value.len());
+    }
+    object
+}
+
+/// Whether objects of this resource are stored in another form than they are shown in.
+pub(crate) fn converts(info: &ResourceInfo) -> bool {
+    match &info.custom {
+        Some(custom) => custom.storage_version != info.version,
+        None => other(info).is_some(),
+    }
 }
 
 /// From the stored face to that of this resource.

@@ -42,6 +42,7 @@ pub mod status;
 mod strategy;
 mod subresource;
 mod table;
+mod trees;
 mod user;
 mod validate;
 mod write;

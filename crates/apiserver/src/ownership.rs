@@ -23,14 +23,14 @@ pub(crate) fn track(call: &Call<'_>, new: &mut Value, old: Option<&Value>) {
 }
 
 /// Merges an applied configuration into the object that is stored.
-pub(crate) fn apply(call: &Call<'_>, old: Option<&Value>, config: &Value, force: bool) -> Result<Value> {
+pub(crate) fn apply(call: &Call<'_>, old: Option<Value>, config: &Value, force: bool) -> Result<Value> {
     let manager = call.request.query.text("fieldManager");
     let api_version = call.info.api_version();
     let empty = Schema::default();
     let schema = schema(call).unwrap_or(&empty);
-    let faces = Faces::of(call, &[old]);
+    let faces = Faces::of(call, &[old.as_ref()]);
     let context = context(call, schema, manager, &api_version, &faces);
-    managed::apply(&context, old.cloned(), config, force).map_err(refusal)
+    managed::apply(&context, old, config, force).map_err(refusal)
 }
 
 fn context<'a>(

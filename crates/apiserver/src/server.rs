@@ -20,6 +20,7 @@ use crate::body::Body;
 use crate::openapi::OpenApi;
 use crate::read::SharedEvents;
 use crate::request::Request;
+use crate::trees::Trees;
 use crate::{Header, Rbac, Registry, SigningKey, TokenAuthenticator, User, custom, respond, route};
 
 /// What a server can be told.
@@ -56,6 +57,8 @@ pub(crate) struct Inner {
     pub(crate) allocator: Allocator,
     /// Events as they were encoded for watchers.
     pub(crate) events: Arc<SharedEvents>,
+    /// Objects that were written lately, parsed.
+    pub(crate) trees: Trees,
     /// Requests whose head is not answered yet.
     requests: Station,
 }
@@ -77,6 +80,7 @@ impl ApiServer {
             plugins: plugins(),
             allocator,
             events: Arc::default(),
+            trees: Trees::default(),
             requests,
         };
         let server = Self { inner: Arc::new(inner) };

@@ -14,6 +14,7 @@ pub(crate) use update::{Writer, change, conflict, update};
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use evenkeel_store::{Entry, Expect, Op, Write, WriteError, Written};
 use serde_json::Value;
 
@@ -39,7 +40,21 @@ pub(crate) async fn put(
     object: Value,
     expect: Expect,
 ) -> Result<Attempt<Arc<Entry<Header>>>> {
-    let (bytes, header) = seal(&faces::to_stored(&call.info, object));
+    let stored = faces::to_stored(&call.info, object);
+    let entry = put_sealed(call, key, seal(&stored), expect).await?;
+    if let Ok(entry) = &entry {
+        faces::keep(call, entry, stored);
+    }
+    Ok(entry)
+}
+
+/// The same for an object that was made bytes already.
+pub(crate) async fn put_sealed(
+    call: &Call<'_>,
+    key: &str,
+    (bytes, header): (Bytes, Header),
+    expect: Expect,
+) -> Result<Attempt<Arc<Entry<Header>>>> {
     let write = Write { key: key.into(), expect, op: Op::Put(bytes, header) };
     match commit(call, write).await? {
         Ok(written) => match written.entry {

@@ -62,10 +62,9 @@ async fn patch_object(
         let Some(current) = call.server.store().get(&key) else {
             return create_by_apply(call, query, patch, warnings).await;
         };
-        let mut old = faces::open(&call.info, &current);
-        old["metadata"]["resourceVersion"] = current.revision.to_string().into();
+        let old = faces::tree(call, &current);
         let (object, writer) = patched(call, query, patch, &old)?;
-        let incoming = shape(call, query, patch, object, warnings)?;
+        let incoming = shape(call, query, patch, object, Some(&old), warnings)?;
         incoming.check_name(call)?;
         if let Some(shown) = change(call, query, &current, incoming.object, warnings, writer).await? {
             return Ok((200, shown));
@@ -90,7 +89,7 @@ pub(crate) fn patched_part(
     let mut old = old.clone();
     old["metadata"]["resourceVersion"] = revision.to_string().into();
     let (object, writer) = patched(call, query, &patch, &old)?;
-    let incoming = shape(call, query, &patch, object, warnings)?;
+    let incoming = shape(call, query, &patch, object, Some(&old), warnings)?;
     incoming.check_name(call)?;
     Ok((incoming.object, writer))
 }
@@ -98,8 +97,8 @@ pub(crate) fn patched_part(
 fn patched(call: &Call<'_>, query: &WriteQuery, patch: &Patch, old: &Value) -> Result<(Value, Writer)> {
     match patch.kind {
         Kind::Apply => {
-            let config = patch.config(call)?;
-            Ok((ownership::apply(call, Some(old), &config, query.force.unwrap_or(false))?, Writer::Apply))
+            let force = query.force.unwrap_or(false);
+            Ok((ownership::apply(call, Some(old.clone()), patch.config(), force)?, Writer::Apply))
         }
         _ => Ok((patch.apply(call, old)?, Writer::Update)),
     }
@@ -116,9 +115,8 @@ async fn create_by_apply(
         return Err(call.not_found());
     }
     call.may_create()?;
-    let config = patch.config(call)?;
-    let object = ownership::apply(call, None, &config, query.force.unwrap_or(false))?;
-    let mut incoming = shape(call, query, patch, object, warnings)?;
+    let object = ownership::apply(call, None, patch.config(), query.force.unwrap_or(false))?;
+    let mut incoming = shape(call, query, patch, object, None, warnings)?;
     incoming.check_name(call)?;
     let uid = incoming.object["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
     if !uid.is_empty() {
@@ -132,28 +130,33 @@ async fn create_by_apply(
     Ok((201, shown))
 }
 
-/// Brings a patched object into the form of its kind; what does not fit is the patch's fault.
+/// Brings a patched object into the form of its kind; what does not fit is the patch's fault. What is as it was in
+/// `old` fits.
 fn shape(
     call: &Call<'_>,
     query: &WriteQuery,
     patch: &Patch,
     mut object: Value,
+    old: Option<&Value>,
     warnings: &mut Vec<String>,
 ) -> Result<Incoming> {
     check_type(call, patch, &mut object)?;
-    let text = patch.shown(&object);
     let mut incoming = Incoming { object, warnings: Vec::new() };
     let mut odd = patch.oddities.clone();
-    if let Some(schema) = ownership::schema(call).filter(|_| !call.info.is_custom()) {
+    let builtin = ownership::schema(call).filter(|_| !call.info.is_custom());
+    if let Some(schema) = builtin.filter(|schema| !unknown::fits(schema, &incoming.object, old)) {
         let findings = match patch.kind {
             Kind::Strategic => unknown::convert(schema, &incoming.object),
             _ => unknown::decode_value(schema, &call.info.kind, &incoming.object),
         };
         if let Some(why) = findings.refusal {
-            return Err(invalid_patch(&text, &why));
+            return Err(invalid_patch(&patch.shown(&incoming.object), &why));
         }
         odd.extend(findings.strict);
     }
+    // A strict refusal shows the object as the patch made it.
+    let strict = query.validation == FieldValidation::Strict && (builtin.is_none() || !odd.is_empty());
+    let text = if strict { patch.shown(&incoming.object) } else { String::new() };
     odd.extend(match patch.kind {
         Kind::Apply => incoming.shape_applied(call),
         _ => incoming.shape(call),

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::create::create_object;
 use super::incoming::{Incoming, write_query};
-use super::{RETRIES_MAX, put, remove, reserve};
+use super::{RETRIES_MAX, put_sealed, remove, reserve};
 use crate::admit::{Admission, Operation, admit, charge, examine};
 use crate::body::Body;
 use crate::call::Call;
@@ -108,32 +108,30 @@ pub(crate) async fn change(
     writer: Writer,
 ) -> Result<Option<Shown>> {
     let strategy = Strategy::of(&call.info);
-    let mut old = faces::open(&call.info, current);
+    let old = &*faces::tree(call, current);
     let version = take_version(&mut new)?;
     // Both sides carry the version that is replaced, as every rule that compares them expects.
-    for object in [&mut new, &mut old] {
-        object["metadata"]["resourceVersion"] = current.revision.to_string().into();
-    }
+    new["metadata"]["resourceVersion"] = current.revision.to_string().into();
     if writer == Writer::Update {
-        ownership::track(call, &mut new, Some(&old));
+        ownership::track(call, &mut new, Some(old));
     }
     let name = call.path.name.as_str();
-    let admission = Admission { call, operation: Operation::Update, name, old: Some(&old) };
+    let admission = Admission { call, operation: Operation::Update, name, old: Some(old) };
     admit(&admission, &mut new)?;
     check_version(call, &strategy, version, current.revision)?;
     let subresource = endpoint(call);
-    prepare_update(&call.info, &mut new, &old, subresource);
-    managed::keep_times(&old, &mut new);
-    validate::updated(call, &new, &old, subresource, warnings)?;
+    prepare_update(&call.info, &mut new, old, subresource);
+    managed::keep_times(old, &mut new);
+    validate::updated(call, &new, old, subresource, warnings)?;
     examine(&admission, &new, warnings)?;
     charge(&admission, &new, query.dry_run).await?;
-    let reservation = reserve(call, &mut new, Some(&old))?;
+    let reservation = reserve(call, &mut new, Some(old))?;
     let service = reservation.is_some().then(|| new.clone());
     let stored = store(call, query, current, new).await?;
     if let (Some(reservation), Some(service), Some(_), false) = (reservation, service, &stored, query.dry_run)
     {
         reservation.keep();
-        call.server.inner().allocator.release(&old, Some(&service));
+        call.server.inner().allocator.release(old, Some(&service));
     }
     Ok(stored)
 }
@@ -181,22 +179,26 @@ async fn store(
     current: &Arc<Entry<Header>>,
     new: Value,
 ) -> Result<Option<Shown>> {
-    let (bytes, _) = seal(&faces::to_stored(&call.info, new.clone()));
-    if bytes == current.value {
+    let converted = faces::converts(&call.info).then(|| new.clone());
+    let stored = faces::to_stored(&call.info, new);
+    let new = converted.as_ref().unwrap_or(&stored);
+    let sealed = seal(&stored);
+    if sealed.0 == current.value {
         return Ok(Some(faces::show(&call.info, current, current.revision)));
     }
-    let goes = is_done(&new, current);
+    let goes = is_done(new, current);
     if query.dry_run {
-        return Ok(Some(Shown::sealed(&new, current.revision)));
+        return Ok(Some(Shown::sealed(new, current.revision)));
     }
     let expect = Expect::Revision(current.revision);
     if goes {
         let removed = remove(call, &current.key, current.revision).await?;
         // What is shown is the last write, which was never stored: it still has the old version.
-        return Ok(removed.ok().map(|_| Shown::sealed(&new, current.revision)));
+        return Ok(removed.ok().map(|_| Shown::sealed(new, current.revision)));
     }
-    let stored = put(call, &current.key, new, expect).await?;
-    Ok(stored.ok().map(|entry| faces::show(&call.info, &entry, entry.revision)))
+    let Ok(entry) = put_sealed(call, &current.key, sealed, expect).await? else { return Ok(None) };
+    faces::keep(call, &entry, stored);
+    Ok(Some(faces::show(&call.info, &entry, entry.revision)))
 }
 
 /// Whether this write takes the last finalizer from an object that is being deleted, so that it goes now.

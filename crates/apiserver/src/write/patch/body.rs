@@ -66,22 +66,24 @@ impl Patch {
 
     /// What the patch makes of an object.
     pub(super) fn apply(&self, call: &Call<'_>, old: &Value) -> Result<Value> {
+        if self.kind == Kind::Json {
+            return patch::json::apply(old, &self.value).map_err(refusal);
+        }
         let mut object = old.clone();
         let done = match self.kind {
-            Kind::Json => patch::json::apply(old, &self.value).map(|patched| object = patched),
-            Kind::Merge | Kind::Apply => patch::merge::apply(&mut object, self.value.clone()),
             Kind::Strategic => {
                 let schema = ownership::schema(call).ok_or_else(Status::method_not_allowed)?;
                 patch::strategic::apply(schema, &mut object, &mut self.value.clone())
             }
+            _ => patch::merge::apply(&mut object, self.value.clone()),
         };
         done.map_err(refusal)?;
         Ok(object)
     }
 
-    /// An applied configuration, which must be an object.
-    pub(super) fn config(&self, _: &Call<'_>) -> Result<Value> {
-        Ok(self.value.clone())
+    /// An applied configuration.
+    pub(super) fn config(&self) -> &Value {
+        &self.value
     }
 
     /// The text by which a refusal shows the patch: the result as JSON, or the patch itself as Go prints a map.

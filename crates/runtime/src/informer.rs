@@ -6,6 +6,7 @@
 //! Events are handed on synchronously, in the order of the watch, before the next one is read: what a subscriber
 //! enqueues is in the ledger before the event's own work ends, and nothing is buffered between watch and queue.
 
+mod progress;
 mod reflector;
 mod registry;
 mod shared;
@@ -109,7 +110,7 @@ impl<K: Object> Informer<K> {
 
     /// Whether the first list is complete and its watch established.
     pub fn has_synced(&self) -> bool {
-        self.handle.shared.progress.borrow().is_synced()
+        self.handle.shared.progress.is_synced()
     }
 
     /// Waits for [`Informer::has_synced`]; the error names the kind and what the last attempt failed with.

@@ -215,12 +215,7 @@ impl<K: Object> Reflector<K> {
         if !newly {
             self.shared.restarts.fetch_add(1, Ordering::Relaxed);
         }
-        self.shared.progress.send_modify(|progress| {
-            progress.last_error = None;
-            if newly {
-                progress.unsynced -= 1;
-            }
-        });
+        self.shared.progress.connected(newly);
         let since = Instant::now();
         let end = Box::pin(tokio::time::sleep_until(since + 2 * WATCH_TIMEOUT + WATCH_GRACE));
         State::Watching(Box::new(Watching { version, lines, since, end }))
@@ -360,7 +355,7 @@ impl<K: Object> Reflector<K> {
             other => format!("{verb}: {}", chain(other)),
         };
         tracing::warn!(source = %self.shared.source, error = text, failures = self.failures, "watch failed");
-        self.shared.progress.send_modify(|progress| progress.last_error = Some(text.into()));
+        self.shared.progress.failed(text.into());
         self.wait_for_retry(then)
     }
 

@@ -6,9 +6,9 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::watch;
 
 use super::SyncError;
+use super::progress::Progress;
 use super::registry::{HasStats, Stats};
 use super::waiting::{Waiting, is_shown};
 use crate::cache::Store;
@@ -26,7 +26,7 @@ pub(super) struct Shared<K: Object> {
     pub(super) store: Arc<RwLock<Store<K>>>,
     /// Held while an event is stored and handed on, so that a new subscriber sees each object exactly once.
     audience: Mutex<Audience<K>>,
-    pub(super) progress: watch::Sender<Progress>,
+    pub(super) progress: Progress,
     /// For each reflector, up to which version it has seen everything; in the order of the source's namespaces.
     observed: Box<[AtomicU64]>,
     pub(super) transform: Option<Transform<K>>,
@@ -39,21 +39,6 @@ struct Audience<K> {
     handlers: Vec<(u64, Handler<K>)>,
     next_id: u64,
     waiting: Waiting,
-}
-
-/// How far the watches of an informer have come.
-#[derive(Clone, Debug)]
-pub(super) struct Progress {
-    /// Reflectors that have not finished their first list.
-    pub(super) unsynced: usize,
-    /// What the last attempt failed with.
-    pub(super) last_error: Option<Arc<str>>,
-}
-
-impl Progress {
-    pub(super) fn is_synced(&self) -> bool {
-        self.unsynced == 0
-    }
 }
 
 /// Receives the events of an informer until it is dropped.
@@ -89,13 +74,12 @@ impl<K: Object> Shared<K> {
     pub(super) fn new(source: Source<K>, reflectors: usize, transform: Option<Transform<K>>) -> Self {
         let mut store = Store::new();
         source.indexes.iter().for_each(|index| store.add_index(index));
-        let progress = Progress { unsynced: reflectors, last_error: None };
         let audience = Audience { handlers: Vec::new(), next_id: 0, waiting: Waiting::default() };
         Self {
             source,
             store: Arc::new(RwLock::new(store)),
             audience: Mutex::new(audience),
-            progress: watch::Sender::new(progress),
+            progress: Progress::new(reflectors),
             observed: (0..reflectors).map(|_| AtomicU64::new(0)).collect(),
             transform,
             restarts: AtomicU64::new(0),
@@ -186,13 +170,10 @@ impl<K: Object> Shared<K> {
     }
 
     pub(super) async fn wait_synced(&self, timeout: Duration) -> Result<(), SyncError> {
-        let mut progress = self.progress.subscribe();
-        let synced = progress.wait_for(Progress::is_synced);
-        let result = tokio::time::timeout(timeout, synced).await;
-        if matches!(result, Ok(Ok(_))) {
+        if tokio::time::timeout(timeout, self.progress.wait()).await.is_ok() {
             return Ok(());
         }
-        let cause = self.progress.borrow().last_error.clone();
+        let cause = self.progress.last_error();
         let cause = cause.as_deref().unwrap_or("the server has not answered the list").to_owned();
         Err(SyncError { source_name: self.source.to_string(), timeout, cause })
     }
@@ -228,7 +209,7 @@ impl<K: Object> HasStats for Shared<K> {
             source: self.source.to_string(),
             objects: self.store.read().len(),
             restarts: self.restarts.load(Ordering::Relaxed),
-            synced: self.progress.borrow().is_synced(),
+            synced: self.progress.is_synced(),
             bytes: 0,
         }
     }

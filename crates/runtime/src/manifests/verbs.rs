@@ -50,10 +50,15 @@ pub struct VerbsError {
 }
 
 impl Verbs {
-    /// Adds what this request needs. Requests that no rule is about, such as discovery, are left out.
+    /// Adds what this request needs. Requests that no rule is about, such as discovery, are left out. A watch that
+    /// begins with the state of now needs `list` as well: a server that cannot stream it is asked for a list.
     pub fn record(&mut self, method: &Method, path_and_query: &str) {
         if let Some((target, verb)) = parse(method, path_and_query) {
-            self.by_target.entry(target).or_default().insert(verb);
+            let verbs = self.by_target.entry(target).or_default();
+            verbs.insert(verb);
+            if verb == "watch" && path_and_query.contains("sendInitialEvents=true") {
+                verbs.insert("list");
+            }
         }
     }
 
@@ -181,6 +186,7 @@ mod tests {
         };
         check(Method::GET, "/api/v1/namespaces/a/pods/x", "pods: get");
         check(Method::GET, "/api/v1/pods?watch=true&x=y", "pods (cluster): watch");
+        check(Method::GET, "/api/v1/pods?watch=1&sendInitialEvents=true", "pods (cluster): list watch");
         check(Method::GET, "/api/v1/namespaces/a", "namespaces (cluster): get");
         check(Method::PUT, "/api/v1/namespaces/a/finalize", "namespaces/finalize (cluster): update");
         check(

@@ -48,7 +48,7 @@ async fn without_a_rule_that_it_needs_it_gets_nowhere(cluster: Cluster) -> Resul
     cluster.apply(orders("17", 1)).await?;
     cluster.idle().await;
     let refused = testing::lines(&cluster.forbidden());
-    assert!(refused.iter().any(|request| request.contains("/statefulsets")), "{refused:?}");
+    assert!(refused.iter().any(|request| request.contains(" statefulsets/")), "{refused:?}");
     assert_eq!(cluster.list::<StatefulSet>().await?.len(), 0);
     Ok(())
 }

@@ -195,7 +195,8 @@ async fn latency() {
         }
     }
     let [ours, theirs] = by_side.map(Samples::sorted);
-    let rows: [(&str, fn(&Samples) -> &Vec<f64>); 2] = [
+    type Of = fn(&Samples) -> &[f64];
+    let rows: [(&str, Of); 2] = [
         ("event to reconcile", |samples| &samples.from_event),
         ("write to reconcile", |samples| &samples.from_write),
     ];

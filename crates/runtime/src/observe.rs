@@ -36,10 +36,12 @@ pub enum Stage {
     },
 }
 
+type Observer = Arc<dyn Fn(&Observed<'_>) + Send + Sync>;
+
 /// Those who watch. Empty costs nothing.
 #[derive(Clone, Default)]
 pub(crate) struct Observers {
-    all: Vec<Arc<dyn Fn(&Observed<'_>) + Send + Sync>>,
+    all: Vec<Observer>,
 }
 
 impl Observers {

@@ -180,7 +180,8 @@ mod tests {
             ("annotations", Predicate::annotations_changed()),
             ("finalizers", Predicate::finalizers_changed()),
         ];
-        let changes: [(&str, fn(&mut ConfigMap)); 5] = [
+        type Change = fn(&mut ConfigMap);
+        let changes: [(&str, Change); 5] = [
             ("generation", |map| map.metadata.generation = Some(2)),
             ("version", |map| map.metadata.resource_version = Some("2".into())),
             ("labels", |map| drop(map.labels_mut().insert("a".into(), "b".into()))),

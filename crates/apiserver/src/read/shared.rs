@@ -55,9 +55,12 @@ impl EventId {
     }
 }
 
+/// The last event that was encoded for this place.
+type Place = Mutex<Option<(EventId, Bytes)>>;
+
 /// The events that were encoded last.
 pub(crate) struct SharedEvents {
-    places: Box<[Mutex<Option<(EventId, Bytes)>>]>,
+    places: Box<[Place]>,
 }
 
 impl Default for SharedEvents {

@@ -188,8 +188,8 @@ mod tests {
         };
         let outcome = Outcome::Failed(Failure::Error(error.into()));
         tracing::subscriber::with_default(levels.clone(), || outcome.report(&item, Duration::ZERO));
-        let levels = levels.0.lock().clone();
-        levels
+        let seen = levels.0.lock();
+        seen.clone()
     }
 
     /// Every conflict between two writers used to be an error in the log, though the next attempt healed it.

@@ -3,6 +3,7 @@
 //! `handoff.rs` is compiled here once more, with a lock and wakes of [`shuttle`], around the queue's own state. Each
 //! test runs a few thousand schedules; a deadlock, such as a worker that is never told, fails it.
 
+#[allow(clippy::duplicate_mod, reason = "the same code is to run on another lock")]
 #[path = "handoff.rs"]
 mod handoff;
 

@@ -66,7 +66,7 @@ fn logs(filter: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Colours only for a person, and not for one who said no (https://no-color.org).
+/// Colours only for a person, and not for one who said no (<https://no-color.org>).
 fn colours(stream: &impl IsTerminal) -> bool {
     let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     stream.is_terminal() && !refused

@@ -80,8 +80,7 @@ async fn read(store: Store<()>, random: Env, end: u64) {
 
 /// Follows a folder or a key: every counter goes up by one at a time. Begins again where it was cut off.
 async fn follow(store: Store<()>, prefix: String, end: u64) {
-    let mut after = store.revision();
-    let mut watch = store.watch(&prefix, after).unwrap();
+    let (mut after, mut watch) = watch_from_now(&store, &prefix);
     while after < end {
         match next(&mut watch).await {
             Some(Ok(change)) => {
@@ -97,14 +96,21 @@ async fn follow(store: Store<()>, prefix: String, end: u64) {
             None => after = watch.revision(),
             Some(Err(WatchError::Overrun { last })) => {
                 assert!(last <= after, "a bookmark may have said more than the last change");
-                after = store.revision();
-                match store.watch(&prefix, after) {
-                    Ok(again) => watch = again,
-                    Err(WatchError::Compacted { .. }) => continue,
-                    Err(error) => panic!("{error}"),
-                }
+                (after, watch) = watch_from_now(&store, &prefix);
             }
             Some(Err(error)) => panic!("{error}"),
+        }
+    }
+}
+
+/// A watch of what is to come. The state that it begins at may be compacted between the two calls: then a newer one.
+fn watch_from_now(store: &Store<()>, prefix: &str) -> (u64, Watch<()>) {
+    loop {
+        let now = store.revision();
+        match store.watch(prefix, now) {
+            Ok(watch) => return (now, watch),
+            Err(WatchError::Compacted { .. }) => {}
+            Err(error) => panic!("{error}"),
         }
     }
 }

@@ -8,6 +8,7 @@ mod node;
 mod pod;
 mod pod_security;
 mod quota;
+mod storage;
 
 use serde_json::Value;
 
@@ -62,6 +63,9 @@ pub(crate) fn plugins() -> Vec<Box<dyn Plugin>> {
         Box::new(pod::Priority),
         Box::new(pod::TolerationSeconds),
         Box::new(node::TaintByCondition),
+        Box::new(storage::DefaultStorageClass),
+        Box::new(storage::InUseProtection),
+        Box::new(storage::Resize),
         Box::new(Escalation),
     ]
 }

@@ -68,3 +68,80 @@ async fn a_namespace_demands_harmless_pods() {
     assert_eq!((refused.status, refused.body["message"].as_str()), (403, Some(message)));
     assert_eq!(api.post(PODS, pod("p", json!({}))).await.status, 201);
 }
+
+const CLAIMS: &str = "/api/v1/namespaces/a/persistentvolumeclaims";
+const CLASSES: &str = "/apis/storage.k8s.io/v1/storageclasses";
+
+fn claim(name: &str, class: Option<&str>) -> Value {
+    let storage = json!({"requests": {"storage": "1Gi"}});
+    let spec = json!({"accessModes": ["ReadWriteOnce"], "resources": storage, "storageClassName": class});
+    json!({"metadata": {"name": name}, "spec": spec})
+}
+
+fn class(name: &str, default: &str, expands: bool) -> Value {
+    let annotations = json!({"storageclass.kubernetes.io/is-default-class": default});
+    let metadata = json!({"name": name, "annotations": annotations});
+    json!({"metadata": metadata, "provisioner": "example.com/disk", "allowVolumeExpansion": expands})
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_without_a_class_gets_the_newest_default() {
+    let api = Api::start().await;
+    let before = api.post(CLAIMS, claim("before", None)).await;
+    assert_eq!((before.status, &before.body["spec"]["storageClassName"]), (201, &Value::Null));
+    for (name, default) in [("b", "true"), ("a", "true"), ("other", "false")] {
+        assert_eq!(api.post(CLASSES, class(name, default, false)).await.status, 201);
+    }
+    let made = api.post(CLAIMS, claim("one", None)).await;
+    assert_eq!(made.body["spec"]["storageClassName"], "a", "of two that are as new, by name");
+    tokio::time::advance(std::time::Duration::from_secs(1)).await;
+    assert_eq!(api.post(CLASSES, class("z", "true", false)).await.status, 201);
+    assert_eq!(api.post(CLAIMS, claim("two", None)).await.body["spec"]["storageClassName"], "z");
+    assert_eq!(api.post(CLAIMS, claim("three", Some(""))).await.body["spec"]["storageClassName"], "");
+    assert_eq!(api.post(CLAIMS, claim("four", Some("b"))).await.body["spec"]["storageClassName"], "b");
+}
+
+#[tokio::test(start_paused = true)]
+async fn claims_and_volumes_are_protected_while_in_use() {
+    let api = Api::start().await;
+    let made = api.post(CLAIMS, claim("c", None)).await;
+    assert_eq!(made.body["metadata"]["finalizers"], json!(["kubernetes.io/pvc-protection"]));
+    let mut volume =
+        json!({"metadata": {"name": "v", "finalizers": ["example.com/x", "kubernetes.io/pv-protection"]}});
+    volume["spec"] = json!({
+        "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/data"},
+    });
+    let made = api.post("/api/v1/persistentvolumes", volume.clone()).await;
+    let both = json!(["example.com/x", "kubernetes.io/pv-protection"]);
+    assert_eq!((made.status, &made.body["metadata"]["finalizers"]), (201, &both), "{made:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_grows_only_where_its_class_lets_it() {
+    let api = Api::start().await;
+    for (name, expands) in [("grows", true), ("fixed", false)] {
+        assert_eq!(api.post(CLASSES, class(name, "false", expands)).await.status, 201);
+    }
+    let larger = json!({"spec": {"resources": {"requests": {"storage": "2Gi"}}}});
+    let cases = [
+        ("one", Some("grows"), true),
+        ("two", Some("fixed"), false),
+        ("three", None, false),
+        ("four", Some("gone"), false),
+    ];
+    for (name, class, grows) in cases {
+        assert_eq!(api.post(CLAIMS, claim(name, class)).await.status, 201);
+        let path = format!("{CLAIMS}/{name}");
+        // Validation is asked first.
+        assert_eq!(api.merge(&path, larger.clone()).await.status, 422, "{name} is not bound");
+        api.merge(&path, json!({"spec": {"volumeName": "v"}})).await;
+        api.merge(&format!("{path}/status"), json!({"status": {"phase": "Bound"}})).await;
+        let answer = api.merge(&path, larger.clone()).await;
+        let why = format!(
+            "persistentvolumeclaims \"{name}\" is forbidden: only dynamically provisioned pvc can be resized and the \
+             storageclass that provisions the pvc must support resize"
+        );
+        let wanted = if grows { (200, None) } else { (403, Some(why.as_str())) };
+        assert_eq!((answer.status, answer.body["message"].as_str()), wanted, "{name}");
+    }
+}

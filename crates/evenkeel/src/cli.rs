@@ -14,12 +14,15 @@
 //! | none | runs against the current kubeconfig, or the cluster of the pod that it runs in |
 //! | `--embedded` | runs against a cluster in this process, which `kubectl` can reach (feature `cluster`) |
 //! | `--samples` | applies the samples, too |
+//! | `--leader-elect` | works only while it holds a lease: of several replicas one |
+//! | `--bind-address :8080` | serves `/healthz`, `/readyz` and `/metrics` there |
 //! | `crd` | prints the custom resource definitions |
-//! | `manifests` | prints all that a real cluster needs to run it |
+//! | `manifests` | prints all that a real cluster needs to run it, with these flags where they are given |
 
 #[cfg(feature = "cluster")]
 mod embedded;
 mod install;
+mod replica;
 
 use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
@@ -32,6 +35,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::manifests::Verbs;
 use crate::{BoxError, Manager, Manifests};
+use replica::Replica;
 
 /// An operator: its name, what it runs, and what its users need.
 pub struct Operator {
@@ -50,6 +54,8 @@ struct Arguments {
     command: Option<Command>,
     #[command(flatten)]
     run: Run,
+    #[command(flatten)]
+    replica: Replica,
 }
 
 #[derive(Debug, Args)]
@@ -147,6 +153,13 @@ impl Operator {
         Ok(if verbs.is_empty() { manifests } else { manifests.verbs(verbs) })
     }
 
+    /// The same with a Deployment, whose replicas get these flags.
+    fn deployment(self, wanted: &Wanted, replica: &Replica) -> Result<Manifests, BoxError> {
+        let (name, version) = (self.name, self.version);
+        let image = wanted.image.clone().unwrap_or_else(|| format!("{name}:{version}"));
+        Ok(replica.deployed(self.manifests(&wanted.namespace)?, name).image(image))
+    }
+
     /// Reads the command line and does what it says, on a runtime of its own.
     pub fn main(self) -> ExitCode {
         let command = Arguments::command().name(self.name).version(self.version);
@@ -177,22 +190,22 @@ impl Operator {
 
     async fn obey(self, arguments: Arguments) -> anyhow::Result<()> {
         match arguments.command {
-            None if arguments.run.embedded => self.run_embedded(arguments.run.samples).await,
-            None => self.run_elsewhere(arguments.run.samples).await,
+            None if arguments.run.embedded => self.run_embedded(&arguments).await,
+            None => self.run_elsewhere(&arguments).await,
             Some(Command::Crd) => {
                 let documents: Result<Vec<String>, _> =
                     self.crds.iter().map(serde_saphyr::to_string).collect();
                 print(&documents?.join("---\n"))
             }
             Some(Command::Manifests(wanted)) => {
-                let image = wanted.image.unwrap_or_else(|| format!("{}:{}", self.name, self.version));
-                let manifests = self.manifests(&wanted.namespace).map_err(anyhow::Error::from_boxed)?;
-                print(&manifests.image(image).yaml().map_err(anyhow::Error::from_boxed)?)
+                let manifests = self.deployment(&wanted, &arguments.replica);
+                let yaml = manifests.and_then(|manifests| manifests.yaml());
+                print(&yaml.map_err(anyhow::Error::from_boxed)?)
             }
         }
     }
 
-    async fn run_elsewhere(self, samples: bool) -> anyhow::Result<()> {
+    async fn run_elsewhere(self, arguments: &Arguments) -> anyhow::Result<()> {
         let client = Client::try_default()
             .await
             .context("no cluster to run against (hint: set KUBECONFIG, or try --embedded)")?;
@@ -200,33 +213,35 @@ impl Operator {
         if std::env::var_os("KUBERNETES_SERVICE_HOST").is_none() {
             install::missing(&client, &self.crds).await?;
         }
-        self.run(client, samples).await
+        self.run(client, arguments).await
     }
 
     #[cfg(feature = "cluster")]
-    async fn run_embedded(self, samples: bool) -> anyhow::Result<()> {
+    async fn run_embedded(self, arguments: &Arguments) -> anyhow::Result<()> {
         let embedded = embedded::Embedded::start(self.name).await?;
         let client = embedded.client();
         install::missing(&client, &self.crds).await?;
-        self.run(client, samples).await
+        self.run(client, arguments).await
     }
 
     #[cfg(not(feature = "cluster"))]
-    async fn run_embedded(self, _: bool) -> anyhow::Result<()> {
+    async fn run_embedded(self, _: &Arguments) -> anyhow::Result<()> {
         anyhow::bail!(
             "this build of {} has no embedded cluster (hint: build it with that feature)",
             self.name
         )
     }
 
-    async fn run(self, client: Client, samples: bool) -> anyhow::Result<()> {
-        if samples {
+    async fn run(self, client: Client, arguments: &Arguments) -> anyhow::Result<()> {
+        if arguments.run.samples {
             for yaml in &self.samples {
                 install::apply(&client, self.name, yaml).await?;
             }
         }
         tracing::info!(operator = self.name, "running; Ctrl-C ends it");
-        (self.controllers)(Manager::new(client)).run().await?;
+        let namespace = client.default_namespace().to_owned();
+        let manager = (self.controllers)(Manager::new(client));
+        arguments.replica.applied(manager, self.name, &namespace).run().await?;
         Ok(())
     }
 }
@@ -252,3 +267,6 @@ fn print(text: &str) -> anyhow::Result<()> {
     out.flush()?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -99,6 +99,7 @@ pub struct Manifests {
     name: String,
     namespace: String,
     image: Option<String>,
+    args: Vec<String>,
     replicas: u32,
     /// Where health and readiness are served.
     port: Option<u16>,
@@ -116,6 +117,7 @@ impl Manifests {
             name: name.into(),
             namespace: namespace.into(),
             image: None,
+            args: Vec::new(),
             replicas: 1,
             port: None,
             crds: Vec::new(),
@@ -145,6 +147,12 @@ impl Manifests {
     /// Adds a Deployment of this image.
     pub fn image(mut self, image: impl Into<String>) -> Self {
         self.image = Some(image.into());
+        self
+    }
+
+    /// Gives the Deployment's container these arguments.
+    pub fn args<A: Into<String>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
+        self.args.extend(args.into_iter().map(Into::into));
         self
     }
 
@@ -314,6 +322,9 @@ impl Manifests {
                 "capabilities": { "drop": ["ALL"] },
             },
         });
+        if !self.args.is_empty() {
+            container["args"] = json!(self.args);
+        }
         if let Some(port) = self.port {
             let probe = |path: &str| json!({ "httpGet": { "path": path, "port": port } });
             container["ports"] = json!([{ "name": "http", "containerPort": port }]);

@@ -1,0 +1,141 @@
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use serde_json::Value;
+
+use super::*;
+use crate::{Action, Context, Controller, Result};
+
+async fn reconcile(_: Arc<ConfigMap>, _: Context) -> Result<Action> {
+    Ok(Action::done())
+}
+
+fn operator() -> Operator {
+    Operator::new("mirror", |manager| manager.controller(Controller::new("mirror", reconcile))).version("1.2")
+}
+
+fn arguments(line: &str) -> Arguments {
+    Arguments::try_parse_from(std::iter::once("mirror").chain(line.split_whitespace())).unwrap()
+}
+
+/// The objects that `mirror manifests` prints with these arguments.
+fn deployed(line: &str) -> Vec<Value> {
+    let arguments = arguments(&format!("manifests {line}"));
+    let Some(Command::Manifests(wanted)) = &arguments.command else { panic!("{arguments:?}") };
+    operator().deployment(wanted, &arguments.replica).unwrap().objects()
+}
+
+fn of_kind<'a>(objects: &'a [Value], kind: &str) -> &'a Value {
+    objects.iter().find(|object| object["kind"] == kind).unwrap_or(&Value::Null)
+}
+
+#[tokio::test]
+async fn a_deployment_is_probed_where_its_arguments_have_it_serve() {
+    let objects = deployed("");
+    let deployment = of_kind(&objects, "Deployment");
+    assert_eq!(deployment["spec"]["replicas"], 1);
+    let container = &deployment["spec"]["template"]["spec"]["containers"][0];
+    assert_eq!(
+        (&container["image"], &container["args"][0]),
+        (&"mirror:1.2".into(), &"--bind-address=:8080".into())
+    );
+    assert_eq!(container["livenessProbe"]["httpGet"]["path"], "/healthz");
+    assert_eq!(container["readinessProbe"]["httpGet"]["path"], "/readyz");
+    assert_eq!(of_kind(&objects, "Role"), &Value::Null, "nobody is elected");
+
+    let objects = deployed("--bind-address [::]:9090 --image mirror:edge");
+    let container = &of_kind(&objects, "Deployment")["spec"]["template"]["spec"]["containers"][0];
+    assert_eq!(container["readinessProbe"]["httpGet"]["port"], 9090);
+    assert_eq!(container["args"], serde_json::json!(["--bind-address=[::]:9090"]));
+    assert_eq!(container["image"], "mirror:edge");
+}
+
+#[tokio::test]
+async fn an_elected_one_has_two_replicas_and_the_rules_of_its_lease() {
+    let objects = deployed("--namespace operators --leader-elect");
+    let deployment = of_kind(&objects, "Deployment");
+    assert_eq!(deployment["spec"]["replicas"], 2);
+    let container = &deployment["spec"]["template"]["spec"]["containers"][0];
+    assert_eq!(container["args"], serde_json::json!(["--bind-address=:8080", "--leader-elect"]));
+    let role = of_kind(&objects, "Role");
+    assert_eq!(
+        (&role["metadata"]["namespace"], &role["rules"][1]["resourceNames"][0]),
+        (&"operators".into(), &"mirror".into())
+    );
+
+    let objects =
+        deployed("--leader-elect --leader-elect-resource-name=m --leader-elect-resource-namespace=locks");
+    let role = of_kind(&objects, "Role");
+    assert_eq!(
+        (&role["metadata"]["namespace"], &role["rules"][1]["resourceNames"][0]),
+        (&"locks".into(), &"m".into())
+    );
+    let arguments = &of_kind(&objects, "Deployment")["spec"]["template"]["spec"]["containers"][0]["args"];
+    assert_eq!(arguments[2], "--leader-elect-resource-name=m");
+    assert_eq!(arguments[3], "--leader-elect-resource-namespace=locks");
+}
+
+#[test]
+fn a_lease_is_named_only_where_somebody_is_elected() {
+    let refused = Arguments::try_parse_from(["mirror", "--leader-elect-resource-name=m"]).unwrap_err();
+    assert!(refused.to_string().contains("--leader-elect"), "{refused}");
+}
+
+#[test]
+fn the_flags_mean_the_same_before_and_after_the_command() {
+    let before = arguments("--leader-elect --bind-address :9090 manifests");
+    let after = arguments("manifests --leader-elect --bind-address :9090");
+    assert_eq!(format!("{:?}", before.replica), format!("{:?}", after.replica));
+}
+
+/// What the generated rules allow is what an election asks for, and without one of them nobody leads.
+#[cfg(feature = "cluster")]
+mod elected {
+    use evenkeel_cluster::{Cluster, testing};
+    use k8s_openapi::api::coordination::v1::Lease;
+
+    use super::*;
+
+    async fn run(cluster: &Cluster, manifests: &Manifests) -> kube::Result<()> {
+        let account = cluster.install(manifests).await?;
+        account.run_manager("mirror", |manager| {
+            let manager = manager.controller(Controller::new("mirror", reconcile));
+            arguments("--leader-elect").replica.applied(manager, "mirror", "operators")
+        });
+        cluster.idle().await;
+        Ok(())
+    }
+
+    fn manifests() -> Manifests {
+        let arguments = arguments("manifests --namespace operators --leader-elect");
+        let Some(Command::Manifests(wanted)) = &arguments.command else { panic!("{arguments:?}") };
+        operator().deployment(wanted, &arguments.replica).unwrap()
+    }
+
+    #[test]
+    fn an_account_may_lead_by_the_rules_of_its_manifests() {
+        testing::run(testing::options(), |cluster| async move {
+            run(&cluster, &manifests()).await?;
+            let lease = cluster.namespaced("operators").get::<Lease>("mirror").await?;
+            let holder = lease.spec.and_then(|spec| spec.holder_identity).unwrap_or_default();
+            assert!(!holder.is_empty());
+            // A renewal asks for the rest of the rules.
+            cluster.advance(std::time::Duration::from_secs(5)).await;
+            assert_eq!(testing::lines(&cluster.forbidden()), Vec::<String>::new());
+            Ok::<_, kube::Error>(())
+        })
+        .unwrap();
+    }
+
+    #[test]
+    fn who_may_not_hold_the_lease_does_not_lead() {
+        testing::run(testing::options(), |cluster| async move {
+            let without = operator().manifests("operators").map_err(kube::Error::Service)?;
+            run(&cluster, &without).await?;
+            let refused = testing::lines(&cluster.forbidden());
+            assert!(refused.iter().any(|request| request.contains("leases")), "{refused:?}");
+            Ok::<_, kube::Error>(())
+        })
+        .unwrap();
+    }
+}

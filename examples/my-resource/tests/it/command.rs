@@ -1,0 +1,126 @@
+//! The operator's command line: what every operator on `evenkeel::cli` has, seen on a process of this one.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::{Child, ChildStderr, Command, Stdio};
+
+/// A running operator; it is killed when this is dropped.
+struct Running {
+    child: Child,
+    log: BufReader<ChildStderr>,
+}
+
+impl Running {
+    fn start(arguments: &[&str]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_my-resource"));
+        command.args(arguments).env_remove("EVENKEEL_LOG").stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the binary runs");
+        let log = BufReader::new(child.stderr.take().expect("it is piped"));
+        Self { child, log }
+    }
+
+    /// Reads its log until a line has this.
+    fn says(&mut self, wanted: &str) -> String {
+        let mut all = String::new();
+        loop {
+            let mut line = String::new();
+            if self.log.read_line(&mut line).expect("logs are text") == 0 {
+                panic!("it ended without {wanted:?}:\n{all}");
+            }
+            if line.contains(wanted) {
+                return line;
+            }
+            all.push_str(&line);
+        }
+    }
+
+    /// Asks it to end, and gives its exit code.
+    fn end(mut self) -> Option<i32> {
+        let pid = self.child.id().to_string();
+        Command::new("kill").args(["-TERM", &pid]).status().expect("there is kill");
+        // What it still says must not block it.
+        let mut rest = String::new();
+        let _ = self.log.read_to_string(&mut rest);
+        self.child.wait().expect("it is our child").code()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn output(arguments: &[&str]) -> (Option<i32>, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_my-resource"));
+    let output = command.args(arguments).output().expect("the binary runs");
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8(text).expect("it is text"))
+}
+
+/// Asks for a path, and gives the status line and all that follows.
+fn get(address: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).expect("somebody listens");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).expect("it is sent");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("it is text");
+    answer
+}
+
+#[test]
+fn an_elected_replica_answers_probes_and_ends_when_asked() {
+    let arguments = ["--embedded", "--samples", "--leader-elect", "--bind-address", "127.0.0.1:0"];
+    let mut operator = Running::start(&arguments);
+    let serving = operator.says("serving health and metrics");
+    let address = serving.trim().rsplit("address=").next().expect("it says where").to_owned();
+    let leading = operator.says("leading");
+    assert!(leading.contains("lease=\"default/my-resource\""), "{leading}");
+    assert!(get(&address, "/healthz").starts_with("HTTP/1.1 200 "));
+    // Its caches are filled in their own time.
+    let ready = std::iter::repeat_with(|| get(&address, "/readyz"))
+        .find(|answer| answer.starts_with("HTTP/1.1 200 "));
+    assert!(ready.is_some_and(|answer| answer.contains("[+]caches ok")));
+    let metrics = get(&address, "/metrics");
+    assert!(metrics.contains("leader_election_master_status{name=\"my-resource\"} 1"), "{metrics}");
+    assert_eq!(operator.end(), Some(0));
+}
+
+#[test]
+fn what_is_wrong_is_told() {
+    let (code, told) = output(&["--bind-address", "8080"]);
+    assert_eq!(code, Some(2), "{told}");
+    assert!(told.contains("it must be IP:PORT, or :PORT for every interface"), "{told}");
+    let (code, told) = output(&["--leader-elect-resource-name", "x"]);
+    assert_eq!(code, Some(2), "{told}");
+    assert!(told.contains("--leader-elect"), "{told}");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("there is a free port");
+    let address = taken.local_addr().expect("it is bound").to_string();
+    let (code, told) = output(&["--embedded", "--bind-address", &address]);
+    assert_eq!(code, Some(1), "{told}");
+    assert!(told.contains("error: run http: "), "{told}");
+}
+
+#[test]
+fn manifests_are_for_kubectl_and_name_what_they_pass() {
+    let (code, yaml) = output(&["manifests", "--leader-elect", "--namespace", "operators"]);
+    assert_eq!(code, Some(0), "{yaml}");
+    let kinds: Vec<&str> = yaml.lines().filter_map(|line| line.strip_prefix("kind: ")).collect();
+    let expected = [
+        "CustomResourceDefinition",
+        "Namespace",
+        "ServiceAccount",
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "Role",
+        "RoleBinding",
+        "Deployment",
+    ];
+    assert_eq!(kinds, expected);
+    let (_, help) = output(&["--help"]);
+    for flag in ["--bind-address", "--leader-elect", "livenessProbe", "readinessProbe"] {
+        assert!(yaml.contains(flag), "{flag} in {yaml}");
+        assert!(help.contains(flag) || !flag.starts_with("--"), "{flag} in {help}");
+    }
+}

@@ -77,7 +77,7 @@ where
 }
 
 /// A run of its own; what is wrong in it is found inside, so that its timeline is shown.
-fn in_a_cluster<F: Future<Output = R>, R>(play: impl FnOnce(Cluster) -> F) -> R {
+pub(crate) fn in_a_cluster<F: Future<Output = R>, R>(play: impl FnOnce(Cluster) -> F) -> R {
     let run = testing::run(testing::options(), |cluster| {
         let played = play(cluster);
         async move { Ok::<_, Infallible>(played.await) }

@@ -43,7 +43,16 @@ impl Cluster {
     /// # }).unwrap();
     /// ```
     pub async fn install(&self, manifests: &Manifests) -> kube::Result<Self> {
-        for object in manifests.objects() {
+        self.install_objects(manifests, manifests.objects()).await
+    }
+
+    /// Applies these of an operator's objects, and gives a handle that acts as its ServiceAccount.
+    pub(crate) async fn install_objects(
+        &self,
+        manifests: &Manifests,
+        objects: Vec<Value>,
+    ) -> kube::Result<Self> {
+        for object in objects {
             self.install_object(object).await?;
         }
         let (namespace, name) = (manifests.namespace(), manifests.name());

@@ -25,6 +25,7 @@ mod kit;
 mod objects;
 mod operator;
 mod record;
+mod rules;
 pub mod serve;
 mod target;
 pub mod testing;

@@ -12,6 +12,7 @@ use crate::cluster::Cluster;
 
 pub use crate::assertions::{assert_has, assert_same, diff};
 pub use crate::everywhere::crash_everywhere;
+pub use crate::rules::{as_account, spare_rules};
 
 /// The seed of a test unless `EVENKEEL_SEED` says otherwise: fixed, so that a failure comes again.
 pub const DEFAULT_SEED: u64 = 0;

@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use evenkeel::k8s_openapi::api::core::v1::{Container, Node, Pod, PodSpec};
-use evenkeel::k8s_openapi::api::rbac::v1::ClusterRole;
+use evenkeel::k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 use evenkeel::kube::Result;
-use evenkeel::kube::api::{Patch, PatchParams, PostParams};
+use evenkeel::kube::api::{Patch, PatchParams};
 use evenkeel::prelude::*;
-use evenkeel::testing;
+use evenkeel::{Manifests, testing};
 use pod_sidecar::companion::{IMAGE, IS_COMPANION, WANTED, companion_for, image_of, is_wanted};
 use pod_sidecar::{NAME, SAMPLE, add_to, operator};
 use serde_json::json;
@@ -160,45 +159,6 @@ async fn failures_are_retried_and_lost_answers_make_no_second(cluster: Cluster) 
     Ok(())
 }
 
-#[evenkeel::test]
-async fn it_runs_as_its_account_within_its_rules(cluster: Cluster) -> Result<()> {
-    let account = cluster.install(&operator().manifests("operators").unwrap()).await?;
-    account.run_manager(NAME, add_to);
-    cluster.apply(web("busybox:1.36")).await?;
-    cluster.settled().await;
-    cluster.apply(web("busybox:1.37")).await?;
-    cluster.settled().await;
-    assert_eq!(image_of(&cluster.get::<Pod>("web-companion").await?), Some("busybox:1.37"));
-    cluster.patch::<Pod>("web", json!({"metadata": {"labels": {WANTED: null}}})).await?;
-    cluster.settled().await;
-    assert_eq!(pods(&cluster).await?, ["web"]);
-    assert_eq!(testing::lines(&cluster.forbidden()), Vec::<String>::new());
-    testing::kept("verbs.txt", &cluster.verbs(NAME));
-
-    let outside = account.get::<Node>("node-0").await.unwrap_err().to_string();
-    assert!(outside.contains("cannot get resource \"nodes\""), "{outside}");
-    Ok(())
-}
-
-#[evenkeel::test(embedded = "a rule of the whole cluster is taken away")]
-async fn without_a_rule_that_it_needs_it_gets_nowhere(cluster: Cluster) -> Result<()> {
-    let account = cluster.install(&operator().manifests("operators").unwrap()).await?;
-    let mut role = cluster.get::<ClusterRole>(NAME).await?;
-    for rule in role.rules.iter_mut().flatten() {
-        if rule.resources.iter().flatten().any(|resource| resource == "pods") {
-            rule.verbs.retain(|verb| verb != "create");
-        }
-    }
-    cluster.api::<ClusterRole>().replace(NAME, &PostParams::default(), &role).await?;
-    account.run_manager(NAME, add_to);
-    cluster.apply(web("busybox:1.36")).await?;
-    cluster.idle().await;
-    let refused = testing::lines(&cluster.forbidden());
-    assert!(refused.iter().any(|request| request.contains(" pods/")), "{refused:?}");
-    assert_eq!(pods(&cluster).await?, ["web"]);
-    Ok(())
-}
-
 /// Made, changed, deleted, and what stood in between.
 async fn a_life(cluster: Cluster) -> Vec<String> {
     let play = async {
@@ -222,7 +182,29 @@ fn a_crash_at_any_write_changes_nothing() {
     if testing::skip::<()>(concat!(module_path!(), "::a_crash_at_any_write_changes_nothing"), why).is_some() {
         return;
     }
-    let start = |cluster: &Cluster| cluster.run_manager(NAME, add_to);
     let runs = testing::crash_everywhere(NAME, start, a_life);
     assert!(runs >= 9, "{runs} runs");
+}
+
+fn start(cluster: &Cluster) {
+    cluster.run_manager(NAME, add_to);
+}
+
+fn manifests() -> Manifests {
+    operator().manifests("operators").expect("what was recorded can be read")
+}
+
+#[test]
+fn it_runs_as_its_account_within_its_rules() {
+    testing::kept("verbs.txt", &testing::as_account(manifests, start, a_life));
+}
+
+#[test]
+fn it_needs_each_of_its_rules() {
+    let why = "a rule of the whole cluster is taken away";
+    if testing::skip::<()>(concat!(module_path!(), "::it_needs_each_of_its_rules"), why).is_some() {
+        return;
+    }
+    let spare = testing::spare_rules(manifests, start, a_life);
+    assert_eq!(spare, ["pods: list"], "for a server that streams no lists");
 }

@@ -5,12 +5,10 @@
 use std::time::Duration;
 
 use evenkeel::conditions;
-use evenkeel::k8s_openapi::api::core::v1::{Node, Secret};
-use evenkeel::k8s_openapi::api::rbac::v1::ClusterRole;
+use evenkeel::k8s_openapi::api::core::v1::Secret;
 use evenkeel::kube::Result;
-use evenkeel::kube::api::PostParams;
 use evenkeel::prelude::*;
-use evenkeel::{EventMeta, Origin, testing, yaml};
+use evenkeel::{EventMeta, Manifests, Origin, testing, yaml};
 use serde_json::{Value, json};
 use vcap_services_converter::{
     NAME, SAMPLE, VcapServicesConverter, VcapServicesConverterSpec, WRITES_A_SECOND, WRITES_AT_ONCE,
@@ -212,42 +210,6 @@ async fn when_very_many_change_at_once_writes_are_throttled(cluster: Cluster) ->
     Ok(())
 }
 
-#[evenkeel::test]
-async fn it_runs_as_its_account_within_its_rules(cluster: Cluster) -> Result<()> {
-    let account = cluster.install(&operator().manifests("operators").unwrap()).await?;
-    account.run(controller);
-    cluster.apply_yaml(SAMPLE).await.unwrap();
-    cluster.settled().await;
-    cluster.apply(source("bindings", &json!({"kv": [service("cache", "x")]}).to_string())).await?;
-    cluster.settled().await;
-    assert_eq!(secrets(&cluster).await?, ["bindings", "shop-cache"]);
-    assert_eq!(testing::lines(&cluster.forbidden()), Vec::<String>::new());
-    testing::kept("verbs.txt", &cluster.verbs(NAME));
-
-    let outside = account.get::<Node>("node-0").await.unwrap_err().to_string();
-    assert!(outside.contains("cannot get resource \"nodes\""), "{outside}");
-    Ok(())
-}
-
-#[evenkeel::test(embedded = "a rule of the whole cluster is taken away")]
-async fn without_a_rule_that_it_needs_it_gets_nowhere(cluster: Cluster) -> Result<()> {
-    let account = cluster.install(&operator().manifests("operators").unwrap()).await?;
-    let mut role = cluster.get::<ClusterRole>(NAME).await?;
-    for rule in role.rules.iter_mut().flatten() {
-        if rule.resources.iter().flatten().any(|resource| resource == "secrets") {
-            rule.verbs.retain(|verb| verb != "create");
-        }
-    }
-    cluster.api::<ClusterRole>().replace(NAME, &PostParams::default(), &role).await?;
-    account.run(controller);
-    cluster.apply_yaml(SAMPLE).await.unwrap();
-    cluster.idle().await;
-    let refused = testing::lines(&cluster.forbidden());
-    assert!(refused.iter().any(|request| request.contains(" secrets/")), "{refused:?}");
-    assert_eq!(secrets(&cluster).await?, ["bindings"]);
-    Ok(())
-}
-
 /// Made, changed, deleted, and what stood in between.
 async fn a_life(cluster: Cluster) -> Vec<String> {
     let play = async {
@@ -277,4 +239,34 @@ fn a_crash_at_any_write_changes_nothing() {
     }
     let runs = testing::crash_everywhere(NAME, |cluster| cluster.run(controller), a_life);
     assert!(runs >= 18, "{runs} runs");
+}
+
+fn manifests() -> Manifests {
+    operator().manifests("operators").unwrap()
+}
+
+#[test]
+fn it_runs_as_its_account_within_its_rules() {
+    let verbs = testing::as_account(manifests, |account| account.run(controller), a_life);
+    testing::kept("verbs.txt", &verbs);
+}
+
+#[test]
+fn it_needs_each_of_its_rules() {
+    let why = "a rule of the whole cluster is taken away";
+    if testing::skip::<()>(concat!(module_path!(), "::it_needs_each_of_its_rules"), why).is_some() {
+        return;
+    }
+    let spare = testing::spare_rules(manifests, |account| account.run(controller), a_life);
+    let kind = "vcapservicesconverters.example.com";
+    let expected = [
+        "secrets: list".to_owned(),
+        format!("{kind}: get"),
+        format!("{kind}: list"),
+        format!("{kind}/finalizers: update"),
+    ];
+    assert_eq!(
+        spare, expected,
+        "for a server that streams no lists, for a cache that is behind, for OpenShift"
+    );
 }

@@ -7,12 +7,10 @@ use std::time::Duration;
 
 use evenkeel::conditions;
 use evenkeel::k8s_openapi::api::apps::v1::Deployment;
-use evenkeel::k8s_openapi::api::core::v1::{Node, Pod, Secret, Service};
-use evenkeel::k8s_openapi::api::rbac::v1::ClusterRole;
+use evenkeel::k8s_openapi::api::core::v1::{Pod, Secret, Service};
 use evenkeel::kube::Result;
-use evenkeel::kube::api::PostParams;
 use evenkeel::prelude::*;
-use evenkeel::{testing, yaml};
+use evenkeel::{Manifests, testing, yaml};
 use parking_lot::Mutex;
 use serde_json::json;
 use visitors_app::{
@@ -215,45 +213,6 @@ async fn the_sample_works_and_the_definition_is_that_of_the_type(cluster: Cluste
     Ok(())
 }
 
-#[evenkeel::test]
-async fn it_runs_as_its_account_within_its_rules(cluster: Cluster) -> Result<()> {
-    let account = cluster.install(&operator().manifests("operators").unwrap()).await?;
-    account.run(|| controller(Arc::new(NoUploads)));
-    cluster.apply(guestbook(1, "Who was here")).await?;
-    cluster.settled().await;
-    cluster.apply(guestbook(2, "Still here")).await?;
-    cluster.delete::<Service>("guestbook-backend").await?;
-    cluster.settled().await;
-    assert_eq!(condition(&cluster, "Ready").await?, "True AllTiersReady: the site is served");
-    cluster.delete::<VisitorsApp>("guestbook").await?;
-    cluster.settled().await;
-    assert_eq!(testing::lines(&cluster.forbidden()), Vec::<String>::new());
-    testing::kept("verbs.txt", &cluster.verbs(NAME));
-
-    let outside = account.get::<Node>("node-0").await.unwrap_err().to_string();
-    assert!(outside.contains("cannot get resource \"nodes\""), "{outside}");
-    Ok(())
-}
-
-#[evenkeel::test(embedded = "a rule of the whole cluster is taken away")]
-async fn without_a_rule_that_it_needs_it_gets_nowhere(cluster: Cluster) -> Result<()> {
-    let account = cluster.install(&operator().manifests("operators").unwrap()).await?;
-    let mut role = cluster.get::<ClusterRole>(NAME).await?;
-    for rule in role.rules.iter_mut().flatten() {
-        if rule.resources.iter().flatten().any(|resource| resource == "secrets") {
-            rule.verbs.retain(|verb| verb != "create");
-        }
-    }
-    cluster.api::<ClusterRole>().replace(NAME, &PostParams::default(), &role).await?;
-    account.run(|| controller(Arc::new(NoUploads)));
-    cluster.apply(guestbook(1, "Who was here")).await?;
-    cluster.idle().await;
-    let refused = testing::lines(&cluster.forbidden());
-    assert!(refused.iter().any(|request| request.contains(" secrets/")), "{refused:?}");
-    assert_eq!(deployments(&cluster).await?, Vec::<String>::new());
-    Ok(())
-}
-
 /// Made, deleted, and what stood in between.
 async fn a_life(cluster: Cluster) -> Vec<String> {
     let play = async {
@@ -279,7 +238,40 @@ fn a_crash_at_any_write_changes_nothing() {
     if testing::skip::<()>(concat!(module_path!(), "::a_crash_at_any_write_changes_nothing"), why).is_some() {
         return;
     }
-    let start = |cluster: &Cluster| cluster.run(|| controller(Arc::new(NoUploads)));
     let runs = testing::crash_everywhere(NAME, start, a_life);
     assert!(runs >= 30, "{runs} runs");
+}
+
+fn start(cluster: &Cluster) {
+    cluster.run(|| controller(Arc::new(NoUploads)));
+}
+
+fn manifests() -> Manifests {
+    operator().manifests("operators").unwrap()
+}
+
+#[test]
+fn it_runs_as_its_account_within_its_rules() {
+    testing::kept("verbs.txt", &testing::as_account(manifests, start, a_life));
+}
+
+#[test]
+fn it_needs_each_of_its_rules() {
+    let why = "a rule of the whole cluster is taken away";
+    if testing::skip::<()>(concat!(module_path!(), "::it_needs_each_of_its_rules"), why).is_some() {
+        return;
+    }
+    let spare = testing::spare_rules(manifests, start, a_life);
+    let expected = [
+        "secrets: list",
+        "services: list",
+        "deployments.apps: list",
+        "visitorsapps.example.com: get",
+        "visitorsapps.example.com: list",
+        "visitorsapps.example.com/finalizers: update",
+    ];
+    assert_eq!(
+        spare, expected,
+        "for a server that streams no lists, for a cache that is behind, for OpenShift"
+    );
 }

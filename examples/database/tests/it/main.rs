@@ -2,8 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "what a test unwraps wrongly fails it, as it should")]
 
-mod account;
-mod crash;
+mod a_life;
 mod life;
 mod naive;
 mod refusal;
@@ -14,8 +13,12 @@ use std::sync::Arc;
 use database::{Backup, Database, DatabaseSpec, PASSWORD, controller};
 use evenkeel::conditions;
 use evenkeel::k8s_openapi::api::core::v1::Secret;
+use evenkeel::k8s_openapi::api::storage::v1::StorageClass;
 use evenkeel::kube::Result;
 use evenkeel::prelude::*;
+
+/// The class of storage that can grow.
+const GROWS: &str = "evenkeel-grows";
 
 /// A database of this version, with so many servers.
 fn orders(version: &str, replicas: i32) -> Database {
@@ -27,6 +30,22 @@ fn orders(version: &str, replicas: i32) -> Database {
         database_name: "orders".into(),
     };
     Database::new("orders", spec)
+}
+
+/// The same on storage of a class that can grow.
+fn growing(version: &str, replicas: i32, storage: &str) -> Database {
+    let mut database = orders(version, replicas);
+    database.spec.storage = storage.into();
+    database.spec.storage_class = Some(GROWS.into());
+    database
+}
+
+/// A class of storage, whose claims grow or do not.
+fn class(name: &str, grows: bool) -> StorageClass {
+    let mut class = StorageClass { allow_volume_expansion: Some(grows), ..Default::default() };
+    class.metadata.name = Some(name.into());
+    class.provisioner = "example.com/disk".into();
+    class
 }
 
 /// Declares the kind, runs the operator, and has `orders` made and running.

@@ -2,18 +2,29 @@
 
 use std::sync::Arc;
 
-use database::{Database, NoBackup};
+use database::{Database, NoBackup, controller};
 use evenkeel::k8s_openapi::api::apps::v1::StatefulSet;
 use evenkeel::k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use evenkeel::k8s_openapi::api::storage::v1::StorageClass;
 use evenkeel::kube::Result;
 use evenkeel::prelude::*;
 
-use crate::{condition, orders, started};
+use crate::{GROWS, class, condition, growing};
 
 fn sized(storage: &str) -> Database {
-    let mut database = orders("17", 2);
-    database.spec.storage = storage.into();
-    database
+    growing("17", 2, storage)
+}
+
+/// Declares the kind, runs the operator, and has `orders` made and running on storage of this class.
+async fn started_on(cluster: &Cluster, class: StorageClass) -> Result<()> {
+    cluster.apply(Database::crd()).await?;
+    cluster.run(|| controller(Arc::new(NoBackup)));
+    let mut database = sized("1Gi");
+    database.spec.storage_class = class.metadata.name.clone();
+    cluster.apply(class).await?;
+    cluster.apply(database).await?;
+    cluster.settled().await;
+    Ok(())
 }
 
 fn requested(claim: &PersistentVolumeClaim) -> String {
@@ -25,9 +36,9 @@ async fn pod_uids(cluster: &Cluster) -> Result<Vec<Option<String>>> {
     Ok(cluster.list::<Pod>().await?.iter().map(ResourceExt::uid).collect())
 }
 
-#[evenkeel::test(embedded = "claims without a class do not grow elsewhere")]
+#[evenkeel::test(embedded = "nothing makes volumes grow elsewhere")]
 async fn storage_grows_and_no_server_is_restarted(cluster: Cluster) -> Result<()> {
-    started(&cluster, Arc::new(NoBackup)).await?;
+    started_on(&cluster, class(GROWS, true)).await?;
     let (pods, servers) = (pod_uids(&cluster).await?, cluster.get::<StatefulSet>("orders").await?.uid());
     cluster.apply(sized("3Gi")).await?;
     cluster.settled().await;
@@ -50,9 +61,9 @@ async fn storage_grows_and_no_server_is_restarted(cluster: Cluster) -> Result<()
     Ok(())
 }
 
-#[evenkeel::test(embedded = "claims without a class do not grow elsewhere")]
+#[evenkeel::test(embedded = "nothing makes volumes grow elsewhere")]
 async fn a_new_server_gets_the_grown_storage(cluster: Cluster) -> Result<()> {
-    started(&cluster, Arc::new(NoBackup)).await?;
+    started_on(&cluster, class(GROWS, true)).await?;
     let mut larger = sized("2Gi");
     larger.spec.replicas = 3;
     cluster.apply(larger).await?;
@@ -64,7 +75,7 @@ async fn a_new_server_gets_the_grown_storage(cluster: Cluster) -> Result<()> {
 
 #[evenkeel::test]
 async fn storage_does_not_shrink_but_may_be_written_otherwise(cluster: Cluster) -> Result<()> {
-    started(&cluster, Arc::new(NoBackup)).await?;
+    started_on(&cluster, class(GROWS, true)).await?;
     let servers = cluster.get::<StatefulSet>("orders").await?.uid();
     cluster.apply(sized("512Mi")).await?;
     cluster.settled().await;
@@ -75,5 +86,21 @@ async fn storage_does_not_shrink_but_may_be_written_otherwise(cluster: Cluster) 
     cluster.settled().await;
     assert_eq!(condition(&cluster, "Ready").await?, "True ServersReady: 2 of 2 servers are ready");
     assert_eq!(cluster.get::<StatefulSet>("orders").await?.uid(), servers);
+    Ok(())
+}
+
+#[evenkeel::test]
+async fn storage_that_may_not_grow_is_told(cluster: Cluster) -> Result<()> {
+    const FIXED: &str = "evenkeel-fixed";
+    started_on(&cluster, class(FIXED, false)).await?;
+    let mut larger = sized("2Gi");
+    larger.spec.storage_class = Some(FIXED.into());
+    cluster.apply(larger).await?;
+    // It comes to rest: a class that cannot grow will not grow by trying.
+    cluster.settled().await;
+    let told = condition(&cluster, "Accepted").await?;
+    assert!(told.starts_with("False Refused: patch PersistentVolumeClaim"), "{told}");
+    assert!(told.contains("the storageclass that provisions the pvc must support resize"), "{told}");
+    assert_eq!(condition(&cluster, "Ready").await?, "True ServersReady: 2 of 2 servers are ready");
     Ok(())
 }

@@ -2,13 +2,13 @@
 
 #![expect(clippy::unwrap_used, reason = "what a test unwraps wrongly fails it, as it should")]
 
+mod command;
+
 use evenkeel::k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
-use evenkeel::k8s_openapi::api::core::v1::{Node, Pod};
-use evenkeel::k8s_openapi::api::rbac::v1::ClusterRole;
-use evenkeel::kube::api::PostParams;
+use evenkeel::k8s_openapi::api::core::v1::Pod;
 use evenkeel::kube::{CustomResourceExt, Result};
 use evenkeel::prelude::*;
-use evenkeel::{testing, yaml};
+use evenkeel::{Manifests, testing, yaml};
 use my_resource::{MyResource, MyResourceSpec, NAME, Phase, SAMPLE, controller, operator};
 use serde_json::json;
 
@@ -142,7 +142,7 @@ async fn a_bad_spec_is_told_why(cluster: Cluster) -> Result<()> {
 
 #[evenkeel::test]
 async fn the_sample_works_and_the_definition_is_that_of_the_type(cluster: Cluster) -> Result<()> {
-    let written = yaml::parse(include_str!("../crd.yaml")).unwrap();
+    let written = yaml::parse(include_str!("../../crd.yaml")).unwrap();
     let written = serde_json::to_value(&written[0]).unwrap();
     assert_eq!(
         written,
@@ -154,44 +154,6 @@ async fn the_sample_works_and_the_definition_is_that_of_the_type(cluster: Cluste
     cluster.apply_yaml(SAMPLE).await.unwrap();
     cluster.settled().await;
     assert_eq!(phase(&cluster).await?, Some(Phase::Ready));
-    Ok(())
-}
-
-#[evenkeel::test]
-async fn it_runs_as_its_account_within_its_rules(cluster: Cluster) -> Result<()> {
-    let account = cluster.install(&operator().manifests("operators").unwrap()).await?;
-    account.run(controller);
-    cluster.apply(web("nginx:1.29")).await?;
-    cluster.settled().await;
-    cluster.apply(web("nginx:1.30")).await?;
-    cluster.settled().await;
-    assert_eq!(phase(&cluster).await?, Some(Phase::Ready));
-    cluster.delete::<MyResource>("web").await?;
-    cluster.settled().await;
-    assert_eq!(testing::lines(&cluster.forbidden()), Vec::<String>::new());
-    testing::kept("verbs.txt", &cluster.verbs(NAME));
-
-    let outside = account.get::<Node>("node-0").await.unwrap_err().to_string();
-    assert!(outside.contains("cannot get resource \"nodes\""), "{outside}");
-    Ok(())
-}
-
-#[evenkeel::test(embedded = "a rule of the whole cluster is taken away")]
-async fn without_a_rule_that_it_needs_it_gets_nowhere(cluster: Cluster) -> Result<()> {
-    let account = cluster.install(&operator().manifests("operators").unwrap()).await?;
-    let mut role = cluster.get::<ClusterRole>(NAME).await?;
-    for rule in role.rules.iter_mut().flatten() {
-        if rule.resources.iter().flatten().any(|resource| resource == "deployments") {
-            rule.verbs.retain(|verb| verb != "create");
-        }
-    }
-    cluster.api::<ClusterRole>().replace(NAME, &PostParams::default(), &role).await?;
-    account.run(controller);
-    cluster.apply(web("nginx:1.29")).await?;
-    cluster.idle().await;
-    let refused = testing::lines(&cluster.forbidden());
-    assert!(refused.iter().any(|request| request.contains(" deployments/")), "{refused:?}");
-    assert_eq!(cluster.list::<Deployment>().await?.len(), 0);
     Ok(())
 }
 
@@ -226,4 +188,34 @@ fn a_crash_at_any_write_changes_nothing() {
     }
     let runs = testing::crash_everywhere(NAME, |cluster| cluster.run(controller), made_and_changed);
     assert!(runs >= 6, "{runs} runs");
+}
+
+fn manifests() -> Manifests {
+    operator().manifests("operators").unwrap()
+}
+
+#[test]
+fn it_runs_as_its_account_within_its_rules() {
+    let verbs = testing::as_account(manifests, |account| account.run(controller), made_and_changed);
+    testing::kept("verbs.txt", &verbs);
+}
+
+#[test]
+fn it_needs_each_of_its_rules() {
+    let why = "a rule of the whole cluster is taken away";
+    if testing::skip::<()>(concat!(module_path!(), "::it_needs_each_of_its_rules"), why).is_some() {
+        return;
+    }
+    let spare = testing::spare_rules(manifests, |account| account.run(controller), made_and_changed);
+    let kind = "myresources.example.com";
+    let expected = [
+        "deployments.apps: list".to_owned(),
+        format!("{kind}: get"),
+        format!("{kind}: list"),
+        format!("{kind}/finalizers: update"),
+    ];
+    assert_eq!(
+        spare, expected,
+        "for a server that streams no lists, for a cache that is behind, for OpenShift"
+    );
 }

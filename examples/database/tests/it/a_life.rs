@@ -1,23 +1,22 @@
-//! A crash at any write changes nothing.
+//! A life of a database: a crash at any write of it changes nothing, and it goes within the rules of the manifests.
 
 use std::sync::Arc;
 
-use database::{Database, NAME, NoBackup, controller};
+use database::{Database, NAME, NoBackup, controller, operator};
 use evenkeel::k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Secret, Service};
 use evenkeel::prelude::*;
-use evenkeel::testing;
+use evenkeel::{Manifests, testing};
 
-use crate::{condition, orders};
+use crate::{GROWS, class, condition, growing};
 
 /// Made, updated and grown, deleted, and what stood in between.
 async fn a_life(cluster: Cluster) -> Vec<String> {
     let play = async {
         cluster.apply(Database::crd()).await?;
-        cluster.apply(orders("17", 1)).await?;
+        cluster.apply(class(GROWS, true)).await?;
+        cluster.apply(growing("17", 1, "1Gi")).await?;
         cluster.settled().await;
-        let mut changed = orders("18", 1);
-        changed.spec.storage = "2Gi".into();
-        cluster.apply(changed).await?;
+        cluster.apply(growing("18", 1, "2Gi")).await?;
         cluster.settled().await;
         let mut end = vec![condition(&cluster, "Ready").await?];
         for pod in cluster.list::<Pod>().await? {
@@ -44,7 +43,40 @@ fn a_crash_at_any_write_changes_nothing() {
     if testing::skip::<()>(concat!(module_path!(), "::a_crash_at_any_write_changes_nothing"), why).is_some() {
         return;
     }
-    let start = |cluster: &Cluster| cluster.run(|| controller(Arc::new(NoBackup)));
     let runs = testing::crash_everywhere(NAME, start, a_life);
     assert!(runs >= 36, "{runs} runs");
+}
+
+fn start(cluster: &Cluster) {
+    cluster.run(|| controller(Arc::new(NoBackup)));
+}
+
+fn manifests() -> Manifests {
+    operator().manifests("operators").unwrap()
+}
+
+#[test]
+fn it_runs_as_its_account_within_its_rules() {
+    testing::kept("verbs.txt", &testing::as_account(manifests, start, a_life));
+}
+
+#[test]
+fn it_needs_each_of_its_rules() {
+    let why = "a rule of the whole cluster is taken away";
+    if testing::skip::<()>(concat!(module_path!(), "::it_needs_each_of_its_rules"), why).is_some() {
+        return;
+    }
+    let spare = testing::spare_rules(manifests, start, a_life);
+    let expected = [
+        "persistentvolumeclaims: list",
+        "secrets: list",
+        "services: list",
+        "statefulsets.apps: list",
+        "events.events.k8s.io: patch",
+        "databases.example.com: get",
+        "databases.example.com: list",
+        "databases.example.com/finalizers: update",
+    ];
+    // For a server that streams no lists, for an event that comes again, for a cache that is behind, for OpenShift.
+    assert_eq!(spare, expected);
 }

@@ -52,35 +52,45 @@ const DEPTH_MAX: usize = 64;
 /// assert_eq!(secret["type"], "Opaque");
 /// ```
 pub fn apply(group: &str, version: &str, kind: &str, object: &mut Value) {
+    apply_since(group, version, kind, object, None);
+}
+
+/// The same for an object that was made from `old`, which has its defaults: what is as it was there has them, too.
+pub fn apply_since(group: &str, version: &str, kind: &str, object: &mut Value, old: Option<&Value>) {
     if let (Some(message), Value::Object(fields)) = (messages::of_kind(group, version, kind), object) {
-        walk(message, fields, 0);
+        walk(message, fields, old, 0);
     }
 }
 
-fn walk(message: &'static Message, object: &mut Object, depth: usize) {
-    if depth > DEPTH_MAX {
+fn walk(message: &'static Message, object: &mut Object, old: Option<&Value>, depth: usize) {
+    if depth > DEPTH_MAX || old.and_then(Value::as_object).is_some_and(|old| old == object) {
         return;
     }
-    let (package, name) = message.name.rsplit_once('.').unwrap_or(("", message.name));
-    rules(package, name, object);
+    rules(message.package, message.name, object);
     for field in message.flat() {
         let Some(value) = object.get_mut(field.name) else { continue };
+        let old = old.and_then(|old| old.get(field.name));
         match (&field.kind, field.cardinality, value) {
-            (Kind::Quantity, Cardinality::Map, Value::Object(list)) => round_up(package, list),
+            (Kind::Quantity, Cardinality::Map, Value::Object(list)) => round_up(message.package, list),
             (Kind::Message(link), Cardinality::One, Value::Object(child)) => {
                 if let Some(message) = link.message() {
-                    walk(message, child, depth + 1);
+                    walk(message, child, old, depth + 1);
                 }
             }
             (Kind::Message(link), Cardinality::List, Value::Array(items)) => {
-                let children = items.iter_mut().filter_map(Value::as_object_mut);
+                let children = items.iter_mut().enumerate();
+                let children = children.filter_map(|(at, item)| Some((at, item.as_object_mut()?)));
                 let Some(message) = link.message() else { continue };
-                children.for_each(|child| walk(message, child, depth + 1));
+                children
+                    .for_each(|(at, child)| walk(message, child, old.and_then(|old| old.get(at)), depth + 1));
             }
             (Kind::Message(link), Cardinality::Map, Value::Object(entries)) => {
-                let children = entries.iter_mut().filter_map(|(_, value)| value.as_object_mut());
+                let children = entries.iter_mut();
+                let children = children.filter_map(|(key, value)| Some((key, value.as_object_mut()?)));
                 let Some(message) = link.message() else { continue };
-                children.for_each(|child| walk(message, child, depth + 1));
+                children.for_each(|(key, child)| {
+                    walk(message, child, old.and_then(|old| old.get(key)), depth + 1)
+                });
             }
             _ => {}
         }

@@ -130,7 +130,41 @@ pub fn find(group: &str, version: &str, plural: &str) -> Option<&'static Resourc
 
 /// The resource that holds objects of a kind.
 pub fn by_kind(group: &str, version: &str, kind: &str) -> Option<&'static Resource> {
-    resources().iter().find(|r| r.kind == kind && r.group == group && r.version == version)
+    position(group, version, kind).map(|at| &resources()[at])
+}
+
+/// Where the resource of a kind stands among all.
+fn position(group: &str, version: &str, kind: &str) -> Option<usize> {
+    type Named = ((&'static str, &'static str, &'static str), usize);
+    static SORTED: OnceLock<Vec<Named>> = OnceLock::new();
+    let sorted = SORTED.get_or_init(|| {
+        let names = resources().iter().enumerate().map(|(at, r)| ((r.kind, r.group, r.version), at));
+        let mut sorted: Vec<Named> = names.collect();
+        sorted.sort_unstable();
+        sorted
+    });
+    let found = sorted.binary_search_by_key(&(kind, group, version), |(name, _)| *name).ok()?;
+    Some(sorted[found].1)
+}
+
+/// What is known of each built-in kind, looked up when a kind is first asked for.
+pub(crate) struct PerKind<T: 'static>(OnceLock<Box<[OnceLock<Option<&'static T>>]>>);
+
+impl<T> PerKind<T> {
+    pub(crate) const fn new() -> Self {
+        Self(OnceLock::new())
+    }
+
+    /// What is known of this kind. What no resource holds, such as a Scale, is looked up each time.
+    pub(crate) fn get(
+        &self,
+        (group, version, kind): (&str, &str, &str),
+        find: impl FnOnce() -> Option<&'static T>,
+    ) -> Option<&'static T> {
+        let Some(at) = position(group, version, kind) else { return find() };
+        let slots = self.0.get_or_init(|| resources().iter().map(|_| OnceLock::new()).collect());
+        *slots[at].get_or_init(find)
+    }
 }
 
 fn parse(facts: &'static str) -> Vec<Resource> {

@@ -7,6 +7,8 @@
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
+use crate::kinds::PerKind;
+
 static FACTS: &str = include_str!("../facts/messages.txt");
 const META: &str = "k8s.io.apimachinery.pkg.apis.meta.v1.";
 const CORE: &str = "k8s.io.api.core.v1.";
@@ -14,7 +16,9 @@ const CORE: &str = "k8s.io.api.core.v1.";
 /// A Go struct.
 #[derive(Debug)]
 pub(crate) struct Message {
-    /// The full name, such as `k8s.io.api.core.v1.Pod`.
+    /// The Go package, such as `k8s.io.api.core.v1`.
+    pub(crate) package: &'static str,
+    /// The name in it, such as `Pod`.
     pub(crate) name: &'static str,
     /// The fields in the order of the struct, inlined ones as they are on the wire.
     pub(crate) fields: Vec<Field>,
@@ -134,8 +138,10 @@ pub(crate) fn find(name: &str) -> Option<&'static Message> {
 
 /// The message of a built-in kind.
 pub(crate) fn of_kind(group: &str, version: &str, kind: &str) -> Option<&'static Message> {
-    let name = crate::types::builtin_type_name(group, version, kind);
-    find(&from_type_name(&name))
+    static FOUND: PerKind<Message> = PerKind::new();
+    FOUND.get((group, version, kind), || {
+        find(&from_type_name(&crate::types::builtin_type_name(group, version, kind)))
+    })
 }
 
 /// `io.k8s.api.core.v1.Pod` of OpenAPI is `k8s.io.api.core.v1.Pod` on the wire.
@@ -146,10 +152,10 @@ fn from_type_name(name: &str) -> String {
 }
 
 fn parse(name: &'static str, block: &'static str) -> Message {
-    let package = name.rsplit_once('.').map_or("", |(package, _)| package);
+    let (package, name) = name.rsplit_once('.').unwrap_or(("", name));
     let fields =
         block.lines().filter(|line| !line.is_empty()).map(|line| parse_field(package, line)).collect();
-    Message { name, fields, flat: OnceLock::new(), sorted: OnceLock::new() }
+    Message { package, name, fields, flat: OnceLock::new(), sorted: OnceLock::new() }
 }
 
 fn parse_field(package: &str, line: &'static str) -> Field {

@@ -17,10 +17,15 @@ const DEPTH_MAX: usize = 512;
 /// Makes the object what it would be after it was stored and read again. Values of a wrong type stay as they are:
 /// they are refused by the decoder, before this.
 pub fn normalize(group: &str, version: &str, kind: &str, object: &mut Value) {
+    normalize_since(group, version, kind, object, None);
+}
+
+/// The same for an object that was made from `old`, which is in its normal form: what is as it was there is, too.
+pub fn normalize_since(group: &str, version: &str, kind: &str, object: &mut Value, old: Option<&Value>) {
     let Some(message) = messages::of_kind(group, version, kind) else { return };
     let Value::Object(fields) = object else { return };
     let type_meta = ["apiVersion", "kind"].map(|name| (name, fields.remove(name)));
-    normalize_struct(message, object, 0);
+    normalize_struct(message, object, old, 0);
     let Value::Object(fields) = object else { return };
     for (name, value) in type_meta {
         if let Some(value) = value {
@@ -32,11 +37,11 @@ pub fn normalize(group: &str, version: &str, kind: &str, object: &mut Value) {
 /// The same for the metadata of an object of any kind: that of a custom resource goes through Go's struct too.
 pub fn normalize_metadata(metadata: &mut Value) {
     if let Some(message) = messages::find("k8s.io.apimachinery.pkg.apis.meta.v1.ObjectMeta") {
-        normalize_struct(message, metadata, 0);
+        normalize_struct(message, metadata, None, 0);
     }
 }
 
-fn normalize_struct(message: &'static Message, value: &mut Value, depth: usize) {
+fn normalize_struct(message: &'static Message, value: &mut Value, old: Option<&Value>, depth: usize) {
     if value.is_null() {
         *value = Value::Object(Map::new());
     }
@@ -54,7 +59,7 @@ fn normalize_struct(message: &'static Message, value: &mut Value, depth: usize) 
         let kept = match fields.next_if(|field| field.name == name.as_str()) {
             None => false,
             Some(field) if value.is_null() => zero_field(field, depth).map(|zero| *value = zero).is_some(),
-            Some(field) => normalize_field(field, value, depth),
+            Some(field) => normalize_field(field, value, old.and_then(|old| old.get(name)), depth),
         };
         if !kept {
             gone.push(name.clone());
@@ -68,18 +73,25 @@ fn normalize_struct(message: &'static Message, value: &mut Value, depth: usize) 
 }
 
 /// Brings the value of a field into its form. Returns whether the field is printed at all.
-fn normalize_field(field: &'static Field, value: &mut Value, depth: usize) -> bool {
+fn normalize_field(field: &'static Field, value: &mut Value, old: Option<&Value>, depth: usize) -> bool {
+    if old.is_some_and(|old| old == value) {
+        return true;
+    }
     let empty = match (field.cardinality, &mut *value) {
         (Cardinality::One, value) => {
-            normalize_value(&field.kind, value, depth);
+            normalize_value(&field.kind, value, old, depth);
             return !(field.omit_empty && !field.pointer && is_zero_scalar(&field.kind, value));
         }
         (Cardinality::List, Value::Array(items)) => {
-            items.iter_mut().for_each(|item| normalize_value(&field.kind, item, depth));
+            for (at, item) in items.iter_mut().enumerate() {
+                normalize_value(&field.kind, item, old.and_then(|old| old.get(at)), depth);
+            }
             items.is_empty()
         }
         (Cardinality::Map, Value::Object(entries)) => {
-            entries.values_mut().for_each(|value| normalize_value(&field.kind, value, depth));
+            for (key, value) in entries.iter_mut() {
+                normalize_value(&field.kind, value, old.and_then(|old| old.get(key)), depth);
+            }
             entries.is_empty()
         }
         (_, Value::Array(items)) => items.is_empty(),
@@ -129,7 +141,7 @@ fn zero(kind: &Kind, depth: usize) -> Value {
         Kind::Message(link) => {
             let mut value = Value::Object(Map::new());
             if let Some(message) = link.message() {
-                normalize_struct(message, &mut value, depth + 1);
+                normalize_struct(message, &mut value, None, depth + 1);
             }
             value
         }
@@ -137,7 +149,10 @@ fn zero(kind: &Kind, depth: usize) -> Value {
     }
 }
 
-fn normalize_value(kind: &'static Kind, value: &mut Value, depth: usize) {
+fn normalize_value(kind: &'static Kind, value: &mut Value, old: Option<&Value>, depth: usize) {
+    if old.is_some_and(|old| old == value) {
+        return;
+    }
     if value.is_null() {
         // An item or an entry cannot be left out; for bytes the wire makes it empty.
         *value = if matches!(kind, Kind::Bytes) { Value::from("") } else { zero(kind, depth) };
@@ -157,7 +172,7 @@ fn normalize_value(kind: &'static Kind, value: &mut Value, depth: usize) {
     match kind {
         Kind::Message(link) => {
             if let Some(message) = link.message() {
-                normalize_struct(message, value, depth + 1);
+                normalize_struct(message, value, old, depth + 1);
             }
         }
         Kind::IntOrString => {
@@ -175,10 +190,10 @@ fn normalize_schemas(value: &mut Value, depth: usize) {
     let name = "k8s.io.apiextensions_apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";
     let Some(message) = messages::find(name) else { return };
     match value {
-        Value::Object(_) => normalize_struct(message, value, depth + 1),
+        Value::Object(_) => normalize_struct(message, value, None, depth + 1),
         Value::Array(items) => {
             for item in items.iter_mut().filter(|item| item.is_object()) {
-                normalize_struct(message, item, depth + 1);
+                normalize_struct(message, item, None, depth + 1);
             }
         }
         _ => {}

@@ -54,14 +54,15 @@ pub fn create(group: &str, version: &str, kind: &str, object: &mut Value, now: T
         }
         _ => {}
     }
-    settle(group, version, kind, object);
+    settle(group, version, kind, object, None);
 }
 
-/// Prepares an object that is updated through `subresource` (empty for the object itself).
+/// Prepares an object that is updated through `subresource` (empty for the object itself). The old one is as it is
+/// stored.
 pub fn update(group: &str, version: &str, kind: &str, new: &mut Value, old: &Value, subresource: &str) {
     copy(metadata(new), old.at("metadata"), "generation");
     match subresource {
-        "" => update_object(group, version, kind, new, old),
+        "" => return update_object(group, version, kind, new, old),
         "status" => update_status(group, version, kind, new, old),
         "ephemeralcontainers" => pod::update_ephemeral_containers(new, old),
         "resize" => pod::update_resize(new, old),
@@ -69,7 +70,7 @@ pub fn update(group: &str, version: &str, kind: &str, new: &mut Value, old: &Val
         "approval" => update_approval(new, old),
         _ => {}
     }
-    settle(group, version, kind, new);
+    settle(group, version, kind, new, Some(old));
 }
 
 /// Writes a Secret's `stringData` into its `data`, as the conversion to the stored form does.
@@ -85,9 +86,9 @@ pub fn string_data(secret: &mut Value) {
 }
 
 /// Brings the object into the form that is stored: what preparation left out appears, defaults included.
-fn settle(group: &str, version: &str, kind: &str, object: &mut Value) {
-    crate::normalize::normalize(group, version, kind, object);
-    crate::defaults::apply(group, version, kind, object);
+fn settle(group: &str, version: &str, kind: &str, object: &mut Value, old: Option<&Value>) {
+    crate::normalize::normalize_since(group, version, kind, object, old);
+    crate::defaults::apply_since(group, version, kind, object, old);
 }
 
 fn update_object(group: &str, version: &str, kind: &str, new: &mut Value, old: &Value) {
@@ -108,7 +109,9 @@ fn update_object(group: &str, version: &str, kind: &str, new: &mut Value, old: &
         ("certificates.k8s.io", "CertificateSigningRequest") => copy(object_of(new), Some(old), "spec"),
         _ => {}
     }
-    if has_generation(group, kind) && is_changed(group, version, kind, new, old) {
+    // Before it is compared: what is stored is settled, too.
+    settle(group, version, kind, new, Some(old));
+    if has_generation(group, kind) && is_changed(group, kind, new, old) {
         bump_generation(new, old);
     }
 }
@@ -217,8 +220,7 @@ fn stateful_set(object: &mut Value) {
 }
 
 /// Whether the desired state differs, which is what the generation counts.
-fn is_changed(group: &str, version: &str, kind: &str, new: &mut Value, old: &Value) -> bool {
-    settle(group, version, kind, new);
+fn is_changed(group: &str, kind: &str, new: &Value, old: &Value) -> bool {
     let differs = |field: &str| new.at(field) != old.at(field);
     let metadata_differs = |field: &str| new.at("metadata").at(field) != old.at("metadata").at(field);
     match (group, kind) {

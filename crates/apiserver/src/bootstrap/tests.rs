@@ -76,3 +76,19 @@ async fn the_endpoints_follow_the_address() {
     advertise(&store, "10.1.2.3", 16443).await.unwrap();
     assert_eq!(store.revision(), revision);
 }
+
+/// Writers rely on it: what did not change since it was stored is not looked at again.
+#[tokio::test(start_paused = true)]
+async fn everything_is_stored_in_its_normal_form_with_its_defaults() {
+    let store = memory(&Env::seeded(1), Options::default()).await;
+    advertise(&store, "10.1.2.3", 6443).await.unwrap();
+    for entry in store.range(&Range::default()).unwrap().entries {
+        let object: Value = serde_json::from_slice(&entry.value).unwrap();
+        let (api_version, kind) = (object["apiVersion"].as_str().unwrap(), object["kind"].as_str().unwrap());
+        let (group, version) = evenkeel_schema::kinds::split_api_version(api_version);
+        let mut settled = object.clone();
+        evenkeel_schema::normalize::normalize(group, version, kind, &mut settled);
+        evenkeel_schema::defaults::apply(group, version, kind, &mut settled);
+        assert_eq!(object, settled, "{}", entry.key);
+    }
+}

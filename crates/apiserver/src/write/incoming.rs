@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use evenkeel_schema::defaults;
 use evenkeel_schema::field::FieldError;
-use evenkeel_schema::normalize::{normalize, normalize_metadata};
+use evenkeel_schema::normalize::{normalize_metadata, normalize_since};
 use evenkeel_schema::structural;
 use evenkeel_schema::types::{self, Schema};
 use evenkeel_schema::unknown;
@@ -46,23 +46,30 @@ impl Incoming {
         }
         let mut odd = oddities.0;
         let mut incoming = Self { object, warnings: Vec::new() };
-        odd.extend(incoming.shape(call));
+        odd.extend(incoming.shape(call, None));
         incoming.report(call, query.validation, odd)?;
         Ok(incoming)
     }
 
     /// Brings the object into the form of its kind. What a custom kind does not know is returned, as strict decoding
     /// words it; a built-in kind's unknown fields have been told by then.
-    pub(crate) fn shape(&mut self, call: &Call<'_>) -> Vec<String> {
-        self.shape_by(call, structural::default)
+    ///
+    /// `old` is the stored object that this one was made from: what is as it was there has its form.
+    pub(crate) fn shape(&mut self, call: &Call<'_>, old: Option<&Value>) -> Vec<String> {
+        self.shape_by(call, old, structural::default)
     }
 
     /// The same for what an apply made.
-    pub(crate) fn shape_applied(&mut self, call: &Call<'_>) -> Vec<String> {
-        self.shape_by(call, structural::default_applied)
+    pub(crate) fn shape_applied(&mut self, call: &Call<'_>, old: Option<&Value>) -> Vec<String> {
+        self.shape_by(call, old, structural::default_applied)
     }
 
-    fn shape_by(&mut self, call: &Call<'_>, default: fn(&types::Schema, &mut Value)) -> Vec<String> {
+    fn shape_by(
+        &mut self,
+        call: &Call<'_>,
+        old: Option<&Value>,
+        default: fn(&types::Schema, &mut Value),
+    ) -> Vec<String> {
         if !self.object["metadata"].is_object() {
             self.object["metadata"] = Value::Object(Map::new());
         }
@@ -79,11 +86,11 @@ impl Incoming {
         } else {
             let (group, version, kind) = (&info.group, &info.version, &info.kind);
             let forgets = asks_to_forget(&self.object);
-            normalize(group, version, kind, &mut self.object);
+            normalize_since(group, version, kind, &mut self.object, old);
             if kind == "Secret" && group.is_empty() {
                 evenkeel_schema::prepare::string_data(&mut self.object);
             }
-            defaults::apply(group, version, kind, &mut self.object);
+            defaults::apply_since(group, version, kind, &mut self.object, old);
             if forgets {
                 self.object["metadata"]["managedFields"] = json!([{}]);
             }

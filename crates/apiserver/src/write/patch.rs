@@ -158,8 +158,8 @@ fn shape(
     let strict = query.validation == FieldValidation::Strict && (builtin.is_none() || !odd.is_empty());
     let text = if strict { patch.shown(&incoming.object) } else { String::new() };
     odd.extend(match patch.kind {
-        Kind::Apply => incoming.shape_applied(call),
-        _ => incoming.shape(call),
+        Kind::Apply => incoming.shape_applied(call, old),
+        _ => incoming.shape(call, old),
     });
     incoming.place(call)?;
     match query.validation {

@@ -11,12 +11,13 @@ type Resources = BTreeMap<String, Quantity>;
 
 /// Fills in `spec.resources` where the pod has set a part of it.
 pub(super) fn fill_in(spec: &mut Object) {
-    let pod = Value::Object(spec.clone());
-    let Some(Value::Object(resources)) = spec.get_mut("resources") else { return };
+    let Some(Value::Object(resources)) = spec.get("resources") else { return };
     let (limits, requests) = (list(resources, "limits"), list(resources, "requests"));
     if limits.is_empty() && requests.is_empty() {
         return;
     }
+    let pod = Value::Object(spec.clone());
+    let Some(Value::Object(resources)) = spec.get_mut("resources") else { return };
     let limits = huge_page_limits(&pod, limits, &requests);
     if !limits.is_empty() {
         store(resources, "limits", &limits);

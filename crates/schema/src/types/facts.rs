@@ -5,6 +5,7 @@ use std::sync::RwLock;
 
 use super::{Additional, Gvk, ListType, Logic, MapType, PatchStrategy, Reference, Schema, Text, Type};
 use crate::json::Value;
+use crate::kinds::PerKind;
 
 static FACTS: &str = include_str!("../../facts/types.txt");
 
@@ -19,7 +20,8 @@ static PARSED: RwLock<BTreeMap<&'static str, &'static Schema>> = RwLock::new(BTr
 /// assert!(evenkeel_schema::types::builtin("apps", "v1", "Database").is_none());
 /// ```
 pub fn builtin(group: &str, version: &str, kind: &str) -> Option<&'static Schema> {
-    builtin_type(&builtin_type_name(group, version, kind))
+    static FOUND: PerKind<Schema> = PerKind::new();
+    FOUND.get((group, version, kind), || builtin_type(&builtin_type_name(group, version, kind)))
 }
 
 /// The full name of the type behind a kind (`io.k8s.api.apps.v1.Deployment`), whether or not there is such a type.

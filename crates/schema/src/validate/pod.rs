@@ -94,7 +94,7 @@ pub(super) fn update(new: &Value, old: &Value, subresource: &str) -> Vec<FieldEr
     }
     only_added_tolerations(&path.child("tolerations"), new, old, &mut errors);
     only_deleted_gates(&path.child("schedulingGates"), new, old, &mut errors);
-    if new != old && munged(new, old) != *old {
+    if changes_what_is_fixed(new, old) {
         let detail = format!("pod updates may not change fields other than {UPDATABLE}\n");
         errors.push(FieldError::forbidden(path, detail));
     }
@@ -150,33 +150,42 @@ fn only_deleted_gates(path: &Path<'_>, new: &Value, old: &Value, errors: &mut Ve
     }
 }
 
-/// The new spec with what may change set back to what it was.
-fn munged(new: &Value, old: &Value) -> Value {
-    let mut spec = new.clone();
-    let Some(fields) = spec.as_object_mut() else { return spec };
-    for list in ["containers", "initContainers"] {
-        let containers = fields.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten();
-        for (container, before) in containers.zip(old.list(list)) {
-            container["image"] = before.get("image").cloned().unwrap_or(Value::Null);
-        }
-    }
+/// Whether a spec differs from the old one in what may not change.
+fn changes_what_is_fixed(new: &Value, old: &Value) -> bool {
     let gated = !old.list("schedulingGates").is_empty();
-    let mut restored = vec!["activeDeadlineSeconds", "schedulingGates", "tolerations"];
-    if gated {
-        restored.extend(["nodeSelector", "affinity"]);
-    }
-    if old.int("terminationGracePeriodSeconds").is_some_and(|seconds| seconds < 0)
-        && new.int("terminationGracePeriodSeconds") == Some(1)
-    {
-        restored.push("terminationGracePeriodSeconds");
-    }
-    for field in restored {
-        match old.get(field) {
-            Some(value) => drop(fields.insert(field.to_owned(), value.clone())),
-            None => drop(fields.remove(field)),
+    let grace = old.int("terminationGracePeriodSeconds").is_some_and(|seconds| seconds < 0)
+        && new.int("terminationGracePeriodSeconds") == Some(1);
+    let may_change = |field: &str| match field {
+        "activeDeadlineSeconds" | "schedulingGates" | "tolerations" => true,
+        "nodeSelector" | "affinity" => gated,
+        "terminationGracePeriodSeconds" => grace,
+        _ => false,
+    };
+    differ(new, old, may_change, |field, new, old| match field {
+        "containers" | "initContainers" => {
+            new.list(field).len() != old.list(field).len()
+                || new.list(field).iter().zip(old.list(field)).any(|(new, old)| {
+                    differ(
+                        new,
+                        old,
+                        |field| field == "image",
+                        |field, new, old| new.get(field) != old.get(field),
+                    )
+                })
         }
-    }
-    spec
+        _ => new.get(field) != old.get(field),
+    })
+}
+
+/// Whether two objects differ in any member but those that may, by the given comparison.
+fn differ(
+    new: &Value,
+    old: &Value,
+    may: impl Fn(&str) -> bool,
+    differs: impl Fn(&str, &Value, &Value) -> bool,
+) -> bool {
+    let members = [new, old].into_iter().filter_map(Value::as_object).flat_map(|members| members.keys());
+    members.into_iter().any(|name| !may(name) && differs(name, new, old))
 }
 
 fn ephemeral_update(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {

@@ -7,6 +7,7 @@ mod ownership;
 mod pods;
 mod recorded;
 mod rules;
+mod settled;
 mod strategic;
 
 use proptest::test_runner::Config;

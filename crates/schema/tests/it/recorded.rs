@@ -5,9 +5,9 @@ use evenkeel_schema::{defaults, normalize, prepare, validate};
 use jiff::Timestamp;
 
 const REFUSALS: &str = include_str!("../recorded/refusals.json");
-const DEFAULTS: &str = include_str!("../recorded/defaults.json");
+pub(crate) const DEFAULTS: &str = include_str!("../recorded/defaults.json");
 
-fn cases(text: &str) -> Vec<Value> {
+pub(crate) fn cases(text: &str) -> Vec<Value> {
     serde_json::from_str(text).expect("the recording is JSON")
 }
 

@@ -120,26 +120,29 @@ impl Options {
 /// ```
 pub fn all(env: &Env, options: &Options) -> impl FnOnce(Manager) -> Manager + use<> {
     let (env, options) = (env.clone(), options.clone());
-    move |manager| {
-        let manager = everything(manager, &env);
-        let mut manager = workloads(manager)
-            .controller(service_account::accounts())
-            .controller(service_account::root_ca(options.root_ca.clone()))
-            .controller(service_account::tokens())
-            .controller(node_lifecycle::controller())
-            .controller(endpoints::controller())
-            .controller(endpoints::slice_controller())
-            .controller(endpoints::mirroring())
-            .controller(disruption::controller())
-            .controller(cluster_role::controller())
-            .controller(volume::claims(options.nodes.count > 0))
-            .controller(volume::volumes())
-            .controller(volume::protection());
-        if !options.without_scheduler {
-            manager = manager.controller(scheduler::controller());
-        }
-        with_nodes(manager, &env, &options.nodes)
+    move |manager| add_all(manager, &env, &options)
+}
+
+// Not in the closure, whose body is built in every crate that calls it, with all the kinds that it names.
+fn add_all(manager: Manager, env: &Env, options: &Options) -> Manager {
+    let manager = everything(manager, env);
+    let mut manager = workloads(manager)
+        .controller(service_account::accounts())
+        .controller(service_account::root_ca(options.root_ca.clone()))
+        .controller(service_account::tokens())
+        .controller(node_lifecycle::controller())
+        .controller(endpoints::controller())
+        .controller(endpoints::slice_controller())
+        .controller(endpoints::mirroring())
+        .controller(disruption::controller())
+        .controller(cluster_role::controller())
+        .controller(volume::claims(options.nodes.count > 0))
+        .controller(volume::volumes())
+        .controller(volume::protection());
+    if !options.without_scheduler {
+        manager = manager.controller(scheduler::controller());
     }
+    with_nodes(manager, env, &options.nodes)
 }
 
 /// Adds the scheduler, the nodes and their volumes alone: for a cluster that has the other controllers, and no machines
@@ -158,13 +161,15 @@ pub fn all(env: &Env, options: &Options) -> impl FnOnce(Manager) -> Manager + us
 /// ```
 pub fn nodes(env: &Env, options: &NodeOptions) -> impl FnOnce(Manager) -> Manager + use<> {
     let (env, options) = (env.clone(), options.clone());
-    move |manager| {
-        let manager = manager
-            .controller(scheduler::controller())
-            .controller(volume::claims(options.count > 0))
-            .controller(volume::volumes());
-        with_nodes(manager, &env, &options)
-    }
+    move |manager| add_nodes(manager, &env, &options)
+}
+
+fn add_nodes(manager: Manager, env: &Env, options: &NodeOptions) -> Manager {
+    let manager = manager
+        .controller(scheduler::controller())
+        .controller(volume::claims(options.count > 0))
+        .controller(volume::volumes());
+    with_nodes(manager, env, options)
 }
 
 fn with_nodes(manager: Manager, env: &Env, options: &NodeOptions) -> Manager {

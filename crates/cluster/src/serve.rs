@@ -4,6 +4,7 @@ mod authority;
 mod connection;
 mod identity;
 mod kubeconfig;
+mod pace;
 mod tls;
 mod tokens;
 

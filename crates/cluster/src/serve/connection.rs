@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use evenkeel_apiserver::{ApiServer, Body, BodyTimeout};
+use evenkeel_apiserver::{ApiServer, BodyTimeout};
 use futures::future::{BoxFuture, Either, select};
 use http::{Request, Response};
 use hyper::body::Incoming;
@@ -18,6 +18,7 @@ use tokio_rustls::server::TlsStream;
 use tower::Service as _;
 
 use super::identity::{Certificate, identify, unauthorized};
+use super::pace::Paced;
 use super::tls::Tls;
 use super::tokens::Tokens;
 
@@ -117,9 +118,9 @@ async fn serve_h2(
 }
 
 impl hyper::service::Service<Request<Incoming>> for Requests {
-    type Response = Response<Body>;
+    type Response = Response<Paced>;
     type Error = Infallible;
-    type Future = BoxFuture<'static, Result<Response<Body>, Infallible>>;
+    type Future = BoxFuture<'static, Result<Response<Paced>, Infallible>>;
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         let accounts = |token: &str| self.server.authenticate(token);
@@ -127,9 +128,10 @@ impl hyper::service::Service<Request<Incoming>> for Requests {
             Some(user) => {
                 request.extensions_mut().insert(user);
                 request.extensions_mut().insert(self.body_timeout);
-                Box::pin(self.server.clone().call(request))
+                let answer = self.server.clone().call(request);
+                Box::pin(async move { answer.await.map(|response| response.map(Paced::new)) })
             }
-            None => Box::pin(std::future::ready(Ok(unauthorized()))),
+            None => Box::pin(std::future::ready(Ok(unauthorized().map(Paced::new)))),
         }
     }
 }

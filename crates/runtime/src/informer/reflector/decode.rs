@@ -4,9 +4,13 @@
 //! comes back after a while, is decoded in chunks that the runtime's threads share; the events are still applied one
 //! after the other, in the order of the watch.
 
+mod line;
+
 use bytes::Bytes;
 use kube::core::WatchEvent;
 use tokio::task::JoinHandle;
+
+use line::Line;
 
 use crate::Object;
 
@@ -64,7 +68,7 @@ fn decode<K: Object>(line: Bytes) -> Decoded<K> {
         return Decoded::Empty;
     }
     match serde_json::from_slice(&line) {
-        Ok(event) => Decoded::Event(event),
+        Ok(Line(event)) => Decoded::Event(event),
         Err(error) => Decoded::Invalid(line, error),
     }
 }

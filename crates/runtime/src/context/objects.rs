@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::ApiResource;
 use kube::core::params::{DeleteParams, GetParams, Patch, PatchParams, PostParams, Preconditions};
 use serde::Serialize;
@@ -333,11 +334,13 @@ impl<'a, K: Object> Objects<'a, K> {
     /// Remembers a write that was made elsewhere, such as through the bare client: `object` is the server's answer.
     pub fn remember_object(&self, object: &K) {
         let Some(version) = object.meta().resource_version.clone() else { return };
+        // Whoever takes the last finalizer deletes the object, and is answered with the version before.
+        let gone = is_gone(object.meta());
         self.remember(Written {
             resource: self.resource(),
             key: Request::of(object),
             uid: object.meta().uid.clone(),
-            expected: Expected::Version(version),
+            expected: if gone { Expected::Gone } else { Expected::Version(version) },
         });
     }
 
@@ -370,4 +373,12 @@ impl<'a, K: Object> Objects<'a, K> {
             source => ContextError::Api { verb, kind, object, source: Box::new(source) },
         }
     }
+}
+
+/// Whether the server keeps no object that was written like this: it is being deleted, its time is up, and nothing
+/// holds it.
+fn is_gone(meta: &ObjectMeta) -> bool {
+    meta.deletion_timestamp.is_some()
+        && meta.deletion_grace_period_seconds == Some(0)
+        && meta.finalizers.as_ref().is_none_or(Vec::is_empty)
 }

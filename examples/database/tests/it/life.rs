@@ -1,6 +1,5 @@
 //! A database is made, changed, disturbed and deleted.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use database::{Backup, BackupError, Database, FINALIZER, NAME, NoBackup, Phase, SAMPLE, controller};
@@ -18,7 +17,7 @@ use crate::{condition, orders, password, started};
 #[derive(Default)]
 struct Shelf {
     full: Mutex<bool>,
-    taken: Mutex<BTreeSet<String>>,
+    taken: Mutex<Vec<String>>,
 }
 
 impl Backup for Shelf {
@@ -26,7 +25,7 @@ impl Backup for Shelf {
         if *self.full.lock() {
             return Err(BackupError("the shelf is full".into()));
         }
-        self.taken.lock().insert(database.to_owned());
+        self.taken.lock().push(database.to_owned());
         Ok(())
     }
 }
@@ -147,7 +146,7 @@ async fn the_finalizer_holds_the_database_until_the_backup_is_taken(cluster: Clu
 
     *shelf.full.lock() = false;
     cluster.settled().await;
-    assert!(shelf.taken.lock().contains(&format!("{}/orders", cluster.namespace())));
+    assert_eq!(*shelf.taken.lock(), [format!("{}/orders", cluster.namespace())], "one, and once");
     assert_eq!(cluster.list::<Database>().await?.len(), 0);
     assert_eq!(cluster.list::<StatefulSet>().await?.len(), 0);
     assert_eq!(cluster.get_opt::<Service>("orders").await?, None);

@@ -1,8 +1,14 @@
 //! Whatever breaks on the way, the end is the same.
 
+use std::time::Duration;
+
 use evenkeel_cluster::{Cluster, CrashPoint, Fault, Matcher};
+use futures::TryStreamExt as _;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::ResourceExt as _;
+use kube::api::{WatchEvent, WatchParams};
 use serde_json::json;
+use tokio::time::Instant;
 
 use crate::mirror::{self, NAME, config, value};
 
@@ -60,6 +66,46 @@ async fn a_crash_before_any_answer_is_recovered_from() {
 #[tokio::test(start_paused = true)]
 async fn a_crash_after_any_answer_is_recovered_from() {
     crash_everywhere(CrashPoint::After).await;
+}
+
+/// What a client sees of a fault on a creation: status or error, the time that it took, and whether it was carried out.
+async fn seen(fault: Fault) -> (Option<u16>, Duration, bool) {
+    let cluster = cluster().await;
+    cluster.stop(NAME);
+    cluster.fail(Matcher::writes().by("client"), fault, 1);
+    let start = Instant::now();
+    let error = cluster.apply(config("a", "one")).await.expect_err("it was struck");
+    let status = match error {
+        kube::Error::Api(status) => Some(status.code),
+        _ => None,
+    };
+    let took = start.elapsed();
+    let written = cluster.get_opt::<ConfigMap>("a").await.expect("a fault strikes once").is_some();
+    (status, took, written)
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_fault_is_what_it_says() {
+    assert_eq!(seen(Fault::Conflict).await, (Some(409), Duration::ZERO, false));
+    assert_eq!(seen(Fault::TooManyRequests).await, (Some(429), Duration::ZERO, false));
+    assert_eq!(seen(Fault::InternalError).await, (Some(500), Duration::ZERO, false));
+    assert_eq!(seen(Fault::Timeout).await, (None, Fault::TIMEOUT, false));
+    assert_eq!(seen(Fault::LostAnswer).await, (None, Duration::ZERO, true));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_asks_for_what_is_compacted_is_told() -> kube::Result<()> {
+    let cluster = cluster().await;
+    let old = cluster.apply(config("a", "one")).await?.resource_version().unwrap_or_default();
+    cluster.patch::<ConfigMap>("a", json!({"data": {"key": "two"}})).await?;
+    let maps = cluster.api::<ConfigMap>();
+    let mut before = Box::pin(maps.watch(&WatchParams::default(), &old).await?);
+    assert!(matches!(before.try_next().await?, Some(WatchEvent::Modified(_))));
+    cluster.compact();
+    let mut after = Box::pin(maps.watch(&WatchParams::default(), &old).await?);
+    let Some(WatchEvent::Error(told)) = after.try_next().await? else { panic!("it is not told") };
+    assert_eq!((told.code, told.reason.as_str()), (410, "Expired"));
+    Ok(())
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,50 +3,11 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 evenkeel=${1:-${CARGO_TARGET_DIR:-target}/debug/evenkeel}
-work=$(mktemp -d)
-failed=0
-passed=0
-
-cleanup() {
-  [ -n "${demo:-}" ] && kill "$demo" 2>/dev/null && wait "$demo" 2>/dev/null
-  rm -rf "$work"
-}
-trap cleanup EXIT
-
-fail() {
-  failed=$((failed + 1))
-  printf 'FAIL %s\n%s\n' "$1" "$2" | head -20
-}
-
-# expect NAME PATTERN COMMAND...: the command succeeds and its output matches the extended regular expression.
-expect() {
-  local name=$1 pattern=$2 output
-  shift 2
-  if ! output=$("$@" 2>&1); then
-    fail "$name" "exit code not 0: $output"
-  elif ! grep -qE -- "$pattern" <<<"$output"; then
-    fail "$name" "no match for /$pattern/ in: $output"
-  else
-    passed=$((passed + 1))
-  fi
-}
-
-k() { timeout 60 kubectl --cache-dir "$work/cache" "$@"; }
-
-# edit SED KIND NAME: what a person does in an editor.
-edit() {
-  printf '#!/bin/sh\nsed -i %q "$1"\n' "$1" >"$work/editor"
-  chmod +x "$work/editor"
-  KUBE_EDITOR="$work/editor" k edit "$2" "$3"
-}
+. tests/checks.sh
 
 "$evenkeel" demo --kubeconfig "$work/kubeconfig" >"$work/out" 2>"$work/err" &
-demo=$!
-for _ in $(seq 1200); do
-  grep -q '^try: ' "$work/out" && break
-  kill -0 "$demo" 2>/dev/null || { cat "$work/out" "$work/err"; echo "the demo ended"; exit 1; }
-  sleep 0.1
-done
+server=$!
+until_says '^try: '
 export KUBECONFIG=$work/kubeconfig
 
 # --- look ----------------------------------------------------------------------------------------------------------
@@ -91,11 +52,4 @@ expect "nothing is left" 'No resources found' k get myresources,visitorsapps,dat
 expect "the demo tells it" 'woken +visitors-app +for default/guestbook: ' cat "$work/out"
 
 # --- end -----------------------------------------------------------------------------------------------------------
-kill -INT "$demo"
-wait "$demo"
-code=$?
-demo=
-[ "$code" = 0 ] || fail "end" "exit code $code"
-[ -s "$work/err" ] && { echo "the demo's log:"; head -20 "$work/err"; }
-echo "$passed passed, $failed failed"
-[ "$failed" = 0 ]
+ends INT

@@ -3,48 +3,8 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 evenkeel=${1:-${CARGO_TARGET_DIR:-target}/debug/evenkeel}
-work=$(mktemp -d)
-failed=0
-passed=0
+. tests/checks.sh
 
-cleanup() {
-  [ -n "${server:-}" ] && kill "$server" 2>/dev/null && wait "$server" 2>/dev/null
-  rm -rf "$work"
-}
-trap cleanup EXIT
-
-fail() {
-  failed=$((failed + 1))
-  printf 'FAIL %s\n%s\n' "$1" "$2" | head -20
-}
-
-# expect NAME PATTERN COMMAND...: the command succeeds and its output matches the extended regular expression.
-expect() {
-  local name=$1 pattern=$2 output
-  shift 2
-  if ! output=$("$@" 2>&1); then
-    fail "$name" "exit code not 0: $output"
-  elif ! grep -qE -- "$pattern" <<<"$output"; then
-    fail "$name" "no match for /$pattern/ in: $output"
-  else
-    passed=$((passed + 1))
-  fi
-}
-
-# refuse NAME PATTERN COMMAND...: the command fails and says so.
-refuse() {
-  local name=$1 pattern=$2 output
-  shift 2
-  if output=$("$@" 2>&1); then
-    fail "$name" "it succeeded: $output"
-  elif ! grep -qE -- "$pattern" <<<"$output"; then
-    fail "$name" "no match for /$pattern/ in: $output"
-  else
-    passed=$((passed + 1))
-  fi
-}
-
-k() { timeout 60 kubectl --cache-dir "$work/cache" "$@"; }
 # With a YAML document on stdin. What begins with a brace kubectl takes for JSON, so a document mark goes first.
 kf() {
   local document=$1
@@ -57,9 +17,8 @@ printf 'secret-token,alice,u1,"devs,ops"\n' >"$work/tokens.csv"
 "$evenkeel" up --bind 127.0.0.1:0 --kubeconfig "$work/kubeconfig" --data-dir "$work/data" \
   --token-auth-file "$work/tokens.csv" >"$work/out" 2>"$work/err" &
 server=$!
-for _ in $(seq 200); do grep -qs '^ready: ' "$work/out" && break; sleep 0.05; done
+until_says '^ready: '
 url=$(sed -n 's/^ready: //p' "$work/out")
-[ -n "$url" ] || { echo "evenkeel up is not ready:"; cat "$work/out" "$work/err"; exit 1; }
 export KUBECONFIG=$work/kubeconfig
 
 # --- what is there -------------------------------------------------------------------------------------------------
@@ -142,9 +101,7 @@ expect "they are there" 'front hello' k get configmap settings -o 'jsonpath={.me
 expect "unlabel" 'unlabeled' k label configmap settings tier-
 expect "replace" 'replaced' kf '{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}, data: {color: green}}' replace
 expect "it is replaced" '^green$' k get configmap settings -o 'jsonpath={.data.color}'
-printf '#!/bin/sh\nsed -i s/green/red/ "$1"\n' >"$work/editor"
-chmod +x "$work/editor"
-expect "edit" 'edited' env EDITOR="$work/editor" KUBE_EDITOR="$work/editor" timeout 60 kubectl --cache-dir "$work/cache" edit configmap settings
+expect "edit" 'edited' edit s/green/red/ configmap settings
 expect "it is edited" '^red$' k get configmap settings -o 'jsonpath={.data.color}'
 expect "merge patch" 'patched' k patch configmap settings --type=merge -p '{"data":{"size":"9"}}'
 expect "JSON patch" 'patched' k patch configmap settings --type=json -p '[{"op":"add","path":"/data/shape","value":"round"}]'
@@ -199,14 +156,4 @@ refuse "it is gone" 'NotFound' k get namespace shop
 # --- end -----------------------------------------------------------------------------------------------------------
 k get pods -w >/dev/null 2>&1 &
 sleep 0.5
-start=$(date +%s%N)
-kill -TERM "$server"
-wait "$server"
-code=$?
-took=$((($(date +%s%N) - start) / 1000000))
-server=
-[ "$code" = 0 ] || fail "end" "exit code $code"
-[ "$took" -lt 1000 ] || fail "end" "it took $took ms"
-[ -s "$work/err" ] && { echo "the server's log:"; head -20 "$work/err"; }
-echo "$passed passed, $failed failed"
-[ "$failed" = 0 ]
+ends TERM

@@ -30,8 +30,8 @@ use self::story::Line;
 
 /// How many nodes the demo's cluster has.
 const NODES: usize = 3;
-/// How long each act may take. Each takes well under a second; a machine that is busy gets twenty times that.
-const ACT_LIMIT: Duration = Duration::from_secs(20);
+/// How long each act may take. Each takes about a second; a machine that is busy gets sixty times that.
+const ACT_LIMIT: Duration = Duration::from_secs(60);
 /// How many lines may wait to be printed.
 const MOST_WAITING: usize = 4096;
 

@@ -85,7 +85,7 @@ fn config_map(name: &str) -> ConfigMap {
 }
 
 #[tokio::test]
-async fn it_serves_and_ends_within_a_second_with_an_open_watch() {
+async fn it_serves_and_does_not_wait_for_an_open_watch_to_end() {
     let up = Up::start(&[]);
     let maps: Api<ConfigMap> = Api::namespaced(up.client().await, "default");
     let mut watch = Box::pin(maps.watch(&WatchParams::default(), "0").await.expect("it is served"));
@@ -96,7 +96,8 @@ async fn it_serves_and_ends_within_a_second_with_an_open_watch() {
     assert_eq!(mode & 0o777, 0o600);
     let (code, took, _) = up.end();
     assert_eq!(code, 0);
-    assert!(took < Duration::from_secs(1), "{took:?}");
+    // It takes milliseconds; a watch would be open for minutes. The rest is for a busy machine.
+    assert!(took < Duration::from_secs(30), "{took:?}");
     while watch.try_next().await.is_ok_and(|event| event.is_some()) {}
 }
 

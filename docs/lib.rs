@@ -8,6 +8,9 @@ use serde_json::Value;
 /// How rustdoc's links to items begin; they lead nowhere in a book.
 const API_LINK: &str = "](crate::";
 
+/// How links out of the book begin: from `docs/src` to the root of the repository.
+const OUTSIDE: &str = "](../../";
+
 /// Text without its links to items: what was linked stays.
 pub fn without_api_links(markdown: &str) -> String {
     let mut out = String::with_capacity(markdown.len());
@@ -23,11 +26,18 @@ pub fn without_api_links(markdown: &str) -> String {
     out
 }
 
-/// Does so in every chapter of a book, as mdBook hands it to preprocessors.
+/// Text whose links to files outside of the book lead to the repository: beside a built book they are not.
+pub fn with_repository_links(markdown: &str) -> String {
+    markdown.replace(OUTSIDE, &format!("]({}/blob/main/", env!("CARGO_PKG_REPOSITORY")))
+}
+
+/// Does both in every chapter of a book, as mdBook hands it to preprocessors.
 pub fn prepare(book: &mut Value) {
     match book {
         Value::Object(fields) => fields.iter_mut().for_each(|(name, value)| match value {
-            Value::String(text) if name == "content" => *text = without_api_links(text),
+            Value::String(text) if name == "content" => {
+                *text = with_repository_links(&without_api_links(text));
+            }
             value => prepare(value),
         }),
         Value::Array(items) => items.iter_mut().for_each(prepare),
@@ -110,6 +120,14 @@ mod tests {
         let mut book = json!({"sections": [{"Chapter": {"content": "[x](crate::X)", "sub_items": []}}]});
         prepare(&mut book);
         assert_eq!(book["sections"][0]["Chapter"]["content"], "x");
+    }
+
+    #[test]
+    fn links_out_of_the_book_lead_to_the_repository() {
+        let text = "[map](../../ARCHITECTURE.md#a), [here](concepts.md)";
+        let wanted =
+            "[map](https://github.com/evenkeel/evenkeel/blob/main/ARCHITECTURE.md#a), [here](concepts.md)";
+        assert_eq!(with_repository_links(text), wanted);
     }
 
     #[test]

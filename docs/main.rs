@@ -1,4 +1,4 @@
-//! mdBook's preprocessor `api-links`: a book on stdin, the same book without links to items on stdout.
+//! mdBook's preprocessor `api-links`: a book on stdin, on stdout the same book with links that lead somewhere.
 
 use std::io::Read as _;
 use std::process::ExitCode;

@@ -15,6 +15,7 @@
 //! | nodes | [`node`] | `lifecycle` of a pod, `status`, [`behaviour`](node::behaviour) |
 //! | health of nodes | `node_lifecycle` | `taints` |
 //! | ServiceAccounts, root certificate | `service_account` | – |
+//! | Secrets with tokens of ServiceAccounts | `token_secret` | – |
 //! | Endpoints, EndpointSlices, mirroring | `endpoints` | `backends`, `slices` |
 //! | DaemonSets | `daemonset` | `plan`, `placement` |
 //! | Jobs | `job` | `plan`, `indexes` |
@@ -62,6 +63,7 @@ mod service_account;
 mod signals;
 mod statefulset;
 mod template;
+mod token_secret;
 mod ttl;
 mod volume;
 
@@ -129,7 +131,7 @@ fn add_all(manager: Manager, env: &Env, options: &Options) -> Manager {
     let mut manager = workloads(manager)
         .controller(service_account::accounts())
         .controller(service_account::root_ca(options.root_ca.clone()))
-        .controller(service_account::tokens())
+        .controller(token_secret::controller(options.root_ca.clone()))
         .controller(node_lifecycle::controller())
         .controller(endpoints::controller())
         .controller(endpoints::slice_controller())
@@ -138,7 +140,8 @@ fn add_all(manager: Manager, env: &Env, options: &Options) -> Manager {
         .controller(cluster_role::controller())
         .controller(volume::claims(options.nodes.count > 0))
         .controller(volume::volumes())
-        .controller(volume::protection());
+        .controller(volume::protection())
+        .controller(volume::attributes::protection());
     if !options.without_scheduler {
         manager = manager.controller(scheduler::controller());
     }

@@ -1,11 +1,10 @@
-//! What every namespace has: the ServiceAccount `default` and the ConfigMap with the cluster's root certificate; and
-//! the end of token Secrets whose ServiceAccount is gone.
+//! What every namespace has: the ServiceAccount `default` and the ConfigMap with the cluster's root certificate.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use evenkeel_runtime::{Action, Context, Controller, Index, Request, Result, ResultExt, Source, Trigger};
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, ServiceAccount};
+use evenkeel_runtime::{Action, Context, Controller, Request, Result, ResultExt, Source, Trigger};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ServiceAccount};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 use kube::core::params::Patch;
@@ -20,9 +19,6 @@ const DESCRIPTION: &str = "kubernetes.io/description";
 const DESCRIPTION_TEXT: &str = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal \
                                 endpoints such as the internal service IP or kubernetes.default.svc. No other usage is \
                                 guaranteed across distributions of Kubernetes clusters.";
-const ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";
-const ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
-const TOKEN: &str = "kubernetes.io/service-account-token";
 
 /// The controller that makes the ServiceAccount.
 pub(crate) fn accounts() -> Controller<Namespace> {
@@ -77,35 +73,6 @@ async fn publish(namespace: Arc<Namespace>, ctx: Context<String>) -> Result<Acti
             ctx.patch(&*map, &Patch::Merge(patch)).await?;
         }
         Some(_) => {}
-    }
-    Ok(Action::done())
-}
-
-/// The controller that deletes token Secrets without a ServiceAccount.
-pub(crate) fn tokens() -> Controller<Secret> {
-    let by_account = Index::new("service account", |secret: &Secret| {
-        let namespace = secret.namespace().unwrap_or_default();
-        secret.annotations().get(ACCOUNT_NAME).map(|name| format!("{namespace}/{name}")).into_iter().collect()
-    });
-    let tokens = Source::<Secret>::new().fields(format!("type={TOKEN}"));
-    Controller::with_source("tokens-controller", tokens, clean)
-        .watches_indexed(by_account, |account: &ServiceAccount| vec![Request::of(account).to_string()])
-        .field_manager(MANAGER)
-}
-
-async fn clean(secret: Arc<Secret>, ctx: Context) -> Result<Action> {
-    let Some(name) = secret.annotations().get(ACCOUNT_NAME) else { return Ok(Action::done()) };
-    let key = Request::new(secret.namespace().as_deref(), name.as_str());
-    let fits = |account: &ServiceAccount| {
-        let uid = secret.annotations().get(ACCOUNT_UID).filter(|uid| !uid.is_empty());
-        uid.is_none_or(|uid| account.metadata.uid.as_ref() == Some(uid))
-    };
-    if ctx.get_at::<ServiceAccount>(&key)?.is_some_and(|account| fits(&account)) {
-        return Ok(Action::done());
-    }
-    // Asked again live: deleting a token because a cache lags would be a loss.
-    if ctx.fetch_at::<ServiceAccount>(&key).await?.is_none_or(|account| !fits(&account)) {
-        ctx.delete(&*secret).await?;
     }
     Ok(Action::done())
 }

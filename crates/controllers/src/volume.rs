@@ -4,6 +4,7 @@
 //! Volumes are made only where there are simulated nodes: on a cluster without machines nobody would have them, and a
 //! claim waits for a volume that someone else makes, as it does on Kubernetes.
 
+pub(crate) mod attributes;
 mod matching;
 
 use std::collections::BTreeMap;

@@ -1,0 +1,57 @@
+//! Classes of volume attributes stay while a claim or a volume uses them.
+
+use std::sync::Arc;
+
+use evenkeel_runtime::{Action, Context, Controller, Index, Request, Result, Source, Trigger};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::api::storage::v1::VolumeAttributesClass;
+use kube::ResourceExt;
+
+use super::remove_finalizer;
+use crate::MANAGER;
+
+const PROTECTION: &str = "kubernetes.io/vac-protection";
+/// The index of claims and volumes by the classes that they use.
+const BY_CLASS: &str = "attributes class";
+
+/// The controller that lets classes go when nothing uses them any more.
+pub(crate) fn protection() -> Controller<VolumeAttributesClass> {
+    let claims = Source::<PersistentVolumeClaim>::new().index(Index::new(BY_CLASS, used_by_claim));
+    let volumes = Source::<PersistentVolume>::new().index(Index::new(BY_CLASS, used_by_volume));
+    let classes = |names: Vec<String>| names.into_iter().map(Request::cluster).collect::<Vec<_>>();
+    Controller::new("volumeattributesclass-protection-controller", protect)
+        .watches_source(claims, Trigger::map(move |claim| classes(used_by_claim(claim))))
+        .watches_source(volumes, Trigger::map(move |volume| classes(used_by_volume(volume))))
+        .field_manager(MANAGER)
+}
+
+/// The class that a claim asks for, the one that it has, and the one that it is on its way to.
+fn used_by_claim(claim: &PersistentVolumeClaim) -> Vec<String> {
+    let wanted = claim.spec.as_ref().and_then(|spec| spec.volume_attributes_class_name.clone());
+    let status = claim.status.as_ref();
+    let current = status.and_then(|status| status.current_volume_attributes_class_name.clone());
+    let target = status
+        .and_then(|status| status.modify_volume_status.as_ref())
+        .and_then(|modify| modify.target_volume_attributes_class_name.clone());
+    let mut names: Vec<String> = [wanted, current, target].into_iter().flatten().collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+fn used_by_volume(volume: &PersistentVolume) -> Vec<String> {
+    volume.spec.iter().filter_map(|spec| spec.volume_attributes_class_name.clone()).collect()
+}
+
+async fn protect(class: Arc<VolumeAttributesClass>, ctx: Context) -> Result<Action> {
+    if class.metadata.deletion_timestamp.is_none() {
+        return Ok(Action::done());
+    }
+    let name = class.name_any();
+    let free = ctx.cache::<PersistentVolumeClaim>()?.by_index(BY_CLASS, &name).is_empty()
+        && ctx.cache::<PersistentVolume>()?.by_index(BY_CLASS, &name).is_empty();
+    if free {
+        remove_finalizer(&ctx, &*class, PROTECTION).await?;
+    }
+    Ok(Action::done())
+}

@@ -4,6 +4,7 @@
 //! update is held to the rules of every kind first and to those of its own kind after, so a cause may be there
 //! twice. Custom resources use [`metadata`] and `structural`.
 
+mod autoscaler;
 mod certificate;
 mod cluster;
 mod config;
@@ -14,17 +15,20 @@ mod event;
 mod field_rules;
 mod flowcontrol;
 mod job;
+mod limitrange;
 pub mod metadata;
 mod networking;
 mod persistentvolume;
 mod persistentvolumeclaim;
 mod pod;
+mod policy;
 mod quota;
 mod rbac;
 mod resources;
 mod scheduling;
 mod security;
 mod service;
+mod storage;
 mod volume;
 mod webhook;
 mod workload;

@@ -41,7 +41,15 @@ fn visit(schema: &Schema, value: &Value, path: &str, findings: &mut Findings) ->
 }
 
 fn object(schema: &Schema, value: &Value, path: &str, findings: &mut Findings) -> Result<(), String> {
-    for (key, value) in value.as_object().into_iter().flatten() {
+    let mut fields: Vec<(&String, &Value)> = value.as_object().into_iter().flatten().collect();
+    // A struct is filled field by field, and its type and metadata stand first.
+    fields.sort_by_key(|(key, _)| match key.as_str() {
+        "apiVersion" | "kind" => 0,
+        "metadata" => 1,
+        "status" => 3,
+        _ => 2,
+    });
+    for (key, value) in fields {
         let path = child(path, key);
         match schema.fields().get(key) {
             Some(field) => visit(field, value, &path, findings)?,

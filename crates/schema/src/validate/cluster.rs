@@ -1,11 +1,11 @@
-//! Kinds with few rules of their own: nodes, budgets, classes, leases, autoscalers and templates.
+//! Kinds with few rules of their own: nodes, budgets, classes, leases and templates.
 
-use super::field_rules::{immutable, non_negative, one_of, optional_one_of, supported};
+use super::field_rules::{immutable, non_negative, optional_one_of};
 use super::metadata::{self, NameRule};
-use super::resources::{resource_name, resource_value};
+use super::resources::{container_resource_name, resource_value};
 use super::service::cidr;
 use super::workload::{at_most_all, int_or_percent};
-use super::{pod, quota, scheduling};
+use super::{autoscaler, limitrange, pod, quota, scheduling, storage};
 use crate::field::{BadValue, FieldError, Path, go_json};
 use crate::json::Value;
 use crate::names;
@@ -30,6 +30,9 @@ pub(super) fn update(
 ) -> Vec<FieldError> {
     let mut errors = metadata::update_builtin(new, old);
     match (group, kind) {
+        ("autoscaling", "HorizontalPodAutoscaler") if subresource == "status" => {
+            autoscaler::status(new, &mut errors);
+        }
         _ if subresource == "status" => {}
         ("scheduling.k8s.io", "PriorityClass") => {
             if new.int("value") != old.int("value") {
@@ -38,11 +41,10 @@ pub(super) fn update(
             let path = Path::new("preemptionPolicy");
             immutable(&path, new.at("preemptionPolicy"), old.at("preemptionPolicy"), &mut errors);
         }
-        ("storage.k8s.io", "StorageClass") => {
-            let mut both = create(group, kind, new, false);
-            storage_class_update(new, old, &mut errors);
-            both.append(&mut errors);
-            return both;
+        ("storage.k8s.io", _) => {
+            let mut errors = Vec::new();
+            storage::update(kind, new, old, &mut errors);
+            return errors;
         }
         ("", "Node") => {
             node(new, &mut errors);
@@ -50,7 +52,13 @@ pub(super) fn update(
         }
         ("", "ResourceQuota") => quota::update(new, old, &mut errors),
         ("node.k8s.io", "RuntimeClass") => {
-            immutable(&Path::new("handler"), new.at("handler"), old.at("handler"), &mut errors);
+            if new.str("handler").is_empty() {
+                errors.push(FieldError::required("handler", ""));
+            }
+            let handler = Value::from(new.str("handler"));
+            if new.at("handler") != old.at("handler") {
+                immutable(&Path::new("handler"), Some(&handler), None, &mut errors);
+            }
         }
         ("", "Namespace") => {}
         _ => rules(group, kind, new, &mut errors),
@@ -68,9 +76,10 @@ fn rules(group: &str, kind: &str, object: &Value, errors: &mut Vec<FieldError>) 
         ("policy", "PodDisruptionBudget") => budget(object, errors),
         ("scheduling.k8s.io", "PriorityClass") => priority_class(object, errors),
         ("node.k8s.io", "RuntimeClass") => runtime_class(object, errors),
-        ("storage.k8s.io", "StorageClass") => storage_class(object, errors),
+        ("storage.k8s.io", _) => storage::check(kind, object, errors),
+        ("", "LimitRange") => limitrange::check(object, errors),
         ("coordination.k8s.io", "Lease") => lease(object, errors),
-        ("autoscaling", "HorizontalPodAutoscaler") => autoscaler(object, errors),
+        ("autoscaling", "HorizontalPodAutoscaler") => autoscaler::check(object, errors),
         _ => {}
     }
 }
@@ -177,46 +186,10 @@ fn runtime_class(object: &Value, errors: &mut Vec<FieldError>) {
     for (name, value) in object.at("overhead").at("podFixed").and_then(Value::as_object).into_iter().flatten()
     {
         let at = limits.key(name);
-        resource_name(&at, name, errors);
+        container_resource_name(&at, name, errors);
         if let Ok(quantity) = Quantity::from_json(value) {
             resource_value(&at, name, &quantity, errors);
         }
-    }
-}
-
-fn storage_class(object: &Value, errors: &mut Vec<FieldError>) {
-    let provisioner = object.str("provisioner");
-    match provisioner {
-        "" => errors.push(FieldError::required("provisioner", "")),
-        name => {
-            let wrong = names::qualified_name(&name.to_lowercase());
-            super::field_rules::named(&Path::new("provisioner"), name, wrong, errors);
-        }
-    }
-    let policy = object.str("reclaimPolicy");
-    if !policy.is_empty() {
-        supported(&Path::new("reclaimPolicy"), policy, &["Delete", "Retain"], errors);
-    }
-    let modes = ["Immediate", "WaitForFirstConsumer"];
-    one_of(&Path::new("volumeBindingMode"), object.str("volumeBindingMode"), &modes, errors);
-    let list = Path::new("allowedTopologies");
-    for (index, term) in object.list("allowedTopologies").iter().enumerate() {
-        let path = list.index(index);
-        let expressions = path.child("matchLabelExpressions");
-        for (index, expression) in term.list("matchLabelExpressions").iter().enumerate() {
-            let path = expressions.index(index);
-            if expression.list("values").is_empty() {
-                errors.push(FieldError::required(path.child("values"), ""));
-            }
-            let key = expression.str("key");
-            super::field_rules::named(&path.child("key"), key, names::qualified_name(key), errors);
-        }
-    }
-}
-
-fn storage_class_update(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
-    for field in ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"] {
-        immutable(&Path::new(field), new.at(field), old.at(field), errors);
     }
 }
 
@@ -231,123 +204,4 @@ fn lease(object: &Value, errors: &mut Vec<FieldError>) {
         ));
     }
     non_negative(spec, &path, "leaseTransitions", errors);
-}
-
-fn autoscaler(object: &Value, errors: &mut Vec<FieldError>) {
-    let spec = object.at("spec").unwrap_or(&Value::Null);
-    let path = Path::new("spec");
-    let minimum = spec.int("minReplicas");
-    if let Some(count) = minimum.filter(|count| *count < 1) {
-        errors.push(FieldError::invalid(
-            path.child("minReplicas"),
-            count,
-            "must be greater than or equal to 1",
-        ));
-    }
-    let maximum = spec.int("maxReplicas").unwrap_or_default();
-    let at = path.child("maxReplicas");
-    match maximum {
-        0 => errors.push(FieldError::required(at, "must be set and greater than 0")),
-        count if count < 0 => {
-            errors.push(FieldError::invalid(at, count, "must be greater than or equal to 1"))
-        }
-        _ => {}
-    }
-    if minimum.is_some_and(|minimum| maximum < minimum) {
-        errors.push(FieldError::invalid(at, maximum, "must be greater than or equal to `minReplicas`"));
-    }
-    let target = spec.at("scaleTargetRef");
-    let path = path.child("scaleTargetRef");
-    for field in ["kind", "name"] {
-        match target.str(field) {
-            "" => errors.push(FieldError::required(path.child(field), "")),
-            text => super::field_rules::named(&path.child(field), text, names::path_segment(text), errors),
-        }
-    }
-    let version = target.str("apiVersion");
-    let detail = match version.matches('/').count() {
-        0 => Some("apiVersion must specify API group".to_owned()),
-        1 => None,
-        _ => Some(format!("unexpected GroupVersion string: {version}")),
-    };
-    errors.extend(detail.map(|detail| FieldError::invalid(path.child("apiVersion"), version, detail)));
-    metrics(&Path::new("spec.metrics"), spec.list("metrics"), errors);
-}
-
-const METRICS: [(&str, &str); 5] = [
-    ("Object", "object"),
-    ("External", "external"),
-    ("Pods", "pods"),
-    ("Resource", "resource"),
-    ("ContainerResource", "containerResource"),
-];
-const METRIC_TYPES: [&str; 5] = ["ContainerResource", "External", "Object", "Pods", "Resource"];
-
-fn metrics(list: &Path<'_>, metrics: &[Value], errors: &mut Vec<FieldError>) {
-    for (index, metric) in metrics.iter().enumerate() {
-        let path = list.index(index);
-        let kind = metric.str("type");
-        if kind.is_empty() {
-            errors.push(FieldError::required(path.child("type"), "must specify a metric source type"));
-        }
-        supported(&path.child("type"), kind, &METRIC_TYPES, errors);
-        let present: Vec<&str> =
-            METRICS.iter().map(|(_, field)| *field).filter(|field| metric.has(field)).collect();
-        if let Some(first) = present.first() {
-            metric_source(&path.child(first), first, metric.at(first).unwrap_or(&Value::Null), errors);
-        }
-        let expected = METRICS.iter().find(|(name, _)| *name == kind).map(|(_, field)| *field);
-        match expected {
-            Some(field) if !metric.has(field) => {
-                let detail = "must populate information for the given metric source";
-                errors.push(FieldError::required(path.child(field), detail));
-            }
-            Some(_) => {}
-            None => supported(&path.child("type"), kind, &METRIC_TYPES, errors),
-        }
-        for field in present.iter().filter(|field| present.len() > 1 && Some(**field) != expected) {
-            let detail = "must populate the given metric source only";
-            errors.push(FieldError::forbidden(path.child(field), detail));
-        }
-    }
-}
-
-fn metric_source(path: &Path<'_>, kind: &str, source: &Value, errors: &mut Vec<FieldError>) {
-    if matches!(kind, "resource" | "containerResource") && source.str("name").is_empty() {
-        errors.push(FieldError::required(path.child("name"), "must specify a resource name"));
-    }
-    let target = source.at("target").unwrap_or(&Value::Null);
-    let at = path.child("target");
-    let kind_of_target = target.str("type");
-    if kind_of_target.is_empty() {
-        errors.push(FieldError::required(at.child("type"), "must specify a metric target type"));
-    }
-    if !matches!(kind_of_target, "Utilization" | "Value" | "AverageValue") {
-        let detail = "must be either Utilization, Value, or AverageValue";
-        errors.push(FieldError::invalid(at.child("type"), kind_of_target, detail));
-    }
-    for field in ["value", "averageValue"] {
-        let quantity = target.at(field).and_then(|value| Quantity::from_json(value).ok());
-        if let Some(quantity) = quantity.filter(|quantity| *quantity <= Quantity::zero()) {
-            let printed = BadValue::Printed(Value::from(quantity.to_string()).to_string());
-            errors.push(FieldError::invalid(at.child(field), printed, "must be positive"));
-        }
-    }
-    let utilization = target.int("averageUtilization");
-    if let Some(percent) = utilization.filter(|percent| *percent < 1) {
-        errors.push(FieldError::invalid(at.child("averageUtilization"), percent, "must be greater than 0"));
-    }
-    if matches!(kind, "resource" | "containerResource") {
-        match (utilization.is_some(), target.has("averageValue")) {
-            (false, false) => {
-                let detail = "must set either a target raw value or a target utilization";
-                errors.push(FieldError::required(at.child("averageUtilization"), detail));
-            }
-            (true, true) => {
-                let detail = "may not set both a target raw value and a target utilization";
-                errors.push(FieldError::forbidden(at.child("averageValue"), detail));
-            }
-            _ => {}
-        }
-    }
 }

@@ -9,7 +9,7 @@ use crate::read::Read;
 const INSTANCE_MAX: usize = 128;
 const NOTE_MAX: usize = 1024;
 /// What may not change in the new form, by its own names.
-const FROZEN: [(&str, &str); 11] = [
+const FROZEN: [(&str, &str); 14] = [
     ("regarding", "involvedObject"),
     ("reason", "reason"),
     ("note", "message"),
@@ -17,10 +17,13 @@ const FROZEN: [(&str, &str); 11] = [
     ("deprecatedFirstTimestamp", "firstTimestamp"),
     ("deprecatedLastTimestamp", "lastTimestamp"),
     ("deprecatedCount", "count"),
+    ("reason", "reason"),
     ("type", "type"),
     ("eventTime", "eventTime"),
     ("action", "action"),
+    ("related", "related"),
     ("reportingController", "reportingController"),
+    ("reportingInstance", "reportingInstance"),
 ];
 
 pub(super) fn create(group: &str, event: &Value) -> Vec<FieldError> {
@@ -29,6 +32,7 @@ pub(super) fn create(group: &str, event: &Value) -> Vec<FieldError> {
         return errors;
     }
     errors.extend(metadata::create_builtin(event, true, NameRule::Subdomain));
+    series(event, &mut errors);
     if !event.has("eventTime") {
         errors.push(FieldError::required("eventTime", ""));
     }
@@ -45,6 +49,10 @@ pub(super) fn create(group: &str, event: &Value) -> Vec<FieldError> {
             errors.push(FieldError::invalid(name, "", "needs to be unset"));
         }
     }
+    let source = event.at("deprecatedSource");
+    if !source.str("component").is_empty() || !source.str("host").is_empty() {
+        errors.push(FieldError::invalid("source", "", "needs to be unset"));
+    }
     errors
 }
 
@@ -54,10 +62,31 @@ pub(super) fn update(group: &str, new: &Value, old: &Value) -> Vec<FieldError> {
         return errors;
     }
     errors.extend(metadata::update_builtin(new, old));
+    if new.at("series") != old.at("series") {
+        series(new, &mut errors);
+    }
     for (field, name) in FROZEN {
-        immutable(&Path::new(name), new.at(field), old.at(field), &mut errors);
+        let value = new.at(field);
+        let empty = Value::from("");
+        let texts = ["reason", "note", "type", "action", "reportingController", "reportingInstance"];
+        // Go has no absent strings.
+        let told = if texts.contains(&field) { value.or(Some(&empty)) } else { value };
+        if value != old.at(field) {
+            immutable(&Path::new(name), told, None, &mut errors);
+        }
     }
     errors
+}
+
+/// A series tells of an event that came again.
+fn series(event: &Value, errors: &mut Vec<FieldError>) {
+    let Some(series) = event.at("series") else { return };
+    if series.int("count").unwrap_or_default() < 2 {
+        errors.push(FieldError::invalid("series.count", "", "should be at least 2"));
+    }
+    if !series.has("lastObservedTime") {
+        errors.push(FieldError::required("series.lastObservedTime", ""));
+    }
 }
 
 fn legacy(group: &str, event: &Value) -> Vec<FieldError> {

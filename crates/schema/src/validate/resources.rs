@@ -57,7 +57,7 @@ fn is_extended(name: &str) -> bool {
         && crate::names::qualified_name(&format!("requests.{name}")).is_empty()
 }
 
-fn may_overcommit(name: &str) -> bool {
+pub(super) fn may_overcommit(name: &str) -> bool {
     is_native(name) && !is_huge_page(name)
 }
 
@@ -71,7 +71,7 @@ pub(super) fn resource_name(path: &Path<'_>, name: &str, errors: &mut Vec<FieldE
     }
 }
 
-fn container_resource_name(path: &Path<'_>, name: &str, errors: &mut Vec<FieldError>) {
+pub(super) fn container_resource_name(path: &Path<'_>, name: &str, errors: &mut Vec<FieldError>) {
     resource_name(path, name, errors);
     let standard = matches!(name, "cpu" | "memory" | "ephemeral-storage") || is_huge_page(name);
     if !name.contains('/') && !standard {

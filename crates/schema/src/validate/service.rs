@@ -33,11 +33,52 @@ pub(super) fn create(service: &Value) -> Vec<FieldError> {
 pub(super) fn update(new: &Value, old: &Value, subresource: &str) -> Vec<FieldError> {
     let mut errors = metadata::update_builtin(new, old);
     if subresource == "status" {
+        balancer_status(new, old, &mut errors);
         return errors;
     }
     cluster_ips_update(new, old, &mut errors);
     rules(new, &mut errors);
     errors
+}
+
+/// Where a load balancer is reached; only services that have one say so.
+fn balancer_status(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
+    let ingress = |service: &'_ Value| service.at("status").at("loadBalancer").list("ingress").to_vec();
+    let path = Path::new("status");
+    let path = path.child("loadBalancer");
+    let list = path.child("ingress");
+    let (points, before) = (ingress(new), ingress(old));
+    if new.at("spec").str("type") != "LoadBalancer" {
+        if !points.is_empty() {
+            let detail = "may only be used when `spec.type` is 'LoadBalancer'";
+            errors.push(FieldError::forbidden(list, detail));
+        }
+        return;
+    }
+    for (index, point) in points.iter().enumerate() {
+        let path = list.index(index);
+        let address = point.str("ip");
+        if !address.is_empty() && !before.iter().any(|it| it.str("ip") == address) {
+            ip(&path.child("ip"), address, errors);
+        }
+        let mode = path.child("ipMode");
+        match (point.at("ipMode").and_then(Value::as_str), address.is_empty()) {
+            (None, false) => errors.push(FieldError::required(mode, "must be specified when `ip` is set")),
+            (Some(_), true) => {
+                errors.push(FieldError::forbidden(mode, "may not be specified when `ip` is not set"));
+            }
+            (Some(given), false) => supported(&mode, given, &["Proxy", "VIP"], errors),
+            (None, true) => {}
+        }
+        let host = point.str("hostname");
+        if !host.is_empty() {
+            subdomain(&path.child("hostname"), host, errors);
+            if crate::structural::parse_ip(host).is_some() {
+                let detail = "must be a DNS name, not an IP address";
+                errors.push(FieldError::invalid(path.child("hostname"), host, detail));
+            }
+        }
+    }
 }
 
 fn is_headless(spec: &Value) -> bool {

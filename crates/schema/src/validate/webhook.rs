@@ -1,7 +1,8 @@
-//! Webhooks and admission policies: the rules that say what they are asked about, and where they are found.
+//! Webhooks: what they are asked about, and where they are found.
 
-use super::field_rules::{named, qualified, subdomain, supported};
+use super::field_rules::{named, qualified, supported};
 use super::metadata::{self, NameRule};
+use super::policy;
 use crate::field::{FieldError, Path};
 use crate::json::Value;
 use crate::names;
@@ -10,8 +11,8 @@ use crate::selector;
 use crate::structural::{self, Expected};
 
 const OPERATIONS: [&str; 5] = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
-const FAILURE: [&str; 2] = ["Fail", "Ignore"];
-const MATCH: [&str; 2] = ["Equivalent", "Exact"];
+pub(super) const FAILURE: [&str; 2] = ["Fail", "Ignore"];
+pub(super) const MATCH: [&str; 2] = ["Equivalent", "Exact"];
 const SIDE_EFFECTS: [&str; 2] = ["None", "NoneOnDryRun"];
 const CONDITIONS_MAX: usize = 64;
 /// What an expression of a policy may use; its types are known only when it runs.
@@ -32,14 +33,11 @@ pub(super) fn update(kind: &str, new: &Value, old: &Value, subresource: &str) ->
 }
 
 fn rules(kind: &str, object: &Value, errors: &mut Vec<FieldError>) {
-    let spec = object.at("spec").unwrap_or(&Value::Null);
     match kind {
         "ValidatingWebhookConfiguration" | "MutatingWebhookConfiguration" => {
             webhooks(kind, object.list("webhooks"), errors);
         }
-        "ValidatingAdmissionPolicy" => policy(spec, errors),
-        "ValidatingAdmissionPolicyBinding" => binding(spec, errors),
-        _ => {}
+        _ => policy::rules(kind, object, errors),
     }
 }
 
@@ -92,7 +90,7 @@ fn webhook(path: &Path<'_>, hook: &Value, errors: &mut Vec<FieldError>) {
         }
     }
     client(&path.child("clientConfig"), hook.at("clientConfig").unwrap_or(&Value::Null), errors);
-    conditions(&path.child("matchConditions"), hook.list("matchConditions"), errors);
+    conditions(&path.child("matchConditions"), hook.list("matchConditions"), &[], errors);
 }
 
 fn full_name(path: &Path<'_>, name: &str, errors: &mut Vec<FieldError>) {
@@ -175,7 +173,7 @@ fn review_versions(path: &Path<'_>, versions: &[&str], errors: &mut Vec<FieldErr
     }
 }
 
-fn rule_with_operations(path: &Path<'_>, rule: &Value, errors: &mut Vec<FieldError>) {
+pub(super) fn rule_with_operations(path: &Path<'_>, rule: &Value, errors: &mut Vec<FieldError>) {
     let operations = rule.strs("operations");
     let at = path.child("operations");
     stars(&at, &operations, "operations", errors);
@@ -240,7 +238,7 @@ fn resources(path: &Path<'_>, given: &[&str], errors: &mut Vec<FieldError>) {
     }
 }
 
-fn conditions(list: &Path<'_>, conditions: &[Value], errors: &mut Vec<FieldError>) {
+pub(super) fn conditions(list: &Path<'_>, conditions: &[Value], more: &[&str], errors: &mut Vec<FieldError>) {
     if conditions.len() > CONDITIONS_MAX {
         errors.push(FieldError::too_many(list, conditions.len(), CONDITIONS_MAX));
     }
@@ -248,7 +246,7 @@ fn conditions(list: &Path<'_>, conditions: &[Value], errors: &mut Vec<FieldError
         let path = list.index(index);
         match condition.str("expression").trim() {
             "" => errors.push(FieldError::required(path.child("expression"), "")),
-            text => expression(&path.child("expression"), text, Expected::Bool, &[], errors),
+            text => expression(&path.child("expression"), text, Expected::Bool, more, errors),
         }
         let name = condition.str("name");
         match name {
@@ -262,136 +260,15 @@ fn conditions(list: &Path<'_>, conditions: &[Value], errors: &mut Vec<FieldError
 }
 
 /// An expression that must compile, and give what is expected.
-fn expression(path: &Path<'_>, text: &str, expected: Expected, more: &[&str], errors: &mut Vec<FieldError>) {
+pub(super) fn expression(
+    path: &Path<'_>,
+    text: &str,
+    expected: Expected,
+    more: &[&str],
+    errors: &mut Vec<FieldError>,
+) {
     let variables: Vec<&str> = VARIABLES.iter().chain(more).copied().collect();
     if let Err(problem) = structural::check_expression(text, &variables, expected) {
         errors.push(FieldError::invalid(path, text, problem));
-    }
-}
-
-fn policy(spec: &Value, errors: &mut Vec<FieldError>) {
-    let path = Path::new("spec");
-    match spec.str("failurePolicy") {
-        "" => errors.push(FieldError::required(path.child("failurePolicy"), "")),
-        policy => supported(&path.child("failurePolicy"), policy, &FAILURE, errors),
-    }
-    let params: &[&str] = if spec.has("paramKind") { &["params"] } else { &[] };
-    let constraints = path.child("matchConstraints");
-    match spec.at("matchConstraints") {
-        None => errors.push(FieldError::required(constraints, "")),
-        Some(resources) => {
-            match_resources(&constraints, resources, errors);
-            if resources.list("resourceRules").is_empty() {
-                errors.push(FieldError::required(constraints.child("resourceRules"), ""));
-            }
-        }
-    }
-    conditions(&path.child("matchConditions"), spec.list("matchConditions"), errors);
-    let list = path.child("variables");
-    for (index, variable) in spec.list("variables").iter().enumerate() {
-        let path = list.index(index);
-        for field in ["name", "expression"] {
-            if variable.str(field).trim().is_empty() {
-                errors.push(FieldError::required(path.child(field), format!("{field} is not specified")));
-            }
-        }
-        if !variable.str("expression").trim().is_empty() {
-            let at = path.child("expression");
-            expression(&at, variable.str("expression"), Expected::Anything, params, errors);
-        }
-    }
-    let (validations, audits) = (spec.list("validations"), spec.list("auditAnnotations"));
-    if validations.is_empty() && audits.is_empty() {
-        for field in ["validations", "auditAnnotations"] {
-            let detail = "validations or auditAnnotations must contain at least one item";
-            errors.push(FieldError::required(path.child(field), detail));
-        }
-    }
-    let list = path.child("validations");
-    for (index, validation) in validations.iter().enumerate() {
-        check_validation(&list.index(index), validation, params, errors);
-    }
-}
-
-const REASONS: [&str; 4] = ["Forbidden", "Invalid", "RequestEntityTooLarge", "Unauthorized"];
-
-fn check_validation(path: &Path<'_>, validation: &Value, params: &[&str], errors: &mut Vec<FieldError>) {
-    let text = validation.str("expression");
-    match text.trim() {
-        "" => errors.push(FieldError::required(path.child("expression"), "expression is not specified")),
-        _ => expression(&path.child("expression"), text, Expected::Bool, params, errors),
-    }
-    let message = validation.str("messageExpression");
-    let at = path.child("messageExpression");
-    match message.trim() {
-        "" if !message.is_empty() => {
-            errors.push(FieldError::invalid(at, message, "must be non-empty if specified"));
-        }
-        "" => {}
-        _ => expression(&at, message, Expected::String, params, errors),
-    }
-    let message = validation.str("message");
-    let at = path.child("message");
-    if !message.is_empty() && message.trim().is_empty() {
-        errors.push(FieldError::invalid(at, message, "must be non-empty if specified"));
-    } else if message.trim().contains(['\n', '\r']) {
-        errors.push(FieldError::invalid(at, message, "must not contain line breaks"));
-    }
-    if validation.has("reason") {
-        supported(&path.child("reason"), validation.str("reason"), &REASONS, errors);
-    }
-}
-
-fn match_resources(path: &Path<'_>, resources: &Value, errors: &mut Vec<FieldError>) {
-    match resources.str("matchPolicy") {
-        "" => errors.push(FieldError::required(path.child("matchPolicy"), "")),
-        policy => supported(&path.child("matchPolicy"), policy, &MATCH, errors),
-    }
-    for field in ["namespaceSelector", "objectSelector"] {
-        match resources.at(field) {
-            Some(value) => errors.extend(selector::validate(&path.child(field), value)),
-            None => errors.push(FieldError::required(path.child(field), "")),
-        }
-    }
-    for field in ["resourceRules", "excludeResourceRules"] {
-        let list = path.child(field);
-        for (index, rule) in resources.list(field).iter().enumerate() {
-            let path = list.index(index);
-            let given = rule.strs("resourceNames");
-            let at = path.child("resourceNames");
-            for (index, name) in given.iter().enumerate() {
-                named(&at.index(index), name, names::path_segment(name), errors);
-                if given[..index].contains(name) {
-                    errors.push(FieldError::duplicate(at.index(index), *name));
-                }
-            }
-            rule_with_operations(&path, rule, errors);
-        }
-    }
-}
-
-fn binding(spec: &Value, errors: &mut Vec<FieldError>) {
-    let path = Path::new("spec");
-    match spec.str("policyName") {
-        "" => errors.push(FieldError::required(path.child("policyName"), "")),
-        name => subdomain(&path.child("policyName"), name, errors),
-    }
-    if let Some(resources) = spec.at("matchResources") {
-        match_resources(&path.child("matchResources"), resources, errors);
-    }
-    let actions = spec.strs("validationActions");
-    let list = path.child("validationActions");
-    for (index, action) in actions.iter().enumerate() {
-        supported(&list.index(index), action, &["Audit", "Deny", "Warn"], errors);
-        if actions[..index].contains(action) {
-            errors.push(FieldError::duplicate(list.index(index), *action));
-        }
-    }
-    if actions.contains(&"Deny") && actions.contains(&"Warn") {
-        let detail = "must not contain both Deny and Warn (repeating the same validation failure information in the API response and headers serves no purpose)";
-        errors.push(FieldError::invalid(list, Value::from(actions.clone()), detail));
-    }
-    if actions.is_empty() {
-        errors.push(FieldError::required(list, "at least one validation action is required"));
     }
 }

@@ -134,22 +134,25 @@ fn deployment(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
 /// A strategy as Go prints its struct.
 fn print_strategy(strategy: &Value) -> BadValue {
     let kind = Value::from(strategy.str("type"));
-    let rolling = strategy.at("rollingUpdate").map_or("null".to_owned(), |rolling| {
-        let field = |name: &str| rolling.at(name).map_or("null".to_owned(), crate::field::go_json);
-        match rolling.has("partition") {
-            true => format!(
-                "{{\"Partition\":{},\"MaxUnavailable\":{}}}",
-                field("partition"),
-                field("maxUnavailable")
-            ),
-            false => format!(
-                "{{\"MaxUnavailable\":{},\"MaxSurge\":{}}}",
-                field("maxUnavailable"),
-                field("maxSurge")
-            ),
-        }
-    });
+    let rolling = strategy.at("rollingUpdate").map_or("null".to_owned(), rolling_text);
     BadValue::Printed(format!("{{\"Type\":{kind},\"RollingUpdate\":{rolling}}}"))
+}
+
+/// The bounds of a rolling update as Go prints their struct.
+fn print_rolling(rolling: &Value) -> BadValue {
+    BadValue::Printed(rolling_text(rolling))
+}
+
+fn rolling_text(rolling: &Value) -> String {
+    let field = |name: &str| rolling.at(name).map_or("null".to_owned(), crate::field::go_json);
+    match rolling.has("partition") {
+        true => {
+            format!("{{\"Partition\":{},\"MaxUnavailable\":{}}}", field("partition"), field("maxUnavailable"))
+        }
+        false => {
+            format!("{{\"MaxUnavailable\":{},\"MaxSurge\":{}}}", field("maxUnavailable"), field("maxSurge"))
+        }
+    }
 }
 
 fn deployment_strategy(path: &Path<'_>, strategy: &Value, errors: &mut Vec<FieldError>) {
@@ -286,7 +289,8 @@ fn stateful_strategy(path: &Path<'_>, strategy: &Value, errors: &mut Vec<FieldEr
         "OnDelete" => {
             if let Some(rolling) = rolling {
                 let detail = "only allowed for updateStrategy 'RollingUpdate'";
-                errors.push(FieldError::invalid(path.child("rollingUpdate"), rolling, detail));
+                let printed = print_rolling(rolling);
+                errors.push(FieldError::invalid(path.child("rollingUpdate"), printed, detail));
             }
         }
         "RollingUpdate" => {

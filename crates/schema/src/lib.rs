@@ -11,6 +11,7 @@ mod messages;
 pub mod names;
 pub mod normalize;
 pub mod patch;
+pub mod policy;
 pub mod prepare;
 pub mod protobuf;
 pub mod quantity;

@@ -33,7 +33,7 @@ use crate::fieldset::FieldSet;
 use crate::json::{self, Value};
 use crate::types::Schema;
 use entries::Managed;
-use typed::Node;
+use typed::{Atom, Node};
 use updater::Updater;
 
 /// At most so many Update entries are kept; older ones are folded into one. The number is Kubernetes's.
@@ -100,6 +100,51 @@ pub enum ApplyError {
 /// ```
 pub fn fields(schema: &Schema, object: &Value) -> FieldSet {
     fields::fields_of(Node::root(schema), object)
+}
+
+/// Lays a configuration over an object, without looking at who owns what.
+///
+/// What the schema takes as one value is refused: the configuration would take away what it does not name.
+///
+/// ```
+/// use evenkeel_schema::{managed, types};
+/// let schema = types::builtin("", "v1", "ConfigMap").unwrap();
+/// let live = serde_json::json!({"data": {"a": "1"}});
+/// let changed = managed::lay_over(schema, &live, &serde_json::json!({"data": {"b": "2"}})).unwrap();
+/// assert_eq!(changed, serde_json::json!({"data": {"a": "1", "b": "2"}}));
+/// ```
+pub fn lay_over(schema: &Schema, live: &Value, config: &Value) -> Result<Value, String> {
+    let root = Node::root(schema);
+    let mut whole = Vec::new();
+    whole_values(root, config, "", &mut whole);
+    if !whole.is_empty() {
+        return Err(format!(
+            "invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: {}",
+            whole.join(", ")
+        ));
+    }
+    let mut merged = live.clone();
+    merge::merge(root, &mut merged, config).map_err(|why| format!("failed to merge patch: {why}"))?;
+    Ok(merged)
+}
+
+/// The paths of all values in a configuration that are lists, maps or structs and yet one value.
+fn whole_values(node: Node<'_>, value: &Value, path: &str, found: &mut Vec<String>) {
+    match (node.atom(Some(value)), value) {
+        (Atom::Map(map), Value::Object(_)) if map.atomic => found.push(path.to_owned()),
+        (Atom::List(list), Value::Array(_)) if list.atomic => found.push(path.to_owned()),
+        (Atom::Map(map), Value::Object(fields)) => {
+            for (name, value) in fields {
+                if let Some((node, _)) = map.field(name) {
+                    whole_values(node, value, &format!("{path}.{name}"), found);
+                }
+            }
+        }
+        (Atom::List(list), Value::Array(items)) => {
+            items.iter().for_each(|item| whole_values(list.items(), item, path, found));
+        }
+        _ => {}
+    }
 }
 
 /// Records what a Create, Update or Patch changed.

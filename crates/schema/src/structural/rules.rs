@@ -22,7 +22,9 @@ mod kind;
 mod library;
 mod literals;
 mod macros;
+pub(crate) mod mutation;
 mod operators;
+pub(crate) mod policy;
 mod program;
 mod range;
 mod runtime_cost;
@@ -43,11 +45,21 @@ pub use validate::Findings;
 use kind::{Declaration, Kind};
 use program::Compiled;
 
+/// The type of what a mutation lays over an object; the types of its parts are beneath its name.
+const OBJECT: &str = "Object";
+/// The type of one operation of a mutation.
+const JSON_PATCH: &str = "JSONPatch";
+
 /// What an expression must give.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Expected {
     Bool,
     String,
+    StringOrNull,
+    /// What a mutation lays over the object.
+    Object,
+    /// What a mutation does to the object.
+    JsonPatches,
     Anything,
 }
 
@@ -56,16 +68,27 @@ pub(crate) fn check_expression(source: &str, variables: &[&str], expected: Expec
     let failed = |issues: issue::Issues| format!("compilation failed: {issues}");
     let variables: Vec<(&str, Kind)> = variables.iter().map(|name| (*name, Kind::Dyn)).collect();
     let tree = syntax::parse(source).map_err(failed)?;
-    let checked = check::check(source, tree, &variables).map_err(failed)?;
+    let structs = matches!(expected, Expected::Object | Expected::JsonPatches);
+    let checked = check::check_with(source, tree, &variables, structs).map_err(failed)?;
     let wanted = match expected {
-        Expected::Bool => Kind::Bool,
-        Expected::String => Kind::String,
+        Expected::Bool => vec![Kind::Bool],
+        Expected::String => vec![Kind::String],
+        Expected::StringOrNull => vec![Kind::String, Kind::Null],
+        Expected::Object => vec![Kind::structure(OBJECT)],
+        Expected::JsonPatches => vec![Kind::list(Kind::structure(JSON_PATCH))],
         Expected::Anything => return Ok(()),
     };
-    match checked.result() == &wanted {
-        true => Ok(()),
-        false => Err(format!("must evaluate to {wanted} but got {}", checked.result())),
+    if wanted.contains(checked.result()) {
+        return Ok(());
     }
+    let result = checked.result();
+    Err(match wanted.as_slice() {
+        [one] => format!("must evaluate to {one} but got {result}"),
+        several => {
+            let several: Vec<String> = several.iter().map(ToString::to_string).collect();
+            format!("must evaluate to one of [{}]", several.join(" "))
+        }
+    })
 }
 
 /// The compiled rules of a schema.

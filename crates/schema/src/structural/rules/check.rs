@@ -7,8 +7,9 @@ use super::functions::{self, Overload};
 use super::issue::{Issue, Issues};
 use super::kind::{Kind, Opaque};
 use super::literals;
-use super::syntax::{Entry, Fold, Id, Literal, Node, Tree};
+use super::syntax::{Entry, Fold, Id, Literal, Member, Node, Tree};
 use super::unify::Bindings;
+use super::{JSON_PATCH, OBJECT};
 
 /// An expression that is well typed.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,6 +32,16 @@ impl Checked {
 
 /// Checks an expression that may use the given variables.
 pub(super) fn check(source: &str, tree: Tree, variables: &[(&str, Kind)]) -> Result<Checked, Issues> {
+    check_with(source, tree, variables, false)
+}
+
+/// The same for an expression that may make the structs of mutations.
+pub(super) fn check_with(
+    source: &str,
+    tree: Tree,
+    variables: &[(&str, Kind)],
+    structs: bool,
+) -> Result<Checked, Issues> {
     let nodes = tree.nodes.len();
     let mut checker = Checker {
         tree,
@@ -39,6 +50,7 @@ pub(super) fn check(source: &str, tree: Tree, variables: &[(&str, Kind)]) -> Res
         bindings: Bindings::default(),
         scope: variables.iter().map(|(name, kind)| ((*name).into(), kind.clone())).collect(),
         globals: variables.len(),
+        structs,
         used: Vec::new(),
         issues: Vec::new(),
     };
@@ -64,6 +76,8 @@ struct Checker {
     /// The variables, innermost last; the first `globals` are those of the rule.
     scope: Vec<(Box<str>, Kind)>,
     globals: usize,
+    /// Whether the structs of mutations are known.
+    structs: bool,
     used: Vec<Box<str>>,
     issues: Vec<Issue>,
 }
@@ -91,11 +105,27 @@ impl Checker {
             Node::Call { function, target, args } => self.call(id, &function, target, &args),
             Node::List { items, optional } => self.list(&items, &optional),
             Node::Map { entries } => self.map(&entries),
-            Node::Struct { name } => self.undeclared(id, &name),
+            Node::Struct { name, fields } => self.structure(id, &name, &fields),
             Node::Fold(fold) => self.fold(&fold),
         };
         self.kinds[id] = Some(kind.clone());
         kind
+    }
+
+    /// A struct; only mutations make some.
+    fn structure(&mut self, id: Id, name: &str, fields: &[Member]) -> Kind {
+        let known = name == JSON_PATCH || name == OBJECT || name.starts_with("Object.");
+        if !self.structs || !known {
+            return self.undeclared(id, name);
+        }
+        for field in fields {
+            self.node(field.value);
+            let known = matches!(&*field.name, "op" | "path" | "from" | "value");
+            if name == JSON_PATCH && !known {
+                self.fail(field.value, format!("undefined field '{}'", field.name));
+            }
+        }
+        Kind::structure(name)
     }
 
     fn ident(&mut self, id: Id, name: &str) -> Kind {

@@ -11,13 +11,14 @@ use super::check::Checked;
 use super::equality::Fuel;
 use super::operators;
 use super::runtime_cost;
-use super::syntax::{Entry, Fold, Id, Literal, Node};
-use super::value::{Fault, List, Map, Outcome, Text, Value};
+use super::syntax::{Entry, Fold, Id, Literal, Member, Node};
+use super::value::{Fault, Key, List, Map, Outcome, Text, Value};
 
 /// What one evaluation may cost.
 pub(super) const CALL_COST_MAX: u64 = 1_000_000;
 const LIST_COST: u64 = 10;
 const MAP_COST: u64 = 30;
+const MESSAGE_COST: u64 = 40;
 
 /// Evaluates an expression with its variables; the cost is given whether it succeeds or not.
 pub(super) fn run<'a>(checked: &'a Checked, variables: &[(&'a str, Value<'a>)]) -> (Outcome<Value<'a>>, u64) {
@@ -54,7 +55,7 @@ impl<'a> Machine<'a> {
             Node::Call { function, target, args } => self.call(id, function, *target, args),
             Node::List { items, optional } => self.list(items, optional),
             Node::Map { entries } => self.map(entries),
-            Node::Struct { .. } => Err(Fault::no_overload()),
+            Node::Struct { fields, .. } => self.structure(fields),
             Node::Fold(fold) => self.fold(fold),
         }
     }
@@ -78,6 +79,7 @@ impl<'a> Machine<'a> {
         match value {
             Value::Map(map) => match map.find(&key)? {
                 found if test => Ok(Value::Bool(found.is_some())),
+                Some(Value::Failed(error)) => Err(Fault::new(&*error)),
                 Some(found) => Ok(found),
                 None => Err(Fault::new(format!("no such key: {field}"))),
             },
@@ -192,6 +194,23 @@ impl<'a> Machine<'a> {
             map.insert(name, (key, value));
         }
         self.charge(MAP_COST)?;
+        Ok(Value::Map(Map::Owned(Rc::new(map))))
+    }
+
+    /// A struct, which is a map of the fields that were given.
+    fn structure(&mut self, fields: &'a [Member]) -> Outcome<Value<'a>> {
+        let mut map = BTreeMap::new();
+        for field in fields {
+            let value = match (field.optional, self.node(field.value)?) {
+                (true, Value::Optional(None)) => continue,
+                (true, Value::Optional(Some(inner))) => inner.as_ref().clone(),
+                (true, other) => return Err(not_optional(&other)),
+                (false, value) => value,
+            };
+            let key = Value::String(Text::Borrowed(&field.name));
+            map.insert(Key::String((&*field.name).into()), (key, value));
+        }
+        self.charge(MESSAGE_COST)?;
         Ok(Value::Map(Map::Owned(Rc::new(map))))
     }
 

@@ -84,6 +84,12 @@ impl Kind {
         Kind::Optional(Arc::new(of))
     }
 
+    /// The type of a struct that expressions make, by its name.
+    pub(super) fn structure(name: &str) -> Kind {
+        let shape = Shape::Object(BTreeMap::new());
+        Kind::Object(Arc::new(Declaration { shape, name: name.to_owned(), elements_max: 0, bytes_min: 0 }))
+    }
+
     pub(super) fn type_of(of: Kind) -> Kind {
         Kind::Type(Arc::new(of))
     }

@@ -29,8 +29,16 @@ pub(super) enum Node {
     Call { function: Box<str>, target: Option<Id>, args: Vec<Id> },
     List { items: Vec<Id>, optional: Vec<usize> },
     Map { entries: Vec<Entry> },
-    Struct { name: Box<str> },
+    Struct { name: Box<str>, fields: Vec<Member> },
     Fold(Box<Fold>),
+}
+
+/// One field of a struct literal.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Member {
+    pub(super) name: Box<str>,
+    pub(super) value: Id,
+    pub(super) optional: bool,
 }
 
 /// One entry of a map literal.
@@ -215,7 +223,17 @@ impl Lowering<'_> {
                 }
                 Node::Map { entries }
             }
-            Expr::Struct(message) => Node::Struct { name: message.type_name.as_str().into() },
+            Expr::Struct(message) => {
+                let mut fields = Vec::with_capacity(message.entries.len());
+                for entry in &message.entries {
+                    if let EntryExpr::StructField(field) = &entry.expr {
+                        let value = self.node(&field.value, depth);
+                        let name = field.field.as_str().into();
+                        fields.push(Member { name, value, optional: field.optional });
+                    }
+                }
+                Node::Struct { name: message.type_name.as_str().into(), fields }
+            }
             Expr::Comprehension(fold) => {
                 self.check_variable(&fold.iter_var, place);
                 Node::Fold(Box::new(Fold {

@@ -1,0 +1,6 @@
+//! Admission policies in CEL, as pure functions from a request to a verdict.
+//!
+//! Which requests a policy is about, and where its parameters are, is the API server's to find out.
+
+pub use crate::structural::mutation::MutatingPolicy;
+pub use crate::structural::policy::{Denial, Inputs, Policy, Verdict};

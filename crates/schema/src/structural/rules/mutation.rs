@@ -1,0 +1,175 @@
+//! The expressions of mutating policies: what they make of an object.
+
+use super::policy::{Expression, Inputs, Problem, Scope};
+use super::value::{Key, Map, Value};
+use crate::json::{Map as Fields, Value as Json};
+use crate::read::Read;
+use crate::types::Schema;
+use crate::{managed, patch};
+
+/// A compiled `MutatingAdmissionPolicy`.
+#[derive(Debug)]
+pub struct MutatingPolicy {
+    /// Whether what cannot be done refuses the request.
+    fails: bool,
+    conditions: Vec<Expression>,
+    variables: Vec<(String, Expression)>,
+    mutations: Vec<Mutation>,
+}
+
+#[derive(Debug)]
+enum Mutation {
+    /// Gives what is laid over the object.
+    Apply(Expression),
+    /// Gives the operations of a JSON patch.
+    Patch(Expression),
+}
+
+impl MutatingPolicy {
+    /// Compiles the expressions of a policy's `spec`. One that does not compile fails each time that it is run.
+    pub fn compile(spec: &Json) -> Self {
+        let text = |mutation: &'_ Json, field: &str| {
+            Expression::compile_with(mutation.at(field).str("expression").trim(), true)
+        };
+        let mutation = |mutation: &Json| match mutation.str("patchType") {
+            "JSONPatch" => Mutation::Patch(text(mutation, "jsonPatch")),
+            _ => Mutation::Apply(text(mutation, "applyConfiguration")),
+        };
+        let conditions = spec.list("matchConditions").iter();
+        let variables = spec.list("variables").iter();
+        Self {
+            fails: spec.str("failurePolicy") != "Ignore",
+            conditions: conditions.map(|it| Expression::compile(it.str("expression"))).collect(),
+            variables: variables
+                .map(|it| (it.str("name").to_owned(), Expression::compile(it.str("expression"))))
+                .collect(),
+            mutations: spec.list("mutations").iter().map(mutation).collect(),
+        }
+    }
+
+    /// Changes an object, whose kind the schema describes; `settle` brings what a mutation made into the form of the
+    /// kind, before the next one sees it. Gives what went wrong, for which the request is refused.
+    pub fn mutate(
+        &self,
+        inputs: &Inputs<'_>,
+        schema: &Schema,
+        object: &mut Json,
+        settle: &dyn Fn(&mut Json),
+    ) -> Vec<String> {
+        match Scope::new(inputs).conditions(&self.conditions, self.fails) {
+            Ok(true) => {}
+            Ok(false) => return Vec::new(),
+            Err(problem) => return vec![problem],
+        }
+        let mut problems = Vec::new();
+        for mutation in &self.mutations {
+            let inputs = Inputs { object, ..*inputs };
+            let mut scope = Scope::new(&inputs);
+            scope.define(&self.variables);
+            match mutation.run(&scope, schema, inputs.object) {
+                Ok(mut changed) => {
+                    settle(&mut changed);
+                    *object = changed;
+                }
+                Err(problem) => problems.push(problem),
+            }
+        }
+        if self.fails { problems } else { Vec::new() }
+    }
+}
+
+impl Mutation {
+    fn run(&self, scope: &Scope<'_>, schema: &Schema, object: &Json) -> Result<Json, String> {
+        let mut budget = super::policy::BUDGET;
+        match self {
+            Mutation::Apply(expression) => {
+                let made = scope.run(expression, &mut budget).map_err(Problem::text)?;
+                let mut config = to_json(&made)?;
+                for field in ["apiVersion", "kind"] {
+                    config[field] = object[field].clone();
+                }
+                managed::lay_over(schema, object, &config)
+                    .map_err(|why| format!("error applying patch: {why}"))
+            }
+            Mutation::Patch(expression) => {
+                let made = scope.run(expression, &mut budget).map_err(Problem::text)?;
+                let operations = to_json(&made)?;
+                match patch::json::apply(object, &operations) {
+                    Ok(changed) => Ok(changed),
+                    // A test that fails says that there is nothing to do.
+                    Err(error) if error.to_string().contains("test failed") => Ok(object.clone()),
+                    Err(error) => Err(format!("JSON Patch: {error}")),
+                }
+            }
+        }
+    }
+}
+
+/// A value as it is written.
+fn to_json(value: &Value<'_>) -> Result<Json, String> {
+    let other = |kind: &str| {
+        format!("JSONPath valueExpression evaluated to a type that could not marshal to JSON: {kind}")
+    };
+    Ok(match value {
+        Value::Null | Value::Optional(None) => Json::Null,
+        Value::Bool(value) => Json::from(*value),
+        Value::Int(value) => Json::from(*value),
+        Value::Uint(value) => Json::from(*value),
+        Value::Double(value) => Json::from(*value),
+        Value::String(text) => Json::from(&**text),
+        Value::Optional(Some(value)) => to_json(value)?,
+        Value::List(list) => {
+            let items = list.to_vec().map_err(|_| other("list"))?;
+            items.iter().map(to_json).collect::<Result<Vec<_>, _>>()?.into()
+        }
+        Value::Map(Map::Owned(entries)) => {
+            let mut fields = Fields::new();
+            for (key, (_, value)) in entries.iter() {
+                let Key::String(name) = key else { return Err(other("map")) };
+                fields.insert(name.to_string(), to_json(value)?);
+            }
+            Json::Object(fields)
+        }
+        value => return Err(other(value.kind().runtime_name())),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types;
+    use serde_json::json;
+
+    fn mutated(mutations: Json) -> (Json, Vec<String>) {
+        let mut object =
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"x": "1"}});
+        let policy = MutatingPolicy::compile(&json!({"mutations": mutations}));
+        let schema = types::builtin("", "v1", "ConfigMap").unwrap();
+        let null = Json::Null;
+        let before = object.clone();
+        let inputs = Inputs { object: &before, old: &null, request: &null, params: &null, namespace: &null };
+        let problems = policy.mutate(&inputs, schema, &mut object, &|_| {});
+        (object, problems)
+    }
+
+    #[test]
+    fn mutations_see_what_those_before_them_made() {
+        let (object, problems) = mutated(json!([
+            {"patchType": "ApplyConfiguration", "applyConfiguration": {"expression":
+                "Object{metadata: Object.metadata{labels: Object.metadata.labels{mutated: 'yes'}}}"}},
+            {"patchType": "JSONPatch", "jsonPatch": {"expression":
+                "[JSONPatch{op: 'add', path: '/data/from', value: object.metadata.labels.mutated}]"}}
+        ]));
+        assert_eq!(problems, Vec::<String>::new());
+        assert_eq!(object["metadata"], json!({"name": "a", "labels": {"mutated": "yes"}}));
+        assert_eq!(object["data"], json!({"x": "1", "from": "yes"}));
+    }
+
+    #[test]
+    fn a_mutation_that_fails_is_told() {
+        let (_, problems) = mutated(json!([{"patchType": "JSONPatch", "jsonPatch": {"expression":
+            "[JSONPatch{op: 'add', path: '/data/b', value: object.absent}]"}}]));
+        let expression = "[JSONPatch{op: 'add', path: '/data/b', value: object.absent}]";
+        assert_eq!(problems, [format!("expression '{expression}' resulted in error: no such key: absent")]);
+    }
+}

@@ -152,6 +152,7 @@ fn core(name: &str, object: &mut Object) {
         "PersistentVolume" => persistentvolume::volume(object),
         "Namespace" => namespace::namespace(object),
         "NamespaceStatus" => set_text(object, "phase", "Active"),
+        "NodeSpec" => node::spec(object),
         "NodeStatus" => node::status(object),
         "LimitRangeItem" => limitrange::item(object),
         "EndpointPort" => set_text(object, "protocol", "TCP"),

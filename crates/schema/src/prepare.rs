@@ -4,6 +4,7 @@
 //! changes of the desired state, and a few kinds have fields that follow from others. Uids, addresses and
 //! everything that needs more than the object itself are the API server's.
 
+mod certificate;
 mod claim;
 mod job;
 mod pod;
@@ -20,12 +21,24 @@ use crate::time::{self, Precision};
 
 pub use pod::qos_class;
 
+/// Which built-in kind an object is of.
+#[derive(Clone, Copy, Debug)]
+pub struct Kind<'a> {
+    /// The API group, empty for the core.
+    pub group: &'a str,
+    /// The version.
+    pub version: &'a str,
+    /// The kind.
+    pub kind: &'a str,
+}
+
 /// Prepares an object that is created; its name and uid are already set.
 pub fn create(group: &str, version: &str, kind: &str, object: &mut Value, now: Timestamp) {
     for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
         metadata(object).remove(field);
     }
-    if has_generation(group, kind) {
+    // A CSIDriver counts from its first change.
+    if has_generation(group, kind) && kind != "CSIDriver" {
         put(metadata(object), "generation", 1.into());
     } else {
         metadata(object).remove("generation");
@@ -35,7 +48,7 @@ pub fn create(group: &str, version: &str, kind: &str, object: &mut Value, now: T
         remove(object, "status");
     }
     match (group, kind) {
-        ("", "Pod") => pod::create(object),
+        ("", "Pod") => pod::create(object, now),
         ("", "Namespace") => namespace(object),
         ("", "Service") => service::create(object),
         ("", "PersistentVolume") => {
@@ -59,15 +72,24 @@ pub fn create(group: &str, version: &str, kind: &str, object: &mut Value, now: T
 
 /// Prepares an object that is updated through `subresource` (empty for the object itself). The old one is as it is
 /// stored.
-pub fn update(group: &str, version: &str, kind: &str, new: &mut Value, old: &Value, subresource: &str) {
+///
+/// ```
+/// let old = serde_json::json!({"spec": {"replicas": 1}, "metadata": {"generation": 4}});
+/// let mut new = serde_json::json!({"spec": {"replicas": 2}, "metadata": {}});
+/// let kind = evenkeel_schema::prepare::Kind { group: "apps", version: "v1", kind: "ReplicaSet" };
+/// evenkeel_schema::prepare::update(kind, &mut new, &old, "", jiff::Timestamp::UNIX_EPOCH);
+/// assert_eq!(new["metadata"]["generation"], 5);
+/// ```
+pub fn update(kind: Kind<'_>, new: &mut Value, old: &Value, subresource: &str, now: Timestamp) {
+    let Kind { group, version, kind } = kind;
     copy(metadata(new), old.at("metadata"), "generation");
     match subresource {
         "" => return update_object(group, version, kind, new, old),
-        "status" => update_status(group, version, kind, new, old),
+        "status" => update_status(group, kind, new, old, now),
         "ephemeralcontainers" => pod::update_ephemeral_containers(new, old),
         "resize" => pod::update_resize(new, old),
         "finalize" => copy(object_of(new), Some(old), "status"),
-        "approval" => update_approval(new, old),
+        "approval" => certificate::update_approval(new, old, now),
         _ => {}
     }
     settle(group, version, kind, new, Some(old));
@@ -122,7 +144,7 @@ fn bump_generation(new: &mut Value, old: &Value) {
 }
 
 /// Everything but the status and, for most kinds, the metadata stays.
-fn update_status(group: &str, version: &str, kind: &str, new: &mut Value, old: &Value) {
+fn update_status(group: &str, kind: &str, new: &mut Value, old: &Value, now: Timestamp) {
     let fields: Vec<String> = old.as_object().into_iter().flatten().map(|(name, _)| name.clone()).collect();
     for field in fields.iter().filter(|field| !matches!(field.as_str(), "metadata" | "status")) {
         copy(object_of(new), Some(old), field);
@@ -133,24 +155,13 @@ fn update_status(group: &str, version: &str, kind: &str, new: &mut Value, old: &
     match (group, kind) {
         ("", "Pod") => pod::update_status(new, old),
         ("apps", "Deployment") => copy(metadata(new), old.at("metadata"), "labels"),
+        ("certificates.k8s.io", "CertificateSigningRequest") => certificate::update_status(new, old, now),
         ("flowcontrol.apiserver.k8s.io", _) => keep_metadata(new, old, &[]),
         ("storage.k8s.io", "VolumeAttachment")
         | ("resource.k8s.io", _)
         | ("networking.k8s.io", "ServiceCIDR")
         | ("apiextensions.k8s.io", _) => reset_metadata(new, old),
         _ => {}
-    }
-    let _ = version;
-}
-
-fn update_approval(new: &mut Value, old: &Value) {
-    let conditions = new.at("status").at("conditions").cloned();
-    copy(object_of(new), Some(old), "spec");
-    copy(object_of(new), Some(old), "status");
-    let status = object_of(child(new, "status"));
-    match conditions {
-        Some(conditions) => put(status, "conditions", conditions),
-        None => drop(status.remove("conditions")),
     }
 }
 
@@ -185,7 +196,8 @@ fn namespace(object: &mut Value) {
     }
 }
 
-const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+/// Where DaemonSets count the changes of their template.
+pub(crate) const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
 /// DaemonSets count the changes of their template in an annotation, for clients from before ControllerRevisions.
 fn daemon_set(new: &mut Value, old: &Value) {
@@ -249,6 +261,7 @@ pub fn has_generation(group: &str, kind: &str) -> bool {
         "policy" => kind == "PodDisruptionBudget",
         "scheduling.k8s.io" => kind == "PriorityClass",
         "resource.k8s.io" => matches!(kind, "ResourceSlice" | "DeviceClass" | "DeviceTaintRule"),
+        "storage.k8s.io" => kind == "CSIDriver",
         "apiextensions.k8s.io" => true,
         _ => false,
     }
@@ -300,6 +313,8 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    const DEPLOYMENT: Kind<'_> = Kind { group: "apps", version: "v1", kind: "Deployment" };
+
     fn created(group: &str, version: &str, kind: &str, mut object: Value) -> Value {
         crate::normalize::normalize(group, version, kind, &mut object);
         crate::defaults::apply(group, version, kind, &mut object);
@@ -324,18 +339,18 @@ mod tests {
         let old =
             created("apps", "v1", "Deployment", json!({"metadata": {"name": "d"}, "spec": {"replicas": 1}}));
         let mut same = old.clone();
-        update("apps", "v1", "Deployment", &mut same, &old, "");
+        update(DEPLOYMENT, &mut same, &old, "", Timestamp::UNIX_EPOCH);
         assert_eq!(same, old);
         let mut scaled = old.clone();
         scaled["spec"]["replicas"] = json!(2);
         scaled["status"] = json!({"replicas": 5});
-        update("apps", "v1", "Deployment", &mut scaled, &old, "");
+        update(DEPLOYMENT, &mut scaled, &old, "", Timestamp::UNIX_EPOCH);
         assert_eq!(scaled["metadata"]["generation"], 2);
         assert_eq!(scaled["status"], json!({}));
         let mut status = old.clone();
         status["spec"]["replicas"] = json!(2);
         status["status"] = json!({"replicas": 5});
-        update("apps", "v1", "Deployment", &mut status, &old, "status");
+        update(DEPLOYMENT, &mut status, &old, "status", Timestamp::UNIX_EPOCH);
         assert_eq!(status["spec"], old["spec"]);
         assert_eq!(status["status"], json!({"replicas": 5}));
     }

@@ -2,18 +2,20 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use serde_json::json;
 
 use super::{bump_generation, child, copy, metadata, object_of, put, reset_metadata, set};
 use crate::json::Value;
 use crate::quantity::Quantity;
 use crate::read::Read;
+use crate::time::{self, Precision};
 
-pub(super) fn create(pod: &mut Value) {
+pub(super) fn create(pod: &mut Value, now: Timestamp) {
     let mut status = json!({"phase": "Pending", "qosClass": qos_class(pod)});
     if !(&*pod).at("spec").list("schedulingGates").is_empty() {
         status["conditions"] = json!([{"type": "PodScheduled", "status": "False", "reason": "SchedulingGated",
-            "message": "Scheduling is blocked due to non-empty scheduling gates", "lastTransitionTime": null}]);
+            "message": "Scheduling is blocked due to non-empty scheduling gates", "lastTransitionTime": time::print(now, Precision::Seconds)}]);
     }
     set(pod, "status", status);
     let labels = (&*pod).at("metadata").at("labels").cloned().unwrap_or(Value::Null);

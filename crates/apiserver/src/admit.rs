@@ -2,12 +2,15 @@
 
 mod amounts;
 mod escalation;
+mod ingress;
 mod lifecycle;
 mod limit_range;
 mod node;
 mod pod;
 mod pod_security;
+mod policy;
 mod quota;
+mod runtime_class;
 mod storage;
 
 use serde_json::Value;
@@ -19,6 +22,7 @@ use escalation::Escalation;
 use lifecycle::NamespaceLifecycle;
 use limit_range::LimitRanger;
 use pod_security::PodSecurity;
+pub(crate) use policy::{Policies, examine_deletion};
 pub(crate) use quota::charge;
 
 /// What a write does.
@@ -46,9 +50,8 @@ pub(crate) trait Plugin: Send + Sync {
         Ok(())
     }
 
-    /// Refuses the write of an object that is valid otherwise. What the person behind the client should know is added
-    /// to the warnings. The object of a deletion is null; what it was is `old`.
-    fn examine(&self, _: &Admission<'_>, _: &Value, _: &mut Vec<String>) -> Result<()> {
+    /// Refuses the write of an object that is valid otherwise, or warns of it. The object of a deletion is null; what it was is `old`.
+    fn examine(&self, _: &Admission<'_>, _: &Value) -> Result<()> {
         Ok(())
     }
 }
@@ -66,7 +69,11 @@ pub(crate) fn plugins() -> Vec<Box<dyn Plugin>> {
         Box::new(storage::DefaultStorageClass),
         Box::new(storage::InUseProtection),
         Box::new(storage::Resize),
+        Box::new(runtime_class::RuntimeClass),
+        Box::new(ingress::DefaultIngressClass),
+        Box::new(policy::MutatingPolicies),
         Box::new(Escalation),
+        Box::new(policy::ValidatingPolicies),
     ]
 }
 
@@ -77,9 +84,9 @@ pub(crate) fn admit(admission: &Admission<'_>, object: &mut Value) -> Result<()>
 }
 
 /// Shows a valid object to all plugins.
-pub(crate) fn examine(admission: &Admission<'_>, object: &Value, warnings: &mut Vec<String>) -> Result<()> {
+pub(crate) fn examine(admission: &Admission<'_>, object: &Value) -> Result<()> {
     let plugins = &admission.call.server.inner().plugins;
-    plugins.iter().try_for_each(|plugin| plugin.examine(admission, object, warnings))
+    plugins.iter().try_for_each(|plugin| plugin.examine(admission, object))
 }
 
 /// Several errors as Go tells them together; none where there are none.

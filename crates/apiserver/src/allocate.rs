@@ -3,6 +3,8 @@
 //! What is taken is known from the services themselves: it is read once when the server starts, and followed from then
 //! on, so that giving out an address looks at nothing else.
 
+mod families;
+
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
@@ -102,7 +104,7 @@ impl Allocator {
         if service["spec"]["type"] == "ExternalName" {
             return Ok(reservation);
         }
-        default_families(service);
+        families::settle(service, old)?;
         self.assign_address(env, service, old, &mut reservation)?;
         self.assign_ports(env, service, old, &mut reservation)?;
         Ok(reservation)
@@ -246,22 +248,6 @@ pub(crate) fn keep_allocated(new: &mut Value, old: &Value) {
         if new["healthCheckNodePort"].is_null() && new["externalTrafficPolicy"] == "Local" {
             crate::strategy::set_or_remove(new, "healthCheckNodePort", old["healthCheckNodePort"].clone());
         }
-    }
-}
-
-/// One family unless the service says otherwise; a headless one without a selector may be of both.
-fn default_families(service: &mut Value) {
-    let spec = &mut service["spec"];
-    let headless = spec["clusterIP"] == "None";
-    let selects = spec["selector"].as_object().is_some_and(|it| !it.is_empty());
-    let open = spec["ipFamilies"].as_array().is_none_or(Vec::is_empty);
-    if spec["ipFamilyPolicy"].is_null() {
-        let both = headless && !selects && open;
-        spec["ipFamilyPolicy"] = if both { "RequireDualStack" } else { "SingleStack" }.into();
-    }
-    if open {
-        let both = headless && !selects && spec["ipFamilyPolicy"] != "SingleStack";
-        spec["ipFamilies"] = if both { json!(["IPv4", "IPv6"]) } else { json!(["IPv4"]) };
     }
 }
 

@@ -9,6 +9,7 @@ pub(crate) use path::{ResourcePath, Route};
 pub(crate) use query::{FieldValidation, ListQuery, Query, WriteQuery, parse_version};
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use http::{HeaderMap, Method};
@@ -29,6 +30,8 @@ pub(crate) struct Request {
     pub(crate) body_timeout: Option<Duration>,
     /// The last revision that this request has made; zero while it has made none.
     committed: AtomicU64,
+    /// What the person behind the client is told in headers, whether the request is granted or not.
+    warnings: Mutex<Vec<String>>,
 }
 
 /// In the extensions of a response: the last revision that its request made. A request that changed nothing has none.
@@ -56,6 +59,7 @@ impl Request {
             user,
             body_timeout,
             committed: AtomicU64::new(0),
+            warnings: Mutex::default(),
         }
     }
 
@@ -68,6 +72,20 @@ impl Request {
     pub(crate) fn committed(&self) -> Option<Committed> {
         let revision = self.committed.load(Ordering::Relaxed);
         (revision > 0).then_some(Committed(revision))
+    }
+
+    /// Notes what the person behind the client should know; the same is said once.
+    pub(crate) fn warn(&self, warning: impl Into<String>) {
+        let warning = warning.into();
+        let mut warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
+        if !warnings.contains(&warning) {
+            warnings.push(warning);
+        }
+    }
+
+    /// What was noted for the person behind the client, in its order.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        self.warnings.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The value of a header; empty where it is missing or not text.

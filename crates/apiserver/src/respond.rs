@@ -48,7 +48,7 @@ fn with_type(code: u16, content_type: &'static str, body: Body) -> Response<Body
 }
 
 /// Adds a warning for the person behind the client.
-pub(crate) fn warn(response: &mut Response<Body>, message: &str) {
+fn warn(response: &mut Response<Body>, message: &str) {
     let text = format!("299 - \"{}\"", message.replace('\\', "\\\\").replace('"', "\\\""));
     if let Ok(value) = HeaderValue::from_bytes(text.as_bytes()) {
         response.headers_mut().append(WARNING, value);
@@ -77,6 +77,7 @@ pub(crate) fn finish(request: &Request, answer: Result<Response<Body>>) -> Respo
     if let Some(committed) = request.committed() {
         response.extensions_mut().insert(committed);
     }
+    request.warnings().iter().for_each(|warning| warn(&mut response, warning));
     let headers = response.headers_mut();
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, private"));
     if let Some(id) = request.headers.get(AUDIT_ID) {

@@ -10,9 +10,7 @@ use crate::body::Body;
 use crate::call::Call;
 use crate::request::{Request, ResourcePath, Route};
 use crate::status::{Details, Result, Status, qualified, quote};
-use crate::{
-    ApiServer, ResourceInfo, User, component, nonresource, read, registry, respond, subresource, write,
-};
+use crate::{ApiServer, ResourceInfo, User, component, nonresource, read, registry, subresource, write};
 
 /// Answers a request, or refuses it.
 pub(crate) async fn answer<B>(server: &ApiServer, request: &Request, body: B) -> Result<Response<Body>>
@@ -25,11 +23,10 @@ where
     };
     let info = find(server, request, path)?;
     let call = Call { server, request, path, info, user: &user };
-    let mut response = serve(&call, body).await?;
     if let Some(warning) = deprecation(&call.info) {
-        respond::warn(&mut response, warning);
+        request.warn(warning);
     }
-    Ok(response)
+    serve(&call, body).await
 }
 
 /// What is said with every answer of a resource that is to go.

@@ -13,7 +13,7 @@ use http::Response;
 use jiff::Timestamp;
 
 use crate::access::Authorizer;
-use crate::admit::{Plugin, plugins};
+use crate::admit::{Plugin, Policies, plugins};
 use crate::allocate::Allocator;
 use crate::authenticate::Authentication;
 use crate::body::Body;
@@ -53,6 +53,8 @@ pub(crate) struct Inner {
     pub(crate) authentication: Authentication,
     /// Admission, in its order.
     pub(crate) plugins: Vec<Box<dyn Plugin>>,
+    /// The policies that writes are held to.
+    pub(crate) policies: Policies,
     /// Who gives out the addresses and ports of services.
     pub(crate) allocator: Allocator,
     /// Events as they were encoded for watchers.
@@ -78,6 +80,7 @@ impl ApiServer {
             openapi: OpenApi::default(),
             authorizer,
             plugins: plugins(),
+            policies: Policies::default(),
             allocator,
             events: Arc::default(),
             trees: Trees::default(),

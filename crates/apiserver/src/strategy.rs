@@ -107,13 +107,20 @@ pub(crate) fn prepare_create(info: &ResourceInfo, object: &mut Value, now: Times
 }
 
 /// What the server keeps from the old object when an update comes through an endpoint.
-pub(crate) fn prepare_update(info: &ResourceInfo, new: &mut Value, old: &Value, subresource: &str) {
+pub(crate) fn prepare_update(
+    info: &ResourceInfo,
+    new: &mut Value,
+    old: &Value,
+    subresource: &str,
+    now: Timestamp,
+) {
     keep_metadata(new, old);
     if !info.is_custom() {
         if info.kind == "Service" && subresource.is_empty() {
             allocate::keep_allocated(new, old);
         }
-        prepare::update(&info.group, &info.version, &info.kind, new, old, subresource);
+        let kind = prepare::Kind { group: &info.group, version: &info.version, kind: &info.kind };
+        prepare::update(kind, new, old, subresource, now);
         if info.kind == "CustomResourceDefinition" && subresource.is_empty() {
             custom::prepare(new, Some(old));
         }

@@ -9,40 +9,29 @@ use crate::call::Call;
 use crate::status::{Result, Status};
 
 /// Refuses a new object that breaks the rules of its kind.
-pub(crate) fn created(call: &Call<'_>, object: &Value, warnings: &mut Vec<String>) -> Result<()> {
-    check(call, object, None, "", warnings)
+pub(crate) fn created(call: &Call<'_>, object: &Value) -> Result<()> {
+    check(call, object, None, "")
 }
 
 /// Refuses a change that breaks the rules of the kind.
-pub(crate) fn updated(
-    call: &Call<'_>,
-    object: &Value,
-    old: &Value,
-    subresource: &str,
-    warnings: &mut Vec<String>,
-) -> Result<()> {
-    check(call, object, Some(old), subresource, warnings)
+pub(crate) fn updated(call: &Call<'_>, object: &Value, old: &Value, subresource: &str) -> Result<()> {
+    check(call, object, Some(old), subresource)
 }
 
-fn check(
-    call: &Call<'_>,
-    object: &Value,
-    old: Option<&Value>,
-    subresource: &str,
-    warnings: &mut Vec<String>,
-) -> Result<()> {
+fn check(call: &Call<'_>, object: &Value, old: Option<&Value>, subresource: &str) -> Result<()> {
     let info = &call.info;
     let errors = if info.is_custom() {
-        custom(call, object, old, subresource, warnings)
+        custom(call, object, old, subresource)
     } else {
         let (group, version, kind) = (&info.group, &info.version, &info.kind);
         evenkeel_schema::validate::validate(group, version, kind, object, old, subresource)
     };
     if errors.is_empty() {
         if info.is_custom() {
-            warn_of_finalizers(object, old, warnings);
+            warn_of_finalizers(call, object, old);
         } else if subresource.is_empty() {
-            warnings.extend(evenkeel_schema::warnings::of(&info.group, &info.kind, object, old));
+            let warnings = evenkeel_schema::warnings::of(&info.group, &info.kind, object, old);
+            warnings.into_iter().for_each(|warning| call.request.warn(warning));
         }
         return Ok(());
     }
@@ -52,13 +41,7 @@ fn check(
     Err(Status::invalid(group, &info.kind, name, &errors))
 }
 
-fn custom(
-    call: &Call<'_>,
-    object: &Value,
-    old: Option<&Value>,
-    subresource: &str,
-    warnings: &mut Vec<String>,
-) -> Vec<FieldError> {
+fn custom(call: &Call<'_>, object: &Value, old: Option<&Value>, subresource: &str) -> Vec<FieldError> {
     let mut errors = match old {
         None => metadata::create(object, call.info.namespaced, NameRule::Subdomain),
         // The rules of every kind come first, those of custom resources repeat them.
@@ -76,14 +59,14 @@ fn custom(
         });
         if let Some(rules) = custom.rules() {
             let forgiven = structural::validate_rules(rules, object, old, &mut errors);
-            warnings.extend(forgiven.iter().map(ToString::to_string));
+            forgiven.iter().for_each(|error| call.request.warn(error.to_string()));
         }
     }
     errors
 }
 
 /// Finalizers of custom resources may be any text, but those that others might use too are warned of.
-fn warn_of_finalizers(object: &Value, old: Option<&Value>, warnings: &mut Vec<String>) {
+fn warn_of_finalizers(call: &Call<'_>, object: &Value, old: Option<&Value>) {
     let of = |object: &Value| object["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
     let before = old.map(of).unwrap_or_default();
     let mut added: Vec<String> = of(object)
@@ -99,7 +82,7 @@ fn warn_of_finalizers(object: &Value, old: Option<&Value>, warnings: &mut Vec<St
             continue;
         }
         let path = if name.contains('.') { " including a path (/)" } else { "" };
-        warnings.push(format!(
+        call.request.warn(format!(
             "metadata.finalizers: {name:?}: prefer a domain-qualified finalizer name{path} to avoid accidental \
              conflicts with other finalizer writers"
         ));

@@ -107,6 +107,8 @@ pub(crate) async fn follow_up(
         if removes && custom.terminating {
             custom::instance_gone(call.server, &custom.definition).await?;
         }
+    } else if call.info.group == "admissionregistration.k8s.io" {
+        call.server.inner().policies.forget();
     } else if call.info.kind == "CustomResourceDefinition" {
         custom::follow(call.server, key).await?;
     } else if removes && call.info.kind == "Service" {

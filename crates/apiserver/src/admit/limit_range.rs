@@ -30,7 +30,7 @@ impl Plugin for LimitRanger {
         Ok(())
     }
 
-    fn examine(&self, admission: &Admission<'_>, object: &Value, _: &mut Vec<String>) -> Result<()> {
+    fn examine(&self, admission: &Admission<'_>, object: &Value) -> Result<()> {
         if !concerns(admission) {
             return Ok(());
         }

@@ -15,9 +15,14 @@ const TOKEN_SECONDS: u32 = 3607;
 const TOLERATION_SECONDS: u32 = 300;
 
 fn is_new_pod(admission: &Admission<'_>) -> bool {
+    is_pod(admission) && admission.operation == Operation::Create
+}
+
+/// Whether a pod itself is created or updated, not a part of it.
+fn is_pod(admission: &Admission<'_>) -> bool {
     let info = &admission.call.info;
     let pod = info.kind == "Pod" && info.group.is_empty();
-    pod && admission.operation == Operation::Create && admission.call.path.subresource.is_empty()
+    pod && admission.operation != Operation::Delete && admission.call.path.subresource.is_empty()
 }
 
 fn refuse(admission: &Admission<'_>, why: &str) -> Status {
@@ -152,7 +157,7 @@ pub(super) struct TolerationSeconds;
 
 impl Plugin for TolerationSeconds {
     fn admit(&self, admission: &Admission<'_>, pod: &mut Value) -> Result<()> {
-        if !is_new_pod(admission) {
+        if !is_pod(admission) {
             return Ok(());
         }
         let mut tolerations = pod["spec"]["tolerations"].as_array().cloned().unwrap_or_default();

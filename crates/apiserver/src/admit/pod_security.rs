@@ -27,19 +27,19 @@ const PODS_MAX: usize = 3000;
 pub(super) struct PodSecurity;
 
 impl Plugin for PodSecurity {
-    fn examine(&self, admission: &Admission<'_>, object: &Value, warnings: &mut Vec<String>) -> Result<()> {
+    fn examine(&self, admission: &Admission<'_>, object: &Value) -> Result<()> {
         if admission.operation == Operation::Delete {
             return Ok(());
         }
         let info = &admission.call.info;
         let part = admission.call.path.subresource.as_str();
         match (info.group.as_str(), info.kind.as_str()) {
-            ("", "Namespace") if part.is_empty() => examine_namespace(admission, object, warnings),
-            ("", "Pod") if !HARMLESS.contains(&part) => examine_pod(admission, object, warnings),
+            ("", "Namespace") if part.is_empty() => examine_namespace(admission, object),
+            ("", "Pod") if !HARMLESS.contains(&part) => examine_pod(admission, object),
             (group, kind) if part.is_empty() => {
                 if let Some(template) = template(group, kind, object) {
                     let policy = policy_of(admission);
-                    warn(policy.warn, template, warnings);
+                    warn(admission, policy.warn, template);
                 }
                 Ok(())
             }
@@ -70,7 +70,7 @@ fn policy_of(admission: &Admission<'_>) -> Policy {
     }
 }
 
-fn examine_pod(admission: &Admission<'_>, pod: &Value, warnings: &mut Vec<String>) -> Result<()> {
+fn examine_pod(admission: &Admission<'_>, pod: &Value) -> Result<()> {
     let policy = policy_of(admission);
     if policy.demands_nothing() || admission.old.is_some_and(|old| !is_significant(pod, old)) {
         return Ok(());
@@ -80,14 +80,15 @@ fn examine_pod(admission: &Admission<'_>, pod: &Value, warnings: &mut Vec<String
         let why = format!("violates PodSecurity {:?}: {}", policy.enforce.to_string(), violations.detail());
         return Err(Status::not_admitted("", "pods", admission.name, &why));
     }
-    warn(policy.warn, pod, warnings);
+    warn(admission, policy.warn, pod);
     Ok(())
 }
 
-fn warn(rule: Rule, pod: &Value, warnings: &mut Vec<String>) {
+fn warn(admission: &Admission<'_>, rule: Rule, pod: &Value) {
     let violations = evaluate(rule, pod);
     if !violations.is_empty() {
-        warnings.push(format!("would violate PodSecurity {:?}: {}", rule.to_string(), violations.detail()));
+        let warning = format!("would violate PodSecurity {:?}: {}", rule.to_string(), violations.detail());
+        admission.call.request.warn(warning);
     }
 }
 
@@ -106,7 +107,7 @@ fn is_significant(pod: &Value, old: &Value) -> bool {
         })
 }
 
-fn examine_namespace(admission: &Admission<'_>, namespace: &Value, warnings: &mut Vec<String>) -> Result<()> {
+fn examine_namespace(admission: &Admission<'_>, namespace: &Value) -> Result<()> {
     let read = |namespace: &Value| {
         let labels = namespace["metadata"]["labels"].clone();
         Policy::read(move |label| labels[label].as_str().map(str::to_owned))
@@ -121,7 +122,8 @@ fn examine_namespace(admission: &Admission<'_>, namespace: &Value, warnings: &mu
     let Some((old, _)) = before else { return Ok(()) };
     let stricter = new.enforce.version != old.enforce.version || new.enforce.level > old.enforce.level;
     if new.enforce != old.enforce && new.enforce.level != Level::Privileged && stricter {
-        warnings.extend(examine_pods(admission, name, new.enforce)?);
+        let warnings = examine_pods(admission, name, new.enforce)?;
+        warnings.into_iter().for_each(|warning| admission.call.request.warn(warning));
     }
     Ok(())
 }

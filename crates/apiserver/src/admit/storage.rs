@@ -16,10 +16,11 @@ const CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 /// What marks the class of claims that name none.
 const DEFAULT: [&str; 2] =
     ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
-/// Claims are kept while a pod uses them; volumes while a claim does.
-const PROTECTION: [(&str, &str); 2] = [
-    ("PersistentVolumeClaim", "kubernetes.io/pvc-protection"),
-    ("PersistentVolume", "kubernetes.io/pv-protection"),
+/// Claims are kept while a pod uses them, volumes while a claim does, classes of attributes while either does.
+const PROTECTION: [(&str, &str, &str); 3] = [
+    ("", "PersistentVolumeClaim", "kubernetes.io/pvc-protection"),
+    ("", "PersistentVolume", "kubernetes.io/pv-protection"),
+    ("storage.k8s.io", "VolumeAttributesClass", "kubernetes.io/vac-protection"),
 ];
 
 /// The DefaultStorageClass plugin.
@@ -28,7 +29,7 @@ pub(super) struct DefaultStorageClass;
 
 impl Plugin for DefaultStorageClass {
     fn admit(&self, admission: &Admission<'_>, claim: &mut Value) -> Result<()> {
-        if is_whole(admission, "PersistentVolumeClaim")
+        if is_whole(admission, "", "PersistentVolumeClaim")
             && admission.operation == Operation::Create
             && class_of(claim).is_none()
             && let Some(class) = default_class(admission)?
@@ -45,8 +46,8 @@ pub(super) struct InUseProtection;
 
 impl Plugin for InUseProtection {
     fn admit(&self, admission: &Admission<'_>, object: &mut Value) -> Result<()> {
-        let protection = PROTECTION.into_iter().find(|(kind, _)| is_whole(admission, kind));
-        let Some((_, finalizer)) = protection.filter(|_| admission.operation == Operation::Create) else {
+        let protection = PROTECTION.into_iter().find(|(group, kind, _)| is_whole(admission, group, kind));
+        let Some((_, _, finalizer)) = protection.filter(|_| admission.operation == Operation::Create) else {
             return Ok(());
         };
         match object["metadata"]["finalizers"].as_array_mut() {
@@ -63,8 +64,8 @@ impl Plugin for InUseProtection {
 pub(super) struct Resize;
 
 impl Plugin for Resize {
-    fn examine(&self, admission: &Admission<'_>, claim: &Value, _: &mut Vec<String>) -> Result<()> {
-        let Some(old) = admission.old.filter(|_| is_whole(admission, "PersistentVolumeClaim")) else {
+    fn examine(&self, admission: &Admission<'_>, claim: &Value) -> Result<()> {
+        let Some(old) = admission.old.filter(|_| is_whole(admission, "", "PersistentVolumeClaim")) else {
             return Ok(());
         };
         if admission.operation != Operation::Update || requested(claim) <= requested(old) {
@@ -85,10 +86,10 @@ impl Plugin for Resize {
     }
 }
 
-/// Whether the write is about a whole object of this core kind.
-fn is_whole(admission: &Admission<'_>, kind: &str) -> bool {
+/// Whether the write is about a whole object of this kind.
+fn is_whole(admission: &Admission<'_>, group: &str, kind: &str) -> bool {
     let call = admission.call;
-    call.info.kind == kind && call.info.group.is_empty() && call.path.subresource.is_empty()
+    call.info.kind == kind && call.info.group == group && call.path.subresource.is_empty()
 }
 
 fn class_of(claim: &Value) -> Option<&str> {

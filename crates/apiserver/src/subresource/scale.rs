@@ -25,14 +25,12 @@ pub(super) async fn answer(call: &Call<'_>, verb: &str, body: Bytes) -> Result<R
     let part = Call { info: Arc::new(info(call)), ..*call };
     if verb == "get" {
         let entry = find_named(call).await?;
-        let scale = scale_of(call, &faces::open(&call.info, &entry))?;
+        let mut scale = scale_of(call, &faces::open(&call.info, &entry), Missing::Refused)?;
+        forget_owners(&mut scale);
         return respond_object(&part, 200, accept, &Shown::sealed(&scale, entry.revision));
     }
-    let mut warnings = Vec::new();
-    let shown = write(call, &part, verb, &body, &mut warnings).await?;
-    let mut response = respond_object(&part, 200, accept, &shown)?;
-    Incoming { object: Value::Null, warnings }.warn(&mut response);
-    Ok(response)
+    let shown = write(call, &part, verb, &body).await?;
+    respond_object(&part, 200, accept, &shown)
 }
 
 /// The resource as which a Scale is decoded, patched and owned.
@@ -48,27 +46,20 @@ fn info(call: &Call<'_>) -> ResourceInfo {
     }
 }
 
-async fn write(
-    call: &Call<'_>,
-    part: &Call<'_>,
-    verb: &str,
-    body: &Bytes,
-    warnings: &mut Vec<String>,
-) -> Result<Shown> {
+async fn write(call: &Call<'_>, part: &Call<'_>, verb: &str, body: &Bytes) -> Result<Shown> {
     let kind = if verb == "patch" { "PatchOptions" } else { "UpdateOptions" };
     let query = write_query(call, kind)?;
     let key = call.key();
     for _ in 0..RETRIES_MAX {
         let entry = call.server.store().get(&key).ok_or_else(|| call.not_found())?;
         let parent = faces::open(&call.info, &entry);
-        let old = scale_of(call, &parent)?;
+        let old = scale_of(call, &parent, Missing::Zero)?;
         let (mut scale, writer) = if verb == "patch" {
-            patched_part(part, &query, body, &old, entry.revision, warnings)?
+            patched_part(part, &query, body, &old, entry.revision)?
         } else {
             let mut incoming = Incoming::decode(part, &query, body)?;
             incoming.check_name(part)?;
             incoming.place(part)?;
-            warnings.append(&mut incoming.warnings);
             (incoming.object, Writer::Update)
         };
         if writer == Writer::Update {
@@ -76,9 +67,11 @@ async fn write(
         }
         let new = scaled(call, &parent, &scale, &entry)?;
         // Who owns what has been settled on the Scale: the parent's own road must not settle it again.
-        if let Some(shown) = change(call, &query, &entry, new, warnings, Writer::Apply).await? {
+        if let Some(shown) = change(call, &query, &entry, new, Writer::Apply).await? {
             let parent = shown.to_value();
-            return Ok(Shown::sealed(&scale_of(call, &parent)?, shown.revision()));
+            let mut scale = scale_of(call, &parent, Missing::Refused)?;
+            forget_owners(&mut scale);
+            return Ok(Shown::sealed(&scale, shown.revision()));
         }
     }
     Err(conflict(call))
@@ -137,7 +130,21 @@ fn mapping(call: &Call<'_>) -> managed::Scale {
     managed::Scale::new(&call.info.api_version(), &replicas)
 }
 
-fn scale_of(call: &Call<'_>, parent: &Value) -> Result<Value> {
+/// What is shown of a Scale says nothing of owners: those are the parent's.
+fn forget_owners(scale: &mut Value) {
+    crate::strategy::set_or_remove(&mut scale["metadata"], "managedFields", Value::Null);
+}
+
+/// What becomes of a custom resource that does not have the field of its replicas.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Missing {
+    /// There is nothing to read.
+    Refused,
+    /// Whoever writes may set it.
+    Zero,
+}
+
+fn scale_of(call: &Call<'_>, parent: &Value, missing: Missing) -> Result<Value> {
     let paths = Paths::of(&call.info);
     let metadata = &parent["metadata"];
     let mut shown = Map::new();
@@ -149,7 +156,7 @@ fn scale_of(call: &Call<'_>, parent: &Value) -> Result<Value> {
         shown.insert("managedFields".to_owned(), entries);
     }
     let replicas = get(parent, &paths.replicas);
-    if call.info.is_custom() && replicas.is_none() {
+    if call.info.is_custom() && replicas.is_none() && missing == Missing::Refused {
         return Err(Status::internal(format!(
             "the spec replicas field {:?} does not exist",
             format!(".{}", paths.replicas.join("."))

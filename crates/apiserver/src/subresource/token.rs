@@ -54,9 +54,7 @@ pub(super) async fn issue(call: &Call<'_>, body: Bytes) -> Result<Response<Body>
         "token": call.server.inner().authentication.issue(&token),
         "expirationTimestamp": time::print(expires, Precision::Seconds),
     });
-    let mut response = respond::json(201, request.to_string());
-    incoming.warn(&mut response);
-    Ok(response)
+    Ok(respond::json(201, request.to_string()))
 }
 
 /// The resource as which a TokenRequest is decoded and owned.

@@ -7,6 +7,7 @@ use http::Response;
 use serde_json::{Value, json};
 
 use super::incoming::{Incoming, write_query};
+use super::update::warn_of_repeated_owners;
 use super::{RETRIES_MAX, put, reserve};
 use crate::admit::{Admission, Operation, admit, charge, examine};
 use crate::allocate::Reservation;
@@ -16,7 +17,7 @@ use crate::encode::Shown;
 use crate::read::respond_object;
 use crate::request::{WriteQuery, negotiate_for};
 use crate::status::{Result, Status};
-use crate::strategy::prepare_create;
+use crate::strategy::{prepare_create, set_or_remove};
 use crate::{faces, ownership, validate};
 
 /// How many characters of a generateName are kept before the suffix: together they fit a label.
@@ -29,10 +30,9 @@ pub(crate) async fn create(call: &Call<'_>, body: Bytes) -> Result<Response<Body
     let query = write_query(call, "CreateOptions")?;
     let mut incoming = Incoming::decode(call, &query, &body)?;
     incoming.place(call)?;
+    incoming.drop_repeated_owners(call);
     let shown = create_object(call, &query, &mut incoming, true).await?;
-    let mut response = respond_object(call, 201, accept, &shown)?;
-    incoming.warn(&mut response);
-    Ok(response)
+    respond_object(call, 201, accept, &shown)
 }
 
 /// Creates a decoded object; `track` is whether its fields are entered as this writer's.
@@ -59,13 +59,12 @@ pub(crate) async fn create_object(
         }
         let admission = Admission { call, operation: Operation::Create, name: &name, old: None };
         admit(&admission, &mut object)?;
+        warn_of_repeated_owners(call, &mut object);
         prepare_create(&call.info, &mut object, call.server.env().now());
         record_requester(call, &mut object);
-        let mut warnings = Vec::new();
-        validate::created(call, &object, &mut warnings)?;
-        examine(&admission, &object, &mut warnings)?;
+        validate::created(call, &object)?;
+        examine(&admission, &object)?;
         charge(&admission, &object, query.dry_run).await?;
-        incoming.warnings.extend(warnings);
         let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let key = call.info.key(&call.path.namespace, &name);
         let reservation = reserve(call, &mut object, None)?;
@@ -111,8 +110,8 @@ fn fill_system_fields(call: &Call<'_>, object: &mut Value) {
     let metadata = &mut object["metadata"];
     metadata["uid"] = uid.into();
     metadata["creationTimestamp"] = now.into();
-    if let Some(metadata) = metadata.as_object_mut() {
-        metadata.remove("resourceVersion");
+    for field in ["resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
+        set_or_remove(metadata, field, Value::Null);
     }
 }
 

@@ -7,23 +7,23 @@ use evenkeel_schema::normalize::{normalize_metadata, normalize_since};
 use evenkeel_schema::structural;
 use evenkeel_schema::types::{self, Schema};
 use evenkeel_schema::unknown;
-use http::Response;
 use serde_json::{Map, Value, json};
 
-use crate::body::Body;
+use crate::ResourceInfo;
 use crate::call::Call;
 use crate::decode::{self, Decoded, Expected, Media};
 use crate::request::{FieldValidation, WriteQuery};
 use crate::status::{Result, Status, quote};
 use crate::strategy::set_or_remove;
-use crate::{ResourceInfo, respond};
+
+/// How both warnings of repeated owners go on.
+pub(super) const DEDUPLICATED: &str = "API server dedups owner references in 1.20+, and may reject such requests as \
+                                       early as 1.24; please fix your requests; duplicate UID(s) observed: ";
 
 /// An object on its way in.
 #[derive(Debug)]
 pub(crate) struct Incoming {
     pub(crate) object: Value,
-    /// What the person behind the client is told in headers.
-    pub(crate) warnings: Vec<String>,
 }
 
 impl Incoming {
@@ -45,9 +45,9 @@ impl Incoming {
             return Err(cannot_handle(call, &why));
         }
         let mut odd = oddities.0;
-        let mut incoming = Self { object, warnings: Vec::new() };
+        let mut incoming = Self { object };
         odd.extend(incoming.shape(call, None));
-        incoming.report(call, query.validation, odd)?;
+        Self::report(call, query.validation, odd)?;
         Ok(incoming)
     }
 
@@ -99,11 +99,11 @@ impl Incoming {
     }
 
     /// Refuses, warns about or ignores what did not fit.
-    fn report(&mut self, call: &Call<'_>, validation: FieldValidation, odd: Vec<String>) -> Result<()> {
+    fn report(call: &Call<'_>, validation: FieldValidation, odd: Vec<String>) -> Result<()> {
         match validation {
             _ if odd.is_empty() => {}
             FieldValidation::Ignore => {}
-            FieldValidation::Warn => self.warnings.extend(odd),
+            FieldValidation::Warn => odd.into_iter().for_each(|odd| call.request.warn(odd)),
             FieldValidation::Strict => {
                 return Err(cannot_handle(call, &unknown::strict_message(&odd)));
             }
@@ -134,6 +134,17 @@ impl Incoming {
         Ok(())
     }
 
+    /// Takes out owners that are named twice, and says so.
+    pub(crate) fn drop_repeated_owners(&mut self, call: &Call<'_>) {
+        let repeated = drop_repeated_owners(&mut self.object);
+        if !repeated.is_empty() {
+            call.request.warn(format!(
+                ".metadata.ownerReferences contains duplicate entries; {DEDUPLICATED}{}",
+                repeated.join(", ")
+            ));
+        }
+    }
+
     /// Demands the name of the path.
     pub(crate) fn check_name(&self, call: &Call<'_>) -> Result<()> {
         let wanted = &call.path.name;
@@ -147,11 +158,23 @@ impl Incoming {
             _ => Ok(()),
         }
     }
+}
 
-    /// Adds the warnings to an answer.
-    pub(crate) fn warn(&self, response: &mut Response<Body>) {
-        self.warnings.iter().for_each(|warning| respond::warn(response, warning));
+/// Takes out owners that are named twice; returns their uids.
+pub(super) fn drop_repeated_owners(object: &mut Value) -> Vec<String> {
+    let owners = object.pointer_mut("/metadata/ownerReferences").and_then(Value::as_array_mut);
+    let Some(owners) = owners.filter(|it| it.len() > 1) else { return Vec::new() };
+    let mut repeated = Vec::new();
+    let mut kept: Vec<Value> = Vec::with_capacity(owners.len());
+    for owner in owners.drain(..) {
+        if kept.contains(&owner) {
+            repeated.push(owner["uid"].as_str().unwrap_or_default().to_owned());
+        } else {
+            kept.push(owner);
+        }
     }
+    *owners = kept;
+    repeated
 }
 
 /// Why an object that was read without its schema cannot be decoded, if so; what is odd about it is added.

@@ -28,11 +28,8 @@ pub(crate) async fn patch(call: &Call<'_>, body: Bytes) -> Result<Response<Body>
     check_options(call, kind)?;
     let query = write_query(call, "PatchOptions")?;
     let patch = Patch::parse(kind, body, query.validation)?;
-    let mut warnings = Vec::new();
-    let (code, shown) = patch_object(call, &query, &patch, &mut warnings).await?;
-    let mut response = respond_object(call, code, accept, &shown)?;
-    Incoming { object: Value::Null, warnings }.warn(&mut response);
-    Ok(response)
+    let (code, shown) = patch_object(call, &query, &patch).await?;
+    respond_object(call, code, accept, &shown)
 }
 
 fn check_options(call: &Call<'_>, kind: Kind) -> Result<()> {
@@ -50,23 +47,17 @@ fn check_options(call: &Call<'_>, kind: Kind) -> Result<()> {
 }
 
 /// Patches the object that the path names, again where another writer was faster.
-async fn patch_object(
-    call: &Call<'_>,
-    query: &WriteQuery,
-    patch: &Patch,
-    warnings: &mut Vec<String>,
-) -> Result<(u16, Shown)> {
+async fn patch_object(call: &Call<'_>, query: &WriteQuery, patch: &Patch) -> Result<(u16, Shown)> {
     let key = call.key();
     for _ in 0..RETRIES_MAX {
-        warnings.clear();
         let Some(current) = call.server.store().get(&key) else {
-            return create_by_apply(call, query, patch, warnings).await;
+            return create_by_apply(call, query, patch).await;
         };
         let old = faces::tree(call, &current);
         let (object, writer) = patched(call, query, patch, &old)?;
-        let incoming = shape(call, query, patch, object, Some(&old), warnings)?;
+        let incoming = shape(call, query, patch, object, Some(&old))?;
         incoming.check_name(call)?;
-        if let Some(shown) = change(call, query, &current, incoming.object, warnings, writer).await? {
+        if let Some(shown) = change(call, query, &current, incoming.object, writer).await? {
             return Ok((200, shown));
         }
     }
@@ -80,16 +71,14 @@ pub(crate) fn patched_part(
     body: &Bytes,
     old: &Value,
     revision: u64,
-    warnings: &mut Vec<String>,
 ) -> Result<(Value, Writer)> {
     let kind = Kind::of(call)?;
     check_options(call, kind)?;
     let patch = Patch::parse(kind, body.clone(), query.validation)?;
-    warnings.clear();
     let mut old = old.clone();
     old["metadata"]["resourceVersion"] = revision.to_string().into();
     let (object, writer) = patched(call, query, &patch, &old)?;
-    let incoming = shape(call, query, &patch, object, Some(&old), warnings)?;
+    let incoming = shape(call, query, &patch, object, Some(&old))?;
     incoming.check_name(call)?;
     Ok((incoming.object, writer))
 }
@@ -105,18 +94,13 @@ fn patched(call: &Call<'_>, query: &WriteQuery, patch: &Patch, old: &Value) -> R
 }
 
 /// An apply to a name that is missing creates it.
-async fn create_by_apply(
-    call: &Call<'_>,
-    query: &WriteQuery,
-    patch: &Patch,
-    warnings: &mut Vec<String>,
-) -> Result<(u16, Shown)> {
+async fn create_by_apply(call: &Call<'_>, query: &WriteQuery, patch: &Patch) -> Result<(u16, Shown)> {
     if patch.kind != Kind::Apply || !call.path.subresource.is_empty() {
         return Err(call.not_found());
     }
     call.may_create()?;
     let object = ownership::apply(call, None, patch.config(), query.force.unwrap_or(false))?;
-    let mut incoming = shape(call, query, patch, object, None, warnings)?;
+    let mut incoming = shape(call, query, patch, object, None)?;
     incoming.check_name(call)?;
     let uid = incoming.object["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
     if !uid.is_empty() {
@@ -126,7 +110,6 @@ async fn create_by_apply(
         return Err(Status::conflict(&call.info.group, &call.info.plural, &call.path.name, &why));
     }
     let shown = create_object(call, query, &mut incoming, false).await?;
-    warnings.append(&mut incoming.warnings);
     Ok((201, shown))
 }
 
@@ -138,10 +121,9 @@ fn shape(
     patch: &Patch,
     mut object: Value,
     old: Option<&Value>,
-    warnings: &mut Vec<String>,
 ) -> Result<Incoming> {
     check_type(call, patch, &mut object)?;
-    let mut incoming = Incoming { object, warnings: Vec::new() };
+    let mut incoming = Incoming { object };
     let mut odd = patch.oddities.clone();
     let builtin = ownership::schema(call).filter(|_| !call.info.is_custom());
     if let Some(schema) = builtin.filter(|schema| !unknown::fits(schema, &incoming.object, old)) {
@@ -166,7 +148,8 @@ fn shape(
         _ if odd.is_empty() => {}
         FieldValidation::Ignore => {}
         FieldValidation::Warn if patch.kind == Kind::Apply => {
-            warnings.extend(odd.iter().map(|odd| odd.replace("yaml: unmarshal errors:\n  ", "")));
+            let plain = odd.iter().map(|odd| odd.replace("yaml: unmarshal errors:\n  ", ""));
+            plain.for_each(|odd| call.request.warn(odd));
         }
         FieldValidation::Strict if patch.kind == Kind::Apply => {
             let odd = odd.join(", ");
@@ -174,7 +157,7 @@ fn shape(
                 "error strict decoding YAML: error converting YAML to JSON: {odd}"
             )));
         }
-        FieldValidation::Warn => warnings.extend(odd),
+        FieldValidation::Warn => odd.into_iter().for_each(|odd| call.request.warn(odd)),
         FieldValidation::Strict => {
             return Err(invalid_patch(&text, &unknown::strict_message(&odd)));
         }

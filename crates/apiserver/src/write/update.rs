@@ -10,7 +10,7 @@ use http::Response;
 use serde_json::Value;
 
 use super::create::create_object;
-use super::incoming::{Incoming, write_query};
+use super::incoming::{DEDUPLICATED, Incoming, drop_repeated_owners, write_query};
 use super::{RETRIES_MAX, put_sealed, remove, reserve};
 use crate::admit::{Admission, Operation, admit, charge, examine};
 use crate::body::Body;
@@ -31,29 +31,22 @@ pub(crate) async fn update(call: &Call<'_>, body: Bytes) -> Result<Response<Body
     let accept = negotiate_for(call.request, false, call.info.is_custom())?;
     let query = write_query(call, "UpdateOptions")?;
     let mut incoming = Incoming::decode(call, &query, &body)?;
-    incoming.check_name(call)?;
     incoming.place(call)?;
+    incoming.check_name(call)?;
+    incoming.drop_repeated_owners(call);
     let key = call.key();
     for _ in 0..RETRIES_MAX {
         let Some(current) = call.server.store().get(&key) else {
             let shown = create_by_update(call, &query, &mut incoming).await?;
-            return answer(&incoming, respond_object(call, 201, accept, &shown));
+            return respond_object(call, 201, accept, &shown);
         };
         check_uid(call, &incoming.object, &key, &current.header.uid, current.revision)?;
         let new = incoming.object.clone();
-        if let Some(shown) =
-            change(call, &query, &current, new, &mut incoming.warnings, Writer::Update).await?
-        {
-            return answer(&incoming, respond_object(call, 200, accept, &shown));
+        if let Some(shown) = change(call, &query, &current, new, Writer::Update).await? {
+            return respond_object(call, 200, accept, &shown);
         }
     }
     Err(conflict(call))
-}
-
-fn answer(incoming: &Incoming, response: Result<Response<Body>>) -> Result<Response<Body>> {
-    let mut response = response?;
-    incoming.warn(&mut response);
-    Ok(response)
 }
 
 /// A PUT to a name that is missing creates it for some kinds.
@@ -104,7 +97,6 @@ pub(crate) async fn change(
     query: &WriteQuery,
     current: &Arc<Entry<Header>>,
     mut new: Value,
-    warnings: &mut Vec<String>,
     writer: Writer,
 ) -> Result<Option<Shown>> {
     let strategy = Strategy::of(&call.info);
@@ -118,12 +110,13 @@ pub(crate) async fn change(
     let name = call.path.name.as_str();
     let admission = Admission { call, operation: Operation::Update, name, old: Some(old) };
     admit(&admission, &mut new)?;
+    warn_of_repeated_owners(call, &mut new);
     check_version(call, &strategy, version, current.revision)?;
     let subresource = endpoint(call);
-    prepare_update(&call.info, &mut new, old, subresource);
+    prepare_update(&call.info, &mut new, old, subresource, call.server.env().now());
     managed::keep_times(old, &mut new);
-    validate::updated(call, &new, old, subresource, warnings)?;
-    examine(&admission, &new, warnings)?;
+    validate::updated(call, &new, old, subresource)?;
+    examine(&admission, &new)?;
     charge(&admission, &new, query.dry_run).await?;
     let reservation = reserve(call, &mut new, Some(old))?;
     let service = reservation.is_some().then(|| new.clone());
@@ -134,6 +127,17 @@ pub(crate) async fn change(
         call.server.inner().allocator.release(old, Some(&service));
     }
     Ok(stored)
+}
+
+/// Takes out owners that are named twice after admission: a patch was not looked at before.
+pub(super) fn warn_of_repeated_owners(call: &Call<'_>, object: &mut Value) {
+    let repeated = drop_repeated_owners(object);
+    if !repeated.is_empty() {
+        call.request.warn(format!(
+            ".metadata.ownerReferences contains duplicate entries after mutating admission happens; {DEDUPLICATED}{}",
+            repeated.join(", ")
+        ));
+    }
 }
 
 /// The endpoint whose rules a change is held to: a Scale changes the object itself.

@@ -1,0 +1,256 @@
+//! Admission policies: what they make of an object, and what they hold against a write.
+
+mod known;
+mod matching;
+mod mutating;
+mod params;
+
+use std::sync::Arc;
+
+use evenkeel_schema::policy::{Inputs, Policy, Verdict};
+use evenkeel_store::Entry;
+use serde_json::{Map, Value, json};
+
+use super::{Admission, Operation, Plugin};
+use crate::call::Call;
+use crate::registry::storage_prefix;
+use crate::status::{Cause, Result, Status};
+use crate::strategy::set_or_remove;
+use crate::{Header, ResourceInfo, faces};
+
+pub(crate) use known::Policies;
+use known::{Binding, Bound, Hook};
+use matching::Matched;
+pub(super) use mutating::MutatingPolicies;
+
+/// The group of policies, which are not held to any.
+const GROUP: &str = "admissionregistration.k8s.io";
+
+/// The ValidatingAdmissionPolicy plugin.
+#[derive(Debug)]
+pub(super) struct ValidatingPolicies;
+
+impl Plugin for ValidatingPolicies {
+    fn examine(&self, admission: &Admission<'_>, object: &Value) -> Result<()> {
+        let bound = bound(admission.call);
+        if bound.validating.is_empty() {
+            return Ok(());
+        }
+        examine(admission, object, &bound.validating, is_dry_run(admission.call))
+    }
+}
+
+/// Shows a deletion to the policies. The object is read only where there are any.
+pub(crate) fn examine_deletion(call: &Call<'_>, entry: &Entry<Header>, dry_run: bool) -> Result<()> {
+    let bound = bound(call);
+    if bound.validating.is_empty() {
+        return Ok(());
+    }
+    let old = faces::tree(call, entry);
+    let admission =
+        Admission { call, operation: Operation::Delete, name: &entry.header.name, old: Some(&old) };
+    examine(&admission, &Value::Null, &bound.validating, dry_run)
+}
+
+fn is_dry_run(call: &Call<'_>) -> bool {
+    call.request.query.all("dryRun").any(|it| it == "All")
+}
+
+/// The policies that a request is held to.
+fn bound(call: &Call<'_>) -> Arc<Bound> {
+    match call.info.group == GROUP {
+        true => Arc::default(),
+        false => call.server.inner().policies.current(call.server.store()),
+    }
+}
+
+/// A refusal by a policy: which policy and binding, why, and the machine-readable reason.
+struct Denied {
+    message: String,
+    reason: String,
+}
+
+fn examine(admission: &Admission<'_>, object: &Value, hooks: &[Hook<Policy>], dry_run: bool) -> Result<()> {
+    let mut denied = Vec::new();
+    for hook in hooks {
+        let Some(matched) = matching::matches(admission, object, &hook.spec["matchConstraints"]) else {
+            continue;
+        };
+        let kind = match params::kind(admission.call, &hook.spec["paramKind"]) {
+            Ok(kind) => kind,
+            Err(problem) => {
+                denied.extend(hook.misconfigured(None, &problem));
+                continue;
+            }
+        };
+        let request = request(admission, &matched, dry_run);
+        for binding in &hook.bindings {
+            let target = Target { admission, object, request: &request, params: kind.as_deref() };
+            denied.extend(run(&target, hook, binding));
+        }
+    }
+    match denied.into_iter().next() {
+        Some(first) => Err(refusal(admission, first)),
+        None => Ok(()),
+    }
+}
+
+/// What a policy is run on.
+struct Target<'a> {
+    admission: &'a Admission<'a>,
+    object: &'a Value,
+    request: &'a Value,
+    /// The kind of the policy's parameters, where it has some.
+    params: Option<&'a ResourceInfo>,
+}
+
+/// Runs a policy through one of its bindings; gives what leads to a refusal.
+fn run(target: &Target<'_>, hook: &Hook<Policy>, binding: &Binding) -> Vec<Denied> {
+    let admission = target.admission;
+    let resources = &binding.spec["matchResources"];
+    if !resources.is_null() && matching::matches(admission, target.object, resources).is_none() {
+        return Vec::new();
+    }
+    let reference = &binding.spec["paramRef"];
+    let all = match params::find(admission.call, target.params, reference, namespace(admission)) {
+        Ok(all) => all,
+        Err(problem) => return hook.misconfigured(Some(binding), &problem).into_iter().collect(),
+    };
+    let namespace = namespace_object(admission);
+    let mut denied = Vec::new();
+    for params in &all {
+        let inputs = Inputs {
+            object: target.object,
+            old: admission.old.unwrap_or(&Value::Null),
+            request: target.request,
+            params,
+            namespace: &namespace,
+        };
+        denied.extend(act(admission, hook, binding, hook.policy.decide(&inputs)));
+    }
+    denied
+}
+
+/// Does what the binding says about what the policy found.
+fn act(admission: &Admission<'_>, hook: &Hook<Policy>, binding: &Binding, verdict: Verdict) -> Vec<Denied> {
+    let does = |action: &str| {
+        binding.spec["validationActions"].as_array().is_some_and(|it| it.iter().any(|it| it == action))
+    };
+    let mut denied = Vec::new();
+    for denial in verdict.denials {
+        if does("Warn") {
+            admission.call.request.warn(format!(
+                "Validation failed for ValidatingAdmissionPolicy '{}' with binding '{}': {}",
+                hook.name, binding.name, denial.message
+            ));
+        }
+        if does("Deny") {
+            let message = hook.denies(Some(binding), &denial.message);
+            denied.push(Denied { message, reason: denial.reason });
+        }
+    }
+    denied.extend(
+        verdict
+            .unnoted
+            .iter()
+            .map(|problem| Denied { message: hook.denies(Some(binding), problem), reason: String::new() }),
+    );
+    denied
+}
+
+impl Hook<Policy> {
+    fn denies(&self, binding: Option<&Binding>, why: &str) -> String {
+        let with = binding.map(|it| format!(" with binding '{}'", it.name)).unwrap_or_default();
+        format!("ValidatingAdmissionPolicy '{}'{with} denied request: {why}", self.name)
+    }
+
+    /// A policy or binding that cannot be run refuses what it is about, unless it is to be ignored then.
+    fn misconfigured(&self, binding: Option<&Binding>, why: &str) -> Option<Denied> {
+        let what = if binding.is_some() { "binding" } else { "policy" };
+        let message = self.denies(binding, &format!("failed to configure {what}: {why}"));
+        (self.spec["failurePolicy"] != "Ignore").then_some(Denied { message, reason: String::new() })
+    }
+}
+
+fn refusal(admission: &Admission<'_>, denied: Denied) -> Status {
+    let info = &admission.call.info;
+    let mut status = Status::not_admitted(&info.group, &info.plural, admission.name, &denied.message);
+    (status.reason, status.code) = match denied.reason.as_str() {
+        "Forbidden" => ("Forbidden", 403),
+        "Unauthorized" => ("Unauthorized", 401),
+        "RequestEntityTooLarge" => ("RequestEntityTooLarge", 413),
+        _ => ("Invalid", 422),
+    };
+    if let Some(details) = &mut status.details {
+        details.causes.push(Cause { message: denied.message, ..Cause::default() });
+    }
+    status
+}
+
+/// The namespace of the request; a Namespace lies in itself.
+fn namespace<'a>(admission: &Admission<'a>) -> &'a str {
+    let path = admission.call.path;
+    if path.resource == "namespaces" { &path.name } else { &path.namespace }
+}
+
+/// The namespace that the object lies in, as policies see it.
+fn namespace_object(admission: &Admission<'_>) -> Value {
+    let call = admission.call;
+    let key = format!("{}{}", storage_prefix("", "namespaces"), call.path.namespace);
+    let entry = (!call.path.namespace.is_empty()).then(|| call.server.store().get(&key)).flatten();
+    let Some(entry) = entry else { return Value::Null };
+    let mut namespace: Value = serde_json::from_slice(&entry.value).unwrap_or_default();
+    for field in ["apiVersion", "kind"] {
+        set_or_remove(&mut namespace, field, Value::Null);
+    }
+    for field in ["managedFields", "ownerReferences"] {
+        set_or_remove(&mut namespace["metadata"], field, Value::Null);
+    }
+    namespace["metadata"]["resourceVersion"] = entry.revision.to_string().into();
+    namespace
+}
+
+/// The request as policies see it; what is empty is left out, as it is from an AdmissionReview.
+fn request(admission: &Admission<'_>, matched: &Matched, dry_run: bool) -> Value {
+    let call = admission.call;
+    let user = call.user;
+    let kind = |info: &ResourceInfo| json!({"group": info.group, "version": info.version, "kind": info.kind});
+    let resource =
+        |info: &ResourceInfo| json!({"group": info.group, "version": info.version, "resource": info.plural});
+    let mut request = json!({
+        "uid": "",
+        "kind": kind(&matched.info),
+        "resource": resource(&matched.info),
+        "requestKind": kind(&call.info),
+        "requestResource": resource(&call.info),
+        "operation": match admission.operation {
+            Operation::Create => "CREATE",
+            Operation::Update => "UPDATE",
+            Operation::Delete => "DELETE",
+        },
+        "dryRun": dry_run,
+    });
+    let mut info = Map::new();
+    let texts = [
+        ("name", admission.name),
+        ("namespace", namespace(admission)),
+        ("subResource", &call.path.subresource),
+        ("requestSubResource", &call.path.subresource),
+    ];
+    for (field, text) in texts.into_iter().filter(|(_, text)| !text.is_empty()) {
+        request[field] = text.into();
+    }
+    for (field, text) in [("username", &user.name), ("uid", &user.uid)] {
+        if !text.is_empty() {
+            info.insert(field.to_owned(), text.as_str().into());
+        }
+    }
+    if !user.groups.is_empty() {
+        info.insert("groups".to_owned(), user.groups.clone().into());
+    }
+    if !user.extra.is_empty() {
+        info.insert("extra".to_owned(), json!(user.extra));
+    }
+    request["userInfo"] = info.into();
+    request
+}

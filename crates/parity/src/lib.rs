@@ -11,6 +11,7 @@
 mod compare;
 mod gaps;
 pub mod in_process;
+mod ordered;
 mod pointer;
 mod replay;
 mod server;
@@ -21,6 +22,7 @@ mod watch;
 
 pub use compare::{Difference, Wording, compare};
 pub use gaps::{Gap, Gaps, Verdict};
+pub use ordered::Ordered;
 pub use replay::replay;
 pub use server::Server;
 pub use suite::{Case, Suite};

@@ -27,7 +27,7 @@ const POLL: Duration = Duration::from_millis(100);
 /// fails.
 pub async fn replay(server: &Server, case: &Case, namespace: &str) -> anyhow::Result<Value> {
     let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
-    server.call("POST", "/api/v1/namespaces", &Step { body: Some(body), ..Step::default() }).await?;
+    server.call("POST", "/api/v1/namespaces", &Step { body: Some(body.into()), ..Step::default() }).await?;
     let mut run = Run {
         server,
         answers: Answers::new(namespace.to_owned()),
@@ -56,7 +56,7 @@ impl Run<'_> {
     async fn steps(&mut self, case: &Case) -> anyhow::Result<Value> {
         let mut out = Vec::with_capacity(case.steps.len());
         for (number, raw) in case.steps.iter().enumerate() {
-            let step: Step = serde_json::from_value(self.answers.fill(raw))
+            let step = Step::read(&self.answers.fill(raw))
                 .with_context(|| format!("{}: step {number} is malformed", case.name))?;
             out.push(self.step(&step).await.with_context(|| format!("{}: step {number}", case.name))?);
         }

@@ -13,6 +13,7 @@ use kube::{Client, Config};
 use serde::Serialize as _;
 use serde_json::{Value, json};
 
+use crate::ordered::Ordered;
 use crate::step::Step;
 
 /// A Kubernetes API as its administrator, and as nobody for the steps that bring a token of their own.
@@ -103,7 +104,7 @@ fn request(method: &str, path: &str, step: &Step) -> anyhow::Result<Request<Body
 }
 
 /// The body with the spaces that the recorder put in: some refusals quote the beginning of a body.
-fn spaced(body: &Value) -> serde_json::Result<Vec<u8>> {
+fn spaced(body: &Ordered) -> serde_json::Result<Vec<u8>> {
     let mut text = Vec::new();
     body.serialize(&mut serde_json::Serializer::with_formatter(&mut text, Spaced))?;
     Ok(text)

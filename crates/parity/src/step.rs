@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use regex::{Captures, Regex};
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use serde_json::Value;
 
+use crate::ordered::Ordered;
 use crate::pointer;
 
 static REFERENCE: LazyLock<Regex> =
@@ -18,8 +19,9 @@ static REFERENCE: LazyLock<Regex> =
 pub(crate) struct Step {
     pub(crate) id: Option<String>,
     pub(crate) call: Option<String>,
-    #[serde(deserialize_with = "present")]
-    pub(crate) body: Option<Value>,
+    /// As it was written, with its keys in their order.
+    #[serde(skip)]
+    pub(crate) body: Option<Ordered>,
     pub(crate) raw: Option<String>,
     #[serde(rename = "type")]
     pub(crate) content_type: Option<String>,
@@ -42,9 +44,12 @@ pub(crate) struct Step {
     pub(crate) sleep: Option<f64>,
 }
 
-/// A body of `null` is a body.
-fn present<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Value>, D::Error> {
-    Value::deserialize(input).map(Some)
+impl Step {
+    /// A step with every reference filled in. A body of `null` is a body.
+    pub(crate) fn read(step: &Ordered) -> serde_json::Result<Self> {
+        let read: Self = serde_json::from_value(step.to_value())?;
+        Ok(Self { body: step.get("body").cloned(), ..read })
+    }
 }
 
 /// What steps may refer to: the namespace and the answers of earlier steps by id.
@@ -65,15 +70,8 @@ impl Answers {
     }
 
     /// The value with every reference replaced, keys included.
-    pub(crate) fn fill(&self, value: &Value) -> Value {
-        match value {
-            Value::String(text) => Value::String(self.fill_text(text)),
-            Value::Array(items) => items.iter().map(|item| self.fill(item)).collect(),
-            Value::Object(map) => {
-                Value::Object(map.iter().map(|(key, item)| (self.fill_text(key), self.fill(item))).collect())
-            }
-            other => other.clone(),
-        }
+    pub(crate) fn fill(&self, value: &Ordered) -> Ordered {
+        value.map_texts(&|text| self.fill_text(text))
     }
 
     pub(crate) fn fill_text(&self, text: &str) -> String {
@@ -127,9 +125,9 @@ mod tests {
     fn references_are_filled_in() {
         let mut answers = Answers::new("p1".into());
         answers.keep(Some("made"), &json!({"metadata": {"uid": "u", "n": 3}}));
-        let filled =
-            answers.fill(&json!({"{ns}.x": "{made:/metadata/uid}-{made:/metadata/n} {other} {made:/no}"}));
-        assert_eq!(filled, json!({"p1.x": "u-3 {other} <unresolved>"}));
+        let filled = answers
+            .fill(&json!({"{ns}.x": "{made:/metadata/uid}-{made:/metadata/n} {other} {made:/no}"}).into());
+        assert_eq!(filled.to_value(), json!({"p1.x": "u-3 {other} <unresolved>"}));
     }
 
     #[test]

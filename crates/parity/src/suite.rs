@@ -7,6 +7,8 @@ use anyhow::Context as _;
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::ordered::Ordered;
+
 /// One script: steps in a namespace of their own.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Case {
@@ -16,7 +18,7 @@ pub struct Case {
     #[serde(default)]
     pub needs: Vec<String>,
     /// The steps, as written: references to earlier answers are filled in when a step is sent.
-    pub steps: Vec<Value>,
+    pub steps: Vec<Ordered>,
     /// Calls made at the end, whatever happened.
     #[serde(default)]
     pub cleanup: Vec<String>,

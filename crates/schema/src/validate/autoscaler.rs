@@ -119,10 +119,11 @@ fn source(path: &Path<'_>, kind: &str, source: &Value, errors: &mut Vec<FieldErr
             metric_name(&path.child("metric"), source, errors);
         }
         "external" | "pods" => metric_name(&path.child("metric"), source, errors),
-        "resource" => match source.str("name") {
-            "" => errors.push(FieldError::required(path.child("name"), "must specify a resource name")),
-            _ => {}
-        },
+        "resource" => {
+            if source.str("name").is_empty() {
+                errors.push(FieldError::required(path.child("name"), "must specify a resource name"));
+            }
+        }
         _ => container_source(path, source, errors),
     }
     let target = source.at("target").unwrap_or(&Value::Null);

@@ -19,6 +19,21 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 /// Who holds work right now. Cloning shares the same ledger.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(async {
+/// use std::time::Duration;
+/// use evenkeel_env::Ledger;
+///
+/// let ledger = Ledger::new();
+/// let station = ledger.station("requests");
+/// let work = station.enter_with("GET /api");
+/// let error = ledger.settled(Duration::from_secs(1)).await.unwrap_err();
+/// assert!(error.to_string().contains("requests: 1 (GET /api)"));
+/// drop(work);
+/// ledger.settled(Duration::from_secs(1)).await.unwrap();
+/// # });
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
     inner: Arc<Inner>,
@@ -68,6 +83,14 @@ struct Place {
 pub struct Work {
     place: Arc<Place>,
     detail: Option<u64>,
+}
+
+/// As many pieces of work as it says, for a place where they come and go too often to be entered one by one; they are
+/// done when this is dropped.
+#[derive(Debug)]
+pub struct Tally {
+    place: Arc<Place>,
+    count: usize,
 }
 
 /// The next time at which a part will act by itself, while it holds no other work.
@@ -236,6 +259,11 @@ impl Station {
         work
     }
 
+    /// A count of works that the place keeps itself; none yet.
+    pub fn tally(&self) -> Tally {
+        Tally { place: self.place.clone(), count: 0 }
+    }
+
     /// How many pieces of work this place holds.
     pub fn count(&self) -> usize {
         self.place.inner.count.load(Ordering::SeqCst)
@@ -257,6 +285,33 @@ impl Drop for Work {
         if self.place.ledger.total.fetch_sub(1, Ordering::SeqCst) == 1 {
             self.place.ledger.changed.notify_waiters();
         }
+    }
+}
+
+impl Tally {
+    /// How many pieces of work there are from now on.
+    pub fn set(&mut self, count: usize) {
+        let (ledger, before) = (&self.place.ledger, self.count);
+        self.count = count;
+        if count > before {
+            ledger.total.fetch_add(count - before, Ordering::SeqCst);
+            self.place.inner.count.fetch_add(count - before, Ordering::SeqCst);
+            if before == 0 {
+                // Where there was some before, the total was not zero and nobody took the ledger for settled.
+                ledger.moves.fetch_add(1, Ordering::SeqCst);
+            }
+        } else if count < before {
+            self.place.inner.count.fetch_sub(before - count, Ordering::SeqCst);
+            if ledger.total.fetch_sub(before - count, Ordering::SeqCst) == before - count {
+                ledger.changed.notify_waiters();
+            }
+        }
+    }
+}
+
+impl Drop for Tally {
+    fn drop(&mut self) {
+        self.set(0);
     }
 }
 
@@ -311,96 +366,4 @@ impl fmt::Display for Unsettled {
 impl std::error::Error for Unsettled {}
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MINUTE: Duration = Duration::from_secs(60);
-
-    #[tokio::test(start_paused = true)]
-    async fn an_empty_ledger_is_settled_at_once() {
-        let start = Instant::now();
-        Ledger::new().settled(MINUTE).await.unwrap();
-        assert_eq!(start.elapsed(), Duration::ZERO);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn settled_waits_for_work_and_follows_deadlines() {
-        let ledger = Ledger::new();
-        let station = ledger.station("queue");
-        let work = station.enter_with("a/b");
-        let deadline = ledger.deadline("retry");
-        let start = Instant::now();
-        tokio::spawn(async move {
-            let at = Instant::now() + Duration::from_secs(5);
-            deadline.set(Some(at));
-            drop(work);
-            tokio::time::sleep_until(at).await;
-            let again = station.enter();
-            deadline.set(None);
-            tokio::time::sleep(Duration::from_secs(1)).await;
-            drop(again);
-        });
-        ledger.settled(MINUTE).await.unwrap();
-        assert_eq!(start.elapsed(), Duration::from_secs(6));
-        assert_eq!(ledger.pending(), vec![]);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn past_the_limit_it_says_what_is_pending() {
-        let ledger = Ledger::new();
-        let station = ledger.station("requests");
-        let _work = station.enter_with("GET /api");
-        let deadline = ledger.deadline("retry of web");
-        deadline.set(Some(Instant::now() + Duration::from_secs(90)));
-        let error = ledger.settled(MINUTE).await.unwrap_err().to_string();
-        assert!(error.contains("requests: 1 (GET /api)"), "{error}");
-        assert!(error.contains("retry of web: due in 30s"), "{error}");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn idle_does_not_wait_for_deadlines() {
-        let ledger = Ledger::new();
-        let deadline = ledger.deadline("retry");
-        deadline.set(Some(Instant::now() + MINUTE));
-        ledger.idle(MINUTE).await.unwrap();
-    }
-
-    #[test]
-    fn a_deadline_far_away_fails_before_time_passes() {
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
-        runtime.block_on(async {
-            let ledger = Ledger::new();
-            let deadline = ledger.deadline("cron");
-            let start = Instant::now();
-            deadline.set(Some(start + 2 * MINUTE));
-            assert!(ledger.settled(MINUTE).await.is_err());
-            assert_eq!(start.elapsed(), Duration::ZERO);
-        });
-    }
-
-    /// `settled()` once looked for deadlines first and for work second: a retry that was queued between the two looks
-    /// was missed on several threads.
-    #[test]
-    fn what_is_now_work_and_now_a_deadline_is_never_at_rest() {
-        const TURNS: usize = 20_000;
-        let ledger = Ledger::new();
-        let station = ledger.station("queue");
-        let deadline = ledger.deadline("retry");
-        let at = Instant::now();
-        deadline.set(Some(at));
-        std::thread::scope(|scope| {
-            let turning = scope.spawn(|| {
-                for _ in 0..TURNS {
-                    let work = station.enter();
-                    deadline.set(None);
-                    deadline.set(Some(at));
-                    drop(work);
-                }
-            });
-            while !turning.is_finished() {
-                assert_ne!(ledger.inner.at_rest(), Some(None));
-            }
-        });
-    }
-}
+mod tests;

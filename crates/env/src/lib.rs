@@ -15,13 +15,14 @@ mod ledger;
 mod random;
 
 pub use clock::{EPOCH, time_is_paused};
-pub use hash::{HashMap, HashSet};
-pub use ledger::{Deadline, Ledger, Pending, Station, Unsettled, Work};
+pub use hash::{HashMap, HashSet, Hashes};
+pub use ledger::{Deadline, Ledger, Pending, Station, Tally, Unsettled, Work};
 
 use std::sync::Arc;
 
 use clock::Clock;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
+use parking_lot::Mutex;
 use random::Random;
 
 /// Clock, randomness and ledger of one world: a process on a real cluster, or one embedded cluster.
@@ -41,6 +42,8 @@ pub struct Env {
 #[derive(Debug)]
 struct Shared {
     clock: Clock,
+    /// How far the wall clock was moved.
+    shift: Mutex<SignedDuration>,
     random: Random,
     ledger: Ledger,
     seed: Option<u64>,
@@ -58,7 +61,9 @@ impl Env {
     }
 
     fn with(clock: Clock, random: Random, seed: Option<u64>) -> Self {
-        Self { shared: Arc::new(Shared { clock, random, ledger: Ledger::new(), seed }) }
+        Self {
+            shared: Arc::new(Shared { clock, shift: Mutex::default(), random, ledger: Ledger::new(), seed }),
+        }
     }
 
     /// The seed, where this world has one.
@@ -68,7 +73,26 @@ impl Env {
 
     /// Wall-clock time.
     pub fn now(&self) -> Timestamp {
-        self.shared.clock.now()
+        let shift = *self.shared.shift.lock();
+        self.shared.clock.now().saturating_add(shift).unwrap_or(Timestamp::MAX)
+    }
+
+    /// Moves the wall clock of this world forward or back, as an administrator or a time server does. What
+    /// `tokio::time` counts goes on as before.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(async {
+    /// use jiff::SignedDuration;
+    ///
+    /// let env = evenkeel_env::Env::seeded(1);
+    /// let before = env.now();
+    /// env.shift_clock(SignedDuration::from_hours(-1));
+    /// assert_eq!(before.duration_since(env.now()), SignedDuration::from_hours(1));
+    /// # });
+    /// ```
+    pub fn shift_clock(&self, by: SignedDuration) {
+        let mut shift = self.shared.shift.lock();
+        *shift = shift.saturating_add(by);
     }
 
     /// A fresh version 4 UUID in its text form.

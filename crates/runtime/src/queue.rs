@@ -2,15 +2,17 @@
 //!
 //! A key is in the queue at most once. A key that is being worked on is never handed out a second time; if it is
 //! added meanwhile, it is handed out once more after [`Queue::done`]. Ready keys are handed out by priority, then in
-//! the order of their arrival, except that a namespace with very many ready keys lets others pass (see
+//! the order of their arrival (a key whose priority is raised stands behind those that had it before), except that a namespace with very many ready keys lets others pass (see
 //! [`ROUND_SIZE`]). Failed keys come back after a backoff of their own.
 //!
 //! The queue keeps the ledger: every key that is ready or in work is a piece of work, and the earliest delayed key
 //! is its deadline.
 
+mod account;
 mod backoff;
 mod groups;
 mod handoff;
+mod lines;
 mod slots;
 mod state;
 mod sync;
@@ -23,11 +25,12 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
-use evenkeel_env::{Deadline, Env, Station};
+use evenkeel_env::Env;
 use tokio::time::Instant;
 
 use crate::Request;
 use crate::cause::{Cause, Causes};
+use account::Account;
 use handoff::{Handoff, Look, Wake};
 use state::{End, State};
 
@@ -95,12 +98,24 @@ pub struct Queue<T: QueueKey = Request> {
 }
 
 struct Shared<T: QueueKey> {
-    state: Handoff<State<T>>,
-    /// The earliest delayed key, for the ledger.
-    deadline: Deadline,
-    station: Station,
+    state: Handoff<Accounted<T>>,
     backoff: Backoff,
     env: Env,
+}
+
+/// The state and what the ledger was told of it.
+struct Accounted<T> {
+    state: State<T>,
+    account: Account,
+}
+
+impl<T: QueueKey> Accounted<T> {
+    /// Changes the state and keeps the ledger at it.
+    fn change<R>(&mut self, change: impl FnOnce(&mut State<T>) -> R) -> R {
+        let result = change(&mut self.state);
+        self.account.balance(self.state.pending_len(), self.state.next_due());
+        result
+    }
 }
 
 /// A key that was handed out.
@@ -167,15 +182,9 @@ impl<T: QueueKey> Queue<T> {
 
     /// An empty queue with a backoff of one's own.
     pub fn with_backoff(name: &str, env: &Env, backoff: Backoff) -> Self {
-        let ledger = env.ledger();
-        let shared = Shared {
-            state: Handoff::default(),
-            deadline: ledger.deadline(format!("queue {name}: earliest delayed key")),
-            station: ledger.station(format!("queue {name}")),
-            backoff,
-            env: env.clone(),
-        };
-        Self { shared: Arc::new(shared) }
+        let account = Account::open(env.ledger(), name);
+        let state = Handoff::new(Accounted { state: State::default(), account });
+        Self { shared: Arc::new(Shared { state, backoff, env: env.clone() }) }
     }
 
     /// Adds a key, to be handed out as soon as possible.
@@ -197,7 +206,7 @@ impl<T: QueueKey> Queue<T> {
     pub fn add_with(&self, key: T, add: Add) {
         let shared = &*self.shared;
         let now = Instant::now();
-        shared.state.change(|state| {
+        shared.change(|state| {
             if state.is_shut_down() {
                 return ((), Wake::default());
             }
@@ -207,8 +216,7 @@ impl<T: QueueKey> Queue<T> {
                 delay = delay.or_else(|| Some(shared.backoff.delay(failures, &shared.env, now)));
             }
             let at = delay.filter(|delay| !delay.is_zero()).and_then(|delay| now.checked_add(delay));
-            let became_ready = state.add(key, add.priority, at, add.cause, now, &shared.station);
-            shared.note_due(state);
+            let became_ready = state.add(key, add.priority, at, add.cause, now);
             // A delayed key may have become the earliest: a waiting worker then sets its timer anew.
             ((), Wake { one: became_ready || at.is_some(), ..Wake::default() })
         });
@@ -217,12 +225,12 @@ impl<T: QueueKey> Queue<T> {
     /// Waits for the next key; `None` after a shutdown. Every key that was handed out must be given to
     /// [`Queue::done`].
     pub async fn get(&self) -> Option<Item<T>> {
-        self.shared.state.take(|state| self.shared.look(state)).await
+        self.shared.state.take(|kept| kept.change(look)).await
     }
 
     /// The next key, if one is ready now.
     pub fn try_get(&self) -> Option<Item<T>> {
-        match self.shared.state.change(|state| self.shared.look(state)) {
+        match self.shared.change(look) {
             Look::Found(item) => item,
             Look::Wait(_) => None,
         }
@@ -230,12 +238,12 @@ impl<T: QueueKey> Queue<T> {
 
     /// Says that the work on a key is over; if it was added meanwhile, it is queued again now.
     pub fn done(&self, key: &T) {
-        self.shared.end_work(|state, station| state.done(key, station));
+        self.shared.end_work(|state| state.done(key));
     }
 
     /// Gives a key back that was not worked on: it is queued again with its causes and its priority.
     pub(crate) fn put_back(&self, item: Item<T>) {
-        self.shared.end_work(|state, station| state.put_back(item, station));
+        self.shared.end_work(|state| state.put_back(item));
     }
 
     /// Forgets the failures of a key, so that its next backoff is the shortest.
@@ -251,8 +259,7 @@ impl<T: QueueKey> Queue<T> {
     /// How many keys are ready to be handed out.
     pub fn len(&self) -> usize {
         self.read(|state| {
-            state.promote_due(Instant::now(), &self.shared.station);
-            self.shared.note_due(state);
+            state.promote_due(Instant::now());
             state.ready_len()
         })
     }
@@ -291,52 +298,45 @@ impl<T: QueueKey> Queue<T> {
     /// dropped.
     pub async fn shut_down_with_drain(&self) {
         self.end(End::Draining);
-        self.shared.state.drained(State::is_idle).await;
+        self.shared.state.drained(|kept| kept.state.is_idle()).await;
     }
 
     fn end(&self, end: End) {
-        self.shared.state.change(|state| {
+        self.shared.change(|state| {
             state.shut_down(end);
-            self.shared.note_due(state);
             ((), Wake { all: true, drained: state.is_idle(), ..Wake::default() })
         });
     }
 
     /// Looks at the state; nobody is woken.
     fn read<R>(&self, read: impl FnOnce(&mut State<T>) -> R) -> R {
-        self.shared.state.change(|state| (read(state), Wake::default()))
+        self.shared.change(|state| (read(state), Wake::default()))
     }
 }
 
 impl<T: QueueKey> Shared<T> {
-    /// Takes the next key, if one is ready: `Found(None)` after a shutdown.
-    fn look(&self, state: &mut State<T>) -> (Look<Option<Item<T>>>, Wake) {
-        if state.delayed_len() > 0 {
-            state.promote_due(Instant::now(), &self.station);
-            self.note_due(state);
-        }
-        match state.pop() {
-            // Several keys may fall due at once while only one worker woke.
-            Some(item) => (Look::Found(Some(item)), Wake { one: state.has_ready(), ..Wake::default() }),
-            None if state.is_shut_down() => (Look::Found(None), Wake::default()),
-            None => (Look::Wait(state.next_due()), Wake::default()),
-        }
+    fn change<R>(&self, change: impl FnOnce(&mut State<T>) -> (R, Wake)) -> R {
+        self.state.change(|kept| kept.change(change))
     }
 
-    fn end_work(&self, end: impl FnOnce(&mut State<T>, &Station) -> bool) {
-        self.state.change(|state| {
-            // A key that is to be tried again later is known by the deadline, which is set after its work has ended.
-            let held = self.station.enter();
-            let became_ready = end(state, &self.station);
-            self.note_due(state);
-            drop(held);
+    fn end_work(&self, end: impl FnOnce(&mut State<T>) -> bool) {
+        self.change(|state| {
+            let became_ready = end(state);
             ((), Wake { one: became_ready, drained: state.is_idle(), ..Wake::default() })
         });
     }
+}
 
-    /// Keeps the ledger's deadline at the earliest delayed key.
-    fn note_due(&self, state: &State<T>) {
-        self.deadline.set(state.next_due());
+/// Takes the next key, if one is ready: `Found(None)` after a shutdown.
+fn look<T: QueueKey>(state: &mut State<T>) -> (Look<Option<Item<T>>>, Wake) {
+    if state.delayed_len() > 0 {
+        state.promote_due(Instant::now());
+    }
+    match state.pop() {
+        // Several keys may fall due at once while only one worker woke.
+        Some(item) => (Look::Found(Some(item)), Wake { one: state.has_ready(), ..Wake::default() }),
+        None if state.is_shut_down() => (Look::Found(None), Wake::default()),
+        None => (Look::Wait(state.next_due()), Wake::default()),
     }
 }
 

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::sync::{Mutex, Notify, notified_until};
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Handoff<S> {
     state: Mutex<S>,
     /// Told when a key may be ready, once for each, and when the queue shuts down.
@@ -36,6 +36,10 @@ pub(super) enum Look<R> {
 }
 
 impl<S> Handoff<S> {
+    pub(super) fn new(state: S) -> Self {
+        Self { state: Mutex::new(state), ready: Notify::default(), drained: Notify::default() }
+    }
+
     /// Changes the state, then wakes whom that concerns.
     pub(super) fn change<R>(&self, change: impl FnOnce(&mut S) -> (R, Wake)) -> R {
         let (result, wake) = change(&mut self.state.lock());

@@ -10,10 +10,12 @@ mod handoff;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use evenkeel_env::{Env, Station};
+use evenkeel_env::Env;
 use shuttle::future::{block_on, spawn, yield_now};
 use tokio::time::Instant;
 
+use super::Accounted;
+use super::account::Account;
 use super::state::{End, State};
 use crate::Request;
 use handoff::{Handoff, Look, Wake};
@@ -34,6 +36,10 @@ mod sync {
     pub(super) struct Mutex<T>(shuttle::sync::Mutex<T>);
 
     impl<T> Mutex<T> {
+        pub(super) fn new(value: T) -> Self {
+            Self(shuttle::sync::Mutex::new(value))
+        }
+
         pub(super) fn lock(&self) -> shuttle::sync::MutexGuard<'_, T> {
             self.0.lock().expect("no test panics while it holds the lock")
         }
@@ -132,20 +138,23 @@ mod sync {
 
 /// A queue of the real state with the checked hand-over.
 struct Checked {
-    state: Handoff<State<Request>>,
-    station: Station,
+    state: Handoff<Accounted<Request>>,
 }
 
 impl Checked {
     fn new(env: &Env) -> Arc<Self> {
-        Arc::new(Self { state: Handoff::default(), station: env.ledger().station("checked") })
+        let account = Account::open(env.ledger(), "checked");
+        Arc::new(Self { state: Handoff::new(Accounted { state: State::default(), account }) })
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State<Request>) -> Wake) {
+        self.state.change(|kept| ((), kept.change(change)));
     }
 
     fn add(&self, key: &Request) {
-        self.state.change(|state| {
-            let ready =
-                !state.is_shut_down() && state.add(key.clone(), 0, None, None, Instant::now(), &self.station);
-            ((), Wake { one: ready, ..Wake::default() })
+        self.change(|state| {
+            let ready = !state.is_shut_down() && state.add(key.clone(), 0, None, None, Instant::now());
+            Wake { one: ready, ..Wake::default() }
         });
     }
 
@@ -155,20 +164,20 @@ impl Checked {
             None if state.is_shut_down() => (Look::Found(None), Wake::default()),
             None => (Look::Wait(state.next_due()), Wake::default()),
         };
-        self.state.take(look).await
+        self.state.take(|kept| kept.change(look)).await
     }
 
     fn done(&self, key: &Request) {
-        self.state.change(|state| {
-            let ready = state.done(key, &self.station);
-            ((), Wake { one: ready, drained: state.is_idle(), ..Wake::default() })
+        self.change(|state| {
+            let ready = state.done(key);
+            Wake { one: ready, drained: state.is_idle(), ..Wake::default() }
         });
     }
 
     fn end(&self, end: End) {
-        self.state.change(|state| {
+        self.change(|state| {
             state.shut_down(end);
-            ((), Wake { all: true, drained: state.is_idle(), ..Wake::default() })
+            Wake { all: true, drained: state.is_idle(), ..Wake::default() }
         });
     }
 }
@@ -213,7 +222,7 @@ fn no_key_is_lost_or_handed_out_twice() {
             block_on(async {
                 futures::future::join_all(adders).await;
                 queue.end(End::Draining);
-                queue.state.drained(State::is_idle).await;
+                queue.state.drained(|kept| kept.state.is_idle()).await;
                 let counts = futures::future::join_all(workers).await;
                 let total: usize = counts.into_iter().map(|count| count.expect("a worker ends")).sum();
                 assert!((3..=6).contains(&total), "each key at least once, no add more than once: {total}");

@@ -1,12 +1,11 @@
 //! The queue's state and its rules, without time, waiting or locks.
 
-use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use evenkeel_env::{Station, Work};
 use tokio::time::Instant;
 
 use super::groups::{Group, Groups};
+use super::lines::{Lines, Linked, Links, Rank};
 use super::slots::{Slot, Slots};
 use super::{Item, QueueKey};
 use crate::cause::{Cause, Causes};
@@ -17,20 +16,18 @@ use crate::cause::{Cause, Causes};
 /// one with a million keys delays a key of another by at most a round for each namespace.
 pub const ROUND_SIZE: usize = 64;
 
-/// Where a ready key stands: higher priority, earlier round, earlier arrival first.
-type Place = (Reverse<i32>, u64, u64);
-
 #[derive(Debug)]
 pub(super) struct State<T> {
     /// Every key that is queued, in flight, or has failures to remember.
     entries: Slots<T, Entry>,
-    ready: BTreeMap<Place, Slot>,
+    ready: Lines,
     /// Delayed keys by their time, then arrival.
     delayed: BTreeMap<(Instant, u64), Slot>,
     /// How many keys of each group are ready.
     groups: Groups,
     /// The round of the key that was handed out last; it never falls.
     round: u64,
+    /// How many keys were delayed so far.
     arrivals: u64,
     in_flight: usize,
     end: End,
@@ -69,15 +66,12 @@ enum Stand {
         arrival: u64,
     },
     Ready {
-        place: Place,
+        rank: Rank,
+        links: Links,
         group: Option<Group>,
         since: Instant,
-        work: Work,
     },
     InFlight {
-        /// Held until `done`; never read.
-        #[allow(dead_code, reason = "the ledger counts it while it lives")]
-        work: Work,
         again: Option<Again>,
     },
 }
@@ -89,11 +83,20 @@ struct Again {
     at: Option<Instant>,
 }
 
+impl<T: QueueKey> Linked for Slots<T, Entry> {
+    fn links(&mut self, slot: Slot) -> &mut Links {
+        match &mut self.get_mut(slot).stand {
+            Stand::Ready { links, .. } => links,
+            _ => unreachable!("a key in a line stands as ready: both change together"),
+        }
+    }
+}
+
 impl<T: QueueKey> Default for State<T> {
     fn default() -> Self {
         Self {
             entries: Slots::default(),
-            ready: BTreeMap::new(),
+            ready: Lines::default(),
             delayed: BTreeMap::new(),
             groups: Groups::default(),
             round: 0,
@@ -115,7 +118,6 @@ impl<T: QueueKey> State<T> {
         at: Option<Instant>,
         cause: Option<Cause>,
         now: Instant,
-        station: &Station,
     ) -> bool {
         self.adds += 1;
         let slot = self.entries.enter(key);
@@ -124,23 +126,23 @@ impl<T: QueueKey> State<T> {
             entry.causes.push(cause);
         }
         let queued = match &entry.stand {
-            Stand::Absent | Stand::InFlight { again: None, .. } => false,
+            Stand::Absent | Stand::InFlight { again: None } => false,
             Stand::Delayed { .. } | Stand::Ready { .. } | Stand::InFlight { .. } => true,
         };
         entry.priority = if queued { entry.priority.max(priority) } else { priority };
         let raised = entry.priority;
         match &mut entry.stand {
-            Stand::InFlight { again, .. } => {
+            Stand::InFlight { again } => {
                 *again = Some(Again { at: again.map_or(at, |before| earlier(before.at, at)) });
                 false
             }
-            Stand::Ready { place, .. } => {
-                if place.0.0 < raised {
-                    let old = *place;
-                    place.0 = Reverse(raised);
-                    let new = *place;
-                    self.ready.remove(&old);
-                    self.ready.insert(new, slot);
+            Stand::Ready { rank, .. } => {
+                let before = *rank;
+                if before.priority() < raised {
+                    *rank = Rank::new(raised, before.round());
+                    let after = *rank;
+                    self.ready.remove(before, slot, &mut self.entries);
+                    self.ready.push(after, slot, &mut self.entries);
                 }
                 false
             }
@@ -150,18 +152,18 @@ impl<T: QueueKey> State<T> {
                     return false;
                 }
                 self.delayed.remove(&(before, *arrival));
-                self.enqueue(slot, at, now, station)
+                self.enqueue(slot, at, now)
             }
-            Stand::Absent => self.enqueue(slot, at, now, station),
+            Stand::Absent => self.enqueue(slot, at, now),
         }
     }
 
     /// Puts a key that is nowhere into its place; says whether it is ready.
-    fn enqueue(&mut self, slot: Slot, at: Option<Instant>, now: Instant, station: &Station) -> bool {
-        self.arrivals += 1;
-        let arrival = self.arrivals;
+    fn enqueue(&mut self, slot: Slot, at: Option<Instant>, now: Instant) -> bool {
         match at {
             Some(at) if at > now => {
+                self.arrivals += 1;
+                let arrival = self.arrivals;
                 self.entries.get_mut(slot).stand = Stand::Delayed { at, arrival };
                 self.delayed.insert((at, arrival), slot);
                 false
@@ -170,36 +172,38 @@ impl<T: QueueKey> State<T> {
                 let (group, before) = self.groups.enter(self.entries.key(slot).group());
                 let round = self.round + (before / ROUND_SIZE) as u64;
                 let entry = self.entries.get_mut(slot);
-                let place = (Reverse(entry.priority), round, arrival);
-                entry.stand = Stand::Ready { place, group, since: now, work: station.enter() };
-                self.ready.insert(place, slot);
+                let rank = Rank::new(entry.priority, round);
+                entry.stand = Stand::Ready { rank, links: Links::default(), group, since: now };
+                self.ready.push(rank, slot, &mut self.entries);
                 true
             }
         }
     }
 
     /// Makes the delayed keys ready whose time has come.
-    pub(super) fn promote_due(&mut self, now: Instant, station: &Station) {
+    pub(super) fn promote_due(&mut self, now: Instant) {
         while let Some(first) = self.delayed.first_entry() {
             if first.key().0 > now {
                 return;
             }
             let slot = first.remove();
-            self.enqueue(slot, None, now, station);
+            self.enqueue(slot, None, now);
         }
     }
 
     /// Hands out the next ready key.
     pub(super) fn pop(&mut self) -> Option<Item<T>> {
-        let (place, slot) = self.ready.pop_first()?;
-        self.round = self.round.max(place.1);
+        let (rank, slot) = self.ready.first()?;
+        self.ready.remove(rank, slot, &mut self.entries);
+        self.round = self.round.max(rank.round());
         self.in_flight += 1;
         let key = self.entries.key(slot).clone();
         let entry = self.entries.get_mut(slot);
-        let Stand::Ready { since, work, group, .. } = std::mem::take(&mut entry.stand) else {
-            unreachable!("a key in `ready` stands as ready: `enqueue` and `pop` change both together");
+        let Stand::Ready { since, group, .. } =
+            std::mem::replace(&mut entry.stand, Stand::InFlight { again: None })
+        else {
+            unreachable!("a key in a line stands as ready: both change together");
         };
-        entry.stand = Stand::InFlight { work, again: None };
         let causes = std::mem::take(&mut entry.causes);
         let (priority, requeues) = (entry.priority, entry.failures);
         self.groups.leave(group);
@@ -207,45 +211,39 @@ impl<T: QueueKey> State<T> {
     }
 
     /// Ends the work on a key; says whether it is ready again.
-    pub(super) fn done(&mut self, key: &T, station: &Station) -> bool {
+    pub(super) fn done(&mut self, key: &T) -> bool {
         let Some(slot) = self.entries.find(key) else { return false };
         let entry = self.entries.get_mut(slot);
-        let Stand::InFlight { again, .. } = &entry.stand else { return false };
-        let again = again.filter(|_| self.end == End::Open);
+        let Stand::InFlight { again } = entry.stand else { return false };
+        entry.stand = Stand::Absent;
         self.in_flight -= 1;
-        // The new place is entered into the ledger before the old work is let go.
-        let before = std::mem::take(&mut entry.stand);
-        let ready = match again {
-            Some(again) => self.enqueue(slot, again.at, Instant::now(), station),
+        match again.filter(|_| self.end == End::Open) {
+            Some(again) => self.enqueue(slot, again.at, Instant::now()),
             None => {
                 self.drop_if_empty(slot);
                 false
             }
-        };
-        drop(before);
-        ready
+        }
     }
 
     /// Gives back a key that was handed out but not worked on: it stands among the ready ones again, with its
     /// causes and its priority. Says whether it is ready.
-    pub(super) fn put_back(&mut self, item: Item<T>, station: &Station) -> bool {
+    pub(super) fn put_back(&mut self, item: Item<T>) -> bool {
         if self.end != End::Open {
             // Whoever would have taken it has been told that there is no more.
-            return self.done(&item.key, station);
+            return self.done(&item.key);
         }
         let Some(slot) = self.entries.find(&item.key) else { return false };
         let entry = self.entries.get_mut(slot);
-        let Stand::InFlight { again, .. } = &entry.stand else { return false };
+        let Stand::InFlight { again } = entry.stand else { return false };
         entry.priority = if again.is_some() { entry.priority.max(item.priority) } else { item.priority };
         let mut causes = item.causes;
         causes.merge(std::mem::take(&mut entry.causes));
         entry.causes = causes;
+        entry.stand = Stand::Absent;
         self.in_flight -= 1;
-        let before = std::mem::take(&mut entry.stand);
         // It is ready since it first was, as far as latency is concerned.
-        let ready = self.enqueue(slot, None, item.ready_at, station);
-        drop(before);
-        ready
+        self.enqueue(slot, None, item.ready_at)
     }
 
     /// One more failure in a row; says how many there are now.
@@ -272,8 +270,8 @@ impl<T: QueueKey> State<T> {
         }
     }
 
-    pub(super) fn failures(&mut self, key: &T) -> u32 {
-        self.entries.find(key).map_or(0, |slot| self.entries.get_mut(slot).failures)
+    pub(super) fn failures(&self, key: &T) -> u32 {
+        self.entries.find(key).map_or(0, |slot| self.entries.get(slot).failures)
     }
 
     pub(super) fn adds(&self) -> u64 {
@@ -289,7 +287,7 @@ impl<T: QueueKey> State<T> {
     }
 
     pub(super) fn has_ready(&self) -> bool {
-        !self.ready.is_empty()
+        self.ready.len() > 0
     }
 
     pub(super) fn ready_len(&self) -> usize {
@@ -304,6 +302,11 @@ impl<T: QueueKey> State<T> {
         self.in_flight
     }
 
+    /// How many keys are ready or in flight.
+    pub(super) fn pending_len(&self) -> usize {
+        self.ready.len() + self.in_flight
+    }
+
     /// How many keys take memory.
     #[cfg(test)]
     pub(super) fn known_len(&self) -> usize {
@@ -311,7 +314,7 @@ impl<T: QueueKey> State<T> {
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.ready.is_empty() && self.in_flight == 0
+        self.pending_len() == 0
     }
 
     pub(super) fn is_shut_down(&self) -> bool {
@@ -325,7 +328,8 @@ impl<T: QueueKey> State<T> {
             self.entries.remove(slot);
         }
         if end == End::Closed {
-            for slot in std::mem::take(&mut self.ready).into_values() {
+            while let Some((rank, slot)) = self.ready.first() {
+                self.ready.remove(rank, slot, &mut self.entries);
                 self.entries.remove(slot);
             }
             self.groups = Groups::default();

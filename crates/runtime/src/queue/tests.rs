@@ -69,7 +69,11 @@ impl Model {
             known.again = Some(known.again.map_or(due, |again| again.min(due)));
             return;
         }
-        known.priority = known.priority.max(priority);
+        if priority > known.priority {
+            known.priority = priority;
+            // It stands behind those who had this priority before.
+            known.arrival = if known.due == 0 { arrival } else { known.arrival };
+        }
         if due < known.due {
             known.due = due;
             known.arrival = arrival;

@@ -1,0 +1,115 @@
+//! Settling, and what is told when it does not come.
+
+use super::*;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+#[tokio::test(start_paused = true)]
+async fn an_empty_ledger_is_settled_at_once() {
+    let start = Instant::now();
+    Ledger::new().settled(MINUTE).await.unwrap();
+    assert_eq!(start.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn settled_waits_for_work_and_follows_deadlines() {
+    let ledger = Ledger::new();
+    let station = ledger.station("queue");
+    let work = station.enter_with("a/b");
+    let deadline = ledger.deadline("retry");
+    let start = Instant::now();
+    tokio::spawn(async move {
+        let at = Instant::now() + Duration::from_secs(5);
+        deadline.set(Some(at));
+        drop(work);
+        tokio::time::sleep_until(at).await;
+        let again = station.enter();
+        deadline.set(None);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        drop(again);
+    });
+    ledger.settled(MINUTE).await.unwrap();
+    assert_eq!(start.elapsed(), Duration::from_secs(6));
+    assert_eq!(ledger.pending(), vec![]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn past_the_limit_it_says_what_is_pending() {
+    let ledger = Ledger::new();
+    let station = ledger.station("requests");
+    let _work = station.enter_with("GET /api");
+    let deadline = ledger.deadline("retry of web");
+    deadline.set(Some(Instant::now() + Duration::from_secs(90)));
+    let error = ledger.settled(MINUTE).await.unwrap_err().to_string();
+    assert!(error.contains("requests: 1 (GET /api)"), "{error}");
+    assert!(error.contains("retry of web: due in 30s"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn idle_does_not_wait_for_deadlines() {
+    let ledger = Ledger::new();
+    let deadline = ledger.deadline("retry");
+    deadline.set(Some(Instant::now() + MINUTE));
+    ledger.idle(MINUTE).await.unwrap();
+}
+
+#[test]
+fn a_deadline_far_away_fails_before_time_passes() {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let ledger = Ledger::new();
+        let deadline = ledger.deadline("cron");
+        let start = Instant::now();
+        deadline.set(Some(start + 2 * MINUTE));
+        assert!(ledger.settled(MINUTE).await.is_err());
+        assert_eq!(start.elapsed(), Duration::ZERO);
+    });
+}
+
+/// `settled()` once looked for deadlines first and for work second: a retry that was queued between the two looks
+/// was missed on several threads.
+#[test]
+fn what_is_now_work_and_now_a_deadline_is_never_at_rest() {
+    const TURNS: usize = 20_000;
+    let ledger = Ledger::new();
+    let station = ledger.station("queue");
+    let deadline = ledger.deadline("retry");
+    let at = Instant::now();
+    deadline.set(Some(at));
+    std::thread::scope(|scope| {
+        let turning = scope.spawn(|| {
+            for _ in 0..TURNS {
+                let work = station.enter();
+                deadline.set(None);
+                deadline.set(Some(at));
+                drop(work);
+            }
+        });
+        while !turning.is_finished() {
+            assert_ne!(ledger.inner.at_rest(), Some(None));
+        }
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tally_is_as_many_pieces_of_work_as_it_says() {
+    let ledger = Ledger::new();
+    let station = ledger.station("queue");
+    let mut tally = station.tally();
+    tally.set(3);
+    tally.set(5);
+    assert_eq!((ledger.len(), station.count()), (5, 5));
+    assert!(ledger.idle(Duration::ZERO).await.unwrap_err().to_string().contains("queue: 5"));
+    let settled = tokio::spawn({
+        let ledger = ledger.clone();
+        async move { ledger.settled(MINUTE).await }
+    });
+    tokio::task::yield_now().await;
+    tally.set(1);
+    tokio::task::yield_now().await;
+    assert!(!settled.is_finished());
+    drop(tally);
+    settled.await.unwrap().unwrap();
+    assert_eq!((ledger.len(), station.count()), (0, 0));
+}

@@ -1,0 +1,103 @@
+//! Ready keys: a line for each priority and round, first in, first out.
+//!
+//! The lines are linked through the keys' own entries, so that a key is put into a line and taken out of the middle of
+//! one in constant time and without memory of its own; only the lines themselves are in a map, of which there are few.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use super::slots::Slot;
+
+/// Which line a key stands in: higher priority, then earlier round first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Rank {
+    priority: Reverse<i32>,
+    round: u64,
+}
+
+impl Rank {
+    pub(super) fn new(priority: i32, round: u64) -> Self {
+        Self { priority: Reverse(priority), round }
+    }
+
+    pub(super) fn priority(self) -> i32 {
+        self.priority.0
+    }
+
+    pub(super) fn round(self) -> u64 {
+        self.round
+    }
+}
+
+/// A key's neighbours in its line.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Links {
+    before: Option<Slot>,
+    behind: Option<Slot>,
+}
+
+/// Where the links of a key are kept.
+pub(super) trait Linked {
+    fn links(&mut self, slot: Slot) -> &mut Links;
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Lines {
+    /// No line is empty.
+    lines: BTreeMap<Rank, Line>,
+    len: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Line {
+    first: Slot,
+    last: Slot,
+}
+
+impl Lines {
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Puts a key at the end of its line.
+    pub(super) fn push(&mut self, rank: Rank, slot: Slot, keys: &mut impl Linked) {
+        let line = self.lines.entry(rank).or_insert(Line { first: slot, last: slot });
+        let before = (line.first != slot).then_some(line.last);
+        line.last = slot;
+        if let Some(before) = before {
+            keys.links(before).behind = Some(slot);
+        }
+        *keys.links(slot) = Links { before, behind: None };
+        self.len += 1;
+    }
+
+    /// The first key of all.
+    pub(super) fn first(&self) -> Option<(Rank, Slot)> {
+        self.lines.first_key_value().map(|(rank, line)| (*rank, line.first))
+    }
+
+    /// Takes a key out of its line.
+    pub(super) fn remove(&mut self, rank: Rank, slot: Slot, keys: &mut impl Linked) {
+        let Links { before, behind } = std::mem::take(keys.links(slot));
+        match (before, behind) {
+            (None, None) => drop(self.lines.remove(&rank)),
+            (Some(before), Some(behind)) => {
+                keys.links(before).behind = Some(behind);
+                keys.links(behind).before = Some(before);
+            }
+            (None, Some(behind)) => {
+                keys.links(behind).before = None;
+                self.line(rank).first = behind;
+            }
+            (Some(before), None) => {
+                keys.links(before).behind = None;
+                self.line(rank).last = before;
+            }
+        }
+        self.len -= 1;
+    }
+
+    fn line(&mut self, rank: Rank) -> &mut Line {
+        self.lines.get_mut(&rank).expect("a line is there for as long as somebody stands in it")
+    }
+}

@@ -24,56 +24,23 @@
 //!
 //! A new operator begins without `verbs.txt`: its tests run under the usual rules, and write the file.
 
+mod rules;
 mod verbs;
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::core::ApiResource;
-use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::Object;
 use crate::controller::Controller;
 use crate::error::BoxError;
 use crate::leader::LeaderElection;
-use verbs::Target;
+use rules::Rule;
 
+pub(crate) use rules::{Declared, Use};
 pub use verbs::{Verbs, VerbsError};
 
 /// The namespaces that every cluster has.
 const GIVEN_NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
-
-/// What an operator was declared to do with a kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Use {
-    /// It reconciles objects of this kind.
-    Primary,
-    /// It makes objects of this kind.
-    Owned,
-    /// It reads objects of this kind.
-    Read,
-}
-
-/// A declared use of a kind, in these namespaces; in all where there are none.
-#[derive(Clone, Debug)]
-pub(crate) struct Declared {
-    pub(crate) resource: ApiResource,
-    pub(crate) namespaces: BTreeSet<String>,
-    pub(crate) purpose: Use,
-    /// Whether its objects are known to live in namespaces.
-    pub(crate) namespaced: bool,
-}
-
-impl Declared {
-    /// The same in these namespaces, where it named none and its kind has some.
-    pub(crate) fn within(mut self, namespaces: &BTreeSet<String>) -> Self {
-        if self.namespaced && self.namespaces.is_empty() {
-            self.namespaces.clone_from(namespaces);
-        }
-        self
-    }
-}
 
 /// The manifests of an operator.
 ///
@@ -206,91 +173,6 @@ impl Manifests {
         objects
     }
 
-    /// The rules by the namespace they hold in; none for the whole cluster.
-    fn rules(&self) -> BTreeMap<Option<String>, Vec<Rule>> {
-        let mut grants = Scopes::default();
-        for declared in &self.declared {
-            for scope in scopes_of(declared) {
-                self.grant(grants.entry(scope).or_default(), declared);
-            }
-        }
-        if let Some(recorded) = &self.recorded {
-            self.grant_recorded(&mut grants, recorded);
-        }
-        without_repeats(&mut grants);
-        let mut rules: BTreeMap<Option<String>, Vec<Rule>> =
-            grants.into_iter().map(|(scope, grants)| (scope, Rule::list(grants))).collect();
-        if let Some((namespace, name)) = &self.lease {
-            rules.entry(Some(namespace.clone())).or_default().extend(Rule::lease(name));
-        }
-        rules.retain(|_, rules| !rules.is_empty());
-        rules
-    }
-
-    /// What a declaration needs by itself: its watch, and as long as nothing was recorded the usual writes.
-    fn grant(&self, grants: &mut Grants, declared: &Declared) {
-        let ApiResource { group, plural, .. } = &declared.resource;
-        let key = |suffix: &str| (group.clone(), format!("{plural}{suffix}"));
-        grants.entry(key("")).or_default().extend(["list", "watch"]);
-        if declared.purpose == Use::Primary {
-            // A reconcile whose cache is behind its own last write reads its object live.
-            grants.entry(key("")).or_default().insert("get");
-            if self.declared.iter().any(|other| other.purpose == Use::Owned) {
-                // Owner references that block need it where the admission plugin for them is on, as on OpenShift.
-                grants.entry(key("/finalizers")).or_default().insert("update");
-            }
-        }
-        if self.recorded.is_some() {
-            return;
-        }
-        grants.entry(key("")).or_default().insert("get");
-        match declared.purpose {
-            Use::Read => {}
-            Use::Owned => {
-                grants.entry(key("")).or_default().extend(["create", "delete", "patch", "update"]);
-            }
-            Use::Primary => {
-                grants.entry(key("")).or_default().extend(["patch", "update"]);
-                grants.entry(key("/status")).or_default().extend(["patch", "update"]);
-            }
-        }
-        grants.entry(events()).or_default().extend(["create", "patch"]);
-    }
-
-    /// A recorded request is allowed where its kind was declared, else wherever the operator works.
-    fn grant_recorded(&self, grants: &mut Scopes, recorded: &Verbs) {
-        let everywhere: BTreeSet<Option<String>> = match grants.is_empty() {
-            true => [None].into(),
-            false => grants.keys().cloned().collect(),
-        };
-        for (Target { group, resource, wide }, verbs) in recorded.iter() {
-            let lease = group == "coordination.k8s.io" && resource == "leases";
-            if lease && self.lease.is_some() {
-                continue;
-            }
-            let plural = resource.split('/').next().unwrap_or_default();
-            let same = |declared: &&Declared| {
-                declared.resource.group == *group && declared.resource.plural == plural
-            };
-            let declared: BTreeSet<Option<String>> =
-                self.declared.iter().filter(same).flat_map(scopes_of).collect();
-            let scopes = match (wide, declared.is_empty()) {
-                (true, true) => [None].into(),
-                (false, true) => everywhere.clone(),
-                (_, false) => declared,
-            };
-            let key = (group.clone(), resource.clone());
-            for scope in scopes {
-                let granted = grants.entry(scope).or_default().entry(key.clone()).or_default();
-                granted.extend(verbs);
-                if key == events() {
-                    // An event that comes again continues its series, which a test may not have waited for.
-                    granted.extend(["create", "patch"]);
-                }
-            }
-        }
-    }
-
     fn role(&self, namespace: Option<&str>, rules: &[Rule]) -> [Value; 2] {
         let kind = if namespace.is_some() { "Role" } else { "ClusterRole" };
         let group = "rbac.authorization.k8s.io";
@@ -350,73 +232,3 @@ impl Manifests {
         })
     }
 }
-
-/// From (group, resource) to verbs.
-type Grants = BTreeMap<(String, String), BTreeSet<&'static str>>;
-
-/// Grants by the namespace they hold in; none for the whole cluster.
-type Scopes = BTreeMap<Option<String>, Grants>;
-
-fn events() -> (String, String) {
-    ("events.k8s.io".into(), "events".into())
-}
-
-fn scopes_of(declared: &Declared) -> Vec<Option<String>> {
-    match declared.namespaces.is_empty() {
-        true => vec![None],
-        false => declared.namespaces.iter().cloned().map(Some).collect(),
-    }
-}
-
-/// Takes out of the namespaces what holds in the whole cluster.
-fn without_repeats(grants: &mut Scopes) {
-    let Some(wide) = grants.get(&None).cloned() else { return };
-    for (_, narrow) in grants.iter_mut().filter(|(scope, _)| scope.is_some()) {
-        for (key, verbs) in &wide {
-            if let Some(narrow) = narrow.get_mut(key) {
-                narrow.retain(|verb| !verbs.contains(verb));
-            }
-        }
-        narrow.retain(|_, verbs| !verbs.is_empty());
-    }
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Rule {
-    api_groups: Vec<String>,
-    resources: Vec<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    resource_names: Vec<String>,
-    verbs: Vec<&'static str>,
-}
-
-impl Rule {
-    /// One rule for each set of verbs in a group.
-    fn list(grants: Grants) -> Vec<Self> {
-        let mut rules: Vec<Self> = Vec::new();
-        for ((group, resource), verbs) in grants {
-            let verbs: Vec<&'static str> = verbs.into_iter().collect();
-            match rules.iter_mut().find(|rule| rule.api_groups[0] == group && rule.verbs == verbs) {
-                Some(rule) => rule.resources.push(resource),
-                None => rules.push(Self::new(&group, &resource, verbs)),
-            }
-        }
-        rules
-    }
-
-    /// What an election asks for: a rule cannot name what is yet to be created.
-    fn lease(name: &str) -> [Self; 2] {
-        let rule = |verbs| Self::new("coordination.k8s.io", "leases", verbs);
-        let held = Self { resource_names: vec![name.into()], ..rule(vec!["get", "update"]) };
-        [rule(vec!["create"]), held]
-    }
-
-    fn new(group: &str, resource: &str, verbs: Vec<&'static str>) -> Self {
-        let (api_groups, resources) = (vec![group.into()], vec![resource.into()]);
-        Self { api_groups, resources, resource_names: Vec::new(), verbs }
-    }
-}
-
-#[cfg(test)]
-mod tests;

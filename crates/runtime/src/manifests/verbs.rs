@@ -41,6 +41,13 @@ pub(super) struct Target {
 }
 
 /// A line that is none of [`Verbs`].
+///
+/// ```
+/// use evenkeel_runtime::manifests::{Verbs, VerbsError};
+///
+/// let error: VerbsError = "secrets patch".parse::<Verbs>().unwrap_err();
+/// assert_eq!(error.line, "secrets patch");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("read verbs: {line:?} is not \"RESOURCE.GROUP/SUBRESOURCE: VERB VERB\"")]
 #[non_exhaustive]

@@ -220,7 +220,10 @@ impl<'a, K: Object> Objects<'a, K> {
 
     fn uid_conflict(&self, params: &DeleteParams, error: &ContextError) -> bool {
         let uid = params.preconditions.as_ref().and_then(|preconditions| preconditions.uid.as_ref());
-        uid.is_some() && error.status().is_some_and(|status| status.message.contains("UID in precondition"))
+        // The server says it in two ways: where it looks before it deletes, and where it deletes.
+        let said = ["the UID in the precondition", "UID in precondition"];
+        let message = error.status().map_or("", |status| &status.message);
+        uid.is_some() && said.iter().any(|said| message.contains(said))
     }
 
     /// The object as it is, or else as given: created by whoever comes first.

@@ -6,6 +6,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use crate::{Context, Object};
 
 /// Whether a condition holds.
+///
+/// ```
+/// use evenkeel_runtime::conditions::Verdict;
+///
+/// let (ready, wanted) = (2, 3);
+/// assert_eq!(Verdict::from(ready == wanted).as_str(), "False");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It holds.

@@ -79,7 +79,7 @@ pub(crate) struct Options {
 }
 
 /// How long the caches of a controller may take to fill: controller-runtime's number.
-const SYNC_TIMEOUT: Duration = Duration::from_secs(120);
+pub(crate) const SYNC_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// How often a cache is replayed, give or take a tenth: controller-runtime's number.
 const SYNC_PERIOD: Duration = Duration::from_secs(10 * 60 * 60);

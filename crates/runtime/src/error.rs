@@ -9,9 +9,27 @@ use kube::core::Status;
 use crate::owner::OwnerError;
 
 /// Any error, boxed.
+///
+/// ```
+/// use evenkeel_runtime::BoxError;
+///
+/// fn port(text: &str) -> Result<u16, BoxError> {
+///     Ok(text.parse()?)
+/// }
+/// assert!(port("web").is_err());
+/// ```
 pub type BoxError = Box<dyn StdError + Send + Sync + 'static>;
 
 /// What a reconcile returns; its error is [`Error`] unless another is named.
+///
+/// ```
+/// use evenkeel_runtime::{Error, Result};
+///
+/// fn positive(number: i32) -> Result<i32> {
+///     if number > 0 { Ok(number) } else { Err(Error::message("not positive")) }
+/// }
+/// assert!(positive(-1).is_err());
+/// ```
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// The error of a reconcile: any error, and how to go on after it.

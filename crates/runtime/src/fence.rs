@@ -6,27 +6,28 @@
 //! is frozen between the check and the send is in the same case: at most the one request it was about to send, whose
 //! timeout has long passed when it wakes.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{Request, Response};
-use kube::Client;
-use kube::client::Body;
 use parking_lot::Mutex;
 use tokio::time::Instant;
-
-use crate::error::BoxError;
 
 /// Until when requests may start and must end. Cloning shares it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fence {
-    bounds: Arc<Mutex<Option<Bounds>>>,
+    bounds: Arc<Mutex<Bounds>>,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Bounds {
-    start: Instant,
-    end: Instant,
+#[derive(Clone, Copy, Debug, Default)]
+enum Bounds {
+    /// No leader is elected: everything may pass.
+    #[default]
+    None,
+    /// This process does not lead.
+    Closed,
+    /// It leads: requests may start until `start`, and must have ended at `end`.
+    Open { start: Instant, end: Instant },
 }
 
 /// A request that was not sent, or was cut off, because the process may no longer be the leader.
@@ -34,49 +35,57 @@ struct Bounds {
 #[error("not the leader any more")]
 pub(crate) struct Fenced;
 
+/// The leave to send one request now.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pass {
+    /// When it must have ended.
+    end: Option<Instant>,
+}
+
 impl Fence {
     /// The lease was renewed by a request that began at `renewed`.
     pub(crate) fn renewed(&self, renewed: Instant, renew_deadline: Duration, lease_duration: Duration) {
-        let bounds = Bounds { start: renewed + renew_deadline, end: renewed + lease_duration };
-        *self.bounds.lock() = Some(bounds);
+        let bounds = Bounds::Open { start: renewed + renew_deadline, end: renewed + lease_duration };
+        *self.bounds.lock() = bounds;
     }
 
     /// No request starts from now on.
     pub(crate) fn close(&self) {
-        *self.bounds.lock() = None;
+        *self.bounds.lock() = Bounds::Closed;
     }
 
-    /// When a request that starts now must have ended; an error if none may start.
-    fn open(&self) -> Result<Instant, Fenced> {
+    /// Asks to send a request, which must begin at once.
+    pub(crate) fn pass(&self) -> Result<Pass, Fenced> {
         match *self.bounds.lock() {
-            Some(bounds) if Instant::now() < bounds.start => Ok(bounds.end),
-            _ => Err(Fenced),
+            Bounds::None => Ok(Pass::FREE),
+            Bounds::Open { start, end } if Instant::now() < start => Ok(Pass { end: Some(end) }),
+            Bounds::Open { .. } | Bounds::Closed => Err(Fenced),
         }
     }
+}
 
-    /// A client whose requests keep to this fence.
-    pub(crate) fn around(&self, client: Client) -> Client {
-        let fence = self.clone();
-        let namespace = client.default_namespace().to_owned();
-        let service = tower::service_fn(move |request: Request<Body>| {
-            let (fence, client) = (fence.clone(), client.clone());
-            async move { fence.send(&client, request).await }
-        });
-        Client::new(service, namespace)
-    }
+impl Pass {
+    /// For requests that no fence holds.
+    pub(crate) const FREE: Self = Self { end: None };
 
-    async fn send(&self, client: &Client, request: Request<Body>) -> Result<Response<Body>, BoxError> {
-        let end = self.open()?;
-        match tokio::time::timeout_at(end, client.send(request)).await {
-            Ok(result) => Ok(result?),
-            Err(_) => Err(Fenced.into()),
+    /// Waits for the answer, as long as the pass is good.
+    pub(crate) async fn hold<T>(self, sending: impl Future<Output = T>) -> Result<T, Fenced> {
+        match self.end {
+            None => Ok(sending.await),
+            Some(end) => tokio::time::timeout_at(end, sending).await.map_err(|_| Fenced),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use http::{Request, Response};
+    use kube::Client;
+    use kube::client::Body;
+
     use super::*;
+    use crate::error::BoxError;
+    use crate::metrics::Metrics;
 
     #[tokio::test(start_paused = true)]
     async fn requests_start_before_the_deadline_and_end_before_the_lease() {
@@ -85,8 +94,11 @@ mod tests {
             Ok::<_, BoxError>(Response::new(Body::empty()))
         });
         let fence = Fence::default();
-        let client = fence.around(Client::new(service, "default"));
+        let client = Client::new(service, "default");
+        let client = Metrics::new().around(client, "".into(), Some(fence.clone()));
         let send = || client.send(Request::get("/").body(Body::empty()).unwrap());
+        assert!(send().await.is_ok(), "nobody is elected");
+        fence.close();
         assert!(send().await.is_err(), "closed before the first renewal");
         let renewed = Instant::now();
         fence.renewed(renewed, Duration::from_secs(10), Duration::from_secs(15));

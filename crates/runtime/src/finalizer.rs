@@ -8,7 +8,19 @@ use serde_json::{Value, json};
 use crate::error::{BoxError, ContextError, Error, Result};
 use crate::{Action, Context, Object, Request};
 
-/// Which way an object goes: see [`Context::finalizer`] for its use.
+/// Which way an object goes; [`Context::finalizer`] tells.
+///
+/// ```
+/// use evenkeel_runtime::finalizer::Phase;
+///
+/// fn wanted_buckets(phase: Phase) -> usize {
+///     match phase {
+///         Phase::Apply => 1,
+///         Phase::Cleanup => 0,
+///     }
+/// }
+/// assert_eq!(wanted_buckets(Phase::Cleanup), 0);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// It is wanted, and the finalizer is in place: side effects may happen.
@@ -18,6 +30,15 @@ pub enum Phase {
 }
 
 /// Somebody else changed the finalizers since the object was read: the reconcile is tried again.
+///
+/// ```
+/// use evenkeel_runtime::finalizer::FinalizersChanged;
+///
+/// /// Whether an error is no more than a race that the next attempt wins.
+/// fn is_race(error: &(dyn std::error::Error + 'static)) -> bool {
+///     error.downcast_ref::<FinalizersChanged>().is_some()
+/// }
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[error("change the finalizers of {object}: somebody else was faster")]
 #[non_exhaustive]

@@ -55,7 +55,17 @@ pub struct LeaderElection {
     release: bool,
 }
 
-/// Leadership was lost, or never could be had.
+/// Leadership was lost, or never could be had: what a [`Manager`](crate::Manager) that was elected ends with.
+///
+/// ```
+/// use evenkeel_runtime::ManagerError;
+/// use evenkeel_runtime::leader::LostLeadership;
+///
+/// /// Whether a restart is all that is needed.
+/// fn was_replaced(error: &ManagerError) -> bool {
+///     error.source.downcast_ref::<LostLeadership>().is_some()
+/// }
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[error("lead as holder of lease {lease}: the lease could not be renewed within {within:?}: {cause}")]
 #[non_exhaustive]

@@ -1,33 +1,30 @@
 //! The manager: many controllers, one client, one set of caches; how they start and stop together.
 
 mod leadership;
+mod part;
+mod running;
 mod stage;
 
 use std::fmt;
 use std::future::Future;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
-use evenkeel_env::{Env, Work};
-use futures::future::{BoxFuture, FutureExt};
+use evenkeel_env::Env;
 use kube::Client;
 use tokio_util::sync::CancellationToken;
 
 use crate::Object;
-use crate::controller::{self, Controller, Host};
-use crate::error::{BoxError, chain};
+use crate::controller::Controller;
+use crate::error::BoxError;
 use crate::fence::Fence;
-use crate::informer::{Informers, SyncError};
+use crate::informer::Informers;
 use crate::leader::LeaderElection;
 use crate::manifests::{Declared, Manifests};
 use crate::metrics::Metrics;
 use crate::observe::{Observed, Observers};
-use crate::recorder;
-use crate::serve::{Checks, Endpoints};
-use crate::tasks::Tasks;
-use leadership::Leadership;
-use stage::Stages;
+use crate::serve::Checks;
+use part::{Part, When};
 
 /// How long running reconciles get to end after a stop: controller-runtime's number.
 const GRACE_PERIOD: Duration = Duration::from_secs(30);
@@ -46,13 +43,21 @@ const GRACE_PERIOD: Duration = Duration::from_secs(30);
 /// # }
 /// ```
 ///
+/// It starts in this order, which is that of controller-runtime, and stops in the reverse: the endpoints of health and
+/// metrics, then [servers](Manager::server); once the caches are filled that were asked for until then
+/// ([`Manager::informers`]), what [runs always](Manager::runnable_always); and once this process leads, where a leader
+/// is elected, [runnables](Manager::runnable) and controllers. A controller fills its own caches before it leads.
+///
 /// Dropping the future that [`Manager::run`] gives is a crash: every task of it is aborted at once.
 pub struct Manager {
+    /// For what works while it leads.
     client: Client,
+    /// For the election and the caches, which need no lease.
+    unfenced: Client,
+    fence: Fence,
     env: Env,
     informers: Informers,
     parts: Vec<Part>,
-    beside: Vec<Beside>,
     grace_period: Duration,
     election: Option<LeaderElection>,
     metrics: Metrics,
@@ -64,20 +69,6 @@ pub struct Manager {
     /// Where health, readiness and metrics are served.
     address: Option<SocketAddr>,
 }
-
-/// Something a manager runs: it gets the host and the work that stands for its start.
-struct Part {
-    name: Arc<str>,
-    run: Box<dyn FnOnce(Host, Work) -> Running + Send>,
-}
-
-/// Something that runs whether this process leads or not, until its token says stop.
-struct Beside {
-    name: Arc<str>,
-    run: Box<dyn FnOnce(CancellationToken) -> Running + Send>,
-}
-
-type Running = BoxFuture<'static, Result<(), BoxError>>;
 
 /// The manager ended because a part of it failed.
 ///
@@ -140,14 +131,17 @@ impl Manager {
     fn to_host(client: Client, host: &str) -> Self {
         let env = Env::system();
         let metrics = Metrics::new();
-        let client = metrics.around(client, host.into());
-        let informers = Informers::new(client.clone(), env.clone());
+        let fence = Fence::default();
+        let unfenced = metrics.around(client.clone(), host.into(), None);
+        let client = metrics.around(client, host.into(), Some(fence.clone()));
+        let informers = Informers::new(unfenced.clone(), env.clone());
         Self {
             client,
+            unfenced,
+            fence,
             env,
             informers,
             parts: Vec::new(),
-            beside: Vec::new(),
             grace_period: GRACE_PERIOD,
             election: None,
             metrics,
@@ -168,36 +162,52 @@ impl Manager {
 
     /// Runs this controller.
     pub fn controller<K: Object>(mut self, controller: Controller<K>) -> Self {
-        let name: Arc<str> = controller.name().into();
         self.declared.extend(controller.declarations());
-        let run = move |host: Host, started: Work| -> Running {
-            Box::pin(async move { Ok(controller::run(controller, host, started).await?) })
-        };
-        self.parts.push(Part { name, run: Box::new(run) });
+        self.parts.push(Part::controller(controller));
         self
     }
 
-    /// Runs this beside the controllers, where a leader is elected only while leading: it is told to stop by the
-    /// token, and ends the manager if it fails.
-    pub fn runnable<F, Fut, E>(mut self, name: &str, run: F) -> Self
+    /// Runs this beside the controllers, where a leader is elected only while leading: it is told to stop by the token,
+    /// and ends the manager if it fails. The caches of informers that it holds are filled when it begins.
+    pub fn runnable<F, Fut, E>(self, name: &str, run: F) -> Self
     where
         F: FnOnce(CancellationToken) -> Fut + Send + 'static,
         Fut: Future<Output = Result<(), E>> + Send + 'static,
         E: Into<BoxError>,
     {
-        let run = move |host: Host, started: Work| -> Running {
-            Box::pin(async move {
-                // Who waits to be elected may wait for ever: that is no pending work.
-                let started = host.elected.is_cancelled().then_some(started);
-                tokio::select! {
-                    biased;
-                    () = host.stop.cancelled() => return Ok(()),
-                    () = host.elected.cancelled() => {}
-                }
-                after_first_poll(run(host.stop), started).await.map_err(Into::into)
-            })
-        };
-        self.parts.push(Part { name: name.into(), run: Box::new(run) });
+        self.part(name, When::Leading, run)
+    }
+
+    /// Runs this whether this process leads or not, from before the controllers work until they have ended: a
+    /// connection that they use. It is told to stop by the token, and ends the manager if it fails.
+    pub fn runnable_always<F, Fut, E>(self, name: &str, run: F) -> Self
+    where
+        F: FnOnce(CancellationToken) -> Fut + Send + 'static,
+        Fut: Future<Output = Result<(), E>> + Send + 'static,
+        E: Into<BoxError>,
+    {
+        self.part(name, When::Filled, run)
+    }
+
+    /// Runs this from the very beginning, before the caches are filled, and until all else has ended: the server of a
+    /// webhook, without whose conversions a kind may not even be listed. It is told to stop by the token, and ends the
+    /// manager if it fails.
+    pub fn server<F, Fut, E>(self, name: &str, run: F) -> Self
+    where
+        F: FnOnce(CancellationToken) -> Fut + Send + 'static,
+        Fut: Future<Output = Result<(), E>> + Send + 'static,
+        E: Into<BoxError>,
+    {
+        self.part(name, When::AtOnce, run)
+    }
+
+    fn part<F, Fut, E>(mut self, name: &str, when: When, run: F) -> Self
+    where
+        F: FnOnce(CancellationToken) -> Fut + Send + 'static,
+        Fut: Future<Output = Result<(), E>> + Send + 'static,
+        E: Into<BoxError>,
+    {
+        self.parts.push(Part::runnable(name, when, run));
         self
     }
 
@@ -211,19 +221,6 @@ impl Manager {
     /// ```
     pub fn observer(mut self, observer: impl Fn(&Observed<'_>) + Send + Sync + 'static) -> Self {
         self.observers.add(observer);
-        self
-    }
-
-    /// Runs this from the beginning, whether this process leads or not, and until the controllers have ended: a
-    /// webhook's server, a connection that they use. It is told to stop by the token, and ends the manager if it fails.
-    pub fn runnable_always<F, Fut, E>(mut self, name: &str, run: F) -> Self
-    where
-        F: FnOnce(CancellationToken) -> Fut + Send + 'static,
-        Fut: Future<Output = Result<(), E>> + Send + 'static,
-        E: Into<BoxError>,
-    {
-        let run = move |stop| -> Running { Box::pin(async move { run(stop).await.map_err(Into::into) }) };
-        self.beside.push(Beside { name: name.into(), run: Box::new(run) });
         self
     }
 
@@ -254,6 +251,7 @@ impl Manager {
 
     /// Works only while it holds a lease; its caches are warm before.
     pub fn leader_election(mut self, election: LeaderElection) -> Self {
+        self.fence.close();
         self.election = Some(election);
         self
     }
@@ -308,147 +306,21 @@ impl Manager {
         &self.informers
     }
 
-    /// Its client.
+    /// The client of its controllers. Where a leader is elected, it is fenced: no request starts before this process
+    /// leads or after it may have lost the lease, wherever a clone of this client is.
     pub fn client(&self) -> &Client {
         &self.client
     }
 
-    /// Runs until Ctrl-C, SIGTERM, or the first fatal error.
-    pub fn run(self) -> impl Future<Output = Result<(), ManagerError>> + Send {
-        self.run_until(signalled())
+    /// A client for what is done whether this process leads or not: the requests of a webhook's server.
+    pub fn unfenced_client(&self) -> &Client {
+        &self.unfenced
     }
-
-    /// Runs until `stop` is ready, or the first fatal error. The start is pending work from this call on.
-    pub fn run_until(
-        self,
-        stop: impl Future<Output = ()> + Send,
-    ) -> impl Future<Output = Result<(), ManagerError>> + Send {
-        let station = self.env.ledger().station("manager: starting");
-        let starting = self.parts.iter().map(|part| station.enter_with(part.name.to_string())).collect();
-        self.run_parts(stop, starting)
-    }
-
-    async fn run_parts(
-        mut self,
-        stop: impl Future<Output = ()> + Send,
-        starting: Vec<Work>,
-    ) -> Result<(), ManagerError> {
-        let tasks = Tasks::default();
-        let _crash = tasks.abort_on_drop();
-        let mut stages = Stages::new();
-        let (host, fence) = self.host(&tasks, &mut stages);
-        self.start(&tasks, &mut stages, &host, starting);
-        let mut leadership = Leadership::start(self.election, &self.client, &self.env, fence, &host);
-        let failed = tokio::select! {
-            biased;
-            () = stop => None,
-            lost = leadership.lost() => Some(lost),
-            error = stages.failed() => Some(error),
-        };
-        if let Some(error) = &failed {
-            tracing::error!(error = chain(error), "the manager ends");
-        }
-        // Who lost the lease must not go on, however graceful.
-        let grace = if leadership.is_lost() { Duration::ZERO } else { self.grace_period };
-        if tokio::time::timeout(grace, stages.end()).await.is_err() {
-            tracing::warn!(?grace, "stopped without waiting longer");
-        }
-        leadership.release().await;
-        failed.map_or(Ok(()), Err)
-    }
-
-    /// Starts everything, in the reverse of the order in which it stops.
-    fn start(&mut self, tasks: &Tasks, stages: &mut Stages, host: &Host, starting: Vec<Work>) {
-        if let Some(address) = self.address {
-            let (health, ready) = (self.health.clone(), self.ready.clone());
-            ready.add("caches", synced_check(host.informers.clone()));
-            let endpoints = Endpoints { health, ready, metrics: host.metrics.clone() };
-            let running = endpoints.serve(address, stages.serving.stop.clone());
-            stages.serving.start(tasks, "http".into(), async move { Ok(running.await?) });
-        }
-        for Beside { name, run } in self.beside.drain(..) {
-            let running = run(stages.beside.stop.clone());
-            stages.beside.start(tasks, name, running);
-        }
-        for (part, started) in self.parts.drain(..).zip(starting) {
-            stages.working.start(tasks, part.name, (part.run)(host.clone(), started));
-        }
-    }
-
-    /// What the parts run in; and the fence around their requests, where a leader is elected.
-    fn host(&self, tasks: &Tasks, stages: &mut Stages) -> (Host, Fence) {
-        let fence = Fence::default();
-        let elected = CancellationToken::new();
-        let client = match &self.election {
-            Some(_) => fence.around(self.client.clone()),
-            None => {
-                elected.cancel();
-                self.client.clone()
-            }
-        };
-        self.metrics.watch_informers(&self.informers);
-        let stop = stages.events.stop.clone();
-        let (recorder, recording) = recorder::channel(client.clone(), self.env.clone(), stop);
-        stages.events.start(tasks, "events".into(), recording.map(Ok));
-        let host = Host {
-            informers: self.informers.clone(),
-            client,
-            recorder,
-            metrics: self.metrics.clone(),
-            observers: self.observers.clone(),
-            tasks: tasks.clone(),
-            stop: stages.working.stop.clone(),
-            elected,
-        };
-        (host, fence)
-    }
-}
-
-/// Lets go of `started` once `running` was polled: by then it holds work of its own, or waits for others.
-async fn after_first_poll<T>(running: impl Future<Output = T>, mut started: Option<Work>) -> T {
-    let mut running = std::pin::pin!(running);
-    std::future::poll_fn(move |cx| {
-        let polled = running.as_mut().poll(cx);
-        drop(started.take());
-        polled
-    })
-    .await
-}
-
-/// Ready once every watch has its first list.
-fn synced_check(informers: Informers) -> impl Fn() -> Result<(), String> + Send + Sync + 'static {
-    move || match informers.stats().into_iter().find(|stat| !stat.synced) {
-        Some(stat) => Err(format!("the cache of {} is not filled", stat.source)),
-        None => Ok(()),
-    }
-}
-
-/// Ready at Ctrl-C or SIGTERM.
-async fn signalled() {
-    #[cfg(unix)]
-    {
-        use tokio::signal::unix::{SignalKind, signal};
-        if let Ok(mut terminate) = signal(SignalKind::terminate()) {
-            tokio::select! {
-                biased;
-                _ = terminate.recv() => {}
-                _ = tokio::signal::ctrl_c() => {}
-            }
-            return;
-        }
-    }
-    let _ = tokio::signal::ctrl_c().await;
 }
 
 impl fmt::Debug for Manager {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let parts: Vec<&str> = self.parts.iter().map(|part| &*part.name).collect();
+        let parts: Vec<&str> = self.parts.iter().map(Part::name).collect();
         f.debug_struct("Manager").field("parts", &parts).finish_non_exhaustive()
-    }
-}
-
-impl From<SyncError> for ManagerError {
-    fn from(error: SyncError) -> Self {
-        Self { part: "caches".into(), source: error.into() }
     }
 }

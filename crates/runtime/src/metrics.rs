@@ -31,6 +31,7 @@ use prometheus_client::registry::Registry;
 use tokio::time::Instant;
 
 use crate::cause::{Cause, Change};
+use crate::fence::Fence;
 use crate::informer::Informers;
 use crate::queue::Item;
 use crate::{Queue, Request};
@@ -93,9 +94,9 @@ impl Metrics {
         text
     }
 
-    /// A client whose requests to this host are counted here.
-    pub(crate) fn around(&self, client: Client, host: Arc<str>) -> Client {
-        self.inner.requests.around(client, host)
+    /// A client whose requests to this host are counted here, and keep to the fence where there is one.
+    pub(crate) fn around(&self, client: Client, host: Arc<str>, fence: Option<Fence>) -> Client {
+        self.inner.requests.around(client, host, fence)
     }
 
     pub(crate) fn watch_informers(&self, informers: &Informers) {

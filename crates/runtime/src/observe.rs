@@ -8,6 +8,22 @@ use crate::Request;
 use crate::cause::Causes;
 
 /// A reconcile that is beginning or has ended, as [`Manager::observer`](crate::Manager::observer) sees it.
+///
+/// ```
+/// use evenkeel_runtime::{Manager, Observed, Stage};
+///
+/// fn slow(seen: &Observed<'_>) {
+///     if let Stage::Ended { took, .. } = &seen.stage
+///         && took.as_secs() > 10
+///     {
+///         eprintln!("{} took {took:?} for {}: {}", seen.controller, seen.object, seen.causes);
+///     }
+/// }
+///
+/// fn watched(manager: Manager) -> Manager {
+///     manager.observer(slow)
+/// }
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Observed<'a> {
@@ -22,6 +38,15 @@ pub struct Observed<'a> {
 }
 
 /// How far a reconcile is.
+///
+/// ```
+/// use evenkeel_runtime::Stage;
+///
+/// fn has_failed(stage: &Stage) -> bool {
+///     matches!(stage, Stage::Ended { error: Some(_), .. })
+/// }
+/// assert!(!has_failed(&Stage::Began));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Stage {

@@ -6,6 +6,15 @@ use crate::Object;
 use crate::object::{Scoping, scoping};
 
 /// Why an owner reference cannot be set.
+///
+/// ```
+/// use evenkeel_runtime::owner::{OwnerError, set_controller_reference};
+/// use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+///
+/// let unread = ConfigMap::default();
+/// let error = set_controller_reference(&unread, &mut Secret::default()).unwrap_err();
+/// assert!(matches!(error, OwnerError::Incomplete { .. }));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OwnerError {

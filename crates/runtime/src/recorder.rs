@@ -20,6 +20,16 @@ use sender::Sender;
 const WAITING_MAX: usize = 1000;
 
 /// Of which kind an event is.
+///
+/// ```
+/// use evenkeel_runtime::{Context, EventType};
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// fn tell(ctx: &Context, map: &ConfigMap, full: bool) {
+///     let kind = if full { EventType::Warning } else { EventType::Normal };
+///     ctx.recorder().record(map, kind, "Measured", "looked at the disk");
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EventType {
     /// Something went as it should.

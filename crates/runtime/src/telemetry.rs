@@ -30,6 +30,18 @@ use tracing_subscriber::registry::LookupSpan;
 const SCOPE: &str = "evenkeel";
 
 /// The way of spans to a collector.
+///
+/// ```no_run
+/// use evenkeel_runtime::telemetry::Telemetry;
+/// use tracing_subscriber::layer::SubscriberExt;
+///
+/// # fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let telemetry = Telemetry::otlp("my-operator", "http://localhost:4318/v1/traces")?;
+/// let subscriber = tracing_subscriber::registry().with(telemetry.layer());
+/// tracing::subscriber::set_global_default(subscriber)?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Telemetry {
     provider: SdkTracerProvider,

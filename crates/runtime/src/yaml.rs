@@ -8,6 +8,12 @@ use kube::{Client, ResourceExt as _};
 use crate::error::BoxError;
 
 /// YAML documents could not be applied.
+///
+/// ```
+/// use evenkeel_runtime::yaml::{self, YamlError};
+///
+/// assert!(matches!(yaml::parse("kind: [").unwrap_err(), YamlError::Parse(_)));
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum YamlError {

@@ -43,6 +43,10 @@ pub(crate) struct Host {
     pub(crate) tasks: Tasks,
     /// No new work after this.
     pub(crate) stop: CancellationToken,
+    /// Cancelled once the caches are filled that somebody held when the manager started.
+    pub(crate) filled: CancellationToken,
+    /// Cancelled once those have begun too that run always.
+    pub(crate) begun: CancellationToken,
     /// Cancelled once this process leads; from the beginning where nobody is elected.
     pub(crate) elected: CancellationToken,
 }
@@ -60,6 +64,7 @@ pub(crate) async fn run<K: Object>(
     } = controller;
     let wired = watch(&host.informers, primary, primary_filter, watches);
     sync(&wired, options.sync_timeout).await?;
+    host.begun.cancelled().await;
     // A standby keeps its caches warm and has no work.
     let started = host.elected.is_cancelled().then_some(started);
     tokio::select! {

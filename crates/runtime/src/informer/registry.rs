@@ -4,15 +4,17 @@ use std::any::{Any, TypeId};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use evenkeel_env::{Env, HashMap};
+use futures::future::{BoxFuture, join_all};
 use kube::Client;
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
 use super::reflector::Reflector;
 use super::shared::{Shared, Transform};
-use super::{Handle, Informer};
+use super::{Handle, Informer, SyncError};
 use crate::Object;
 use crate::object::{Scoping, scoping};
 use crate::source::{Source, SourceKey};
@@ -51,10 +53,10 @@ struct Inner {
     streams: Mutex<bool>,
 }
 
-/// An informer that may still live, as itself and as its numbers.
+/// An informer that may still live, as itself and without its type.
 struct Live {
     handle: Weak<dyn Any + Send + Sync>,
-    stats: Weak<dyn HasStats>,
+    shared: Weak<dyn Listed>,
 }
 
 /// The numbers of one watch.
@@ -67,7 +69,10 @@ pub(crate) struct Stats {
     pub(crate) bytes: usize,
 }
 
-pub(super) trait HasStats: Send + Sync {
+/// What the set asks of the informers in it.
+pub(super) trait Listed: Send + Sync {
+    fn wait_synced(&self, timeout: Duration) -> BoxFuture<'_, Result<(), SyncError>>;
+
     fn stats(&self) -> Stats;
 
     /// The same with the size of its cache, which costs the serialization of a few objects.
@@ -146,8 +151,8 @@ impl Informers {
         let key = source.key.clone();
         let handle = Arc::new(self.start(source));
         let any: Arc<dyn Any + Send + Sync> = handle.clone();
-        let stats: Arc<dyn HasStats> = handle.shared.clone();
-        live.insert(key, Live { handle: Arc::downgrade(&any), stats: Arc::downgrade(&stats) });
+        let shared: Arc<dyn Listed> = handle.shared.clone();
+        live.insert(key, Live { handle: Arc::downgrade(&any), shared: Arc::downgrade(&shared) });
         Informer { handle }
     }
 
@@ -161,6 +166,22 @@ impl Informers {
         self.len() == 0
     }
 
+    /// Whether the first lists of all of them are complete.
+    pub(crate) fn is_synced(&self) -> bool {
+        self.stats().iter().all(|watch| watch.synced)
+    }
+
+    /// Waits for the first lists of the informers that somebody holds now.
+    pub(crate) async fn wait_synced(&self, timeout: Duration) -> Result<(), SyncError> {
+        let held: Vec<_> = {
+            let live = self.inner.live.lock();
+            // Who waits holds the watch too, lest it end before it is synced.
+            live.values().filter_map(|live| Some((live.handle.upgrade()?, live.shared.upgrade()?))).collect()
+        };
+        let waits = held.iter().map(|(_, shared)| shared.wait_synced(timeout));
+        join_all(waits).await.into_iter().collect()
+    }
+
     /// The numbers of every watch, by source.
     pub(crate) fn stats(&self) -> Vec<Stats> {
         self.stats_by(|watch| watch.stats())
@@ -171,9 +192,9 @@ impl Informers {
         self.stats_by(|watch| watch.stats_with_size())
     }
 
-    fn stats_by(&self, of: impl Fn(&dyn HasStats) -> Stats) -> Vec<Stats> {
+    fn stats_by(&self, of: impl Fn(&dyn Listed) -> Stats) -> Vec<Stats> {
         let live = self.inner.live.lock();
-        let watches: Vec<_> = live.values().filter_map(|live| live.stats.upgrade()).collect();
+        let watches: Vec<_> = live.values().filter_map(|live| live.shared.upgrade()).collect();
         drop(live);
         let mut stats: Vec<Stats> = watches.iter().map(|watch| of(&**watch)).collect();
         stats.sort_by(|a, b| a.source.cmp(&b.source));

@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use parking_lot::{Mutex, RwLock};
 
 use super::SyncError;
 use super::progress::Progress;
-use super::registry::{HasStats, Stats};
+use super::registry::{Listed, Stats};
 use super::waiting::{Waiting, is_shown};
 use crate::cache::Store;
 use crate::context::{Expected, Written};
@@ -203,7 +204,11 @@ impl<K: Object> Shared<K> {
     }
 }
 
-impl<K: Object> HasStats for Shared<K> {
+impl<K: Object> Listed for Shared<K> {
+    fn wait_synced(&self, timeout: Duration) -> BoxFuture<'_, Result<(), SyncError>> {
+        Box::pin(self.wait_synced(timeout))
+    }
+
     fn stats(&self) -> Stats {
         Stats {
             source: self.source.to_string(),

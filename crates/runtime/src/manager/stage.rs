@@ -9,6 +9,8 @@ use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
 
 use super::ManagerError;
+use super::part::{Part, Start, When};
+use crate::controller::Host;
 use crate::error::BoxError;
 use crate::tasks::Tasks;
 
@@ -23,13 +25,27 @@ pub(super) struct Stages {
     pub(super) beside: Stage,
     /// The sending of events.
     pub(super) events: Stage,
+    /// Servers.
+    pub(super) servers: Stage,
     /// Health and metrics.
     pub(super) serving: Stage,
 }
 
 impl Stages {
     pub(super) fn new() -> Self {
-        Self { working: Stage::new(), beside: Stage::new(), events: Stage::new(), serving: Stage::new() }
+        let [working, beside, events, servers, serving] = std::array::from_fn(|_| Stage::new());
+        Self { working, beside, events, servers, serving }
+    }
+
+    /// Starts a part, to be stopped with its like.
+    pub(super) fn start(&mut self, tasks: &Tasks, part: Part, host: &Host, start: Start) {
+        let stage = match part.when {
+            When::AtOnce => &mut self.servers,
+            When::Filled => &mut self.beside,
+            When::Leading => &mut self.working,
+        };
+        let running = (part.run)(host.clone(), stage.stop.clone(), start);
+        stage.start(tasks, part.name, running);
     }
 
     /// Waits for the first part that fails.
@@ -39,6 +55,7 @@ impl Stages {
             error = self.working.failed() => error,
             error = self.beside.failed() => error,
             error = self.events.failed() => error,
+            error = self.servers.failed() => error,
             error = self.serving.failed() => error,
         }
     }
@@ -48,6 +65,7 @@ impl Stages {
         self.working.end().await;
         self.beside.end().await;
         self.events.end().await;
+        self.servers.end().await;
         self.serving.end().await;
     }
 }

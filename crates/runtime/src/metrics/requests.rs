@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 use super::Encoded;
 use crate::error::BoxError;
+use crate::fence::{Fence, Pass};
 
 /// What stands for the code of a request that was never answered, as in client-go.
 const NO_ANSWER: &str = "<error>";
@@ -38,18 +39,21 @@ struct Counts {
 }
 
 impl Requests {
-    /// A client whose requests are counted here, as requests to this host.
-    pub(super) fn around(self: &Arc<Self>, client: Client, host: Arc<str>) -> Client {
+    /// A client whose requests are counted here, as requests to this host. One that a fence does not let out is none.
+    pub(super) fn around(self: &Arc<Self>, client: Client, host: Arc<str>, fence: Option<Fence>) -> Client {
         let requests = self.clone();
         let namespace = client.default_namespace().to_owned();
         let service = tower::service_fn(move |request: Request<Body>| {
             let (requests, host, client) = (requests.clone(), host.clone(), client.clone());
+            let fence = fence.clone();
             async move {
+                let pass = fence.map_or(Ok(Pass::FREE), |fence| fence.pass())?;
                 let (start, method) = (Instant::now(), request.method().as_str().to_owned());
-                let answer = client.send(request).await;
-                let code = answer.as_ref().map(|answer| answer.status().as_u16().to_string());
-                requests.count(host, method, code.ok(), start.elapsed());
-                answer.map_err(unwrapped)
+                let answer = pass.hold(client.send(request)).await;
+                let code = answer.as_ref().ok().and_then(|answer| answer.as_ref().ok());
+                let code = code.map(|answer| answer.status().as_u16().to_string());
+                requests.count(host, method, code, start.elapsed());
+                answer?.map_err(unwrapped)
             }
         });
         Client::new(service, namespace)
@@ -115,7 +119,7 @@ mod tests {
             Ok::<_, BoxError>(Response::builder().status(code).body(Body::empty()).unwrap())
         });
         let metrics = Metrics::new();
-        let client = metrics.around(Client::new(service, "default"), "api.example.com".into());
+        let client = metrics.around(Client::new(service, "default"), "api.example.com".into(), None);
         for path in ["/", "/", "/missing", "/broken"] {
             let _ = client.send(Request::get(path).body(Body::empty()).unwrap()).await;
         }

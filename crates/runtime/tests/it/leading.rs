@@ -34,6 +34,10 @@ impl Candidate {
             .namespaces([cluster.namespace()])
             .leader_election(election)
             .controller(Controller::new(name, reconcile).state((name, notes.clone())));
+        Self::run(manager)
+    }
+
+    fn run(manager: Manager) -> Self {
         let stop = CancellationToken::new();
         let stopped = stop.clone();
         let running = tokio::spawn(manager.run_until(async move { stopped.cancelled().await }));
@@ -52,6 +56,18 @@ impl Candidate {
     async fn error(self) -> String {
         self.running.await.unwrap().unwrap_err().to_string()
     }
+}
+
+/// Two processes, of which "one" leads and "two" stands by.
+async fn leader_and_standby(cluster: &Cluster, notes: &Notes) -> (Candidate, Candidate) {
+    leader_and_standby_in(cluster, notes, [cluster.env(), cluster.env()]).await
+}
+
+/// The same, each with a clock of its own.
+async fn leader_and_standby_in(cluster: &Cluster, notes: &Notes, envs: [&Env; 2]) -> (Candidate, Candidate) {
+    let one = Candidate::start_in(cluster, "one", notes, envs[0].clone());
+    held_by(cluster, "one").await;
+    (one, Candidate::start_in(cluster, "two", notes, envs[1].clone()))
 }
 
 /// Notes who works; a map of the value "freeze" stops the whole process for a minute in the middle of its work.
@@ -100,9 +116,7 @@ fn cut_off(cluster: &Cluster, name: &str, times: usize) {
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 1)]
 async fn only_the_leader_works_and_a_stop_passes_the_lease_on(cluster: Cluster) {
     let notes = Notes::default();
-    let one = Candidate::start(&cluster, "one", &notes);
-    held_by(&cluster, "one").await;
-    let two = Candidate::start(&cluster, "two", &notes);
+    let (one, two) = leader_and_standby(&cluster, &notes).await;
     seconds(20).await;
     cluster.apply(map("a", 1)).await.unwrap();
     cluster.settled().await;
@@ -123,9 +137,7 @@ async fn only_the_leader_works_and_a_stop_passes_the_lease_on(cluster: Cluster) 
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 2)]
 async fn a_leader_that_cannot_renew_ends_before_another_begins(cluster: Cluster) {
     let notes = Notes::default();
-    let one = Candidate::start(&cluster, "one", &notes);
-    held_by(&cluster, "one").await;
-    let two = Candidate::start(&cluster, "two", &notes);
+    let (one, two) = leader_and_standby(&cluster, &notes).await;
     seconds(5).await;
     let start = Instant::now();
     cut_off(&cluster, "one", 10_000);
@@ -146,9 +158,7 @@ async fn a_leader_that_cannot_renew_ends_before_another_begins(cluster: Cluster)
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 3)]
 async fn a_server_that_is_away_for_less_than_the_deadline_changes_nothing(cluster: Cluster) {
     let notes = Notes::default();
-    let one = Candidate::start(&cluster, "one", &notes);
-    held_by(&cluster, "one").await;
-    let two = Candidate::start(&cluster, "two", &notes);
+    let (one, two) = leader_and_standby(&cluster, &notes).await;
     seconds(3).await;
     // Renewals are tried every two seconds: three of them fail.
     cluster.fail(Matcher::any().by("one").kind::<Lease>(), Fault::InternalError, 3);
@@ -165,9 +175,7 @@ async fn a_server_that_is_away_for_less_than_the_deadline_changes_nothing(cluste
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 4)]
 async fn a_server_that_is_away_for_longer_ends_the_leader_and_elects_anew_when_it_is_back(cluster: Cluster) {
     let notes = Notes::default();
-    let one = Candidate::start(&cluster, "one", &notes);
-    held_by(&cluster, "one").await;
-    let two = Candidate::start(&cluster, "two", &notes);
+    let (one, two) = leader_and_standby(&cluster, &notes).await;
     seconds(3).await;
     // Two looks every two to two and a half seconds: it is away for fifteen seconds at least.
     cut_off(&cluster, "one", 10_000);
@@ -212,10 +220,8 @@ async fn clocks_that_differ_by_an_hour_do_no_harm(cluster: Cluster) {
     tokio::time::advance(Duration::from_secs(3600)).await;
     let behind = Env::seeded(9);
     assert!(cluster.env().now().duration_since(behind.now()).as_secs() >= 3600);
-    for (first, second) in [(cluster.env(), &behind), (&behind, cluster.env())] {
-        let one = Candidate::start_in(&cluster, "one", &notes, first.clone());
-        held_by(&cluster, "one").await;
-        let two = Candidate::start_in(&cluster, "two", &notes, second.clone());
+    for envs in [[cluster.env(), &behind], [&behind, cluster.env()]] {
+        let (one, two) = leader_and_standby_in(&cluster, &notes, envs).await;
         for _ in 0..60 {
             seconds(1).await;
             assert_eq!(holder(&cluster).await, "one", "it renews, whatever time it says it is");
@@ -227,12 +233,84 @@ async fn clocks_that_differ_by_an_hour_do_no_harm(cluster: Cluster) {
     }
 }
 
+/// Somebody who compares the times in the lease with his clock would take it early, or never.
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 10, embedded = "clocks jump")]
+async fn wall_clocks_that_jump_do_no_harm(cluster: Cluster) {
+    let notes = Notes::default();
+    let worlds = [Env::seeded(1), Env::seeded(2)];
+    let (one, two) = leader_and_standby_in(&cluster, &notes, [&worlds[0], &worlds[1]]).await;
+    let minutes = jiff::SignedDuration::from_mins;
+    for (world, by) in [(0, minutes(90)), (1, minutes(90)), (0, minutes(-180)), (1, minutes(-300))] {
+        worlds[world].shift_clock(by);
+        for _ in 0..20 {
+            seconds(1).await;
+            assert_eq!(holder(&cluster).await, "one", "after {by} in process {world}");
+        }
+    }
+    worlds[1].shift_clock(minutes(600));
+    one.running.abort();
+    let waited = held_by(&cluster, "two").await;
+    assert!((Duration::from_secs(12)..Duration::from_secs(18)).contains(&waited), "{waited:?}");
+    worlds[1].shift_clock(minutes(-600));
+    seconds(20).await;
+    assert!(!two.has_ended(), "its own renewals do not depend on the wall clock either");
+    two.stop().await;
+}
+
+/// A process without controllers, and what it writes with the manager's clients: the fenced one and the other.
+fn bare(cluster: &Cluster) -> (Manager, impl AsyncFn() -> bool, impl AsyncFn() -> bool) {
+    let election = LeaderElection::new(cluster.namespace(), "operator").identity("one");
+    let client = cluster.client_as("one", ["system:masters"]);
+    let manager = Manager::new(client).env(cluster.env().clone()).leader_election(election);
+    let writes = |client: &kube::Client| {
+        let maps: kube::Api<ConfigMap> = kube::Api::namespaced(client.clone(), cluster.namespace());
+        async move || {
+            let patch = serde_json::json!({ "data": { "value": "written" } });
+            maps.patch("a", &Default::default(), &kube::api::Patch::Merge(patch)).await.is_ok()
+        }
+    };
+    let (fenced, free) = (writes(manager.client()), writes(manager.unfenced_client()));
+    (manager, fenced, free)
+}
+
+/// A runnable has a client of its own; it was not fenced once, unlike that of a reconcile.
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 11)]
+async fn the_managers_client_sends_only_while_it_leads(cluster: Cluster) {
+    cluster.apply(map("a", 1)).await.unwrap();
+    let (manager, fenced, free) = bare(&cluster);
+    assert!(!fenced().await && free().await, "nobody leads yet");
+    let one = Candidate::run(manager);
+    held_by(&cluster, "one").await;
+    assert!(fenced().await);
+    // It cannot renew, though all else that it asks for is served.
+    cluster.fail(Matcher::any().by("one").kind::<Lease>(), Fault::InternalError, 10_000);
+    let (start, mut last) = (Instant::now(), Duration::ZERO);
+    while !one.has_ended() {
+        if fenced().await {
+            last = start.elapsed();
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert!((Duration::from_secs(5)..=Duration::from_secs(10)).contains(&last), "{last:?}");
+    assert!(!fenced().await && free().await);
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 12, embedded = "time stops for a process")]
+async fn the_managers_client_sends_nothing_when_a_frozen_process_wakes(cluster: Cluster) {
+    cluster.apply(map("a", 1)).await.unwrap();
+    let (manager, fenced, _) = bare(&cluster);
+    let one = Candidate::run(manager);
+    held_by(&cluster, "one").await;
+    assert!(fenced().await);
+    let _ = tokio::time::advance(Duration::from_secs(60)).now_or_never();
+    assert!(!fenced().await, "its lease may be another's by now");
+    drop(one);
+}
+
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 7)]
 async fn a_lease_that_is_deleted_is_made_anew_by_its_holder(cluster: Cluster) {
     let notes = Notes::default();
-    let one = Candidate::start(&cluster, "one", &notes);
-    held_by(&cluster, "one").await;
-    let two = Candidate::start(&cluster, "two", &notes);
+    let (one, two) = leader_and_standby(&cluster, &notes).await;
     seconds(5).await;
     for _ in 0..5 {
         cluster.delete::<Lease>("operator").await.unwrap();
@@ -246,9 +324,7 @@ async fn a_lease_that_is_deleted_is_made_anew_by_its_holder(cluster: Cluster) {
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 8)]
 async fn a_standby_stops_at_once_and_leaves_the_lease_alone(cluster: Cluster) {
     let notes = Notes::default();
-    let one = Candidate::start(&cluster, "one", &notes);
-    held_by(&cluster, "one").await;
-    let two = Candidate::start(&cluster, "two", &notes);
+    let (one, two) = leader_and_standby(&cluster, &notes).await;
     seconds(5).await;
     let start = Instant::now();
     two.stop().await;

@@ -5,9 +5,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use evenkeel_cluster::Cluster;
-use evenkeel_runtime::{Action, Context, Controller, Error, LeaderElection, Manager};
-use k8s_openapi::api::core::v1::ConfigMap;
+use evenkeel_cluster::{Cluster, Fault, Matcher};
+use evenkeel_runtime::{Action, Context, Controller, Error, Informer, LeaderElection, Manager, Source};
+use futures::future::BoxFuture;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::api::events::v1::Event;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -85,6 +86,61 @@ async fn who_works_stops_before_what_it_works_with(cluster: Cluster) {
     assert_eq!(notes.take(), ["begun", "ended", "connection closed"]);
 }
 
+/// Notes that it began and whether this cache was filled by then, and that it was told to stop.
+fn noting(
+    notes: &Notes,
+    name: &'static str,
+    cache: &Informer<Secret>,
+) -> impl FnOnce(CancellationToken) -> BoxFuture<'static, Result<(), Error>> + Send + 'static {
+    let (notes, cache) = (notes.clone(), cache.clone());
+    move |stop| {
+        Box::pin(async move {
+            notes.push(format!("{name} begun, cache filled: {}", cache.has_synced()));
+            stop.cancelled().await;
+            notes.push(format!("{name} ended"));
+            Ok(())
+        })
+    }
+}
+
+/// The order is controller-runtime's: servers, caches, others, and what needs the lease.
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 6)]
+async fn parts_start_in_their_order_and_stop_in_the_reverse(cluster: Cluster) {
+    let notes = Notes::default();
+    cluster.apply(map("one", 1)).await.unwrap();
+    // The first lists fail: the cache is filled some seconds later, for which a server does not wait.
+    cluster.fail(Matcher::any().by("manager").kind::<Secret>(), Fault::InternalError, 2);
+    let manager = Manager::new(cluster.client_as("manager", ["system:masters"]))
+        .env(cluster.env().clone())
+        .namespaces([cluster.namespace()])
+        .leader_election(LeaderElection::new(cluster.namespace(), "operator"));
+    let secrets = manager.informers().get(Source::<Secret>::new());
+    let manager = manager
+        .controller(slow(&notes, Duration::from_secs(2)))
+        .runnable("leading", noting(&notes, "leading", &secrets))
+        .runnable_always("always", noting(&notes, "always", &secrets))
+        .server("server", noting(&notes, "server", &secrets));
+    let stop = CancellationToken::new();
+    let stopped = stop.clone();
+    let running = tokio::spawn(manager.run_until(async move { stopped.cancelled().await }));
+    while notes.0.lock().len() < 4 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let mut begun = notes.take();
+    // Controllers and runnables begin together.
+    begun[2..].sort();
+    let wanted = [
+        "server begun, cache filled: false",
+        "always begun, cache filled: true",
+        "begun",
+        "leading begun, cache filled: true",
+    ];
+    assert_eq!(begun, wanted);
+    stop.cancel();
+    running.await.unwrap().unwrap();
+    assert_eq!(notes.take(), ["leading ended", "ended", "always ended", "server ended"]);
+}
+
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 4)]
 async fn a_runnable_waits_for_the_lease_unless_it_runs_always(cluster: Cluster) {
     let notes = Notes::default();
@@ -112,6 +168,22 @@ async fn a_runnable_waits_for_the_lease_unless_it_runs_always(cluster: Cluster) 
     assert_eq!(notes.take(), ["one is there", "one works", "two is there"]);
     one.abort();
     two.abort();
+}
+
+/// A reconcile that waits for something else is told that it should not.
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 7)]
+async fn a_long_reconcile_is_told_of_the_stop(cluster: Cluster) {
+    let notes = Notes::default();
+    cluster.apply(map("one", 1)).await.unwrap();
+    let controller = Controller::new("patient", |_: Arc<ConfigMap>, ctx: Context<Notes>| async move {
+        ctx.state().push("begun");
+        ctx.cancelled().cancelled().await;
+        ctx.state().push("told");
+        Ok::<_, Error>(Action::done())
+    });
+    let took = stopped_at_work(manager(&cluster).controller(controller.state(notes.clone())), &notes).await;
+    assert_eq!(notes.take(), ["begun", "told"]);
+    assert!(took < Duration::from_secs(5), "{took:?}");
 }
 
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 5)]

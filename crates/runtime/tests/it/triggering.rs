@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_runtime::owner::{set_controller_reference, set_owner_reference};
-use evenkeel_runtime::{Action, Context, Controller, Error, Request, Source};
+use evenkeel_runtime::{Action, Context, Controller, Error, Event, Request, Source, Trigger};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::ResourceExt;
 use tokio::time::Instant;
@@ -239,4 +239,38 @@ async fn a_missed_change_passes_a_predicate_unless_it_asks_for_replays_too() {
         let expected: &[&str] = if also_replays { &[] } else { &["2"] };
         assert_eq!(notes.take(), expected);
     }
+}
+
+/// A function of the whole event sees what a function of the object cannot: what was before.
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false)]
+async fn a_trigger_may_look_at_the_whole_event() {
+    let cluster = quiet(8).await;
+    let notes = Notes::default();
+    cluster.apply(map("one", 1)).await.unwrap();
+    let mut secret = Secret::default();
+    secret.metadata.name = Some("key".into());
+    secret.string_data = Some([("a".to_owned(), "1".to_owned())].into());
+    cluster.apply(secret.clone()).await.unwrap();
+    cluster.run({
+        let notes = notes.clone();
+        move || {
+            let changed = Trigger::events(|event: &Event<Secret>| match event {
+                Event::Updated { old, new, .. } if old.data != new.data => {
+                    Some(Request::new(new.namespace().as_deref(), "one"))
+                }
+                _ => None,
+            });
+            Controller::new("rotation", note).watches(changed).state(notes.clone())
+        }
+    });
+    cluster.settled().await;
+    assert_eq!(notes.take(), ["one: ConfigMap default/one listed"]);
+    secret.labels_mut().insert("touched".into(), "yes".into());
+    cluster.apply(secret.clone()).await.unwrap();
+    cluster.settled().await;
+    assert!(notes.take().is_empty());
+    secret.string_data = Some([("a".to_owned(), "2".to_owned())].into());
+    cluster.apply(secret).await.unwrap();
+    cluster.settled().await;
+    assert_eq!(notes.take(), ["one: Secret default/key updated"]);
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use evenkeel_cluster::{Cluster, CrashPoint, Fault, Matcher};
 use evenkeel_runtime::finalizer::Phase;
-use evenkeel_runtime::{Action, Context, Controller, Error, ResultExt};
+use evenkeel_runtime::{Action, Context, ContextError, Controller, Error, ResultExt};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use kube::ResourceExt;
@@ -285,4 +285,66 @@ async fn events_become_series_and_do_not_delay_anything(cluster: Cluster) {
     assert_eq!(seen[0].series.as_ref().unwrap().count, 3);
     assert_eq!(seen[0].reporting_controller.as_deref(), Some("talker"));
     assert_eq!(events.len(), 4, "three different warnings");
+}
+
+/// Runs this once, for a map of this name.
+async fn in_a_reconcile<F, Fut>(cluster: &Cluster, name: &'static str, act: F)
+where
+    F: Fn(Context<Notes>) -> Fut + Clone + Send + Sync + 'static,
+    Fut: Future<Output = Result<String, ContextError>> + Send,
+{
+    let notes = Notes::default();
+    cluster.run({
+        let notes = notes.clone();
+        move || {
+            let act = act.clone();
+            Controller::new(name, move |_: Arc<ConfigMap>, ctx: Context<Notes>| {
+                let act = act.clone();
+                async move {
+                    let said = act(ctx.clone()).await.unwrap_or_else(|error| error.to_string());
+                    ctx.state().push(said);
+                    Ok::<_, Error>(Action::done())
+                }
+            })
+            .state(notes.clone())
+        }
+    });
+    cluster.settled().await;
+    assert_eq!(notes.take(), ["as it should be"]);
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 12)]
+async fn get_or_create_leaves_what_is_there(cluster: Cluster) {
+    cluster.apply(map("one", 1)).await.unwrap();
+    in_a_reconcile(&cluster, "creator", |ctx| async move {
+        let made = ctx.get_or_create(child("kept", "first")).await?;
+        let found = ctx.get_or_create(child("kept", "second")).await?;
+        assert_eq!((made.uid(), made.resource_version()), (found.uid(), found.resource_version()));
+        assert_eq!(found.data.unwrap()["value"].0, b"first");
+        Ok("as it should be".into())
+    })
+    .await;
+    assert_eq!(cluster.get::<Secret>("kept").await.unwrap().owner_references()[0].name, "one");
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 13)]
+async fn an_update_or_a_deletion_of_what_somebody_else_changed_is_refused(cluster: Cluster) {
+    cluster.apply(map("one", 1)).await.unwrap();
+    in_a_reconcile(&cluster, "writer", |ctx| async move {
+        let old = ctx.create(child("contested", "ours")).await?;
+        let mut newer = old.clone();
+        newer.annotations_mut().insert("by".into(), "them".into());
+        let newer = ctx.update(&newer).await?;
+        let error = ctx.update(&old).await.unwrap_err();
+        assert!(error.is_conflict(), "{error}");
+        assert!(ctx.delete(&newer).await?);
+        let again = ctx.create(child("contested", "theirs")).await?;
+        assert!(!ctx.delete(&newer).await?, "that object is gone");
+        let kept = ctx.fetch::<Secret>("contested").await?.unwrap();
+        assert_eq!(kept.uid(), again.uid(), "and one of the same name is another");
+        assert!(ctx.delete(&again).await?);
+        assert!(!ctx.delete(&again).await?);
+        Ok("as it should be".into())
+    })
+    .await;
 }

@@ -1,0 +1,150 @@
+//! The life of a manager: start, the first fatal error or a stop, the end.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use evenkeel_env::Work;
+use futures::future::FutureExt;
+use tokio_util::sync::CancellationToken;
+
+use super::leadership::Leadership;
+use super::part::{Before, Start, When};
+use super::stage::Stages;
+use super::{Manager, ManagerError};
+use crate::controller::{Host, SYNC_TIMEOUT};
+use crate::error::chain;
+use crate::informer::Informers;
+use crate::recorder;
+use crate::serve::Endpoints;
+use crate::tasks::Tasks;
+
+impl Manager {
+    /// Runs until Ctrl-C, SIGTERM, or the first fatal error.
+    pub fn run(self) -> impl Future<Output = Result<(), ManagerError>> + Send {
+        self.run_until(signalled())
+    }
+
+    /// Runs until `stop` is ready, or the first fatal error. The start is pending work from this call on.
+    pub fn run_until(
+        self,
+        stop: impl Future<Output = ()> + Send,
+    ) -> impl Future<Output = Result<(), ManagerError>> + Send {
+        let station = self.env.ledger().station("manager: starting");
+        let starting = self.parts.iter().map(|part| station.enter_with(part.name.to_string())).collect();
+        self.run_parts(stop, starting)
+    }
+
+    async fn run_parts(
+        self,
+        stop: impl Future<Output = ()> + Send,
+        starting: Vec<Work>,
+    ) -> Result<(), ManagerError> {
+        let tasks = Tasks::default();
+        let _crash = tasks.abort_on_drop();
+        let mut stages = Stages::new();
+        let (host, before) = self.host(&tasks, &mut stages);
+        let Self { parts, election, unfenced, env, fence, grace_period, .. } = self;
+        for (part, work) in parts.into_iter().zip(starting) {
+            let before = (part.when == When::Filled).then(|| before.clone());
+            stages.start(&tasks, part, &host, Start { work, before });
+        }
+        drop(before);
+        let mut leadership = Leadership::start(election, &unfenced, &env, fence, &host);
+        let failed = tokio::select! {
+            biased;
+            () = stop => None,
+            lost = leadership.lost() => Some(lost),
+            error = stages.failed() => Some(error),
+        };
+        if let Some(error) = &failed {
+            tracing::error!(error = chain(error), "the manager ends");
+        }
+        // Who lost the lease must not go on, however graceful.
+        let grace = if leadership.is_lost() { Duration::ZERO } else { grace_period };
+        if tokio::time::timeout(grace, stages.end()).await.is_err() {
+            tracing::warn!(?grace, "stopped without waiting longer");
+        }
+        leadership.release().await;
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// What the parts run in, and what those hold before whom nobody leads; the endpoints and the events are started.
+    fn host(&self, tasks: &Tasks, stages: &mut Stages) -> (Host, Arc<Before>) {
+        self.metrics.watch_informers(&self.informers);
+        if let Some(address) = self.address {
+            self.ready.add("caches", synced_check(self.informers.clone()));
+            let (health, ready) = (self.health.clone(), self.ready.clone());
+            let endpoints = Endpoints { health, ready, metrics: self.metrics.clone() };
+            let running = endpoints.serve(address, stages.serving.stop.clone());
+            stages.serving.start(tasks, "http".into(), async move { Ok(running.await?) });
+        }
+        let stop = stages.events.stop.clone();
+        let (recorder, recording) = recorder::channel(self.client.clone(), self.env.clone(), stop);
+        stages.events.start(tasks, "events".into(), recording.map(Ok));
+        let [filled, begun, elected] = std::array::from_fn(|_| CancellationToken::new());
+        let before = Arc::new(Before(begun.clone()));
+        self.wait_for_caches(tasks, stages, filled.clone(), before.clone());
+        if self.election.is_none() {
+            elected.cancel();
+        }
+        let host = Host {
+            informers: self.informers.clone(),
+            client: self.client.clone(),
+            recorder,
+            metrics: self.metrics.clone(),
+            observers: self.observers.clone(),
+            tasks: tasks.clone(),
+            stop: stages.working.stop.clone(),
+            filled,
+            begun,
+            elected,
+        };
+        (host, before)
+    }
+
+    /// Tells when the caches are filled that somebody holds already.
+    fn wait_for_caches(
+        &self,
+        tasks: &Tasks,
+        stages: &mut Stages,
+        filled: CancellationToken,
+        before: Arc<Before>,
+    ) {
+        let informers = self.informers.clone();
+        if informers.is_synced() {
+            return filled.cancel();
+        }
+        stages.beside.start(tasks, "caches".into(), async move {
+            informers.wait_synced(SYNC_TIMEOUT).await?;
+            filled.cancel();
+            drop(before);
+            Ok(())
+        });
+    }
+}
+
+/// Ready once every watch has its first list.
+fn synced_check(informers: Informers) -> impl Fn() -> Result<(), String> + Send + Sync + 'static {
+    move || match informers.stats().into_iter().find(|stat| !stat.synced) {
+        Some(stat) => Err(format!("the cache of {} is not filled", stat.source)),
+        None => Ok(()),
+    }
+}
+
+/// Ready at Ctrl-C or SIGTERM.
+async fn signalled() {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        if let Ok(mut terminate) = signal(SignalKind::terminate()) {
+            tokio::select! {
+                biased;
+                _ = terminate.recv() => {}
+                _ = tokio::signal::ctrl_c() => {}
+            }
+            return;
+        }
+    }
+    let _ = tokio::signal::ctrl_c().await;
+}

@@ -2,8 +2,9 @@
 //!
 //! A key is in the queue at most once. A key that is being worked on is never handed out a second time; if it is
 //! added meanwhile, it is handed out once more after [`Queue::done`]. Ready keys are handed out by priority, then in
-//! the order of their arrival (a key whose priority is raised stands behind those that had it before), except that a namespace with very many ready keys lets others pass (see
-//! [`ROUND_SIZE`]). Failed keys come back after a backoff of their own.
+//! the order of their arrival, except that a namespace with very many ready keys lets others pass (see
+//! [`ROUND_SIZE`]). A key whose priority is raised stands behind those that had it before. Failed keys come back after a
+//! backoff of their own.
 //!
 //! The queue keeps the ledger: every key that is ready or in work is a piece of work, and the earliest delayed key
 //! is its deadline.

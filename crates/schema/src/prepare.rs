@@ -154,6 +154,7 @@ fn update_status(group: &str, kind: &str, new: &mut Value, old: &Value, now: Tim
     }
     match (group, kind) {
         ("", "Pod") => pod::update_status(new, old),
+        ("", "PersistentVolume") => phase_time(new, old, now),
         ("apps", "Deployment") => copy(metadata(new), old.at("metadata"), "labels"),
         ("certificates.k8s.io", "CertificateSigningRequest") => certificate::update_status(new, old, now),
         ("flowcontrol.apiserver.k8s.io", _) => keep_metadata(new, old, &[]),
@@ -162,6 +163,21 @@ fn update_status(group: &str, kind: &str, new: &mut Value, old: &Value, now: Tim
         | ("networking.k8s.io", "ServiceCIDR")
         | ("apiextensions.k8s.io", _) => reset_metadata(new, old),
         _ => {}
+    }
+}
+
+/// A volume says when its phase changed last.
+fn phase_time(new: &mut Value, old: &Value, now: Timestamp) {
+    const TIME: &str = "lastPhaseTransitionTime";
+    let (status, before) = (new.at("status").cloned(), old.at("status"));
+    let same_time = !status.as_ref().has(TIME) || status.as_ref().at(TIME) == before.at(TIME);
+    let time = match status.as_ref().str("phase") == before.str("phase") {
+        false if same_time => Some(Value::from(time::print(now, Precision::Seconds))),
+        true if !status.as_ref().has(TIME) => before.at(TIME).cloned(),
+        _ => None,
+    };
+    if let Some(time) = time {
+        set(child(new, "status"), TIME, time);
     }
 }
 

@@ -120,6 +120,23 @@ impl Walk<'_> {
         fields.map(|step| if let Step::Field(key) = step { key.as_str() } else { "" }).collect()
     }
 
+    /// The same with the structs that others have in them, which Go names before their fields.
+    fn fields_with_parts(&self) -> String {
+        let mut path = String::new();
+        for (at, field) in self.fields().into_iter().enumerate() {
+            let within = self.structs.get(at).map_or("", |within| go_type::struct_name(within));
+            // The type of the object itself has been read by then.
+            let parts = if at == 0 { &[][..] } else { go_type::parts(within, field) };
+            for name in parts.iter().copied().chain([field]) {
+                if !path.is_empty() {
+                    path.push('.');
+                }
+                path.push_str(name);
+            }
+        }
+        path
+    }
+
     fn strict(&mut self, what: &str, key: &str) {
         let path = self.whole_path();
         let path = if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
@@ -133,7 +150,7 @@ impl Walk<'_> {
             (Some(within), false) => format!(
                 "json: cannot unmarshal {found} into Go struct field {}.{} of type {wanted}",
                 go_type::struct_name(within),
-                fields.join(".")
+                self.fields_with_parts()
             ),
             _ => format!("json: cannot unmarshal {found} into Go value of type {wanted}"),
         }

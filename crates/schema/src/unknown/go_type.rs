@@ -18,6 +18,45 @@ pub(super) fn named(full: &str, field: &str, steps: usize) -> Option<&'static st
     })
 }
 
+/// The structs within a struct that a field stands in, though JSON does not show them.
+pub(super) fn parts(within: &str, field: &str) -> &'static [&'static str] {
+    const DIRECT_VOLUME: [&str; 9] = [
+        "capacity",
+        "accessModes",
+        "claimRef",
+        "persistentVolumeReclaimPolicy",
+        "storageClassName",
+        "mountOptions",
+        "volumeMode",
+        "nodeAffinity",
+        "volumeAttributesClassName",
+    ];
+    let of_rule = matches!(field, "apiGroups" | "apiVersions" | "resources" | "scope");
+    match (within, field) {
+        ("PersistentVolumeClaim", "apiVersion" | "kind") => &["TypeMeta"],
+        ("Volume", field) if field != "name" => &["VolumeSource"],
+        ("PersistentVolumeSpec", field) if !DIRECT_VOLUME.contains(&field) => &["PersistentVolumeSource"],
+        ("Probe", "exec" | "httpGet" | "tcpSocket" | "grpc") => &["ProbeHandler"],
+        ("EphemeralContainer", field) if field != "targetContainerName" => &["EphemeralContainerCommon"],
+        (
+            "ConfigMapEnvSource"
+            | "SecretEnvSource"
+            | "ConfigMapKeySelector"
+            | "SecretKeySelector"
+            | "ConfigMapVolumeSource"
+            | "ConfigMapProjection"
+            | "SecretProjection",
+            "name",
+        ) => &["LocalObjectReference"],
+        ("IngressRule", "http") => &["IngressRuleValue"],
+        ("RuleWithOperations", _) if of_rule => &["Rule"],
+        ("NamedRuleWithOperations", "operations") => &["RuleWithOperations"],
+        ("NamedRuleWithOperations", _) if of_rule => &["RuleWithOperations", "Rule"],
+        ("DeviceClaimConfiguration" | "DeviceClassConfiguration", "opaque") => &["DeviceConfiguration"],
+        _ => &[],
+    }
+}
+
 /// Types that decode themselves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Custom {

@@ -108,11 +108,12 @@ fn generated_selector(job: &Value, spec: &Value, errors: &mut Vec<FieldError>) {
     let (uid, name) = (job.at("metadata").str("uid"), job.at("metadata").str("name"));
     let labels = spec.at("template").at("metadata").at("labels");
     let path = Path::new("spec.template.metadata.labels");
+    let Some(selected) = spec.at("selector") else { return };
     let expected = [
-        ("batch.kubernetes.io/controller-uid", uid),
-        ("batch.kubernetes.io/job-name", name),
         ("controller-uid", uid),
         ("job-name", name),
+        ("batch.kubernetes.io/controller-uid", uid),
+        ("batch.kubernetes.io/job-name", name),
     ];
     for (key, value) in expected {
         match labels.at(key).and_then(Value::as_str) {
@@ -124,12 +125,9 @@ fn generated_selector(job: &Value, spec: &Value, errors: &mut Vec<FieldError>) {
             None => errors.push(FieldError::required(path.key(key), format!("must be '{value}'"))),
         }
     }
-    let selected = spec.at("selector");
-    let own = selected.at("matchLabels").str("batch.kubernetes.io/controller-uid") == uid;
-    let count = selected.pairs("matchLabels").len() + selected.list("matchExpressions").len();
-    if !own || count != 1 {
-        let shown = selected.cloned().unwrap_or(Value::Null);
-        errors.push(FieldError::invalid("spec.selector", shown, "`selector` not auto-generated"));
+    let chosen = |key: &str| expected.iter().find(|(name, _)| *name == key).map(|(_, value)| *value);
+    if LabelSelector::from_object(selected).is_ok_and(|selector| !selector.matches(chosen)) {
+        errors.push(FieldError::invalid("spec.selector", selected, "`selector` not auto-generated"));
     }
 }
 

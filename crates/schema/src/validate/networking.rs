@@ -29,7 +29,6 @@ pub(super) fn update(kind: &str, new: &Value, old: &Value, subresource: &str) ->
     if kind == "IngressClass" && new.at("spec").str("controller") != old.at("spec").str("controller") {
         let controller = new.at("spec").str("controller");
         errors.push(FieldError::invalid("spec.controller", controller, "field is immutable"));
-        return errors;
     }
     rules(kind, new, &mut errors);
     errors

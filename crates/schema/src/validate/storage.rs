@@ -89,6 +89,7 @@ pub(super) fn update(kind: &str, new: &Value, old: &Value, errors: &mut Vec<Fiel
             immutable(&path.child(field), new.at(field), old.at(field), errors);
         }
         "CSIStorageCapacity" => {
+            check(kind, new, errors);
             for field in ["nodeTopology", "storageClassName"] {
                 immutable(&Path::new(field), new.at(field), old.at(field), errors);
             }

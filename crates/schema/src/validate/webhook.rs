@@ -114,9 +114,10 @@ fn client(path: &Path<'_>, config: &Value, errors: &mut Vec<FieldError>) {
         url(&path.child("url"), config.str("url"), errors);
     } else if let Some(service) = config.at("service") {
         let path = path.child("service");
-        for field in ["name", "namespace"] {
+        // Kubernetes takes the one for the other here.
+        for (field, told) in [("namespace", "name"), ("name", "namespace")] {
             if service.str(field).is_empty() {
-                errors.push(FieldError::required(path.child(field), format!("service {field} is required")));
+                errors.push(FieldError::required(path.child(told), ""));
             }
         }
         if let Some(port) = service.int("port").filter(|port| !(1..=65_535).contains(port)) {

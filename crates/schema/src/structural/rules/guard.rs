@@ -20,16 +20,16 @@ pub(super) fn too_deep() -> Issue {
     }
 }
 
-/// Whether the text is one that the parser can take.
-pub(super) fn check(source: &str) -> Result<(), Issues> {
+/// Whether the text is one that the parser can take; gives the most levels that are open at one place.
+pub(super) fn check(source: &str) -> Result<usize, Issues> {
     let length = source.chars().count();
     if length > LENGTH_MAX {
         let message = format!("expression code point size exceeds limit: size: {length}, limit {LENGTH_MAX}");
         return Err(Issues::internal(source, &message));
     }
-    let mut scan = Scan { open: vec![0], levels: 0 };
+    let mut scan = Scan { open: vec![0], levels: 0, most: 0 };
     match scan.text(source) {
-        true => Ok(()),
+        true => Ok(scan.most),
         false => Err(Issues::internal(source, &too_deep().message)),
     }
 }
@@ -38,6 +38,8 @@ pub(super) fn check(source: &str) -> Result<(), Issues> {
 struct Scan {
     open: Vec<usize>,
     levels: usize,
+    /// The most levels that were open together.
+    most: usize,
 }
 
 impl Scan {
@@ -67,6 +69,7 @@ impl Scan {
 
     fn deeper(&mut self) -> bool {
         self.levels += 1;
+        self.most = self.most.max(self.levels);
         let Some(chain) = self.open.last_mut() else { return true };
         *chain += 1;
         // Operators of two characters count twice.
@@ -126,6 +129,7 @@ mod tests {
         assert!(check(&"a || ".repeat(5000)).is_ok());
         assert!(check(&"x".repeat(100_001)).is_err());
         assert!(check("'...........' == \"((((\"").is_ok());
+        assert_eq!(check("f(a.b, (c))").unwrap_or_default(), 2);
         assert!(check(&format!("'{}'", "(".repeat(3000))).is_ok());
     }
 }

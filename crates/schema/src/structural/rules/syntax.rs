@@ -16,6 +16,9 @@ const DEPTH_MAX: usize = 300;
 /// The stack of the thread that parses: the generated parser needs up to 20 KiB for a level in the debug profile,
 /// and [`guard`] lets it see at most some 2,000 levels.
 const STACK_BYTES: usize = 128 << 20;
+/// What is no deeper is parsed where it is, since a thread costs more than most expressions: at 20 KiB for a level it
+/// takes a quarter of the stack that threads have.
+const SHALLOW_LEVELS_MAX: usize = 24;
 
 /// A node's place in its tree.
 pub(super) type Id = usize;
@@ -107,7 +110,9 @@ impl Tree {
 
 /// Parses an expression and expands its macros.
 pub(super) fn parse(source: &str) -> Result<Tree, Issues> {
-    guard::check(source)?;
+    if guard::check(source)? <= SHALLOW_LEVELS_MAX {
+        return parse_deep(source);
+    }
     // A deep expression would overflow the stack of the calling thread, which would end the process.
     let parsed = std::thread::scope(|scope| {
         let worker =

@@ -1,0 +1,16 @@
+//! JSON patches: the first document is an object, the second a patch of it. They are parted by a zero byte. What only
+//! tests changes nothing.
+#![no_main]
+
+use evenkeel_schema::patch::json;
+use serde_json::Value;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    let mut documents = bytes.splitn(2, |byte| *byte == 0).map(serde_json::from_slice::<Value>);
+    let (Some(Ok(object)), Some(Ok(patch))) = (documents.next(), documents.next()) else { return };
+    let Ok(patched) = json::apply(&object, &patch) else { return };
+    let operations = patch.as_array().cloned().unwrap_or_default();
+    if operations.iter().all(|operation| operation["op"] == "test") {
+        assert_eq!(patched, object);
+    }
+});

@@ -40,6 +40,9 @@ use crate::quantity::Quantity;
 /// The fields of a struct.
 type Object = Map<String, Value>;
 
+/// Where the types of metadata are, none of which has defaults.
+const METADATA: &str = "k8s.io.apimachinery.pkg.apis.meta.v1";
+
 /// Structs nested deeper than this have no defaults.
 const DEPTH_MAX: usize = 64;
 
@@ -63,7 +66,7 @@ pub fn apply_since(group: &str, version: &str, kind: &str, object: &mut Value, o
 }
 
 fn walk(message: &'static Message, object: &mut Object, old: Option<&Value>, depth: usize) {
-    if depth > DEPTH_MAX || old.and_then(Value::as_object).is_some_and(|old| old == object) {
+    if depth > DEPTH_MAX || message.package == METADATA {
         return;
     }
     rules(message.package, message.name, object);
@@ -81,19 +84,28 @@ fn walk(message: &'static Message, object: &mut Object, old: Option<&Value>, dep
                 let children = items.iter_mut().enumerate();
                 let children = children.filter_map(|(at, item)| Some((at, item.as_object_mut()?)));
                 let Some(message) = link.message() else { continue };
-                children
-                    .for_each(|(at, child)| walk(message, child, old.and_then(|old| old.get(at)), depth + 1));
+                children.for_each(|(at, child)| {
+                    walk_item(message, child, old.and_then(|old| old.get(at)), depth + 1)
+                });
             }
             (Kind::Message(link), Cardinality::Map, Value::Object(entries)) => {
                 let children = entries.iter_mut();
                 let children = children.filter_map(|(key, value)| Some((key, value.as_object_mut()?)));
                 let Some(message) = link.message() else { continue };
                 children.for_each(|(key, child)| {
-                    walk(message, child, old.and_then(|old| old.get(key)), depth + 1)
+                    walk_item(message, child, old.and_then(|old| old.get(key)), depth + 1)
                 });
             }
             _ => {}
         }
+    }
+}
+
+/// Most items of an object that was changed are as they were: that is looked for here, where nothing above was
+/// compared yet.
+fn walk_item(message: &'static Message, object: &mut Object, old: Option<&Value>, depth: usize) {
+    if old.and_then(Value::as_object).is_none_or(|old| old != object) {
+        walk(message, object, old, depth);
     }
 }
 

@@ -70,6 +70,23 @@ pub(crate) fn same(a: &Value, b: &Value) -> bool {
     }
 }
 
+/// Whether two maps have the same members, by the given comparison, but for those that may differ.
+pub(crate) fn same_but(
+    a: &Map<String, Value>,
+    b: &Map<String, Value>,
+    but: impl Fn(&str) -> bool,
+    same: impl Fn(&str, &Value, &Value) -> bool,
+) -> bool {
+    let [mut a, mut b] = [a, b].map(|map| map.iter().filter(|(name, _)| !but(name)));
+    loop {
+        match (a.next(), b.next()) {
+            (None, None) => return true,
+            (Some((a_name, a)), Some((b_name, b))) if a_name == b_name && same(a_name, a, b) => {}
+            _ => return false,
+        }
+    }
+}
+
 fn rank(value: &Value) -> u8 {
     match value {
         Value::Number(_) => 0,

@@ -26,6 +26,8 @@ pub(crate) struct Message {
     flat: OnceLock<Vec<&'static Field>>,
     /// The same by name.
     sorted: OnceLock<Vec<&'static Field>>,
+    /// Whether a field of it holds any JSON, which may be large and is never looked into.
+    pub(crate) holds_raw: bool,
 }
 
 /// A field of a Go struct.
@@ -153,9 +155,10 @@ fn from_type_name(name: &str) -> String {
 
 fn parse(name: &'static str, block: &'static str) -> Message {
     let (package, name) = name.rsplit_once('.').unwrap_or(("", name));
-    let fields =
+    let fields: Vec<Field> =
         block.lines().filter(|line| !line.is_empty()).map(|line| parse_field(package, line)).collect();
-    Message { package, name, fields, flat: OnceLock::new(), sorted: OnceLock::new() }
+    let holds_raw = fields.iter().any(|field| matches!(field.kind, Kind::Raw));
+    Message { package, name, fields, flat: OnceLock::new(), sorted: OnceLock::new(), holds_raw }
 }
 
 fn parse_field(package: &str, line: &'static str) -> Field {

@@ -74,9 +74,6 @@ fn normalize_struct(message: &'static Message, value: &mut Value, old: Option<&V
 
 /// Brings the value of a field into its form. Returns whether the field is printed at all.
 fn normalize_field(field: &'static Field, value: &mut Value, old: Option<&Value>, depth: usize) -> bool {
-    if old.is_some_and(|old| old == value) {
-        return true;
-    }
     let empty = match (field.cardinality, &mut *value) {
         (Cardinality::One, value) => {
             normalize_value(&field.kind, value, old, depth);
@@ -84,13 +81,13 @@ fn normalize_field(field: &'static Field, value: &mut Value, old: Option<&Value>
         }
         (Cardinality::List, Value::Array(items)) => {
             for (at, item) in items.iter_mut().enumerate() {
-                normalize_value(&field.kind, item, old.and_then(|old| old.get(at)), depth);
+                normalize_item(&field.kind, item, old.and_then(|old| old.get(at)), depth);
             }
             items.is_empty()
         }
         (Cardinality::Map, Value::Object(entries)) => {
             for (key, value) in entries.iter_mut() {
-                normalize_value(&field.kind, value, old.and_then(|old| old.get(key)), depth);
+                normalize_item(&field.kind, value, old.and_then(|old| old.get(key)), depth);
             }
             entries.is_empty()
         }
@@ -149,10 +146,20 @@ fn zero(kind: &Kind, depth: usize) -> Value {
     }
 }
 
-fn normalize_value(kind: &'static Kind, value: &mut Value, old: Option<&Value>, depth: usize) {
-    if old.is_some_and(|old| old == value) {
-        return;
+/// Brings an item of a list or a map into its form. Most items of an object that was changed are as they were, so
+/// that it pays to look for that here, where nothing above was compared yet.
+fn normalize_item(kind: &'static Kind, value: &mut Value, old: Option<&Value>, depth: usize) {
+    let compared = match kind {
+        Kind::Message(link) => link.message().is_none_or(|message| !message.holds_raw),
+        Kind::Quantity | Kind::Time | Kind::MicroTime | Kind::Duration => true,
+        _ => false,
+    };
+    if !compared || old.is_none_or(|old| old != value) {
+        normalize_value(kind, value, old, depth);
     }
+}
+
+fn normalize_value(kind: &'static Kind, value: &mut Value, old: Option<&Value>, depth: usize) {
     if value.is_null() {
         // An item or an entry cannot be left out; for bytes the wire makes it empty.
         *value = if matches!(kind, Kind::Bytes) { Value::from("") } else { zero(kind, depth) };

@@ -372,11 +372,12 @@ pub(super) fn asks_for_reset(entries: &Value) -> bool {
 pub fn keep_times(live: &Value, new: &mut Value) {
     let (Some(old), Some(now)) = (entries_of(live), entries_of(new)) else { return };
     let same_but_time = |(old, now): (&Value, &Value)| match (old.as_object(), now.as_object()) {
-        (Some(old), Some(now)) => equal_but(old, now, "time", |a, b| a == b),
+        (Some(old), Some(now)) => json::same_but(old, now, |name| name == "time", |_, a, b| a == b),
         _ => false,
     };
-    let only_times_differ = old.len() == now.len() && old.iter().zip(now).all(same_but_time);
-    if !only_times_differ || !same_but_record(live, new) {
+    // The record last: it is long, and mostly the same where the rest is not.
+    let may_be = old.len() == now.len() && same_but_record(live, new);
+    if !may_be || !old.iter().zip(now).all(same_but_time) {
         return;
     }
     let times: Vec<Option<Value>> = old.iter().map(|entry| entry.get("time").cloned()).collect();
@@ -399,22 +400,6 @@ fn same_but_record(a: &Value, b: &Value) -> bool {
     let empty = Map::new();
     let (Some(a_fields), Some(b_fields)) = (a.as_object(), b.as_object()) else { return false };
     let [a, b] = [a, b].map(|object| object.get("metadata").and_then(Value::as_object).unwrap_or(&empty));
-    equal_but(a_fields, b_fields, "metadata", json::same) && equal_but(a, b, "managedFields", json::same)
-}
-
-/// Whether two maps are equal but for one key.
-fn equal_but(
-    a: &Map<String, Value>,
-    b: &Map<String, Value>,
-    but: &str,
-    same: fn(&Value, &Value) -> bool,
-) -> bool {
-    let [mut a, mut b] = [a, b].map(|map| map.iter().filter(|(key, _)| *key != but));
-    loop {
-        match (a.next(), b.next()) {
-            (None, None) => return true,
-            (Some((a_key, a)), Some((b_key, b))) if a_key == b_key && same(a, b) => {}
-            _ => return false,
-        }
-    }
+    json::same_but(a_fields, b_fields, |name| name == "metadata", |_, a, b| json::same(a, b))
+        && json::same_but(a, b, |name| name == "managedFields", |_, a, b| json::same(a, b))
 }

@@ -5,7 +5,7 @@ use super::field_rules::{ip, label, named, qualified, subdomain, supported};
 use super::metadata::{self, NameRule};
 use super::{resources, scheduling, security, volume};
 use crate::field::{BadValue, FieldError, Path};
-use crate::json::Value;
+use crate::json::{self, Value};
 use crate::read::Read;
 use crate::{names, selector};
 
@@ -16,7 +16,7 @@ const SEARCH_CHARACTERS_MAX: usize = 2048;
 const UPDATABLE: &str = "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
 
 pub(super) fn create(pod: &Value) -> Vec<FieldError> {
-    let mut errors = metadata_and_spec(pod);
+    let mut errors = metadata_and_spec(pod, None);
     let spec = pod.at("spec");
     let path = Path::new("spec");
     if !spec.list("ephemeralContainers").is_empty() {
@@ -29,13 +29,13 @@ pub(super) fn create(pod: &Value) -> Vec<FieldError> {
     errors
 }
 
-fn metadata_and_spec(pod: &Value) -> Vec<FieldError> {
+fn metadata_and_spec(pod: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let mut errors = metadata::create_builtin(pod, true, NameRule::Subdomain);
     deletion_cost(&Path::new("metadata.annotations"), pod.at("metadata"), &mut errors);
     let path = Path::new("spec");
     let name = pod.at("metadata").str("name");
     let value = pod.at("spec").unwrap_or(&Value::Null);
-    spec(&path, value, name, true, &mut errors);
+    spec(&path, value, old.at("spec"), name, true, &mut errors);
     let images = |list: &str, errors: &mut Vec<FieldError>| {
         let list_path = path.child(list);
         for (index, container) in value.list(list).iter().enumerate() {
@@ -69,17 +69,17 @@ pub(super) fn update(new: &Value, old: &Value, subresource: &str) -> Vec<FieldEr
     match subresource {
         "status" => return errors,
         "ephemeralcontainers" => {
-            errors.extend(metadata_and_spec(new));
+            errors.extend(metadata_and_spec(new, Some(old)));
             ephemeral_update(new, old, &mut errors);
             return errors;
         }
         "resize" => {
-            errors.extend(metadata_and_spec(new));
+            errors.extend(metadata_and_spec(new, Some(old)));
             return errors;
         }
         _ => {}
     }
-    errors.extend(metadata_and_spec(new));
+    errors.extend(metadata_and_spec(new, Some(old)));
     let path = Path::new("spec");
     let (new, old) = (new.at("spec").unwrap_or(&Value::Null), old.at("spec").unwrap_or(&Value::Null));
     for list in ["containers", "initContainers"] {
@@ -161,31 +161,22 @@ fn changes_what_is_fixed(new: &Value, old: &Value) -> bool {
         "terminationGracePeriodSeconds" => grace,
         _ => false,
     };
-    differ(new, old, may_change, |field, new, old| match field {
-        "containers" | "initContainers" => {
-            new.list(field).len() != old.list(field).len()
-                || new.list(field).iter().zip(old.list(field)).any(|(new, old)| {
-                    differ(
-                        new,
-                        old,
-                        |field| field == "image",
-                        |field, new, old| new.get(field) != old.get(field),
-                    )
-                })
+    let same_container = |new: &Value, old: &Value| match (new.as_object(), old.as_object()) {
+        (Some(new), Some(old)) => {
+            json::same_but(new, old, |field| field == "image", |_, new, old| new == old)
         }
-        _ => new.get(field) != old.get(field),
-    })
-}
-
-/// Whether two objects differ in any member but those that may, by the given comparison.
-fn differ(
-    new: &Value,
-    old: &Value,
-    may: impl Fn(&str) -> bool,
-    differs: impl Fn(&str, &Value, &Value) -> bool,
-) -> bool {
-    let members = [new, old].into_iter().filter_map(Value::as_object).flat_map(|members| members.keys());
-    members.into_iter().any(|name| !may(name) && differs(name, new, old))
+        _ => new == old,
+    };
+    let same = |field: &str, new: &Value, old: &Value| match (field, new, old) {
+        ("containers" | "initContainers", Value::Array(new), Value::Array(old)) => {
+            new.len() == old.len() && new.iter().zip(old).all(|(new, old)| same_container(new, old))
+        }
+        _ => new == old,
+    };
+    match (new.as_object(), old.as_object()) {
+        (Some(new), Some(old)) => !json::same_but(new, old, may_change, same),
+        _ => new != old,
+    }
 }
 
 fn ephemeral_update(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
@@ -216,23 +207,35 @@ pub(super) fn template(path: &Path<'_>, template: &Value, errors: &mut Vec<Field
     deletion_cost(&path.child("annotations"), Some(meta), errors);
     let value = template.at("spec").unwrap_or(&Value::Null);
     let path = path.child("spec");
-    spec(&path, value, "", false, errors);
+    spec(&path, value, None, "", false, errors);
     if !value.list("ephemeralContainers").is_empty() {
         let detail = "ephemeral containers not allowed in pod template";
         errors.push(FieldError::forbidden(path.child("ephemeralContainers"), detail));
     }
 }
 
-/// The spec of a pod (`is_pod`) or of a template.
-fn spec(path: &Path<'_>, spec: &Value, name: &str, is_pod: bool, errors: &mut Vec<FieldError>) {
+/// What a pod says that its containers are held to.
+const SEEN_BY_CONTAINERS: [&str; 4] =
+    ["volumes", "resourceClaims", "terminationGracePeriodSeconds", "hostUsers"];
+
+/// The spec of a pod (`is_pod`) or of a template; `old` is what is stored of it.
+fn spec(
+    path: &Path<'_>,
+    spec: &Value,
+    old: Option<&Value>,
+    name: &str,
+    is_pod: bool,
+    errors: &mut Vec<FieldError>,
+) {
     let volumes = volume::volumes(&path.child("volumes"), spec.list("volumes"), name, errors);
     let pod = Pod {
+        old: old.filter(|old| SEEN_BY_CONTAINERS.iter().all(|field| old.get(*field) == spec.get(*field))),
         volumes,
         claims: spec.list("resourceClaims").iter().map(|claim| claim.str("name")).collect(),
         grace_period: spec.int("terminationGracePeriodSeconds"),
         host_users: spec.at("hostUsers") != Some(&Value::Bool(false)),
     };
-    container::containers(&path.child("containers"), spec.list("containers"), &pod, errors);
+    container::containers(&path.child("containers"), spec, &pod, errors);
     container::init_containers(&path.child("initContainers"), spec, &pod, errors);
     container::ephemeral_containers(&path.child("ephemeralContainers"), spec, &pod, errors);
     resources::requirements(&path.child("resources"), spec.at("resources"), &pod.claims, errors);

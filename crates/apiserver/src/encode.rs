@@ -5,6 +5,7 @@ use evenkeel_store::Entry;
 use serde_json::Value;
 
 use crate::Header;
+use crate::body::Body;
 use crate::header::seal;
 
 /// An object as a reader sees it: canonical bytes, where their parts are, and the resourceVersion to show.
@@ -57,6 +58,19 @@ impl Shown {
         out.extend_from_slice(&self.bytes[self.version_at..]);
     }
 
+    /// The whole object as a body. A large one is the stored bytes themselves, with the version between them.
+    pub(crate) fn body(&self) -> Body {
+        if self.bytes.len() < COPIED_MAX_BYTES {
+            let mut out = Vec::with_capacity(self.len());
+            self.write(&mut out);
+            return out.into();
+        }
+        let mut version = Vec::with_capacity(VERSION_LEN_MAX);
+        self.write_version(&mut version);
+        let (before, after) = (self.bytes.slice(..self.version_at), self.bytes.slice(self.version_at..));
+        Body::slices([before, version.into(), after])
+    }
+
     /// Writes the object without apiVersion and kind, as items of built-in lists are.
     pub(crate) fn write_untyped(&self, out: &mut Vec<u8>) {
         out.push(b'{');
@@ -96,6 +110,9 @@ impl Shown {
     }
 }
 
+/// Below this, copying an object costs less than sending it in three pieces.
+const COPIED_MAX_BYTES: usize = 8 * 1024;
+
 /// `"resourceVersion":"",` and the digits of a u64.
 const VERSION_LEN_MAX: usize = 22 + 20;
 
@@ -124,6 +141,20 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_body_is_what_is_written() {
+        for length in [10, COPIED_MAX_BYTES] {
+            let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"},
+                "data": {"k": "x".repeat(length)}});
+            for revision in [0, 7] {
+                let shown = Shown::sealed(&object, revision);
+                let mut out = Vec::new();
+                shown.write(&mut out);
+                assert_eq!(shown.body().whole().unwrap(), out);
+            }
+        }
+    }
 
     #[test]
     fn the_version_goes_into_the_metadata() {

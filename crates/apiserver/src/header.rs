@@ -5,6 +5,7 @@
 //! resourceVersion goes in and where the metadata ends, so that readers write slices.
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::Write as _;
 
@@ -159,29 +160,44 @@ struct Offsets {
     metadata_end: u32,
 }
 
+thread_local! {
+    /// Where objects are written before it is known how long they become: what is stored takes no byte more than that.
+    static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+/// A scratch that has grown beyond this is given back.
+const SCRATCH_MAX_BYTES: usize = 256 * 1024;
+
 /// The canonical bytes of an object, and its header. A resourceVersion in it is left out.
 pub(crate) fn seal(object: &Value) -> (Bytes, Header) {
+    SCRATCH.with_borrow_mut(|out| {
+        out.clear();
+        let header = write_sealed(out, object);
+        let bytes = Bytes::copy_from_slice(out);
+        out.shrink_to(SCRATCH_MAX_BYTES);
+        (bytes, header)
+    })
+}
+
+fn write_sealed(out: &mut Vec<u8>, object: &Value) -> Header {
     let empty = Map::new();
     let map = object.as_object().unwrap_or(&empty);
-    let mut out = Vec::with_capacity(512);
     out.push(b'{');
     for key in ["apiVersion", "kind"] {
-        write_member(&mut out, key, map.get(key).unwrap_or(&Value::Null));
+        write_member(out, key, map.get(key).unwrap_or(&Value::Null));
         out.push(b',');
     }
     let metadata_at = out.len() as u32;
     out.extend_from_slice(b"\"metadata\":{");
     let version_at = out.len() as u32;
-    write_members(&mut out, map.get("metadata").and_then(Value::as_object), &["resourceVersion"]);
+    write_members(out, map.get("metadata").and_then(Value::as_object), &["resourceVersion"]);
     out.push(b'}');
     let metadata_end = out.len() as u32;
     if map.keys().any(|key| !matches!(key.as_str(), "apiVersion" | "kind" | "metadata")) {
         out.push(b',');
-        write_members(&mut out, Some(map), &["apiVersion", "kind", "metadata"]);
+        write_members(out, Some(map), &["apiVersion", "kind", "metadata"]);
     }
     out.push(b'}');
-    let header = Header::of(object, Offsets { metadata_at, version_at, metadata_end });
-    (Bytes::from(out), header)
+    Header::of(object, Offsets { metadata_at, version_at, metadata_end })
 }
 
 /// The members of a map with commas between them, without those named.

@@ -44,6 +44,9 @@ pub(crate) fn respond_object(
     accept: Accept,
     shown: &Shown,
 ) -> Result<Response<Body>> {
+    if accept == Accept::JSON {
+        return Ok(respond::json(code, shown.body()));
+    }
     let mut out = Vec::with_capacity(shown.len());
     match accept.shape {
         Shape::Object => shown.write(&mut out),

@@ -9,6 +9,8 @@ use kube::Client;
 use kube::client::Body;
 use kube::core::Status;
 use kube::core::response::StatusDetails;
+use serde::Deserialize;
+use serde::de::Error as _;
 
 /// The longest line of a watch: the largest object that etcd takes is 1.5 MiB, JSON escapes and the envelope stay
 /// well below this. A server that sends more without a newline is not speaking our protocol.
@@ -32,6 +34,11 @@ pub(crate) async fn open(
 /// Sends a request and gives the whole body.
 pub(crate) async fn send(client: &Client, request: http::Request<Vec<u8>>) -> kube::Result<Bytes> {
     open(client, request).await?.into_body().collect_bytes().await
+}
+
+/// Reads JSON. Whether it is UTF-8 is looked at once, not for each string in it.
+pub(crate) fn read<'a, T: Deserialize<'a>>(json: &'a [u8]) -> serde_json::Result<T> {
+    serde_json::from_str(std::str::from_utf8(json).map_err(serde_json::Error::custom)?)
 }
 
 fn retry_after(headers: &http::HeaderMap) -> Option<Duration> {

@@ -363,8 +363,7 @@ impl<'a, K: Object> Objects<'a, K> {
     }
 
     fn parse(&self, verb: &'static str, key: &Request, bytes: &[u8]) -> Result<K, ContextError> {
-        serde_json::from_slice(bytes)
-            .map_err(|error| self.api_error(verb, key, kube::Error::SerdeError(error)))
+        wire::read(bytes).map_err(|error| self.api_error(verb, key, kube::Error::SerdeError(error)))
     }
 
     fn api_error(&self, verb: &'static str, key: &Request, source: kube::Error) -> ContextError {

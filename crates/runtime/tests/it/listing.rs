@@ -273,3 +273,27 @@ async fn a_watch_that_is_cut_at_any_line_ends_with_the_servers_state() {
         assert_eq!(cached, there, "cut after {cut} lines");
     }
 }
+
+/// On a real server too: what there is comes as the beginning of the watch, and nothing else is asked for.
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 11)]
+async fn one_request_brings_the_list_and_the_watch(cluster: Cluster) {
+    cluster.apply(map("a", 1)).await.unwrap();
+    let (asked, client) = (Notes::default(), cluster.client());
+    let noting = asked.clone();
+    let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+        noting.push(request.uri().query().unwrap_or_default());
+        let client = client.clone();
+        async move { client.send(request).await }
+    });
+    let informers = Informers::new(kube::Client::new(service, "default"), cluster.env().clone());
+    let maps = informers.get(Source::<ConfigMap>::new().namespace(cluster.namespace()));
+    maps.wait_synced(Duration::from_secs(10)).await.unwrap();
+    let has = |name: &str| maps.cache().get(&Request::namespaced(cluster.namespace(), name)).is_some();
+    assert!(has("a"));
+    cluster.apply(map("b", 1)).await.unwrap();
+    while !has("b") {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let asked = asked.take();
+    assert!(asked.len() == 1 && asked[0].contains("sendInitialEvents=true"), "{asked:?}");
+}

@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 
 use line::Line;
 
-use crate::Object;
+use crate::{Object, wire};
 
 /// How many lines are taken at once, where they are there already: some 2 MiB of pods.
 pub(super) const READ_AHEAD: usize = 512;
@@ -67,7 +67,7 @@ fn decode<K: Object>(line: Bytes) -> Decoded<K> {
     if line.is_empty() {
         return Decoded::Empty;
     }
-    match serde_json::from_slice(&line) {
+    match wire::read(&line) {
         Ok(Line(event)) => Decoded::Event(event),
         Err(error) => Decoded::Invalid(line, error),
     }

@@ -127,11 +127,11 @@ impl<K: Object> Reflector<K> {
         };
         let request = request.map_err(kube::Error::BuildRequest)?;
         let bytes = wire::send(&self.client, request).await?;
-        if let Ok(page) = serde_json::from_slice::<Page<K>>(&bytes) {
+        if let Ok(page) = wire::read::<Page<K>>(&bytes) {
             return Ok(page);
         }
         // Some object is not as its type says: leave out those alone.
-        let page: Page<&RawValue> = serde_json::from_slice(&bytes).map_err(kube::Error::SerdeError)?;
+        let page: Page<&RawValue> = wire::read(&bytes).map_err(kube::Error::SerdeError)?;
         let items = page.items.into_iter().filter_map(|raw| {
             serde_json::from_str(raw.get()).map_err(|error| self.report_invalid(raw.get(), &error)).ok()
         });

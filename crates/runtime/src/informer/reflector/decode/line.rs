@@ -70,13 +70,13 @@ impl<'de, K: Object> Visitor<'de> for Members<K> {
 
 /// The event of an object that came before its type.
 fn late<K: Object>(kind: Type, object: &RawValue) -> serde_json::Result<WatchEvent<K>> {
-    let text = object.get().as_bytes();
+    let text = object.get();
     Ok(match kind {
-        Type::Added => WatchEvent::Added(serde_json::from_slice(text)?),
-        Type::Modified => WatchEvent::Modified(serde_json::from_slice(text)?),
-        Type::Deleted => WatchEvent::Deleted(serde_json::from_slice(text)?),
-        Type::Bookmark => WatchEvent::Bookmark(serde_json::from_slice(text)?),
-        Type::Error => WatchEvent::Error(serde_json::from_slice(text)?),
+        Type::Added => WatchEvent::Added(serde_json::from_str(text)?),
+        Type::Modified => WatchEvent::Modified(serde_json::from_str(text)?),
+        Type::Deleted => WatchEvent::Deleted(serde_json::from_str(text)?),
+        Type::Bookmark => WatchEvent::Bookmark(serde_json::from_str(text)?),
+        Type::Error => WatchEvent::Error(serde_json::from_str(text)?),
     })
 }
 

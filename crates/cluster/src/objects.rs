@@ -20,6 +20,8 @@ const FIELD_MANAGER: &str = "test";
 const POLL: Duration = Duration::from_millis(50);
 /// How long `eventually` looks.
 const EVENTUALLY_LIMIT: Duration = Duration::from_secs(30);
+/// How long `eventually_gone` looks: three times what Kubernetes' garbage collector takes to learn of a new kind.
+const GONE_LIMIT: Duration = Duration::from_secs(90);
 
 /// Where objects of a kind live: in a namespace, or in the cluster as a whole.
 pub trait Place: Sized {
@@ -214,6 +216,38 @@ impl Cluster {
                 Ok(Some(object)) if holds(&object) => return object,
                 seen if tokio::time::Instant::now() >= end => {
                     panic!("{} {name} did not become as expected; last seen: {}", K::kind(&()), shown(seen))
+                }
+                _ => tokio::time::sleep(POLL).await,
+            }
+        }
+    }
+
+    /// Reads an object until it is gone. For what `settled()` cannot see: the garbage collector of a cluster elsewhere
+    /// looks for new kinds of owners only every half a minute.
+    ///
+    /// ```
+    /// # use k8s_openapi::api::core::v1::ConfigMap;
+    /// # evenkeel_cluster::testing::run(evenkeel_cluster::testing::options().controllers(false), |cluster| async move {
+    /// # let settings: ConfigMap = serde_json::from_value(serde_json::json!({"metadata": {"name": "settings"}})).unwrap();
+    /// # cluster.apply(settings).await?;
+    /// cluster.delete::<ConfigMap>("settings").await?;
+    /// cluster.eventually_gone::<ConfigMap>("settings").await;
+    /// # Ok::<_, kube::Error>(()) }).unwrap();
+    /// ```
+    ///
+    /// # Panics
+    /// When it is still there after a minute and a half.
+    pub async fn eventually_gone<K>(&self, name: &str)
+    where
+        K: Resource<DynamicType = ()> + Serialize + DeserializeOwned + Clone + Debug,
+        K::Scope: Place,
+    {
+        let end = tokio::time::Instant::now() + GONE_LIMIT;
+        loop {
+            match self.get_opt::<K>(name).await {
+                Ok(None) => return,
+                seen if tokio::time::Instant::now() >= end => {
+                    panic!("{} {name} is not gone; last seen: {}", K::kind(&()), shown(seen))
                 }
                 _ => tokio::time::sleep(POLL).await,
             }

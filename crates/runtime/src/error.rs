@@ -174,6 +174,12 @@ pub(crate) fn is_conflict(error: &(dyn StdError + 'static)) -> bool {
     finalizers || status_in(error).is_some_and(|status| status.code == 409)
 }
 
+/// Whether the server knows no object of this name.
+pub(crate) fn is_gone(error: &(dyn StdError + 'static), name: &str) -> bool {
+    let named = |status: &Status| status.details.as_ref().is_some_and(|details| details.name == name);
+    status_in(error).is_some_and(|status| status.code == 404 && named(status))
+}
+
 fn status_in<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a Status> {
     sources(error).find_map(status_of)
 }
@@ -429,5 +435,14 @@ mod tests {
         assert!(Err::<(), _>(missing()).ignore_already_exists().is_err());
         let error: Error = missing().into();
         assert_eq!(error.status().map(|status| status.code), Some(404));
+    }
+
+    #[test]
+    fn what_is_gone_is_known_by_its_name() {
+        let status = serde_json::json!({"status": "Failure", "code": 404, "details": {"name": "web"}});
+        let status: Status = serde_json::from_value(status).unwrap();
+        let own = Own(kube::Error::Api(status.boxed()).into());
+        assert!(is_gone(&own, "web"));
+        assert!(!is_gone(&own, "web-1"));
     }
 }

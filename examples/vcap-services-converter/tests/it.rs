@@ -129,6 +129,7 @@ async fn drift_is_corrected(cluster: Cluster) -> Result<()> {
 async fn deletion_leaves_the_source_alone(cluster: Cluster) -> Result<()> {
     started(&cluster).await?;
     cluster.delete::<VcapServicesConverter>("shop").await?;
+    cluster.eventually_gone::<Secret>("shop-db").await;
     cluster.settled().await;
     assert_eq!(secrets(&cluster).await?, ["bindings"]);
     Ok(())

@@ -170,6 +170,8 @@ async fn the_finalizer_holds_the_app_while_the_cleanup_fails(cluster: Cluster) -
     assert_eq!(cluster.list::<Pod>().await?.len(), 4, "what it made stays as long");
 
     *bucket.out_of_reach.lock() = false;
+    cluster.eventually_gone::<Deployment>("guestbook-mysql").await;
+    cluster.eventually_gone::<Secret>("guestbook-mysql").await;
     cluster.settled().await;
     assert_eq!(*bucket.purged.lock(), [format!("{}/guestbook", cluster.namespace())]);
     assert_eq!(cluster.list::<VisitorsApp>().await?.len(), 0);

@@ -176,3 +176,10 @@ async fn applying_the_same_again_leaves_the_same_object(cluster: Cluster) -> kub
 async fn eventually_has_an_end(cluster: Cluster) {
     cluster.eventually::<ConfigMap>("a", |_| true).await;
 }
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false)]
+#[should_panic(expected = "ConfigMap a is not gone; last seen: {")]
+async fn what_stays_is_shown(cluster: Cluster) {
+    cluster.apply(config("a", "one")).await.expect("it is stored");
+    cluster.eventually_gone::<ConfigMap>("a").await;
+}

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::Request;
 use crate::action::{Action, Next};
 use crate::cause::Cause;
-use crate::error::{BoxError, Retry, chain, is_conflict, retry_of};
+use crate::error::{BoxError, Retry, chain, is_conflict, is_gone, retry_of};
 use crate::metrics::{self, ControllerMetrics};
 use crate::observe::Stage;
 use crate::queue::{Add, Item, Queue};
@@ -34,6 +34,14 @@ impl Failure {
     fn is_conflict(&self) -> bool {
         match self {
             Self::Error(error) => is_conflict(error.as_ref()),
+            Self::Panic(_) | Self::Timeout(_) => false,
+        }
+    }
+
+    /// Whether the server knows the object no more.
+    fn is_gone(&self, key: &Request) -> bool {
+        match self {
+            Self::Error(error) => is_gone(error.as_ref(), &key.name),
             Self::Panic(_) | Self::Timeout(_) => false,
         }
     }
@@ -69,6 +77,10 @@ impl Outcome {
                 retry if failure.is_conflict() && item.requeues < CONFLICTS_EXPECTED => {
                     // Another writer was faster: the next attempt reads what it wrote.
                     tracing::debug!(%causes, ?took, ?retry, error = %failure, "reconcile again after a conflict");
+                }
+                retry if item.requeues == 0 && failure.is_gone(&item.key) => {
+                    // It was deleted under the reconcile: by the next attempt the cache knows.
+                    tracing::debug!(%causes, ?took, ?retry, error = %failure, "reconcile again, its object is gone");
                 }
                 retry => {
                     let attempt = item.requeues + 1;

@@ -145,6 +145,8 @@ async fn the_finalizer_holds_the_database_until_the_backup_is_taken(cluster: Clu
     assert_eq!(cluster.list::<Pod>().await?.len(), 2);
 
     *shelf.full.lock() = false;
+    cluster.eventually_gone::<StatefulSet>("orders").await;
+    cluster.eventually_gone::<Secret>("orders").await;
     cluster.settled().await;
     assert_eq!(*shelf.taken.lock(), [format!("{}/orders", cluster.namespace())], "one, and once");
     assert_eq!(cluster.list::<Database>().await?.len(), 0);

@@ -115,6 +115,7 @@ async fn drift_is_corrected(cluster: Cluster) -> Result<()> {
 async fn deletion_leaves_nothing(cluster: Cluster) -> Result<()> {
     started(&cluster).await?;
     cluster.delete::<MyResource>("web").await?;
+    cluster.eventually_gone::<Deployment>("web").await;
     cluster.settled().await;
     assert_eq!(cluster.list::<MyResource>().await?.len(), 0);
     assert_eq!(cluster.list::<Deployment>().await?.len(), 0);

@@ -102,8 +102,10 @@ pub fn as_account<F: Future>(
 /// #     Manifests::new("copy", "operators").controller(&controller()).verbs(verbs)
 /// # };
 /// let spare = testing::spare_rules(manifests, |account| account.run(controller), scenario);
-/// // It reads its object live only when its cache is behind; and here no server asks for the other one.
-/// assert_eq!(spare, ["configmaps: get", "configmaps/finalizers: update"]);
+/// // It lists only where a server streams no lists, and reads its object live only when its cache is behind; the
+/// // finalizers are for servers that guard owner references.
+/// let expected = ["configmaps: get", "configmaps: list", "configmaps/finalizers: update", "secrets: list"];
+/// assert_eq!(spare, expected);
 /// ```
 pub fn spare_rules<F: Future>(
     manifests: impl Fn() -> Manifests,

@@ -16,6 +16,7 @@
 //! | health of nodes | `node_lifecycle` | `taints` |
 //! | ServiceAccounts, root certificate | `service_account` | – |
 //! | Secrets with tokens of ServiceAccounts | `token_secret` | – |
+//! | types in admission policies | `policy_status` | – |
 //! | Endpoints, EndpointSlices, mirroring | `endpoints` | `backends`, `slices` |
 //! | DaemonSets | `daemonset` | `plan`, `placement` |
 //! | Jobs | `job` | `plan`, `indexes` |
@@ -54,6 +55,7 @@ mod namespace;
 pub mod node;
 mod node_lifecycle;
 mod pod;
+mod policy_status;
 mod quantity;
 mod quota;
 mod refusal;
@@ -141,7 +143,8 @@ fn add_all(manager: Manager, env: &Env, options: &Options) -> Manager {
         .controller(volume::claims(options.nodes.count > 0))
         .controller(volume::volumes())
         .controller(volume::protection())
-        .controller(volume::attributes::protection());
+        .controller(volume::attributes::protection())
+        .controller(policy_status::controller());
     if !options.without_scheduler {
         manager = manager.controller(scheduler::controller());
     }

@@ -4,3 +4,4 @@
 
 pub use crate::structural::mutation::MutatingPolicy;
 pub use crate::structural::policy::{Denial, Inputs, Policy, Verdict};
+pub use crate::structural::type_check::{Warning, type_check};

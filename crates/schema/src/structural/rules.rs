@@ -29,6 +29,7 @@ mod program;
 mod range;
 mod runtime_cost;
 mod syntax;
+pub(crate) mod type_check;
 mod unify;
 mod validate;
 mod value;

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use evenkeel_schema::selector::{FieldSelector, LabelSelector};
 use http::{Method, Response};
 
 use crate::access::{Attributes, Decision, Target};
@@ -105,8 +106,12 @@ fn authorize<'a>(server: &ApiServer, request: &'a Request) -> Result<Cow<'a, Use
 }
 
 fn selected_name(request: &Request) -> String {
+    // Options that cannot be read as a whole say nothing.
+    if LabelSelector::parse(request.query.text("labelSelector")).is_err() {
+        return String::new();
+    }
     let selector = request.query.text("fieldSelector");
-    let parsed = evenkeel_schema::selector::FieldSelector::parse(selector).ok();
+    let parsed = FieldSelector::parse(selector).ok();
     parsed.and_then(|it| it.exact("metadata.name").map(str::to_owned)).unwrap_or_default()
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use evenkeel_schema::field::FieldError;
+use evenkeel_schema::selector::{FieldSelector, LabelSelector};
 use evenkeel_store::{Entry, Range, ReadError};
 use http::Response;
 
@@ -44,6 +45,9 @@ pub(crate) async fn list(call: &Call<'_>) -> Result<Response<Body>> {
 
 /// Refuses options that do not go together.
 pub(crate) fn validate(query: &ListQuery) -> Result<()> {
+    // Selectors that cannot be read come before options that do not fit.
+    LabelSelector::parse(&query.labels).map_err(Status::bad_request)?;
+    FieldSelector::parse(&query.fields).map_err(Status::bad_request)?;
     let mut errors = Vec::new();
     let field = "resourceVersionMatch";
     match query.version_match.as_str() {
@@ -242,7 +246,13 @@ pub(crate) fn write_list(
         Shape::MetadataList { beta } => {
             let version = if beta { "meta.k8s.io/v1beta1" } else { "meta.k8s.io/v1" };
             write_head(&mut out, "PartialObjectMetadataList", version, found, false);
-            write_items(&mut out, shown, |out, it| it.write_metadata(out, beta));
+            if shown.is_empty() {
+                // Go has made no list for it.
+                out.truncate(out.len() - 1);
+                out.extend_from_slice(b"null}");
+            } else {
+                write_items(&mut out, shown, |out, it| it.write_metadata(out, beta));
+            }
         }
         Shape::Metadata { .. } => {
             return Err(Status::not_acceptable(format!(

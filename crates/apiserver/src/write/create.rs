@@ -18,7 +18,7 @@ use crate::read::respond_object;
 use crate::request::{WriteQuery, negotiate_for};
 use crate::status::{Result, Status};
 use crate::strategy::{prepare_create, set_or_remove};
-use crate::{faces, ownership, validate};
+use crate::{decode, faces, ownership, validate};
 
 /// How many characters of a generateName are kept before the suffix: together they fit a label.
 const GENERATED_BASE_MAX: usize = names::LABEL_MAX - SUFFIX_LEN;
@@ -27,6 +27,7 @@ const SUFFIX_LEN: usize = 5;
 /// Answers a POST to a collection.
 pub(crate) async fn create(call: &Call<'_>, body: Bytes) -> Result<Response<Body>> {
     let accept = negotiate_for(call.request, false, call.info.is_custom())?;
+    decode::media(call.request.header("content-type"))?;
     let query = write_query(call, "CreateOptions")?;
     let mut incoming = Incoming::decode(call, &query, &body)?;
     incoming.place(call)?;

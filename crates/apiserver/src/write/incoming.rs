@@ -227,15 +227,23 @@ fn asks_to_forget(object: &Value) -> bool {
 
 /// Checks the options of a write: `kind` is that of the options, such as `CreateOptions`.
 pub(crate) fn write_query(call: &Call<'_>, kind: &str) -> Result<WriteQuery> {
+    write_query_after(call, kind, Vec::new())
+}
+
+/// The same where something is wrong with the options already.
+pub(super) fn write_query_after(
+    call: &Call<'_>,
+    kind: &str,
+    mut errors: Vec<FieldError>,
+) -> Result<WriteQuery> {
     let query = &call.request.query;
-    let mut errors = Vec::new();
-    let dry_run: Vec<&str> = query.all("dryRun").filter(|it| !it.is_empty()).collect();
-    if dry_run.iter().any(|it| *it != "All") {
-        errors.push(FieldError::not_supported("dryRun", json!(dry_run), &["All"]));
-    }
     if let Some(manager) = query.get("fieldManager") {
         let path = evenkeel_schema::field::Path::new("fieldManager");
         evenkeel_schema::validate::metadata::field_manager(&path, manager, &mut errors);
+    }
+    let dry_run: Vec<&str> = query.all("dryRun").filter(|it| !it.is_empty()).collect();
+    if dry_run.iter().any(|it| *it != "All") {
+        errors.push(FieldError::not_supported("dryRun", json!(dry_run), &["All"]));
     }
     let validation = match query.text("fieldValidation") {
         "" | "Warn" => FieldValidation::Warn,

@@ -11,7 +11,7 @@ use serde_json::Value;
 use self::body::{Kind, Patch};
 use super::RETRIES_MAX;
 use super::create::create_object;
-use super::incoming::{Incoming, write_query};
+use super::incoming::{Incoming, write_query_after};
 use super::update::{Writer, change, conflict};
 use crate::body::Body;
 use crate::call::Call;
@@ -25,25 +25,27 @@ use crate::{faces, ownership};
 pub(crate) async fn patch(call: &Call<'_>, body: Bytes) -> Result<Response<Body>> {
     let accept = negotiate_for(call.request, false, call.info.is_custom())?;
     let kind = Kind::of(call)?;
-    check_options(call, kind)?;
-    let query = write_query(call, "PatchOptions")?;
+    let query = write_query_after(call, "PatchOptions", options_errors(call, kind))?;
+    // A patch is read where there is something to patch.
+    if kind != Kind::Apply && call.server.store().get(&call.key()).is_none() {
+        return Err(call.not_found());
+    }
     let patch = Patch::parse(kind, body, query.validation)?;
     let (code, shown) = patch_object(call, &query, &patch).await?;
     respond_object(call, code, accept, &shown)
 }
 
-fn check_options(call: &Call<'_>, kind: Kind) -> Result<()> {
+fn options_errors(call: &Call<'_>, kind: Kind) -> Vec<FieldError> {
     let query = &call.request.query;
-    let error = match kind {
+    match kind {
         Kind::Apply if query.text("fieldManager").is_empty() => {
-            FieldError::required("fieldManager", "is required for apply patch")
+            vec![FieldError::required("fieldManager", "is required for apply patch")]
         }
         Kind::Json | Kind::Merge | Kind::Strategic if query.get("force").is_some() => {
-            FieldError::forbidden("force", "may not be specified for non-apply patch")
+            vec![FieldError::forbidden("force", "may not be specified for non-apply patch")]
         }
-        _ => return Ok(()),
-    };
-    Err(Status::invalid("meta.k8s.io", "PatchOptions", "", &[error]))
+        _ => Vec::new(),
+    }
 }
 
 /// Patches the object that the path names, again where another writer was faster.
@@ -73,7 +75,7 @@ pub(crate) fn patched_part(
     revision: u64,
 ) -> Result<(Value, Writer)> {
     let kind = Kind::of(call)?;
-    check_options(call, kind)?;
+    write_query_after(call, "PatchOptions", options_errors(call, kind))?;
     let patch = Patch::parse(kind, body.clone(), query.validation)?;
     let mut old = old.clone();
     old["metadata"]["resourceVersion"] = revision.to_string().into();

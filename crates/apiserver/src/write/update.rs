@@ -21,7 +21,7 @@ use crate::read::respond_object;
 use crate::request::{WriteQuery, negotiate_for, parse_version};
 use crate::status::{Result, Status};
 use crate::strategy::{Strategy, prepare_update};
-use crate::{Header, faces, ownership, validate};
+use crate::{Header, decode, faces, ownership, validate};
 
 const MODIFIED: &str =
     "the object has been modified; please apply your changes to the latest version and try again";
@@ -29,6 +29,7 @@ const MODIFIED: &str =
 /// Answers a PUT.
 pub(crate) async fn update(call: &Call<'_>, body: Bytes) -> Result<Response<Body>> {
     let accept = negotiate_for(call.request, false, call.info.is_custom())?;
+    decode::media(call.request.header("content-type"))?;
     let query = write_query(call, "UpdateOptions")?;
     let mut incoming = Incoming::decode(call, &query, &body)?;
     incoming.place(call)?;

@@ -8,6 +8,7 @@ mod api;
 mod custom;
 mod deletion;
 mod description;
+mod policies;
 mod reads;
 mod tables;
 mod tokens;

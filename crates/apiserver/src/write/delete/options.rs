@@ -1,6 +1,7 @@
 //! What a client says about a deletion, in the body or in the query.
 
 use evenkeel_schema::field::FieldError;
+use evenkeel_schema::{types, unknown};
 use serde_json::{Value, json};
 
 use crate::call::Call;
@@ -30,12 +31,11 @@ impl DeleteOptions {
         let query = &call.request.query;
         let dry_run: Vec<&str> = query.all("dryRun").filter(|it| !it.is_empty()).collect();
         check_dry_run(&dry_run)?;
-        let policy = query.text("propagationPolicy");
         Ok(Self {
             dry_run: !dry_run.is_empty(),
             grace_period_seconds: query.number("gracePeriodSeconds")?,
             orphan_dependents: query.flag("orphanDependents"),
-            propagation_policy: (!policy.is_empty()).then(|| policy.to_owned()),
+            propagation_policy: query.get("propagationPolicy").map(str::to_owned),
             ..Self::default()
         })
     }
@@ -49,6 +49,7 @@ impl DeleteOptions {
             Media::Protobuf => decode::parse_protobuf("", "v1", "DeleteOptions", body)?,
         };
         check_kind(&value.object)?;
+        check_types(&value.object)?;
         Self::of_value(&value.object)
     }
 
@@ -98,6 +99,19 @@ fn check_dry_run(values: &[&str]) -> Result<()> {
 
 fn refuse(errors: &[FieldError]) -> Result<()> {
     if errors.is_empty() { Ok(()) } else { Err(Status::invalid("meta.k8s.io", "DeleteOptions", "", errors)) }
+}
+
+/// Refuses values that the options cannot hold.
+fn check_types(value: &Value) -> Result<()> {
+    if value.is_array() {
+        return Err(Status::bad_request(
+            "couldn't get version/kind; json parse error: json: cannot unmarshal array into Go value of type struct { \
+             APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }",
+        ));
+    }
+    let schema = types::builtin_type("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions");
+    let refusal = schema.and_then(|schema| unknown::decode_value(schema, "DeleteOptions", value).refusal);
+    refusal.map_or(Ok(()), |why| Err(Status::bad_request(why)))
 }
 
 fn check_kind(value: &Value) -> Result<()> {

@@ -56,12 +56,10 @@ pub(super) fn update(
         }
         ("", "ResourceQuota") => quota::update(new, old, &mut errors),
         ("node.k8s.io", "RuntimeClass") => {
-            if new.str("handler").is_empty() {
-                errors.push(FieldError::required("handler", ""));
-            }
-            let handler = Value::from(new.str("handler"));
+            handler(new, &mut errors);
+            let name = Value::from(new.str("handler"));
             if new.at("handler") != old.at("handler") {
-                immutable(&Path::new("handler"), Some(&handler), None, &mut errors);
+                immutable(&Path::new("handler"), Some(&name), None, &mut errors);
             }
         }
         ("", "Namespace") => {}
@@ -182,9 +180,15 @@ fn priority_class(object: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
+fn handler(object: &Value, errors: &mut Vec<FieldError>) {
+    match object.str("handler") {
+        "" => errors.push(FieldError::required("handler", "")),
+        name => super::field_rules::named(&Path::new("handler"), name, names::dns1123_label(name), errors),
+    }
+}
+
 fn runtime_class(object: &Value, errors: &mut Vec<FieldError>) {
-    let handler = object.str("handler");
-    super::field_rules::named(&Path::new("handler"), handler, names::dns1123_label(handler), errors);
+    handler(object, errors);
     let path = Path::new("overhead");
     let limits = path.child("limits");
     for (name, value) in object.at("overhead").at("podFixed").and_then(Value::as_object).into_iter().flatten()

@@ -132,7 +132,9 @@ fn url(path: &Path<'_>, text: &str, errors: &mut Vec<FieldError>) {
     let mut refuse =
         |value: &str, what: &str| errors.push(FieldError::invalid(path, value, format!("{what}{FORM}")));
     let Some((scheme, rest)) = text.split_once("://") else {
-        refuse(text.split(':').next().unwrap_or_default(), "'https' is the only allowed URL scheme");
+        let scheme = text.split_once(':').map_or("", |(scheme, _)| scheme);
+        refuse(scheme, "'https' is the only allowed URL scheme");
+        refuse("", "host must be specified");
         return;
     };
     if scheme != "https" {

@@ -3,13 +3,17 @@
 //! Both sides do the same: the next key is taken, unless it is being worked on; it is noted as being worked on; its
 //! work ends; it is added again. Our queue notes for itself what is being worked on. Kube-runtime's scheduler is told
 //! by its runner, which is private and keeps the running reconciles in a hash map by their keys: so does this program.
-//! The key is ours on both sides, which is cheaper to clone and to hash than kube-runtime's own.
+//! Each side queues what its controllers queue: the key of an object, and why it is to be reconciled.
 
 use std::time::{Duration, Instant};
 
-use evenkeel_runtime::{Env, Queue, Request};
+use evenkeel_runtime::queue::Add;
+use evenkeel_runtime::{Cause, Env, Queue, Request};
 use futures::StreamExt;
 use futures::channel::mpsc;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube_runtime::controller::{ReconcileReason, ReconcileRequest};
+use kube_runtime::reflector::ObjectRef;
 use kube_runtime::scheduler::{ScheduleRequest, scheduler};
 
 use crate::{Line, median, repeats, runtime};
@@ -31,20 +35,23 @@ pub(crate) fn compare() {
     }
 }
 
-fn name(at: usize) -> Request {
-    Request::namespaced(format!("ns-{}", at % 100), at.to_string())
+/// The keys are of a hundred namespaces.
+fn namespace(at: usize) -> String {
+    format!("ns-{}", at % 100)
 }
 
 /// Takes the next key, says that it is done and adds it again.
 async fn ours(keys: usize) -> f64 {
     let queue = Queue::new("bench", &Env::system());
-    (0..keys).for_each(|at| queue.add(name(at)));
+    let cause = Cause::External("bench".into());
+    let add = |key| queue.add_with(key, Add { cause: Some(cause.clone()), ..Add::default() });
+    (0..keys).for_each(|at| add(Request::namespaced(namespace(at), at.to_string())));
     let (start, mut rounds) = (Instant::now(), 0);
     while start.elapsed() < TIME {
         for _ in 0..ROUNDS {
             let Some(item) = queue.get().await else { break };
             queue.done(&item.key);
-            queue.add(item.key);
+            add(item.key);
         }
         rounds += ROUNDS;
     }
@@ -55,12 +62,16 @@ async fn ours(keys: usize) -> f64 {
 #[allow(clippy::disallowed_types, reason = "what kube-runtime keeps the running reconciles in")]
 async fn theirs(keys: usize) -> f64 {
     let (sender, requests) = mpsc::unbounded();
-    let add = |message: Request| {
+    let add = |message: ReconcileRequest<ConfigMap>| {
         let run_at = tokio::time::Instant::now();
         sender.unbounded_send(ScheduleRequest { message, run_at }).expect("the scheduler lives");
     };
     let mut scheduler = std::pin::pin!(scheduler(requests));
-    (0..keys).for_each(|at| add(name(at)));
+    let request = |at: usize| ReconcileRequest {
+        obj_ref: ObjectRef::new(&at.to_string()).within(&namespace(at)),
+        reason: ReconcileReason::ObjectUpdated,
+    };
+    (0..keys).for_each(|at| add(request(at)));
     let mut running = std::collections::HashMap::new();
     // The first look takes all requests in, which ours did when they were added.
     if let Some(key) = scheduler.next().await {

@@ -4,7 +4,7 @@
 use evenkeel_schema::structural::{self, Rules};
 use serde_json::{Value, json};
 
-/// The first line is the rule, the rest is the object under `spec`; an update of it by itself is tried too.
+// The first line is the rule, the rest is the object under `spec`; an update of it by itself is tried too.
 libfuzzer_sys::fuzz_target!(|text: &str| {
     let (rule, object) = text.split_once('\n').unwrap_or((text, "{}"));
     let item = json!({"type": "object", "required": ["k"], "properties": {

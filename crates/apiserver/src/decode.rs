@@ -24,6 +24,8 @@ pub(crate) use yaml::{parse as parse_yaml, print as print_yaml};
 
 /// The largest body that is read: what etcd takes in a request (1.5 MiB) doubled, as Kubernetes has it.
 pub(crate) const BODY_MAX: usize = 3 * 1024 * 1024;
+/// How far a body that is too large is read before its connection is given up.
+const DRAINED_MAX: usize = 16 * BODY_MAX;
 
 /// A media type that bodies of objects come in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,26 +46,29 @@ pub(crate) struct Decoded {
     pub(crate) oddities: Oddities,
 }
 
-/// Reads a body to its end, but no further than [`BODY_MAX`].
+/// Reads a body to its end. What is beyond [`BODY_MAX`] is dropped, but read: a client that writes before it reads would
+/// lose its answer together with a connection that is closed on unread bytes.
 pub(crate) async fn read_body<B>(body: B) -> Result<Bytes>
 where
     B: HttpBody,
 {
     let too_large = || Status::too_large(format!("Request entity too large: limit is {BODY_MAX}"));
-    if body.size_hint().lower() > BODY_MAX as u64 {
+    if body.size_hint().lower() > DRAINED_MAX as u64 {
         return Err(too_large());
     }
     let mut body = pin!(body);
-    let mut whole = BytesMut::new();
+    let (mut whole, mut size) = (BytesMut::new(), 0);
     while let Some(frame) = std::future::poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
         let frame = frame.map_err(|_| Status::bad_request("unexpected EOF"))?;
         let Ok(data) = frame.into_data() else { continue };
-        if whole.len() + bytes::Buf::remaining(&data) > BODY_MAX {
-            return Err(too_large());
+        size += bytes::Buf::remaining(&data);
+        match size {
+            ..=BODY_MAX => bytes::BufMut::put(&mut whole, data),
+            ..=DRAINED_MAX => whole = BytesMut::new(),
+            _ => return Err(too_large()),
         }
-        bytes::BufMut::put(&mut whole, data);
     }
-    Ok(whole.freeze())
+    if size > BODY_MAX { Err(too_large()) } else { Ok(whole.freeze()) }
 }
 
 /// Which media type a Content-Type header names.
@@ -299,5 +304,34 @@ pub(crate) fn go_package(group: &str) -> &str {
         "flowcontrol.apiserver.k8s.io" => "flowcontrol",
         "admissionregistration.k8s.io" => "admissionregistration",
         other => other.split('.').next().unwrap_or(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Body;
+
+    /// How a body of so many pieces of one MiB is taken, and how many of them were read.
+    async fn read(pieces: usize) -> (Result<Bytes>, usize) {
+        let read = std::cell::Cell::new(0);
+        let piece = Bytes::from(vec![b'x'; 1 << 20]);
+        let mut body = Body::stream(futures::stream::iter(vec![piece; pieces]));
+        let body = http_body_util::BodyExt::map_frame(std::pin::Pin::new(&mut body), |frame| {
+            read.set(read.get() + 1);
+            frame
+        });
+        let taken = read_body(body).await;
+        (taken, read.get())
+    }
+
+    #[tokio::test]
+    async fn a_body_that_is_too_large_is_read_before_it_is_refused() {
+        let (taken, read_of_it) = read(3).await;
+        assert_eq!((taken.unwrap().len(), read_of_it), (BODY_MAX, 3));
+        let (taken, read_of_it) = read(4).await;
+        assert_eq!((taken.unwrap_err().code, read_of_it), (413, 4));
+        let (taken, read_of_it) = read(100).await;
+        assert_eq!((taken.unwrap_err().code, read_of_it), (413, 49));
     }
 }

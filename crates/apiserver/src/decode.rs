@@ -62,10 +62,13 @@ where
         let frame = frame.map_err(|_| Status::bad_request("unexpected EOF"))?;
         let Ok(data) = frame.into_data() else { continue };
         size += bytes::Buf::remaining(&data);
-        match size {
-            ..=BODY_MAX => bytes::BufMut::put(&mut whole, data),
-            ..=DRAINED_MAX => whole = BytesMut::new(),
-            _ => return Err(too_large()),
+        if size > DRAINED_MAX {
+            return Err(too_large());
+        }
+        if size > BODY_MAX {
+            whole = BytesMut::new();
+        } else {
+            bytes::BufMut::put(&mut whole, data);
         }
     }
     if size > BODY_MAX { Err(too_large()) } else { Ok(whole.freeze()) }

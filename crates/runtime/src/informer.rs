@@ -6,6 +6,7 @@
 //! Events are handed on synchronously, in the order of the watch, before the next one is read: what a subscriber
 //! enqueues is in the ledger before the event's own work ends, and nothing is buffered between watch and queue.
 
+mod batch;
 mod progress;
 mod reflector;
 mod registry;

@@ -18,29 +18,25 @@
 
 mod decode;
 mod listing;
+mod reading;
+mod sink;
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
 use evenkeel_env::{Deadline, Env, Station, Work};
 use kube::Client;
 use kube::core::params::WatchParams;
-use kube::core::{DynamicObject, Status, WatchEvent};
 use tokio::time::{Instant, Sleep};
 
-use super::shared::Shared;
 use crate::error::chain;
-use crate::event::Origin;
 use crate::wire::{self, Lines};
-use crate::{Object, Request};
-use decode::{Decoded, Events, READ_AHEAD};
+use decode::{Batches, READ_AHEAD};
 use listing::Listed;
-
-/// The annotation of the bookmark that ends the initial events of a streamed list.
-const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
+pub(super) use reading::{List, Reading};
+pub(super) use sink::{Batch, Sink};
 
 /// The first delay after a failure, doubled up to [`RETRY_MAX`]: client-go's numbers for reflectors.
 const RETRY_MIN: Duration = Duration::from_millis(800);
@@ -59,8 +55,9 @@ const WATCH_TIMEOUT: Duration = Duration::from_secs(300);
 /// How much later than asked a watch may end before we take the connection for dead.
 const WATCH_GRACE: Duration = Duration::from_secs(30);
 
-pub(super) struct Reflector<K: Object> {
-    shared: Arc<Shared<K>>,
+/// It knows nothing of the type of its objects, which [`Sink`] does, so that it is compiled once and not for each kind.
+pub(super) struct Reflector {
+    sink: Arc<dyn Sink>,
     client: Client,
     env: Env,
     namespace: Option<String>,
@@ -77,30 +74,21 @@ pub(super) struct Reflector<K: Object> {
     streams: bool,
 }
 
-/// What a line of a watch was.
-enum Line {
-    Put(Request),
-    Removed,
-    /// A bookmark, and whether it ends the initial events.
-    Bookmark(bool),
-    /// Nothing, or an object that does not fit its type.
-    Skipped,
-}
-
 /// Where the reflector stands.
 enum State {
     /// Nothing is known of the server's state, or it was lost: list everything.
     Listing(Work),
     /// Everything up to this version is in the cache; a watch from there is to be opened.
     Connecting(String, Work),
-    /// The watch stands. The version is that of its last event or bookmark.
+    /// The watch stands.
     Watching(Box<Watching>),
     /// The last attempt failed; try again at this time, which is the deadline in the ledger.
     Waiting(Instant, Then),
 }
 
 struct Watching {
-    version: String,
+    /// Up to its last event or bookmark.
+    reading: Reading,
     lines: Lines,
     since: Instant,
     /// When the connection is taken for dead, whatever it says.
@@ -113,7 +101,7 @@ enum Then {
 }
 
 /// Why an attempt ended.
-enum Failure {
+pub(super) enum Failure {
     /// The version is too old: list again.
     Gone,
     /// The server does not stream lists: list in pages.
@@ -130,25 +118,25 @@ impl From<kube::Error> for Failure {
     }
 }
 
-impl<K: Object> Reflector<K> {
+impl Reflector {
     pub(super) fn new(
-        shared: Arc<Shared<K>>,
+        sink: Arc<dyn Sink>,
         (scope, namespace): (usize, Option<String>),
         streams: bool,
         client: Client,
         env: Env,
     ) -> Self {
         let name = match &namespace {
-            Some(namespace) => format!("watch of {} ({namespace})", shared.source),
-            None => format!("watch of {}", shared.source),
+            Some(namespace) => format!("watch of {} ({namespace})", sink.source()),
+            None => format!("watch of {}", sink.source()),
         };
         let station = env.ledger().station(name.as_str());
         let deadline = env.ledger().deadline(format!("{name}: retry"));
-        let url = K::url_path(&shared.source.dynamic, namespace.as_deref());
+        let url = sink.url_path(namespace.as_deref());
         let first = Some(station.enter());
         let requests = kube::core::Request::new(url);
         Self {
-            shared,
+            sink,
             client,
             env,
             namespace,
@@ -192,13 +180,13 @@ impl<K: Object> Reflector<K> {
         let base = WATCH_TIMEOUT.as_secs();
         let timeout = base + self.env.random_below(base);
         let params = WatchParams {
-            label_selector: self.shared.source.key.labels.clone(),
-            field_selector: self.shared.source.key.fields.clone(),
+            label_selector: self.sink.source().labels.clone(),
+            field_selector: self.sink.source().fields.clone(),
             timeout: u32::try_from(timeout).ok(),
             bookmarks: true,
             send_initial_events: initial_events,
         };
-        let request = match K::metadata_api() {
+        let request = match self.sink.is_metadata() {
             true => self.requests.watch_metadata(&params, version),
             false => self.requests.watch(&params, version),
         };
@@ -213,12 +201,13 @@ impl<K: Object> Reflector<K> {
     fn connected(&mut self, version: String, lines: Lines, _work: Work) -> State {
         let newly = !std::mem::replace(&mut self.synced, true);
         if !newly {
-            self.shared.restarts.fetch_add(1, Ordering::Relaxed);
+            self.sink.restarted();
         }
-        self.shared.progress.connected(newly);
+        self.sink.progress().connected(newly);
         let since = Instant::now();
         let end = Box::pin(tokio::time::sleep_until(since + 2 * WATCH_TIMEOUT + WATCH_GRACE));
-        State::Watching(Box::new(Watching { version, lines, since, end }))
+        let reading = Reading::watch(version);
+        State::Watching(Box::new(Watching { reading, lines, since, end }))
     }
 
     /// Reads the watch until it ends or fails.
@@ -236,7 +225,7 @@ impl<K: Object> Reflector<K> {
             };
             if let Err(failure) = applied {
                 self.forget_failures_if_healthy(watching.since);
-                return self.failed("watch", failure, Then::Connect(watching.version));
+                return self.failed("watch", failure, Then::Connect(watching.reading.into_version()));
             }
             // A watch that always has one more event leaves room for those who work on the last.
             tokio::task::consume_budget().await;
@@ -247,10 +236,11 @@ impl<K: Object> Reflector<K> {
     async fn apply_ready(&self, line: Bytes, watching: &mut Watching) -> Result<(), Failure> {
         // To ask for the next line says that the one before has been dealt with, which is not so yet.
         let _work = self.station.enter();
-        let mut events = Events::of(watching.lines.ready(line, READ_AHEAD));
-        while let Some(event) = events.next().await {
-            self.apply(event, &mut watching.version, Origin::Watch)?;
-            self.shared.observe(self.scope, &watching.version);
+        let mut batches = Batches::of(&self.sink, watching.lines.ready(line, READ_AHEAD));
+        while let Some(batch) = batches.next().await {
+            let applied = batch.apply(&mut watching.reading);
+            self.sink.observe(self.scope, watching.reading.version());
+            applied?;
         }
         Ok(())
     }
@@ -262,9 +252,9 @@ impl<K: Object> Reflector<K> {
         let work = self.station.enter();
         if watching.since.elapsed() < SHORTEST_WATCH {
             self.failures += 1;
-            return self.wait_for_retry(Then::Connect(watching.version));
+            return self.wait_for_retry(Then::Connect(watching.reading.into_version()));
         }
-        State::Connecting(watching.version, work)
+        State::Connecting(watching.reading.into_version(), work)
     }
 
     fn forget_failures_if_healthy(&mut self, since: Instant) {
@@ -273,72 +263,11 @@ impl<K: Object> Reflector<K> {
         }
     }
 
-    /// Applies one line of the watch.
-    fn apply(&self, line: Decoded<K>, version: &mut String, origin: Origin) -> Result<Line, Failure> {
-        let event = match line {
-            Decoded::Event(event) => event,
-            Decoded::Empty => return Ok(Line::Skipped),
-            Decoded::Invalid(line, error) => return self.apply_invalid(&line, &error, version, origin),
-        };
-        Ok(match event {
-            WatchEvent::Added(object) | WatchEvent::Modified(object) => {
-                copy_version(&object, version);
-                Line::Put(self.shared.put(object, origin))
-            }
-            WatchEvent::Deleted(object) => {
-                copy_version(&object, version);
-                let key = Request::of(&object);
-                self.shared.remove(&key, Some(object), origin);
-                Line::Removed
-            }
-            WatchEvent::Bookmark(bookmark) => {
-                version.clone_from(&bookmark.metadata.resource_version);
-                let end = bookmark.metadata.annotations.get(INITIAL_EVENTS_END);
-                Line::Bookmark(end.is_some_and(|value| value == "true"))
-            }
-            WatchEvent::Error(status) => return Err(kube::Error::Api(status).into()),
-        })
-    }
-
-    /// An object that is not as its type says: it is unknown to the cache until it is mended.
-    fn apply_invalid(
-        &self,
-        line: &[u8],
-        error: &serde_json::Error,
-        version: &mut String,
-        origin: Origin,
-    ) -> Result<Line, Failure> {
-        if let Ok(status) = serde_json::from_slice::<Status>(line)
-            && status.is_failure()
-        {
-            return Err(kube::Error::Api(status.boxed()).into());
-        }
-        let partial =
-            serde_json::from_slice::<WatchEvent<kube::core::PartialObjectMeta<DynamicObject>>>(line);
-        let Ok(WatchEvent::Added(object) | WatchEvent::Modified(object) | WatchEvent::Deleted(object)) =
-            partial
-        else {
-            let text = String::from_utf8_lossy(&line[..line.len().min(200)]).into_owned();
-            return Err(
-                kube::Error::SerdeError(serde::de::Error::custom(format!("{error} in {text}"))).into()
-            );
-        };
-        self.report_invalid(&Request::of(&object).to_string(), error);
-        copy_version(&object, version);
-        self.shared.remove(&Request::of(&object), None, origin);
-        Ok(Line::Skipped)
-    }
-
-    fn report_invalid(&self, what: &str, error: &serde_json::Error) {
-        let what: String = what.chars().take(200).collect();
-        tracing::error!(source = %self.shared.source, object = what, %error, "an object does not fit its type");
-    }
-
     fn failed(&mut self, verb: &str, failure: Failure, then: Then) -> State {
         let error = match failure {
             // A version that has just become too old costs a list, no wait; a server that keeps saying so is failing.
             Failure::Gone if self.failures == 0 => {
-                tracing::info!(source = %self.shared.source, "the watch's version is too old: listing again");
+                tracing::info!(source = %self.sink.source(), "the watch's version is too old: listing again");
                 self.failures = 1;
                 return State::Listing(self.station.enter());
             }
@@ -354,8 +283,8 @@ impl<K: Object> Reflector<K> {
             kube::Error::Api(status) => format!("{verb}: {}", status.message),
             other => format!("{verb}: {}", chain(other)),
         };
-        tracing::warn!(source = %self.shared.source, error = text, failures = self.failures, "watch failed");
-        self.shared.progress.failed(text.into());
+        tracing::warn!(source = %self.sink.source(), error = text, failures = self.failures, "watch failed");
+        self.sink.progress().failed(text.into());
         self.wait_for_retry(then)
     }
 
@@ -376,11 +305,5 @@ impl<K: Object> Reflector<K> {
             Then::List => State::Listing(work),
             Then::Connect(version) => State::Connecting(version, work),
         }
-    }
-}
-
-fn copy_version<K: Object>(object: &K, version: &mut String) {
-    if let Some(new) = &object.meta().resource_version {
-        version.clone_from(new);
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use super::SyncError;
 use super::progress::Progress;
@@ -36,7 +36,7 @@ pub(super) struct Shared<K: Object> {
 }
 
 /// Those who are told of events.
-struct Audience<K> {
+pub(super) struct Audience<K> {
     handlers: Vec<(u64, Handler<K>)>,
     next_id: u64,
     waiting: Waiting,
@@ -105,13 +105,17 @@ impl<K: Object> Shared<K> {
         Subscription { cancel: Some(Box::new(cancel)) }
     }
 
+    /// Those who are told of events; nothing changes in the cache while somebody else holds this.
+    pub(super) fn audience(&self) -> MutexGuard<'_, Audience<K>> {
+        self.audience.lock()
+    }
+
     /// Puts an object in the cache and tells the audience what that changed.
-    pub(super) fn put(&self, mut object: K, origin: Origin) -> Request {
+    pub(super) fn put(&self, audience: &mut Audience<K>, mut object: K, origin: Origin) -> Request {
         if let Some(transform) = &self.transform {
             transform(&mut object);
         }
         let new = Arc::new(object);
-        let mut audience = self.audience.lock();
         let (key, old) = self.store.write().insert(new.clone());
         audience.waiting.changed(&key, Some(new.meta()));
         match old {
@@ -128,8 +132,7 @@ impl<K: Object> Shared<K> {
     }
 
     /// Takes an object out of the cache and tells the audience, with the last form where the server sent one.
-    pub(super) fn remove(&self, key: &Request, last: Option<K>, origin: Origin) {
-        let mut audience = self.audience.lock();
+    pub(super) fn remove(&self, audience: &mut Audience<K>, key: &Request, last: Option<K>, origin: Origin) {
         let Some(cached) = self.store.write().remove(key) else { return };
         let old = last.map_or(cached, |mut last| {
             if let Some(transform) = &self.transform {

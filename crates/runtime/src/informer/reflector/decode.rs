@@ -4,15 +4,12 @@
 //! comes back after a while, is decoded in chunks that the runtime's threads share; the events are still applied one
 //! after the other, in the order of the watch.
 
-mod line;
+use std::sync::Arc;
 
 use bytes::Bytes;
-use kube::core::WatchEvent;
 use tokio::task::JoinHandle;
 
-use line::Line;
-
-use crate::{Object, wire};
+use super::sink::{Batch, Sink};
 
 /// How many lines are taken at once, where they are there already: some 2 MiB of pods.
 pub(super) const READ_AHEAD: usize = 512;
@@ -20,56 +17,31 @@ pub(super) const READ_AHEAD: usize = 512;
 /// How many lines one task decodes: a few hundred microseconds, for which a task costs nothing.
 const CHUNK: usize = 64;
 
-/// What a line is.
-pub(super) enum Decoded<K> {
-    Event(WatchEvent<K>),
-    /// Something that is no event of this kind.
-    Invalid(Bytes, serde_json::Error),
-    /// A line without anything, which servers send to keep a connection alive.
-    Empty,
-}
-
 /// Decoded lines, in their order.
-pub(super) struct Events<K> {
-    /// The next ones, reversed.
-    here: Vec<Decoded<K>>,
-    /// Those after them, in the making; reversed.
-    later: Vec<JoinHandle<Vec<Decoded<K>>>>,
+pub(super) struct Batches {
+    first: Option<Box<dyn Batch>>,
+    /// Those after it, in the making; reversed.
+    later: Vec<JoinHandle<Box<dyn Batch>>>,
 }
 
-impl<K: Object> Events<K> {
-    pub(super) fn of(mut lines: Vec<Bytes>) -> Self {
+impl Batches {
+    pub(super) fn of(sink: &Arc<dyn Sink>, mut lines: Vec<Bytes>) -> Self {
         let mut later = Vec::new();
         while lines.len() > CHUNK {
             let rest = (lines.len() - 1) / CHUNK * CHUNK;
-            let chunk = lines.split_off(rest);
-            later.push(tokio::spawn(async move { decode_all(chunk) }));
+            let (sink, chunk) = (sink.clone(), lines.split_off(rest));
+            later.push(tokio::spawn(async move { sink.read(chunk) }));
         }
-        Self { here: decode_all(lines), later }
+        Self { first: Some(sink.clone().read(lines)), later }
     }
 
-    /// The next event; none when all were given.
-    pub(super) async fn next(&mut self) -> Option<Decoded<K>> {
-        while self.here.is_empty() {
+    /// The next ones; none when all were given.
+    pub(super) async fn next(&mut self) -> Option<Box<dyn Batch>> {
+        match self.first.take() {
+            Some(first) => Some(first),
             // A task that was cancelled means that the runtime ends, and this task with it.
-            self.here = self.later.pop()?.await.ok()?;
+            None => self.later.pop()?.await.ok(),
         }
-        self.here.pop()
-    }
-}
-
-/// Decodes lines; the first comes last.
-fn decode_all<K: Object>(lines: Vec<Bytes>) -> Vec<Decoded<K>> {
-    lines.into_iter().rev().map(decode).collect()
-}
-
-fn decode<K: Object>(line: Bytes) -> Decoded<K> {
-    if line.is_empty() {
-        return Decoded::Empty;
-    }
-    match wire::read(&line) {
-        Ok(Line(event)) => Decoded::Event(event),
-        Err(error) => Decoded::Invalid(line, error),
     }
 }
 
@@ -77,29 +49,35 @@ fn decode<K: Object>(line: Bytes) -> Decoded<K> {
 mod tests {
     use k8s_openapi::api::core::v1::ConfigMap;
     use kube::ResourceExt;
+    use parking_lot::Mutex;
 
+    use super::super::reading::Reading;
     use super::*;
+    use crate::Source;
+    use crate::informer::shared::Shared;
 
     #[tokio::test]
-    async fn many_lines_come_out_in_their_order() {
-        for count in [0, 1, CHUNK, CHUNK + 1, 2 * CHUNK, 5 * CHUNK + 7] {
+    async fn many_lines_are_applied_in_their_order() {
+        for count in [1, CHUNK, CHUNK + 1, 2 * CHUNK, 5 * CHUNK + 7] {
+            let told = Arc::new(Mutex::new(Vec::new()));
+            let shared = Arc::new(Shared::<ConfigMap>::new(Source::new(), 1, None));
+            let names = told.clone();
+            let _subscription = Shared::subscribe(
+                &shared,
+                Arc::new(move |event, _| names.lock().push(event.object().name_any())),
+            );
             let line = |at: usize| match at % 10 {
                 3 => Bytes::new(),
-                7 => Bytes::from_static(b"{"),
                 _ => Bytes::from(format!(r#"{{"type":"ADDED","object":{{"metadata":{{"name":"{at}"}}}}}}"#)),
             };
-            let mut events = Events::<ConfigMap>::of((0..count).map(line).collect());
-            let mut at = 0;
-            while let Some(event) = events.next().await {
-                match event {
-                    Decoded::Event(WatchEvent::Added(map)) => assert_eq!(map.name_any(), at.to_string()),
-                    Decoded::Event(_) => panic!("nothing else was sent"),
-                    Decoded::Empty => assert_eq!(at % 10, 3),
-                    Decoded::Invalid(..) => assert_eq!(at % 10, 7),
-                }
-                at += 1;
+            let sink: Arc<dyn Sink> = shared;
+            let mut reading = Reading::watch(String::new());
+            let mut batches = Batches::of(&sink, (0..count).map(line).collect());
+            while let Some(batch) = batches.next().await {
+                assert!(batch.apply(&mut reading).is_ok());
             }
-            assert_eq!(at, count);
+            let wanted: Vec<String> = (0..count).filter(|at| at % 10 != 3).map(|at| at.to_string()).collect();
+            assert_eq!(*told.lock(), wanted);
         }
     }
 }

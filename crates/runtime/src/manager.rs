@@ -23,7 +23,7 @@ use crate::leader::LeaderElection;
 use crate::manifests::{Declared, Manifests};
 use crate::metrics::Metrics;
 use crate::observe::{Observed, Observers};
-use crate::serve::Checks;
+use crate::serve::{Checks, Listen};
 use part::{Part, When};
 
 /// How long running reconciles get to end after a stop: controller-runtime's number.
@@ -67,7 +67,7 @@ pub struct Manager {
     health: Checks,
     ready: Checks,
     /// Where health, readiness and metrics are served.
-    address: Option<SocketAddr>,
+    listen: Option<Listen>,
 }
 
 /// The manager ended because a part of it failed.
@@ -149,7 +149,7 @@ impl Manager {
             observers: Observers::default(),
             health: Checks::default(),
             ready: Checks::default(),
-            address: None,
+            listen: None,
         }
     }
 
@@ -258,7 +258,22 @@ impl Manager {
 
     /// Serves `/healthz`, `/readyz` and `/metrics` at this address while it runs.
     pub fn serve(mut self, address: SocketAddr) -> Self {
-        self.address = Some(address);
+        self.listen = Some(Listen::Address(address));
+        self
+    }
+
+    /// The same on a listener that is bound already: to a port that the system chose, or by whoever started this
+    /// process.
+    ///
+    /// ```no_run
+    /// # fn example(manager: evenkeel_runtime::Manager) -> std::io::Result<evenkeel_runtime::Manager> {
+    /// let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+    /// println!("http://{}/metrics", listener.local_addr()?);
+    /// Ok(manager.serve_on(listener))
+    /// # }
+    /// ```
+    pub fn serve_on(mut self, listener: std::net::TcpListener) -> Self {
+        self.listen = Some(Listen::On(listener));
         self
     }
 
@@ -290,8 +305,8 @@ impl Manager {
         if let Some(election) = &self.election {
             manifests = manifests.leader_election(election);
         }
-        match self.address {
-            Some(address) => manifests.port(address.port()),
+        match self.listen.as_ref().and_then(Listen::port) {
+            Some(port) => manifests.port(port),
             None => manifests,
         }
     }

@@ -50,6 +50,31 @@ impl Checks {
     }
 }
 
+/// Where it is served.
+pub(crate) enum Listen {
+    Address(SocketAddr),
+    On(std::net::TcpListener),
+}
+
+impl Listen {
+    pub(crate) fn port(&self) -> Option<u16> {
+        match self {
+            Self::Address(address) => Some(address.port()),
+            Self::On(listener) => listener.local_addr().ok().map(|address| address.port()),
+        }
+    }
+
+    async fn begin(self) -> std::io::Result<TcpListener> {
+        match self {
+            Self::Address(address) => TcpListener::bind(address).await,
+            Self::On(listener) => {
+                listener.set_nonblocking(true)?;
+                TcpListener::from_std(listener)
+            }
+        }
+    }
+}
+
 /// What is served.
 #[derive(Clone)]
 pub(crate) struct Endpoints {
@@ -60,8 +85,8 @@ pub(crate) struct Endpoints {
 
 impl Endpoints {
     /// Serves until told to stop.
-    pub(crate) async fn serve(self, address: SocketAddr, stop: CancellationToken) -> std::io::Result<()> {
-        let listener = TcpListener::bind(address).await?;
+    pub(crate) async fn serve(self, listen: Listen, stop: CancellationToken) -> std::io::Result<()> {
+        let listener = listen.begin().await?;
         tracing::info!(address = %listener.local_addr()?, "serving health and metrics");
         loop {
             let (stream, _) = tokio::select! {

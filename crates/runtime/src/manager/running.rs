@@ -36,7 +36,7 @@ impl Manager {
     }
 
     async fn run_parts(
-        self,
+        mut self,
         stop: impl Future<Output = ()> + Send,
         starting: Vec<Work>,
     ) -> Result<(), ManagerError> {
@@ -70,13 +70,13 @@ impl Manager {
     }
 
     /// What the parts run in, and what those hold before whom nobody leads; the endpoints and the events are started.
-    fn host(&self, tasks: &Tasks, stages: &mut Stages) -> (Host, Arc<Before>) {
+    fn host(&mut self, tasks: &Tasks, stages: &mut Stages) -> (Host, Arc<Before>) {
         self.metrics.watch_informers(&self.informers);
-        if let Some(address) = self.address {
+        if let Some(listen) = self.listen.take() {
             self.ready.add("caches", synced_check(self.informers.clone()));
             let (health, ready) = (self.health.clone(), self.ready.clone());
             let endpoints = Endpoints { health, ready, metrics: self.metrics.clone() };
-            let running = endpoints.serve(address, stages.serving.stop.clone());
+            let running = endpoints.serve(listen, stages.serving.stop.clone());
             stages.serving.start(tasks, "http".into(), async move { Ok(running.await?) });
         }
         let stop = stages.events.stop.clone();

@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_cluster::Cluster;
+use evenkeel_cluster::serve::ServeOptions;
 use evenkeel_runtime::{Action, Change, Context, Controller, Error, Manager};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::ResourceExt;
+use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 
 use crate::{Notes, map, value};
 
@@ -143,14 +145,15 @@ async fn metrics_have_the_names_that_dashboards_know(cluster: Cluster) {
 async fn health_readiness_and_metrics_are_served() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let cluster = crate::quiet(6).await;
-    let address = {
-        let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        free.local_addr().unwrap()
-    };
+    // The listener is given away bound: a port that was free a moment ago may be somebody else's by now.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
     let controller =
         Controller::new("served", |_: Arc<ConfigMap>, _: Context| async { Ok::<_, Error>(Action::done()) });
-    let manager =
-        manager(&cluster).controller(controller).serve(address).health_check("disk", || Err("full".into()));
+    let manager = manager(&cluster)
+        .controller(controller)
+        .serve_on(listener)
+        .health_check("disk", || Err("full".into()));
     let _running = tokio::spawn(manager.run_until(std::future::pending()));
     cluster.settled().await;
     let get = |path: &'static str| async move {
@@ -166,4 +169,28 @@ async fn health_readiness_and_metrics_are_served() {
     let ready = get("/readyz").await;
     assert!(ready.starts_with("HTTP/1.1 200") && ready.contains("[+]caches ok"), "{ready}");
     assert!(get("/metrics").await.contains("workqueue_depth"));
+}
+
+/// The way to a cluster from a kubeconfig, over TLS and with the certificate in it.
+#[tokio::test]
+async fn a_manager_is_made_of_a_kubeconfig() {
+    let cluster = crate::quiet(7).await;
+    cluster.apply(map("one", 1)).await.unwrap();
+    let server = cluster.serve(ServeOptions::default()).await.unwrap();
+    let (kubeconfig, host) =
+        (Kubeconfig::from_yaml(server.kubeconfig()).unwrap(), server.address().to_string());
+    let _serving = tokio::spawn(server.run(std::future::pending()));
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+    let (seen, mut reconciled) = tokio::sync::mpsc::unbounded_channel();
+    let controller = Controller::new("over-tls", move |map: Arc<ConfigMap>, _: Context| {
+        let told = seen.send(map.name_any());
+        async move { told.map(|()| Action::done()).map_err(|error| Error::message(error.to_string())) }
+    });
+    let manager =
+        Manager::from_config(config).unwrap().namespaces([cluster.namespace()]).controller(controller);
+    let metrics = manager.metrics().clone();
+    let _running = tokio::spawn(manager.run_until(std::future::pending()));
+    assert_eq!(reconciled.recv().await.as_deref(), Some("one"));
+    let text = metrics.encode();
+    assert!(text.contains(&format!("host=\"{host}\"")), "requests are counted by their host:\n{text}");
 }

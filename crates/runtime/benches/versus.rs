@@ -2,7 +2,11 @@
 //!
 //! `cargo bench -p evenkeel-runtime --bench versus` prints a line for each measure: the median of repeats that
 //! alternate between the two sides, how many times better ours is, and what was aimed at. Memory is measured in
-//! child processes of this one, so that neither side inherits the other's heap. Numbers in the environment change
+//! child processes of this one, so that neither side inherits the other's heap.
+//!
+//! Both sides share this process with the server, whose time is in both of their times and brings every ratio closer
+//! to one. So the throughputs are measured a second time "without the server": what it answers was recorded, or was
+//! taken from it before the clock started. Numbers in the environment change
 //! what is measured: `OBJECTS` (a second, larger size of the initial reconcile), `PODS`, `REPEATS`; a word as argument
 //! (`initial`, `updates`, `latency`, `memory`, `queue`) runs that part alone.
 
@@ -16,6 +20,8 @@ mod queues;
 mod sides;
 #[path = "versus/tap.rs"]
 mod tap;
+#[path = "versus/tape.rs"]
+mod tape;
 
 use std::time::{Duration, Instant};
 
@@ -23,11 +29,12 @@ use evenkeel_cluster::Cluster;
 use evenkeel_runtime::Env;
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::ResourceExt;
+use kube::{Client, ResourceExt};
 use tokio::sync::mpsc;
 
 use sides::{Seen, Side, run};
-use tap::Tap;
+use tap::{Hold, Tap};
+use tape::Tape;
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();
@@ -40,14 +47,19 @@ fn main() {
     println!("{:<46} {:>12} {:>12} {:>8} {:>6}", "measure", "evenkeel", "kube-runtime", "ratio", "goal");
     if wanted("initial") {
         for objects in [10_000, number("OBJECTS", 100_000)] {
-            let times = runtime().block_on(initial(objects));
-            Line { measure: format!("initial reconcile of {objects}, s"), goal: 2.0, more: false }
-                .print(times);
+            let [whole, alone] = runtime().block_on(initial(objects));
+            let measure = format!("initial reconcile of {objects}, s");
+            Line { measure, goal: 2.0, more: false }.print(whole);
+            let measure = format!("initial reconcile of {objects}, no server, s");
+            Line { measure, goal: 2.0, more: false }.print(alone);
         }
     }
     if wanted("updates") {
-        let rates = runtime().block_on(updates());
-        Line { measure: "updates to reconciles, 1/s".into(), goal: 2.0, more: true }.print(rates);
+        for (hold, whose) in [(Hold::WithServer, ""), (Hold::WithClient, ", no server")] {
+            let rates = runtime().block_on(updates(hold));
+            let measure = format!("updates to reconciles{whose}, 1/s");
+            Line { measure, goal: 2.0, more: true }.print(rates);
+        }
     }
     if wanted("latency") {
         runtime().block_on(latency());
@@ -128,27 +140,40 @@ async fn write(cluster: &Cluster, objects: usize, value: usize) {
     futures::stream::iter(writes).buffer_unordered(16).for_each(|()| async {}).await;
 }
 
-/// Seconds from start to the last of the first reconciles.
-async fn initial(objects: usize) -> [f64; 2] {
+/// Seconds from start to the last of the first reconciles: with the server, and with what it answered before.
+async fn initial(objects: usize) -> [[f64; 2]; 2] {
     let cluster = filled(objects).await;
-    let mut times = [Vec::new(), Vec::new()];
+    let tapes = [Tape::default(), Tape::default()];
+    for side in Side::BOTH {
+        // What is recorded is not measured.
+        first_reconciles(side, tapes[side as usize].around(cluster.client()), &cluster, objects).await;
+    }
+    let mut whole = [Vec::new(), Vec::new()];
+    let mut alone = [Vec::new(), Vec::new()];
     for _ in 0..repeats() {
         for side in Side::BOTH {
-            let seen = Seen::default();
-            seen.expect(objects);
-            let start = Instant::now();
-            let running = run::<ConfigMap>(side, cluster.client(), cluster.env(), seen.clone());
-            seen.all().await;
-            times[side as usize].push(start.elapsed().as_secs_f64());
-            stop(running).await;
+            let at = side as usize;
+            whole[at].push(first_reconciles(side, cluster.client(), &cluster, objects).await);
+            let client = tapes[at].around(cluster.client());
+            alone[at].push(first_reconciles(side, client, &cluster, objects).await);
         }
     }
-    times.map(median)
+    [whole.map(median), alone.map(median)]
 }
 
-/// Reconciles a second for updates of distinct objects that wait in the watch: what the runtime takes, not what the
-/// server writes.
-async fn updates() -> [f64; 2] {
+async fn first_reconciles(side: Side, client: Client, cluster: &Cluster, objects: usize) -> f64 {
+    let seen = Seen::default();
+    seen.expect(objects);
+    let start = Instant::now();
+    let running = run::<ConfigMap>(side, client, cluster.env(), seen.clone());
+    seen.all().await;
+    let took = start.elapsed().as_secs_f64();
+    stop(running).await;
+    took
+}
+
+/// Reconciles a second for updates of distinct objects that were written before and wait in the watch.
+async fn updates(hold: Hold) -> [f64; 2] {
     const OBJECTS: usize = 10_000;
     let cluster = filled(OBJECTS).await;
     let mut rates = [Vec::new(), Vec::new()];
@@ -161,7 +186,7 @@ async fn updates() -> [f64; 2] {
             let running = run::<ConfigMap>(side, client, cluster.env(), seen.clone());
             seen.all().await;
             seen.expect(OBJECTS);
-            tap.close();
+            tap.close(hold);
             write(&cluster, OBJECTS, 1 + 2 * round + side as usize).await;
             let start = Instant::now();
             tap.open();

@@ -1,5 +1,9 @@
 //! A tap on the watches of a client: it notes when an event is given out, and can hold events back.
+//!
+//! Events that are held back either stay with the server, which then encodes them when they are asked for, or are
+//! taken from it and wait on the client's side of the wire: what is measured from there on is the runtime's alone.
 
+use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -20,9 +24,16 @@ pub(crate) struct Tap {
 
 #[derive(Default)]
 struct State {
-    closed: bool,
+    closed: Option<Hold>,
     waiting: Vec<Waker>,
     last: Option<Instant>,
+}
+
+/// Where events wait that are held back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hold {
+    WithServer,
+    WithClient,
 }
 
 impl Tap {
@@ -35,20 +46,24 @@ impl Tap {
             async move {
                 let watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
                 let response: Response<Body> = client.send(request).await?;
-                Ok::<_, kube::Error>(response.map(|body| Tapped { body, tap: watch.then_some(tap) }))
+                Ok::<_, kube::Error>(response.map(|body| Tapped {
+                    body,
+                    waiting: VecDeque::new(),
+                    tap: watch.then_some(tap),
+                }))
             }
         });
         Client::new(service, namespace)
     }
 
     /// Holds back what comes from now on.
-    pub(crate) fn close(&self) {
-        self.state.lock().closed = true;
+    pub(crate) fn close(&self, hold: Hold) {
+        self.state.lock().closed = Some(hold);
     }
 
     pub(crate) fn open(&self) {
         let mut state = self.state.lock();
-        state.closed = false;
+        state.closed = None;
         state.waiting.drain(..).for_each(Waker::wake);
     }
 
@@ -60,28 +75,53 @@ impl Tap {
 
 struct Tapped {
     body: Body,
+    /// What was taken from the server while the tap was closed.
+    waiting: VecDeque<Polled>,
     /// None for what is no watch.
     tap: Option<Tap>,
+}
+
+type Polled = Option<Result<Frame<Bytes>, kube::Error>>;
+
+impl Tapped {
+    /// Takes what the server has to give, without giving it on.
+    fn take_in(&mut self, cx: &mut Context<'_>) {
+        while !matches!(self.waiting.back(), Some(None | Some(Err(_)))) {
+            match http_body::Body::poll_frame(Pin::new(&mut self.body), cx) {
+                Poll::Ready(frame) => self.waiting.push_back(frame),
+                Poll::Pending => return,
+            }
+        }
+    }
 }
 
 impl http_body::Body for Tapped {
     type Data = Bytes;
     type Error = kube::Error;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Polled> {
         let this = &mut *self;
-        if let Some(tap) = &this.tap {
+        let Some(tap) = this.tap.clone() else { return Pin::new(&mut this.body).poll_frame(cx) };
+        let closed = {
             let mut state = tap.state.lock();
-            if state.closed {
+            if state.closed.is_some() {
                 state.waiting.push(cx.waker().clone());
+            }
+            state.closed
+        };
+        match closed {
+            Some(Hold::WithServer) => return Poll::Pending,
+            Some(Hold::WithClient) => {
+                this.take_in(cx);
                 return Poll::Pending;
             }
+            None => {}
         }
-        let frame = Pin::new(&mut this.body).poll_frame(cx);
-        if let (Some(tap), Poll::Ready(Some(_))) = (&this.tap, &frame) {
+        let frame = match this.waiting.pop_front() {
+            Some(frame) => Poll::Ready(frame),
+            None => Pin::new(&mut this.body).poll_frame(cx),
+        };
+        if matches!(frame, Poll::Ready(Some(_))) {
             tap.state.lock().last = Some(Instant::now());
         }
         frame

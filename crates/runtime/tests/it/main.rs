@@ -11,6 +11,7 @@ mod managing;
 mod manifesting;
 mod queueing;
 mod recording;
+mod recovering;
 mod replaying;
 mod rereading;
 mod seam;

@@ -64,7 +64,7 @@ impl Document<'_> {
             Self::Version => version(),
             Self::Core | Self::Groups if wants_aggregated(request) => {
                 let core = matches!(self, Self::Core);
-                return aggregated(request, aggregated::list(&groups, core));
+                return aggregated(request, aggregated::document(&groups, core));
             }
             Self::Core => legacy::versions(request),
             Self::Groups => legacy::groups(&groups),
@@ -93,11 +93,11 @@ fn resources(groups: &[Group], group: &str, version: &str) -> Result<Value> {
     }
 }
 
-fn aggregated(request: &Request, body: Vec<u8>) -> Result<Response<Body>> {
+fn aggregated(request: &Request, document: aggregated::Document) -> Result<Response<Body>> {
     if request.method != Method::GET {
         return Err(Status::method_not_allowed());
     }
-    let mut response = cached(request, body);
+    let mut response = cached(request, document);
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(AGGREGATED_TYPE));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("public"));
@@ -105,8 +105,7 @@ fn aggregated(request: &Request, body: Vec<u8>) -> Result<Response<Body>> {
 }
 
 /// A response with the hash of its bytes as ETag; without a body where the client has them.
-fn cached(request: &Request, body: Vec<u8>) -> Response<Body> {
-    let etag = format!("\"{}\"", hash(&body));
+fn cached(request: &Request, aggregated::Document { body, etag }: aggregated::Document) -> Response<Body> {
     let known = request.header(IF_NONE_MATCH.as_str()).split(',').any(|it| it.trim() == etag);
     let mut response = if known { respond::json(304, Body::empty()) } else { respond::json(200, body) };
     if let Ok(value) = HeaderValue::from_str(&etag) {

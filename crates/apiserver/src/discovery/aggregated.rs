@@ -1,20 +1,65 @@
 //! Everything at once: `APIGroupDiscoveryList`.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use super::groups::{Group, Version};
-use crate::registry::{ResourceInfo, SubresourceInfo};
+use super::groups::{Group, Version, groups};
+use super::hash;
+use crate::registry::{Registry, ResourceInfo, SubresourceInfo};
+
+/// A list as it is sent.
+#[derive(Clone)]
+pub(super) struct Document {
+    pub(super) body: Bytes,
+    pub(super) etag: String,
+}
+
+/// The lists of servers without custom resources: all servers of a process share them.
+static BUILT_IN: [OnceLock<Document>; 2] = [const { OnceLock::new() }; 2];
 
 /// The list: of the core group, or of all others.
-pub(super) fn list(groups: &[Group], core: bool) -> Vec<u8> {
-    let items = groups.iter().filter(|group| group.name.is_empty() == core).map(group);
-    let list = json!({
-        "kind": "APIGroupDiscoveryList",
-        "apiVersion": "apidiscovery.k8s.io/v2",
-        "metadata": {},
-        "items": items.collect::<Vec<_>>(),
-    });
-    list.to_string().into_bytes()
+pub(super) fn document(groups: &[Group], core: bool) -> Document {
+    let listed: Vec<&Group> = groups.iter().filter(|group| group.name.is_empty() == core).collect();
+    let print = || {
+        let body = list(&listed);
+        Document { etag: format!("\"{}\"", hash(&body)), body: body.into() }
+    };
+    match listed.iter().any(|group| group.serves_custom()) {
+        true => print(),
+        false => BUILT_IN[usize::from(core)].get_or_init(print).clone(),
+    }
+}
+
+fn list(groups: &[&Group]) -> Vec<u8> {
+    let mut items = groups.iter().map(|group| printed(group));
+    let mut out = String::from(r#"{"apiVersion":"apidiscovery.k8s.io/v2","items":["#);
+    if let Some(first) = items.next() {
+        out.push_str(&first);
+    }
+    for item in items {
+        out.push(',');
+        out.push_str(&item);
+    }
+    out.push_str(r#"],"kind":"APIGroupDiscoveryList","metadata":{}}"#);
+    out.into_bytes()
+}
+
+/// The text of a group. A definition of a custom resource changes the list, but none of the built-in groups in it.
+fn printed(group: &Group) -> Cow<'static, str> {
+    static BUILT_IN: OnceLock<BTreeMap<String, String>> = OnceLock::new();
+    let print = |it: &Group| self::group(it).to_string();
+    if group.serves_custom() {
+        return print(group).into();
+    }
+    let all = || groups(&Registry::new()).into_iter().map(|it| (it.name.clone(), print(&it))).collect();
+    match BUILT_IN.get_or_init(all).get(&group.name) {
+        Some(text) => text.as_str().into(),
+        None => print(group).into(),
+    }
 }
 
 fn group(group: &Group) -> Value {

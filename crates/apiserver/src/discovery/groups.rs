@@ -54,6 +54,11 @@ impl Group {
         }
     }
 
+    /// Whether a CustomResourceDefinition made some part of it.
+    pub(super) fn serves_custom(&self) -> bool {
+        self.versions.iter().flat_map(|version| &version.resources).any(|info| info.is_custom())
+    }
+
     /// `group/version`, or the version alone in the core group.
     pub(crate) fn group_version(&self, version: &str) -> String {
         kinds::api_version(&self.name, version)

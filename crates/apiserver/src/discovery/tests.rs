@@ -113,6 +113,21 @@ fn the_aggregated_form_is_given_to_those_who_ask_for_it() {
 }
 
 #[test]
+fn what_is_shared_between_servers_shows_no_custom_resource_of_another() {
+    let with = Registry::new();
+    with.replace("gadgets.apps", vec![custom("apps", "v1", "gadgets", vec![])]);
+    let without = Registry::new();
+    for registry in [&without, &with, &without] {
+        let (_, _, list) = get(registry, "/apis", AGGREGATED_TYPE);
+        let apps = list["items"].as_array().unwrap().iter().find(|it| it["metadata"]["name"] == "apps");
+        let resources = apps.unwrap()["versions"][0]["resources"].as_array().unwrap();
+        let gadgets = resources.iter().filter(|it| it["resource"] == "gadgets").count();
+        assert_eq!(gadgets, registry.custom().len());
+        assert_eq!(list["kind"], "APIGroupDiscoveryList");
+    }
+}
+
+#[test]
 fn the_old_aggregated_form_is_no_longer_served() {
     let accept = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList";
     assert_eq!(get(&Registry::new(), "/apis", accept).0, 406);

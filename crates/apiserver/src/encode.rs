@@ -30,6 +30,18 @@ impl Shown {
         Self::new(bytes, &header, revision)
     }
 
+    /// An object that is nothing but metadata, which is JSON. Groups, versions and kinds need no escapes.
+    pub(crate) fn bare(api_version: &str, kind: &str, metadata: &str, revision: u64) -> Self {
+        let mut text = format!(r#"{{"apiVersion":"{api_version}","kind":"{kind}","#);
+        let metadata_at = text.len();
+        text.push_str("\"metadata\":");
+        text.push_str(metadata);
+        let metadata_end = text.len();
+        text.push('}');
+        let version_at = metadata_at + "\"metadata\":{".len();
+        Self { bytes: text.into(), metadata_at, version_at, metadata_end, revision }
+    }
+
     /// An object in bytes that were sealed with this header.
     pub(crate) fn new(bytes: Bytes, header: &Header, revision: u64) -> Self {
         Self {

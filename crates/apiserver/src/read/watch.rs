@@ -331,14 +331,11 @@ impl Form {
 
     /// An object of the kind that has nothing but a resourceVersion.
     fn bookmark(&self, revision: u64, end_of_initial: bool) -> Shown {
-        let mut metadata = serde_json::Map::new();
-        if end_of_initial {
-            metadata.insert("annotations".into(), serde_json::json!({"k8s.io/initial-events-end": "true"}));
-        }
-        let object = serde_json::json!({
-            "apiVersion": self.info.api_version(), "kind": self.info.kind, "metadata": metadata,
-        });
-        Shown::sealed(&object, revision)
+        let metadata = match end_of_initial {
+            true => r#"{"annotations":{"k8s.io/initial-events-end":"true"}}"#,
+            false => "{}",
+        };
+        Shown::bare(&self.info.api_version(), &self.info.kind, metadata, revision)
     }
 }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use decide::{Decision, OwnerState, Propagation, decide};
 use evenkeel_runtime::recorder::EventType;
-use evenkeel_runtime::{Action, Context, Controller, Env, Event, Request, Result, ResultExt};
+use evenkeel_runtime::{Action, Context, Controller, Env, EventMeta, Request, Result, ResultExt};
 use futures::Stream;
 use graph::{FOREGROUND, Graph, Node, ORPHAN, is_reachable};
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -45,14 +45,14 @@ impl Collector {
     }
 
     /// Follows a change of an object of any kind.
-    pub(crate) fn follow(&self, resource: &Resource, event: &Event<Metadata>) {
-        let concerned = match event.new_object() {
-            Some(object) => match Node::new(resource, &object.metadata) {
+    pub(crate) fn follow(&self, resource: &Resource, event: &EventMeta<'_>) {
+        let concerned = match event.new {
+            Some(metadata) => match Node::new(resource, metadata) {
                 Some(node) => self.replace(event, node),
                 None => return,
             },
             None => {
-                let uid = event.object().metadata.uid.clone().unwrap_or_default();
+                let uid = event.old.and_then(|old| old.uid.clone()).unwrap_or_default();
                 self.unresolved.lock().remove(&uid);
                 self.graph.lock().forget(&uid)
             }
@@ -61,9 +61,9 @@ impl Collector {
     }
 
     /// One watch may show a new object in the place of one whose deletion it missed.
-    fn replace(&self, event: &Event<Metadata>, node: Node) -> BTreeSet<String> {
+    fn replace(&self, event: &EventMeta<'_>, node: Node) -> BTreeSet<String> {
         let mut graph = self.graph.lock();
-        let before = event.old().and_then(|old| old.metadata.uid.clone()).filter(|uid| *uid != node.uid);
+        let before = event.old.and_then(|old| old.uid.clone()).filter(|uid| *uid != node.uid);
         let mut concerned = before.map(|uid| graph.forget(&uid)).unwrap_or_default();
         concerned.extend(graph.observe(node));
         concerned

@@ -1,18 +1,23 @@
-//! Metadata-only watches of every kind that the server lists, custom resources included, as they come and go.
+//! Watches of every kind that the server lists, custom resources included, as they come and go.
 //!
-//! The garbage collector and the deletion of namespaces both need to see all objects of all kinds, and of each no more
-//! than its metadata. They share these watches.
+//! The garbage collector, the deletion of namespaces and quotas need to see all objects of all kinds, and of each no
+//! more than its metadata. They share these watches. A kind that another controller watches as a whole is seen through
+//! that controller's watch; of all others the metadata alone is asked for.
+
+mod watched;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use evenkeel_runtime::informer::{Informer, Subscription};
-use evenkeel_runtime::{Action, Context, Controller, Env, Event, Request, Result, Source, Trigger};
+use evenkeel_runtime::{
+    Action, Change, Context, Controller, Env, EventMeta, Origin, Request, Result, Trigger,
+};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Client;
 use kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
 use kube::discovery::{Discovery, Scope, verbs};
 use parking_lot::Mutex;
+use watched::Watched;
 
 use crate::{MANAGER, clock};
 
@@ -43,7 +48,7 @@ impl Resource {
     }
 }
 
-type Listener = Arc<dyn Fn(&Resource, &Event<Metadata>) + Send + Sync>;
+type Listener = Arc<dyn Fn(&Resource, &EventMeta<'_>) + Send + Sync>;
 
 /// All watches.
 pub(crate) struct Monitors {
@@ -55,8 +60,7 @@ pub(crate) struct Monitors {
 
 struct Monitor {
     resource: Resource,
-    informer: Informer<Metadata>,
-    _subscription: Subscription,
+    watched: Box<dyn Watched>,
 }
 
 impl Monitors {
@@ -76,7 +80,7 @@ impl Monitors {
     pub(crate) fn count(&self, group: &str, plural: &str, namespace: &str) -> Option<usize> {
         let watched = self.watched.lock();
         let monitor = watched.get(&(group.to_owned(), plural.to_owned()))?;
-        Some(monitor.informer.cache().list_in(namespace).len())
+        Some(monitor.watched.count_in(namespace))
     }
 
     /// Starts watches of new kinds, ends those of kinds that are gone.
@@ -105,18 +109,17 @@ impl Monitors {
     }
 
     fn watch(&self, ctx: &Context<Arc<Self>>, resource: &Resource) -> Monitor {
-        let informer = ctx.informers().get(Source::<Metadata>::of(resource.api.clone()));
         let (listeners, kind) = (self.listeners.clone(), resource.clone());
-        let subscription = informer.subscribe(move |event| {
+        let tell = Arc::new(move |event: &EventMeta<'_>| {
             listeners.iter().for_each(|listener| listener(&kind, event));
         });
-        Monitor { resource: resource.clone(), informer, _subscription: subscription }
+        Monitor { resource: resource.clone(), watched: watched::watch(ctx.informers(), &resource.api, tell) }
     }
 
     /// The objects of a kind that is no longer served are gone, though no watch says so.
     fn end(&self, monitor: &Monitor) {
-        for old in monitor.informer.cache().list() {
-            let event = Event::Deleted { old, origin: evenkeel_runtime::Origin::Relist };
+        for old in monitor.watched.metadata() {
+            let event = EventMeta::new(Change::Deleted, Origin::Relist, Some(&old), None);
             self.listeners.iter().for_each(|listener| listener(&monitor.resource, &event));
         }
     }

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use conditions::Content;
-use evenkeel_runtime::{Action, Context, Controller, Env, Event, Request, Result, ResultExt};
+use evenkeel_runtime::{Action, Context, Controller, Env, EventMeta, Request, Result, ResultExt};
 use futures::Stream;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::core::params::{DeleteParams, ListParams, PostParams};
@@ -40,11 +40,10 @@ impl Terminating {
     }
 
     /// Follows a change of an object of any kind.
-    pub(crate) fn follow(&self, event: &Event<Metadata>) {
-        let Some(namespace) = event.object().metadata.namespace.as_deref() else { return };
-        let went = event.new_object().is_none_or(|new| {
-            event.old().is_some_and(|old| old.metadata.finalizers != new.metadata.finalizers)
-        });
+    pub(crate) fn follow(&self, event: &EventMeta<'_>) {
+        let metadata = event.new.or(event.old);
+        let Some(namespace) = metadata.and_then(|metadata| metadata.namespace.as_deref()) else { return };
+        let went = event.new.is_none_or(|new| event.old.is_some_and(|old| old.finalizers != new.finalizers));
         if went && self.names.lock().contains(namespace) {
             self.signals.give(Request::cluster(namespace));
         }

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use evenkeel_runtime::{
-    Action, Context, Controller, Env, Event, Index, Request, Result, ResultExt, Source, Trigger,
+    Action, Context, Controller, Env, Event, EventMeta, Index, Request, Result, ResultExt, Source, Trigger,
 };
 use futures::Stream;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, ResourceQuota, Service};
@@ -17,7 +17,7 @@ use kube::ResourceExt;
 use parking_lot::Mutex;
 use usage::Content;
 
-use crate::monitors::{Metadata, Monitors};
+use crate::monitors::Monitors;
 use crate::signals::Signals;
 use crate::{MANAGER, pod};
 
@@ -36,12 +36,11 @@ impl Quotas {
     }
 
     /// Follows a change of an object of any kind.
-    pub(crate) fn follow(&self, event: &Event<Metadata>) {
-        let Some(namespace) = event.object().metadata.namespace.as_deref() else { return };
-        if event.new_object().is_none() {
-            for key in self.names.lock().get(namespace).into_iter().flatten() {
-                self.signals.give(key.clone());
-            }
+    pub(crate) fn follow(&self, event: &EventMeta<'_>) {
+        let gone = event.old.filter(|_| event.new.is_none());
+        let Some(namespace) = gone.and_then(|old| old.namespace.as_deref()) else { return };
+        for key in self.names.lock().get(namespace).into_iter().flatten() {
+            self.signals.give(key.clone());
         }
     }
 

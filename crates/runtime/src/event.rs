@@ -73,6 +73,27 @@ pub struct EventMeta<'a> {
     pub new: Option<&'a ObjectMeta>,
 }
 
+impl<'a> EventMeta<'a> {
+    /// An event of an object that no cache told of.
+    ///
+    /// ```
+    /// use evenkeel_runtime::{Change, EventMeta, Origin};
+    /// use kube::core::ObjectMeta;
+    ///
+    /// let gone = ObjectMeta { name: Some("web".into()), ..ObjectMeta::default() };
+    /// let event = EventMeta::new(Change::Deleted, Origin::Relist, Some(&gone), None);
+    /// assert!(event.new.is_none());
+    /// ```
+    pub fn new(
+        change: Change,
+        origin: Origin,
+        old: Option<&'a ObjectMeta>,
+        new: Option<&'a ObjectMeta>,
+    ) -> Self {
+        Self { change, origin, old, new }
+    }
+}
+
 /// Where an event comes from.
 ///
 /// ```

@@ -183,3 +183,18 @@ async fn what_stays_is_shown(cluster: Cluster) {
     cluster.apply(config("a", "one")).await.expect("it is stored");
     cluster.eventually_gone::<ConfigMap>("a").await;
 }
+
+/// The garbage collector sees all kinds: those that other controllers watch as well it must see through their watches.
+/// A second one would be paid for at the start of every test, and again with every change.
+#[evenkeel_macros::test(crate = evenkeel_cluster, embedded = "the watches of the built-in controllers")]
+async fn the_built_in_controllers_watch_no_kind_twice(cluster: Cluster) {
+    cluster.settled().await;
+    let requests = cluster.requests();
+    let watches = requests.iter().filter(|request| request.verb == "watch").map(|request| &*request.path);
+    let whole = watches.filter(|path| !path.contains("fieldSelector="));
+    let mut kinds: Vec<_> = whole.filter_map(|path| path.split('?').next()).collect();
+    assert!(kinds.len() > 50, "every kind is watched, not {}", kinds.len());
+    kinds.sort_unstable();
+    let twice: Vec<_> = kinds.windows(2).filter(|pair| pair[0] == pair[1]).collect();
+    assert!(twice.is_empty(), "{twice:?}");
+}

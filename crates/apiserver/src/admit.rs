@@ -12,6 +12,7 @@ mod policy;
 mod quota;
 mod runtime_class;
 mod storage;
+mod webhook;
 
 use serde_json::Value;
 
@@ -24,6 +25,7 @@ use limit_range::LimitRanger;
 use pod_security::PodSecurity;
 pub(crate) use policy::{Policies, examine_deletion};
 pub(crate) use quota::charge;
+pub(crate) use webhook::{ask, ask_deletion, ask_to_mutate};
 
 /// What a write does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,10 +39,23 @@ pub(crate) enum Operation {
 pub(crate) struct Admission<'a> {
     pub(crate) call: &'a Call<'a>,
     pub(crate) operation: Operation,
-    /// The name of the object; empty where it is still to be generated.
+    /// The name of the object; empty where it has none, or none yet.
     pub(crate) name: &'a str,
+    /// What the name will be made from, where it is still to be generated; else empty.
+    pub(crate) generate_name: &'a str,
     /// The object before; none for creations.
     pub(crate) old: Option<&'a Value>,
+}
+
+impl Admission<'_> {
+    /// The name as plugins tell it.
+    fn shown_name(&self) -> &str {
+        match (self.name, self.generate_name) {
+            ("", "") => "Unknown",
+            ("", base) => base,
+            (name, _) => name,
+        }
+    }
 }
 
 /// A plugin. It may change an object before it is validated, and look at it when all else has agreed.

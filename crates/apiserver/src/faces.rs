@@ -106,6 +106,11 @@ fn from_stored(info: &ResourceInfo, mut object: Value) -> Value {
     object
 }
 
+/// An object of one resource as another one of the same kind shows it.
+pub(crate) fn convert(from: &ResourceInfo, to: &ResourceInfo, object: &Value) -> Value {
+    from_stored(to, to_stored(from, object.clone()))
+}
+
 /// From the face of this resource to the stored one.
 pub(crate) fn to_stored(info: &ResourceInfo, mut object: Value) -> Value {
     match (&info.custom, other(info)) {

@@ -45,6 +45,7 @@ mod table;
 mod trees;
 mod user;
 mod validate;
+mod webhook;
 mod write;
 
 pub use authenticate::{KeyError, SigningKey, TokenAuthenticator};
@@ -56,3 +57,4 @@ pub use request::{BodyTimeout, Committed};
 pub use server::{ApiServer, Options};
 pub use status::Status;
 pub use user::User;
+pub use webhook::{WebhookAnswer, WebhookCaller, WebhookQuestion};

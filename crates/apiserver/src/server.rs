@@ -21,7 +21,9 @@ use crate::openapi::OpenApi;
 use crate::read::SharedEvents;
 use crate::request::Request;
 use crate::trees::Trees;
-use crate::{Header, Rbac, Registry, SigningKey, TokenAuthenticator, User, custom, respond, route};
+use crate::{
+    Header, Rbac, Registry, SigningKey, TokenAuthenticator, User, WebhookCaller, custom, respond, route,
+};
 
 /// What a server can be told.
 #[derive(Clone, Default)]
@@ -32,6 +34,8 @@ pub struct Options {
     /// What tokens of service accounts are signed with; a new key, which nobody will know after this process, unless
     /// set.
     pub signing_key: Option<Arc<SigningKey>>,
+    /// Who carries questions to admission webhooks; without it none can be reached.
+    pub webhooks: Option<Arc<dyn WebhookCaller>>,
 }
 
 /// A Kubernetes API server. Cloning is cheap and shares the same server.
@@ -55,6 +59,8 @@ pub(crate) struct Inner {
     pub(crate) plugins: Vec<Box<dyn Plugin>>,
     /// The policies that writes are held to.
     pub(crate) policies: Policies,
+    /// Who carries questions to admission webhooks.
+    pub(crate) webhooks: Option<Arc<dyn WebhookCaller>>,
     /// Who gives out the addresses and ports of services.
     pub(crate) allocator: Allocator,
     /// Events as they were encoded for watchers.
@@ -81,6 +87,7 @@ impl ApiServer {
             authorizer,
             plugins: plugins(),
             policies: Policies::default(),
+            webhooks: options.webhooks,
             allocator,
             events: Arc::default(),
             trees: Trees::default(),

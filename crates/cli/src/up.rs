@@ -30,7 +30,7 @@ pub(crate) struct Up {
     /// Keep everything in this directory: acknowledged writes survive a crash. Without it the cluster lives in memory.
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
-    /// How many simulated nodes run pods; 0 for none.
+    /// How many simulated nodes run pods; 0 for none, and no scheduler: pods stay pending, untouched.
     #[arg(long, value_name = "N", default_value_t = 1)]
     nodes: usize,
     /// Users with bearer tokens, one a line: token,user,uid,"group1,group2".
@@ -66,8 +66,10 @@ impl Up {
     }
 
     async fn cluster(&self) -> anyhow::Result<Cluster> {
+        // Without nodes nobody looks at pods at all: they stay as their author left them.
+        let (nodes, controllers) = (self.nodes, !self.no_controllers);
         let mut options =
-            Cluster::builder().nodes(self.nodes).controllers(!self.no_controllers).records(false);
+            Cluster::builder().nodes(nodes).scheduler(nodes > 0).controllers(controllers).records(false);
         if let Some(folder) = &self.data_dir {
             options = options.data_dir(folder);
         }

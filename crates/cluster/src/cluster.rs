@@ -18,6 +18,7 @@ use crate::record::Recorder;
 use crate::serve::{Authority, AuthorityError, ServeError, ServeOptions, Server, signing_key};
 use crate::transport::{Transport, Wire};
 use crate::watches::Watches;
+use crate::webhooks::Webhooks;
 
 /// The namespace that the test kit works in unless told otherwise.
 pub(crate) const DEFAULT_NAMESPACE: &str = "default";
@@ -105,6 +106,7 @@ impl Cluster {
         let env = options.environment();
         let store = store(&options, &env).await?;
         let mut server_options = ServerOptions::default();
+        server_options.webhooks = Some(Arc::new(Webhooks::new()));
         if let Some(folder) = &options.data_dir {
             server_options.signing_key = Some(Arc::new(signing_key(&folder.join(PKI))?));
         }

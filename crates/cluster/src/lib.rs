@@ -31,6 +31,7 @@ mod target;
 pub mod testing;
 mod transport;
 mod watches;
+mod webhooks;
 
 pub use builder::Builder;
 pub use cluster::{Cluster, StartError};

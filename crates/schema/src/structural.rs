@@ -22,7 +22,7 @@ use crate::types::Schema;
 pub use compile::compile;
 pub use defaulting::{default, default_applied};
 pub use pruning::{prune, prune_embedded};
-pub(crate) use rules::{Expected, check_expression, mutation, policy, type_check};
+pub(crate) use rules::{Expected, check_expression, conditions, mutation, policy, type_check};
 pub use rules::{Findings, Rules};
 
 pub(crate) use formats::{is_cidr, is_match, parse_ip};

@@ -46,7 +46,7 @@ fn terminating(admission: &Admission<'_>) -> Status {
     let info = &admission.call.info;
     let namespace = &admission.call.path.namespace;
     let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
-    let mut status = Status::not_admitted(&info.group, &info.plural, admission.name, &why);
+    let mut status = Status::not_admitted(&info.group, &info.plural, admission.shown_name(), &why);
     let cause = Cause {
         reason: "NamespaceTerminating".to_owned(),
         message: format!("namespace {namespace} is being terminated"),

@@ -43,7 +43,7 @@ impl Plugin for LimitRanger {
             };
             if let Some(why) = super::aggregate(&errors) {
                 let plural = &admission.call.info.plural;
-                return Err(Status::not_admitted("", plural, admission.name, &why));
+                return Err(Status::not_admitted("", plural, admission.shown_name(), &why));
             }
         }
         Ok(())

@@ -9,6 +9,8 @@ use crate::registry::storage_prefix;
 use crate::status::{Result, Status};
 
 const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+/// How the names of volumes with a token begin.
+const TOKEN_VOLUME: &str = "kube-api-access-";
 /// An hour, and a bit so that a token that is renewed in time is seen to be.
 const TOKEN_SECONDS: u32 = 3607;
 /// How long a pod stays on a node that is gone, unless it says otherwise.
@@ -26,7 +28,7 @@ fn is_pod(admission: &Admission<'_>) -> bool {
 }
 
 fn refuse(admission: &Admission<'_>, why: &str) -> Status {
-    Status::not_admitted("", "pods", admission.name, why)
+    Status::not_admitted("", "pods", admission.shown_name(), why)
 }
 
 /// The ServiceAccount plugin.
@@ -41,7 +43,9 @@ impl Plugin for ServiceAccount {
         let spec = &mut pod["spec"];
         let given = spec["serviceAccountName"].as_str().unwrap_or_default().to_owned();
         let name = if given.is_empty() { "default" } else { &given };
-        spec["serviceAccountName"] = name.into();
+        for field in ["serviceAccountName", "serviceAccount"] {
+            spec[field] = name.into();
+        }
         let namespace = &admission.call.path.namespace;
         let key = format!("{}{namespace}/{name}", storage_prefix("", "serviceaccounts"));
         let Some(entry) = admission.call.server.store().get(&key) else {
@@ -69,7 +73,12 @@ impl Plugin for ServiceAccount {
 
 /// Mounts the account's token into every container that has nothing at its place.
 fn mount_token(admission: &Admission<'_>, spec: &mut Value) {
-    let name = format!("kube-api-access-{}", admission.call.server.env().suffix(5));
+    // A pod that a webhook has changed comes here again, with a volume that is good for its new containers too.
+    let volumes = spec["volumes"].as_array().into_iter().flatten();
+    let present = volumes.filter_map(|it| it["name"].as_str()).find(|it| it.starts_with(TOKEN_VOLUME));
+    let present = present.map(str::to_owned);
+    let made = || format!("{TOKEN_VOLUME}{}", admission.call.server.env().suffix(5));
+    let name = present.clone().unwrap_or_else(made);
     let mut mounted = false;
     for list in ["initContainers", "containers"] {
         for container in spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
@@ -82,7 +91,7 @@ fn mount_token(admission: &Admission<'_>, spec: &mut Value) {
             mounted = true;
         }
     }
-    if !mounted {
+    if !mounted || present.is_some() {
         return;
     }
     let sources = json!([

@@ -78,7 +78,7 @@ fn examine_pod(admission: &Admission<'_>, pod: &Value) -> Result<()> {
     let violations = evaluate(policy.enforce, pod);
     if !violations.is_empty() {
         let why = format!("violates PodSecurity {:?}: {}", policy.enforce.to_string(), violations.detail());
-        return Err(Status::not_admitted("", "pods", admission.name, &why));
+        return Err(Status::not_admitted("", "pods", admission.shown_name(), &why));
     }
     warn(admission, policy.warn, pod);
     Ok(())

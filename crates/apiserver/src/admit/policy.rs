@@ -19,8 +19,9 @@ use crate::strategy::set_or_remove;
 use crate::{Header, ResourceInfo, faces};
 
 pub(crate) use known::Policies;
+pub(super) use known::Webhook;
 use known::{Binding, Bound, Hook};
-use matching::Matched;
+pub(super) use matching::{Matched, matches};
 pub(super) use mutating::MutatingPolicies;
 
 /// The group of policies, which are not held to any.
@@ -47,17 +48,22 @@ pub(crate) fn examine_deletion(call: &Call<'_>, entry: &Entry<Header>, dry_run: 
         return Ok(());
     }
     let old = faces::tree(call, entry);
-    let admission =
-        Admission { call, operation: Operation::Delete, name: &entry.header.name, old: Some(&old) };
+    let admission = Admission {
+        call,
+        operation: Operation::Delete,
+        name: &entry.header.name,
+        generate_name: "",
+        old: Some(&old),
+    };
     examine(&admission, &Value::Null, &bound.validating, dry_run)
 }
 
-fn is_dry_run(call: &Call<'_>) -> bool {
+pub(super) fn is_dry_run(call: &Call<'_>) -> bool {
     call.request.query.all("dryRun").any(|it| it == "All")
 }
 
-/// The policies that a request is held to.
-fn bound(call: &Call<'_>) -> Arc<Bound> {
+/// The policies and webhooks that a request is held to.
+pub(super) fn bound(call: &Call<'_>) -> Arc<Bound> {
     match call.info.group == GROUP {
         true => Arc::default(),
         false => call.server.inner().policies.current(call.server.store()),
@@ -211,7 +217,7 @@ fn namespace_object(admission: &Admission<'_>) -> Value {
 }
 
 /// The request as policies see it; what is empty is left out, as it is from an AdmissionReview.
-fn request(admission: &Admission<'_>, matched: &Matched, dry_run: bool) -> Value {
+pub(super) fn request(admission: &Admission<'_>, matched: &Matched, dry_run: bool) -> Value {
     let call = admission.call;
     let user = call.user;
     let kind = |info: &ResourceInfo| json!({"group": info.group, "version": info.version, "kind": info.kind});

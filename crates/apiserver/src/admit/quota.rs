@@ -130,7 +130,7 @@ async fn enter(admission: &Admission<'_>, changed: Vec<(Arc<Entry<Header>>, Valu
 
 fn refusal(admission: &Admission<'_>, why: &str) -> Status {
     let info = &admission.call.info;
-    Status::not_admitted(&info.group, &info.plural, admission.name, why)
+    Status::not_admitted(&info.group, &info.plural, admission.shown_name(), why)
 }
 
 /// `a=1,b=2` for the names given.

@@ -56,7 +56,7 @@ fn is_new_pod(admission: &Admission<'_>) -> bool {
 }
 
 fn refuse(admission: &Admission<'_>, why: &str) -> Status {
-    Status::not_admitted("", "pods", admission.name, why)
+    Status::not_admitted("", "pods", admission.shown_name(), why)
 }
 
 fn is_empty(value: &Value) -> bool {

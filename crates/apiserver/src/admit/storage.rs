@@ -71,7 +71,8 @@ impl Plugin for Resize {
         if admission.operation != Operation::Update || requested(claim) <= requested(old) {
             return Ok(());
         }
-        let refused = |why| Err(Status::not_admitted("", "persistentvolumeclaims", admission.name, why));
+        let refused =
+            |why| Err(Status::not_admitted("", "persistentvolumeclaims", admission.shown_name(), why));
         if old["status"]["phase"] != "Bound" {
             return refused("Only bound persistent volume claims can be expanded");
         }

@@ -35,7 +35,8 @@ pub(super) async fn issue(call: &Call<'_>, body: Bytes) -> Result<Response<Body>
     let query = write_query(call, "CreateOptions")?;
     let mut incoming = Incoming::decode(&part, &query, &body)?;
     incoming.place(&part)?;
-    let admission = Admission { call, operation: Operation::Create, name: &call.path.name, old: None };
+    let admission =
+        Admission { call, operation: Operation::Create, name: &call.path.name, generate_name: "", old: None };
     admit(&admission, &mut incoming.object)?;
     if incoming.object["spec"]["expirationSeconds"].is_null() {
         incoming.object["spec"]["expirationSeconds"] = SECONDS.into();

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::incoming::{Incoming, write_query};
 use super::update::warn_of_repeated_owners;
 use super::{RETRIES_MAX, put, reserve};
-use crate::admit::{Admission, Operation, admit, charge, examine};
+use crate::admit::{Admission, Operation, admit, ask, ask_to_mutate, charge, examine};
 use crate::allocate::Reservation;
 use crate::body::Body;
 use crate::call::Call;
@@ -51,22 +51,30 @@ pub(crate) async fn create_object(
         // A name that was given is tried once, so that nobody needs the object afterwards.
         let mut object =
             if generated { incoming.object.clone() } else { std::mem::take(&mut incoming.object) };
+        if track {
+            ownership::track(call, &mut object, None);
+        }
+        let base =
+            if generated { object["metadata"]["generateName"].as_str().unwrap_or_default() } else { "" };
+        let base = base.to_owned();
+        let admission =
+            Admission { call, operation: Operation::Create, name: &name, generate_name: &base, old: None };
+        admit(&admission, &mut object)?;
+        ask_to_mutate(&admission, &mut object).await?;
+        // Who may change an object does not see what is the server's to say of it, its generated name among that.
         fill_system_fields(call, &mut object);
         if generated {
             object["metadata"]["name"] = generated_name(call, &object).into();
         }
-        if track {
-            ownership::track(call, &mut object, None);
-        }
-        let admission = Admission { call, operation: Operation::Create, name: &name, old: None };
-        admit(&admission, &mut object)?;
+        let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        let admission = Admission { name: &name, ..admission };
         warn_of_repeated_owners(call, &mut object);
         prepare_create(&call.info, &mut object, call.server.env().now());
         record_requester(call, &mut object);
         validate::created(call, &object)?;
         examine(&admission, &object)?;
+        ask(&admission, &object).await?;
         charge(&admission, &object, query.dry_run).await?;
-        let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let key = call.info.key(&call.path.namespace, &name);
         let reservation = reserve(call, &mut object, None)?;
         if query.dry_run {

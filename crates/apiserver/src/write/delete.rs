@@ -16,7 +16,7 @@ pub(crate) use self::options::DeleteOptions;
 pub(crate) use self::plan::check_preconditions;
 use self::plan::{Plan, plan};
 use super::{RETRIES_MAX, follow_up, put, remove};
-use crate::admit::{Admission, Operation, admit, examine_deletion};
+use crate::admit::{Admission, Operation, admit, ask_deletion, examine_deletion};
 use crate::body::Body;
 use crate::call::Call;
 use crate::encode::Shown;
@@ -69,7 +69,7 @@ pub(crate) async fn delete_object(call: &Call<'_>, options: &DeleteOptions) -> R
     let key = call.key();
     for _ in 0..RETRIES_MAX {
         let entry = call.server.store().get(&key).ok_or_else(|| call.not_found())?;
-        admit_deletion(call, &entry, options)?;
+        admit_deletion(call, &entry, options).await?;
         let plan = plan(call, options, &entry)?;
         if let Some(deleted) = carry_out(call, options, entry, plan).await? {
             return Ok(deleted);
@@ -78,11 +78,12 @@ pub(crate) async fn delete_object(call: &Call<'_>, options: &DeleteOptions) -> R
     Err(super::update::conflict(call))
 }
 
-fn admit_deletion(call: &Call<'_>, entry: &Entry<Header>, options: &DeleteOptions) -> Result<()> {
+async fn admit_deletion(call: &Call<'_>, entry: &Entry<Header>, options: &DeleteOptions) -> Result<()> {
     let name = &entry.header.name;
-    let admission = Admission { call, operation: Operation::Delete, name, old: None };
+    let admission = Admission { call, operation: Operation::Delete, name, generate_name: "", old: None };
     admit(&admission, &mut Value::Null)?;
-    examine_deletion(call, entry, options.dry_run)
+    examine_deletion(call, entry, options.dry_run)?;
+    ask_deletion(call, entry, options.dry_run).await
 }
 
 /// Carries out what was decided; none where another writer was faster.
@@ -133,7 +134,7 @@ pub(crate) async fn delete_collection(call: &Call<'_>, body: Bytes) -> Result<Re
     let mut rest = Vec::new();
     let mut batch = Vec::new();
     for entry in &found.entries {
-        admit_deletion(call, entry, &options)?;
+        admit_deletion(call, entry, &options).await?;
         match plan(call, &options, entry)? {
             Plan::Remove if options.dry_run => {}
             Plan::Remove => {

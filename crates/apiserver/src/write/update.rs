@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::create::create_object;
 use super::incoming::{DEDUPLICATED, Incoming, drop_repeated_owners, write_query};
 use super::{RETRIES_MAX, put_sealed, remove, reserve};
-use crate::admit::{Admission, Operation, admit, charge, examine};
+use crate::admit::{Admission, Operation, admit, ask, ask_to_mutate, charge, examine};
 use crate::body::Body;
 use crate::call::Call;
 use crate::encode::Shown;
@@ -109,8 +109,9 @@ pub(crate) async fn change(
         ownership::track(call, &mut new, Some(old));
     }
     let name = call.path.name.as_str();
-    let admission = Admission { call, operation: Operation::Update, name, old: Some(old) };
+    let admission = Admission { call, operation: Operation::Update, name, generate_name: "", old: Some(old) };
     admit(&admission, &mut new)?;
+    ask_to_mutate(&admission, &mut new).await?;
     warn_of_repeated_owners(call, &mut new);
     check_version(call, &strategy, version, current.revision)?;
     let subresource = endpoint(call);
@@ -118,6 +119,7 @@ pub(crate) async fn change(
     managed::keep_times(old, &mut new);
     validate::updated(call, &new, old, subresource)?;
     examine(&admission, &new)?;
+    ask(&admission, &new).await?;
     charge(&admission, &new, query.dry_run).await?;
     let reservation = reserve(call, &mut new, Some(old))?;
     let service = reservation.is_some().then(|| new.clone());

@@ -7,4 +7,5 @@ mod kit;
 mod mirror;
 mod real_time;
 mod timeline;
+mod webhooks;
 mod wire;

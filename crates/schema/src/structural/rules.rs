@@ -8,6 +8,7 @@
 
 mod calls;
 mod check;
+pub(crate) mod conditions;
 mod cost;
 mod declare;
 mod definition;

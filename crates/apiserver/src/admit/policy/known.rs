@@ -1,12 +1,12 @@
-//! The policies that there are, compiled.
+//! The policies and webhooks that there are, compiled.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use evenkeel_schema::policy::{MutatingPolicy, Policy};
+use evenkeel_schema::policy::{Conditions, MutatingPolicy, Policy};
 use evenkeel_store::{Range, Store};
 use parking_lot::RwLock;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::GROUP;
 use crate::Header;
@@ -28,11 +28,23 @@ pub(super) struct Binding {
     pub(super) spec: Value,
 }
 
-/// All policies that are bound, in the order of their names.
+/// Whom to ask about a write.
+#[derive(Debug)]
+pub(in crate::admit) struct Webhook {
+    pub(in crate::admit) name: String,
+    pub(in crate::admit) spec: Value,
+    /// Which writes it is about, in the form that policies have it in.
+    pub(in crate::admit) constraints: Value,
+    pub(in crate::admit) conditions: Conditions,
+}
+
+/// All policies that are bound and all webhooks, in the order of the names of what defines them.
 #[derive(Debug, Default)]
-pub(super) struct Bound {
+pub(in crate::admit) struct Bound {
     pub(super) validating: Vec<Hook<Policy>>,
     pub(super) mutating: Vec<Hook<MutatingPolicy>>,
+    pub(in crate::admit) validating_webhooks: Vec<Webhook>,
+    pub(in crate::admit) mutating_webhooks: Vec<Webhook>,
 }
 
 /// All policies that are bound, read from the store when one of them has changed.
@@ -51,7 +63,7 @@ impl Policies {
         *current = None;
     }
 
-    /// The policies that are bound.
+    /// The policies that are bound, and the webhooks.
     pub(super) fn current(&self, store: &Store<Header>) -> Arc<Bound> {
         if let Some(current) = &*self.current.read() {
             return current.clone();
@@ -80,11 +92,36 @@ fn read(store: &Store<Header>) -> Bound {
             "mutatingadmissionpolicybindings",
             MutatingPolicy::compile,
         ),
+        validating_webhooks: webhooks(store, "validatingwebhookconfigurations"),
+        mutating_webhooks: webhooks(store, "mutatingwebhookconfigurations"),
+    }
+}
+
+/// The webhooks of all configurations. One without rules is about nothing.
+fn webhooks(store: &Store<Header>, configurations: &str) -> Vec<Webhook> {
+    let configurations = objects(store, configurations, "webhooks").into_iter();
+    let hooks = configurations.flat_map(|(_, mut hooks)| match hooks.take() {
+        Value::Array(hooks) => hooks,
+        _ => Vec::new(),
+    });
+    hooks.filter(|hook| hook["rules"].as_array().is_some_and(|it| !it.is_empty())).map(Webhook::new).collect()
+}
+
+impl Webhook {
+    fn new(spec: Value) -> Self {
+        let constraints = json!({
+            "matchPolicy": spec["matchPolicy"],
+            "resourceRules": spec["rules"],
+            "namespaceSelector": spec["namespaceSelector"],
+            "objectSelector": spec["objectSelector"],
+        });
+        let name = spec["name"].as_str().unwrap_or_default().to_owned();
+        Self { name, constraints, conditions: Conditions::compile(&spec), spec }
     }
 }
 
 fn hooks<P>(store: &Store<Header>, policies: &str, bindings: &str, compile: fn(&Value) -> P) -> Vec<Hook<P>> {
-    let bindings = objects(store, bindings);
+    let bindings = objects(store, bindings, "spec");
     if bindings.is_empty() {
         return Vec::new();
     }
@@ -94,13 +131,13 @@ fn hooks<P>(store: &Store<Header>, policies: &str, bindings: &str, compile: fn(&
             own.map(|(name, spec)| Binding { name: name.clone(), spec: spec.clone() }).collect();
         (!bindings.is_empty()).then(|| Hook { policy: compile(&spec), name, spec, bindings })
     };
-    objects(store, policies).into_iter().filter_map(hook).collect()
+    objects(store, policies, "spec").into_iter().filter_map(hook).collect()
 }
 
-/// The names and specs of all objects of a resource.
-fn objects(store: &Store<Header>, plural: &str) -> Vec<(String, Value)> {
+/// The names of all objects of a resource, with one of their fields.
+fn objects(store: &Store<Header>, plural: &str, field: &str) -> Vec<(String, Value)> {
     let range = Range { prefix: storage_prefix(GROUP, plural), ..Range::default() };
     let entries = store.range(&range).map(|page| page.entries).unwrap_or_default();
     let object = |bytes: &[u8]| serde_json::from_slice::<Value>(bytes).unwrap_or_default();
-    entries.iter().map(|entry| (entry.header.name.to_string(), object(&entry.value)["spec"].take())).collect()
+    entries.iter().map(|entry| (entry.header.name.to_string(), object(&entry.value)[field].take())).collect()
 }

@@ -11,13 +11,17 @@ use crate::admit::{Admission, Operation};
 use crate::registry::{built_in, storage_prefix};
 
 /// As what a request was matched.
-pub(super) struct Matched {
+pub(in crate::admit) struct Matched {
     /// The resource of the rule, which may be another face of the one that was asked for.
-    pub(super) info: Arc<ResourceInfo>,
+    pub(in crate::admit) info: Arc<ResourceInfo>,
 }
 
 /// As what these constraints match a request; none where they are not about it.
-pub(super) fn matches(admission: &Admission<'_>, object: &Value, constraints: &Value) -> Option<Matched> {
+pub(in crate::admit) fn matches(
+    admission: &Admission<'_>,
+    object: &Value,
+    constraints: &Value,
+) -> Option<Matched> {
     let exact = constraints["matchPolicy"] == "Exact";
     let find = |list: &str| find(admission, rules(constraints, list), exact);
     let own = || Matched { info: admission.call.info.clone() };

@@ -1,0 +1,110 @@
+//! How questions reach admission webhooks: one HTTPS request each.
+//!
+//! Webhooks live outside of this process, in real time: on a runtime with paused time their time is over at once.
+
+mod trust;
+
+use std::io;
+use std::sync::{Arc, OnceLock};
+
+use evenkeel_apiserver::{WebhookAnswer, WebhookCaller, WebhookQuestion};
+use futures::future::BoxFuture;
+use http::{Request, header};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use self::trust::Trust;
+
+/// The largest answer that is read: as large as the largest body that the API takes.
+const ANSWER_BYTES_MAX: usize = 3 * 1024 * 1024;
+
+/// Carries questions to webhooks. A connection is made for each: they are few, and none is left open behind a test.
+pub(crate) struct Webhooks {
+    /// Whom the machine trusts, read when the first webhook without a bundle is asked.
+    system: OnceLock<Arc<RootCertStore>>,
+}
+
+impl Webhooks {
+    pub(crate) fn new() -> Self {
+        Self { system: OnceLock::new() }
+    }
+
+    /// Whom to believe that it is the webhook.
+    fn trust(&self, bundle: &[u8]) -> Result<Trust, String> {
+        if bundle.is_empty() {
+            return Trust::new(self.system.get_or_init(system_roots).clone(), Vec::new());
+        }
+        let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(bundle).collect();
+        let certificates =
+            certificates.map_err(|error| format!("unable to load root certificates: {error}"))?;
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(certificates.iter().cloned());
+        Trust::new(Arc::new(roots), certificates)
+    }
+
+    async fn send(&self, question: WebhookQuestion) -> Result<WebhookAnswer, String> {
+        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| error.to_string())?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(self.trust(&question.ca_bundle)?))
+            .with_no_client_auth();
+        let name = ServerName::try_from(question.server_name.clone()).map_err(|error| error.to_string())?;
+        let socket = TcpStream::connect(&question.address).await;
+        let socket = socket.map_err(|error| dial_error(&question.address, &error))?;
+        let tls = TlsConnector::from(Arc::new(config)).connect(name, socket).await;
+        let tls = tls.map_err(|error| trust::told(&error))?;
+        let (mut sender, connection) =
+            http1::handshake(TokioIo::new(tls)).await.map_err(|error| error.to_string())?;
+        let request = Request::post(question.path)
+            .header(header::HOST, question.authority)
+            .header(header::CONTENT_TYPE, "application/json")
+            .header(header::ACCEPT, "application/json, */*")
+            .header(header::USER_AGENT, "kube-apiserver-admission")
+            .body(Full::new(question.body))
+            .map_err(|error| error.to_string())?;
+        let exchange = async {
+            let response = sender.send_request(request).await.map_err(|error| error.to_string())?;
+            let code = response.status().as_u16();
+            let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
+            let body = body.map_err(|error| error.to_string())?.to_bytes();
+            Ok(WebhookAnswer { code, body })
+        };
+        // The connection moves only while it is polled, and is closed with the answer.
+        tokio::select! {
+            biased;
+            answer = exchange => answer,
+            ended = connection => Err(ended.err().map_or_else(|| "EOF".to_owned(), |error| error.to_string())),
+        }
+    }
+}
+
+impl WebhookCaller for Webhooks {
+    fn post(&self, question: WebhookQuestion) -> BoxFuture<'_, Result<WebhookAnswer, String>> {
+        Box::pin(self.send(question))
+    }
+}
+
+fn system_roots() -> Arc<RootCertStore> {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    Arc::new(roots)
+}
+
+/// Why nobody could be connected to, as Go says it.
+fn dial_error(address: &str, error: &io::Error) -> String {
+    let why = match error.kind() {
+        io::ErrorKind::ConnectionRefused => "connect: connection refused".to_owned(),
+        io::ErrorKind::HostUnreachable => "connect: no route to host".to_owned(),
+        io::ErrorKind::NetworkUnreachable => "connect: network is unreachable".to_owned(),
+        _ => error.to_string(),
+    };
+    format!("dial tcp {address}: {why}")
+}

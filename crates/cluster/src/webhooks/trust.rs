@@ -1,0 +1,123 @@
+//! Which certificates of webhooks are believed.
+
+use std::sync::Arc;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{WebPkiServerVerifier, verify_server_name};
+use rustls::crypto::ring;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use x509_parser::prelude::{ASN1Time, FromDer as _, X509Certificate};
+
+/// Believes what an authority of the bundle has signed, and the certificates of the bundle themselves: webhooks with
+/// one certificate that is its own authority are common, and Go takes them.
+#[derive(Debug)]
+pub(super) struct Trust {
+    /// None where the bundle has no authority.
+    signed: Option<Arc<WebPkiServerVerifier>>,
+    known: Vec<CertificateDer<'static>>,
+    schemes: Vec<SignatureScheme>,
+}
+
+impl Trust {
+    pub(super) fn new(
+        roots: Arc<RootCertStore>,
+        known: Vec<CertificateDer<'static>>,
+    ) -> Result<Self, String> {
+        let provider = Arc::new(ring::default_provider());
+        let schemes = provider.signature_verification_algorithms.supported_schemes();
+        let signed = match roots.is_empty() {
+            true => None,
+            false => Some(
+                WebPkiServerVerifier::builder_with_provider(roots, provider)
+                    .build()
+                    .map_err(|error| error.to_string())?,
+            ),
+        };
+        Ok(Self { signed, known, schemes })
+    }
+
+    /// Whether it is one of ours, for this name and at this time.
+    fn is_known(
+        &self,
+        shown: &CertificateDer<'_>,
+        name: &ServerName<'_>,
+        now: UnixTime,
+    ) -> Result<bool, Error> {
+        if !self.known.iter().any(|it| it.as_ref() == shown.as_ref()) {
+            return Ok(false);
+        }
+        verify_server_name(&ParsedCertificate::try_from(shown)?, name)?;
+        let (_, certificate) =
+            X509Certificate::from_der(shown).map_err(|_| Error::from(CertificateError::BadEncoding))?;
+        let seconds = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+        let time = ASN1Time::from_timestamp(seconds).map_err(|_| Error::from(CertificateError::Expired))?;
+        match certificate.validity().is_valid_at(time) {
+            true => Ok(true),
+            false => Err(CertificateError::Expired.into()),
+        }
+    }
+}
+
+impl ServerCertVerifier for Trust {
+    fn verify_server_cert(
+        &self,
+        shown: &CertificateDer<'_>,
+        others: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        if self.is_known(shown, name, now)? {
+            return Ok(ServerCertVerified::assertion());
+        }
+        match &self.signed {
+            Some(signed) => signed.verify_server_cert(shown, others, name, ocsp, now),
+            None => Err(CertificateError::UnknownIssuer.into()),
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = ring::default_provider().signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, certificate, signature, &algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = ring::default_provider().signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, certificate, signature, &algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.schemes.clone()
+    }
+}
+
+/// Why a handshake failed, in Go's words where they are known.
+pub(super) fn told(error: &std::io::Error) -> String {
+    let inner = error.get_ref().and_then(|it| it.downcast_ref::<Error>());
+    match inner {
+        Some(Error::InvalidCertificate(why)) => {
+            let why = match why {
+                // One that is an authority itself and not ours was signed by nobody that we know.
+                CertificateError::UnknownIssuer | CertificateError::Other(_) => {
+                    "x509: certificate signed by unknown authority".to_owned()
+                }
+                other => other.to_string(),
+            };
+            format!("tls: failed to verify certificate: {why}")
+        }
+        Some(other) => format!("tls: {other}"),
+        None => error.to_string(),
+    }
+}

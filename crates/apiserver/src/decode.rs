@@ -20,7 +20,7 @@ use crate::request::FieldValidation;
 use crate::status::{Result, Status, quote};
 
 pub(crate) use json::{parse as parse_json, type_name};
-pub(crate) use yaml::{parse as parse_yaml, print as print_yaml};
+pub(crate) use yaml::parse as parse_yaml;
 
 /// The largest body that is read: what etcd takes in a request (1.5 MiB) doubled, as Kubernetes has it.
 pub(crate) const BODY_MAX: usize = 3 * 1024 * 1024;

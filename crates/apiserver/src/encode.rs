@@ -1,5 +1,9 @@
 //! Stored bytes to answers: slices of them, with the resourceVersion put in.
 
+mod yaml;
+
+pub(crate) use yaml::print as print_yaml;
+
 use bytes::Bytes;
 use evenkeel_store::Entry;
 use serde_json::Value;

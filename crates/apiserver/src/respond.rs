@@ -8,7 +8,7 @@ use http::header::{ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYP
 use http::{HeaderName, Method, Response, StatusCode};
 
 use crate::body::Body;
-use crate::decode::print_yaml;
+use crate::encode::print_yaml;
 use crate::request::{Format, Request, negotiate};
 use crate::status::{Result, Status};
 
@@ -29,8 +29,7 @@ pub(crate) fn formatted(code: u16, format: Format, body: Vec<u8>) -> Result<Resp
         Format::Json => Ok(json(code, body)),
         Format::Yaml => {
             let value = serde_json::from_slice(&body).map_err(Status::internal)?;
-            let text = print_yaml(&value).map_err(Status::internal)?;
-            Ok(with_type(code, "application/yaml", text.into()))
+            Ok(with_type(code, "application/yaml", print_yaml(&value).into()))
         }
     }
 }

@@ -1,4 +1,4 @@
-//! YAML in and out.
+//! YAML that comes in.
 
 use serde_json::Value;
 use serde_saphyr::options::DuplicateKeyPolicy;
@@ -44,9 +44,4 @@ fn repeat(error: &serde_saphyr::Error) -> Option<String> {
         }
         _ => None,
     }
-}
-
-/// Prints a value.
-pub(crate) fn print(value: &Value) -> Result<String, String> {
-    serde_saphyr::to_string(value).map_err(|error| error.to_string())
 }

@@ -73,6 +73,14 @@ const KINDS: &[Kind] = &[
         fields: fields! { "status.replicas" => |o| number(&o["status"]["replicas"]) },
     },
     Kind {
+        group: "",
+        kind: "Service",
+        fields: fields! {
+            "spec.clusterIP" => |o| text(&o["spec"]["clusterIP"]),
+            "spec.type" => |o| text(&o["spec"]["type"]),
+        },
+    },
+    Kind {
         group: "batch",
         kind: "Job",
         fields: fields! { "status.successful" => |o| number(&o["status"]["succeeded"]) },
@@ -114,6 +122,11 @@ pub(crate) fn values(object: &Value) -> Box<[Box<str>]> {
 /// Where in the header the value of `label` stands; none where the kind cannot be selected by it.
 pub(crate) fn position(group: &str, kind: &str, label: &str) -> Option<usize> {
     find(group, kind)?.fields.iter().position(|it| it.label == label)
+}
+
+/// Whether a kind cannot even be selected by its namespace, having none and labels of its own.
+pub(crate) fn lies_nowhere(group: &str, kind: &str) -> bool {
+    matches!((group, kind), ("", "Node" | "Namespace") | ("certificates.k8s.io", "CertificateSigningRequest"))
 }
 
 /// The refusal of a label that the kind cannot be selected by.

@@ -91,7 +91,11 @@ fn authorize<'a>(server: &ApiServer, request: &'a Request) -> Result<Cow<'a, Use
             resource: &path.resource,
             subresource: &path.subresource,
             // A namespace lies in itself, so that a role in it can grant access to it.
-            namespace: if path.resource == "namespaces" { &path.name } else { &path.namespace },
+            namespace: if path.resource == "namespaces" && !path.nested {
+                &path.name
+            } else {
+                &path.namespace
+            },
             name: &name,
         },
     };
@@ -122,7 +126,7 @@ fn find(server: &ApiServer, request: &Request, path: &ResourcePath) -> Result<st
         true => Status::no_such_resource(),
         false => Status::page_not_found(),
     };
-    if path.broken {
+    if path.broken || path.nested {
         return Err(missing());
     }
     let info = server.registry().find(&path.group, &path.version, &path.resource).ok_or_else(missing)?;

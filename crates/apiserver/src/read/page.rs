@@ -71,7 +71,8 @@ impl Token {
 fn base64_error(error: &base64::DecodeError) -> String {
     let at = match error {
         base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol(at, _) => *at,
-        base64::DecodeError::InvalidLength(len) => *len,
+        // One character alone says nothing.
+        base64::DecodeError::InvalidLength(len) => len.saturating_sub(1),
         base64::DecodeError::InvalidPadding => 0,
     };
     format!("illegal base64 data at input byte {at}")
@@ -85,6 +86,10 @@ mod tests {
     fn a_token_is_read_back() {
         let token = Token { revision: Some(7), after: "ns/name".to_owned() };
         assert_eq!(Token::decode(&token.encode()).unwrap(), token);
+        assert_eq!(
+            Token::decode("x").unwrap_err().message,
+            "invalid continue token: continue key is not valid: illegal base64 data at input byte 0"
+        );
         assert_eq!(
             Token::decode("garbage").unwrap_err().message,
             "invalid continue token: continue key is not valid: invalid character '\\u0081' looking for beginning of value"

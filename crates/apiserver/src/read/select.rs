@@ -104,7 +104,9 @@ fn field(info: &ResourceInfo, label: &str) -> Result<Field> {
     };
     match stored {
         Some("metadata.name") => return Ok(Field::Name),
-        Some("metadata.namespace") => return Ok(Field::Namespace),
+        Some("metadata.namespace") if !fields::lies_nowhere(group, &info.kind) => {
+            return Ok(Field::Namespace);
+        }
         _ => {}
     }
     if let Some(custom) = &info.custom {

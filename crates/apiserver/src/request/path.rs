@@ -28,6 +28,8 @@ pub(crate) struct ResourcePath {
     pub(crate) legacy_watch: bool,
     /// The path has an empty segment within it, which matches no resource.
     pub(crate) broken: bool,
+    /// It names namespaces inside of a namespace, which leads nowhere.
+    pub(crate) nested: bool,
 }
 
 impl Route {
@@ -63,6 +65,7 @@ impl ResourcePath {
         if inside && !matches!(parts[2].as_str(), "status" | "finalize") {
             path.namespace = parts.remove(1);
             parts.remove(0);
+            path.nested = parts[0] == "namespaces";
         } else if inside {
             path.namespace = parts[1].clone();
         }
@@ -124,6 +127,7 @@ mod tests {
         check("/apis/apps/v1/namespaces/a/deployments/", "apps v1 a deployments  ");
         check("/apis/apps/v1", "other");
         check("/api/v1/watch/namespaces/a/pods", " v1 a pods  ");
+        check("/api/v1/namespaces/a/namespaces/b", " v1 a namespaces b ");
         check("/api/v1/nodes/a%2Fb", " v1  nodes a/b ");
         check("/healthz", "other");
     }

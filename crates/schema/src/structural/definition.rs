@@ -158,6 +158,12 @@ fn check_spec(spec: &Value, rules: RuleChecks, errors: &mut Vec<FieldError>) {
         }
     }
     check_versions(&versions, spec, rules, errors);
+    // The older form names the first version once more.
+    let first = spec.list("versions").first().map_or("", |it| it.str("name"));
+    let wrong = names::dns1035_label(first);
+    if !(first.is_empty() || wrong.is_empty()) {
+        errors.push(FieldError::invalid(path.child("version"), first, wrong.join(",")));
+    }
     required_names(&path.child("names"), spec, errors);
     check_names(&path.child("names"), spec.at("names").unwrap_or(&Value::Null), errors);
     let status = spec.at("subresources").has("status")

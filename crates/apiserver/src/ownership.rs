@@ -19,7 +19,24 @@ pub(crate) fn track(call: &Call<'_>, new: &mut Value, old: Option<&Value>) {
     let api_version = call.info.api_version();
     let faces = Faces::of(call, &[old, Some(new)]);
     let context = context(call, schema, &manager, &api_version, &faces);
+    let lent = old.is_none() && !call.info.is_custom() && lend_labels(new);
     *new = managed::update(&context, old, std::mem::take(new));
+    if lent && let Some(metadata) = new["metadata"].as_object_mut() {
+        metadata.remove("labels");
+    }
+}
+
+/// A new Job without labels has those of its pods, and its writer owns them as he wrote them; what the server adds to
+/// both later is nobody's. Gives whether it has got them.
+fn lend_labels(object: &mut Value) -> bool {
+    let labels = &object["spec"]["template"]["metadata"]["labels"];
+    let is_job = object["kind"] == "Job" && object["apiVersion"] == "batch/v1";
+    let some = |labels: &Value| labels.as_object().is_some_and(|it| !it.is_empty());
+    if !is_job || !some(labels) || some(&object["metadata"]["labels"]) {
+        return false;
+    }
+    object["metadata"]["labels"] = labels.clone();
+    true
 }
 
 /// Merges an applied configuration into the object that is stored.

@@ -1,6 +1,7 @@
 //! Kubernetes kinds, schemas, patches and server-side apply, as pure functions: no IO, no clock, no async.
 
 pub mod defaults;
+pub mod empties;
 pub mod field;
 pub mod fieldset;
 pub mod int_or_string;

@@ -1,7 +1,7 @@
 //! Creating objects.
 
 use bytes::Bytes;
-use evenkeel_schema::names;
+use evenkeel_schema::{empties, names};
 use evenkeel_store::Expect;
 use http::Response;
 use serde_json::{Value, json};
@@ -65,10 +65,14 @@ pub(crate) async fn create_object(
         fill_system_fields(call, &mut object);
         if generated {
             object["metadata"]["name"] = generated_name(call, &object).into();
+        } else if name.is_empty() && call.info.kind == "LimitRange" && !call.info.is_custom() {
+            // The only kind whose objects need no name.
+            object["metadata"]["name"] = call.server.env().uid().into();
         }
         let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let admission = Admission { name: &name, ..admission };
         warn_of_repeated_owners(call, &mut object);
+        empties::forget(&call.info.group, &call.info.kind, &mut object);
         prepare_create(&call.info, &mut object, call.server.env().now());
         record_requester(call, &mut object);
         validate::created(call, &object)?;

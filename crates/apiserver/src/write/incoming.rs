@@ -1,12 +1,12 @@
 //! An object on its way in: decoded, without what its kind does not know, in its normal form, with defaults.
 
 use bytes::Bytes;
-use evenkeel_schema::defaults;
 use evenkeel_schema::field::FieldError;
 use evenkeel_schema::normalize::{normalize_metadata, normalize_since};
 use evenkeel_schema::structural;
 use evenkeel_schema::types::{self, Schema};
 use evenkeel_schema::unknown;
+use evenkeel_schema::{defaults, empties};
 use serde_json::{Map, Value, json};
 
 use crate::ResourceInfo;
@@ -86,7 +86,9 @@ impl Incoming {
         } else {
             let (group, version, kind) = (&info.group, &info.version, &info.kind);
             let forgets = asks_to_forget(&self.object);
+            let empty = empties::find(group, kind, &self.object);
             normalize_since(group, version, kind, &mut self.object, old);
+            empties::keep(&mut self.object, &empty);
             if kind == "Secret" && group.is_empty() {
                 evenkeel_schema::prepare::string_data(&mut self.object);
             }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use evenkeel_schema::field::FieldError;
-use evenkeel_schema::managed;
+use evenkeel_schema::{empties, managed};
 use evenkeel_store::{Entry, Expect};
 use http::Response;
 use serde_json::Value;
@@ -115,6 +115,7 @@ pub(crate) async fn change(
     warn_of_repeated_owners(call, &mut new);
     check_version(call, &strategy, version, current.revision)?;
     let subresource = endpoint(call);
+    empties::forget(&call.info.group, &call.info.kind, &mut new);
     prepare_update(&call.info, &mut new, old, subresource, call.server.env().now());
     managed::keep_times(old, &mut new);
     validate::updated(call, &new, old, subresource)?;

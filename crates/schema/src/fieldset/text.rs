@@ -144,14 +144,16 @@ fn write_json(value: &Value, text: &mut String) {
     }
 }
 
-/// A text in quotes; most need no escapes.
+/// A text in quotes; most need no escapes. Go escapes what could be taken for HTML.
 fn write_text(value: &str, text: &mut String) {
-    if value.bytes().all(|byte| byte >= b' ' && byte != b'"' && byte != b'\\') {
+    if value.bytes().all(|byte| byte >= b' ' && !matches!(byte, b'"' | b'\\' | b'<' | b'>' | b'&')) {
         text.push('"');
         text.push_str(value);
         text.push('"');
     } else {
-        let _ = write!(text, "{}", Value::from(value));
+        let quoted = Value::from(value).to_string();
+        let escaped = quoted.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026");
+        text.push_str(&escaped);
     }
 }
 

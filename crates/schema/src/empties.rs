@@ -1,0 +1,61 @@
+//! Lists that an object must have and that came empty.
+//!
+//! Stored, they are as good as none, and are shown as null. But whoever writes `[]` says something of the field and
+//! owns it, and whoever leaves it out does not: so the empty list is kept until that is noted.
+
+use crate::json::Value;
+
+/// Where such lists are. Deeper ones lie in lists that have one owner anyway.
+fn places(group: &str, kind: &str) -> &'static [&'static str] {
+    match (group, kind) {
+        ("rbac.authorization.k8s.io", "Role" | "ClusterRole") => &["/rules"],
+        ("discovery.k8s.io", "EndpointSlice") => &["/endpoints", "/ports"],
+        ("", "LimitRange") => &["/spec/limits"],
+        ("storage.k8s.io", "CSINode") => &["/spec/drivers"],
+        _ => &[],
+    }
+}
+
+/// The places at which an object has an empty list.
+pub fn find(group: &str, kind: &str, object: &Value) -> Vec<&'static str> {
+    let is_empty =
+        |place: &&&str| object.pointer(place).is_some_and(|it| it.as_array().is_some_and(Vec::is_empty));
+    places(group, kind).iter().filter(is_empty).copied().collect()
+}
+
+/// Puts empty lists at these places.
+pub fn keep(object: &mut Value, places: &[&str]) {
+    for place in places {
+        if let Some(value) = object.pointer_mut(place) {
+            *value = Value::Array(Vec::new());
+        }
+    }
+}
+
+/// Makes the empty lists of an object null, as they are stored.
+pub fn forget(group: &str, kind: &str, object: &mut Value) {
+    for place in find(group, kind, object) {
+        if let Some(value) = object.pointer_mut(place) {
+            *value = Value::Null;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn an_empty_list_is_kept_until_it_is_forgotten() {
+        let (group, kind) = ("discovery.k8s.io", "EndpointSlice");
+        let places = find(group, kind, &json!({"endpoints": [], "ports": [{"port": 1}]}));
+        assert_eq!(places, ["/endpoints"]);
+        let mut object = json!({"endpoints": null, "ports": [{"port": 1}]});
+        keep(&mut object, &places);
+        assert_eq!(object["endpoints"], json!([]));
+        forget(group, kind, &mut object);
+        assert_eq!(object, json!({"endpoints": null, "ports": [{"port": 1}]}));
+        assert!(find("", "ConfigMap", &json!({"rules": []})).is_empty());
+    }
+}

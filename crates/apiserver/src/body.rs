@@ -16,6 +16,8 @@ use http_body::{Frame, SizeHint};
 pub struct Body(Kind);
 
 enum Kind {
+    /// What is still to be written.
+    One(Bytes),
     /// The slices still to be written, and how many bytes they are together.
     Whole(VecDeque<Bytes>, u64),
     /// Pulled: nothing is encoded before the reader asks for it.
@@ -24,7 +26,7 @@ enum Kind {
 
 impl Default for Kind {
     fn default() -> Self {
-        Self::Whole(VecDeque::new(), 0)
+        Self::One(Bytes::new())
     }
 }
 
@@ -49,6 +51,7 @@ impl Body {
     /// How many bytes are left, where the body is not a stream.
     pub(crate) fn whole_len(&self) -> Option<usize> {
         match &self.0 {
+            Kind::One(bytes) => Some(bytes.len()),
             Kind::Whole(_, len) => usize::try_from(*len).ok(),
             Kind::Stream(_) => None,
         }
@@ -56,24 +59,24 @@ impl Body {
 
     /// The bytes, where the body is not a stream.
     pub fn whole(&self) -> Option<Bytes> {
-        let Kind::Whole(slices, _) = &self.0 else { return None };
-        match slices.len() {
-            0 => Some(Bytes::new()),
-            1 => Some(slices[0].clone()),
-            _ => Some(slices.iter().flat_map(|it| it.iter().copied()).collect()),
+        match &self.0 {
+            Kind::One(bytes) => Some(bytes.clone()),
+            Kind::Whole(slices, _) => Some(slices.iter().flat_map(|it| it.iter().copied()).collect()),
+            Kind::Stream(_) => None,
         }
     }
 }
 
 impl<T: Into<Bytes>> From<T> for Body {
     fn from(bytes: T) -> Self {
-        Self::slices([bytes.into()])
+        Self(Kind::One(bytes.into()))
     }
 }
 
 impl std::fmt::Debug for Body {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.0 {
+            Kind::One(bytes) => write!(f, "Body({} bytes)", bytes.len()),
             Kind::Whole(_, len) => write!(f, "Body({len} bytes)"),
             Kind::Stream(_) => f.write_str("Body(stream)"),
         }
@@ -89,6 +92,10 @@ impl http_body::Body for Body {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         match &mut self.0 {
+            Kind::One(bytes) => {
+                let bytes = std::mem::take(bytes);
+                Poll::Ready((!bytes.is_empty()).then(|| Ok(Frame::data(bytes))))
+            }
             Kind::Whole(slices, left) => {
                 let next = slices.pop_front();
                 *left -= next.as_ref().map_or(0, |it| it.len() as u64);
@@ -101,11 +108,16 @@ impl http_body::Body for Body {
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(&self.0, Kind::Whole(slices, _) if slices.is_empty())
+        match &self.0 {
+            Kind::One(bytes) => bytes.is_empty(),
+            Kind::Whole(slices, _) => slices.is_empty(),
+            Kind::Stream(_) => false,
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
+            Kind::One(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Kind::Whole(_, len) => SizeHint::with_exact(*len),
             Kind::Stream(_) => SizeHint::default(),
         }

@@ -14,8 +14,8 @@ use crate::{ApiServer, ResourceInfo, User};
 /// A request to a resource that exists, after authorization.
 pub(crate) struct Call<'a> {
     pub(crate) server: &'a ApiServer,
-    pub(crate) request: &'a Request,
-    pub(crate) path: &'a ResourcePath,
+    pub(crate) request: &'a Request<'a>,
+    pub(crate) path: &'a ResourcePath<'a>,
     pub(crate) info: Arc<ResourceInfo>,
     /// Who asks, after impersonation.
     pub(crate) user: &'a User,

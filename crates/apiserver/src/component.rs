@@ -23,7 +23,7 @@ pub(crate) fn is(info: &ResourceInfo) -> bool {
 
 /// Answers a get or a list of parts.
 pub(crate) fn answer(call: &Call<'_>) -> Result<Response<Body>> {
-    let name = call.path.name.as_str();
+    let name = &*call.path.name;
     let accept = negotiate(call.request, name.is_empty())?;
     if name.is_empty() {
         let parts: Vec<Value> = PARTS.map(part).to_vec();

@@ -28,7 +28,7 @@ const AGGREGATED_TYPE: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=AP
 const VERSION: &str = "v1.36.4";
 
 /// Answers a path of discovery; none where the path is none.
-pub(crate) fn answer(registry: &Registry, request: &Request) -> Option<Result<Response<Body>>> {
+pub(crate) fn answer(registry: &Registry, request: &Request<'_>) -> Option<Result<Response<Body>>> {
     let path = request.path.trim_end_matches('/');
     let mut parts = path.split('/').skip(1);
     let place = (parts.next(), parts.next(), parts.next(), parts.next());
@@ -57,7 +57,7 @@ enum Document<'a> {
 }
 
 impl Document<'_> {
-    fn answer(self, registry: &Registry, request: &Request) -> Result<Response<Body>> {
+    fn answer(self, registry: &Registry, request: &Request<'_>) -> Result<Response<Body>> {
         let groups = groups(registry);
         let value = match self {
             Self::Paths => json!({ "paths": paths(&groups) }),
@@ -93,7 +93,7 @@ fn resources(groups: &[Group], group: &str, version: &str) -> Result<Value> {
     }
 }
 
-fn aggregated(request: &Request, document: aggregated::Document) -> Result<Response<Body>> {
+fn aggregated(request: &Request<'_>, document: aggregated::Document) -> Result<Response<Body>> {
     if request.method != Method::GET {
         return Err(Status::method_not_allowed());
     }
@@ -105,7 +105,10 @@ fn aggregated(request: &Request, document: aggregated::Document) -> Result<Respo
 }
 
 /// A response with the hash of its bytes as ETag; without a body where the client has them.
-fn cached(request: &Request, aggregated::Document { body, etag }: aggregated::Document) -> Response<Body> {
+fn cached(
+    request: &Request<'_>,
+    aggregated::Document { body, etag }: aggregated::Document,
+) -> Response<Body> {
     let known = request.header(IF_NONE_MATCH.as_str()).split(',').any(|it| it.trim() == etag);
     let mut response = if known { respond::json(304, Body::empty()) } else { respond::json(200, body) };
     if let Ok(value) = HeaderValue::from_str(&etag) {
@@ -122,7 +125,7 @@ pub(crate) fn hash(bytes: &[u8]) -> String {
 }
 
 /// Whether the client prefers the aggregated form that is served here to the legacy one.
-fn wants_aggregated(request: &Request) -> bool {
+fn wants_aggregated(request: &Request<'_>) -> bool {
     let accept = request.header("accept");
     let mut clauses = accept.split(',').map(|clause| {
         let mut parts = clause.split(';').map(str::trim);

@@ -62,9 +62,10 @@ impl Shown {
         self.revision
     }
 
-    /// How many bytes the whole object takes, at least.
+    /// How many bytes the whole object takes.
     pub(crate) fn len(&self) -> usize {
-        self.bytes.len() + VERSION_LEN_MAX
+        let digits = self.revision.checked_ilog10().map(|it| it as usize + 1);
+        self.bytes.len() + digits.map_or(0, |digits| VERSION.len() + digits + self.version_end().len())
     }
 
     /// Writes the whole object.
@@ -114,23 +115,28 @@ impl Shown {
         value
     }
 
+    fn version_end(&self) -> &'static [u8] {
+        if self.bytes.get(self.version_at) == Some(&b'}') { b"\"" } else { b"\"," }
+    }
+
     /// A dry run's creation has no resourceVersion.
     fn write_version(&self, out: &mut Vec<u8>) {
         if self.revision == 0 {
             return;
         }
-        out.extend_from_slice(b"\"resourceVersion\":\"");
+        out.extend_from_slice(VERSION);
         push_number(out, self.revision);
-        let follows = self.bytes.get(self.version_at) != Some(&b'}');
-        out.extend_from_slice(if follows { b"\"," } else { b"\"" });
+        out.extend_from_slice(self.version_end());
     }
 }
 
 /// Below this, copying an object costs less than sending it in three pieces.
 const COPIED_MAX_BYTES: usize = 8 * 1024;
 
-/// `"resourceVersion":"",` and the digits of a u64.
-const VERSION_LEN_MAX: usize = 22 + 20;
+const VERSION: &[u8] = b"\"resourceVersion\":\"";
+
+/// [`VERSION`], the digits of a u64, and what follows them.
+const VERSION_LEN_MAX: usize = VERSION.len() + 20 + 2;
 
 /// Writes a number in decimal.
 pub(crate) fn push_number(out: &mut Vec<u8>, mut number: u64) {
@@ -168,6 +174,7 @@ mod tests {
                 let mut out = Vec::new();
                 shown.write(&mut out);
                 assert_eq!(shown.body().whole().unwrap(), out);
+                assert_eq!(shown.len(), out.len());
             }
         }
     }

@@ -26,7 +26,7 @@ const CHECKS: [&str; 8] = [
 const READINESS: [&str; 3] = ["etcd-readiness", "informer-sync", "shutdown"];
 
 /// Answers a path of health; none where the path is none.
-pub(crate) fn answer(request: &Request) -> Option<Result<Response<Body>>> {
+pub(crate) fn answer(request: &Request<'_>) -> Option<Result<Response<Body>>> {
     let path = request.path.trim_start_matches('/').trim_end_matches('/');
     let (group, check) = path.split_once('/').unwrap_or((path, ""));
     if !matches!(group, "healthz" | "livez" | "readyz") {
@@ -40,7 +40,7 @@ pub(crate) fn answer(request: &Request) -> Option<Result<Response<Body>>> {
     })
 }
 
-fn whole(request: &Request, group: &str, checks: impl Iterator<Item = &'static str>) -> String {
+fn whole(request: &Request<'_>, group: &str, checks: impl Iterator<Item = &'static str>) -> String {
     if request.query.get("verbose").is_none() {
         return "ok".to_owned();
     }

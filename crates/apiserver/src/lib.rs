@@ -53,7 +53,7 @@ pub use authorize::{Rbac, Rule};
 pub use body::Body;
 pub use header::Header;
 pub use registry::{Column, CustomInfo, Registry, ResourceInfo, SubresourceInfo};
-pub use request::{BodyTimeout, Committed};
+pub use request::{Caller, Committed};
 pub use server::{ApiServer, Options};
 pub use status::Status;
 pub use user::User;

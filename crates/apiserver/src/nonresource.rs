@@ -8,13 +8,13 @@ use crate::status::{Result, Status};
 use crate::{ApiServer, authenticate, discovery, health};
 
 /// Answers a path that is no resource.
-pub(crate) fn answer(server: &ApiServer, request: &Request) -> Result<Response<Body>> {
+pub(crate) fn answer(server: &ApiServer, request: &Request<'_>) -> Result<Response<Body>> {
     let answer = health::answer(request).or_else(|| documents(server, request));
     answer.unwrap_or_else(|| Err(Status::page_not_found()))
 }
 
 /// What describes the API itself.
-fn documents(server: &ApiServer, request: &Request) -> Option<Result<Response<Body>>> {
+fn documents(server: &ApiServer, request: &Request<'_>) -> Option<Result<Response<Body>>> {
     let registry = server.registry();
     let openapi = server.inner().openapi.answer(registry, request, server.env().now());
     let issuer = || authenticate::discovery(&server.inner().authentication, server.store(), request);

@@ -42,7 +42,7 @@ impl OpenApi {
     pub(crate) fn answer(
         &self,
         registry: &Registry,
-        request: &Request,
+        request: &Request<'_>,
         now: Timestamp,
     ) -> Option<Result<Response<Body>>> {
         let path = request.path.trim_end_matches('/').strip_prefix("/openapi/")?;
@@ -68,7 +68,7 @@ impl OpenApi {
     fn document(
         &self,
         registry: &Registry,
-        request: &Request,
+        request: &Request<'_>,
         path: &str,
         now: Timestamp,
     ) -> Result<Response<Body>> {
@@ -95,7 +95,7 @@ impl OpenApi {
         Ok(response)
     }
 
-    fn swagger(&self, registry: &Registry, request: &Request) -> Result<Response<Body>> {
+    fn swagger(&self, registry: &Registry, request: &Request<'_>) -> Result<Response<Body>> {
         if !accepts_json(request) {
             return Err(not_acceptable());
         }
@@ -149,7 +149,7 @@ fn built_in() -> &'static BTreeMap<String, Arc<Document>> {
 }
 
 /// Documents come as JSON alone; clients that want protobuf ask again without it.
-fn accepts_json(request: &Request) -> bool {
+fn accepts_json(request: &Request<'_>) -> bool {
     let accept = request.header("accept");
     let mut types = accept.split(',').map(|it| it.split(';').next().unwrap_or_default().trim());
     accept.trim().is_empty() || types.any(|it| matches!(it, "application/json" | "*/*" | "application/*"))
@@ -160,7 +160,7 @@ fn not_acceptable() -> Status {
         .with(Details::default())
 }
 
-fn with_etag(request: &Request, hash: &str, bytes: bytes::Bytes) -> Response<Body> {
+fn with_etag(request: &Request<'_>, hash: &str, bytes: bytes::Bytes) -> Response<Body> {
     let etag = format!("\"{hash}\"");
     let known = request.header(IF_NONE_MATCH.as_str()).split(',').any(|it| it.trim() == etag);
     let mut response = if known { respond::json(304, Body::empty()) } else { respond::json(200, bytes) };

@@ -59,7 +59,7 @@ fn context<'a>(
 ) -> Context<'a> {
     let info = &call.info;
     let has_status = info.subresource("status").is_some();
-    let subresource = call.path.subresource.as_str();
+    let subresource = &*call.path.subresource;
     let reset = if info.is_custom() {
         Reset::custom(subresource, has_status)
     } else {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use evenkeel_env::HashMap;
 use evenkeel_schema::kinds;
 use evenkeel_schema::structural::Rules;
 use evenkeel_schema::types::Schema;
@@ -119,11 +120,14 @@ impl ResourceInfo {
 
     /// The key of an object.
     pub fn key(&self, namespace: &str, name: &str) -> String {
+        let mut key = String::with_capacity(self.prefix.len() + namespace.len() + 1 + name.len());
+        key.push_str(&self.prefix);
         if self.namespaced {
-            format!("{}{namespace}/{name}", self.prefix)
-        } else {
-            format!("{}{name}", self.prefix)
+            key.push_str(namespace);
+            key.push('/');
         }
+        key.push_str(name);
+        key
     }
 
     /// The prefix of the keys of a namespace, or of all where it is empty.
@@ -179,14 +183,12 @@ impl Registry {
 
     /// The resource at `/apis/{group}/{version}/…/{plural}`.
     pub fn find(&self, group: &str, version: &str, plural: &str) -> Option<Arc<ResourceInfo>> {
-        let built_in = built_in();
-        match built_in.binary_search_by(|it| it.id().cmp(&(group, version, plural))) {
-            Ok(at) => Some(built_in[at].clone()),
-            Err(_) => {
-                let custom = self.custom.read().clone();
-                custom.get(&(group.to_owned(), version.to_owned(), plural.to_owned())).cloned()
-            }
+        let named = by_plural().get(plural).map(Vec::as_slice).unwrap_or_default();
+        if let Some(built_in) = named.iter().find(|it| it.group == group && it.version == version) {
+            return Some(built_in.clone());
         }
+        let custom = self.custom.read().clone();
+        custom.get(&(group.to_owned(), version.to_owned(), plural.to_owned())).cloned()
     }
 
     /// Every resource, sorted by group, version and plural.
@@ -237,6 +239,18 @@ pub(crate) fn built_in() -> &'static [Arc<ResourceInfo>] {
         let mut all: Vec<_> = kinds::resources().iter().map(|it| Arc::new(of_facts(it))).collect();
         all.sort_by(|a, b| a.id().cmp(&b.id()));
         all
+    })
+}
+
+/// The same by plural, of which there are few in more than one group and version.
+fn by_plural() -> &'static HashMap<&'static str, Vec<Arc<ResourceInfo>>> {
+    static BY_PLURAL: OnceLock<HashMap<&'static str, Vec<Arc<ResourceInfo>>>> = OnceLock::new();
+    BY_PLURAL.get_or_init(|| {
+        let mut by_plural: HashMap<&str, Vec<Arc<ResourceInfo>>> = HashMap::default();
+        for info in built_in() {
+            by_plural.entry(&info.plural).or_default().push(info.clone());
+        }
+        by_plural
     })
 }
 

@@ -9,7 +9,7 @@ pub(crate) use path::{ResourcePath, Route};
 pub(crate) use query::{FieldValidation, ListQuery, Query, WriteQuery, parse_version};
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use http::{HeaderMap, Method};
@@ -18,14 +18,14 @@ use crate::User;
 
 /// The head of a request, taken apart.
 #[derive(Debug)]
-pub(crate) struct Request {
-    pub(crate) method: Method,
+pub(crate) struct Request<'a> {
+    pub(crate) method: &'a Method,
     /// The path as it came.
-    pub(crate) path: String,
-    pub(crate) route: Route,
+    pub(crate) path: &'a str,
+    pub(crate) route: Route<'a>,
     pub(crate) query: Query,
-    pub(crate) headers: HeaderMap,
-    pub(crate) user: User,
+    pub(crate) headers: &'a HeaderMap,
+    pub(crate) user: &'a User,
     /// How long the body may take to arrive, where there is a bound.
     pub(crate) body_timeout: Option<Duration>,
     /// The last revision that this request has made; zero while it has made none.
@@ -38,26 +38,35 @@ pub(crate) struct Request {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Committed(pub u64);
 
-/// In the extensions of a request: how long its body may take to arrive. Without it, as in process, it is waited for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BodyTimeout(pub Duration);
+/// Who sends a request, and how patiently it is waited for.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    /// Who it is.
+    pub user: Arc<User>,
+    /// How long the body may take to arrive. Without it, as in process, it is waited for.
+    pub body_timeout: Option<Duration>,
+}
 
-impl Request {
-    /// Takes the head of an HTTP request apart. The user is who the extensions say, else nobody known.
-    pub(crate) fn new(mut parts: http::request::Parts) -> Self {
-        let path = parts.uri.path().to_owned();
-        let query = Query::parse(parts.uri.query().unwrap_or_default());
-        let user = parts.extensions.remove::<User>().unwrap_or_else(User::anonymous);
-        let body_timeout = parts.extensions.get::<BodyTimeout>().map(|it| it.0);
-        let route = Route::parse(&path);
+impl Caller {
+    /// Who the extensions of a request say, else nobody known.
+    pub(crate) fn of(extensions: &mut http::Extensions) -> Self {
+        let user = extensions.remove::<User>().unwrap_or_else(User::anonymous);
+        Self { user: Arc::new(user), body_timeout: None }
+    }
+}
+
+impl<'a> Request<'a> {
+    /// Takes the head of an HTTP request apart.
+    pub(crate) fn new(parts: &'a http::request::Parts, caller: &'a Caller) -> Self {
+        let path = parts.uri.path();
         Self {
-            method: parts.method,
-            route,
+            method: &parts.method,
+            route: Route::parse(path),
             path,
-            query,
-            headers: parts.headers,
-            user,
-            body_timeout,
+            query: Query::parse(parts.uri.query().unwrap_or_default()),
+            headers: &parts.headers,
+            user: &caller.user,
+            body_timeout: caller.body_timeout,
             committed: AtomicU64::new(0),
             warnings: Mutex::default(),
         }
@@ -95,8 +104,8 @@ impl Request {
 
     /// The verb of authorization and of discovery.
     pub(crate) fn verb(&self) -> &'static str {
-        let Route::Resource(path) = &self.route else { return method_verb(&self.method) };
-        match self.method {
+        let Route::Resource(path) = &self.route else { return method_verb(self.method) };
+        match *self.method {
             Method::GET | Method::HEAD if path.legacy_watch => "watch",
             Method::GET | Method::HEAD if !path.name.is_empty() => "get",
             Method::GET | Method::HEAD if self.query.wants_watch() => "watch",

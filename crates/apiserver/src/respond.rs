@@ -55,7 +55,7 @@ fn warn(response: &mut Response<Body>, message: &str) {
 }
 
 /// A refusal as a response, in the format that the client accepts.
-pub(crate) fn refusal(request: &Request, status: &Status) -> Response<Body> {
+pub(crate) fn refusal(request: &Request<'_>, status: &Status) -> Response<Body> {
     if status.plain {
         return text(status.code, status.message.clone());
     }
@@ -71,25 +71,25 @@ pub(crate) fn refusal(request: &Request, status: &Status) -> Response<Body> {
 }
 
 /// The last touch: refusals become responses, large answers are compressed, a HEAD has no body.
-pub(crate) fn finish(request: &Request, answer: Result<Response<Body>>) -> Response<Body> {
+pub(crate) fn finish(request: &Request<'_>, answer: Result<Response<Body>>) -> Response<Body> {
     let mut response = answer.unwrap_or_else(|status| refusal(request, &status));
     if let Some(committed) = request.committed() {
         response.extensions_mut().insert(committed);
     }
     request.warnings().iter().for_each(|warning| warn(&mut response, warning));
     let headers = response.headers_mut();
-    headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, private"));
+    headers.entry(CACHE_CONTROL).or_insert(const { HeaderValue::from_static("no-cache, private") });
     if let Some(id) = request.headers.get(AUDIT_ID) {
         headers.insert(AUDIT_ID, id.clone());
     }
-    if request.method == Method::HEAD {
+    if *request.method == Method::HEAD {
         *response.body_mut() = Body::empty();
         return response;
     }
     compress(request, response)
 }
 
-fn compress(request: &Request, mut response: Response<Body>) -> Response<Body> {
+fn compress(request: &Request<'_>, mut response: Response<Body>) -> Response<Body> {
     let accepts = request.headers.get(ACCEPT_ENCODING).and_then(|it| it.to_str().ok()).unwrap_or_default();
     if !accepts.split(',').any(|it| it.split(';').next().is_some_and(|it| it.trim() == "gzip")) {
         return response;

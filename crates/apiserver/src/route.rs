@@ -14,7 +14,7 @@ use crate::status::{Details, Result, Status, qualified, quote};
 use crate::{ApiServer, ResourceInfo, User, component, nonresource, read, registry, subresource, write};
 
 /// Answers a request, or refuses it.
-pub(crate) async fn answer<B>(server: &ApiServer, request: &Request, body: B) -> Result<Response<Body>>
+pub(crate) async fn answer<B>(server: &ApiServer, request: &Request<'_>, body: B) -> Result<Response<Body>>
 where
     B: http_body::Body + Send + 'static,
 {
@@ -51,6 +51,18 @@ where
     if verb != "create" {
         check_key(call)?;
     }
+    let plain = call.path.subresource.is_empty() && !component::is(&call.info);
+    if verb == "get" && plain {
+        return read::get(call).await;
+    }
+    // The futures of everything else are large; most requests are spared the room for them.
+    Box::pin(serve_verb(call, verb, body)).await
+}
+
+async fn serve_verb<B>(call: &Call<'_>, verb: &str, body: B) -> Result<Response<Body>>
+where
+    B: http_body::Body + Send + 'static,
+{
     let body = if matches!(verb, "get" | "list" | "watch") {
         Default::default()
     } else {
@@ -61,7 +73,6 @@ where
     }
     match verb {
         "get" | "list" if component::is(&call.info) => component::answer(call),
-        "get" => read::get(call).await,
         "list" => read::list(call).await,
         "watch" => read::watch(call).await,
         "create" if subresource::is_virtual(&call.info) => subresource::review(call, body).await,
@@ -75,16 +86,16 @@ where
 }
 
 /// Who the request acts as, if that user may do it.
-fn authorize<'a>(server: &ApiServer, request: &'a Request) -> Result<Cow<'a, User>> {
+fn authorize<'a>(server: &ApiServer, request: &Request<'a>) -> Result<Cow<'a, User>> {
     let authorizer = &*server.inner().authorizer;
     // A list of one name counts as access to that name.
     let name = match &request.route {
-        Route::Resource(path) if path.name.is_empty() => selected_name(request),
-        Route::Resource(path) => path.name.clone(),
-        Route::Other => String::new(),
+        Route::Resource(path) if path.name.is_empty() => selected_name(request).into(),
+        Route::Resource(path) => Cow::Borrowed(&*path.name),
+        Route::Other => Cow::default(),
     };
     let target = match &request.route {
-        Route::Other => Target::Path(&request.path),
+        Route::Other => Target::Path(request.path),
         Route::Resource(path) => Target::Resource {
             group: &path.group,
             version: &path.version,
@@ -99,9 +110,9 @@ fn authorize<'a>(server: &ApiServer, request: &'a Request) -> Result<Cow<'a, Use
             name: &name,
         },
     };
-    let own = Attributes { user: &request.user, verb: request.verb(), target };
-    let other = impersonate(authorizer, &own, &request.headers)?;
-    let user = other.map_or(Cow::Borrowed(&request.user), Cow::Owned);
+    let own = Attributes { user: request.user, verb: request.verb(), target };
+    let other = impersonate(authorizer, &own, request.headers)?;
+    let user = other.map_or(Cow::Borrowed(request.user), Cow::Owned);
     let attributes = Attributes { user: &user, ..own };
     match authorizer.authorize(&attributes) {
         Decision::Allow(_) => Ok(user),
@@ -109,7 +120,7 @@ fn authorize<'a>(server: &ApiServer, request: &'a Request) -> Result<Cow<'a, Use
     }
 }
 
-fn selected_name(request: &Request) -> String {
+fn selected_name(request: &Request<'_>) -> String {
     // Options that cannot be read as a whole say nothing.
     if LabelSelector::parse(request.query.text("labelSelector")).is_err() {
         return String::new();
@@ -120,7 +131,11 @@ fn selected_name(request: &Request) -> String {
 }
 
 /// The resource of a path, or the refusal for a path that leads nowhere.
-fn find(server: &ApiServer, request: &Request, path: &ResourcePath) -> Result<std::sync::Arc<ResourceInfo>> {
+fn find(
+    server: &ApiServer,
+    request: &Request<'_>,
+    path: &ResourcePath<'_>,
+) -> Result<std::sync::Arc<ResourceInfo>> {
     // Asked only where something is missing: it looks at every resource.
     let missing = || match registry::built_in().iter().any(|it| it.group == path.group) {
         true => Status::no_such_resource(),
@@ -166,7 +181,7 @@ fn check_key(call: &Call<'_>) -> Result<()> {
         return Err(Status::bad_request(format!("Name parameter invalid: {}: {why}", quote(name))));
     }
     // Kubernetes finds out only when it asks its storage, whose keys begin in a form of their own.
-    if matches!(namespace.as_str(), "." | "..") {
+    if matches!(&**namespace, "." | "..") {
         let name = if name.is_empty() { String::new() } else { format!("/{name}") };
         let key = format!("/{}/{namespace}{name}", storage_name(&call.info));
         return Err(Status::server_error(format!("invalid key: {}", quote(&key))));
@@ -196,7 +211,7 @@ fn storage_name(info: &ResourceInfo) -> String {
 }
 
 fn check_verb(call: &Call<'_>, verb: &str) -> Result<()> {
-    if call.request.method == Method::HEAD {
+    if *call.request.method == Method::HEAD {
         return Err(Status::method_not_allowed());
     }
     let named = !call.path.name.is_empty();

@@ -19,7 +19,7 @@ use crate::authenticate::Authentication;
 use crate::body::Body;
 use crate::openapi::OpenApi;
 use crate::read::SharedEvents;
-use crate::request::Request;
+use crate::request::{Caller, Request};
 use crate::trees::Trees;
 use crate::{
     Header, Rbac, Registry, SigningKey, TokenAuthenticator, User, WebhookCaller, custom, respond, route,
@@ -135,22 +135,30 @@ impl ApiServer {
 
     /// Enters a piece of work that outlives its request's head.
     pub(crate) fn hold(&self, what: &str) -> Work {
-        self.inner.requests.enter_with(what)
+        self.inner.requests.enter_with(what.to_owned())
     }
 
     pub(crate) fn inner(&self) -> &Inner {
         &self.inner
     }
 
-    async fn serve<B>(self, request: http::Request<B>) -> Response<Body>
+    /// Answers a request of this caller, whatever its extensions say.
+    pub fn serve<B>(
+        self,
+        caller: Caller,
+        request: http::Request<B>,
+    ) -> impl Future<Output = Response<Body>> + Send
     where
         B: http_body::Body + Send + 'static,
+        B::Data: Send,
     {
-        let (parts, body) = request.into_parts();
-        let _work = self.inner.requests.enter_with(format!("{} {}", parts.method, parts.uri));
-        let request = Request::new(parts);
-        let answer = route::answer(&self, &request, body).await;
-        respond::finish(&request, answer)
+        let (head, body) = request.into_parts();
+        async move {
+            let _work = self.inner.requests.enter();
+            let request = Request::new(&head, &caller);
+            let answer = route::answer(&self, &request, body).await;
+            respond::finish(&request, answer)
+        }
     }
 }
 
@@ -167,8 +175,11 @@ where
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: http::Request<B>) -> Self::Future {
+    fn call(&mut self, mut request: http::Request<B>) -> Self::Future {
         let server = self.clone();
-        Box::pin(async move { Ok(server.serve(request).await) })
+        Box::pin(async move {
+            let caller = Caller::of(request.extensions_mut());
+            Ok(server.serve(caller, request).await)
+        })
     }
 }

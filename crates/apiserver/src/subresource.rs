@@ -20,7 +20,7 @@ use crate::{ResourceInfo, authenticate, authorize, ownership, read, respond, wri
 
 /// Answers a request to a part of an object.
 pub(crate) async fn answer(call: &Call<'_>, verb: &str, body: Bytes) -> Result<Response<Body>> {
-    match (call.path.subresource.as_str(), verb) {
+    match (&*call.path.subresource, verb) {
         ("scale", _) => scale::answer(call, verb, body).await,
         ("binding", "create") => binding::bind(call, body).await,
         ("eviction", "create") => eviction::evict(call, body).await,

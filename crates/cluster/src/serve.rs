@@ -5,6 +5,7 @@ mod connection;
 mod identity;
 mod kubeconfig;
 mod pace;
+mod patience;
 mod tls;
 mod tokens;
 
@@ -14,7 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use evenkeel_apiserver::{ApiServer, BodyTimeout, bootstrap};
+use evenkeel_apiserver::{ApiServer, bootstrap};
 use evenkeel_env::Env;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
@@ -26,6 +27,7 @@ pub(crate) use identity::{Certificate, identify, unauthorized};
 pub use tokens::{TokenFileError, Tokens};
 
 use connection::Host;
+use pace::Traffic;
 
 /// How many connections may be open. Each costs some 50 KiB with its TLS buffers: 200 MiB at the bound, and far more
 /// clients than one developer's machine has.
@@ -128,7 +130,8 @@ impl Server {
             ending,
             handshake_timeout: options.handshake_timeout,
             head_timeout: options.head_timeout,
-            body_timeout: BodyTimeout(options.body_timeout),
+            body_timeout: options.body_timeout,
+            traffic: Traffic::default(),
         };
         Ok(Self { listener, address, host, ending: sender, kubeconfig })
     }

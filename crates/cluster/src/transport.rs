@@ -110,7 +110,7 @@ impl Transport {
             Some(user) => Some(user.clone()),
             None => {
                 let accounts = |token: &str| self.wire.backend.authenticate(token);
-                identify(&Certificate::None, headers, &Tokens::default(), accounts)
+                identify(&Certificate::None, headers, &Tokens::default(), accounts).map(Arc::unwrap_or_clone)
             }
         }
     }

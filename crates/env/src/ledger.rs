@@ -60,7 +60,16 @@ struct StationInner {
     name: Arc<str>,
     count: AtomicUsize,
     /// What single works said of themselves, by id.
-    details: Mutex<BTreeMap<u64, String>>,
+    details: Mutex<BTreeMap<u64, Detail>>,
+}
+
+/// What a piece of work says of itself, told when somebody asks.
+struct Detail(Box<dyn fmt::Display + Send>);
+
+impl fmt::Debug for Detail {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
 }
 
 /// A named place that holds work: a watch, a queue, the API server's requests.
@@ -168,7 +177,7 @@ impl Ledger {
         let stations = self.inner.stations.lock();
         let busy = stations.values().filter_map(|station| {
             let count = station.count.load(Ordering::SeqCst);
-            let details = station.details.lock().values().cloned().collect();
+            let details = station.details.lock().values().map(|detail| detail.0.to_string()).collect();
             (count > 0).then(|| Pending { what: station.name.to_string(), count, details, due_in: None })
         });
         let deadlines = self.inner.deadlines.lock();
@@ -250,11 +259,11 @@ impl Station {
         Work { place: self.place.clone(), detail: None }
     }
 
-    /// Enters a piece of work that says what it is in a report.
-    pub fn enter_with(&self, detail: impl Into<String>) -> Work {
+    /// Enters a piece of work that says what it is in a report. It is asked for its words only then.
+    pub fn enter_with(&self, detail: impl fmt::Display + Send + 'static) -> Work {
         let mut work = self.enter();
         let id = self.place.ledger.next_id();
-        self.place.inner.details.lock().insert(id, detail.into());
+        self.place.inner.details.lock().insert(id, Detail(Box::new(detail)));
         work.detail = Some(id);
         work
     }

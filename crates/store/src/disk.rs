@@ -127,6 +127,10 @@ impl<H: Header> Journal<H> for Disk<H> {
         ready(self.shared.state.read().revision).boxed()
     }
 
+    fn synced(&self) -> Option<u64> {
+        Some(self.shared.state.read().revision)
+    }
+
     fn close(&self) {
         self.finish();
     }

@@ -26,6 +26,11 @@ pub(crate) trait Journal<H>: Send + Sync {
     /// memory has it when this is answered.
     fn sync(&self) -> BoxFuture<'_, u64>;
 
+    /// The same where nobody needs to be asked; none where [`Journal::sync`] must be.
+    fn synced(&self) -> Option<u64> {
+        None
+    }
+
     /// Takes no further writes; returns when those that were taken are durable.
     fn close(&self);
 }
@@ -55,6 +60,10 @@ impl<H: Header> Journal<H> for Memory<H> {
 
     fn sync(&self) -> BoxFuture<'_, u64> {
         ready(self.shared.state.read().revision).boxed()
+    }
+
+    fn synced(&self) -> Option<u64> {
+        Some(self.shared.state.read().revision)
     }
 
     fn close(&self) {}

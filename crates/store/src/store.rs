@@ -100,7 +100,10 @@ impl<H: Header> Store<H> {
     /// The revision that a consistent read must see. Memory and disk know it at once; a journal that others share
     /// has to ask.
     pub async fn sync(&self) -> u64 {
-        self.journal.sync().await
+        match self.journal.synced() {
+            Some(revision) => revision,
+            None => self.journal.sync().await,
+        }
     }
 
     /// The newest value of a key.

@@ -62,7 +62,7 @@ fn concerns(admission: &Admission<'_>) -> bool {
     {
         return false;
     }
-    match (info.kind.as_str(), admission.operation, admission.call.path.subresource.as_str()) {
+    match (info.kind.as_str(), admission.operation, &*admission.call.path.subresource) {
         (_, Operation::Delete, _) => false,
         ("Pod", Operation::Update, part) => part == "resize",
         ("Pod" | "PersistentVolumeClaim", _, part) => part.is_empty(),

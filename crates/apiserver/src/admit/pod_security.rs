@@ -32,7 +32,7 @@ impl Plugin for PodSecurity {
             return Ok(());
         }
         let info = &admission.call.info;
-        let part = admission.call.path.subresource.as_str();
+        let part = &*admission.call.path.subresource;
         match (info.group.as_str(), info.kind.as_str()) {
             ("", "Namespace") if part.is_empty() => examine_namespace(admission, object),
             ("", "Pod") if !HARMLESS.contains(&part) => examine_pod(admission, object),

@@ -44,7 +44,7 @@ pub(crate) async fn charge(admission: &Admission<'_>, object: &Value, dry_run: b
 
 fn concerns(admission: &Admission<'_>) -> bool {
     let info = &admission.call.info;
-    let part = admission.call.path.subresource.as_str();
+    let part = &*admission.call.path.subresource;
     if admission.call.path.namespace.is_empty() || !info.namespaced {
         return false;
     }

@@ -21,9 +21,9 @@ const MAX_AGE: HeaderValue = HeaderValue::from_static("public, max-age=3600");
 pub(crate) fn answer(
     authentication: &Authentication,
     store: &Store<Header>,
-    request: &Request,
+    request: &Request<'_>,
 ) -> Option<Result<Response<Body>>> {
-    let (document, content_type) = match request.path.as_str() {
+    let (document, content_type) = match request.path {
         CONFIGURATION => (configuration(authentication, store), "application/json"),
         KEYS => (json!({"keys": authentication.key().public()}), "application/jwk-set+json"),
         _ => return None,

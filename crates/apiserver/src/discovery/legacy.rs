@@ -10,7 +10,7 @@ use crate::registry::{ResourceInfo, SubresourceInfo};
 use crate::request::Request;
 
 /// `/api`: the versions of the core group.
-pub(super) fn versions(request: &Request) -> Value {
+pub(super) fn versions(request: &Request<'_>) -> Value {
     let address = request.header("host");
     json!({
         "kind": "APIVersions",

@@ -1,9 +1,12 @@
 use super::*;
+use crate::Caller;
 use crate::registry::{CustomInfo, ResourceInfo, SubresourceInfo};
 
 fn get(registry: &Registry, path: &str, accept: &str) -> (u16, String, Value) {
     let request = http::Request::builder().uri(path).header("accept", accept).header("host", "here:1");
-    let request = Request::new(request.body(()).unwrap().into_parts().0);
+    let (mut head, ()) = request.body(()).unwrap().into_parts();
+    let caller = Caller::of(&mut head.extensions);
+    let request = Request::new(&head, &caller);
     match answer(registry, &request).expect("a path of discovery") {
         Ok(response) => {
             let content_type = response.headers()[CONTENT_TYPE].to_str().unwrap().to_owned();

@@ -1,9 +1,12 @@
 use super::*;
+use crate::Caller;
 use crate::registry::{CustomInfo, ResourceInfo, SubresourceInfo};
 
 fn ask(openapi: &OpenApi, registry: &Registry, path: &str) -> Response<Body> {
     let request = http::Request::builder().uri(path).body(()).unwrap();
-    let request = Request::new(request.into_parts().0);
+    let (mut head, ()) = request.into_parts();
+    let caller = Caller::of(&mut head.extensions);
+    let request = Request::new(&head, &caller);
     openapi.answer(registry, &request, "2026-01-01T00:00:00Z".parse().unwrap()).unwrap().unwrap()
 }
 

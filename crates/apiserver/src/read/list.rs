@@ -137,7 +137,7 @@ fn single_key(call: &Call<'_>, selection: &Selection, name: &str) -> Option<Stri
     if !call.info.namespaced {
         return Some(call.info.key("", name));
     }
-    let namespace = match call.path.namespace.as_str() {
+    let namespace = match &*call.path.namespace {
         "" => selection.namespace()?,
         namespace => namespace,
     };

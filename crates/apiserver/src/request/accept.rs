@@ -1,5 +1,9 @@
 //! Content negotiation: in which format, and in which shape, an answer is wanted.
 
+use std::borrow::Cow;
+
+use http::header::ACCEPT;
+
 use super::Request;
 use crate::status::{Details, Result, Status};
 
@@ -51,16 +55,28 @@ impl Clause<'_> {
 }
 
 /// What of `Accept` is served; or 406. `streams` is whether the route can watch, which the refusal lists.
-pub(crate) fn negotiate(request: &Request, streams: bool) -> Result<Accept> {
+pub(crate) fn negotiate(request: &Request<'_>, streams: bool) -> Result<Accept> {
     negotiate_for(request, streams, false)
 }
 
 /// The same where the resource may be a custom one: those have no routes that refuse a media type beforehand.
-pub(crate) fn negotiate_for(request: &Request, streams: bool, custom: bool) -> Result<Accept> {
-    let text = request.headers.get_all("accept").iter().filter_map(|it| it.to_str().ok());
-    let text = text.collect::<Vec<_>>().join(",");
+pub(crate) fn negotiate_for(request: &Request<'_>, streams: bool, custom: bool) -> Result<Accept> {
+    let mut values = request.headers.get_all(ACCEPT).iter().filter_map(|it| it.to_str().ok());
+    let (first, second) = (values.next().unwrap_or_default(), values.next());
+    if first == "application/json" && second.is_none() {
+        return Ok(Accept::JSON);
+    }
+    let text = match second {
+        None => Cow::Borrowed(first),
+        Some(second) => [first, second].into_iter().chain(values).collect::<Vec<_>>().join(",").into(),
+    };
     if text.trim().is_empty() {
         return Ok(Accept::JSON);
+    }
+    // Where nothing is said of quality, the first clause that is served wins, and what follows is not looked at.
+    let first = text.split(',').next().and_then(parse_clause);
+    if let Some(accept) = first.filter(|_| !text.contains("q=")).as_ref().and_then(serve) {
+        return Ok(accept);
     }
     let mut clauses: Vec<Clause<'_>> = text.split(',').filter_map(parse_clause).collect();
     clauses.sort_by(|a, b| b.quality.total_cmp(&a.quality));

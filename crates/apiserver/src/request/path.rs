@@ -1,27 +1,29 @@
 //! Paths: `/api/v1/…` and `/apis/{group}/{version}/…`.
 
+use std::borrow::Cow;
+
 /// What a path leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Route {
+pub(crate) enum Route<'a> {
     /// A resource, whether it exists or not.
-    Resource(ResourcePath),
+    Resource(ResourcePath<'a>),
     /// Anything else: discovery, health, version, or nothing.
     Other,
 }
 
 /// A path to a resource, taken apart.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ResourcePath {
-    pub(crate) group: String,
-    pub(crate) version: String,
+pub(crate) struct ResourcePath<'a> {
+    pub(crate) group: Cow<'a, str>,
+    pub(crate) version: Cow<'a, str>,
     /// Empty for paths outside of a namespace.
-    pub(crate) namespace: String,
+    pub(crate) namespace: Cow<'a, str>,
     /// The plural name.
-    pub(crate) resource: String,
+    pub(crate) resource: Cow<'a, str>,
     /// Empty for collections.
-    pub(crate) name: String,
+    pub(crate) name: Cow<'a, str>,
     /// Empty for the object itself.
-    pub(crate) subresource: String,
+    pub(crate) subresource: Cow<'a, str>,
     /// What follows the subresource: for proxies alone.
     pub(crate) rest: Vec<String>,
     /// `/api/v1/watch/…`, the way to watch from before the parameter.
@@ -32,56 +34,89 @@ pub(crate) struct ResourcePath {
     pub(crate) nested: bool,
 }
 
-impl Route {
+impl<'a> Route<'a> {
     /// Takes a path apart.
-    pub(crate) fn parse(path: &str) -> Self {
+    pub(crate) fn parse(path: &'a str) -> Self {
         let trimmed = path.strip_prefix('/').unwrap_or(path);
         let trimmed = trimmed.strip_suffix('/').unwrap_or(trimmed);
-        let parts: Vec<String> = trimmed.split('/').map(percent_decode).collect();
-        let mut parts = parts.into_iter();
-        let (group, version) = match parts.next().as_deref() {
-            Some("api") => (Some(String::new()), parts.next()),
-            Some("apis") => (parts.next(), parts.next()),
+        // Most paths have no escapes: they are looked for once, not in each segment.
+        let decode: fn(&'a str) -> Cow<'a, str> =
+            if trimmed.contains('%') { percent_decode } else { Cow::Borrowed };
+        let mut parts = Segments(Some(trimmed));
+        let group = match parts.next().map(decode).as_deref() {
+            Some("api") => Some(Cow::default()),
+            Some("apis") => parts.next().map(decode),
             _ => return Self::Other,
         };
-        let (Some(group), Some(version)) = (group, version) else { return Self::Other };
-        let rest: Vec<String> = parts.collect();
-        if rest.is_empty() {
-            return Self::Other;
+        let (Some(group), Some(version)) = (group, parts.next()) else { return Self::Other };
+        match parts.next() {
+            Some(first) => Self::Resource(ResourcePath {
+                group,
+                version: decode(version),
+                ..ResourcePath::of(first, parts, decode)
+            }),
+            None => Self::Other,
         }
-        Self::Resource(ResourcePath { group, version, ..ResourcePath::of(rest) })
     }
 }
 
-impl ResourcePath {
-    fn of(mut parts: Vec<String>) -> Self {
-        let mut path = Self { broken: parts.iter().any(String::is_empty), ..Self::default() };
-        if parts[0] == "watch" && parts.len() > 1 {
+/// The segments of a path. They are short: looking at each byte costs less than searching.
+struct Segments<'a>(Option<&'a str>);
+
+impl<'a> Iterator for Segments<'a> {
+    type Item = &'a str;
+
+    fn next(&mut self) -> Option<&'a str> {
+        let path = self.0?;
+        match path.bytes().position(|byte| byte == b'/') {
+            Some(at) => {
+                self.0 = Some(&path[at + 1..]);
+                Some(&path[..at])
+            }
+            None => self.0.take(),
+        }
+    }
+}
+
+impl<'a> ResourcePath<'a> {
+    /// The part of a path behind group and version.
+    fn of(first: &'a str, parts: impl Iterator<Item = &'a str>, decode: fn(&'a str) -> Cow<'a, str>) -> Self {
+        let mut path = Self { broken: first.is_empty(), ..Self::default() };
+        let mut broken = false;
+        let mut parts = parts.inspect(|part| broken |= part.is_empty()).map(decode);
+        let (mut first, mut second) = (decode(first), parts.next());
+        if first == "watch"
+            && let Some(watched) = second
+        {
             path.legacy_watch = true;
-            parts.remove(0);
+            (first, second) = (watched, parts.next());
         }
-        // `/namespaces/a/status` is a part of the namespace, `/namespaces/a/pods` a resource in it.
-        let inside = parts.len() > 2 && parts[0] == "namespaces";
-        if inside && !matches!(parts[2].as_str(), "status" | "finalize") {
-            path.namespace = parts.remove(1);
-            parts.remove(0);
-            path.nested = parts[0] == "namespaces";
-        } else if inside {
-            path.namespace = parts[1].clone();
+        let mut third = parts.next();
+        if first == "namespaces"
+            && let Some(inner) = third
+        {
+            path.namespace = second.clone().unwrap_or_default();
+            // `/namespaces/a/status` is a part of the namespace, `/namespaces/a/pods` a resource in it.
+            if matches!(&*inner, "status" | "finalize") {
+                third = Some(inner);
+            } else {
+                path.nested = inner == "namespaces";
+                (first, second, third) = (inner, parts.next(), parts.next());
+            }
         }
-        let mut parts = parts.into_iter();
-        path.resource = parts.next().unwrap_or_default();
-        path.name = parts.next().unwrap_or_default();
-        path.subresource = parts.next().unwrap_or_default();
-        path.rest = parts.collect();
+        path.resource = first;
+        path.name = second.unwrap_or_default();
+        path.subresource = third.unwrap_or_default();
+        path.rest = parts.map(Cow::into_owned).collect();
+        path.broken |= broken;
         path
     }
 }
 
 /// Decodes `%xx`; what is no valid escape stays as it is, and what is no UTF-8 becomes the replacement character.
-pub(crate) fn percent_decode(text: &str) -> String {
+pub(crate) fn percent_decode(text: &str) -> Cow<'_, str> {
     if !text.contains('%') {
-        return text.to_owned();
+        return text.into();
     }
     let bytes = text.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());
@@ -99,7 +134,7 @@ pub(crate) fn percent_decode(text: &str) -> String {
             }
         }
     }
-    String::from_utf8_lossy(&out).into_owned()
+    String::from_utf8_lossy(&out).into_owned().into()
 }
 
 #[cfg(test)]
@@ -111,7 +146,7 @@ mod tests {
             Route::Other => "other".to_owned(),
             Route::Resource(it) => {
                 [&it.group, &it.version, &it.namespace, &it.resource, &it.name, &it.subresource]
-                    .map(String::as_str)
+                    .map(|it| &**it)
                     .join(" ")
             }
         };

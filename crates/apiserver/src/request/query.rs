@@ -66,7 +66,11 @@ fn number_error(text: &str) -> &'static str {
 }
 
 fn decode(text: &str) -> String {
-    if text.contains('+') { percent_decode(&text.replace('+', " ")) } else { percent_decode(text) }
+    if text.contains('+') {
+        percent_decode(&text.replace('+', " ")).into_owned()
+    } else {
+        percent_decode(text).into_owned()
+    }
 }
 
 /// A resource version, with the refusal that Go's parser words.

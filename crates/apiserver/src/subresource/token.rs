@@ -178,7 +178,7 @@ fn bound(call: &Call<'_>, reference: &Value) -> Result<Option<Bound>> {
 fn node_of(call: &Call<'_>, pod: &Entry<Header>) -> Result<Option<(String, String)>> {
     let pod: Value = serde_json::from_slice(&pod.value).map_err(Status::internal)?;
     let account = &call.path.name;
-    if pod["spec"]["serviceAccountName"] != account.as_str() {
+    if pod["spec"]["serviceAccountName"] != **account {
         return Err(Status::bad_request(format!(
             "cannot bind token for serviceaccount {account:?} to pod running with different serviceaccount name."
         )));

@@ -122,7 +122,7 @@ impl Incoming {
     pub(crate) fn place(&mut self, call: &Call<'_>) -> Result<()> {
         let metadata = &mut self.object["metadata"];
         let given = metadata["namespace"].as_str().unwrap_or_default();
-        let path = if call.info.namespaced { call.path.namespace.as_str() } else { "" };
+        let path = if call.info.namespaced { &*call.path.namespace } else { "" };
         match (given, path) {
             (given, path) if given == path => {}
             ("", path) => metadata["namespace"] = path.into(),

@@ -108,7 +108,7 @@ pub(crate) async fn change(
     if writer == Writer::Update {
         ownership::track(call, &mut new, Some(old));
     }
-    let name = call.path.name.as_str();
+    let name = &*call.path.name;
     let admission = Admission { call, operation: Operation::Update, name, generate_name: "", old: Some(old) };
     admit(&admission, &mut new)?;
     ask_to_mutate(&admission, &mut new).await?;
@@ -146,7 +146,7 @@ pub(super) fn warn_of_repeated_owners(call: &Call<'_>, object: &mut Value) {
 
 /// The endpoint whose rules a change is held to: a Scale changes the object itself.
 fn endpoint<'a>(call: &'a Call<'_>) -> &'a str {
-    match call.path.subresource.as_str() {
+    match &*call.path.subresource {
         "scale" => "",
         other => other,
     }

@@ -1,11 +1,12 @@
 //! One connection: handshake, then requests until it ends or the server does.
 
 use std::convert::Infallible;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use evenkeel_apiserver::{ApiServer, BodyTimeout};
+use evenkeel_apiserver::{ApiServer, Body, Caller};
 use futures::future::{BoxFuture, Either, select};
 use http::{Request, Response};
 use hyper::body::Incoming;
@@ -15,10 +16,10 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
-use tower::Service as _;
 
 use super::identity::{Certificate, identify, unauthorized};
-use super::pace::Paced;
+use super::pace::{Paced, Traffic};
+use super::patience::Patience;
 use super::tls::Tls;
 use super::tokens::Tokens;
 
@@ -42,7 +43,8 @@ pub(crate) struct Host {
     pub(crate) ending: watch::Receiver<bool>,
     pub(crate) handshake_timeout: Duration,
     pub(crate) head_timeout: Duration,
-    pub(crate) body_timeout: BodyTimeout,
+    pub(crate) body_timeout: Duration,
+    pub(crate) traffic: Traffic,
 }
 
 /// The requests of one connection.
@@ -50,7 +52,8 @@ struct Requests {
     server: ApiServer,
     tokens: Arc<Tokens>,
     certificate: Certificate,
-    body_timeout: BodyTimeout,
+    body_timeout: Duration,
+    traffic: Traffic,
 }
 
 impl Host {
@@ -64,8 +67,8 @@ impl Host {
             Err(_) => return tracing::debug!("a handshake took too long"),
         };
         let certificate = self.tls.judge(stream.get_ref().1.peer_certificates());
-        let Self { server, tokens, body_timeout, .. } = self;
-        let requests = Requests { server, tokens, certificate, body_timeout };
+        let Self { server, tokens, body_timeout, traffic, .. } = self;
+        let requests = Requests { server, tokens, certificate, body_timeout, traffic };
         let is_h2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
         let ended = if is_h2 {
             serve_h2(stream, requests, self.ending).await
@@ -85,7 +88,7 @@ async fn serve_h1(
     head_timeout: Duration,
 ) -> hyper::Result<()> {
     let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
+        .timer(Patience::default())
         .header_read_timeout(head_timeout)
         .max_buf_size(HEAD_MAX_BYTES)
         .serve_connection(TokioIo::new(stream), requests);
@@ -120,18 +123,33 @@ async fn serve_h2(
 impl hyper::service::Service<Request<Incoming>> for Requests {
     type Response = Response<Paced>;
     type Error = Infallible;
-    type Future = BoxFuture<'static, Result<Response<Paced>, Infallible>>;
+    type Future = Answer;
 
-    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+    fn call(&self, request: Request<Incoming>) -> Answer {
         let accounts = |token: &str| self.server.authenticate(token);
-        match identify(&self.certificate, request.headers(), &self.tokens, accounts) {
-            Some(user) => {
-                request.extensions_mut().insert(user);
-                request.extensions_mut().insert(self.body_timeout);
-                let answer = self.server.clone().call(request);
-                Box::pin(async move { answer.await.map(|response| response.map(Paced::new)) })
-            }
-            None => Box::pin(std::future::ready(Ok(unauthorized().map(Paced::new)))),
-        }
+        let answer: BoxFuture<'static, Response<Body>> =
+            match identify(&self.certificate, request.headers(), &self.tokens, accounts) {
+                Some(user) => {
+                    let caller = Caller { user, body_timeout: Some(self.body_timeout) };
+                    Box::pin(self.server.clone().serve(caller, request))
+                }
+                None => Box::pin(std::future::ready(unauthorized())),
+            };
+        Answer { answer, traffic: self.traffic.clone() }
+    }
+}
+
+/// An answer to come, which will be paced on its way out.
+struct Answer {
+    answer: BoxFuture<'static, Response<Body>>,
+    traffic: Traffic,
+}
+
+impl Future for Answer {
+    type Output = Result<Response<Paced>, Infallible>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let answer = ready!(self.answer.as_mut().poll(cx));
+        Poll::Ready(Ok(answer.map(|body| Paced::new(body, &self.traffic))))
     }
 }

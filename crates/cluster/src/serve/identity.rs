@@ -1,5 +1,7 @@
 //! Who is at the other end: by client certificate, else by bearer token, else nobody.
 
+use std::sync::Arc;
+
 use evenkeel_apiserver::{Body, User};
 use http::{HeaderMap, Response, StatusCode, header};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
@@ -15,7 +17,7 @@ pub(crate) enum Certificate {
     /// There is none.
     None,
     /// Our authority signed it.
-    Good(User),
+    Good(Arc<User>),
     /// It is somebody else's, or expired.
     Bad,
 }
@@ -27,14 +29,16 @@ pub(crate) fn identify(
     headers: &HeaderMap,
     tokens: &Tokens,
     accounts: impl FnOnce(&str) -> Option<User>,
-) -> Option<User> {
+) -> Option<Arc<User>> {
     if let Certificate::Good(user) = certificate {
         return Some(user.clone());
     }
     match bearer(headers) {
-        Some(token) => tokens.user(token).cloned().map(authenticated).or_else(|| accounts(token)),
+        Some(token) => {
+            tokens.user(token).cloned().map(authenticated).or_else(|| accounts(token)).map(Arc::new)
+        }
         None if matches!(certificate, Certificate::Bad) => None,
-        None => Some(User::anonymous()),
+        None => Some(Arc::new(User::anonymous())),
     }
 }
 
@@ -94,11 +98,11 @@ mod tests {
     fn nobody_is_anonymous_and_wrong_credentials_are_nobody() {
         let tokens = Tokens::default();
         let none = identify(&Certificate::None, &HeaderMap::new(), &tokens, |_| None);
-        assert_eq!(none, Some(User::anonymous()));
+        assert_eq!(none, Some(Arc::new(User::anonymous())));
         assert_eq!(identify(&Certificate::None, &headers("Bearer x"), &tokens, |_| None), None);
         assert_eq!(identify(&Certificate::Bad, &HeaderMap::new(), &tokens, |_| None), None);
-        let good = Certificate::Good(User::admin());
-        assert_eq!(identify(&good, &headers("Bearer x"), &tokens, |_| None), Some(User::admin()));
+        let good = Certificate::Good(Arc::new(User::admin()));
+        assert_eq!(identify(&good, &headers("Bearer x"), &tokens, |_| None), Some(Arc::new(User::admin())));
     }
 
     #[test]

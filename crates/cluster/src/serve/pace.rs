@@ -1,11 +1,14 @@
-//! Watches on their way to a socket: each event at once while they are few, what a millisecond brings together when
-//! they are many.
+//! Watches on their way to a socket: each event at once while they are few, what a few milliseconds bring together
+//! when they are many.
 //!
 //! An event is cheap to make and dear to send: a TLS record and a system call here, and the same again where it is
-//! read. A watcher of a busy collection gets the same bytes in fewer pieces; that of a quiet one waits for nothing.
+//! read. A watcher of a busy collection gets the same bytes in fewer pieces, and the fewer the more such watchers
+//! there are; that of a quiet one waits for nothing.
 
 use std::convert::Infallible;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -14,12 +17,28 @@ use evenkeel_apiserver::Body;
 use http_body::{Body as _, Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
 
-/// How long a busy stream gathers: the least that the timer can tell.
-const PAUSE: Duration = Duration::from_millis(1);
-/// A stream is busy when it has something to say again within this time.
-const BUSY: Duration = Duration::from_millis(2);
+/// How long a busy stream gathers at least: the least that the timer can tell.
+const PAUSE_MIN: Duration = Duration::from_millis(1);
+/// How long it gathers at most: nobody sees the difference to this.
+const PAUSE_MAX: Duration = Duration::from_millis(8);
+/// What each busy stream adds: about two times what sending a piece costs, so that the sending of pieces keeps half of
+/// a processor busy and not more.
+const PAUSE_EACH: Duration = Duration::from_micros(40);
+/// A stream is busy when it has something to say again so soon after its pause.
+const LULL: Duration = Duration::from_millis(1);
 /// How much is sent in one piece, about: what four TLS records hold.
 const PIECE_BYTES: usize = 64 * 1024;
+
+/// How many streams of a server are busy. Cloning shares it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Traffic(Arc<AtomicU32>);
+
+impl Traffic {
+    /// How long a busy stream gathers.
+    fn pause(&self) -> Duration {
+        (PAUSE_EACH * self.0.load(Ordering::Relaxed)).clamp(PAUSE_MIN, PAUSE_MAX)
+    }
+}
 
 /// The body of an answer, paced where it is a stream.
 pub(crate) struct Paced {
@@ -28,21 +47,42 @@ pub(crate) struct Paced {
     pace: Option<Pace>,
 }
 
-#[derive(Default)]
 struct Pace {
+    traffic: Traffic,
+    /// Whether it counts as busy in the traffic.
+    busy: bool,
     sent: Option<Instant>,
     pause: Option<Pin<Box<Sleep>>>,
     ended: bool,
 }
 
 impl Paced {
-    pub(crate) fn new(body: Body) -> Self {
-        let pace = body.size_hint().exact().is_none().then(Pace::default);
-        Self { body, pace }
+    pub(crate) fn new(body: Body, traffic: &Traffic) -> Self {
+        let is_stream = body.size_hint().exact().is_none();
+        Self { body, pace: is_stream.then(|| Pace::new(traffic.clone())) }
+    }
+}
+
+impl Drop for Pace {
+    fn drop(&mut self) {
+        self.set_busy(false);
     }
 }
 
 impl Pace {
+    fn new(traffic: Traffic) -> Self {
+        Self { traffic, busy: false, sent: None, pause: None, ended: false }
+    }
+
+    fn set_busy(&mut self, busy: bool) {
+        match (self.busy, busy) {
+            (false, true) => self.traffic.0.fetch_add(1, Ordering::Relaxed),
+            (true, false) => self.traffic.0.fetch_sub(1, Ordering::Relaxed),
+            _ => return,
+        };
+        self.busy = busy;
+    }
+
     /// Takes what the body has, as one piece.
     fn gather(&mut self, body: &mut Body, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         let (mut first, mut more) = (None::<Bytes>, BytesMut::new());
@@ -74,10 +114,15 @@ impl Pace {
 
     /// After a piece was taken: whether the next one waits.
     fn sent(&mut self) {
-        let now = Instant::now();
+        let (now, pause) = (Instant::now(), self.traffic.pause());
         let before = self.sent.replace(now);
-        if before.is_some_and(|before| now - before < BUSY) {
-            self.pause = Some(Box::pin(tokio::time::sleep_until(now + PAUSE)));
+        self.set_busy(before.is_some_and(|before| now - before < pause + LULL));
+        if !self.busy {
+            return;
+        }
+        match &mut self.pause {
+            Some(timer) => timer.as_mut().reset(now + pause),
+            None => self.pause = Some(Box::pin(tokio::time::sleep_until(now + pause))),
         }
     }
 }
@@ -92,9 +137,8 @@ impl http_body::Body for Paced {
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let Self { body, pace } = &mut *self;
         let Some(pace) = pace else { return Pin::new(body).poll_frame(cx) };
-        if let Some(pause) = &mut pace.pause {
+        if let Some(pause) = pace.pause.as_mut().filter(|_| pace.busy) {
             ready!(pause.as_mut().poll(cx));
-            pace.pause = None;
         }
         let piece = ready!(pace.gather(body, cx));
         pace.sent();
@@ -119,7 +163,7 @@ mod tests {
 
     fn stream() -> (UnboundedSender<Bytes>, Paced) {
         let (sender, events) = unbounded();
-        (sender, Paced::new(Body::stream(events)))
+        (sender, Paced::new(Body::stream(events), &Traffic::default()))
     }
 
     async fn next(body: &mut Paced) -> Option<Bytes> {
@@ -133,9 +177,9 @@ mod tests {
         for _ in 0..5 {
             events.unbounded_send("a\n".into()).unwrap();
             assert_eq!(next(&mut body).await.unwrap(), "a\n");
-            tokio::time::advance(BUSY).await;
+            tokio::time::advance(PAUSE_MIN + LULL).await;
         }
-        assert_eq!(start.elapsed(), 5 * BUSY);
+        assert_eq!(start.elapsed(), 5 * (PAUSE_MIN + LULL));
         drop(events);
         assert_eq!(next(&mut body).await, None);
     }
@@ -152,7 +196,30 @@ mod tests {
         }
         let start = Instant::now();
         assert_eq!(next(&mut body).await.unwrap(), "c\nd\ne\n");
-        assert!(start.elapsed() <= PAUSE + Duration::from_millis(1));
+        assert!(start.elapsed() <= PAUSE_MIN + Duration::from_millis(1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_more_are_busy_the_longer_each_gathers() {
+        let traffic = Traffic::default();
+        let mut streams = Vec::new();
+        for _ in 0..100 {
+            let (events, body) = unbounded();
+            let mut body = Paced::new(Body::stream(body), &traffic);
+            for event in ["a\n", "b\n"] {
+                events.unbounded_send(event.into()).unwrap();
+                next(&mut body).await;
+            }
+            streams.push((events, body));
+        }
+        assert_eq!(traffic.pause(), 100 * PAUSE_EACH);
+        let (events, body) = &mut streams[0];
+        tokio::time::advance(traffic.pause()).await;
+        events.unbounded_send("c\n".into()).unwrap();
+        next(body).await;
+        assert_eq!(traffic.pause(), 100 * PAUSE_EACH, "it is still busy after a longer pause");
+        drop(streams);
+        assert_eq!(traffic.pause(), PAUSE_MIN);
     }
 
     #[tokio::test(start_paused = true)]
@@ -170,7 +237,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_whole_stays_so() {
-        let mut body = Paced::new(Body::slices(["a".into(), "b".into()]));
+        let mut body = Paced::new(Body::slices(["a".into(), "b".into()]), &Traffic::default());
         assert_eq!(body.size_hint().exact(), Some(2));
         assert_eq!(next(&mut body).await.unwrap(), "a");
         assert_eq!(next(&mut body).await.unwrap(), "b");

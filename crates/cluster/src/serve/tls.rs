@@ -97,7 +97,7 @@ impl Tls {
         let now = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
         let good = self.strict.verify_client_cert(own, others, now).is_ok();
         match good.then(|| subject(own)).flatten() {
-            Some(user) => Certificate::Good(user),
+            Some(user) => Certificate::Good(Arc::new(user)),
             None => Certificate::Bad,
         }
     }

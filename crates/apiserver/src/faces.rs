@@ -69,6 +69,15 @@ pub(crate) fn tree(call: &Call<'_>, entry: &Entry<Header>) -> Arc<Value> {
     keep(call, entry, open(&call.info, entry))
 }
 
+/// A tree like [`tree`] that is the caller's own.
+pub(crate) fn copy(call: &Call<'_>, entry: &Entry<Header>, tree: &Value) -> Value {
+    let kept = is_stored_face(&call.info, entry).then(|| {
+        let trees = &call.server.inner().trees;
+        trees.copy(&entry.key, entry.revision)
+    });
+    kept.flatten().unwrap_or_else(|| tree.clone())
+}
+
 /// Keeps the tree of what was stored for the next writer, where it has the stored face.
 pub(crate) fn keep(call: &Call<'_>, entry: &Entry<Header>, mut object: Value) -> Arc<Value> {
     object["metadata"]["resourceVersion"] = entry.revision.to_string().into();

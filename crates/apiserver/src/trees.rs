@@ -2,6 +2,10 @@
 //!
 //! Controllers write the same few objects over and over. What is kept is bounded, and nothing depends on it: an
 //! object that is not here is parsed from its bytes.
+//!
+//! A writer needs the tree as it is stored, to compare with, and one of its own to change. Copying a tree and throwing
+//! another away is most of what a write of a large object costs, so that the tree of the revision before is kept too:
+//! it differs in little from the newest one, and is [renewed](renew) where a copy is wanted.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -29,6 +33,9 @@ struct Kept {
 struct Tree {
     revision: u64,
     object: Arc<Value>,
+    /// The tree of a revision before, for the next who wants a copy.
+    before: Option<Arc<Value>>,
+    /// The bytes of JSON that both stand for.
     bytes: usize,
 }
 
@@ -39,6 +46,23 @@ impl Trees {
         kept.by_key.get(key).filter(|tree| tree.revision == revision).map(|tree| tree.object.clone())
     }
 
+    /// A copy of the tree of an object at this revision, where it is kept.
+    pub(crate) fn copy(&self, key: &str, revision: u64) -> Option<Value> {
+        let (object, before) = {
+            let mut kept = self.0.lock();
+            let tree = kept.by_key.get_mut(key).filter(|tree| tree.revision == revision)?;
+            (tree.object.clone(), tree.before.take())
+        };
+        // Somebody may still look at it.
+        match before.and_then(Arc::into_inner) {
+            Some(mut copy) => {
+                renew(&mut copy, &object);
+                Some(copy)
+            }
+            None => Some((*object).clone()),
+        }
+    }
+
     /// Keeps the tree of an object, which is `bytes` long as JSON.
     pub(crate) fn keep(&self, key: &str, revision: u64, object: Arc<Value>, bytes: usize) {
         if bytes > BYTES_MAX {
@@ -46,11 +70,14 @@ impl Trees {
         }
         let mut kept = self.0.lock();
         let key: Arc<str> = key.into();
+        let before = kept.by_key.remove(&key);
+        kept.bytes -= before.as_ref().map_or(0, |tree| tree.bytes);
+        // Two of a large object do not fit.
+        let before = before.map(|tree| tree.object).filter(|_| 2 * bytes <= BYTES_MAX);
+        let bytes = if before.is_some() { 2 * bytes } else { bytes };
         kept.bytes += bytes;
         kept.order.push_back((key.clone(), revision));
-        if let Some(before) = kept.by_key.insert(key, Tree { revision, object, bytes }) {
-            kept.bytes -= before.bytes;
-        }
+        kept.by_key.insert(key, Tree { revision, object, before, bytes });
         kept.shrink();
     }
 }
@@ -72,8 +99,31 @@ impl Kept {
     }
 }
 
+/// Makes a tree equal to another, and leaves in place what is equal already.
+fn renew(tree: &mut Value, to: &Value) {
+    match (tree, to) {
+        (Value::Object(tree), Value::Object(to)) => {
+            if tree.len() != to.len() || !tree.keys().eq(to.keys()) {
+                tree.retain(|key, _| to.contains_key(key));
+                for key in to.keys().filter(|key| !tree.contains_key(*key)).cloned().collect::<Vec<_>>() {
+                    tree.insert(key, Value::Null);
+                }
+            }
+            tree.values_mut().zip(to.values()).for_each(|(tree, to)| renew(tree, to));
+        }
+        (Value::Array(tree), Value::Array(to)) => {
+            tree.truncate(to.len());
+            tree.iter_mut().zip(to).for_each(|(tree, to)| renew(tree, to));
+            tree.extend_from_slice(&to[tree.len()..]);
+        }
+        (Value::String(tree), Value::String(to)) if tree == to => {}
+        (tree, to) => *tree = to.clone(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use serde_json::json;
 
     use super::*;
@@ -88,6 +138,43 @@ mod tests {
     }
 
     #[test]
+    fn a_copy_is_of_its_revision_and_ones_own() {
+        let trees = Trees::default();
+        trees.keep("/a", 1, Arc::new(json!({"a": [1], "b": "x"})), 10);
+        let read = trees.get("/a", 1).unwrap();
+        trees.keep("/a", 2, Arc::new(json!({"a": [1, 2], "c": "x"})), 10);
+        for read in [Some(read), None] {
+            assert_eq!(trees.copy("/a", 1), None);
+            assert_eq!(trees.copy("/a", 2), Some(json!({"a": [1, 2], "c": "x"})));
+            trees.keep("/a", 2, Arc::new(json!({"a": [1, 2], "c": "x"})), 10);
+            assert!(read.is_none_or(|read| *read == json!({"a": [1], "b": "x"})), "who reads is left alone");
+        }
+    }
+
+    fn any_value() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            "[ab]?".prop_map(Value::from)
+        ];
+        leaf.prop_recursive(4, 40, 4, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                prop::collection::btree_map("[abcd]", inner, 0..4)
+                    .prop_map(|map| Value::Object(map.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_renewed_is_equal(mut tree in any_value(), to in any_value()) {
+            renew(&mut tree, &to);
+            prop_assert_eq!(tree, to);
+        }
+    }
+
+    #[test]
     fn the_oldest_go_when_it_is_full() {
         let trees = Trees::default();
         for number in 0..10_u64 {
@@ -98,6 +185,13 @@ mod tests {
         assert!(trees.get("/9", 9).is_some());
         assert!(trees.0.lock().bytes <= BYTES_MAX);
         assert!(trees.0.lock().order.len() < 12, "what is out of date goes too");
+        for number in 20..22 {
+            trees.keep("/large", number, Arc::new(json!(number)), BYTES_MAX * 3 / 4);
+            assert!(
+                trees.get("/large", number).is_some(),
+                "one of a large object is kept where two do not fit"
+            );
+        }
         trees.keep("/huge", 11, Arc::new(json!(0)), BYTES_MAX + 1);
         assert!(trees.get("/huge", 11).is_none());
     }

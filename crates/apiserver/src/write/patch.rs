@@ -56,7 +56,8 @@ async fn patch_object(call: &Call<'_>, query: &WriteQuery, patch: &Patch) -> Res
             return create_by_apply(call, query, patch).await;
         };
         let old = faces::tree(call, &current);
-        let (object, writer) = patched(call, query, patch, &old)?;
+        let own = faces::copy(call, &current, &old);
+        let (object, writer) = patched(call, query, patch, own)?;
         let incoming = shape(call, query, patch, object, Some(&old))?;
         incoming.check_name(call)?;
         if let Some(shown) = change(call, query, &current, incoming.object, writer).await? {
@@ -79,17 +80,18 @@ pub(crate) fn patched_part(
     let patch = Patch::parse(kind, body.clone(), query.validation)?;
     let mut old = old.clone();
     old["metadata"]["resourceVersion"] = revision.to_string().into();
-    let (object, writer) = patched(call, query, &patch, &old)?;
+    let (object, writer) = patched(call, query, &patch, old.clone())?;
     let incoming = shape(call, query, &patch, object, Some(&old))?;
     incoming.check_name(call)?;
     Ok((incoming.object, writer))
 }
 
-fn patched(call: &Call<'_>, query: &WriteQuery, patch: &Patch, old: &Value) -> Result<(Value, Writer)> {
+/// What a patch makes of the object that is stored.
+fn patched(call: &Call<'_>, query: &WriteQuery, patch: &Patch, old: Value) -> Result<(Value, Writer)> {
     match patch.kind {
         Kind::Apply => {
             let force = query.force.unwrap_or(false);
-            Ok((ownership::apply(call, Some(old.clone()), patch.config(), force)?, Writer::Apply))
+            Ok((ownership::apply(call, Some(old), patch.config(), force)?, Writer::Apply))
         }
         _ => Ok((patch.apply(call, old)?, Writer::Update)),
     }

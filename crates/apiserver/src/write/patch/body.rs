@@ -65,11 +65,10 @@ impl Patch {
     }
 
     /// What the patch makes of an object.
-    pub(super) fn apply(&self, call: &Call<'_>, old: &Value) -> Result<Value> {
+    pub(super) fn apply(&self, call: &Call<'_>, mut object: Value) -> Result<Value> {
         if self.kind == Kind::Json {
-            return patch::json::apply(old, &self.value).map_err(refusal);
+            return patch::json::apply(&object, &self.value).map_err(refusal);
         }
-        let mut object = old.clone();
         let done = match self.kind {
             Kind::Strategic => {
                 let schema = ownership::schema(call).ok_or_else(Status::method_not_allowed)?;

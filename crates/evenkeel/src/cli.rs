@@ -15,7 +15,8 @@
 //! | `--embedded` | runs against a cluster in this process, which `kubectl` can reach (feature `cluster`) |
 //! | `--samples` | applies the samples, too |
 //! | `--leader-elect` | works only while it holds a lease: of several replicas one |
-//! | `--bind-address :8080` | serves `/healthz`, `/readyz` and `/metrics` there |
+//! | `--health-probe-bind-address :8081` | serves `/healthz` and `/readyz` there |
+//! | `--metrics-bind-address :8080` | serves `/metrics` there |
 //! | `crd` | prints the custom resource definitions |
 //! | `manifests` | prints all that a real cluster needs to run it, with these flags where they are given |
 

@@ -68,6 +68,8 @@ pub struct Manager {
     ready: Checks,
     /// Where health, readiness and metrics are served.
     listen: Option<Listen>,
+    /// Where metrics are served, if not there.
+    metrics_listen: Option<Listen>,
 }
 
 /// The manager ended because a part of it failed.
@@ -150,6 +152,7 @@ impl Manager {
             health: Checks::default(),
             ready: Checks::default(),
             listen: None,
+            metrics_listen: None,
         }
     }
 
@@ -277,6 +280,25 @@ impl Manager {
         self
     }
 
+    /// Serves `/metrics` at this address, and no longer where the rest is: probes come from the node, scrapes from
+    /// elsewhere.
+    ///
+    /// ```no_run
+    /// # fn example(manager: evenkeel_runtime::Manager) -> Result<evenkeel_runtime::Manager, std::net::AddrParseError> {
+    /// Ok(manager.serve("0.0.0.0:8081".parse()?).serve_metrics("0.0.0.0:8080".parse()?))
+    /// # }
+    /// ```
+    pub fn serve_metrics(mut self, address: SocketAddr) -> Self {
+        self.metrics_listen = Some(Listen::Address(address));
+        self
+    }
+
+    /// The same on a listener that is bound already.
+    pub fn serve_metrics_on(mut self, listener: std::net::TcpListener) -> Self {
+        self.metrics_listen = Some(Listen::On(listener));
+        self
+    }
+
     /// Adds a check to `/healthz`.
     pub fn health_check(
         self,
@@ -305,8 +327,11 @@ impl Manager {
         if let Some(election) = &self.election {
             manifests = manifests.leader_election(election);
         }
-        match self.listen.as_ref().and_then(Listen::port) {
-            Some(port) => manifests.port(port),
+        if let Some(port) = self.listen.as_ref().and_then(Listen::port) {
+            manifests = manifests.port(port);
+        }
+        match self.metrics_listen.as_ref().and_then(Listen::port) {
+            Some(port) => manifests.metrics_port(port),
             None => manifests,
         }
     }

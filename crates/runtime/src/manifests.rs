@@ -70,6 +70,8 @@ pub struct Manifests {
     replicas: u32,
     /// Where health and readiness are served.
     port: Option<u16>,
+    /// Where metrics are served, if not there.
+    metrics_port: Option<u16>,
     crds: Vec<Value>,
     declared: Vec<Declared>,
     /// Namespace and name of the lease, where a leader is elected.
@@ -87,6 +89,7 @@ impl Manifests {
             args: Vec::new(),
             replicas: 1,
             port: None,
+            metrics_port: None,
             crds: Vec::new(),
             declared: Vec::new(),
             lease: None,
@@ -126,6 +129,13 @@ impl Manifests {
     /// Has the Deployment ask `/healthz` and `/readyz` at this port: see [`Manager::serve`](crate::Manager::serve).
     pub fn port(mut self, port: u16) -> Self {
         self.port = Some(port);
+        self
+    }
+
+    /// Names this port `metrics` in the Deployment: see
+    /// [`Manager::serve_metrics`](crate::Manager::serve_metrics).
+    pub fn metrics_port(mut self, port: u16) -> Self {
+        self.metrics_port = Some(port);
         self
     }
 
@@ -207,9 +217,17 @@ impl Manifests {
         if !self.args.is_empty() {
             container["args"] = json!(self.args);
         }
+        let probed = if self.metrics_port.is_some() { "probes" } else { "http" };
+        let ports = [(probed, self.port), ("metrics", self.metrics_port)];
+        let ports: Vec<_> = ports
+            .iter()
+            .filter_map(|(name, port)| Some(json!({ "name": name, "containerPort": (*port)? })))
+            .collect();
+        if !ports.is_empty() {
+            container["ports"] = json!(ports);
+        }
         if let Some(port) = self.port {
             let probe = |path: &str| json!({ "httpGet": { "path": path, "port": port } });
-            container["ports"] = json!([{ "name": "http", "containerPort": port }]);
             container["livenessProbe"] = probe("/healthz");
             container["readinessProbe"] = probe("/readyz");
         }

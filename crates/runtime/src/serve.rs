@@ -75,9 +75,37 @@ impl Listen {
     }
 }
 
+/// Which of the pages one port has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pages {
+    All,
+    /// `/healthz`, `/livez` and `/readyz`.
+    Probes,
+    Metrics,
+}
+
+impl Pages {
+    fn has(self, path: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Probes => path != "/metrics",
+            Self::Metrics => path == "/metrics",
+        }
+    }
+
+    fn named(self) -> &'static str {
+        match self {
+            Self::All => "serving health and metrics",
+            Self::Probes => "serving health",
+            Self::Metrics => "serving metrics",
+        }
+    }
+}
+
 /// What is served.
 #[derive(Clone)]
 pub(crate) struct Endpoints {
+    pub(crate) pages: Pages,
     pub(crate) health: Checks,
     pub(crate) ready: Checks,
     pub(crate) metrics: Metrics,
@@ -87,7 +115,7 @@ impl Endpoints {
     /// Serves until told to stop.
     pub(crate) async fn serve(self, listen: Listen, stop: CancellationToken) -> std::io::Result<()> {
         let listener = listen.begin().await?;
-        tracing::info!(address = %listener.local_addr()?, "serving health and metrics");
+        tracing::info!(address = %listener.local_addr()?, "{}", self.pages.named());
         loop {
             let (stream, _) = tokio::select! {
                 biased;
@@ -115,13 +143,14 @@ impl Endpoints {
 
     pub(crate) fn answer(&self, path: &str) -> Response<Full<Bytes>> {
         let (code, kind, text) = match path {
+            _ if !self.pages.has(path) => with_kind(no_page()),
             "/healthz" | "/livez" => with_kind(self.health.answer()),
             "/readyz" => with_kind(self.ready.answer()),
             "/metrics" => {
                 let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
                 (StatusCode::OK, kind, self.metrics.encode())
             }
-            _ => with_kind((StatusCode::NOT_FOUND, "404 page not found\n".into())),
+            _ => with_kind(no_page()),
         };
         let mut response = Response::new(Full::new(Bytes::from(text)));
         *response.status_mut() = code;
@@ -129,6 +158,10 @@ impl Endpoints {
         response.headers_mut().insert(http::header::CONTENT_TYPE, kind);
         response
     }
+}
+
+fn no_page() -> (StatusCode, String) {
+    (StatusCode::NOT_FOUND, "404 page not found\n".into())
 }
 
 fn with_kind((code, text): (StatusCode, String)) -> (StatusCode, &'static str, String) {

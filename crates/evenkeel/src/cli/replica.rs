@@ -1,13 +1,19 @@
 //! What one of several replicas does beside reconciling: it stands for election, and answers probes and scrapes.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use clap::Args;
 
 use crate::{Env, LeaderElection, Manager, Manifests};
 
-/// Where a deployed operator answers: the port that the scaffolds of controller-runtime use for metrics.
-const DEPLOYED: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 8080);
+/// Where a deployed operator answers probes: the port that the scaffolds of kubebuilder have for them.
+const DEPLOYED_PROBES: SocketAddr = everywhere(8081);
+/// Where it answers scrapes: the port that those scaffolds have for metrics without TLS.
+const DEPLOYED_METRICS: SocketAddr = everywhere(8080);
+
+const fn everywhere(port: u16) -> SocketAddr {
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port)
+}
 
 /// The flags for it, which a replica that runs and the manifests that deploy it have in common.
 #[derive(Clone, Debug, Default, Args)]
@@ -21,10 +27,29 @@ pub(super) struct Replica {
     /// The namespace of the lease [default: the one that the operator runs in].
     #[arg(long, global = true, requires = "leader_elect", value_name = "NAMESPACE")]
     leader_elect_resource_namespace: Option<String>,
-    /// Where /healthz, /readyz and /metrics are served, for example `:8080` or `127.0.0.1:9090` [default: nowhere;
-    /// in manifests `:8080`].
-    #[arg(long, global = true, value_name = "ADDRESS", value_parser = address)]
-    bind_address: Option<SocketAddr>,
+    /// Where /healthz and /readyz are served, for example `:8081` or `127.0.0.1:9090`; `0` for nowhere [default:
+    /// nowhere; in manifests `:8081`].
+    #[arg(long, global = true, value_name = "ADDRESS", value_parser = bind)]
+    health_probe_bind_address: Option<Bind>,
+    /// Where /metrics is served, which may be the same place; `0` for nowhere [default: nowhere; in manifests `:8080`].
+    #[arg(long, global = true, value_name = "ADDRESS", value_parser = bind)]
+    metrics_bind_address: Option<Bind>,
+}
+
+/// What an address on the command line means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Bind {
+    Nowhere,
+    At(SocketAddr),
+}
+
+impl Bind {
+    fn address(self) -> Option<SocketAddr> {
+        match self {
+            Self::Nowhere => None,
+            Self::At(address) => Some(address),
+        }
+    }
 }
 
 impl Replica {
@@ -34,23 +59,39 @@ impl Replica {
             true => manager.leader_election(self.election(operator, namespace).identity(identity())),
             false => manager,
         };
-        match self.bind_address {
+        let probes = self.health_probe_bind_address.and_then(Bind::address);
+        let metrics = self.metrics_bind_address.and_then(Bind::address);
+        let manager = match probes {
             Some(address) => manager.serve(address),
+            None => manager,
+        };
+        // Two ports that the system chooses are two.
+        match metrics.filter(|address| Some(*address) != probes || address.port() == 0) {
+            Some(address) => manager.serve_metrics(address),
             None => manager,
         }
     }
 
     /// What a cluster needs for it: the rules of the lease, the arguments, and the probes.
     pub(super) fn deployed(&self, manifests: Manifests, operator: &str) -> Manifests {
-        let address = self.bind_address.unwrap_or(DEPLOYED);
-        let manifests = match self.leader_elect {
+        let probes = self.health_probe_bind_address.unwrap_or(Bind::At(DEPLOYED_PROBES));
+        let metrics = self.metrics_bind_address.unwrap_or(Bind::At(DEPLOYED_METRICS));
+        let mut manifests = match self.leader_elect {
             true => {
                 let election = self.election(operator, manifests.namespace());
                 manifests.leader_election(&election)
             }
             false => manifests,
         };
-        manifests.port(address.port()).args(self.arguments(address))
+        if let Bind::At(address) = probes {
+            manifests = manifests.port(address.port());
+        }
+        if let Bind::At(address) = metrics
+            && metrics != probes
+        {
+            manifests = manifests.metrics_port(address.port());
+        }
+        manifests.args(self.arguments(probes, metrics))
     }
 
     fn election(&self, operator: &str, namespace: &str) -> LeaderElection {
@@ -59,8 +100,11 @@ impl Replica {
     }
 
     /// The command line that gives these flags again.
-    fn arguments(&self, address: SocketAddr) -> Vec<String> {
-        let mut arguments = vec![format!("--bind-address={}", spelled(address))];
+    fn arguments(&self, probes: Bind, metrics: Bind) -> Vec<String> {
+        let mut arguments = vec![
+            format!("--health-probe-bind-address={}", spelled(probes)),
+            format!("--metrics-bind-address={}", spelled(metrics)),
+        ];
         if self.leader_elect {
             arguments.push("--leader-elect".into());
         }
@@ -84,19 +128,24 @@ fn identity() -> String {
     }
 }
 
-/// Reads an address as Go's programs take it: without a host it is every interface.
-fn address(text: &str) -> Result<SocketAddr, String> {
+/// Reads an address as controller-runtime takes it: without a host it is every interface, and `0` is nowhere.
+fn bind(text: &str) -> Result<Bind, String> {
+    if text == "0" {
+        return Ok(Bind::Nowhere);
+    }
     let whole = match text.strip_prefix(':') {
         Some(port) => format!("{}:{port}", Ipv4Addr::UNSPECIFIED),
         None => text.to_owned(),
     };
-    whole.parse().map_err(|_| "it must be IP:PORT, or :PORT for every interface".to_owned())
+    let parsed = whole.parse().map(Bind::At);
+    parsed.map_err(|_| "it must be IP:PORT, :PORT for every interface, or 0 for nowhere".to_owned())
 }
 
-fn spelled(address: SocketAddr) -> String {
-    match address.ip() == Ipv4Addr::UNSPECIFIED {
-        true => format!(":{}", address.port()),
-        false => address.to_string(),
+fn spelled(bind: Bind) -> String {
+    match bind {
+        Bind::Nowhere => "0".to_owned(),
+        Bind::At(address) if address.ip() == Ipv4Addr::UNSPECIFIED => format!(":{}", address.port()),
+        Bind::At(address) => address.to_string(),
     }
 }
 
@@ -106,13 +155,14 @@ mod tests {
 
     #[test]
     fn an_address_may_leave_out_its_host() {
-        let check = |text: &str, wanted: &str| assert_eq!(spelled(address(text).unwrap()), wanted);
+        let check = |text: &str, wanted: &str| assert_eq!(spelled(bind(text).unwrap()), wanted);
         check(":8080", ":8080");
         check("0.0.0.0:8080", ":8080");
         check("127.0.0.1:9090", "127.0.0.1:9090");
         check("[::]:8080", "[::]:8080");
+        check("0", "0");
         for wrong in ["", ":", "8080", ":99999", "localhost:8080"] {
-            assert!(address(wrong).unwrap_err().contains(":PORT"), "{wrong}");
+            assert!(bind(wrong).unwrap_err().contains(":PORT"), "{wrong}");
         }
     }
 }

@@ -35,19 +35,34 @@ async fn a_deployment_is_probed_where_its_arguments_have_it_serve() {
     let deployment = of_kind(&objects, "Deployment");
     assert_eq!(deployment["spec"]["replicas"], 1);
     let container = &deployment["spec"]["template"]["spec"]["containers"][0];
+    assert_eq!(container["image"], "mirror:1.2");
+    let everything = ["--health-probe-bind-address=:8081", "--metrics-bind-address=:8080"];
+    assert_eq!(container["args"], serde_json::json!(everything));
     assert_eq!(
-        (&container["image"], &container["args"][0]),
-        (&"mirror:1.2".into(), &"--bind-address=:8080".into())
+        container["ports"],
+        serde_json::json!([
+            {"name": "probes", "containerPort": 8081}, {"name": "metrics", "containerPort": 8080},
+        ])
     );
+    assert_eq!(container["livenessProbe"]["httpGet"]["port"], 8081);
     assert_eq!(container["livenessProbe"]["httpGet"]["path"], "/healthz");
     assert_eq!(container["readinessProbe"]["httpGet"]["path"], "/readyz");
     assert_eq!(of_kind(&objects, "Role"), &Value::Null, "nobody is elected");
 
-    let objects = deployed("--bind-address [::]:9090 --image mirror:edge");
+    let objects = deployed(
+        "--health-probe-bind-address [::]:9090 --metrics-bind-address [::]:9090 --image mirror:edge",
+    );
     let container = &of_kind(&objects, "Deployment")["spec"]["template"]["spec"]["containers"][0];
     assert_eq!(container["readinessProbe"]["httpGet"]["port"], 9090);
-    assert_eq!(container["args"], serde_json::json!(["--bind-address=[::]:9090"]));
+    let everything = ["--health-probe-bind-address=[::]:9090", "--metrics-bind-address=[::]:9090"];
+    assert_eq!(container["args"], serde_json::json!(everything));
+    assert_eq!(container["ports"], serde_json::json!([{"name": "http", "containerPort": 9090}]));
     assert_eq!(container["image"], "mirror:edge");
+
+    let objects = deployed("--health-probe-bind-address 0 --metrics-bind-address 0");
+    let container = &of_kind(&objects, "Deployment")["spec"]["template"]["spec"]["containers"][0];
+    assert_eq!((&container["ports"], &container["livenessProbe"]), (&Value::Null, &Value::Null));
+    assert_eq!(container["args"][0], "--health-probe-bind-address=0");
 }
 
 #[tokio::test]
@@ -56,7 +71,7 @@ async fn an_elected_one_has_two_replicas_and_the_rules_of_its_lease() {
     let deployment = of_kind(&objects, "Deployment");
     assert_eq!(deployment["spec"]["replicas"], 2);
     let container = &deployment["spec"]["template"]["spec"]["containers"][0];
-    assert_eq!(container["args"], serde_json::json!(["--bind-address=:8080", "--leader-elect"]));
+    assert_eq!(container["args"][2], "--leader-elect");
     let role = of_kind(&objects, "Role");
     assert_eq!(
         (&role["metadata"]["namespace"], &role["rules"][1]["resourceNames"][0]),
@@ -71,8 +86,8 @@ async fn an_elected_one_has_two_replicas_and_the_rules_of_its_lease() {
         (&"locks".into(), &"m".into())
     );
     let arguments = &of_kind(&objects, "Deployment")["spec"]["template"]["spec"]["containers"][0]["args"];
-    assert_eq!(arguments[2], "--leader-elect-resource-name=m");
-    assert_eq!(arguments[3], "--leader-elect-resource-namespace=locks");
+    assert_eq!(arguments[3], "--leader-elect-resource-name=m");
+    assert_eq!(arguments[4], "--leader-elect-resource-namespace=locks");
 }
 
 #[test]
@@ -83,8 +98,8 @@ fn a_lease_is_named_only_where_somebody_is_elected() {
 
 #[test]
 fn the_flags_mean_the_same_before_and_after_the_command() {
-    let before = arguments("--leader-elect --bind-address :9090 manifests");
-    let after = arguments("manifests --leader-elect --bind-address :9090");
+    let before = arguments("--leader-elect --metrics-bind-address :9090 manifests");
+    let after = arguments("manifests --leader-elect --metrics-bind-address :9090");
     assert_eq!(format!("{:?}", before.replica), format!("{:?}", after.replica));
 }
 

@@ -143,7 +143,6 @@ async fn metrics_have_the_names_that_dashboards_know(cluster: Cluster) {
 
 #[tokio::test]
 async fn health_readiness_and_metrics_are_served() {
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let cluster = crate::quiet(6).await;
     // The listener is given away bound: a port that was free a moment ago may be somebody else's by now.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -156,19 +155,42 @@ async fn health_readiness_and_metrics_are_served() {
         .health_check("disk", || Err("full".into()));
     let _running = tokio::spawn(manager.run_until(std::future::pending()));
     cluster.settled().await;
-    let get = |path: &'static str| async move {
-        let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
-        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-        stream.write_all(request.as_bytes()).await.unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await.unwrap();
-        answer
-    };
+    let get = |path: &'static str| page(address, path);
     let health = get("/healthz").await;
     assert!(health.starts_with("HTTP/1.1 500") && health.contains("[-]disk failed: full"), "{health}");
     let ready = get("/readyz").await;
     assert!(ready.starts_with("HTTP/1.1 200") && ready.contains("[+]caches ok"), "{ready}");
     assert!(get("/metrics").await.contains("workqueue_depth"));
+}
+
+/// Probes come from the node and scrapes from elsewhere: who may reach one port need not reach the other.
+#[tokio::test]
+async fn metrics_may_have_a_port_of_their_own() {
+    let cluster = crate::quiet(7).await;
+    let [probes, metrics] = [(); 2].map(|()| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
+    let [at_probes, at_metrics] = [&probes, &metrics].map(|listener| listener.local_addr().unwrap());
+    let manager = manager(&cluster).serve_on(probes).serve_metrics_on(metrics);
+    let container = manager.manifests("op", "ops").image("op:1").objects();
+    let container = &container.last().unwrap()["spec"]["template"]["spec"]["containers"][0];
+    assert_eq!(container["livenessProbe"]["httpGet"]["port"], at_probes.port());
+    assert_eq!(container["ports"][1]["containerPort"], at_metrics.port());
+    let _running = tokio::spawn(manager.run_until(std::future::pending()));
+    for (address, has, has_not) in [(at_probes, "/healthz", "/metrics"), (at_metrics, "/metrics", "/readyz")]
+    {
+        assert!(page(address, has).await.starts_with("HTTP/1.1 200"), "{has}");
+        assert!(page(address, has_not).await.starts_with("HTTP/1.1 404"), "{has_not}");
+    }
+}
+
+/// What a manager answers at this address.
+async fn page(address: std::net::SocketAddr, path: &str) -> String {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    answer
 }
 
 /// The way to a cluster from a kubeconfig, over TLS and with the certificate in it.

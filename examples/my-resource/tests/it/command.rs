@@ -71,10 +71,17 @@ fn get(address: &str, path: &str) -> String {
 
 #[test]
 fn an_elected_replica_answers_probes_and_ends_when_asked() {
-    let arguments = ["--embedded", "--samples", "--leader-elect", "--bind-address", "127.0.0.1:0"];
+    let anywhere = "127.0.0.1:0";
+    let mut arguments = vec!["--embedded", "--samples", "--leader-elect"];
+    arguments.extend(["--health-probe-bind-address", anywhere, "--metrics-bind-address", anywhere]);
     let mut operator = Running::start(&arguments);
-    let serving = operator.says("serving health and metrics");
-    let address = serving.trim().rsplit("address=").next().expect("it says where").to_owned();
+    // Which of the two comes first is not said.
+    let lines = [operator.says("serving "), operator.says("serving ")];
+    let said = |what: &str| {
+        let line = lines.iter().find(|line| line.contains(what)).expect("both are served");
+        line.trim().rsplit("address=").next().expect("it says where").to_owned()
+    };
+    let (address, scraped) = (said("serving health"), said("serving metrics"));
     let leading = operator.says("leading");
     assert!(leading.contains("lease=\"default/my-resource\""), "{leading}");
     assert!(get(&address, "/healthz").starts_with("HTTP/1.1 200 "));
@@ -82,22 +89,22 @@ fn an_elected_replica_answers_probes_and_ends_when_asked() {
     let ready = std::iter::repeat_with(|| get(&address, "/readyz"))
         .find(|answer| answer.starts_with("HTTP/1.1 200 "));
     assert!(ready.is_some_and(|answer| answer.contains("[+]caches ok")));
-    let metrics = get(&address, "/metrics");
+    let metrics = get(&scraped, "/metrics");
     assert!(metrics.contains("leader_election_master_status{name=\"my-resource\"} 1"), "{metrics}");
     assert_eq!(operator.end(), Some(0));
 }
 
 #[test]
 fn what_is_wrong_is_told() {
-    let (code, told) = output(&["--bind-address", "8080"]);
+    let (code, told) = output(&["--metrics-bind-address", "8080"]);
     assert_eq!(code, Some(2), "{told}");
-    assert!(told.contains("it must be IP:PORT, or :PORT for every interface"), "{told}");
+    assert!(told.contains("it must be IP:PORT, :PORT for every interface, or 0 for nowhere"), "{told}");
     let (code, told) = output(&["--leader-elect-resource-name", "x"]);
     assert_eq!(code, Some(2), "{told}");
     assert!(told.contains("--leader-elect"), "{told}");
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("there is a free port");
     let address = taken.local_addr().expect("it is bound").to_string();
-    let (code, told) = output(&["--embedded", "--bind-address", &address]);
+    let (code, told) = output(&["--embedded", "--health-probe-bind-address", &address]);
     assert_eq!(code, Some(1), "{told}");
     assert!(told.contains("error: run http: "), "{told}");
 }
@@ -119,7 +126,8 @@ fn manifests_are_for_kubectl_and_name_what_they_pass() {
     ];
     assert_eq!(kinds, expected);
     let (_, help) = output(&["--help"]);
-    for flag in ["--bind-address", "--leader-elect", "livenessProbe", "readinessProbe"] {
+    let flags = ["--health-probe-bind-address", "--metrics-bind-address", "--leader-elect"];
+    for flag in flags.into_iter().chain(["livenessProbe", "readinessProbe"]) {
         assert!(yaml.contains(flag), "{flag} in {yaml}");
         assert!(help.contains(flag) || !flag.starts_with("--"), "{flag} in {help}");
     }

@@ -56,14 +56,15 @@ async fn reconcile(deployment: Arc<Deployment>, ctx: Context<Reminders>) -> Resu
 }
 
 async fn write_sets(ctx: &Context<Reminders>, deployment: &Deployment, plan: &mut Plan) -> Result<()> {
+    // What has had its time goes first, so that nobody sees it beside what comes.
+    for set in &plan.delete {
+        ctx.delete(&**set).await?;
+    }
     if let Some(set) = plan.create.take() {
         create(ctx, deployment, set, &mut plan.status).await?;
     }
     for (before, after) in &plan.update {
         update(ctx, deployment, before, after).await?;
-    }
-    for set in &plan.delete {
-        ctx.delete(&**set).await?;
     }
     Ok(())
 }

@@ -10,6 +10,7 @@ mod cluster;
 mod config;
 mod container;
 mod cronjob;
+mod device;
 mod endpoints;
 mod event;
 mod field_rules;
@@ -96,6 +97,9 @@ fn create(group: &str, kind: &str, object: &Value, namespaced: bool) -> Vec<Fiel
         ("admissionregistration.k8s.io", _) => webhook::create(kind, object),
         ("flowcontrol.apiserver.k8s.io", _) => flowcontrol::create(kind, object),
         ("certificates.k8s.io", "CertificateSigningRequest") => certificate::create(object),
+        ("resource.k8s.io", "ResourceClaim" | "ResourceClaimTemplate" | "DeviceClass") => {
+            device::create(kind, object, namespaced)
+        }
         _ => cluster::create(group, kind, object, namespaced),
     }
 }
@@ -133,6 +137,9 @@ fn update(
         ("rbac.authorization.k8s.io", _) => rbac::update(kind, new, old, namespaced),
         ("admissionregistration.k8s.io", _) => webhook::update(kind, new, old, subresource),
         ("flowcontrol.apiserver.k8s.io", _) => flowcontrol::update(kind, new, old, subresource),
+        ("resource.k8s.io", "ResourceClaim" | "ResourceClaimTemplate" | "DeviceClass") => {
+            device::update(kind, new, old, subresource)
+        }
         _ => cluster::update(group, kind, new, old, subresource),
     }
 }

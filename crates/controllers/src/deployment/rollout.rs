@@ -158,9 +158,7 @@ impl Rollout {
         if self.resize(new, wanted) || self.scale_down_old(new) {
             return;
         }
-        if self.is_complete(&self.status) {
-            self.clean_up();
-        }
+        self.clean_up_when_complete();
     }
 
     /// How much the new ReplicaSet may grow within the surge.
@@ -203,9 +201,7 @@ impl Rollout {
         }
         let new = self.ensure_new();
         self.resize(new, self.replicas());
-        if self.is_complete(&self.status) {
-            self.clean_up();
-        }
+        self.clean_up_when_complete();
     }
 
     /// Keeps the present new ReplicaSet's annotations, and the Deployment's revision by it.
@@ -249,6 +245,13 @@ impl Rollout {
         }
         self.drafts.push(Draft { before: None, after: set, new: true, delete: false });
         self.drafts.len() - 1
+    }
+
+    /// A rollout that is over by what is seen now leaves nothing beyond its history behind.
+    fn clean_up_when_complete(&mut self) {
+        if self.is_complete(&status::calculate(self, false, self.now)) {
+            self.clean_up();
+        }
     }
 
     /// Marks old, empty ReplicaSets beyond the history limit for deletion.

@@ -1,8 +1,8 @@
 //! Events, in their old form and in the one of `events.k8s.io`.
 
-use super::field_rules::{immutable, qualified};
+use super::field_rules::{IMMUTABLE, qualified};
 use super::metadata::{self, NameRule};
-use crate::field::{FieldError, Path};
+use crate::field::{BadValue, FieldError, Path, go_json};
 use crate::json::Value;
 use crate::read::Read;
 
@@ -66,16 +66,40 @@ pub(super) fn update(group: &str, new: &Value, old: &Value) -> Vec<FieldError> {
         series(new, &mut errors);
     }
     for (field, name) in FROZEN {
-        let value = new.at(field);
-        let empty = Value::from("");
-        let texts = ["reason", "note", "type", "action", "reportingController", "reportingInstance"];
-        // Go has no absent strings.
-        let told = if texts.contains(&field) { value.or(Some(&empty)) } else { value };
-        if value != old.at(field) {
-            immutable(&Path::new(name), told, None, &mut errors);
+        if new.at(field) != old.at(field) {
+            errors.push(FieldError::invalid(name, print(name, new.at(field)), IMMUTABLE));
         }
     }
     errors
+}
+
+/// A field as Go prints it, which has no absent texts and structs.
+fn print(name: &str, value: Option<&Value>) -> BadValue {
+    match (name, value) {
+        ("involvedObject", _) | ("related", Some(_)) => BadValue::Printed(print_reference(value)),
+        (_, Some(value)) => BadValue::Value(value.clone()),
+        ("related" | "source" | "firstTimestamp" | "lastTimestamp" | "eventTime", None) => {
+            BadValue::Value(Value::Null)
+        }
+        ("count", None) => BadValue::Value(Value::from(0)),
+        (_, None) => BadValue::Value(Value::from("")),
+    }
+}
+
+/// A reference to an object, as Go prints it.
+fn print_reference(reference: Option<&Value>) -> String {
+    let fields = [
+        ("Kind", "kind"),
+        ("Namespace", "namespace"),
+        ("Name", "name"),
+        ("UID", "uid"),
+        ("APIVersion", "apiVersion"),
+        ("ResourceVersion", "resourceVersion"),
+        ("FieldPath", "fieldPath"),
+    ];
+    let fields =
+        fields.map(|(shown, field)| format!("\"{shown}\":{}", go_json(&Value::from(reference.str(field)))));
+    format!("{{{}}}", fields.join(","))
 }
 
 /// A series tells of an event that came again.
@@ -138,4 +162,33 @@ fn legacy(group: &str, event: &Value) -> Vec<FieldError> {
         errors.push(FieldError::invalid("message", "", format!("can have at most {NOTE_MAX} characters")));
     }
     errors
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_happened_does_not_change() {
+        let event = |more: Value| {
+            let mut event = json!({"metadata": {"name": "e", "namespace": "n", "resourceVersion": "1"}, "reason": "R",
+                "regarding": {"kind": "Pod", "namespace": "n", "name": "p"}, "type": "Normal", "action": "A",
+                "reportingController": "a.b/c", "reportingInstance": "i", "eventTime": "2024-01-02T03:04:05.000000Z"});
+            event.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            event
+        };
+        let told = |more: Value| -> Vec<String> {
+            let errors = update("events.k8s.io", &event(more), &event(json!({})));
+            errors.iter().map(ToString::to_string).collect()
+        };
+        assert_eq!(told(json!({})), [""; 0]);
+        assert_eq!(
+            told(json!({"regarding": {"kind": "Pod", "namespace": "n"}, "eventTime": null})),
+            [
+                r#"involvedObject: Invalid value: {"Kind":"Pod","Namespace":"n","Name":"","UID":"","APIVersion":"","ResourceVersion":"","FieldPath":""}: field is immutable"#,
+                "eventTime: Invalid value: null: field is immutable"
+            ]
+        );
+    }
 }

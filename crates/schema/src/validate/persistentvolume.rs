@@ -3,7 +3,7 @@
 use super::field_rules::{named, no_backsteps, required, supported};
 use super::metadata::{self, NameRule};
 use super::{scheduling, volume};
-use crate::field::{FieldError, Path};
+use crate::field::{BadValue, FieldError, Path, go_json};
 use crate::json::Value;
 use crate::names;
 use crate::quantity::Quantity;
@@ -59,7 +59,34 @@ pub(super) fn update(new: &Value, old: &Value, subresource: &str) -> Vec<FieldEr
     }
     let (mode, before) = (new.at("spec").at("volumeMode"), old.at("spec").at("volumeMode"));
     super::field_rules::immutable(&Path::new("volumeMode"), mode, before, &mut errors);
+    let (affinity, before) = (new.at("spec").at("nodeAffinity"), old.at("spec").at("nodeAffinity"));
+    if before.is_some() && affinity != before {
+        let printed = BadValue::Printed(affinity.map_or("null".to_owned(), print_affinity));
+        let detail = "field is immutable, except for updating from beta label to GA";
+        errors.push(FieldError::invalid("nodeAffinity", printed, detail));
+    }
     errors
+}
+
+/// Where a volume can be reached from, as Go prints it.
+fn print_affinity(affinity: &Value) -> String {
+    let text = |value: &Value, field: &str| value.at(field).map_or("\"\"".to_owned(), go_json);
+    let expressions = |term: &Value, field: &str| {
+        let items = term.list(field).iter().map(|it| {
+            let values = it.at("values").map_or("null".to_owned(), go_json);
+            format!(r#"{{"Key":{},"Operator":{},"Values":{values}}}"#, text(it, "key"), text(it, "operator"))
+        });
+        let items: Vec<String> = items.collect();
+        if items.is_empty() { "null".to_owned() } else { format!("[{}]", items.join(",")) }
+    };
+    let Some(required) = affinity.at("required") else { return r#"{"Required":null}"#.to_owned() };
+    let terms = required.list("nodeSelectorTerms").iter().map(|term| {
+        let (labels, fields) = (expressions(term, "matchExpressions"), expressions(term, "matchFields"));
+        format!(r#"{{"MatchExpressions":{labels},"MatchFields":{fields}}}"#)
+    });
+    let terms: Vec<String> = terms.collect();
+    let terms = if terms.is_empty() { "null".to_owned() } else { format!("[{}]", terms.join(",")) };
+    format!(r#"{{"Required":{{"NodeSelectorTerms":{terms}}}}}"#)
 }
 
 fn spec(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
@@ -154,5 +181,31 @@ fn sources(path: &Path<'_>, spec: &Value, has_affinity: bool, errors: &mut Vec<F
     }
     if !found {
         errors.push(FieldError::required(path, "must specify a volume type"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_volume_does_not_move() {
+        let volume = |zone: &str| {
+            let expression = json!({"key": "zone", "operator": "In", "values": [zone]});
+            let terms = json!([{"matchExpressions": [expression]}]);
+            json!({"metadata": {"name": "v", "resourceVersion": "1"}, "spec": {"capacity": {"storage": "1Gi"},
+                "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/a"},
+                "nodeAffinity": {"required": {"nodeSelectorTerms": terms}}}})
+        };
+        assert!(update(&volume("a"), &volume("a"), "").is_empty());
+        let told: Vec<String> =
+            update(&volume("b"), &volume("a"), "").iter().map(ToString::to_string).collect();
+        assert_eq!(
+            told,
+            [
+                r#"nodeAffinity: Invalid value: {"Required":{"NodeSelectorTerms":[{"MatchExpressions":[{"Key":"zone","Operator":"In","Values":["b"]}],"MatchFields":null}]}}: field is immutable, except for updating from beta label to GA"#
+            ]
+        );
     }
 }

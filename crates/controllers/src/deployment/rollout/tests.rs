@@ -227,6 +227,18 @@ fn history_beyond_the_limit_is_deleted() {
     assert_eq!(world.sets.len(), 2);
 }
 
+/// A list that was read in between showed both ReplicaSets of a Deployment without pods, which has no history to keep.
+#[test]
+fn a_rollout_without_pods_is_over_at_once() {
+    let none = json!({"spec": {"revisionHistoryLimit": 0}});
+    let mut world = World::new(deployment(0, "i:1", none.clone()));
+    world.settle();
+    let status = world.deployment.status.clone();
+    world.deployment = Deployment { status, ..deployment(0, "i:2", none) };
+    world.step();
+    assert_eq!(world.sets.len(), 1);
+}
+
 #[test]
 fn recreate_waits_for_the_old_pods() {
     let recreate = json!({"spec": {"strategy": {"type": "Recreate", "rollingUpdate": null}}});

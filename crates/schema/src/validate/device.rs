@@ -35,7 +35,7 @@ pub(super) fn update(kind: &str, new: &Value, old: &Value, subresource: &str) ->
     match kind {
         "ResourceClaim" if subresource.is_empty() && new.at("spec") != old.at("spec") => {
             let printed = BadValue::Printed(print_spec(new.at("spec")));
-            errors.push(FieldError::invalid(&path, printed, IMMUTABLE));
+            errors.push(FieldError::invalid(path, printed, IMMUTABLE));
         }
         "DeviceClass" => class(&path, new.at("spec"), &mut errors),
         _ => {}
@@ -83,7 +83,7 @@ fn request(path: &Path<'_>, request: &Value, errors: &mut Vec<FieldError>) {
 fn device(path: &Path<'_>, request: &Value, errors: &mut Vec<FieldError>) {
     let class = path.child("deviceClassName");
     match request.str("deviceClassName") {
-        "" => errors.push(FieldError::required(&class, "")),
+        "" => errors.push(FieldError::required(class, "")),
         name => subdomain(&class, name, errors),
     }
     selectors(&path.child("selectors"), request.list("selectors"), errors);
@@ -119,7 +119,7 @@ fn selectors(path: &Path<'_>, selectors: &[Value], errors: &mut Vec<FieldError>)
         let path = path.index(index);
         let cel = path.child("cel");
         let Some(value) = selector.at("cel") else {
-            errors.push(FieldError::required(&cel, ""));
+            errors.push(FieldError::required(cel, ""));
             continue;
         };
         let (place, text) = (cel.child("expression"), value.str("expression"));

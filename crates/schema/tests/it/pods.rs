@@ -53,6 +53,25 @@ fn container() -> impl Strategy<Value = Value> {
     })
 }
 
+/// Volumes have one source each: who changes it must lose the other.
+fn volumes() -> impl Strategy<Value = Value> {
+    let source = prop_oneof![
+        word().prop_map(|medium| json!({"emptyDir": {"medium": medium}})),
+        word().prop_map(|name| json!({"configMap": {"name": name}})),
+    ];
+    keyed("name", source)
+}
+
+/// The same with volumes.
+pub(crate) fn pod_with_volumes() -> impl Strategy<Value = Value> {
+    (pod(), option::of(volumes())).prop_map(|(mut pod, volumes)| {
+        if let Some(volumes) = volumes {
+            pod["spec"]["volumes"] = volumes;
+        }
+        pod
+    })
+}
+
 fn tolerations() -> impl Strategy<Value = Value> {
     vec(word().prop_map(|key| json!({"key": key, "operator": "Exists"})), 1..3).prop_map(Value::Array)
 }

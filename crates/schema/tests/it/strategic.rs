@@ -5,7 +5,7 @@ use evenkeel_schema::types::{self, Schema};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use crate::pods::pod;
+use crate::pods::{pod, pod_with_volumes};
 
 /// The patch from one object to another. `None` where nothing differs.
 fn diff(schema: &Schema, from: &Map<String, Value>, to: &Map<String, Value>) -> Option<Map<String, Value>> {
@@ -61,6 +61,11 @@ fn diff_list(field: &Schema, key: &str, old: &[Value], new: &[Value], patch: &mu
                 let (before, after) = (before.as_object().unwrap().clone(), item.as_object().unwrap());
                 if let Some(mut change) = diff(field.items().unwrap(), &before, after) {
                     change.insert(merge_key.into(), id.clone());
+                    if field.patch_strategy.retain_keys {
+                        // As kubectl does: what goes is told by what may stay, not by nulls.
+                        change.retain(|_, value| !value.is_null());
+                        change.insert("$retainKeys".into(), after.keys().cloned().collect());
+                    }
                     items.push(change.into());
                 }
             }
@@ -90,7 +95,7 @@ proptest! {
     #![proptest_config(crate::cases())]
 
     #[test]
-    fn a_computed_patch_leads_to_the_target(from in pod(), to in pod()) {
+    fn a_computed_patch_leads_to_the_target(from in pod_with_volumes(), to in pod_with_volumes()) {
         let schema = types::builtin("", "v1", "Pod").unwrap();
         let (mut object, to) = (one_port_each(from), one_port_each(to));
         let patch = diff(schema, object.as_object().unwrap(), to.as_object().unwrap());

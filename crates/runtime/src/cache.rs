@@ -1,8 +1,8 @@
 //! The cache of one watch: objects by key, and their indexes.
 //!
 //! Readers get `Arc`s. A read by key takes the same time however many objects there are, a read by index as long as
-//! it finds objects, and [`Cache::snapshot`] copies a persistent map in constant time: a writer waits for a lookup at
-//! most, never for somebody who goes through everything.
+//! it finds objects, and [`Cache::snapshot`] copies a persistent map in constant time, once it was made for the first
+//! of them: a writer waits for a lookup at most, never for somebody who goes through everything.
 
 mod indexed;
 mod store;

@@ -3,8 +3,9 @@
 //! [`Informers`] shares them: whoever asks for an equal [`Source`] gets the same watch and the same cache. An
 //! informer lives as long as someone holds it, so that watches can come and go at run time.
 //!
-//! Events are handed on synchronously, in the order of the watch, before the next one is read: what a subscriber
-//! enqueues is in the ledger before the event's own work ends, and nothing is buffered between watch and queue.
+//! Events are handed on synchronously, in the order of the watch: what a subscriber enqueues is in the ledger before
+//! the event's own work ends. Events that come together are applied together, and their keys are queued together: a
+//! worker that takes the first of them may find the cache ahead of it, as it may at any time.
 
 mod batch;
 mod progress;
@@ -14,6 +15,7 @@ mod shared;
 mod waiting;
 
 pub use registry::Informers;
+pub(crate) use shared::Listener;
 pub use shared::Subscription;
 
 use std::any::Any;
@@ -29,7 +31,7 @@ use crate::context::Written;
 use crate::event::Event;
 use crate::source::{Source, SourceKey};
 use crate::{Object, Request};
-use shared::Shared;
+use shared::{Each, Shared};
 
 /// A watch of one source, with its cache. Cloning shares it; the watch ends with the last clone.
 ///
@@ -98,15 +100,12 @@ impl<K: Object> Informer<K> {
     ///
     /// The handler is called on the watch's own task and must be quick; it must not subscribe to the same informer.
     pub fn subscribe(&self, handler: impl Fn(&Event<K>) + Send + Sync + 'static) -> Subscription {
-        Shared::subscribe(&self.handle.shared, Arc::new(move |event, _| handler(event)))
+        Shared::subscribe(&self.handle.shared, Arc::new(Each(handler)))
     }
 
-    /// The same for a handler that takes the key too, which it may keep without allocating.
-    pub(crate) fn subscribe_keyed(
-        &self,
-        handler: impl Fn(&Event<K>, &Request) + Send + Sync + 'static,
-    ) -> Subscription {
-        Shared::subscribe(&self.handle.shared, Arc::new(handler))
+    /// The same for a listener that acts on several events at once.
+    pub(crate) fn subscribe_listener(&self, listener: Arc<dyn Listener<K>>) -> Subscription {
+        Shared::subscribe(&self.handle.shared, listener)
     }
 
     /// Whether the first list is complete and its watch established.
@@ -126,12 +125,12 @@ impl<K: Object> Informer<K> {
 
     /// Hands every object in the cache to `handler` as resynced, though nothing changed.
     pub fn replay(&self, handler: &(dyn Fn(&Event<K>) + Send + Sync)) {
-        self.handle.shared.replay(&|event, _| handler(event));
+        self.handle.shared.replay(&Each(handler));
     }
 
-    /// The same for a handler that takes the key too.
-    pub(crate) fn replay_keyed(&self, handler: &(dyn Fn(&Event<K>, &Request) + Send + Sync)) {
-        self.handle.shared.replay(handler);
+    /// The same for a listener that acts on several events at once.
+    pub(crate) fn replay_to(&self, listener: &dyn Listener<K>) {
+        self.handle.shared.replay(listener);
     }
 
     /// What it watches.

@@ -223,6 +223,22 @@ impl<T: QueueKey> Queue<T> {
         });
     }
 
+    /// Adds several keys, for now, with their priorities and causes.
+    pub(crate) fn add_all(&self, adds: impl Iterator<Item = (T, i32, Cause)>) {
+        let now = Instant::now();
+        self.shared.change(|state| {
+            if state.is_shut_down() {
+                return ((), Wake::default());
+            }
+            let mut one = false;
+            for (key, priority, cause) in adds {
+                one |= state.add(key, priority, None, Some(cause), now);
+            }
+            // Whoever takes the first of them wakes the next worker.
+            ((), Wake { one, ..Wake::default() })
+        });
+    }
+
     /// Waits for the next key; `None` after a shutdown. Every key that was handed out must be given to
     /// [`Queue::done`].
     pub async fn get(&self) -> Option<Item<T>> {
@@ -240,6 +256,11 @@ impl<T: QueueKey> Queue<T> {
     /// Says that the work on a key is over; if it was added meanwhile, it is queued again now.
     pub fn done(&self, key: &T) {
         self.shared.end_work(|state| state.done(key));
+    }
+
+    /// [`Queue::forget`] and [`Queue::done`] at once: what most reconciles end with.
+    pub(crate) fn succeeded(&self, key: &T) {
+        self.shared.end_work(|state| state.succeeded(key));
     }
 
     /// Gives a key back that was not worked on: it is queued again with its causes and its priority.

@@ -1,7 +1,7 @@
 //! The state of a cache and its rules, without locks.
 
 use std::ops::Bound;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use evenkeel_env::{HashMap, HashSet};
 use imbl::OrdMap;
@@ -16,13 +16,14 @@ const NAMESPACES_KEPT: usize = 64;
 
 /// Objects by key, with indexes that every change keeps up.
 ///
-/// The same objects stand in two maps. A read by key is one lookup in the hash map, however many objects there are;
-/// whatever iterates uses the ordered one, which is persistent, so that a snapshot of it costs nothing and is never in
-/// the order of hashes.
+/// A read by key is one lookup in the hash map, however many objects there are. Whatever iterates uses the ordered
+/// one, which is persistent, so that a snapshot of it costs nothing and is never in the order of hashes. It is made when
+/// it is first asked for, and follows every change from then on: many controllers only ever read by key and by index.
 #[derive(Debug)]
 pub(crate) struct Store<K> {
     by_key: HashMap<Request, Arc<K>>,
-    ordered: OrdMap<Request, Arc<K>>,
+    /// The same objects, once somebody asked.
+    ordered: OnceLock<OrdMap<Request, Arc<K>>>,
     indexes: Vec<Indexed<K>>,
     /// One allocation for each namespace, shared by the keys of all its objects.
     namespaces: HashSet<Arc<str>>,
@@ -67,11 +68,6 @@ impl<K> Snapshot<K> {
         self.entries_in(namespace).map(|(_, object)| object)
     }
 
-    /// All keys with their objects, in the same order.
-    pub(crate) fn entries(&self) -> impl Iterator<Item = (&Request, &Arc<K>)> {
-        self.objects.iter()
-    }
-
     /// The keys and objects of one namespace.
     pub(crate) fn entries_in(&self, namespace: &str) -> impl Iterator<Item = (&Request, &Arc<K>)> {
         let namespace: Arc<str> = namespace.into();
@@ -95,7 +91,7 @@ impl<K: Object> Store<K> {
     pub(crate) fn new() -> Self {
         Self {
             by_key: HashMap::default(),
-            ordered: OrdMap::new(),
+            ordered: OnceLock::new(),
             indexes: Vec::new(),
             namespaces: HashSet::default(),
             namespaces_limit: NAMESPACES_KEPT,
@@ -116,7 +112,9 @@ impl<K: Object> Store<K> {
             None => self.new_key(parts.0, parts.1),
         };
         let old = self.by_key.insert(key.clone(), object.clone());
-        self.ordered.insert(key.clone(), object.clone());
+        if let Some(ordered) = self.ordered.get_mut() {
+            ordered.insert(key.clone(), object.clone());
+        }
         for indexed in &mut self.indexes {
             indexed.update(&key, old.as_deref(), Some(&object));
         }
@@ -125,7 +123,9 @@ impl<K: Object> Store<K> {
 
     pub(crate) fn remove(&mut self, key: &Request) -> Option<Arc<K>> {
         let old = self.by_key.remove(key)?;
-        self.ordered.remove(key);
+        if let Some(ordered) = self.ordered.get_mut() {
+            ordered.remove(key);
+        }
         for indexed in &mut self.indexes {
             indexed.update(key, Some(&old), None);
         }
@@ -138,7 +138,7 @@ impl<K: Object> Store<K> {
             return;
         }
         let mut indexed = Indexed::new(index.clone());
-        for (key, object) in &self.ordered {
+        for (key, object) in &self.sorted() {
             indexed.update(key, None, Some(object));
         }
         self.indexes.push(indexed);
@@ -155,7 +155,24 @@ impl<K: Object> Store<K> {
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot<K> {
-        Snapshot { objects: self.ordered.clone() }
+        let ordered = self.ordered.get_or_init(|| self.sorted().into_iter().collect());
+        Snapshot { objects: ordered.clone() }
+    }
+
+    /// Everything in order, for those who go through it once.
+    pub(crate) fn sorted(&self) -> Vec<(Request, Arc<K>)> {
+        let entries = |(key, object): (&Request, &Arc<K>)| (key.clone(), object.clone());
+        if let Some(ordered) = self.ordered.get() {
+            return ordered.iter().map(entries).collect();
+        }
+        let mut all: Vec<_> = self.by_key.iter().map(entries).collect();
+        all.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        all
+    }
+
+    /// So many objects or a few less, from all over the cache, in no order that means anything.
+    pub(crate) fn sample(&self, count: usize) -> impl Iterator<Item = &Arc<K>> {
+        self.by_key.values().step_by(self.by_key.len().div_ceil(count).max(1))
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -230,11 +247,15 @@ mod tests {
         assert_eq!((snapshot.len(), store.len()), (3, 2));
     }
 
-    /// Nothing may show the order of hashes, and both maps hold the same.
+    /// Nothing may show the order of hashes, and both maps hold the same, whenever the second is asked for.
     #[test]
     fn iteration_is_by_namespace_and_name() {
         let mut store = Store::new();
         for at in 0..1000 {
+            if at == 500 {
+                assert!(store.sorted().is_sorted_by_key(|(key, _)| key.clone()));
+                assert_eq!(store.snapshot().len(), 500);
+            }
             let at = (at * 7919) % 1000;
             store.insert(pod(&format!("ns-{}", at % 7), &format!("{at:04}"), "x"));
         }

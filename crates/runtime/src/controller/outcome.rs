@@ -123,7 +123,7 @@ impl Outcome {
         metrics.ended(key, took, result);
     }
 
-    /// Queues the key again, or forgets it. The key must still be in flight.
+    /// Queues the key again, or forgets it, and ends the work on it.
     pub(super) fn settle(&self, queue: &Queue, item: &Item) {
         let key = item.key.clone();
         let again = |priority, after, rate_limited, cause| {
@@ -134,7 +134,7 @@ impl Outcome {
             Self::Done(action) => {
                 let priority = action.priority.unwrap_or(item.priority);
                 match action.next {
-                    Next::Done => queue.forget(&item.key),
+                    Next::Done => return queue.succeeded(&item.key),
                     Next::Requeue => again(priority, None, true, Cause::Requeue),
                     Next::After(delay) => {
                         queue.forget(&item.key);
@@ -145,9 +145,10 @@ impl Outcome {
             Self::Failed(failure) => match failure.retry() {
                 Retry::Backoff => again(item.priority, None, true, Cause::Retry),
                 Retry::After(delay) => again(item.priority, Some(delay), true, Cause::Retry),
-                Retry::Never => queue.forget(&item.key),
+                Retry::Never => return queue.succeeded(&item.key),
             },
         }
+        queue.done(&item.key);
     }
 }
 

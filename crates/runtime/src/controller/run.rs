@@ -234,7 +234,6 @@ impl Worker {
         outcome.report(&item, took);
         outcome.count(&self.metrics, &item.key, took);
         outcome.settle(&self.queue, &item);
-        self.queue.done(&item.key);
     }
 
     /// The key to work on now, and whether the caches are behind its own last writes. A key whose writes the caches do

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 
 use crate::cache::Cache;
 use crate::cause::Cause;
 use crate::event::{Event, EventMeta, Origin};
-use crate::informer::{AnyInformer, Informer, Informers, Subscription};
-use crate::queue::{Add, PRIORITY_DEFAULT, PRIORITY_LOW, Queue};
+use crate::informer::{AnyInformer, Informer, Informers, Listener, Subscription};
+use crate::queue::{PRIORITY_DEFAULT, PRIORITY_LOW, Queue};
 use crate::source::Source;
 use crate::trigger::Trigger;
 use crate::{Object, Request};
@@ -76,33 +77,43 @@ fn connect<C: Object>(
     queue: &Queue,
     filter: Option<EventFilter>,
 ) -> Connected {
-    let kind: Arc<str> = informer.source().resource().kind.as_str().into();
-    let (queue, trigger) = (queue.clone(), Arc::new(trigger));
-    let handler = Arc::new(move |event: &Event<C>, key: &Request| {
-        if filter.as_ref().is_none_or(|filter| filter(&event.meta())) {
-            enqueue(&queue, &trigger, &kind, event, key);
-        }
-    });
-    let subscription = informer.subscribe_keyed({
-        let handler = handler.clone();
-        move |event, key| handler(event, key)
-    });
-    let replay = {
-        let informer = informer.clone();
-        move || informer.replay_keyed(&*handler)
-    };
-    Connected { _subscription: subscription, replay: Box::new(replay) }
+    let kind = informer.source().resource().kind.as_str().into();
+    let enqueue = Arc::new(Enqueue { queue: queue.clone(), trigger, filter, kind, found: Mutex::default() });
+    let subscription = informer.subscribe_listener(enqueue.clone());
+    Connected { _subscription: subscription, replay: Box::new(move || informer.replay_to(&*enqueue)) }
 }
 
-/// Queues what an event concerns: live changes before what was there already.
-fn enqueue<C: Object>(queue: &Queue, trigger: &Trigger<C>, kind: &Arc<str>, event: &Event<C>, key: &Request) {
-    let usual = match event.origin() {
-        Origin::List | Origin::Resync => PRIORITY_LOW,
-        Origin::Watch | Origin::Relist => PRIORITY_DEFAULT,
-    };
-    let priority = trigger.own_priority().unwrap_or(usual);
-    trigger.each_request(event, key, |request| {
-        let cause = Cause::Object { kind: kind.clone(), object: key.clone(), change: event.change() };
-        queue.add_with(request, Add { priority, cause: Some(cause), ..Add::default() });
-    });
+/// Queues what events concern: live changes before what was there already.
+struct Enqueue<C> {
+    queue: Queue,
+    trigger: Trigger<C>,
+    filter: Option<EventFilter>,
+    kind: Arc<str>,
+    /// The keys of events that came together, to be added together.
+    found: Mutex<Vec<(Request, i32, Cause)>>,
+}
+
+impl<C: Object> Listener<C> for Enqueue<C> {
+    fn event(&self, event: &Event<C>, key: &Request) {
+        if self.filter.as_ref().is_some_and(|filter| !filter(&event.meta())) {
+            return;
+        }
+        let usual = match event.origin() {
+            Origin::List | Origin::Resync => PRIORITY_LOW,
+            Origin::Watch | Origin::Relist => PRIORITY_DEFAULT,
+        };
+        let priority = self.trigger.own_priority().unwrap_or(usual);
+        let mut found = self.found.lock();
+        self.trigger.each_request(event, key, |request| {
+            let (kind, object) = (self.kind.clone(), key.clone());
+            found.push((request, priority, Cause::Object { kind, object, change: event.change() }));
+        });
+    }
+
+    fn rest(&self) {
+        let mut found = self.found.lock();
+        if !found.is_empty() {
+            self.queue.add_all(found.drain(..));
+        }
+    }
 }

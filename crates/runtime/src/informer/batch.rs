@@ -49,16 +49,13 @@ impl<K: Object> Batch for Events<K> {
     fn apply(self: Box<Self>, reading: &mut Reading) -> Result<(), Failure> {
         let Self { shared, list } = *self;
         let mut audience = shared.audience();
-        for event in list {
-            match event {
-                Decoded::Event(event) => shared.apply(&mut audience, event, reading)?,
-                Decoded::Invalid(line, error) => {
-                    shared.apply_invalid(&mut audience, &line, &error, reading)?;
-                }
-                Decoded::Empty => {}
-            }
-        }
-        Ok(())
+        let applied = list.into_iter().try_for_each(|event| match event {
+            Decoded::Event(event) => shared.apply(&mut audience, event, reading),
+            Decoded::Invalid(line, error) => shared.apply_invalid(&mut audience, &line, &error, reading),
+            Decoded::Empty => Ok(()),
+        });
+        audience.rest();
+        applied
     }
 }
 
@@ -155,10 +152,12 @@ impl<K: Object> Sink for Shared<K> {
     }
 
     fn keys(&self, namespace: Option<&str>) -> BTreeSet<Request> {
-        let snapshot = self.store.read().snapshot();
+        let store = self.store.read();
         match namespace {
-            Some(namespace) => snapshot.entries_in(namespace).map(|(key, _)| key.clone()).collect(),
-            None => snapshot.keys().cloned().collect(),
+            // The first list: nothing has to be in order for it.
+            _ if store.len() == 0 => BTreeSet::new(),
+            Some(namespace) => store.snapshot().entries_in(namespace).map(|(key, _)| key.clone()).collect(),
+            None => store.sorted().into_iter().map(|(key, _)| key).collect(),
         }
     }
 
@@ -172,11 +171,14 @@ impl<K: Object> Sink for Shared<K> {
         for object in page.items {
             reading.seen(&self.put(&mut audience, self.with_types(object), reading.origin()));
         }
+        audience.rest();
         Ok(page.metadata)
     }
 
     fn end_list(&self, list: List) {
-        self.remove_unseen(&mut self.audience(), list);
+        let mut audience = self.audience();
+        self.remove_unseen(&mut audience, list);
+        audience.rest();
     }
 }
 

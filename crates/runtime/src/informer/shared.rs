@@ -18,8 +18,27 @@ use crate::event::{Event, Origin};
 use crate::source::Source;
 use crate::{Object, Request};
 
-/// Called with each event and the key of its object, which is shared with the cache.
-pub(super) type Handler<K> = Arc<dyn Fn(&Event<K>, &Request) + Send + Sync>;
+/// Somebody who is told of events.
+pub(crate) trait Listener<K>: Send + Sync {
+    /// One event, with the key of its object, which is shared with the cache.
+    fn event(&self, event: &Event<K>, key: &Request);
+
+    /// No more events for now: what came since the last time is to be acted on.
+    fn rest(&self) {}
+}
+
+/// A function that acts on each event as it comes.
+pub(super) struct Each<F>(pub(super) F);
+
+impl<K, F: Fn(&Event<K>) + Send + Sync> Listener<K> for Each<F> {
+    fn event(&self, event: &Event<K>, _: &Request) {
+        (self.0)(event);
+    }
+}
+
+/// How many events a listener is told at most before it may act on them.
+const EVENTS_BEFORE_REST: usize = 1024;
+
 pub(super) type Transform<K> = Arc<dyn Fn(&mut K) + Send + Sync>;
 
 pub(super) struct Shared<K: Object> {
@@ -37,7 +56,7 @@ pub(super) struct Shared<K: Object> {
 
 /// Those who are told of events.
 pub(super) struct Audience<K> {
-    handlers: Vec<(u64, Handler<K>)>,
+    listeners: Vec<(u64, Arc<dyn Listener<K>>)>,
     next_id: u64,
     waiting: Waiting,
 }
@@ -75,7 +94,7 @@ impl<K: Object> Shared<K> {
     pub(super) fn new(source: Source<K>, reflectors: usize, transform: Option<Transform<K>>) -> Self {
         let mut store = Store::new();
         source.indexes.iter().for_each(|index| store.add_index(index));
-        let audience = Audience { handlers: Vec::new(), next_id: 0, waiting: Waiting::default() };
+        let audience = Audience { listeners: Vec::new(), next_id: 0, waiting: Waiting::default() };
         Self {
             source,
             store: Arc::new(RwLock::new(store)),
@@ -87,19 +106,18 @@ impl<K: Object> Shared<K> {
         }
     }
 
-    pub(super) fn subscribe(this: &Arc<Self>, handler: Handler<K>) -> Subscription {
+    pub(super) fn subscribe(this: &Arc<Self>, listener: Arc<dyn Listener<K>>) -> Subscription {
         let mut audience = this.audience.lock();
-        let snapshot = this.store.read().snapshot();
-        for (key, object) in snapshot.entries() {
-            handler(&Event::Created { new: object.clone(), origin: Origin::List }, key);
-        }
+        let all = this.store.read().sorted();
+        let created = |new| Event::Created { new, origin: Origin::List };
+        tell_all(&*listener, all.into_iter().map(|(key, object)| (created(object), key)));
         let id = audience.next_id;
         audience.next_id += 1;
-        audience.handlers.push((id, handler));
+        audience.listeners.push((id, listener));
         let weak: Weak<Self> = Arc::downgrade(this);
         let cancel = move || {
             if let Some(shared) = weak.upgrade() {
-                shared.audience.lock().handlers.retain(|(other, _)| *other != id);
+                shared.audience.lock().listeners.retain(|(other, _)| *other != id);
             }
         };
         Subscription { cancel: Some(Box::new(cancel)) }
@@ -144,13 +162,12 @@ impl<K: Object> Shared<K> {
         audience.tell(&Event::Deleted { old, origin }, key);
     }
 
-    /// Replays the cache to one handler, as nothing but a reminder.
-    pub(super) fn replay(&self, handler: &(dyn Fn(&Event<K>, &Request) + Send + Sync)) {
-        let snapshot = self.store.read().snapshot();
-        for (key, object) in snapshot.entries() {
-            let event = Event::Updated { old: object.clone(), new: object.clone(), origin: Origin::Resync };
-            handler(&event, key);
-        }
+    /// Replays the cache to one listener, as nothing but a reminder.
+    pub(super) fn replay(&self, listener: &dyn Listener<K>) {
+        let all = self.store.read().sorted();
+        let reminder =
+            |object: Arc<K>| Event::Updated { old: object.clone(), new: object, origin: Origin::Resync };
+        tell_all(listener, all.into_iter().map(|(key, object)| (reminder(object), key)));
     }
 
     /// Notes that the reflector of this number has seen everything up to this version.
@@ -233,16 +250,17 @@ const SIZE_SAMPLE: usize = 32;
 impl<K: Object> Shared<K> {
     /// The size of all objects as JSON, from that of a few which are spread over the cache.
     fn estimated_bytes(&self) -> usize {
-        let snapshot = self.store.read().snapshot();
-        let step = snapshot.len().div_ceil(SIZE_SAMPLE).max(1);
-        let sizes = snapshot.iter().step_by(step).map(|object| {
+        let (all, sample) = {
+            let store = self.store.read();
+            (store.len(), store.sample(SIZE_SAMPLE).cloned().collect::<Vec<_>>())
+        };
+        let sizes = sample.iter().map(|object| {
             let mut size = Size(0);
             // Counting cannot fail; an object that cannot be written counts as nothing.
             let _ = serde_json::to_writer(&mut size, &**object);
             size.0
         });
-        let (sampled, bytes) = sizes.fold((0, 0), |(sampled, bytes), size| (sampled + 1, bytes + size));
-        (bytes * snapshot.len()).checked_div(sampled).unwrap_or(0)
+        (sizes.sum::<usize>() * all).checked_div(sample.len()).unwrap_or(0)
     }
 }
 
@@ -262,8 +280,24 @@ impl std::io::Write for Size {
 
 impl<K> Audience<K> {
     fn tell(&self, event: &Event<K>, key: &Request) {
-        for (_, handler) in &self.handlers {
-            handler(event, key);
+        for (_, listener) in &self.listeners {
+            listener.event(event, key);
         }
     }
+
+    /// No more events for now.
+    pub(super) fn rest(&self) {
+        self.listeners.iter().for_each(|(_, listener)| listener.rest());
+    }
+}
+
+/// Tells one listener of very many events, and lets it act on them now and then.
+fn tell_all<K>(listener: &dyn Listener<K>, events: impl Iterator<Item = (Event<K>, Request)>) {
+    for (at, (event, key)) in events.enumerate() {
+        listener.event(&event, &key);
+        if at % EVENTS_BEFORE_REST == EVENTS_BEFORE_REST - 1 {
+            listener.rest();
+        }
+    }
+    listener.rest();
 }

@@ -212,7 +212,17 @@ impl<T: QueueKey> State<T> {
 
     /// Ends the work on a key; says whether it is ready again.
     pub(super) fn done(&mut self, key: &T) -> bool {
+        self.entries.find(key).is_some_and(|slot| self.end_work(slot))
+    }
+
+    /// The same for a key whose failures are forgotten.
+    pub(super) fn succeeded(&mut self, key: &T) -> bool {
         let Some(slot) = self.entries.find(key) else { return false };
+        self.entries.get_mut(slot).failures = 0;
+        self.end_work(slot)
+    }
+
+    fn end_work(&mut self, slot: Slot) -> bool {
         let entry = self.entries.get_mut(slot);
         let Stand::InFlight { again } = entry.stand else { return false };
         entry.stand = Stand::Absent;

@@ -53,8 +53,8 @@ mod tests {
 
     use super::super::reading::Reading;
     use super::*;
-    use crate::Source;
-    use crate::informer::shared::Shared;
+    use crate::informer::shared::{Each, Shared};
+    use crate::{Event, Source};
 
     #[tokio::test]
     async fn many_lines_are_applied_in_their_order() {
@@ -64,7 +64,7 @@ mod tests {
             let names = told.clone();
             let _subscription = Shared::subscribe(
                 &shared,
-                Arc::new(move |event, _| names.lock().push(event.object().name_any())),
+                Arc::new(Each(move |event: &Event<ConfigMap>| names.lock().push(event.object().name_any()))),
             );
             let line = |at: usize| match at % 10 {
                 3 => Bytes::new(),

@@ -6,7 +6,8 @@
 //!
 //! Both sides share this process with the server, whose time is in both of their times and brings every ratio closer
 //! to one. So the throughputs are measured a second time "without the server": what it answers was recorded, or was
-//! taken from it before the clock started. Numbers in the environment change
+//! taken from it before the clock started. Beside the time stands the processor's time of this process, which the
+//! neighbours on a loaded machine change less. Numbers in the environment change
 //! what is measured: `OBJECTS` (a second, larger size of the initial reconcile), `PODS`, `REPEATS`; a word as argument
 //! (`initial`, `updates`, `latency`, `memory`, `queue`) runs that part alone.
 
@@ -14,6 +15,8 @@
 
 #[path = "versus/memory.rs"]
 mod memory;
+#[path = "versus/meter.rs"]
+mod meter;
 #[path = "versus/queues.rs"]
 mod queues;
 #[path = "versus/sides.rs"]
@@ -32,6 +35,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Client, ResourceExt};
 use tokio::sync::mpsc;
 
+use meter::{Meter, Spent};
 use sides::{Seen, Side, run};
 use tap::{Hold, Tap};
 use tape::Tape;
@@ -48,17 +52,15 @@ fn main() {
     if wanted("initial") {
         for objects in [10_000, number("OBJECTS", 100_000)] {
             let [whole, alone] = runtime().block_on(initial(objects));
-            let measure = format!("initial reconcile of {objects}, s");
-            Line { measure, goal: 2.0, more: false }.print(whole);
-            let measure = format!("initial reconcile of {objects}, no server, s");
-            Line { measure, goal: 2.0, more: false }.print(alone);
+            for (spent, whose) in [(whole, ""), (alone, ", no server")] {
+                print_spent(&format!("initial reconcile of {objects}{whose}"), objects, spent);
+            }
         }
     }
     if wanted("updates") {
         for (hold, whose) in [(Hold::WithServer, ""), (Hold::WithClient, ", no server")] {
-            let rates = runtime().block_on(updates(hold));
-            let measure = format!("updates to reconciles{whose}, 1/s");
-            Line { measure, goal: 2.0, more: true }.print(rates);
+            let spent = runtime().block_on(updates(hold));
+            print_spent(&format!("updates to reconciles{whose}"), UPDATES, spent);
         }
     }
     if wanted("latency") {
@@ -87,6 +89,20 @@ impl Line {
         let met = if ratio >= self.goal { "" } else { "  missed" };
         println!("{:<46} {ours:>12.3} {theirs:>12.3} {ratio:>7.2}× {:>5.1}×{met}", self.measure, self.goal);
     }
+}
+
+/// How many objects are updated where the throughput of updates is measured.
+const UPDATES: usize = 10_000;
+
+/// A line of throughput, and one of the processor's time for each reconcile.
+fn print_spent(measure: &str, reconciles: usize, spent: [Vec<Spent>; 2]) {
+    let each = |of: fn(&Spent) -> Duration| {
+        spent.each_ref().map(|all| median(all.iter().map(|spent| of(spent).as_secs_f64()).collect()))
+    };
+    let rates = each(|spent| spent.time).map(|seconds| reconciles as f64 / seconds);
+    Line { measure: format!("{measure}, 1/s"), goal: 2.0, more: true }.print(rates);
+    let micros = each(|spent| spent.processor).map(|seconds| seconds * 1e6 / reconciles as f64);
+    Line { measure: format!("{measure}, CPU µs each"), goal: 2.0, more: false }.print(micros);
 }
 
 fn number(name: &str, default: usize) -> usize {
@@ -140,8 +156,8 @@ async fn write(cluster: &Cluster, objects: usize, value: usize) {
     futures::stream::iter(writes).buffer_unordered(16).for_each(|()| async {}).await;
 }
 
-/// Seconds from start to the last of the first reconciles: with the server, and with what it answered before.
-async fn initial(objects: usize) -> [[f64; 2]; 2] {
+/// From start to the last of the first reconciles: with the server, and with what it answered before.
+async fn initial(objects: usize) -> [[Vec<Spent>; 2]; 2] {
     let cluster = filled(objects).await;
     let tapes = [Tape::default(), Tape::default()];
     for side in Side::BOTH {
@@ -158,44 +174,43 @@ async fn initial(objects: usize) -> [[f64; 2]; 2] {
             alone[at].push(first_reconciles(side, client, &cluster, objects).await);
         }
     }
-    [whole.map(median), alone.map(median)]
+    [whole, alone]
 }
 
-async fn first_reconciles(side: Side, client: Client, cluster: &Cluster, objects: usize) -> f64 {
+async fn first_reconciles(side: Side, client: Client, cluster: &Cluster, objects: usize) -> Spent {
     let seen = Seen::default();
     seen.expect(objects);
-    let start = Instant::now();
+    let meter = Meter::start();
     let running = run::<ConfigMap>(side, client, cluster.env(), seen.clone());
     seen.all().await;
-    let took = start.elapsed().as_secs_f64();
+    let spent = meter.read();
     stop(running).await;
-    took
+    spent
 }
 
-/// Reconciles a second for updates of distinct objects that were written before and wait in the watch.
-async fn updates(hold: Hold) -> [f64; 2] {
-    const OBJECTS: usize = 10_000;
-    let cluster = filled(OBJECTS).await;
-    let mut rates = [Vec::new(), Vec::new()];
+/// Reconciles for updates of distinct objects that were written before and wait in the watch.
+async fn updates(hold: Hold) -> [Vec<Spent>; 2] {
+    let cluster = filled(UPDATES).await;
+    let mut spent = [Vec::new(), Vec::new()];
     for round in 0..repeats() {
         for side in Side::BOTH {
             let tap = Tap::default();
             let seen = Seen::default();
-            seen.expect(OBJECTS);
+            seen.expect(UPDATES);
             let client = tap.around(cluster.client());
             let running = run::<ConfigMap>(side, client, cluster.env(), seen.clone());
             seen.all().await;
-            seen.expect(OBJECTS);
+            seen.expect(UPDATES);
             tap.close(hold);
-            write(&cluster, OBJECTS, 1 + 2 * round + side as usize).await;
-            let start = Instant::now();
+            write(&cluster, UPDATES, 1 + 2 * round + side as usize).await;
+            let meter = Meter::start();
             tap.open();
             seen.all().await;
-            rates[side as usize].push(OBJECTS as f64 / start.elapsed().as_secs_f64());
+            spent[side as usize].push(meter.read());
             stop(running).await;
         }
     }
-    rates.map(median)
+    spent
 }
 
 /// One update at a time: from the write, and from the event as the server gave it out, to the reconcile.

@@ -1,7 +1,9 @@
-//! OpenTelemetry, by the feature `otel`: every reconcile is a span, with its controller, its object, its id and its
-//! causes, and what the reconcile does under a span of its own is below it.
+//! OpenTelemetry, by the feature `otel`: every reconcile is a span, with its controller, its object and its id; its
+//! causes and its end are an event in it, and what the reconcile does under a span of its own is below it.
 //!
-//! The runtime itself speaks [`tracing`]; this module is the bridge from there to an OTLP collector.
+//! The runtime itself speaks [`tracing`]; this module is the bridge from there to an OTLP collector. Metrics do not go
+//! this way: they have the names and the form that Prometheus and its dashboards know, at `/metrics`
+//! ([`Manager::serve`](crate::Manager::serve)), from where a collector's Prometheus receiver takes them.
 //!
 //! ```no_run
 //! use evenkeel_runtime::telemetry::Telemetry;
@@ -139,6 +141,12 @@ mod tests {
         assert_eq!(attribute(reconcile, "controller"), "traced");
         assert_eq!(attribute(reconcile, "object"), "prod/web");
         assert!(!attribute(reconcile, "id").is_empty());
+        let causes = |event: &opentelemetry::trace::Event| {
+            let causes = event.attributes.iter().find(|attribute| attribute.key.as_str() == "causes");
+            causes.map(|causes| causes.value.to_string())
+        };
+        let causes: Vec<String> = reconcile.events.events.iter().filter_map(causes).collect();
+        assert_eq!(causes, ["keys"]);
         let step = spans.iter().find(|span| span.name == "step").unwrap();
         assert_eq!(step.parent_span_id, reconcile.span_context.span_id());
     }

@@ -170,3 +170,30 @@ impl<S> Context<S> {
 fn whole_seconds(now: Timestamp) -> Timestamp {
     Timestamp::from_second(now.as_second()).unwrap_or(now)
 }
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    use super::*;
+
+    #[test]
+    fn the_transition_time_moves_with_the_status_alone() {
+        let mut conditions = Vec::new();
+        let mut object = ConfigMap::default();
+        object.metadata.generation = Some(7);
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let mut put = |holds: bool, reason: &str, second| {
+            let changed =
+                set(&mut conditions, Set::new("Ready", holds, reason, "").observed(&object), at(second));
+            let ready = find(&conditions, "Ready").unwrap();
+            assert_eq!(ready.observed_generation, Some(7));
+            (changed, ready.last_transition_time.0.as_second())
+        };
+        assert_eq!(put(false, "Starting", 10), (true, 10));
+        assert_eq!(put(false, "Starting", 20), (false, 10), "nothing is new");
+        assert_eq!(put(false, "Slow", 30), (true, 10), "a reason is no transition");
+        assert_eq!(put(true, "Started", 40), (true, 40));
+        assert!(is_true(&conditions, "Ready") && remove(&mut conditions, "Ready") && conditions.is_empty());
+    }
+}

@@ -335,3 +335,36 @@ async fn a_standby_stops_at_once_and_leaves_the_lease_alone(cluster: Cluster) {
     assert!(!wrote);
     one.stop().await;
 }
+
+/// Whoever restarts at once may keep the lease, so that nobody else takes over in between.
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 15)]
+async fn a_lease_may_be_kept_at_a_stop(cluster: Cluster) {
+    let election = LeaderElection::new(cluster.namespace(), "operator").identity("one").keep_on_stop();
+    let manager = Manager::new(cluster.client()).env(cluster.env().clone()).leader_election(election);
+    let one = Candidate::run(manager);
+    held_by(&cluster, "one").await;
+    one.stop().await;
+    assert_eq!(holder(&cluster).await, "one");
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 16)]
+async fn who_leads_is_in_the_metrics_and_who_led_is_not(cluster: Cluster) {
+    for lost in [false, true] {
+        let (manager, ..) = bare(&cluster);
+        let metrics = manager.metrics().clone();
+        let leads = || metrics.encode().contains("leader_election_master_status{name=\"operator\"} 1");
+        assert!(!leads());
+        let one = Candidate::run(manager);
+        while !leads() {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        assert_eq!(holder(&cluster).await, "one");
+        if lost {
+            cluster.fail(Matcher::any().by("one").kind::<Lease>(), Fault::InternalError, 10_000);
+            one.error().await;
+        } else {
+            one.stop().await;
+        }
+        assert!(!leads());
+    }
+}

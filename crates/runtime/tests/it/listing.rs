@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use evenkeel_cluster::{Cluster, Fault, Matcher};
 use evenkeel_runtime::{
-    Action, Context, Controller, Error, Index, Informer, Informers, Manager, Request, Source,
+    Action, Context, Controller, Error, Index, Informer, Informers, Manager, Request, Source, Subscription,
 };
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::ResourceExt;
@@ -113,43 +113,60 @@ async fn a_watch_that_ends_is_resumed_and_a_version_that_is_too_old_is_listed_ag
     assert_eq!(names(&maps), ["one"]);
 }
 
-#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "what the server is asked is counted, and it is made to fail")]
-async fn selectors_decide_what_is_cached_and_leaving_one_is_a_deletion() {
-    let cluster = quiet(5).await;
-    let informers = informers(&cluster);
-    let web = informers.get(Source::<ConfigMap>::new().labels("app=web"));
-    let one = informers.get(Source::<ConfigMap>::new().fields("metadata.name=one"));
-    let events = Notes::default();
-    let _subscription = web.subscribe({
-        let events = events.clone();
-        move |event| events.push(format!("{} {}", event.change(), event.object().name_any()))
-    });
-    cluster.settled().await;
-    for name in ["one", "two"] {
-        let mut labelled = map(name, 1);
-        labelled.labels_mut().insert("app".into(), "web".into());
-        cluster.apply(labelled).await.unwrap();
-    }
-    cluster.apply(map("three", 1)).await.unwrap();
-    cluster.settled().await;
-    assert_eq!((names(&web), names(&one)), (vec!["one".into(), "two".into()], vec!["one".into()]));
-    cluster.apply(map("two", 1)).await.unwrap();
-    cluster.settled().await;
-    assert_eq!(names(&web), ["one"]);
-    assert_eq!(events.take(), ["created one", "created two", "deleted two"]);
+fn labelled(name: &str, app: &str) -> ConfigMap {
+    let mut map = map(name, 1);
+    map.labels_mut().insert("app".into(), app.into());
+    map
 }
 
-#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "what the server is asked is counted, and it is made to fail")]
-async fn what_a_transform_drops_is_never_cached() {
-    let cluster = quiet(6).await;
-    cluster.apply(map("listed", 1)).await.unwrap();
+/// Notes what an informer tells.
+fn told(informer: &Informer<ConfigMap>) -> (Notes, Subscription) {
+    let notes = Notes::default();
+    let pushed = notes.clone();
+    let subscription = informer.subscribe(move |event| {
+        let map = event.object();
+        let data = if map.data.is_some() { " with data" } else { "" };
+        pushed.push(format!("{} {}{data}", event.change(), map.name_any()));
+    });
+    (notes, subscription)
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 5)]
+async fn selectors_decide_what_is_cached_and_leaving_one_is_a_deletion(cluster: Cluster) {
+    for pages in [false, true] {
+        for map in [labelled("one", "web"), labelled("two", "web"), map("three", 1)] {
+            cluster.apply(map).await.unwrap();
+        }
+        let informers = informers(&cluster);
+        if pages {
+            informers.list_in_pages();
+        }
+        let source = || Source::<ConfigMap>::new().namespace(cluster.namespace());
+        let web = informers.get(source().labels("app=web"));
+        let one = informers.get(source().fields("metadata.name=one"));
+        let (events, _subscription) = told(&web);
+        cluster.settled().await;
+        assert_eq!((names(&web), names(&one)), (vec!["one".into(), "two".into()], vec!["one".into()]));
+        cluster.apply(map("two", 1)).await.unwrap();
+        cluster.apply(map("three", 2)).await.unwrap();
+        cluster.settled().await;
+        assert_eq!((names(&web), names(&one)), (vec!["one".to_owned()], vec!["one".to_owned()]));
+        let wanted = ["listed one with data", "listed two with data", "deleted two with data"];
+        assert_eq!(events.take(), wanted, "in pages: {pages}");
+    }
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 6)]
+async fn what_a_transform_drops_is_never_cached_nor_told(cluster: Cluster) {
+    cluster.apply(labelled("listed", "web")).await.unwrap();
     let informers = informers(&cluster);
     informers.strip_managed_fields();
     informers.transform(|map: &mut ConfigMap| map.data = None);
-    let maps = informers.get(Source::<ConfigMap>::new());
-    let secrets = informers.get(Source::<Secret>::new());
+    let maps = informers.get(Source::<ConfigMap>::new().namespace(cluster.namespace()).labels("app=web"));
+    let secrets = informers.get(Source::<Secret>::new().namespace(cluster.namespace()));
+    let (events, _subscription) = told(&maps);
     cluster.settled().await;
-    cluster.apply(map("watched", 1)).await.unwrap();
+    cluster.apply(labelled("watched", "web")).await.unwrap();
     let mut secret = Secret::default();
     secret.metadata.name = Some("one".into());
     secret.string_data = Some([("a".to_owned(), "b".to_owned())].into());
@@ -159,11 +176,13 @@ async fn what_a_transform_drops_is_never_cached() {
     assert!(maps.cache().list().iter().all(|map| map.data.is_none() && map.managed_fields().is_empty()));
     let secret = &secrets.cache().list()[0];
     assert!(secret.data.is_some() && secret.managed_fields().is_empty(), "transforms are by kind");
+    cluster.delete::<ConfigMap>("watched").await.unwrap();
+    cluster.settled().await;
+    assert_eq!(events.take(), ["listed listed", "created watched", "deleted watched"]);
 }
 
-#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "what the server is asked is counted, and it is made to fail")]
-async fn an_index_finds_objects_by_owner_by_label_and_by_any_function() {
-    let cluster = quiet(7).await;
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 7)]
+async fn an_index_finds_objects_by_owner_by_label_and_by_any_function(cluster: Cluster) {
     let parent = cluster.apply(map("parent", 0)).await.unwrap();
     for name in ["a", "b"] {
         let mut child = map(name, 7);
@@ -172,8 +191,8 @@ async fn an_index_finds_objects_by_owner_by_label_and_by_any_function() {
         cluster.apply(child).await.unwrap();
     }
     let by_value = Index::new("value", |map: &ConfigMap| vec![value(map).to_owned()]);
-    let source = Source::new().index(Index::by_owner()).index(Index::by_label("app"));
-    let maps = informers(&cluster).get(source);
+    let source = Source::new().namespace(cluster.namespace());
+    let maps = informers(&cluster).get(source.index(Index::by_owner()).index(Index::by_label("app")));
     cluster.settled().await;
     // One that is added later is filled from what is there.
     maps.add_index(by_value);
@@ -183,6 +202,26 @@ async fn an_index_finds_objects_by_owner_by_label_and_by_any_function() {
     assert_eq!(found(cache.by_index("evenkeel/label:app", "b")), ["b"]);
     assert_eq!(found(cache.by_index("value", "7")), ["a", "b"]);
     assert!(cache.by_index("no such index", "7").is_empty() && !cache.has_index("no such index"));
+}
+
+/// A handler that comes late is told what is there, once.
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 11)]
+async fn a_late_subscriber_begins_with_what_is_there(cluster: Cluster) {
+    let source = Source::<ConfigMap>::new().namespace(cluster.namespace()).labels("app=web");
+    let maps = informers(&cluster).get(source);
+    for name in ["b", "a"] {
+        cluster.apply(labelled(name, "web")).await.unwrap();
+    }
+    cluster.settled().await;
+    let (events, subscription) = told(&maps);
+    assert_eq!(events.take(), ["listed a with data", "listed b with data"]);
+    cluster.delete::<ConfigMap>("a").await.unwrap();
+    cluster.settled().await;
+    assert_eq!(events.take(), ["deleted a with data"]);
+    drop(subscription);
+    cluster.delete::<ConfigMap>("b").await.unwrap();
+    cluster.settled().await;
+    assert!(events.take().is_empty());
 }
 
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "what the server is asked is counted, and it is made to fail")]

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use evenkeel_cluster::Cluster;
 use evenkeel_cluster::serve::ServeOptions;
+use evenkeel_cluster::{Cluster, Fault, Matcher};
+use evenkeel_runtime::owner::set_owner_reference;
 use evenkeel_runtime::{Action, Change, Context, Controller, Error, Manager};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::ResourceExt;
@@ -44,9 +45,12 @@ async fn children_that_are_no_longer_wanted_are_pruned(cluster: Cluster) {
             for name in &names {
                 let mut secret = Secret::default();
                 secret.metadata.name = Some((*name).to_owned());
+                if name.starts_with("kept") {
+                    secret.labels_mut().insert("keep".into(), "yes".into());
+                }
                 ctx.apply(secret).await?;
             }
-            ctx.prune::<Secret>(&names, |_| true).await?;
+            ctx.prune::<Secret>(&names, |secret| !secret.labels().contains_key("keep")).await?;
             Ok::<_, Error>(Action::done())
         })
         .owns::<Secret>()
@@ -54,13 +58,46 @@ async fn children_that_are_no_longer_wanted_are_pruned(cluster: Cluster) {
     let mut foreign = Secret::default();
     foreign.metadata.name = Some("foreign".into());
     cluster.apply(foreign).await.unwrap();
-    cluster.apply(map("one", "a,b")).await.unwrap();
+    let parent = cluster.apply(map("one", "a,b,kept")).await.unwrap();
+    // An owner among others is not the controller: whoever is decides.
+    let mut shared = Secret::default();
+    shared.metadata.name = Some("shared".into());
+    set_owner_reference(&parent, &mut shared).unwrap();
+    cluster.apply(shared).await.unwrap();
     cluster.settled().await;
     cluster.apply(map("one", "b,c")).await.unwrap();
     cluster.settled().await;
     let names: Vec<String> =
         cluster.list::<Secret>().await.unwrap().iter().map(|secret| secret.name_any()).collect();
-    assert_eq!(names, ["b", "c", "foreign"]);
+    assert_eq!(names, ["b", "c", "foreign", "kept", "shared"]);
+}
+
+/// A cache without the index by owner finds children too, though it has to look at all.
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 8)]
+async fn children_are_found_without_an_index(cluster: Cluster) {
+    let notes = Notes::default();
+    let parent = cluster.apply(map("one", 1)).await.unwrap();
+    for (name, owned) in [("child", true), ("foreign", false)] {
+        let mut secret = Secret::default();
+        secret.metadata.name = Some(name.into());
+        if owned {
+            set_owner_reference(&parent, &mut secret).unwrap();
+        }
+        cluster.apply(secret).await.unwrap();
+    }
+    cluster.run({
+        let notes = notes.clone();
+        move || {
+            Controller::new("parents", |_: Arc<ConfigMap>, ctx: Context<Notes>| async move {
+                ctx.children::<Secret>()?.iter().for_each(|child| ctx.state().push(child.name_any()));
+                Ok::<_, Error>(Action::done())
+            })
+            .reads::<Secret>()
+            .state(notes.clone())
+        }
+    });
+    cluster.settled().await;
+    assert_eq!(notes.take(), ["child"]);
 }
 
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 3, embedded = "seconds are counted exactly, in virtual time")]
@@ -82,6 +119,20 @@ async fn writes_keep_to_their_limit(cluster: Cluster) {
     cluster.settled().await;
     assert_eq!(cluster.list::<Secret>().await.unwrap().len(), 10);
     assert_eq!(start.elapsed(), Duration::from_secs(4), "two at once, then two a second");
+    let start = tokio::time::Instant::now();
+    cluster.run(|| {
+        Controller::new("slowly-away", |map: Arc<ConfigMap>, ctx: Context| async move {
+            if let Some(secret) = ctx.fetch::<Secret>(&map.name_any()).await? {
+                ctx.delete(&secret).await?;
+            }
+            Ok::<_, Error>(Action::done())
+        })
+        .max_concurrent(8)
+        .write_limit(2.0, 2)
+    });
+    cluster.settled().await;
+    assert!(cluster.list::<Secret>().await.unwrap().is_empty());
+    assert_eq!(start.elapsed(), Duration::from_secs(4), "deletions are writes");
 }
 
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 4)]
@@ -143,24 +194,35 @@ async fn metrics_have_the_names_that_dashboards_know(cluster: Cluster) {
 
 #[tokio::test]
 async fn health_readiness_and_metrics_are_served() {
-    let cluster = crate::quiet(6).await;
-    // The listener is given away bound: a port that was free a moment ago may be somebody else's by now.
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    let controller =
-        Controller::new("served", |_: Arc<ConfigMap>, _: Context| async { Ok::<_, Error>(Action::done()) });
-    let manager = manager(&cluster)
-        .controller(controller)
-        .serve_on(listener)
-        .health_check("disk", || Err("full".into()));
-    let _running = tokio::spawn(manager.run_until(std::future::pending()));
-    cluster.settled().await;
-    let get = |path: &'static str| page(address, path);
-    let health = get("/healthz").await;
-    assert!(health.starts_with("HTTP/1.1 500") && health.contains("[-]disk failed: full"), "{health}");
-    let ready = get("/readyz").await;
-    assert!(ready.starts_with("HTTP/1.1 200") && ready.contains("[+]caches ok"), "{ready}");
-    assert!(get("/metrics").await.contains("workqueue_depth"));
+    for filled in [true, false] {
+        let cluster = crate::quiet(6).await;
+        if !filled {
+            cluster.fail(Matcher::any().kind::<ConfigMap>(), Fault::InternalError, usize::MAX);
+        }
+        // The listener is given away bound: a port that was free a moment ago may be somebody else's by now.
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let controller = Controller::new("served", |_: Arc<ConfigMap>, _: Context| async {
+            Ok::<_, Error>(Action::done())
+        });
+        let manager = manager(&cluster)
+            .controller(controller)
+            .serve_on(listener)
+            .health_check("disk", || Err("full".into()));
+        let _running = tokio::spawn(manager.run_until(std::future::pending()));
+        if filled {
+            cluster.settled().await;
+        }
+        let health = page(address, "/healthz").await;
+        assert!(health.starts_with("HTTP/1.1 500") && health.contains("[-]disk failed: full"), "{health}");
+        let ready = page(address, "/readyz").await;
+        let wanted = match filled {
+            true => ("HTTP/1.1 200", "[+]caches ok"),
+            false => ("HTTP/1.1 500", "[-]caches failed: the cache of ConfigMap in default is not filled"),
+        };
+        assert!(ready.starts_with(wanted.0) && ready.contains(wanted.1), "{ready}");
+        assert!(page(address, "/metrics").await.contains("workqueue_depth"));
+    }
 }
 
 /// Probes come from the node and scrapes from elsewhere: who may reach one port need not reach the other.

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use evenkeel_cluster::Cluster;
 use evenkeel_runtime::owner::{set_controller_reference, set_owner_reference};
-use evenkeel_runtime::{Action, Context, Controller, Error, Event, Request, Source, Trigger};
+use evenkeel_runtime::{Action, Context, Controller, Error, Event, Predicate, Request, Source, Trigger};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::ResourceExt;
 use tokio::time::Instant;
@@ -212,7 +213,6 @@ async fn a_result_may_set_the_priority_of_the_next_reconcile() {
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "the order of keys is exact in virtual time only")]
 async fn a_missed_change_passes_a_predicate_unless_it_asks_for_replays_too() {
     use evenkeel_cluster::Matcher;
-    use evenkeel_runtime::Predicate;
     for also_replays in [false, true] {
         let cluster = quiet(7).await;
         let notes = Notes::default();
@@ -273,4 +273,79 @@ async fn a_trigger_may_look_at_the_whole_event() {
     cluster.apply(secret).await.unwrap();
     cluster.settled().await;
     assert_eq!(notes.take(), ["one: Secret default/key updated"]);
+}
+
+/// What is owned may have a predicate of its own; two filters of the primary kind hold both.
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 9)]
+async fn each_trigger_has_its_own_filter(cluster: Cluster) {
+    let notes = Notes::default();
+    let parent = cluster.apply(map("one", 1)).await.unwrap();
+    let mut secret = Secret::default();
+    secret.metadata.name = Some("child".into());
+    set_controller_reference(&parent, &mut secret).unwrap();
+    cluster.apply(secret.clone()).await.unwrap();
+    cluster.run({
+        let notes = notes.clone();
+        move || {
+            Controller::new("filtered", note)
+                .owns_with(Source::<Secret>::new(), true, Some(Predicate::labels_changed()))
+                .filter(Predicate::labels_changed())
+                .filter(Predicate::annotations_changed())
+                .state(notes.clone())
+        }
+    });
+    cluster.settled().await;
+    notes.take();
+    secret.string_data = Some([("a".to_owned(), "1".to_owned())].into());
+    cluster.apply(secret.clone()).await.unwrap();
+    cluster.settled().await;
+    assert!(notes.take().is_empty(), "its labels are as they were");
+    secret.labels_mut().insert("touched".into(), "yes".into());
+    cluster.apply(secret).await.unwrap();
+    cluster.settled().await;
+    assert_eq!(notes.take(), ["one: Secret default/child updated"]);
+    let mut primary = map("one", 1);
+    primary.labels_mut().insert("touched".into(), "yes".into());
+    cluster.apply(primary.clone()).await.unwrap();
+    cluster.settled().await;
+    assert!(notes.take().is_empty(), "one of two is not enough");
+    primary.labels_mut().insert("touched".into(), "again".into());
+    primary.annotations_mut().insert("touched".into(), "yes".into());
+    cluster.apply(primary).await.unwrap();
+    cluster.settled().await;
+    assert_eq!(notes.take(), ["one: ConfigMap default/one updated"]);
+}
+
+/// While the only worker is busy, a change comes and then one through a trigger with a priority: that goes first.
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "the order of keys is exact in virtual time only")]
+async fn a_trigger_may_have_a_priority() {
+    let cluster = quiet(10).await;
+    let notes = Notes::default();
+    for name in ["busy", "usual", "urgent"] {
+        cluster.apply(map(name, 1)).await.unwrap();
+    }
+    cluster.run({
+        let notes = notes.clone();
+        move || {
+            let urgent = |secret: &Secret| [Request::new(secret.namespace().as_deref(), "urgent")];
+            Controller::new("urgent", |map: Arc<ConfigMap>, ctx: Context<Notes>| async move {
+                ctx.state().push(map.name_any());
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                Ok::<_, Error>(Action::done())
+            })
+            .watches(Trigger::map(urgent).priority(50))
+            .state(notes.clone())
+        }
+    });
+    cluster.settled().await;
+    notes.take();
+    cluster.apply(map("busy", 2)).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    cluster.apply(map("usual", 2)).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let mut secret = Secret::default();
+    secret.metadata.name = Some("key".into());
+    cluster.apply(secret).await.unwrap();
+    cluster.settled().await;
+    assert_eq!(notes.take(), ["busy", "urgent", "usual"]);
 }

@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::ResourceExt;
 use kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
 
+use crate::seam::{self, Answer};
 use crate::{Notes, map, quiet, value};
 
 /// The objects that the server has, as `name=value@version`.
@@ -130,21 +131,39 @@ async fn equal_sources_share_one_watch_and_it_ends_with_the_last_holder(cluster:
     assert_eq!(again.cache().len(), 1);
 }
 
+/// Whether they are streamed or come in pages, whose items of built-in kinds do not say what they are.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 3)]
 async fn dynamic_and_metadata_objects_are_cached_too(cluster: Cluster) {
-    let informers = Informers::new(cluster.client(), cluster.env().clone());
-    let resource = ApiResource::erase::<ConfigMap>(&());
-    let dynamic = informers.get(Source::<DynamicObject>::of(resource.clone()).namespace(cluster.namespace()));
-    let metadata = Source::<PartialObjectMeta<DynamicObject>>::of(resource).namespace(cluster.namespace());
-    let metadata = informers.get(metadata);
     cluster.apply(map("one", 1)).await.unwrap();
-    cluster.settled().await;
-    let key = Request::namespaced(cluster.namespace(), "one");
-    let whole = dynamic.cache().get(&key).unwrap();
-    assert_eq!(whole.data["data"]["value"], "1");
-    assert_eq!(metadata.cache().get(&key).unwrap().metadata.uid, whole.metadata.uid);
-    let request = cluster.requests().into_iter().any(|exchange| exchange.path.contains("configmaps"));
-    assert!(request);
+    for pages in [false, true] {
+        let accepted = Notes::default();
+        let notes = accepted.clone();
+        let client = seam::around(cluster.client(), move |request| {
+            let accept = request.headers().get(http::header::ACCEPT).and_then(|accept| accept.to_str().ok());
+            let partial = accept.is_some_and(|accept| accept.contains("as=PartialObjectMetadata"));
+            notes.push(if partial { "metadata" } else { "whole" });
+            Answer::Pass
+        });
+        let informers = Informers::new(client, cluster.env().clone());
+        if pages {
+            informers.list_in_pages();
+        }
+        let resource = ApiResource::erase::<ConfigMap>(&());
+        let dynamic = Source::<DynamicObject>::of(resource.clone()).namespace(cluster.namespace());
+        let dynamic = informers.get(dynamic);
+        cluster.settled().await;
+        assert!(accepted.take().iter().all(|accept| accept == "whole"));
+        let metadata =
+            Source::<PartialObjectMeta<DynamicObject>>::of(resource).namespace(cluster.namespace());
+        let metadata = informers.get(metadata);
+        cluster.settled().await;
+        assert!(accepted.take().iter().all(|accept| accept == "metadata"), "nothing else is sent at all");
+        let key = Request::namespaced(cluster.namespace(), "one");
+        let whole = dynamic.cache().get(&key).unwrap();
+        assert_eq!(whole.data["data"]["value"], "1");
+        assert_eq!(whole.types.as_ref().map(|types| types.kind.as_str()), Some("ConfigMap"));
+        assert_eq!(metadata.cache().get(&key).unwrap().metadata.uid, whole.metadata.uid);
+    }
 }
 
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 4)]

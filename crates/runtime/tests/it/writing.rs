@@ -348,3 +348,31 @@ async fn an_update_or_a_deletion_of_what_somebody_else_changed_is_refused(cluste
     })
     .await;
 }
+
+/// What a context applies is its own, whoever had set it before, under the name that was asked for.
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 14)]
+async fn an_apply_takes_over_what_others_set(cluster: Cluster) {
+    cluster.apply(map("one", 1)).await.unwrap();
+    for (manager, name) in [(None, "taker"), (Some("shop"), "shop")] {
+        cluster.apply(child(name, "theirs")).await.unwrap();
+        cluster.run(move || {
+            let controller = Controller::new("taker", move |_: Arc<ConfigMap>, ctx: Context| async move {
+                ctx.apply(child(name, "ours")).await?;
+                ctx.create(child(&format!("{name}-made"), "ours")).await.ignore_already_exists()?;
+                Ok::<_, Error>(Action::done())
+            });
+            match manager {
+                Some(manager) => controller.field_manager(manager),
+                None => controller,
+            }
+        });
+        cluster.settled().await;
+        for child in [name.to_owned(), format!("{name}-made")] {
+            let found: Secret = cluster.get(&child).await.unwrap();
+            assert_eq!(found.data.as_ref().unwrap()["value"].0, b"ours");
+            assert_eq!(found.owner_references()[0].name, "one");
+            let managers: Vec<_> = found.managed_fields().iter().flat_map(|entry| &entry.manager).collect();
+            assert!(managers.contains(&&name.to_owned()), "{managers:?}");
+        }
+    }
+}

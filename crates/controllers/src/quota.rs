@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use evenkeel_runtime::{
-    Action, Context, Controller, Env, Event, EventMeta, Index, Request, Result, ResultExt, Source, Trigger,
+    Action, Context, Controller, Env, Event, EventMeta, Index, Predicate, Request, Result, ResultExt, Source,
+    Trigger,
 };
 use futures::Stream;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, ResourceQuota, Service};
@@ -79,8 +80,17 @@ pub(crate) fn controller(
         .reads_source(Source::<Service>::new())
         .reads::<PersistentVolumeClaim>()
         .stream("something went", due)
+        .filter(Predicate::changed(|_, new| !is_counted(new)))
         .field_manager(MANAGER)
         .state(State { monitors })
+}
+
+/// Whether a quota's status is about its limits as they are. What the server adds to it then is newer than what we know
+/// of the objects: to count again at once would take it back, and let one more in than is allowed.
+fn is_counted(quota: &ResourceQuota) -> bool {
+    let wanted = quota.spec.as_ref().and_then(|spec| spec.hard.as_ref());
+    let counted = quota.status.as_ref().and_then(|status| status.hard.as_ref());
+    wanted == counted
 }
 
 async fn reconcile(quota: Arc<ResourceQuota>, ctx: Context<State>) -> Result<Action> {
@@ -94,4 +104,22 @@ async fn reconcile(quota: Arc<ResourceQuota>, ctx: Context<State>) -> Result<Act
     let status = usage::status(&quota, &content, &count);
     ctx.status(&*quota, status).await.ignore_not_found()?;
     Ok(Action::done())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// A second secret slipped in under a quota of one: the first one's charge was counted away before we had seen it.
+    #[test]
+    fn a_charge_is_no_reason_to_count_again() {
+        let quota = |wanted: &str, counted: &str, used: &str| -> ResourceQuota {
+            let quota = json!({"spec": {"hard": {"secrets": wanted}},
+                "status": {"hard": {"secrets": counted}, "used": {"secrets": used}}});
+            serde_json::from_value(quota).unwrap()
+        };
+        assert!(is_counted(&quota("1", "1", "0")) && is_counted(&quota("1", "1", "1")));
+        assert!(!is_counted(&quota("2", "1", "1")));
+    }
 }

@@ -135,6 +135,9 @@ fn shape(
             Kind::Strategic => unknown::convert(schema, &incoming.object),
             _ => unknown::decode_value(schema, &call.info.kind, &incoming.object),
         };
+        if let Some(why) = findings.refusal.as_ref().filter(|_| patch.kind == Kind::Apply) {
+            return Err(unconvertible(call, patch, why));
+        }
         if let Some(why) = findings.refusal {
             return Err(invalid_patch(&patch.shown(&incoming.object), &why));
         }
@@ -182,6 +185,19 @@ fn check_type(call: &Call<'_>, patch: &Patch, object: &mut Value) -> Result<()> 
         object[field] = wanted.into();
     }
     Ok(())
+}
+
+/// The refusal of an applied configuration whose values are of the right types and yet cannot be read.
+fn unconvertible(call: &Call<'_>, patch: &Patch, why: &str) -> Status {
+    let metadata = &patch.config()["metadata"];
+    let text = |field: &str| metadata[field].as_str().unwrap_or_default();
+    let kind = format!("{}/{}, Kind={}", call.info.group, call.info.version, call.info.kind);
+    Status::server_error(format!(
+        "failed to convert new object ({}/{}; {kind}) to proper version: unable to convert unstructured object to \
+         {kind}: error decoding from json: {why}",
+        text("namespace"),
+        text("name")
+    ))
 }
 
 /// The refusal of a patch for what it makes of the object.

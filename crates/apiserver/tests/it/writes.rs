@@ -113,3 +113,44 @@ async fn a_scale_is_a_view_of_its_parent() {
     let parent = api.get(&format!("{path}/d")).await.body;
     assert_eq!((&parent["spec"]["replicas"], &parent["metadata"]["generation"]), (&json!(3), &json!(2)));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_merge_patch_that_nobody_checks_is_refused_by_what_it_makes() {
+    let api = Api::start().await;
+    api.post(MAPS, json!({"metadata": {"name": "c"}})).await;
+    let path = format!("{MAPS}/c?fieldValidation=Ignore");
+    let text = api.merge(&path, json!("x")).await;
+    assert_eq!((text.status, text.body["message"].as_str()), (400, Some("Invalid JSON Patch")));
+    assert_eq!(api.merge(&path, json!([])).await.status, 422);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_applied_value_that_cannot_be_read_is_an_error_of_conversion() {
+    let api = Api::start().await;
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": {"b": "1"}});
+    let refused = api.apply("/api/v1/namespaces/a/secrets/s?fieldManager=m", secret).await;
+    assert_eq!(refused.status, 500);
+    assert_eq!(
+        refused.body["message"],
+        "failed to convert new object (/s; /v1, Kind=Secret) to proper version: unable to convert unstructured object \
+         to /v1, Kind=Secret: error decoding from json: illegal base64 data at input byte 0"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_writes_an_empty_list_owns_it() {
+    let api = Api::start().await;
+    let roles = "/apis/rbac.authorization.k8s.io/v1/namespaces/a/roles";
+    let made = api.post(roles, json!({"metadata": {"name": "r"}, "rules": []})).await.body;
+    assert_eq!(made["rules"], json!(null));
+    assert_eq!(made["metadata"]["managedFields"][0]["fieldsV1"], json!({"f:rules": {}}));
+    let silent = api.post(roles, json!({"metadata": {"name": "s"}})).await.body;
+    assert_eq!(silent["metadata"]["managedFields"], json!(null));
+}
+
+#[tokio::test(start_paused = true)]
+async fn there_are_no_namespaces_inside_of_namespaces() {
+    let api = Api::start().await;
+    let refused = api.get("/api/v1/namespaces/a/namespaces").await;
+    assert_eq!((refused.status, refused.body["reason"].as_str()), (404, Some("NotFound")));
+}

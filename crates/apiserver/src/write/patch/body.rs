@@ -37,6 +37,11 @@ impl Kind {
     }
 }
 
+/// What Go says of a list that should be an object.
+const NO_OBJECT: &str = "couldn't get version/kind; json parse error: json: cannot unmarshal array into Go value of type \
+                         struct { APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \
+                         \"json:\\\"kind,omitempty\\\"\" }";
+
 /// A patch that was read.
 #[derive(Debug)]
 pub(super) struct Patch {
@@ -50,6 +55,9 @@ impl Patch {
     /// Reads a body.
     pub(super) fn parse(kind: Kind, body: Bytes, validation: FieldValidation) -> Result<Self> {
         let strict = validation != FieldValidation::Ignore;
+        if kind == Kind::Merge && !strict {
+            return Self::parse_unchecked(&body);
+        }
         let refuse = |why: String| Status::bad_request(format!("error decoding patch: {why}"));
         let Decoded { object, oddities } = match kind {
             Kind::Apply => decode::parse_yaml(&body, strict)
@@ -62,6 +70,18 @@ impl Patch {
             return Err(refuse(format!("json: cannot unmarshal {what} into Go value of type {wanted}")));
         }
         Ok(Self { kind, value: object, oddities: oddities.0 })
+    }
+
+    /// Reads a merge patch that nobody has looked at before it is merged, as Kubernetes does where fields are not
+    /// checked: a list is taken, and is no object then.
+    fn parse_unchecked(body: &Bytes) -> Result<Self> {
+        let invalid = || Status::bad_request("Invalid JSON Patch");
+        let Decoded { object, .. } = decode::parse_json(body, false).map_err(|_| invalid())?;
+        match object {
+            Value::Object(_) => Ok(Self { kind: Kind::Merge, value: object, oddities: Vec::new() }),
+            Value::Array(_) => Err(super::invalid_patch(&String::from_utf8_lossy(body), NO_OBJECT)),
+            _ => Err(invalid()),
+        }
     }
 
     /// What the patch makes of an object.

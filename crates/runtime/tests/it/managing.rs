@@ -13,6 +13,11 @@ use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 
 use crate::{Notes, map, value};
 
+/// A cluster in this process, whatever the other tests run on: it is made to fail, or served.
+async fn embedded(seed: u64) -> Cluster {
+    Cluster::builder().seed(seed).controllers(false).start().await.unwrap()
+}
+
 /// A manager in the namespace that a test has.
 fn manager(cluster: &Cluster) -> Manager {
     Manager::new(cluster.client()).env(cluster.env().clone()).namespaces([cluster.namespace()])
@@ -195,7 +200,7 @@ async fn metrics_have_the_names_that_dashboards_know(cluster: Cluster) {
 #[tokio::test]
 async fn health_readiness_and_metrics_are_served() {
     for filled in [true, false] {
-        let cluster = crate::quiet(6).await;
+        let cluster = embedded(6).await;
         if !filled {
             cluster.fail(Matcher::any().kind::<ConfigMap>(), Fault::InternalError, usize::MAX);
         }
@@ -258,7 +263,7 @@ async fn page(address: std::net::SocketAddr, path: &str) -> String {
 /// The way to a cluster from a kubeconfig, over TLS and with the certificate in it.
 #[tokio::test]
 async fn a_manager_is_made_of_a_kubeconfig() {
-    let cluster = crate::quiet(7).await;
+    let cluster = embedded(8).await;
     cluster.apply(map("one", 1)).await.unwrap();
     let server = cluster.serve(ServeOptions::default()).await.unwrap();
     let (kubeconfig, host) =

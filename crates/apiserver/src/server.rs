@@ -10,6 +10,7 @@ use evenkeel_env::{Env, Station, Work};
 use evenkeel_schema::time::{self, Precision};
 use evenkeel_store::Store;
 use http::Response;
+use http::request::Parts;
 use jiff::Timestamp;
 
 use crate::access::Authorizer;
@@ -143,22 +144,17 @@ impl ApiServer {
     }
 
     /// Answers a request of this caller, whatever its extensions say.
-    pub fn serve<B>(
-        self,
-        caller: Caller,
-        request: http::Request<B>,
-    ) -> impl Future<Output = Response<Body>> + Send
+    ///
+    /// It is no work in the ledger, unlike one that comes by [`tower::Service::call`]: who asks is outside of this
+    /// world, and nobody waits for it to come to rest.
+    pub async fn serve<B>(&self, caller: &Caller, head: &Parts, body: B) -> Response<Body>
     where
         B: http_body::Body + Send + 'static,
         B::Data: Send,
     {
-        let (head, body) = request.into_parts();
-        async move {
-            let _work = self.inner.requests.enter();
-            let request = Request::new(&head, &caller);
-            let answer = route::answer(&self, &request, body).await;
-            respond::finish(&request, answer)
-        }
+        let request = Request::new(head, caller);
+        let answer = route::answer(self, &request, body).await;
+        respond::finish(&request, answer)
     }
 }
 
@@ -175,11 +171,13 @@ where
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, mut request: http::Request<B>) -> Self::Future {
+    fn call(&mut self, request: http::Request<B>) -> Self::Future {
         let server = self.clone();
+        let (mut head, body) = request.into_parts();
         Box::pin(async move {
-            let caller = Caller::of(request.extensions_mut());
-            Ok(server.serve(caller, request).await)
+            let _work = server.inner.requests.enter();
+            let caller = Caller::of(&mut head.extensions);
+            Ok(server.serve(&caller, &head, body).await)
         })
     }
 }

@@ -127,8 +127,8 @@ impl<H: Header> Journal<H> for Disk<H> {
         ready(self.shared.state.read().revision).boxed()
     }
 
-    fn synced(&self) -> Option<u64> {
-        Some(self.shared.state.read().revision)
+    fn is_alone(&self) -> bool {
+        true
     }
 
     fn close(&self) {

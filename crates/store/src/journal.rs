@@ -26,9 +26,9 @@ pub(crate) trait Journal<H>: Send + Sync {
     /// memory has it when this is answered.
     fn sync(&self) -> BoxFuture<'_, u64>;
 
-    /// The same where nobody needs to be asked; none where [`Journal::sync`] must be.
-    fn synced(&self) -> Option<u64> {
-        None
+    /// Whether nobody else writes, so that the state in memory is always what a read must see.
+    fn is_alone(&self) -> bool {
+        false
     }
 
     /// Takes no further writes; returns when those that were taken are durable.
@@ -62,8 +62,8 @@ impl<H: Header> Journal<H> for Memory<H> {
         ready(self.shared.state.read().revision).boxed()
     }
 
-    fn synced(&self) -> Option<u64> {
-        Some(self.shared.state.read().revision)
+    fn is_alone(&self) -> bool {
+        true
     }
 
     fn close(&self) {}

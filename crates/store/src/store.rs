@@ -100,9 +100,13 @@ impl<H: Header> Store<H> {
     /// The revision that a consistent read must see. Memory and disk know it at once; a journal that others share
     /// has to ask.
     pub async fn sync(&self) -> u64 {
-        match self.journal.synced() {
-            Some(revision) => revision,
-            None => self.journal.sync().await,
+        if self.journal.is_alone() { self.revision() } else { self.journal.sync().await }
+    }
+
+    /// Waits until a read sees every write that was answered before. Memory and disk need not be waited for.
+    pub async fn catch_up(&self) {
+        if !self.journal.is_alone() {
+            self.journal.sync().await;
         }
     }
 

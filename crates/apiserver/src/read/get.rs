@@ -25,8 +25,10 @@ pub(crate) async fn get(call: &Call<'_>) -> Result<Response<Body>> {
 /// The object that the path names, as new as the request demands.
 pub(crate) async fn find(call: &Call<'_>) -> Result<Arc<Entry<Header>>> {
     let version = call.request.query.text("resourceVersion");
-    let newest = call.server.store().sync().await;
-    if !version.is_empty() {
+    if version.is_empty() {
+        call.server.store().catch_up().await;
+    } else {
+        let newest = call.server.store().sync().await;
         let asked = parse_version(version).map_err(|why| {
             Status::server_error(format!("resourceVersion: Invalid value: {version:?}: {why}"))
         })?;

@@ -1,12 +1,11 @@
 //! One connection: handshake, then requests until it ends or the server does.
 
 use std::convert::Infallible;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use evenkeel_apiserver::{ApiServer, Body, Caller};
+use evenkeel_apiserver::{ApiServer, Caller};
 use futures::future::{BoxFuture, Either, select};
 use http::{Request, Response};
 use hyper::body::Incoming;
@@ -47,8 +46,13 @@ pub(crate) struct Host {
     pub(crate) traffic: Traffic,
 }
 
-/// The requests of one connection.
-struct Requests {
+/// An answer to come.
+type Answer = BoxFuture<'static, Result<Response<Paced>, Infallible>>;
+
+/// The requests of one connection. What they need is its own: what all connections count is dear to touch.
+struct Requests(Arc<Connection>);
+
+struct Connection {
     server: ApiServer,
     tokens: Arc<Tokens>,
     certificate: Certificate,
@@ -68,7 +72,8 @@ impl Host {
         };
         let certificate = self.tls.judge(stream.get_ref().1.peer_certificates());
         let Self { server, tokens, body_timeout, traffic, .. } = self;
-        let requests = Requests { server, tokens, certificate, body_timeout, traffic };
+        let connection = Connection { server, tokens, certificate, body_timeout, traffic };
+        let requests = Requests(Arc::new(connection));
         let is_h2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
         let ended = if is_h2 {
             serve_h2(stream, requests, self.ending).await
@@ -126,30 +131,21 @@ impl hyper::service::Service<Request<Incoming>> for Requests {
     type Future = Answer;
 
     fn call(&self, request: Request<Incoming>) -> Answer {
-        let accounts = |token: &str| self.server.authenticate(token);
-        let answer: BoxFuture<'static, Response<Body>> =
-            match identify(&self.certificate, request.headers(), &self.tokens, accounts) {
-                Some(user) => {
-                    let caller = Caller { user, body_timeout: Some(self.body_timeout) };
-                    Box::pin(self.server.clone().serve(caller, request))
-                }
-                None => Box::pin(std::future::ready(unauthorized())),
-            };
-        Answer { answer, traffic: self.traffic.clone() }
-    }
-}
-
-/// An answer to come, which will be paced on its way out.
-struct Answer {
-    answer: BoxFuture<'static, Response<Body>>,
-    traffic: Traffic,
-}
-
-impl Future for Answer {
-    type Output = Result<Response<Paced>, Infallible>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let answer = ready!(self.answer.as_mut().poll(cx));
-        Poll::Ready(Ok(answer.map(|body| Paced::new(body, &self.traffic))))
+        let connection = self.0.clone();
+        let accounts = |token: &str| connection.server.authenticate(token);
+        match identify(&connection.certificate, request.headers(), &connection.tokens, accounts) {
+            Some(user) => {
+                let caller = Caller { user, body_timeout: Some(connection.body_timeout) };
+                let (head, body) = request.into_parts();
+                Box::pin(async move {
+                    let answer = connection.server.serve(&caller, &head, body).await;
+                    Ok(answer.map(|body| Paced::new(body, &connection.traffic)))
+                })
+            }
+            None => {
+                let answer = unauthorized().map(|body| Paced::new(body, &connection.traffic));
+                Box::pin(std::future::ready(Ok(answer)))
+            }
+        }
     }
 }

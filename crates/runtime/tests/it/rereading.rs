@@ -196,3 +196,70 @@ async fn a_write_through_the_bare_client_can_be_remembered() {
     cluster.settled().await;
     assert_eq!(notes.take(), ["cached false", "cached true"]);
 }
+
+/// Breaks the watch of ConfigMaps for so many attempts.
+fn break_maps(cluster: &Cluster, attempts: usize) {
+    cluster.fail(Matcher::any().path("/api/v1/configmaps"), Fault::InternalError, attempts);
+    cluster.cut_watch(Matcher::any().path("/api/v1/configmaps"));
+}
+
+/// Writes the map itself while its watch is broken, and comes again soon.
+async fn count_up(map: Arc<ConfigMap>, ctx: Context<(Cluster, Notes)>) -> Result<Action, Error> {
+    let (cluster, notes) = ctx.state();
+    notes.push(format!("{} behind={}", value(&map), ctx.is_behind()));
+    if value(&map) != "1" {
+        return Ok(Action::done());
+    }
+    break_maps(cluster, 4);
+    let mut next = (*map).clone();
+    next.data = self::map("one", 2).data;
+    ctx.update(&next).await?;
+    Ok(Action::after(Duration::from_millis(10)))
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "watches are broken, and their retries are timed exactly")]
+async fn the_object_itself_is_read_live_after_the_bound() {
+    let cluster = quiet(7).await;
+    let notes = Notes::default();
+    cluster.run({
+        let state = (cluster.clone(), notes.clone());
+        move || Controller::new("count", count_up).state(state.clone())
+    });
+    cluster.settled().await;
+    cluster.apply(map("one", 1)).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(notes.take(), ["1 behind=false", "2 behind=true"], "the cache still has the first one");
+}
+
+/// Takes its finalizer from a map that is being deleted, while the watch of maps is broken.
+async fn let_go(map: Arc<ConfigMap>, ctx: Context<(Cluster, Notes)>) -> Result<Action, Error> {
+    let (cluster, notes) = ctx.state();
+    let going = map.metadata.deletion_timestamp.is_some();
+    notes.push(format!("going={going}"));
+    if !going {
+        return Ok(Action::done());
+    }
+    break_maps(cluster, 1);
+    let mut next = (*map).clone();
+    next.metadata.finalizers = None;
+    ctx.update(&next).await?;
+    Ok(Action::after(Duration::from_millis(10)))
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "watches are broken, and their retries are timed exactly")]
+async fn who_takes_the_last_finalizer_does_not_see_the_object_again() {
+    let cluster = quiet(8).await;
+    let notes = Notes::default();
+    cluster.run({
+        let state = (cluster.clone(), notes.clone());
+        move || Controller::new("let-go", let_go).state(state.clone())
+    });
+    cluster.settled().await;
+    let mut held = map("one", 1);
+    held.metadata.finalizers = Some(vec!["example.com/held".to_owned()]);
+    cluster.apply(held).await.unwrap();
+    cluster.settled().await;
+    cluster.delete::<ConfigMap>("one").await.unwrap();
+    cluster.settled().await;
+    assert_eq!(notes.take(), ["going=false", "going=true"]);
+}

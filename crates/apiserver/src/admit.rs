@@ -14,8 +14,10 @@ mod runtime_class;
 mod storage;
 mod webhook;
 
+use evenkeel_store::Entry;
 use serde_json::Value;
 
+use crate::Header;
 use crate::call::Call;
 use crate::status::Result;
 
@@ -47,7 +49,13 @@ pub(crate) struct Admission<'a> {
     pub(crate) old: Option<&'a Value>,
 }
 
-impl Admission<'_> {
+impl<'a> Admission<'a> {
+    /// The deletion of an object.
+    fn deletion(call: &'a Call<'a>, entry: &'a Entry<Header>, old: &'a Value) -> Self {
+        let name = &entry.header.name;
+        Self { call, operation: Operation::Delete, name, generate_name: "", old: Some(old) }
+    }
+
     /// The name as plugins tell it.
     fn shown_name(&self) -> &str {
         match (self.name, self.generate_name) {

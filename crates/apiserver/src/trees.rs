@@ -103,13 +103,25 @@ impl Kept {
 fn renew(tree: &mut Value, to: &Value) {
     match (tree, to) {
         (Value::Object(tree), Value::Object(to)) => {
-            if tree.len() != to.len() || !tree.keys().eq(to.keys()) {
-                tree.retain(|key, _| to.contains_key(key));
-                for key in to.keys().filter(|key| !tree.contains_key(*key)).cloned().collect::<Vec<_>>() {
-                    tree.insert(key, Value::Null);
+            let mut pairs = tree.iter_mut().zip(to);
+            // Nearly always they have the same members, and one walk does.
+            let same = pairs.all(|((key, tree), (to_key, to))| {
+                let same = key == to_key;
+                if same {
+                    renew(tree, to);
+                }
+                same
+            });
+            if same && tree.len() == to.len() {
+                return;
+            }
+            tree.retain(|key, _| to.contains_key(key));
+            for (key, to) in to {
+                match tree.get_mut(key) {
+                    Some(tree) => renew(tree, to),
+                    None => drop(tree.insert(key.clone(), to.clone())),
                 }
             }
-            tree.values_mut().zip(to.values()).for_each(|(tree, to)| renew(tree, to));
         }
         (Value::Array(tree), Value::Array(to)) => {
             tree.truncate(to.len());

@@ -48,13 +48,7 @@ pub(crate) fn examine_deletion(call: &Call<'_>, entry: &Entry<Header>, dry_run: 
         return Ok(());
     }
     let old = faces::tree(call, entry);
-    let admission = Admission {
-        call,
-        operation: Operation::Delete,
-        name: &entry.header.name,
-        generate_name: "",
-        old: Some(&old),
-    };
+    let admission = Admission::deletion(call, entry, &old);
     examine(&admission, &Value::Null, &bound.validating, dry_run)
 }
 

@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use self::answer::Verdict;
 use super::policy::{Matched, Webhook, bound, is_dry_run, matches, request};
-use super::{Admission, Operation, admit};
+use super::{Admission, admit};
 use crate::call::Call;
 use crate::status::{Result, Status, quote};
 use crate::write::Incoming;
@@ -79,13 +79,7 @@ pub(crate) async fn ask_deletion(call: &Call<'_>, entry: &Entry<Header>, dry_run
         return Ok(());
     }
     let old = faces::tree(call, entry);
-    let admission = Admission {
-        call,
-        operation: Operation::Delete,
-        name: &entry.header.name,
-        generate_name: "",
-        old: Some(&old),
-    };
+    let admission = Admission::deletion(call, entry, &old);
     for hook in &bound.mutating_webhooks {
         mutate(&admission, hook, &mut Value::Null, dry_run).await?;
     }

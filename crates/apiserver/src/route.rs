@@ -18,12 +18,12 @@ pub(crate) async fn answer<B>(server: &ApiServer, request: &Request<'_>, body: B
 where
     B: http_body::Body + Send + 'static,
 {
-    let user = authorize(server, request)?;
+    let other = authorize(server, request)?;
     let Route::Resource(path) = &request.route else {
         return nonresource::answer(server, request);
     };
     let info = find(server, request, path)?;
-    let call = Call { server, request, path, info, user: &user };
+    let call = Call { server, request, path, info, user: other.as_deref().unwrap_or(request.user) };
     if let Some(warning) = deprecation(&call.info) {
         request.warn(warning);
     }
@@ -85,8 +85,8 @@ where
     }
 }
 
-/// Who the request acts as, if that user may do it.
-fn authorize<'a>(server: &ApiServer, request: &Request<'a>) -> Result<Cow<'a, User>> {
+/// Who the request acts as, where that is another than who sends it; a refusal if that user may not do it.
+fn authorize(server: &ApiServer, request: &Request<'_>) -> Result<Option<Box<User>>> {
     let authorizer = &*server.inner().authorizer;
     // A list of one name counts as access to that name.
     let name = match &request.route {
@@ -112,10 +112,10 @@ fn authorize<'a>(server: &ApiServer, request: &Request<'a>) -> Result<Cow<'a, Us
     };
     let own = Attributes { user: request.user, verb: request.verb(), target };
     let other = impersonate(authorizer, &own, request.headers)?;
-    let user = other.map_or(Cow::Borrowed(request.user), Cow::Owned);
-    let attributes = Attributes { user: &user, ..own };
+    let user = other.as_ref().unwrap_or(request.user);
+    let attributes = Attributes { user, ..own };
     match authorizer.authorize(&attributes) {
-        Decision::Allow(_) => Ok(user),
+        Decision::Allow(_) => Ok(other.map(Box::new)),
         Decision::Deny(reason) => Err(forbidden(&attributes, &reason)),
     }
 }

@@ -17,8 +17,9 @@ use std::time::Duration;
 
 use evenkeel_apiserver::{ApiServer, bootstrap};
 use evenkeel_env::Env;
-use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, watch};
+use futures::future::BoxFuture;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 
 pub use authority::AuthorityError;
@@ -174,11 +175,7 @@ impl Server {
             };
             match accepted {
                 Ok((stream, _)) => {
-                    let host = self.host.clone();
-                    connections.spawn(async move {
-                        host.serve(stream).await;
-                        drop(place);
-                    });
+                    connections.spawn(serving(self.host.clone(), stream, place));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "cannot take a connection");
@@ -192,6 +189,15 @@ impl Server {
         let _ = self.ending.send(true);
         while connections.join_next().await.is_some() {}
     }
+}
+
+/// Serves one connection. Boxed here, so that the road of every request is compiled with this crate and for speed, and
+/// not once more in each program that calls [`Server::run`], by the settings of that program.
+fn serving(host: Host, stream: TcpStream, place: OwnedSemaphorePermit) -> BoxFuture<'static, ()> {
+    Box::pin(async move {
+        host.serve(stream).await;
+        drop(place);
+    })
 }
 
 /// Clients cannot connect to "any address": they are given loopback.

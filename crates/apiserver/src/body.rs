@@ -2,12 +2,15 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::io::IoSlice;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use futures::Stream;
 use http_body::{Frame, SizeHint};
+
+use crate::encode::VERSION_LEN_MAX;
 
 /// The body of a response.
 ///
@@ -18,10 +21,33 @@ pub struct Body(Kind);
 enum Kind {
     /// What is still to be written.
     One(Bytes),
+    /// The same, of an object with its version.
+    Spliced(Spliced),
     /// The slices still to be written, and how many bytes they are together.
     Whole(VecDeque<Bytes>, u64),
     /// Pulled: nothing is encoded before the reader asks for it.
     Stream(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
+}
+
+/// A part of a body that is written at once.
+#[derive(Debug)]
+pub enum Piece {
+    /// As it is.
+    Bytes(Bytes),
+    /// With something put in.
+    Spliced(Spliced),
+}
+
+/// Stored bytes with a short text put in: what is written where, without a copy of the bytes.
+#[derive(Debug)]
+pub struct Spliced {
+    bytes: Bytes,
+    /// Where the text goes.
+    at: usize,
+    text: [u8; VERSION_LEN_MAX],
+    text_len: u8,
+    /// How much has been written.
+    done: usize,
 }
 
 impl Default for Kind {
@@ -48,10 +74,31 @@ impl Body {
         Self(Kind::Stream(Box::pin(stream)))
     }
 
+    /// The next part. Unlike a frame of [`http_body::Body`], which is one run of bytes, it is never a copy.
+    pub fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Piece>> {
+        match &mut self.0 {
+            Kind::One(bytes) => {
+                let bytes = std::mem::take(bytes);
+                Poll::Ready((!bytes.is_empty()).then_some(Piece::Bytes(bytes)))
+            }
+            Kind::Spliced(_) => match std::mem::take(&mut self.0) {
+                Kind::Spliced(spliced) => Poll::Ready(Some(Piece::Spliced(spliced))),
+                _ => Poll::Ready(None),
+            },
+            Kind::Whole(slices, left) => {
+                let next = slices.pop_front();
+                *left -= next.as_ref().map_or(0, |it| it.len() as u64);
+                Poll::Ready(next.map(Piece::Bytes))
+            }
+            Kind::Stream(stream) => stream.as_mut().poll_next(cx).map(|next| next.map(Piece::Bytes)),
+        }
+    }
+
     /// How many bytes are left, where the body is not a stream.
     pub(crate) fn whole_len(&self) -> Option<usize> {
         match &self.0 {
             Kind::One(bytes) => Some(bytes.len()),
+            Kind::Spliced(spliced) => Some(spliced.remaining()),
             Kind::Whole(_, len) => usize::try_from(*len).ok(),
             Kind::Stream(_) => None,
         }
@@ -61,6 +108,7 @@ impl Body {
     pub fn whole(&self) -> Option<Bytes> {
         match &self.0 {
             Kind::One(bytes) => Some(bytes.clone()),
+            Kind::Spliced(spliced) => Some(spliced.chunks().concat().into()),
             Kind::Whole(slices, _) => Some(slices.iter().flat_map(|it| it.iter().copied()).collect()),
             Kind::Stream(_) => None,
         }
@@ -73,10 +121,102 @@ impl<T: Into<Bytes>> From<T> for Body {
     }
 }
 
+impl From<Spliced> for Body {
+    fn from(spliced: Spliced) -> Self {
+        Self(Kind::Spliced(spliced))
+    }
+}
+
+impl Piece {
+    /// One run of bytes.
+    pub fn into_bytes(self) -> Bytes {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Spliced(spliced) => spliced.chunks().concat().into(),
+        }
+    }
+}
+
+impl Spliced {
+    /// These bytes, with a place for a text.
+    pub(crate) fn new(bytes: Bytes, at: usize) -> Self {
+        Self { bytes, at, text: [0; VERSION_LEN_MAX], text_len: 0, done: 0 }
+    }
+
+    /// Adds to the text.
+    pub(crate) fn put(&mut self, text: &[u8]) {
+        let end = usize::from(self.text_len) + text.len();
+        self.text[usize::from(self.text_len)..end].copy_from_slice(text);
+        self.text_len = end as u8;
+    }
+
+    /// What is still to be written, in its order. Some may be empty.
+    fn chunks(&self) -> [&[u8]; 3] {
+        let (before, after) = self.bytes.split_at(self.at);
+        let mut skip = self.done;
+        [before, &self.text[..usize::from(self.text_len)], after].map(|chunk| {
+            let skipped = skip.min(chunk.len());
+            skip -= skipped;
+            &chunk[skipped..]
+        })
+    }
+}
+
+impl Buf for Spliced {
+    fn remaining(&self) -> usize {
+        self.bytes.len() + usize::from(self.text_len) - self.done
+    }
+
+    fn chunk(&self) -> &[u8] {
+        self.chunks().into_iter().find(|chunk| !chunk.is_empty()).unwrap_or_default()
+    }
+
+    fn chunks_vectored<'a>(&'a self, out: &mut [IoSlice<'a>]) -> usize {
+        let chunks = self.chunks().into_iter().filter(|chunk| !chunk.is_empty());
+        out.iter_mut().zip(chunks).map(|(slot, chunk)| *slot = IoSlice::new(chunk)).count()
+    }
+
+    fn advance(&mut self, count: usize) {
+        assert!(count <= self.remaining(), "nobody writes more than there is");
+        self.done += count;
+    }
+}
+
+impl Buf for Piece {
+    fn remaining(&self) -> usize {
+        match self {
+            Self::Bytes(bytes) => bytes.remaining(),
+            Self::Spliced(spliced) => spliced.remaining(),
+        }
+    }
+
+    fn chunk(&self) -> &[u8] {
+        match self {
+            Self::Bytes(bytes) => bytes.chunk(),
+            Self::Spliced(spliced) => spliced.chunk(),
+        }
+    }
+
+    fn chunks_vectored<'a>(&'a self, out: &mut [IoSlice<'a>]) -> usize {
+        match self {
+            Self::Bytes(bytes) => bytes.chunks_vectored(out),
+            Self::Spliced(spliced) => spliced.chunks_vectored(out),
+        }
+    }
+
+    fn advance(&mut self, count: usize) {
+        match self {
+            Self::Bytes(bytes) => bytes.advance(count),
+            Self::Spliced(spliced) => spliced.advance(count),
+        }
+    }
+}
+
 impl std::fmt::Debug for Body {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.0 {
             Kind::One(bytes) => write!(f, "Body({} bytes)", bytes.len()),
+            Kind::Spliced(spliced) => write!(f, "Body({} bytes)", spliced.remaining()),
             Kind::Whole(_, len) => write!(f, "Body({len} bytes)"),
             Kind::Stream(_) => f.write_str("Body(stream)"),
         }
@@ -91,25 +231,13 @@ impl http_body::Body for Body {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        match &mut self.0 {
-            Kind::One(bytes) => {
-                let bytes = std::mem::take(bytes);
-                Poll::Ready((!bytes.is_empty()).then(|| Ok(Frame::data(bytes))))
-            }
-            Kind::Whole(slices, left) => {
-                let next = slices.pop_front();
-                *left -= next.as_ref().map_or(0, |it| it.len() as u64);
-                Poll::Ready(next.map(|bytes| Ok(Frame::data(bytes))))
-            }
-            Kind::Stream(stream) => {
-                stream.as_mut().poll_next(cx).map(|next| next.map(|bytes| Ok(Frame::data(bytes))))
-            }
-        }
+        self.poll_piece(cx).map(|next| next.map(|piece| Ok(Frame::data(piece.into_bytes()))))
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.0 {
             Kind::One(bytes) => bytes.is_empty(),
+            Kind::Spliced(_) => false,
             Kind::Whole(slices, _) => slices.is_empty(),
             Kind::Stream(_) => false,
         }
@@ -118,8 +246,53 @@ impl http_body::Body for Body {
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
             Kind::One(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Kind::Spliced(spliced) => SizeHint::with_exact(spliced.remaining() as u64),
             Kind::Whole(_, len) => SizeHint::with_exact(*len),
             Kind::Stream(_) => SizeHint::default(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spliced() -> Spliced {
+        let mut spliced = Spliced::new("before after".into(), 7);
+        spliced.put(b"and ");
+        spliced.put(b"not ");
+        spliced
+    }
+
+    fn together(slices: &[IoSlice<'_>]) -> Vec<u8> {
+        slices.iter().flat_map(|slice| slice.iter().copied()).collect()
+    }
+
+    #[test]
+    fn a_text_is_read_where_it_was_put_however_much_is_taken_at_once() {
+        let text = b"before and not after";
+        for step in 1..=text.len() {
+            let (mut piece, mut read) = (Piece::Spliced(spliced()), Vec::new());
+            while piece.has_remaining() {
+                assert_eq!(piece.remaining(), text.len() - read.len());
+                let mut slices = [IoSlice::new(&[]); 4];
+                let count = piece.chunks_vectored(&mut slices);
+                assert_eq!(together(&slices[..count]), text[read.len()..]);
+                assert_eq!(&*slices[0], piece.chunk());
+                let taken = step.min(piece.chunk().len());
+                read.extend_from_slice(&piece.chunk()[..taken]);
+                piece.advance(taken);
+            }
+            assert_eq!(read, text);
+        }
+        assert_eq!(Piece::Spliced(spliced()).into_bytes(), &text[..]);
+    }
+
+    #[test]
+    fn fewer_slices_than_there_are_chunks_are_filled() {
+        let mut slices = [IoSlice::new(&[]); 2];
+        let spliced = spliced();
+        assert_eq!(spliced.chunks_vectored(&mut slices), 2);
+        assert_eq!(together(&slices), b"before and not ");
     }
 }

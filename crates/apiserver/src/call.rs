@@ -16,7 +16,7 @@ pub(crate) struct Call<'a> {
     pub(crate) server: &'a ApiServer,
     pub(crate) request: &'a Request<'a>,
     pub(crate) path: &'a ResourcePath<'a>,
-    pub(crate) info: Arc<ResourceInfo>,
+    pub(crate) info: &'a Arc<ResourceInfo>,
     /// Who asks, after impersonation.
     pub(crate) user: &'a User,
 }

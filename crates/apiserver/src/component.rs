@@ -29,7 +29,7 @@ pub(crate) fn answer(call: &Call<'_>) -> Result<Response<Body>> {
         let parts: Vec<Value> = PARTS.map(part).to_vec();
         let list = match accept.shape {
             Shape::Table { beta } => {
-                Printer::of(&call.info).table(&parts, json!({}), true, TableOptions::of(call, beta)?)
+                Printer::of(call.info).table(&parts, json!({}), true, TableOptions::of(call, beta)?)
             }
             _ => json!({"kind": "ComponentStatusList", "apiVersion": "v1", "metadata": {}, "items": parts}),
         };
@@ -43,7 +43,7 @@ pub(crate) fn answer(call: &Call<'_>) -> Result<Response<Body>> {
     let mut shown = part(name);
     shown["kind"] = "ComponentStatus".into();
     shown["apiVersion"] = "v1".into();
-    respond_object(call, 200, accept, &Shown::sealed(&shown, 0))
+    respond_object(call, 200, accept, Shown::sealed(&shown, 0))
 }
 
 fn part(name: &str) -> Value {

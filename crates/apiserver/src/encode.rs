@@ -9,7 +9,7 @@ use evenkeel_store::Entry;
 use serde_json::Value;
 
 use crate::Header;
-use crate::body::Body;
+use crate::body::{Body, Spliced};
 use crate::header::seal;
 
 /// An object as a reader sees it: canonical bytes, where their parts are, and the resourceVersion to show.
@@ -75,17 +75,17 @@ impl Shown {
         out.extend_from_slice(&self.bytes[self.version_at..]);
     }
 
-    /// The whole object as a body. A large one is the stored bytes themselves, with the version between them.
-    pub(crate) fn body(&self) -> Body {
-        if self.bytes.len() < COPIED_MAX_BYTES {
-            let mut out = Vec::with_capacity(self.len());
-            self.write(&mut out);
-            return out.into();
+    /// The whole object as a body: the stored bytes themselves, with the version between them.
+    pub(crate) fn body(self) -> Body {
+        if self.revision == 0 {
+            return self.bytes.into();
         }
-        let mut version = Vec::with_capacity(VERSION_LEN_MAX);
-        self.write_version(&mut version);
-        let (before, after) = (self.bytes.slice(..self.version_at), self.bytes.slice(self.version_at..));
-        Body::slices([before, version.into(), after])
+        let end = self.version_end();
+        let mut spliced = Spliced::new(self.bytes, self.version_at);
+        spliced.put(VERSION);
+        spliced.put(Digits::of(self.revision).text());
+        spliced.put(end);
+        spliced.into()
     }
 
     /// Writes the object without apiVersion and kind, as items of built-in lists are.
@@ -130,27 +130,36 @@ impl Shown {
     }
 }
 
-/// Below this, copying an object costs less than sending it in three pieces.
-const COPIED_MAX_BYTES: usize = 8 * 1024;
-
 const VERSION: &[u8] = b"\"resourceVersion\":\"";
 
-/// [`VERSION`], the digits of a u64, and what follows them.
-const VERSION_LEN_MAX: usize = VERSION.len() + 20 + 2;
+/// How long the resourceVersion is at most, with its name: [`VERSION`], the digits of a u64, and what follows them.
+pub(crate) const VERSION_LEN_MAX: usize = VERSION.len() + DIGITS_MAX + 2;
+const DIGITS_MAX: usize = 20;
 
 /// Writes a number in decimal.
-pub(crate) fn push_number(out: &mut Vec<u8>, mut number: u64) {
-    let mut digits = [0u8; 20];
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 {
-            break;
+pub(crate) fn push_number(out: &mut Vec<u8>, number: u64) {
+    out.extend_from_slice(Digits::of(number).text());
+}
+
+/// A number in decimal, at the end of its room.
+struct Digits([u8; DIGITS_MAX], usize);
+
+impl Digits {
+    fn of(mut number: u64) -> Self {
+        let mut digits = Self([0; DIGITS_MAX], DIGITS_MAX);
+        loop {
+            digits.1 -= 1;
+            digits.0[digits.1] = b'0' + (number % 10) as u8;
+            number /= 10;
+            if number == 0 {
+                return digits;
+            }
         }
     }
-    out.extend_from_slice(&digits[at..]);
+
+    fn text(&self) -> &[u8] {
+        &self.0[self.1..]
+    }
 }
 
 /// Writes a text as JSON.
@@ -166,16 +175,15 @@ mod tests {
 
     #[test]
     fn a_body_is_what_is_written() {
-        for length in [10, COPIED_MAX_BYTES] {
-            let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"},
-                "data": {"k": "x".repeat(length)}});
-            for revision in [0, 7] {
-                let shown = Shown::sealed(&object, revision);
-                let mut out = Vec::new();
-                shown.write(&mut out);
-                assert_eq!(shown.body().whole().unwrap(), out);
-                assert_eq!(shown.len(), out.len());
-            }
+        let bare = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {}});
+        let full =
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"k": "v"}});
+        for (object, revision) in [(&bare, 7), (&full, 0), (&full, 7), (&full, u64::MAX)] {
+            let shown = Shown::sealed(object, revision);
+            let mut out = Vec::new();
+            shown.write(&mut out);
+            assert_eq!(shown.len(), out.len());
+            assert_eq!(shown.body().whole().unwrap(), out);
         }
     }
 

@@ -32,7 +32,7 @@ fn other(info: &ResourceInfo) -> Option<Other> {
 }
 
 /// Whether the stored bytes are what this resource shows.
-fn is_stored_face(info: &ResourceInfo, entry: &Entry<Header>) -> bool {
+pub(crate) fn is_stored_face(info: &ResourceInfo, entry: &Entry<Header>) -> bool {
     match &info.custom {
         // What was written before the schema was is brought into its form when it is read.
         Some(custom) => info.version == custom.storage_version && entry.revision > custom.schema_revision,
@@ -61,17 +61,17 @@ pub(crate) fn open(info: &ResourceInfo, entry: &Entry<Header>) -> Value {
 
 /// A stored object as a tree, in the face of this resource, with its resourceVersion.
 pub(crate) fn tree(call: &Call<'_>, entry: &Entry<Header>) -> Arc<Value> {
-    if is_stored_face(&call.info, entry)
+    if is_stored_face(call.info, entry)
         && let Some(tree) = call.server.inner().trees.get(&entry.key, entry.revision)
     {
         return tree;
     }
-    keep(call, entry, open(&call.info, entry))
+    keep(call, entry, open(call.info, entry))
 }
 
 /// A tree like [`tree`] that is the caller's own.
 pub(crate) fn copy(call: &Call<'_>, entry: &Entry<Header>, tree: &Value) -> Value {
-    let kept = is_stored_face(&call.info, entry).then(|| {
+    let kept = is_stored_face(call.info, entry).then(|| {
         let trees = &call.server.inner().trees;
         trees.copy(&entry.key, entry.revision)
     });
@@ -82,7 +82,7 @@ pub(crate) fn copy(call: &Call<'_>, entry: &Entry<Header>, tree: &Value) -> Valu
 pub(crate) fn keep(call: &Call<'_>, entry: &Entry<Header>, mut object: Value) -> Arc<Value> {
     object["metadata"]["resourceVersion"] = entry.revision.to_string().into();
     let object = Arc::new(object);
-    if is_stored_face(&call.info, entry) {
+    if is_stored_face(call.info, entry) {
         call.server.inner().trees.keep(&entry.key, entry.revision, object.clone(), entry.value.len());
     }
     object

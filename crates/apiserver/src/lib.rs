@@ -50,7 +50,7 @@ mod write;
 
 pub use authenticate::{KeyError, SigningKey, TokenAuthenticator};
 pub use authorize::{Rbac, Rule};
-pub use body::Body;
+pub use body::{Body, Piece, Spliced};
 pub use header::Header;
 pub use registry::{Column, CustomInfo, Registry, ResourceInfo, SubresourceInfo};
 pub use request::{Caller, Committed};

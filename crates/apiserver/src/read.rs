@@ -7,7 +7,7 @@ mod select;
 mod shared;
 mod watch;
 
-pub(crate) use get::{find as find_named, get, respond_object};
+pub(crate) use get::{find as find_named, get, get_now, respond_object};
 pub(crate) use list::{Found, find as find_entries, list, validate as validate_list, write_list};
 pub(crate) use select::Selection;
 pub(crate) use shared::SharedEvents;

@@ -1,5 +1,6 @@
 //! Which resources are served: those of the facts, and those that CustomResourceDefinitions declare.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -183,12 +184,23 @@ impl Registry {
 
     /// The resource at `/apis/{group}/{version}/…/{plural}`.
     pub fn find(&self, group: &str, version: &str, plural: &str) -> Option<Arc<ResourceInfo>> {
+        self.look_up(group, version, plural).map(Cow::into_owned)
+    }
+
+    /// The same; one that is built in is borrowed, as all that count its uses on every request would wait for each
+    /// other.
+    pub(crate) fn look_up(
+        &self,
+        group: &str,
+        version: &str,
+        plural: &str,
+    ) -> Option<Cow<'static, Arc<ResourceInfo>>> {
         let named = by_plural().get(plural).map(Vec::as_slice).unwrap_or_default();
         if let Some(built_in) = named.iter().find(|it| it.group == group && it.version == version) {
-            return Some(built_in.clone());
+            return Some(Cow::Borrowed(built_in));
         }
         let custom = self.custom.read().clone();
-        custom.get(&(group.to_owned(), version.to_owned(), plural.to_owned())).cloned()
+        custom.get(&(group.to_owned(), version.to_owned(), plural.to_owned())).cloned().map(Cow::Owned)
     }
 
     /// Every resource, sorted by group, version and plural.

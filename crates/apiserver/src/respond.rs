@@ -1,7 +1,6 @@
 //! Answers to HTTP responses: status codes, content types, warnings, compression.
 
 use std::io::Write as _;
-use std::sync::LazyLock;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -17,14 +16,6 @@ use crate::status::{Result, Status};
 const GZIP_MIN: usize = 128 * 1024;
 
 const JSON: &str = "application/json";
-/// What nearly every answer says: copying it costs less than saying it again.
-static JSON_HEADERS: LazyLock<HeaderMap> = LazyLock::new(|| {
-    let mut headers = HeaderMap::with_capacity(4);
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
-    headers
-});
-
 const WARNING: HeaderName = HeaderName::from_static("warning");
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
@@ -52,7 +43,6 @@ pub(crate) fn text(code: u16, text: impl Into<String>) -> Response<Body> {
 fn with_type(code: u16, content_type: &'static str, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    *response.headers_mut() = JSON_HEADERS.clone();
     if content_type != JSON {
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     }
@@ -83,7 +73,7 @@ pub(crate) fn refusal(request: &Request<'_>, status: &Status) -> Response<Body> 
     response
 }
 
-/// The last touch: refusals become responses, large answers are compressed, a HEAD has no body.
+/// Refusals become responses, large answers are compressed, a HEAD has no body.
 pub(crate) fn finish(request: &Request<'_>, answer: Result<Response<Body>>) -> Response<Body> {
     let mut response = answer.unwrap_or_else(|status| refusal(request, &status));
     if let Some(committed) = request.committed() {
@@ -99,6 +89,21 @@ pub(crate) fn finish(request: &Request<'_>, answer: Result<Response<Body>>) -> R
         return response;
     }
     compress(request, response)
+}
+
+/// The last touch: what nearly every answer says in its headers, under what it says of its own.
+///
+/// The map is that of the request, which is no longer needed. hyper takes it back for the next request of the
+/// connection, so that headers cost no allocation at all.
+pub(crate) fn dress(mut response: Response<Body>, mut headers: HeaderMap) -> Response<Body> {
+    headers.clear();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    let own = std::mem::replace(response.headers_mut(), headers);
+    if !own.is_empty() {
+        response.headers_mut().extend(own);
+    }
+    response
 }
 
 fn compress(request: &Request<'_>, mut response: Response<Body>) -> Response<Body> {

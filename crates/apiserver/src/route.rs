@@ -1,6 +1,7 @@
 //! From the head of a request to the station that answers it.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use evenkeel_schema::selector::{FieldSelector, LabelSelector};
 use http::{Method, Response};
@@ -13,6 +14,20 @@ use crate::request::{Request, ResourcePath, Route};
 use crate::status::{Details, Result, Status, qualified, quote};
 use crate::{ApiServer, ResourceInfo, User, component, nonresource, read, registry, subresource, write};
 
+/// Answers a request that need wait for nothing: that for one object, as it is now. None for any other.
+pub(crate) fn answer_now(server: &ApiServer, request: &Request<'_>) -> Option<Result<Response<Body>>> {
+    let Route::Resource(path) = &request.route else { return None };
+    let plain = request.verb() == "get" && path.subresource.is_empty();
+    let newest = request.query.text("resourceVersion").is_empty() && server.store().is_current();
+    (plain && newest).then(|| {
+        let other = authorize(server, request)?;
+        let info = &*find(server, request, path)?;
+        let call = Call { server, request, path, info, user: other.as_deref().unwrap_or(request.user) };
+        enter(&call)?;
+        if component::is(info) { component::answer(&call) } else { read::get_now(&call) }
+    })
+}
+
 /// Answers a request, or refuses it.
 pub(crate) async fn answer<B>(server: &ApiServer, request: &Request<'_>, body: B) -> Result<Response<Body>>
 where
@@ -22,12 +37,28 @@ where
     let Route::Resource(path) = &request.route else {
         return nonresource::answer(server, request);
     };
-    let info = find(server, request, path)?;
+    let info = &*find(server, request, path)?;
     let call = Call { server, request, path, info, user: other.as_deref().unwrap_or(request.user) };
-    if let Some(warning) = deprecation(&call.info) {
-        request.warn(warning);
+    let verb = enter(&call)?;
+    let plain = path.subresource.is_empty() && !component::is(info);
+    if verb == "get" && plain {
+        return read::get(&call).await;
     }
-    serve(&call, body).await
+    // The futures of everything else are large; most requests are spared the room for them.
+    Box::pin(serve_verb(&call, verb, body)).await
+}
+
+/// The verb of a request that the resource takes, and its key is sound; else the refusal.
+fn enter(call: &Call<'_>) -> Result<&'static str> {
+    if let Some(warning) = deprecation(call.info) {
+        call.request.warn(warning);
+    }
+    let verb = call.request.verb();
+    check_verb(call, verb)?;
+    if verb != "create" {
+        check_key(call)?;
+    }
+    Ok(verb)
 }
 
 /// What is said with every answer of a resource that is to go.
@@ -39,24 +70,6 @@ fn deprecation(info: &ResourceInfo) -> Option<&'static str> {
         ("", "ComponentStatus") => Some("v1 ComponentStatus is deprecated in v1.19+"),
         _ => None,
     }
-}
-
-/// Answers a request to a resource.
-async fn serve<B>(call: &Call<'_>, body: B) -> Result<Response<Body>>
-where
-    B: http_body::Body + Send + 'static,
-{
-    let verb = call.request.verb();
-    check_verb(call, verb)?;
-    if verb != "create" {
-        check_key(call)?;
-    }
-    let plain = call.path.subresource.is_empty() && !component::is(&call.info);
-    if verb == "get" && plain {
-        return read::get(call).await;
-    }
-    // The futures of everything else are large; most requests are spared the room for them.
-    Box::pin(serve_verb(call, verb, body)).await
 }
 
 async fn serve_verb<B>(call: &Call<'_>, verb: &str, body: B) -> Result<Response<Body>>
@@ -72,10 +85,10 @@ where
         return subresource::answer(call, verb, body).await;
     }
     match verb {
-        "get" | "list" if component::is(&call.info) => component::answer(call),
+        "get" | "list" if component::is(call.info) => component::answer(call),
         "list" => read::list(call).await,
         "watch" => read::watch(call).await,
-        "create" if subresource::is_virtual(&call.info) => subresource::review(call, body).await,
+        "create" if subresource::is_virtual(call.info) => subresource::review(call, body).await,
         "create" => write::create(call, body).await,
         "update" => write::update(call, body).await,
         "patch" => write::patch(call, body).await,
@@ -135,7 +148,7 @@ fn find(
     server: &ApiServer,
     request: &Request<'_>,
     path: &ResourcePath<'_>,
-) -> Result<std::sync::Arc<ResourceInfo>> {
+) -> Result<Cow<'static, Arc<ResourceInfo>>> {
     // Asked only where something is missing: it looks at every resource.
     let missing = || match registry::built_in().iter().any(|it| it.group == path.group) {
         true => Status::no_such_resource(),
@@ -144,7 +157,7 @@ fn find(
     if path.broken || path.nested {
         return Err(missing());
     }
-    let info = server.registry().find(&path.group, &path.version, &path.resource).ok_or_else(missing)?;
+    let info = server.registry().look_up(&path.group, &path.version, &path.resource).ok_or_else(missing)?;
     let inside = !path.namespace.is_empty() && path.resource != "namespaces";
     if inside && !info.namespaced {
         return Err(missing());
@@ -174,7 +187,7 @@ fn find(
 fn check_key(call: &Call<'_>) -> Result<()> {
     let (name, namespace) = (&call.path.name, &call.path.namespace);
     // An escaped slash divides like a plain one, and such a path leads nowhere.
-    if name.contains('/') || namespace.contains('/') {
+    if has(name, b'/') || has(namespace, b'/') {
         return Err(Status::no_such_resource());
     }
     if let Some(why) = path_segment_error(name) {
@@ -183,7 +196,7 @@ fn check_key(call: &Call<'_>) -> Result<()> {
     // Kubernetes finds out only when it asks its storage, whose keys begin in a form of their own.
     if matches!(&**namespace, "." | "..") {
         let name = if name.is_empty() { String::new() } else { format!("/{name}") };
-        let key = format!("/{}/{namespace}{name}", storage_name(&call.info));
+        let key = format!("/{}/{namespace}{name}", storage_name(call.info));
         return Err(Status::server_error(format!("invalid key: {}", quote(&key))));
     }
     Ok(())
@@ -193,9 +206,14 @@ fn path_segment_error(name: &str) -> Option<&'static str> {
     match name {
         "." => Some("may not be '.'"),
         ".." => Some("may not be '..'"),
-        name if name.contains('%') => Some("may not contain '%'"),
+        name if has(name, b'%') => Some("may not contain '%'"),
         _ => None,
     }
+}
+
+/// Whether a text has an ASCII character. Names are short: looking at each byte costs less than searching.
+fn has(text: &str, character: u8) -> bool {
+    text.bytes().any(|byte| byte == character)
 }
 
 /// The folder in which Kubernetes keeps a resource.

@@ -9,8 +9,8 @@ use std::task::{Context, Poll};
 use evenkeel_env::{Env, Station, Work};
 use evenkeel_schema::time::{self, Precision};
 use evenkeel_store::Store;
-use http::Response;
 use http::request::Parts;
+use http::{Method, Response};
 use jiff::Timestamp;
 
 use crate::access::Authorizer;
@@ -143,18 +143,31 @@ impl ApiServer {
         &self.inner
     }
 
-    /// Answers a request of this caller, whatever its extensions say.
+    /// Answers a request of this caller, whatever its extensions say. The headers of the request are taken.
     ///
     /// It is no work in the ledger, unlike one that comes by [`tower::Service::call`]: who asks is outside of this
     /// world, and nobody waits for it to come to rest.
-    pub async fn serve<B>(&self, caller: &Caller, head: &Parts, body: B) -> Response<Body>
+    pub async fn serve<B>(&self, caller: &Caller, head: &mut Parts, body: B) -> Response<Body>
     where
         B: http_body::Body + Send + 'static,
         B::Data: Send,
     {
         let request = Request::new(head, caller);
         let answer = route::answer(self, &request, body).await;
-        respond::finish(&request, answer)
+        let response = respond::finish(&request, answer);
+        respond::dress(response, std::mem::take(&mut head.headers))
+    }
+
+    /// The same for a request that need wait for nothing, as most that read an object; none for any other, which is
+    /// left as it is.
+    pub fn serve_now(&self, caller: &Caller, head: &mut Parts) -> Option<Response<Body>> {
+        if head.method != Method::GET {
+            return None;
+        }
+        let request = Request::new(head, caller);
+        let answer = route::answer_now(self, &request)?;
+        let response = respond::finish(&request, answer);
+        Some(respond::dress(response, std::mem::take(&mut head.headers)))
     }
 }
 
@@ -177,7 +190,7 @@ where
         Box::pin(async move {
             let _work = server.inner.requests.enter();
             let caller = Caller::of(&mut head.extensions);
-            Ok(server.serve(&caller, &head, body).await)
+            Ok(server.serve(&caller, &mut head, body).await)
         })
     }
 }

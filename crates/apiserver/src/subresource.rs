@@ -61,7 +61,7 @@ pub(crate) async fn review(call: &Call<'_>, body: Bytes) -> Result<Response<Body
 /// Decodes a body that is of another kind than the resource.
 fn decode_other(call: &Call<'_>, expected: &Expected<'_>, body: &[u8]) -> Result<Value> {
     let media = decode::media(call.request.header("content-type"))?;
-    Ok(decode::object(&call.info, expected, media, body, FieldValidation::Ignore)?.object)
+    Ok(decode::object(call.info, expected, media, body, FieldValidation::Ignore)?.object)
 }
 
 /// The answer of a part that is only written to.

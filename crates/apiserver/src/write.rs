@@ -40,7 +40,7 @@ pub(crate) async fn put(
     object: Value,
     expect: Expect,
 ) -> Result<Attempt<Arc<Entry<Header>>>> {
-    let stored = faces::to_stored(&call.info, object);
+    let stored = faces::to_stored(call.info, object);
     let entry = put_sealed(call, key, seal(&stored), expect).await?;
     if let Ok(entry) = &entry {
         faces::keep(call, entry, stored);

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use crate::Entry;
 use crate::scope::folder_of;
-use crate::tree::{Item, Tree};
+use crate::tree::{Item, Tree, start_of};
 
 /// Entries by key. Cloning takes a snapshot.
 #[derive(Debug)]
@@ -21,7 +21,14 @@ pub(crate) struct Keyspace<H> {
 
 /// What stands under a name in a folder.
 #[derive(Debug)]
-enum Slot<H> {
+struct Slot<H> {
+    /// How the name begins.
+    start: u64,
+    held: Held<H>,
+}
+
+#[derive(Debug)]
+enum Held<H> {
     Entry {
         /// Where in its key the entry's own name begins.
         name_at: usize,
@@ -56,6 +63,12 @@ impl<H> Clone for Keyspace<H> {
 
 impl<H> Clone for Slot<H> {
     fn clone(&self) -> Self {
+        Self { start: self.start, held: self.held.clone() }
+    }
+}
+
+impl<H> Clone for Held<H> {
+    fn clone(&self) -> Self {
         match self {
             Self::Entry { name_at, entry } => Self::Entry { name_at: *name_at, entry: entry.clone() },
             Self::Folder(folder) => Self::Folder(folder.clone()),
@@ -69,18 +82,34 @@ impl<H> Clone for Folder<H> {
     }
 }
 
-impl<H> Item for Slot<H> {
+impl<H> From<Held<H>> for Slot<H> {
+    fn from(held: Held<H>) -> Self {
+        Self { start: start_of(held.name()), held }
+    }
+}
+
+impl<H> Held<H> {
     fn name(&self) -> &[u8] {
         match self {
             Self::Entry { name_at, entry } => &entry.key.as_bytes()[*name_at..],
             Self::Folder(folder) => folder.name.as_bytes(),
         }
     }
+}
+
+impl<H> Item for Slot<H> {
+    fn name(&self) -> &[u8] {
+        self.held.name()
+    }
+
+    fn start(&self) -> u64 {
+        self.start
+    }
 
     fn weight(&self) -> usize {
-        match self {
-            Self::Entry { .. } => 1,
-            Self::Folder(folder) => folder.count,
+        match &self.held {
+            Held::Entry { .. } => 1,
+            Held::Folder(folder) => folder.count,
         }
     }
 }
@@ -104,11 +133,13 @@ impl<H> Keyspace<H> {
     }
 
     pub(crate) fn get(&self, key: &str) -> Option<&Arc<Entry<H>>> {
-        let folder = folder_end_of_key(key);
-        let slots = self.folder(&key.as_bytes()[..folder])?;
-        match slots.get(&key.as_bytes()[folder..])? {
-            Slot::Entry { entry, .. } => Some(entry),
-            Slot::Folder(_) => None,
+        let (mut slots, mut rest) = (&self.root, key.as_bytes());
+        loop {
+            let (name, below) = rest.split_at(folder_end(rest).unwrap_or(rest.len()));
+            match &slots.get(name)?.held {
+                Held::Folder(folder) => (slots, rest) = (&folder.slots, below),
+                Held::Entry { entry, .. } => return Some(entry),
+            }
         }
     }
 
@@ -163,9 +194,9 @@ impl<H> Keyspace<H> {
         let mut rest = path;
         while let Some(end) = folder_end(rest) {
             let (name, below) = rest.split_at(end);
-            match slots.get(name)? {
-                Slot::Folder(folder) => slots = &folder.slots,
-                Slot::Entry { .. } => return None,
+            match &slots.get(name)?.held {
+                Held::Folder(folder) => slots = &folder.slots,
+                Held::Entry { .. } => return None,
             }
             rest = below;
         }
@@ -200,13 +231,13 @@ impl<H> Part<'_, H> {
 fn insert<H>(slots: &mut Tree<Slot<H>>, at: usize, entry: Arc<Entry<H>>) {
     let key = entry.key.clone();
     let Some(end) = folder_end(&key.as_bytes()[at..]) else {
-        slots.insert(Slot::Entry { name_at: at, entry });
+        slots.insert(Held::Entry { name_at: at, entry }.into());
         return;
     };
     let name = &key[at..at + end];
     let mut entry = Some(entry);
     slots.modify(name.as_bytes(), |slot| {
-        if let (Slot::Folder(folder), Some(entry)) = (slot, entry.take()) {
+        if let (Held::Folder(folder), Some(entry)) = (&mut slot.held, entry.take()) {
             let folder = Arc::make_mut(folder);
             insert(&mut folder.slots, at + end, entry);
             folder.count = folder.slots.weight();
@@ -215,7 +246,7 @@ fn insert<H>(slots: &mut Tree<Slot<H>>, at: usize, entry: Arc<Entry<H>>) {
     if let Some(entry) = entry {
         let mut below = Tree::new();
         insert(&mut below, at + end, entry);
-        slots.insert(Slot::Folder(Arc::new(Folder { name: name.into(), slots: below, count: 1 })));
+        slots.insert(Held::Folder(Arc::new(Folder { name: name.into(), slots: below, count: 1 })).into());
     }
 }
 
@@ -226,7 +257,7 @@ fn remove<H>(slots: &mut Tree<Slot<H>>, path: &[u8]) {
     };
     let (name, below) = path.split_at(end);
     let left = slots.modify(name, |slot| {
-        let Slot::Folder(folder) = slot else { return 1 };
+        let Held::Folder(folder) = &mut slot.held else { return 1 };
         let folder = Arc::make_mut(folder);
         remove(&mut folder.slots, below);
         folder.count = folder.slots.weight();
@@ -243,8 +274,8 @@ fn up_to<H>(slots: &Tree<Slot<H>>, path: &[u8]) -> usize {
         None => slots.rank(path) + usize::from(slots.get(path).is_some()),
         Some(end) => {
             let (name, below) = path.split_at(end);
-            let within = match slots.get(name) {
-                Some(Slot::Folder(folder)) => up_to(&folder.slots, below),
+            let within = match slots.get(name).map(|slot| &slot.held) {
+                Some(Held::Folder(folder)) => up_to(&folder.slots, below),
                 _ => 0,
             };
             slots.rank(name) + within
@@ -256,9 +287,9 @@ fn up_to<H>(slots: &Tree<Slot<H>>, path: &[u8]) -> usize {
 fn collect<H>(slots: &Tree<Slot<H>>, from: &[u8], limit: usize, out: &mut Vec<Arc<Entry<H>>>) -> bool {
     if out.len() < limit {
         slots.walk(from, &mut |slot| {
-            match slot {
-                Slot::Entry { entry, .. } => out.push(entry.clone()),
-                Slot::Folder(folder) => return collect(&folder.slots, b"", limit, out),
+            match &slot.held {
+                Held::Entry { entry, .. } => out.push(entry.clone()),
+                Held::Folder(folder) => return collect(&folder.slots, b"", limit, out),
             }
             out.len() < limit
         });
@@ -273,7 +304,7 @@ fn collect_after<H>(slots: &Tree<Slot<H>>, after: &[u8], limit: usize, out: &mut
         // The next name of all is this one with a zero byte behind it.
         return collect(slots, &[name, &[0]].concat(), limit, out);
     }
-    if let Some(Slot::Folder(folder)) = slots.get(name)
+    if let Some(Held::Folder(folder)) = slots.get(name).map(|slot| &slot.held)
         && !collect_after(&folder.slots, below, limit, out)
     {
         return false;

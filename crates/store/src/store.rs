@@ -100,19 +100,31 @@ impl<H: Header> Store<H> {
     /// The revision that a consistent read must see. Memory and disk know it at once; a journal that others share
     /// has to ask.
     pub async fn sync(&self) -> u64 {
-        if self.journal.is_alone() { self.revision() } else { self.journal.sync().await }
+        if self.is_current() { self.revision() } else { self.journal.sync().await }
     }
 
     /// Waits until a read sees every write that was answered before. Memory and disk need not be waited for.
     pub async fn catch_up(&self) {
-        if !self.journal.is_alone() {
+        if !self.is_current() {
             self.journal.sync().await;
         }
+    }
+
+    /// Whether a read always sees every write that was answered before, so that [`catch_up`](Self::catch_up) never
+    /// waits.
+    pub fn is_current(&self) -> bool {
+        self.journal.is_alone()
     }
 
     /// The newest value of a key.
     pub fn get(&self, key: &str) -> Option<Arc<Entry<H>>> {
         self.shared.state.read().keys.get(key).cloned()
+    }
+
+    /// Shows the newest value of a key without taking hold of it: `view` must be quick, for no write goes on
+    /// meanwhile.
+    pub fn look<R>(&self, key: &str, view: impl FnOnce(&Arc<Entry<H>>) -> R) -> Option<R> {
+        self.shared.state.read().keys.get(key).map(view)
     }
 
     /// The value of a key as of a revision.

@@ -20,6 +20,10 @@ pub(crate) trait Item: Clone {
     /// What items are ordered by.
     fn name(&self) -> &[u8];
 
+    /// The [`start_of`] its name. It is kept in the item itself: a name is elsewhere in memory, and most of those that
+    /// a search passes need not be looked up.
+    fn start(&self) -> u64;
+
     /// What it counts for.
     fn weight(&self) -> usize;
 }
@@ -38,6 +42,8 @@ enum Node<T> {
 
 #[derive(Debug)]
 struct Child<T> {
+    /// The start of `first`.
+    start: u64,
     /// Not above any name in the child, and above all names of the child before.
     first: Arc<[u8]>,
     /// What the items below weigh.
@@ -56,7 +62,7 @@ impl<T: Clone> Clone for Node<T> {
 
 impl<T> Clone for Child<T> {
     fn clone(&self) -> Self {
-        Self { first: self.first.clone(), weight: self.weight, node: self.node.clone() }
+        Self { start: self.start, first: self.first.clone(), weight: self.weight, node: self.node.clone() }
     }
 }
 
@@ -120,7 +126,7 @@ impl<T: Item> Tree<T> {
         loop {
             match node {
                 Node::Leaf(items) => {
-                    let end = items.partition_point(|item| item.name() < name);
+                    let end = place(items, name);
                     return before + items[..end].iter().map(Item::weight).sum::<usize>();
                 }
                 Node::Inner(children) => {
@@ -171,21 +177,37 @@ impl<T: Item> Node<T> {
 
 impl<T: Item> Child<T> {
     fn of(node: Arc<Node<T>>) -> Self {
-        let first = match &*node {
-            Node::Leaf(items) => items[0].name().into(),
-            Node::Inner(children) => children[0].first.clone(),
+        let (start, first) = match &*node {
+            Node::Leaf(items) => (items[0].start(), items[0].name().into()),
+            Node::Inner(children) => (children[0].start, children[0].first.clone()),
         };
-        Self { first, weight: node.weight(), node }
+        Self { start, first, weight: node.weight(), node }
+    }
+}
+
+/// The first eight bytes of a name as a number: where two differ, their names have the same order.
+pub(crate) fn start_of(name: &[u8]) -> u64 {
+    match name.first_chunk() {
+        Some(first) => u64::from_be_bytes(*first),
+        None => (0..8).fold(0, |start, at| start << 8 | u64::from(name.get(at).copied().unwrap_or(0))),
     }
 }
 
 fn find<T: Item>(items: &[T], name: &[u8]) -> Result<usize, usize> {
-    items.binary_search_by(|item| item.name().cmp(name))
+    let start = start_of(name);
+    items.binary_search_by(|item| item.start().cmp(&start).then_with(|| item.name().cmp(name)))
+}
+
+/// Where a name is or would be.
+fn place<T: Item>(items: &[T], name: &[u8]) -> usize {
+    find(items, name).unwrap_or_else(|at| at)
 }
 
 /// The child in which a name is, if it is anywhere.
 fn slot<T>(children: &[Child<T>], name: &[u8]) -> usize {
-    children.partition_point(|child| &*child.first <= name).saturating_sub(1)
+    let start = start_of(name);
+    let before = |child: &Child<T>| child.start < start || child.start == start && &*child.first <= name;
+    children.partition_point(before).saturating_sub(1)
 }
 
 /// Inserts below `node`; gives what was replaced, and the right half where the node had to be split.
@@ -202,7 +224,7 @@ fn insert<T: Item>(node: &mut Arc<Node<T>>, item: T) -> (Option<T>, Option<Child
             let at = slot(children, item.name());
             let child = &mut children[at];
             if item.name() < &*child.first {
-                child.first = item.name().into();
+                (child.start, child.first) = (item.start(), item.name().into());
             }
             child.weight += item.weight();
             let (old, right) = insert(&mut child.node, item);
@@ -285,7 +307,7 @@ fn merge_with_neighbour<T: Item>(children: &mut Vec<Child<T>>, at: usize) {
 fn walk<'a, T: Item>(node: &'a Node<T>, from: Option<&[u8]>, each: &mut impl FnMut(&'a T) -> bool) -> bool {
     match node {
         Node::Leaf(items) => {
-            let start = from.map_or(0, |from| items.partition_point(|item| item.name() < from));
+            let start = from.map_or(0, |from| place(items, from));
             items[start..].iter().all(each)
         }
         Node::Inner(children) => {
@@ -313,6 +335,10 @@ mod tests {
             self.0.as_bytes()
         }
 
+        fn start(&self) -> u64 {
+            start_of(self.name())
+        }
+
         fn weight(&self) -> usize {
             self.1
         }
@@ -333,6 +359,7 @@ mod tests {
             Node::Inner(children) => {
                 assert!(children.len() <= WIDTH && (!is_root || children.len() > 1));
                 assert!(children.is_sorted_by(|a, b| a.first < b.first));
+                assert!(children.iter().all(|child| child.start == start_of(&child.first)));
                 for child in children {
                     assert_eq!(child.weight, check_node(&child.node, false));
                 }

@@ -221,8 +221,8 @@ pub(super) fn request(admission: &Admission<'_>, matched: &Matched, dry_run: boo
         "uid": "",
         "kind": kind(&matched.info),
         "resource": resource(&matched.info),
-        "requestKind": kind(&call.info),
-        "requestResource": resource(&call.info),
+        "requestKind": kind(call.info),
+        "requestResource": resource(call.info),
         "operation": match admission.operation {
             Operation::Create => "CREATE",
             Operation::Update => "UPDATE",

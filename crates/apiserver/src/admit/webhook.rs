@@ -161,7 +161,7 @@ fn concerns(
 /// An object in the face that a rule was written for.
 fn shown(call: &Call<'_>, info: &ResourceInfo, object: &Value) -> Value {
     let same = info.group == call.info.group && info.version == call.info.version;
-    if same || object.is_null() { object.clone() } else { faces::convert(&call.info, info, object) }
+    if same || object.is_null() { object.clone() } else { faces::convert(call.info, info, object) }
 }
 
 fn shown_old(admission: &Admission<'_>, info: &ResourceInfo) -> Value {
@@ -221,7 +221,7 @@ fn patched(
     }
     let same = info.group == call.info.group && info.version == call.info.version;
     if !same {
-        new = faces::convert(info, &call.info, &new);
+        new = faces::convert(info, call.info, &new);
     }
     let mut incoming = Incoming { object: new };
     // What the kind does not know is dropped in silence: it is the webhook that has put it there.

@@ -9,6 +9,7 @@ fn get(registry: &Registry, path: &str, accept: &str) -> (u16, String, Value) {
     let request = Request::new(&head, &caller);
     match answer(registry, &request).expect("a path of discovery") {
         Ok(response) => {
+            let response = respond::dress(response, http::HeaderMap::new());
             let content_type = response.headers()[CONTENT_TYPE].to_str().unwrap().to_owned();
             let body = response.body().whole().unwrap();
             (response.status().as_u16(), content_type, serde_json::from_slice(&body).unwrap())

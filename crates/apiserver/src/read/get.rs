@@ -17,13 +17,39 @@ use crate::{Header, faces, respond};
 /// Answers a GET of one object.
 pub(crate) async fn get(call: &Call<'_>) -> Result<Response<Body>> {
     let accept = negotiate_for(call.request, false, call.info.is_custom())?;
-    let entry = find(call).await?;
-    let shown = faces::show(&call.info, &entry, entry.revision);
-    respond_object(call, 200, accept, &shown)
+    wait(call).await?;
+    newest(call, accept)
+}
+
+/// The same where nothing is to be waited for.
+pub(crate) fn get_now(call: &Call<'_>) -> Result<Response<Body>> {
+    newest(call, negotiate_for(call.request, false, call.info.is_custom())?)
+}
+
+fn newest(call: &Call<'_>, accept: Accept) -> Result<Response<Body>> {
+    let seen = call.server.store().look(&call.key(), |entry| {
+        // Converting takes its time: it is not done while writes wait.
+        faces::is_stored_face(call.info, entry)
+            .then(|| Shown::stored(entry, entry.revision))
+            .ok_or_else(|| entry.clone())
+    });
+    let shown = seen.ok_or_else(|| call.not_found())?;
+    respond_object(
+        call,
+        200,
+        accept,
+        shown.unwrap_or_else(|entry| faces::show(call.info, &entry, entry.revision)),
+    )
 }
 
 /// The object that the path names, as new as the request demands.
 pub(crate) async fn find(call: &Call<'_>) -> Result<Arc<Entry<Header>>> {
+    wait(call).await?;
+    call.server.store().get(&call.key()).ok_or_else(|| call.not_found())
+}
+
+/// Waits until the store is as new as the request demands.
+async fn wait(call: &Call<'_>) -> Result<()> {
     let version = call.request.query.text("resourceVersion");
     if version.is_empty() {
         call.server.store().catch_up().await;
@@ -36,7 +62,7 @@ pub(crate) async fn find(call: &Call<'_>) -> Result<Arc<Entry<Header>>> {
             return Err(Status::too_large_resource_version(asked, newest));
         }
     }
-    call.server.store().get(&call.key()).ok_or_else(|| call.not_found())
+    Ok(())
 }
 
 /// An answer that is one object, in the shape that was negotiated.
@@ -44,7 +70,7 @@ pub(crate) fn respond_object(
     call: &Call<'_>,
     code: u16,
     accept: Accept,
-    shown: &Shown,
+    shown: Shown,
 ) -> Result<Response<Body>> {
     if accept == Accept::JSON {
         return Ok(respond::json(code, shown.body()));
@@ -56,12 +82,12 @@ pub(crate) fn respond_object(
         Shape::MetadataList { .. } => {
             return Err(Status::not_acceptable(format!(
                 "you requested PartialObjectMetadataList, but the requested object is not a list ({})",
-                type_name(&call.info, false)
+                type_name(call.info, false)
             )));
         }
         Shape::Table { beta } => {
             let options = TableOptions::of(call, beta)?;
-            out = Printer::of(&call.info).single(shown.to_value(), true, options).to_string().into_bytes();
+            out = Printer::of(call.info).single(shown.to_value(), true, options).to_string().into_bytes();
         }
     }
     respond::formatted(code, accept.format, out)

@@ -36,10 +36,10 @@ pub(crate) async fn list(call: &Call<'_>) -> Result<Response<Body>> {
     let accept = negotiate_for(call.request, true, call.info.is_custom())?;
     let query = ListQuery::parse(&call.request.query)?;
     validate(&query)?;
-    let selection = Selection::parse(&call.info, &query.labels, &query.fields)?;
+    let selection = Selection::parse(call.info, &query.labels, &query.fields)?;
     let found = find(call, &query, &selection).await?;
     let shown: Vec<Shown> =
-        found.entries.iter().map(|entry| faces::show(&call.info, entry, entry.revision)).collect();
+        found.entries.iter().map(|entry| faces::show(call.info, entry, entry.revision)).collect();
     write_list(call, accept, &shown, &found)
 }
 
@@ -232,7 +232,7 @@ pub(crate) fn write_list(
             let objects: Vec<_> = shown.iter().map(Shown::to_value).collect();
             found.write_metadata(&mut out, false);
             let metadata = serde_json::from_slice(&out).map_err(Status::internal)?;
-            out = Printer::of(&call.info).table(&objects, metadata, true, options).to_string().into_bytes();
+            out = Printer::of(call.info).table(&objects, metadata, true, options).to_string().into_bytes();
         }
         Shape::Object => {
             let custom = call.info.is_custom();
@@ -257,7 +257,7 @@ pub(crate) fn write_list(
         Shape::Metadata { .. } => {
             return Err(Status::not_acceptable(format!(
                 "you requested PartialObjectMetadata, but the requested object is a list ({})",
-                type_name(&call.info, true)
+                type_name(call.info, true)
             )));
         }
     }

@@ -46,13 +46,13 @@ pub(crate) async fn watch(call: &Call<'_>) -> Result<Response<Body>> {
              application/vnd.kubernetes.protobuf;stream=watch",
         ));
     }
-    let mut selection = Selection::parse(&call.info, &query.labels, &query.fields)?;
+    let mut selection = Selection::parse(call.info, &query.labels, &query.fields)?;
     if !call.path.name.is_empty() {
         selection = selection.and_name(&call.path.name);
     }
     let rows = match accept.shape {
         Shape::Table { beta } => {
-            let printer = Printer::of(&call.info).into();
+            let printer = Printer::of(call.info).into();
             Some(Rows { printer, options: TableOptions::of(call, beta)?, env: call.server.env().clone() })
         }
         _ => None,

@@ -41,7 +41,7 @@ impl<'a> Route<'a> {
         let trimmed = trimmed.strip_suffix('/').unwrap_or(trimmed);
         // Most paths have no escapes: they are looked for once, not in each segment.
         let decode: fn(&'a str) -> Cow<'a, str> =
-            if trimmed.contains('%') { percent_decode } else { Cow::Borrowed };
+            if memchr::memchr(b'%', trimmed.as_bytes()).is_some() { percent_decode } else { Cow::Borrowed };
         let mut parts = Segments(Some(trimmed));
         let group = match parts.next().map(decode).as_deref() {
             Some("api") => Some(Cow::default()),
@@ -60,7 +60,7 @@ impl<'a> Route<'a> {
     }
 }
 
-/// The segments of a path. They are short: looking at each byte costs less than searching.
+/// The segments of a path.
 struct Segments<'a>(Option<&'a str>);
 
 impl<'a> Iterator for Segments<'a> {
@@ -68,7 +68,7 @@ impl<'a> Iterator for Segments<'a> {
 
     fn next(&mut self) -> Option<&'a str> {
         let path = self.0?;
-        match path.bytes().position(|byte| byte == b'/') {
+        match memchr::memchr(b'/', path.as_bytes()) {
             Some(at) => {
                 self.0 = Some(&path[at + 1..]);
                 Some(&path[..at])

@@ -10,6 +10,10 @@ pub(crate) struct Query(Vec<(String, String)>);
 impl Query {
     /// Reads `a=b&c=d`.
     pub(crate) fn parse(text: &str) -> Self {
+        // As most requests have it.
+        if text.is_empty() {
+            return Self::default();
+        }
         let pairs = text.split('&').filter(|it| !it.is_empty()).map(|pair| {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             (decode(key), decode(value))

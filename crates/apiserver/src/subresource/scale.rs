@@ -22,15 +22,16 @@ use crate::{Header, ResourceInfo, faces, ownership};
 /// Answers a request to `…/scale`.
 pub(super) async fn answer(call: &Call<'_>, verb: &str, body: Bytes) -> Result<Response<Body>> {
     let accept = negotiate(call.request, false)?;
-    let part = Call { info: Arc::new(info(call)), ..*call };
+    let part_info = Arc::new(info(call));
+    let part = Call { info: &part_info, ..*call };
     if verb == "get" {
         let entry = find_named(call).await?;
-        let mut scale = scale_of(call, &faces::open(&call.info, &entry), Missing::Refused)?;
+        let mut scale = scale_of(call, &faces::open(call.info, &entry), Missing::Refused)?;
         forget_owners(&mut scale);
-        return respond_object(&part, 200, accept, &Shown::sealed(&scale, entry.revision));
+        return respond_object(&part, 200, accept, Shown::sealed(&scale, entry.revision));
     }
     let shown = write(call, &part, verb, &body).await?;
-    respond_object(&part, 200, accept, &shown)
+    respond_object(&part, 200, accept, shown)
 }
 
 /// The resource as which a Scale is decoded, patched and owned.
@@ -52,7 +53,7 @@ async fn write(call: &Call<'_>, part: &Call<'_>, verb: &str, body: &Bytes) -> Re
     let key = call.key();
     for _ in 0..RETRIES_MAX {
         let entry = call.server.store().get(&key).ok_or_else(|| call.not_found())?;
-        let parent = faces::open(&call.info, &entry);
+        let parent = faces::open(call.info, &entry);
         let old = scale_of(call, &parent, Missing::Zero)?;
         let (mut scale, writer) = if verb == "patch" {
             patched_part(part, &query, body, &old, entry.revision)?
@@ -86,7 +87,7 @@ fn scaled(call: &Call<'_>, parent: &Value, scale: &Value, entry: &Entry<Header>)
     }
     let mut parent = parent.clone();
     let entries = mapping(call).entries_of_parent(&parent, scale);
-    let paths = Paths::of(&call.info);
+    let paths = Paths::of(call.info);
     set(&mut parent, &paths.replicas, replicas.into());
     crate::strategy::set_or_remove(&mut parent["metadata"], "managedFields", entries);
     let version = scale["metadata"]["resourceVersion"].as_str().unwrap_or_default();
@@ -125,7 +126,7 @@ impl Paths {
 }
 
 fn mapping(call: &Call<'_>) -> managed::Scale {
-    let paths = Paths::of(&call.info);
+    let paths = Paths::of(call.info);
     let replicas: Vec<&str> = paths.replicas.iter().map(String::as_str).collect();
     managed::Scale::new(&call.info.api_version(), &replicas)
 }
@@ -145,7 +146,7 @@ enum Missing {
 }
 
 fn scale_of(call: &Call<'_>, parent: &Value, missing: Missing) -> Result<Value> {
-    let paths = Paths::of(&call.info);
+    let paths = Paths::of(call.info);
     let metadata = &parent["metadata"];
     let mut shown = Map::new();
     for field in ["name", "namespace", "uid", "creationTimestamp"] {

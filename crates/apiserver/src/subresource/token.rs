@@ -31,7 +31,8 @@ const EXTENDED_SECONDS: i64 = 365 * 24 * 3600;
 
 /// Answers a POST to `serviceaccounts/{name}/token`.
 pub(super) async fn issue(call: &Call<'_>, body: Bytes) -> Result<Response<Body>> {
-    let part = Call { info: Arc::new(info(call)), ..*call };
+    let part_info = Arc::new(info(call));
+    let part = Call { info: &part_info, ..*call };
     let query = write_query(call, "CreateOptions")?;
     let mut incoming = Incoming::decode(&part, &query, &body)?;
     incoming.place(&part)?;

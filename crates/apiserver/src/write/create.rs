@@ -33,7 +33,7 @@ pub(crate) async fn create(call: &Call<'_>, body: Bytes) -> Result<Response<Body
     incoming.place(call)?;
     incoming.drop_repeated_owners(call);
     let shown = create_object(call, &query, &mut incoming, true).await?;
-    respond_object(call, 201, accept, &shown)
+    respond_object(call, 201, accept, shown)
 }
 
 /// Creates a decoded object; `track` is whether its fields are entered as this writer's.
@@ -73,7 +73,7 @@ pub(crate) async fn create_object(
         let admission = Admission { name: &name, ..admission };
         warn_of_repeated_owners(call, &mut object);
         empties::forget(&call.info.group, &call.info.kind, &mut object);
-        prepare_create(&call.info, &mut object, call.server.env().now());
+        prepare_create(call.info, &mut object, call.server.env().now());
         record_requester(call, &mut object);
         validate::created(call, &object)?;
         examine(&admission, &object)?;
@@ -90,7 +90,7 @@ pub(crate) async fn create_object(
         match put(call, &key, object, Expect::Absent).await? {
             Ok(entry) => {
                 reservation.into_iter().for_each(Reservation::keep);
-                return Ok(faces::show(&call.info, &entry, entry.revision));
+                return Ok(faces::show(call.info, &entry, entry.revision));
             }
             Err(_) if generated && attempt + 1 < RETRIES_MAX => {}
             Err(_) => return Err(exists(call, &key, &name)),

@@ -46,10 +46,10 @@ pub(crate) async fn delete(call: &Call<'_>, body: Bytes) -> Result<Response<Body
     let code = match delete_object(call, &options).await? {
         Deleted::Marked(shown) => {
             let accepted = options.orphan_dependents == Some(false);
-            respond_object(call, if accepted { 202 } else { 200 }, accept, &shown)
+            respond_object(call, if accepted { 202 } else { 200 }, accept, shown)
         }
-        Deleted::Gone(shown, _) if Strategy::of(&call.info).returns_deleted => {
-            respond_object(call, 200, accept, &shown)
+        Deleted::Gone(shown, _) if Strategy::of(call.info).returns_deleted => {
+            respond_object(call, 200, accept, shown)
         }
         Deleted::Gone(_, entry) => {
             let info = &call.info;
@@ -93,12 +93,12 @@ async fn carry_out(
     entry: Arc<Entry<Header>>,
     plan: Plan,
 ) -> Result<Option<Deleted>> {
-    let show = |entry: &Entry<Header>| faces::show(&call.info, entry, entry.revision);
+    let show = |entry: &Entry<Header>| faces::show(call.info, entry, entry.revision);
     match plan {
         Plan::Nothing => Ok(Some(Deleted::Marked(show(&entry)))),
         Plan::Remove if options.dry_run => Ok(Some(Deleted::Gone(show(&entry), entry))),
         Plan::Remove => Ok(remove(call, &entry.key, entry.revision).await?.ok().map(|revision| {
-            let shown = faces::show(&call.info, &entry, revision);
+            let shown = faces::show(call.info, &entry, revision);
             Deleted::Gone(shown, entry)
         })),
         Plan::Mark { object, then_remove } if options.dry_run => {
@@ -106,7 +106,7 @@ async fn carry_out(
             Ok(Some(if then_remove { Deleted::Gone(shown, entry) } else { Deleted::Marked(shown) }))
         }
         Plan::Mark { object, then_remove } => {
-            if seal(&faces::to_stored(&call.info, object.clone())).0 == entry.value {
+            if seal(&faces::to_stored(call.info, object.clone())).0 == entry.value {
                 return Ok(Some(Deleted::Marked(show(&entry))));
             }
             let Ok(marked) = put(call, &entry.key, object, Expect::Revision(entry.revision)).await? else {
@@ -116,7 +116,7 @@ async fn carry_out(
                 return Ok(Some(Deleted::Marked(show(&marked))));
             }
             Ok(remove(call, &marked.key, marked.revision).await?.ok().map(|revision| {
-                let shown = faces::show(&call.info, &marked, revision);
+                let shown = faces::show(call.info, &marked, revision);
                 Deleted::Gone(shown, marked)
             }))
         }
@@ -129,7 +129,7 @@ pub(crate) async fn delete_collection(call: &Call<'_>, body: Bytes) -> Result<Re
     let query = ListQuery::parse(&call.request.query)?;
     let options = DeleteOptions::parse(call, &body)?;
     crate::read::validate_list(&query)?;
-    let selection = Selection::parse(&call.info, &query.labels, &query.fields)?;
+    let selection = Selection::parse(call.info, &query.labels, &query.fields)?;
     let found = find_entries(call, &query, &selection).await?;
     let mut rest = Vec::new();
     let mut batch = Vec::new();
@@ -157,7 +157,7 @@ pub(crate) async fn delete_collection(call: &Call<'_>, body: Bytes) -> Result<Re
     for entry in rest {
         delete_entry(call, &options, &entry).await?;
     }
-    let shown: Vec<Shown> = found.entries.iter().map(|it| faces::show(&call.info, it, it.revision)).collect();
+    let shown: Vec<Shown> = found.entries.iter().map(|it| faces::show(call.info, it, it.revision)).collect();
     write_list(call, accept, &shown, &Found::all(Vec::new(), found.revision))
 }
 

@@ -32,7 +32,7 @@ pub(crate) async fn patch(call: &Call<'_>, body: Bytes) -> Result<Response<Body>
     }
     let patch = Patch::parse(kind, body, query.validation)?;
     let (code, shown) = patch_object(call, &query, &patch).await?;
-    respond_object(call, code, accept, &shown)
+    respond_object(call, code, accept, shown)
 }
 
 fn options_errors(call: &Call<'_>, kind: Kind) -> Vec<FieldError> {

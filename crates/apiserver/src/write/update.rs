@@ -39,12 +39,12 @@ pub(crate) async fn update(call: &Call<'_>, body: Bytes) -> Result<Response<Body
     for _ in 0..RETRIES_MAX {
         let Some(current) = call.server.store().get(&key) else {
             let shown = create_by_update(call, &query, &mut incoming).await?;
-            return respond_object(call, 201, accept, &shown);
+            return respond_object(call, 201, accept, shown);
         };
         check_uid(call, &incoming.object, &key, &current.header.uid, current.revision)?;
         let new = incoming.object.clone();
         if let Some(shown) = change(call, &query, &current, new, Writer::Update).await? {
-            return respond_object(call, 200, accept, &shown);
+            return respond_object(call, 200, accept, shown);
         }
     }
     Err(conflict(call))
@@ -52,7 +52,7 @@ pub(crate) async fn update(call: &Call<'_>, body: Bytes) -> Result<Response<Body
 
 /// A PUT to a name that is missing creates it for some kinds.
 async fn create_by_update(call: &Call<'_>, query: &WriteQuery, incoming: &mut Incoming) -> Result<Shown> {
-    if !Strategy::of(&call.info).creates_on_update || !call.path.subresource.is_empty() {
+    if !Strategy::of(call.info).creates_on_update || !call.path.subresource.is_empty() {
         return Err(call.not_found());
     }
     call.may_create()?;
@@ -100,7 +100,7 @@ pub(crate) async fn change(
     mut new: Value,
     writer: Writer,
 ) -> Result<Option<Shown>> {
-    let strategy = Strategy::of(&call.info);
+    let strategy = Strategy::of(call.info);
     let old = &*faces::tree(call, current);
     let version = take_version(&mut new)?;
     // Both sides carry the version that is replaced, as every rule that compares them expects.
@@ -116,7 +116,7 @@ pub(crate) async fn change(
     check_version(call, &strategy, version, current.revision)?;
     let subresource = endpoint(call);
     empties::forget(&call.info.group, &call.info.kind, &mut new);
-    prepare_update(&call.info, &mut new, old, subresource, call.server.env().now());
+    prepare_update(call.info, &mut new, old, subresource, call.server.env().now());
     managed::keep_times(old, &mut new);
     validate::updated(call, &new, old, subresource)?;
     examine(&admission, &new)?;
@@ -187,12 +187,12 @@ async fn store(
     current: &Arc<Entry<Header>>,
     new: Value,
 ) -> Result<Option<Shown>> {
-    let converted = faces::converts(&call.info).then(|| new.clone());
-    let stored = faces::to_stored(&call.info, new);
+    let converted = faces::converts(call.info).then(|| new.clone());
+    let stored = faces::to_stored(call.info, new);
     let new = converted.as_ref().unwrap_or(&stored);
     let sealed = seal(&stored);
     if sealed.0 == current.value {
-        return Ok(Some(faces::show(&call.info, current, current.revision)));
+        return Ok(Some(faces::show(call.info, current, current.revision)));
     }
     let goes = is_done(new, current);
     if query.dry_run {
@@ -206,7 +206,7 @@ async fn store(
     }
     let Ok(entry) = put_sealed(call, &current.key, sealed, expect).await? else { return Ok(None) };
     faces::keep(call, &entry, stored);
-    Ok(Some(faces::show(&call.info, &entry, entry.revision)))
+    Ok(Some(faces::show(call.info, &entry, entry.revision)))
 }
 
 /// Whether this write takes the last finalizer from an object that is being deleted, so that it goes now.

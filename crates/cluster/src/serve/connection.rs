@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_apiserver::{ApiServer, Caller};
-use futures::future::{BoxFuture, Either, select};
+use futures::future::{BoxFuture, Either, Ready, ready, select};
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
@@ -46,8 +46,9 @@ pub(crate) struct Host {
     pub(crate) traffic: Traffic,
 }
 
-/// An answer to come.
-type Answer = BoxFuture<'static, Result<Response<Paced>, Infallible>>;
+/// An answer that is there, or one to come.
+type Answer = Either<Ready<Answered>, BoxFuture<'static, Answered>>;
+type Answered = Result<Response<Paced>, Infallible>;
 
 /// The requests of one connection. What they need is its own: what all connections count is dear to touch.
 struct Requests(Arc<Connection>);
@@ -131,21 +132,22 @@ impl hyper::service::Service<Request<Incoming>> for Requests {
     type Future = Answer;
 
     fn call(&self, request: Request<Incoming>) -> Answer {
-        let connection = self.0.clone();
-        let accounts = |token: &str| connection.server.authenticate(token);
-        match identify(&connection.certificate, request.headers(), &connection.tokens, accounts) {
-            Some(user) => {
-                let caller = Caller { user, body_timeout: Some(connection.body_timeout) };
-                let (head, body) = request.into_parts();
-                Box::pin(async move {
-                    let answer = connection.server.serve(&caller, &head, body).await;
-                    Ok(answer.map(|body| Paced::new(body, &connection.traffic)))
-                })
-            }
-            None => {
-                let answer = unauthorized().map(|body| Paced::new(body, &connection.traffic));
-                Box::pin(std::future::ready(Ok(answer)))
-            }
+        let Connection { server, tokens, certificate, body_timeout, traffic } = &*self.0;
+        let accounts = |token: &str| server.authenticate(token);
+        let Some(user) = identify(certificate, request.headers(), tokens, accounts) else {
+            return Either::Left(ready(Ok(unauthorized().map(|body| Paced::new(body, traffic)))));
+        };
+        let caller = Caller { user, body_timeout: Some(*body_timeout) };
+        let (mut head, body) = request.into_parts();
+        // What can be answered at once is not kept: hyper tries to read on before it asks for the answer, and takes a
+        // new buffer to do so while a request is in the old one.
+        if let Some(answer) = server.serve_now(&caller, &mut head) {
+            return Either::Left(ready(Ok(answer.map(|body| Paced::new(body, traffic)))));
         }
+        let connection = self.0.clone();
+        Either::Right(Box::pin(async move {
+            let answer = connection.server.serve(&caller, &mut head, body).await;
+            Ok(answer.map(|body| Paced::new(body, &connection.traffic)))
+        }))
     }
 }

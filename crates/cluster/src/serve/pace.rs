@@ -13,7 +13,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use evenkeel_apiserver::Body;
+use evenkeel_apiserver::{Body, Piece};
 use http_body::{Body as _, Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
 
@@ -43,8 +43,8 @@ impl Traffic {
 /// The body of an answer, paced where it is a stream.
 pub(crate) struct Paced {
     body: Body,
-    /// What paces it; none for a body that is there as a whole.
-    pace: Option<Pace>,
+    /// What paces it; none for a body that is there as a whole, and those are passed on by many hands.
+    pace: Option<Box<Pace>>,
 }
 
 struct Pace {
@@ -59,7 +59,7 @@ struct Pace {
 impl Paced {
     pub(crate) fn new(body: Body, traffic: &Traffic) -> Self {
         let is_stream = body.size_hint().exact().is_none();
-        Self { body, pace: is_stream.then(|| Pace::new(traffic.clone())) }
+        Self { body, pace: is_stream.then(|| Box::new(Pace::new(traffic.clone()))) }
     }
 }
 
@@ -87,11 +87,11 @@ impl Pace {
     fn gather(&mut self, body: &mut Body, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         let (mut first, mut more) = (None::<Bytes>, BytesMut::new());
         while !self.ended && first.as_ref().map_or(0, Bytes::len).max(more.len()) < PIECE_BYTES {
-            match Pin::new(&mut *body).poll_frame(cx) {
+            match body.poll_piece(cx) {
                 Poll::Pending => break,
                 Poll::Ready(None) => self.ended = true,
-                Poll::Ready(Some(Ok(frame))) => {
-                    let Ok(data) = frame.into_data() else { continue };
+                Poll::Ready(Some(piece)) => {
+                    let data = piece.into_bytes();
                     match &first {
                         None => first = Some(data),
                         Some(first) => {
@@ -128,21 +128,23 @@ impl Pace {
 }
 
 impl http_body::Body for Paced {
-    type Data = Bytes;
+    type Data = Piece;
     type Error = Infallible;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    ) -> Poll<Option<Result<Frame<Piece>, Infallible>>> {
         let Self { body, pace } = &mut *self;
-        let Some(pace) = pace else { return Pin::new(body).poll_frame(cx) };
+        let Some(pace) = pace else {
+            return body.poll_piece(cx).map(|next| next.map(|piece| Ok(Frame::data(piece))));
+        };
         if let Some(pause) = pace.pause.as_mut().filter(|_| pace.busy) {
             ready!(pause.as_mut().poll(cx));
         }
         let piece = ready!(pace.gather(body, cx));
         pace.sent();
-        Poll::Ready(piece.map(|bytes| Ok(Frame::data(bytes))))
+        Poll::Ready(piece.map(|bytes| Ok(Frame::data(Piece::Bytes(bytes)))))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -167,7 +169,7 @@ mod tests {
     }
 
     async fn next(body: &mut Paced) -> Option<Bytes> {
-        body.frame().await.map(|frame| frame.unwrap().into_data().unwrap())
+        body.frame().await.map(|frame| frame.unwrap().into_data().unwrap().into_bytes())
     }
 
     #[tokio::test(start_paused = true)]

@@ -42,7 +42,7 @@ fn rules<'a>(constraints: &'a Value, list: &str) -> &'a [Value] {
 }
 
 fn find(admission: &Admission<'_>, rules: &[Value], exact: bool) -> Option<Matched> {
-    let info = &admission.call.info;
+    let info = admission.call.info;
     let about: Vec<&Value> = rules.iter().filter(|rule| is_about(admission, rule)).collect();
     let fits = |rule: &Value, info: &ResourceInfo| {
         lists(rule, "apiGroups", &info.group)
@@ -50,7 +50,7 @@ fn find(admission: &Admission<'_>, rules: &[Value], exact: bool) -> Option<Match
             && names_resource(rule, &info.plural, &admission.call.path.subresource)
     };
     if about.iter().any(|rule| fits(rule, info)) {
-        return Some(Matched { info: info.clone() });
+        return Some(Matched { info: Arc::clone(info) });
     }
     if exact || about.is_empty() {
         return None;
@@ -71,7 +71,7 @@ fn is_about(admission: &Admission<'_>, rule: &Value) -> bool {
         Operation::Delete => "DELETE",
     };
     let part = &admission.call.path.subresource;
-    let info = &admission.call.info;
+    let info = admission.call.info;
     let same_name = |rule: &Value| {
         let resources = rule["resources"].as_array().into_iter().flatten().filter_map(Value::as_str);
         resources.map(|it| it.split('/').next().unwrap_or(it)).any(|it| it == "*" || it == info.plural)

@@ -27,7 +27,7 @@ pub(super) enum Plan {
 /// Decides what a deletion does. Preconditions that do not hold are refused.
 pub(super) fn plan(call: &Call<'_>, options: &DeleteOptions, entry: &Entry<Header>) -> Result<Plan> {
     check_preconditions(call, options, entry)?;
-    let strategy = Strategy::of(&call.info);
+    let strategy = Strategy::of(call.info);
     let built_in = !call.info.is_custom();
     match call.info.kind.as_str() {
         "Pod" if built_in => Ok(plan_pod(call, &strategy, options, entry)),
@@ -73,7 +73,7 @@ fn plan_plain(call: &Call<'_>, strategy: &Strategy, options: &DeleteOptions, ent
     if options.says_nothing_of_dependents() && !strategy.orphans && !entry.header.finalizers {
         return Plan::Remove;
     }
-    let mut object = faces::open(&call.info, entry);
+    let mut object = faces::open(call.info, entry);
     set_finalizers(strategy, options, &mut object);
     if !has_finalizers(&object) {
         return Plan::Remove;
@@ -84,7 +84,7 @@ fn plan_plain(call: &Call<'_>, strategy: &Strategy, options: &DeleteOptions, ent
 
 /// Pods are marked first, always: a node has a grace period to end them, and others see them go.
 fn plan_pod(call: &Call<'_>, strategy: &Strategy, options: &DeleteOptions, entry: &Entry<Header>) -> Plan {
-    let mut pod = faces::open(&call.info, entry);
+    let mut pod = faces::open(call.info, entry);
     let requested = options.grace_period_seconds.map(|it| if it < 0 { 1 } else { it });
     let metadata = &mut pod["metadata"];
     let then_remove;
@@ -138,8 +138,8 @@ fn seconds_after(time: Timestamp, seconds: i64) -> Timestamp {
 
 /// A namespace is marked and says so in its phase; it goes when its content has gone.
 fn plan_namespace(call: &Call<'_>, options: &DeleteOptions, entry: &Entry<Header>) -> Plan {
-    let strategy = Strategy::of(&call.info);
-    let mut namespace = faces::open(&call.info, entry);
+    let strategy = Strategy::of(call.info);
+    let mut namespace = faces::open(call.info, entry);
     if entry.header.deleting {
         let held = namespace["spec"]["finalizers"].as_array().is_some_and(|it| !it.is_empty());
         return if held { Plan::Nothing } else { plan_plain(call, &strategy, options, entry) };
@@ -163,7 +163,7 @@ fn plan_definition(
     if entry.header.deleting {
         return plan_plain(call, strategy, options, entry);
     }
-    let mut definition = faces::open(&call.info, entry);
+    let mut definition = faces::open(call.info, entry);
     definition["metadata"]["deletionTimestamp"] = call.server.now().into();
     crate::custom::mark_terminating(&mut definition, &call.server.now());
     Plan::Mark { object: definition, then_remove: false }

@@ -4,6 +4,7 @@
 //! more than its metadata. They share these watches. A kind that another controller watches as a whole is seen through
 //! that controller's watch; of all others the metadata alone is asked for.
 
+mod discovery;
 mod watched;
 
 use std::collections::BTreeMap;
@@ -13,11 +14,11 @@ use evenkeel_runtime::{
     Action, Change, Context, Controller, Env, EventMeta, Origin, Request, Result, Trigger,
 };
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::Client;
 use kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
-use kube::discovery::{Discovery, Scope, verbs};
 use parking_lot::Mutex;
 use watched::Watched;
+
+pub(crate) use discovery::discover;
 
 use crate::{MANAGER, clock};
 
@@ -53,7 +54,7 @@ type Listener = Arc<dyn Fn(&Resource, &EventMeta<'_>) + Send + Sync>;
 /// All watches.
 pub(crate) struct Monitors {
     watched: Mutex<BTreeMap<(String, String), Monitor>>,
-    listed: Mutex<Vec<Resource>>,
+    listed: Mutex<Arc<[Resource]>>,
     listeners: Vec<Listener>,
     on_change: Vec<Arc<dyn Fn() + Send + Sync>>,
 }
@@ -66,7 +67,7 @@ struct Monitor {
 impl Monitors {
     /// Watches that tell these listeners of every change, and those others of every change of the list of kinds.
     pub(crate) fn new(listeners: Vec<Listener>, on_change: Vec<Arc<dyn Fn() + Send + Sync>>) -> Arc<Self> {
-        Arc::new(Self { watched: Mutex::default(), listed: Mutex::default(), listeners, on_change })
+        Arc::new(Self { watched: Mutex::default(), listed: Mutex::new(Arc::new([])), listeners, on_change })
     }
 
     /// The kind of this group and name, whatever its version.
@@ -84,7 +85,7 @@ impl Monitors {
     }
 
     /// Starts watches of new kinds, ends those of kinds that are gone.
-    fn follow(&self, ctx: &Context<Arc<Self>>, listed: Vec<Resource>) {
+    fn follow(&self, ctx: &Context<Arc<Self>>, listed: Arc<[Resource]>) {
         let mut watched = self.watched.lock();
         let wanted: BTreeMap<_, _> = listed
             .iter()
@@ -137,31 +138,9 @@ pub(crate) fn controller(env: &Env, monitors: Arc<Monitors>) -> Controller<Dynam
 }
 
 async fn reconcile(_: Request, ctx: Context<Arc<Monitors>>) -> Result<Action> {
-    let listed = discover(ctx.client().clone()).await?;
+    let listed = discover(ctx.client()).await?;
     if *ctx.state().listed.lock() != listed {
         ctx.state().follow(&ctx, listed);
     }
     Ok(Action::done())
-}
-
-/// Every kind that the server lists, in its most stable version, by group and name.
-pub(crate) async fn discover(client: Client) -> Result<Vec<Resource>, kube::Error> {
-    let discovery = Discovery::new(client).run_aggregated().await?;
-    let mut listed = Vec::new();
-    for group in discovery.groups_alphabetical() {
-        for (api, capabilities) in group.resources_by_stability() {
-            let can = |verb| capabilities.supports_operation(verb);
-            // Events are too many to be watched for owners that they never have.
-            let event = api.plural == "events";
-            listed.push(Resource {
-                namespaced: capabilities.scope == Scope::Namespaced,
-                collectable: can(verbs::LIST) && can(verbs::DELETE_COLLECTION),
-                watchable: !event && can(verbs::LIST) && can(verbs::WATCH) && can(verbs::DELETE),
-                api,
-            });
-        }
-    }
-    // Some kinds are served under two groups, and the order within a group is not ours.
-    listed.sort_by_key(Resource::key);
-    Ok(listed)
 }

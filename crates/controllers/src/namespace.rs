@@ -89,19 +89,19 @@ async fn reconcile(namespace: Arc<Namespace>, ctx: Context<Terminating>) -> Resu
 /// Deletes all that can be deleted; pods first, so that what they need outlives them.
 async fn delete_content(ctx: &Context<Terminating>, namespace: &str) -> Content {
     let mut content = Content::default();
-    let listed = match monitors::discover(ctx.client().clone()).await {
+    let listed = match monitors::discover(ctx.client()).await {
         Ok(listed) => listed,
         Err(error) => {
             content.discovery_failure = Some(error.to_string());
             return content;
         }
     };
-    let listed = listed.into_iter().filter(|resource| resource.namespaced && resource.collectable);
+    let listed = listed.iter().filter(|resource| resource.namespaced && resource.collectable);
     let (pods, others): (Vec<_>, Vec<_>) =
         listed.partition(|resource| resource.api.group.is_empty() && resource.api.plural == "pods");
     for group in [pods, others] {
         for resource in group {
-            if let Err(error) = delete_kind(ctx, namespace, &resource, &mut content).await {
+            if let Err(error) = delete_kind(ctx, namespace, resource, &mut content).await {
                 content.failures.push(error.to_string());
             }
         }

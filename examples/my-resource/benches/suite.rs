@@ -2,7 +2,8 @@
 //! resource, and waits until its pods are ready.
 //!
 //! `cargo bench -p my-resource --bench suite` measures the release profile, and with `--profile dev` what `cargo test`
-//! sees. The tests run as `cargo test` runs them, on as many threads as there are cores.
+//! sees. The tests run as `cargo test` runs them, on as many threads as there are cores. Other numbers of tests and
+//! threads can be given (`-- 20 1`), for a profiler.
 
 use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,19 +17,22 @@ use my_resource::{MyResource, MyResourceSpec, Phase, controller};
 const TESTS: usize = 500;
 
 fn main() {
-    let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let mut numbers = std::env::args().filter_map(|given| given.parse().ok());
+    let tests = numbers.next().unwrap_or(TESTS);
+    let cores = || std::thread::available_parallelism().map_or(1, NonZero::get);
+    let threads = numbers.next().unwrap_or_else(cores);
     let (next, before) = (AtomicUsize::new(0), now());
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                while next.fetch_add(1, Ordering::Relaxed) < TESTS {
+                while next.fetch_add(1, Ordering::Relaxed) < tests {
                     testing::run(testing::options(), test).expect("the test passes");
                 }
             });
         }
     });
     let took = before.elapsed();
-    println!("{TESTS} tests on {threads} threads took {took:.1?}: {:.1?} each", took / TESTS as u32);
+    println!("{tests} tests on {threads} threads took {took:.1?}: {:.1?} each", took / tests as u32);
 }
 
 async fn test(cluster: Cluster) -> Result<()> {

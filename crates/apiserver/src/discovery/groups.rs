@@ -42,7 +42,7 @@ pub(crate) fn groups(registry: &Registry) -> Vec<Group> {
     for group in &mut groups {
         group.versions.sort_by(|a, b| prefer(&a.name, &b.name));
     }
-    groups.sort_by_key(|group| (rank(&group.name).unwrap_or(usize::MAX), group.name.clone()));
+    groups.sort_by_cached_key(|group| (rank(&group.name).unwrap_or(usize::MAX), group.name.clone()));
     groups
 }
 

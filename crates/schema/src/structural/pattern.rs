@@ -35,8 +35,7 @@ pub(super) fn is_kept(pattern: &str) -> bool {
     KEPT.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).contains_key(pattern)
 }
 
-/// Compiles without keeping.
-pub(super) fn compile(pattern: &str) -> Result<Regex, regex::Error> {
+fn compile(pattern: &str) -> Result<Regex, regex::Error> {
     // What the engine takes and Go does not.
     let (problem, _) = Scan { pattern, at: 0, groups: 0, before: Before::Nothing }.problem();
     if matches!(problem, NESTED | COUNT) {

@@ -164,7 +164,7 @@ fn value_rules(
         nested(&path.child("not"), not, false, errors);
     }
     let text = schema.str("pattern");
-    if pattern::compile(text).is_err() {
+    if pattern::compiled(text).is_none() {
         let detail = format!("must be a valid regular expression, but isn't: {}", pattern::go_error(text));
         errors.push(FieldError::invalid(path.child("pattern"), text, detail));
     }

@@ -1,7 +1,7 @@
 //! Events: what happened to an object, in words for people.
 //!
 //! They are sent in the background and never delay a reconcile. The same event again becomes a series; an object
-//! that causes very many is cut off for a while; when the buffer is full, events are dropped and counted.
+//! that causes very many is cut off for a while; when the buffer is full, events are dropped, and the log says so.
 
 mod sender;
 

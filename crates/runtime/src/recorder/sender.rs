@@ -1,6 +1,7 @@
 //! Sends events: the first of a kind is created, the same again is counted in its series.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_env::Env;
@@ -31,12 +32,36 @@ const REMEMBERED_MAX: usize = 4096;
 /// What the API server takes as a note: 1 KiB.
 const NOTE_MAX_BYTES: usize = 1024;
 
+/// Who says it of which object. Objects of two kinds may have one name, and two controllers may speak of one object:
+/// neither uses up what the other may say.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct About {
+    reporter: Arc<str>,
+    api_version: Option<String>,
+    kind: Option<String>,
+    namespace: Option<String>,
+    name: Option<String>,
+    uid: Option<String>,
+}
+
+impl About {
+    fn of(note: &Note) -> Self {
+        let regarding = &note.regarding;
+        Self {
+            reporter: note.reporter.clone(),
+            api_version: regarding.api_version.clone(),
+            kind: regarding.kind.clone(),
+            namespace: regarding.namespace.clone(),
+            name: regarding.name.clone(),
+            uid: regarding.uid.clone(),
+        }
+    }
+}
+
 /// What makes two events the same.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Same {
-    uid: Option<String>,
-    namespace: Option<String>,
-    name: Option<String>,
+    about: About,
     reason: String,
     text: String,
     event_type: EventType,
@@ -57,7 +82,7 @@ pub(super) struct Sender {
     client: Client,
     env: Env,
     series: BTreeMap<Same, Series>,
-    budgets: BTreeMap<(Option<String>, Option<String>), Budget>,
+    budgets: BTreeMap<About, Budget>,
 }
 
 impl Sender {
@@ -81,13 +106,13 @@ impl Sender {
     fn may_send(&mut self, note: &Note) -> bool {
         let now = Instant::now();
         forget_oldest(&mut self.budgets, |budget| budget.refilled);
-        let key = (note.regarding.namespace.clone(), note.regarding.name.clone());
-        let budget = self.budgets.entry(key).or_insert(Budget { left: BURST, refilled: now });
+        let budget = self.budgets.entry(About::of(note)).or_insert(Budget { left: BURST, refilled: now });
         let passed = now.saturating_duration_since(budget.refilled);
         let refills = u32::try_from(passed.as_secs() / REFILL.as_secs()).unwrap_or(u32::MAX);
         if refills > 0 {
             budget.left = budget.left.saturating_add(refills).min(BURST);
-            budget.refilled = now;
+            // What has passed of the next refill counts towards it.
+            budget.refilled += REFILL * refills;
         }
         match budget.left.checked_sub(1) {
             Some(left) => {
@@ -100,9 +125,7 @@ impl Sender {
 
     async fn send(&mut self, note: &Note) -> kube::Result<()> {
         let same = Same {
-            uid: note.regarding.uid.clone(),
-            namespace: note.regarding.namespace.clone(),
-            name: note.regarding.name.clone(),
+            about: About::of(note),
             reason: note.reason.clone(),
             text: note.text.clone(),
             event_type: note.event_type,
@@ -162,11 +185,9 @@ impl Sender {
 async fn next(notes: &mut mpsc::Receiver<Note>, closing: &CancellationToken) -> Option<Note> {
     tokio::select! {
         biased;
-        note = notes.recv() => return note,
-        () = closing.cancelled() => {}
+        note = notes.recv() => note,
+        () = closing.cancelled() => None,
     }
-    notes.close();
-    notes.recv().await
 }
 
 /// Events about cluster-scoped objects live in `default`.

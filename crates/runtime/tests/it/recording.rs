@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use evenkeel_cluster::{Cluster, Fault, Matcher};
 use evenkeel_runtime::finalizer::Phase;
-use evenkeel_runtime::{Action, Context, Controller, Error};
-use k8s_openapi::api::core::v1::ConfigMap;
+use evenkeel_runtime::{Action, Context, Controller, Error, EventType};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ObjectReference};
 use k8s_openapi::api::events::v1::Event;
 use kube::ResourceExt;
 use tokio::time::Instant;
@@ -56,6 +56,81 @@ async fn an_object_that_causes_very_many_is_cut_off_and_others_are_not(cluster: 
     );
 }
 
+/// Two controllers under one manager, of which one has said all that it may of an object.
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 7)]
+async fn no_controller_uses_up_the_budget_of_another(cluster: Cluster) {
+    cluster.run_manager("all", |manager| {
+        let of_touched = Controller::new("of-touched", |map: Arc<ConfigMap>, ctx: Context| async move {
+            if map.annotations().contains_key("touched") {
+                ctx.event(&*map, "Touched", "it was touched");
+            }
+            Ok::<_, Error>(Action::done())
+        });
+        manager.controller(talker()).controller(of_touched)
+    });
+    cluster.apply(map("one", 40)).await.unwrap();
+    cluster.settled().await;
+    assert_eq!(events_about(&cluster, "one").await.len(), 25);
+    touch(&cluster, "one").await;
+    let events = events_about(&cluster, "one").await;
+    let of_touched =
+        events.iter().filter(|event| event.reporting_controller.as_deref() == Some("of-touched"));
+    assert_eq!(of_touched.count(), 1);
+}
+
+/// Each object had a budget by its namespace and name alone, so that a loud one silenced those of other kinds that
+/// have its name, and the one that was made after it.
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 9)]
+async fn no_object_uses_up_the_budget_of_another_with_its_name(cluster: Cluster) {
+    let loud = ObjectReference {
+        api_version: Some("example.com/v1".into()),
+        kind: Some("Database".into()),
+        name: Some("same".into()),
+        namespace: Some(cluster.namespace().into()),
+        uid: Some("1".into()),
+        ..ObjectReference::default()
+    };
+    let others = [
+        ObjectReference { kind: Some("Bucket".into()), ..loud.clone() },
+        ObjectReference { api_version: Some("example.org/v1".into()), ..loud.clone() },
+        ObjectReference { uid: Some("2".into()), ..loud.clone() },
+    ];
+    cluster.run(move || {
+        let (loud, others) = (loud.clone(), others.clone());
+        Controller::new("talker", move |_: Arc<ConfigMap>, ctx: Context| {
+            let (loud, others) = (loud.clone(), others.clone());
+            async move {
+                let record = |about: &ObjectReference, reason: &str| {
+                    ctx.recorder().record_about(about.clone(), EventType::Normal, reason, "said");
+                };
+                (0..40).for_each(|at| record(&loud, &format!("Reason{at}")));
+                others.iter().for_each(|other| record(other, "Seen"));
+                Ok::<_, Error>(Action::done())
+            }
+        })
+    });
+    cluster.apply(map("one", 1)).await.unwrap();
+    cluster.settled().await;
+    let events = events_about(&cluster, "same").await;
+    let seen = events.iter().filter(|event| event.reason.as_deref() == Some("Seen")).count();
+    assert_eq!((events.len(), seen), (28, 3), "with the same words, but for the reason");
+}
+
+/// Time that had passed since the last refill was lost when an event was asked for before the next.
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 8, embedded = "minutes pass")]
+async fn a_budget_comes_back_one_by_one(cluster: Cluster) {
+    cluster.run(talker);
+    cluster.apply(map("loud", 40)).await.unwrap();
+    cluster.settled().await;
+    // One more for every 300 s: two after 899 s, and four after 1299 s.
+    for (wanted, seconds, events) in [(41, 899, 27), (42, 400, 29)] {
+        cluster.advance(Duration::from_secs(seconds)).await;
+        cluster.apply(map("loud", wanted)).await.unwrap();
+        cluster.settled().await;
+        assert_eq!(events_about(&cluster, "loud").await.len(), events);
+    }
+}
+
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 2)]
 async fn a_long_note_is_cut_to_what_the_server_takes(cluster: Cluster) {
     cluster.run(talker);
@@ -88,6 +163,37 @@ async fn a_series_ends_after_six_minutes(cluster: Cluster) {
     cluster.advance(Duration::from_secs(7 * 60)).await;
     touch(&cluster, "one").await;
     assert_eq!(events_about(&cluster, "one").await.len(), 2);
+}
+
+/// An event every five minutes is one series, however long it goes on.
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 10, embedded = "minutes pass")]
+async fn a_series_goes_on_while_its_event_keeps_coming(cluster: Cluster) {
+    cluster.run(talker);
+    for at in 0..4 {
+        let mut touched = map("one", 1);
+        touched.annotations_mut().insert("touched".into(), at.to_string());
+        cluster.apply(touched).await.unwrap();
+        cluster.settled().await;
+        cluster.advance(Duration::from_secs(5 * 60)).await;
+    }
+    let events = events_about(&cluster, "one").await;
+    assert_eq!(events.len(), 1);
+    assert_eq!(events[0].series.as_ref().map(|series| series.count), Some(4));
+}
+
+/// What has no namespace has its events in `default`, where `kubectl describe` looks for them.
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 11, embedded = "the namespace default is everybody's")]
+async fn events_about_cluster_scoped_objects_are_in_default(cluster: Cluster) {
+    cluster.run(|| {
+        Controller::new("of-namespaces", |namespace: Arc<Namespace>, ctx: Context| async move {
+            ctx.event(&*namespace, "Seen", "it was seen");
+            Ok::<_, Error>(Action::done())
+        })
+    });
+    cluster.settled().await;
+    let events = kube::Api::<Event>::all(cluster.client()).list(&Default::default()).await.unwrap();
+    let places: Vec<_> = events.iter().filter_map(|event| event.namespace()).collect();
+    assert!(!places.is_empty() && places.iter().all(|place| place == "default"), "{places:?}");
 }
 
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 5)]

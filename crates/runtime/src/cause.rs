@@ -78,52 +78,83 @@ pub enum Change {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Causes {
-    kept: Vec<Cause>,
+    kept: Kept,
+}
+
+/// Most keys have one cause, and very many keys may wait: one takes no memory beside its key.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+enum Kept {
+    #[default]
+    None,
+    One(Cause),
+    /// Two or more.
+    Several(Box<Several>),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Several {
+    list: Vec<Cause>,
     more: u64,
 }
 
 impl Causes {
     /// Remembers one more cause; an equal one that is kept already is not kept twice.
     pub fn push(&mut self, cause: Cause) {
-        if self.kept.contains(&cause) {
+        if self.kept().contains(&cause) {
             return;
         }
-        if self.kept.len() < CAUSES_KEPT {
-            if self.kept.is_empty() {
-                // Most keys have one cause, and very many keys may wait.
-                self.kept.reserve_exact(1);
+        match &mut self.kept {
+            Kept::Several(several) if several.list.len() < CAUSES_KEPT => several.list.push(cause),
+            Kept::Several(several) => several.more += 1,
+            Kept::None => self.kept = Kept::One(cause),
+            Kept::One(_) => {
+                if let Kept::One(first) = std::mem::take(&mut self.kept) {
+                    self.kept = Kept::Several(Box::new(Several { list: vec![first, cause], more: 0 }));
+                }
             }
-            self.kept.push(cause);
-        } else {
-            self.more += 1;
         }
     }
 
     /// Adds those of another.
     pub fn merge(&mut self, other: Causes) {
-        other.kept.into_iter().for_each(|cause| self.push(cause));
-        self.more += other.more;
+        match other.kept {
+            Kept::None => {}
+            Kept::One(cause) => self.push(cause),
+            Kept::Several(other) => {
+                other.list.into_iter().for_each(|cause| self.push(cause));
+                if let Kept::Several(several) = &mut self.kept {
+                    several.more += other.more;
+                }
+            }
+        }
     }
 
     /// The first causes, at most [`CAUSES_KEPT`].
     pub fn kept(&self) -> &[Cause] {
-        &self.kept
+        match &self.kept {
+            Kept::None => &[],
+            Kept::One(cause) => std::slice::from_ref(cause),
+            Kept::Several(several) => &several.list,
+        }
     }
 
     /// How many came after those that were kept.
     pub fn more(&self) -> u64 {
-        self.more
+        match &self.kept {
+            Kept::Several(several) => several.more,
+            Kept::None | Kept::One(_) => 0,
+        }
     }
 
     /// Whether none is known.
     pub fn is_empty(&self) -> bool {
-        self.kept.is_empty()
+        matches!(self.kept, Kept::None)
     }
 }
 
 impl From<Cause> for Causes {
     fn from(cause: Cause) -> Self {
-        Self { kept: vec![cause], more: 0 }
+        Self { kept: Kept::One(cause) }
     }
 }
 
@@ -153,13 +184,13 @@ impl fmt::Display for Cause {
 
 impl fmt::Display for Causes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, cause) in self.kept.iter().enumerate() {
+        for (at, cause) in self.kept().iter().enumerate() {
             write!(f, "{}{cause}", if at == 0 { "" } else { ", " })?;
         }
-        if self.more > 0 {
-            write!(f, " and {} more", self.more)?;
+        match self.more() {
+            0 => Ok(()),
+            more => write!(f, " and {more} more"),
         }
-        Ok(())
     }
 }
 
@@ -177,5 +208,21 @@ mod tests {
         assert_eq!(causes.kept().len(), CAUSES_KEPT);
         assert_eq!(causes.more(), 3);
         assert!(causes.to_string().ends_with("c7 and 3 more"), "{causes}");
+    }
+
+    #[test]
+    fn two_lists_become_one() {
+        let external = |name: &str| Cause::External(name.into());
+        let mut many = Causes::default();
+        (0..CAUSES_KEPT + 2).for_each(|at| many.push(external(&at.to_string())));
+        let mut causes = Causes::default();
+        assert!(causes.is_empty());
+        causes.merge(Causes::default());
+        causes.merge(Causes::from(external("first")));
+        causes.merge(Causes::from(external("first")));
+        assert_eq!((causes.kept().len(), causes.more()), (1, 0));
+        causes.merge(many);
+        assert_eq!((causes.kept().len(), causes.more()), (CAUSES_KEPT, 3));
+        assert_eq!(causes.kept()[0], external("first"));
     }
 }

@@ -17,6 +17,7 @@ mod lines;
 mod slots;
 mod state;
 mod sync;
+mod table;
 
 pub use backoff::Backoff;
 pub use state::ROUND_SIZE;

@@ -20,10 +20,6 @@ impl Rank {
         Self { priority: Reverse(priority), round }
     }
 
-    pub(super) fn priority(self) -> i32 {
-        self.priority.0
-    }
-
     pub(super) fn round(self) -> u64 {
         self.round
     }
@@ -71,9 +67,19 @@ impl Lines {
         self.len += 1;
     }
 
-    /// The first key of all.
-    pub(super) fn first(&self) -> Option<(Rank, Slot)> {
-        self.lines.first_key_value().map(|(rank, line)| (*rank, line.first))
+    /// Takes the first key of all out of its line.
+    pub(super) fn pop(&mut self, keys: &mut impl Linked) -> Option<(Rank, Slot)> {
+        let mut line = self.lines.first_entry()?;
+        let (rank, first) = (*line.key(), line.get().first);
+        match std::mem::take(keys.links(first)).behind {
+            None => drop(line.remove()),
+            Some(behind) => {
+                keys.links(behind).before = None;
+                line.get_mut().first = behind;
+            }
+        }
+        self.len -= 1;
+        Some((rank, first))
     }
 
     /// Takes a key out of its line.

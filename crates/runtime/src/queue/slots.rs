@@ -1,24 +1,34 @@
 //! Keys with what is known of each: found by one hash, then by number.
 
 use std::hash::BuildHasher;
+use std::num::NonZeroU32;
 
 use evenkeel_env::Hashes;
-use hashbrown::HashTable;
-use hashbrown::hash_table::Entry;
 
 use super::QueueKey;
+use super::table::{Mark, Table};
 
 /// Slots that are kept though no key is left, so that a queue that empties now and then does not allocate anew.
 const SLOTS_KEPT: usize = 1024;
 
-/// The number of a key, for as long as it is known.
+/// The number of a key, for as long as it is known: one more than its place, so that it and none take four bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Slot(u32);
+pub(super) struct Slot(NonZeroU32);
+
+impl Slot {
+    pub(super) fn at(place: usize) -> Self {
+        let number = u32::try_from(place).ok().and_then(|place| NonZeroU32::MIN.checked_add(place));
+        Self(number.expect("four thousand million keys do not fit memory"))
+    }
+
+    fn place(self) -> usize {
+        self.0.get() as usize - 1
+    }
+}
 
 #[derive(Debug)]
 pub(super) struct Slots<T, E> {
-    /// Looked up only; nothing goes through it.
-    by_key: HashTable<Slot>,
+    by_key: Table,
     hashes: Hashes,
     /// None is free.
     slots: Vec<Option<Held<T, E>>>,
@@ -28,36 +38,48 @@ pub(super) struct Slots<T, E> {
 #[derive(Debug)]
 struct Held<T, E> {
     key: T,
-    hash: u64,
+    mark: Mark,
     entry: E,
 }
 
 impl<T, E> Default for Slots<T, E> {
     fn default() -> Self {
-        Self { by_key: HashTable::new(), hashes: Hashes::default(), slots: Vec::new(), free: Vec::new() }
+        Self { by_key: Table::default(), hashes: Hashes::default(), slots: Vec::new(), free: Vec::new() }
     }
 }
 
 impl<T: QueueKey, E: Default> Slots<T, E> {
     /// The slot of a key, which it has from now on.
     pub(super) fn enter(&mut self, key: T) -> Slot {
-        let hash = self.hashes.hash_one(&key);
-        let (slots, free) = (&mut self.slots, &mut self.free);
-        let known =
-            self.by_key.entry(hash, |slot| held(slots, *slot).key == key, |slot| held(slots, *slot).hash);
-        match known {
-            Entry::Occupied(known) => *known.get(),
-            Entry::Vacant(place) => {
-                let slot = new_slot(slots, free, Held { key, hash, entry: E::default() });
-                place.insert(slot);
+        let mark = self.mark(&key);
+        if let Some(slot) = self.find_marked(mark, &key) {
+            return slot;
+        }
+        let held = Some(Held { key, mark, entry: E::default() });
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                self.slots[slot.place()] = held;
                 slot
             }
-        }
+            None => {
+                self.slots.push(held);
+                Slot::at(self.slots.len() - 1)
+            }
+        };
+        self.by_key.insert(mark, slot);
+        slot
     }
 
     pub(super) fn find(&self, key: &T) -> Option<Slot> {
-        let hash = self.hashes.hash_one(key);
-        self.by_key.find(hash, |slot| held(&self.slots, *slot).key == *key).copied()
+        self.find_marked(self.mark(key), key)
+    }
+
+    fn mark(&self, key: &T) -> Mark {
+        Mark::of(self.hashes.hash_one(key))
+    }
+
+    fn find_marked(&self, mark: Mark, key: &T) -> Option<Slot> {
+        self.by_key.find(mark, |slot| self.key(slot) == key)
     }
 
     pub(super) fn key(&self, slot: Slot) -> &T {
@@ -69,18 +91,18 @@ impl<T: QueueKey, E: Default> Slots<T, E> {
     }
 
     pub(super) fn get_mut(&mut self, slot: Slot) -> &mut E {
-        &mut self.slots[slot.0 as usize].as_mut().expect(TAKEN).entry
+        &mut self.slots[slot.place()].as_mut().expect(TAKEN).entry
     }
 
     /// Forgets a key; its slot is free then.
     pub(super) fn remove(&mut self, slot: Slot) {
-        if let Some(held) = self.slots[slot.0 as usize].take() {
-            if let Ok(known) = self.by_key.find_entry(held.hash, |other| *other == slot) {
-                known.remove();
-            }
+        let place = &mut self.slots[slot.place()];
+        if let Some(held) = place {
+            self.by_key.remove(held.mark, slot);
+            *place = None;
             self.free.push(slot);
         }
-        if self.by_key.is_empty() && self.slots.len() > SLOTS_KEPT {
+        if self.by_key.len() == 0 && self.slots.len() > SLOTS_KEPT {
             // A burst is over: its memory goes too.
             *self = Self::default();
         }
@@ -95,19 +117,5 @@ impl<T: QueueKey, E: Default> Slots<T, E> {
 const TAKEN: &str = "a slot is used only between `enter` and `remove` of its key";
 
 fn held<T, E>(slots: &[Option<Held<T, E>>], slot: Slot) -> &Held<T, E> {
-    slots[slot.0 as usize].as_ref().expect(TAKEN)
-}
-
-fn new_slot<T, E>(slots: &mut Vec<Option<Held<T, E>>>, free: &mut Vec<Slot>, held: Held<T, E>) -> Slot {
-    match free.pop() {
-        Some(slot) => {
-            slots[slot.0 as usize] = Some(held);
-            slot
-        }
-        None => {
-            let slot = u32::try_from(slots.len()).expect("four thousand million keys do not fit memory");
-            slots.push(Some(held));
-            Slot(slot)
-        }
-    }
+    slots[slot.place()].as_ref().expect(TAKEN)
 }

@@ -66,7 +66,8 @@ enum Stand {
         arrival: u64,
     },
     Ready {
-        rank: Rank,
+        /// With the priority of its entry, the line that it stands in.
+        round: u64,
         links: Links,
         group: Option<Group>,
         since: Instant,
@@ -129,20 +130,19 @@ impl<T: QueueKey> State<T> {
             Stand::Absent | Stand::InFlight { again: None } => false,
             Stand::Delayed { .. } | Stand::Ready { .. } | Stand::InFlight { .. } => true,
         };
-        entry.priority = if queued { entry.priority.max(priority) } else { priority };
-        let raised = entry.priority;
+        let before = entry.priority;
+        let raised = if queued { before.max(priority) } else { priority };
+        entry.priority = raised;
         match &mut entry.stand {
             Stand::InFlight { again } => {
                 *again = Some(Again { at: again.map_or(at, |before| earlier(before.at, at)) });
                 false
             }
-            Stand::Ready { rank, .. } => {
-                let before = *rank;
-                if before.priority() < raised {
-                    *rank = Rank::new(raised, before.round());
-                    let after = *rank;
-                    self.ready.remove(before, slot, &mut self.entries);
-                    self.ready.push(after, slot, &mut self.entries);
+            Stand::Ready { round, .. } => {
+                if before < raised {
+                    let round = *round;
+                    self.ready.remove(Rank::new(before, round), slot, &mut self.entries);
+                    self.ready.push(Rank::new(raised, round), slot, &mut self.entries);
                 }
                 false
             }
@@ -173,7 +173,7 @@ impl<T: QueueKey> State<T> {
                 let round = self.round + (before / ROUND_SIZE) as u64;
                 let entry = self.entries.get_mut(slot);
                 let rank = Rank::new(entry.priority, round);
-                entry.stand = Stand::Ready { rank, links: Links::default(), group, since: now };
+                entry.stand = Stand::Ready { round, links: Links::default(), group, since: now };
                 self.ready.push(rank, slot, &mut self.entries);
                 true
             }
@@ -193,8 +193,7 @@ impl<T: QueueKey> State<T> {
 
     /// Hands out the next ready key.
     pub(super) fn pop(&mut self) -> Option<Item<T>> {
-        let (rank, slot) = self.ready.first()?;
-        self.ready.remove(rank, slot, &mut self.entries);
+        let (rank, slot) = self.ready.pop(&mut self.entries)?;
         self.round = self.round.max(rank.round());
         self.in_flight += 1;
         let key = self.entries.key(slot).clone();
@@ -338,8 +337,7 @@ impl<T: QueueKey> State<T> {
             self.entries.remove(slot);
         }
         if end == End::Closed {
-            while let Some((rank, slot)) = self.ready.first() {
-                self.ready.remove(rank, slot, &mut self.entries);
+            while let Some((_, slot)) = self.ready.pop(&mut self.entries) {
                 self.entries.remove(slot);
             }
             self.groups = Groups::default();

@@ -348,3 +348,46 @@ async fn a_key_that_fails_for_ever_does_not_starve_others() {
     }
     assert!((8..=12).contains(&failures), "5 ms doubled over 10 s: {failures}");
 }
+
+/// Both ways of adding, after both ways of ending.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_added_after_a_shutdown() {
+    for drains in [false, true] {
+        let env = Env::seeded(1);
+        let queue: Queue = Queue::new("test", &env);
+        match drains {
+            true => queue.shut_down_with_drain().await,
+            false => queue.shut_down(),
+        }
+        queue.add(key(1));
+        queue.add_after(key(2), Duration::from_secs(1));
+        queue.add_rate_limited(key(3));
+        queue.add_all([(key(4), 0, Cause::Timer)].into_iter());
+        assert_eq!((queue.len(), queue.len_delayed(), queue.adds()), (0, 0, 0));
+        assert_eq!(env.ledger().pending(), vec![]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_success_makes_the_next_failure_a_first_one() {
+    let queue: Queue = Queue::with_backoff("test", &Env::seeded(1), Backoff::default().jitter(0.0));
+    for _ in 0..2 {
+        let start = Instant::now();
+        for failures in [0, 1, 2, 3] {
+            if failures == 0 {
+                queue.add(key(1));
+            }
+            let item = queue.get().await.unwrap();
+            assert_eq!(item.requeues, failures);
+            match failures {
+                3 => queue.succeeded(&item.key),
+                _ => {
+                    queue.add_rate_limited(item.key.clone());
+                    queue.done(&item.key);
+                }
+            }
+        }
+        assert_eq!(start.elapsed(), Duration::from_millis(5 + 10 + 20));
+        assert_eq!(queue.num_requeues(&key(1)), 0);
+    }
+}

@@ -88,8 +88,11 @@ impl<S: Send + Sync> Context<S> {
         match (object.meta().deletion_timestamp.is_some(), held) {
             (false, true) => work(Phase::Apply).await.map_err(failed),
             (false, false) => {
-                self.patch_finalizers(object, add(object, finalizer)).await?;
-                work(Phase::Apply).await.map_err(failed)
+                // What is gone by now has nobody left to clean up after its side effects.
+                match self.patch_finalizers(object, add(object, finalizer)).await? {
+                    true => work(Phase::Apply).await.map_err(failed),
+                    false => Ok(Action::done()),
+                }
             }
             (true, true) => {
                 let action = work(Phase::Cleanup).await.map_err(failed).inspect_err(|error| {
@@ -107,12 +110,12 @@ impl<S: Send + Sync> Context<S> {
         &self,
         object: &K,
         patch: Value,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let objects = self.objects::<K>(K::DynamicType::default());
         match objects.patch_json(&Request::of(object), &patch).await {
-            Ok(_) => Ok(()),
-            // Gone already: whoever removed the last finalizer was first.
-            Err(error) if error.is_not_found() => Ok(()),
+            Ok(_) => Ok(true),
+            // Whoever removed the last finalizer was first.
+            Err(error) if error.is_not_found() => Ok(false),
             // The test of the patch failed; the next attempt reads what is there now.
             Err(error) if error.status().is_some_and(|status| status.code == 422) => {
                 Err(FinalizersChanged { object: Request::of(object).to_string(), source: error }.into())

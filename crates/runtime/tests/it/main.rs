@@ -3,7 +3,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod applying;
 mod counting;
+mod finalizing;
 mod leading;
 mod listing;
 mod logging;

@@ -5,15 +5,16 @@ use std::time::Duration;
 
 use evenkeel_cluster::{Cluster, CrashPoint, Fault, Matcher};
 use evenkeel_runtime::finalizer::Phase;
-use evenkeel_runtime::{Action, Context, ContextError, Controller, Error, ResultExt};
+use evenkeel_runtime::{Action, Context, Controller, Error, ResultExt};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use kube::ResourceExt;
 use serde_json::json;
 
+use crate::applying::in_a_reconcile;
 use crate::{Notes, map, quiet, value};
 
-fn child(name: &str, value: &str) -> Secret {
+pub(crate) fn child(name: &str, value: &str) -> Secret {
     let mut secret = Secret::default();
     secret.metadata.name = Some(name.into());
     secret.string_data = Some([("value".to_owned(), value.to_owned())].into());
@@ -60,7 +61,12 @@ async fn children_after_a_slow_watch(cluster: &Cluster, remember: bool) -> usize
                 secret.metadata.name = None;
                 secret.metadata.generate_name = Some("child-".into());
                 match remember {
-                    true => drop(ctx.create(secret).await?),
+                    true => {
+                        ctx.create(secret).await?;
+                        // It is not the last write that counts, but every one.
+                        let made = json!({ "metadata": { "annotations": { "made": "yes" } } });
+                        ctx.patch(&*map, &kube::api::Patch::Merge(made)).await?;
+                    }
                     false => create_behind_the_context(&map, &ctx, secret).await?,
                 }
             }
@@ -73,9 +79,11 @@ async fn children_after_a_slow_watch(cluster: &Cluster, remember: bool) -> usize
     let watch = || Matcher::any().method(http::Method::GET).by("generate").kind::<Secret>();
     cluster.fail(watch(), Fault::InternalError, 1);
     cluster.cut_watch(watch());
-    cluster.apply(map("one", 1)).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(100)).await;
-    cluster.apply(map("one", 2)).await.unwrap();
+    for value in [1, 2] {
+        cluster.apply(map("one", value)).await.unwrap();
+        cluster.apply(map("two", value)).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
     cluster.settled().await;
     cluster.list::<Secret>().await.unwrap().len()
 }
@@ -90,12 +98,12 @@ async fn create_behind_the_context(map: &ConfigMap, ctx: &Context, mut secret: S
 
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 2)]
 async fn without_memory_a_second_child_is_created(cluster: Cluster) {
-    assert_eq!(children_after_a_slow_watch(&cluster, false).await, 2);
+    assert_eq!(children_after_a_slow_watch(&cluster, false).await, 4, "of two parents");
 }
 
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 2)]
 async fn a_reconcile_does_not_miss_the_child_that_the_last_one_created(cluster: Cluster) {
-    assert_eq!(children_after_a_slow_watch(&cluster, true).await, 1);
+    assert_eq!(children_after_a_slow_watch(&cluster, true).await, 2, "of two parents");
 }
 
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 3)]
@@ -235,6 +243,11 @@ async fn cleanup_that_fails_keeps_the_object_and_is_retried(cluster: Cluster) {
     assert!(cluster.get_opt::<ConfigMap>("one").await.unwrap().is_none());
 }
 
+/// How many requests of this kind an operator made.
+fn sent(cluster: &Cluster, by: &str, method: http::Method) -> usize {
+    cluster.requests().iter().filter(|request| &*request.by == by && request.method == method).count()
+}
+
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 7)]
 async fn create_or_update_writes_only_what_differs(cluster: Cluster) {
     cluster.run(|| {
@@ -248,21 +261,28 @@ async fn create_or_update_writes_only_what_differs(cluster: Cluster) {
             .await?;
             let existing = ctx.create(child("one", "")).await.ignore_already_exists()?;
             assert!(existing.is_none());
+            ctx.create_or_update(child("found", ""), |_| {}).await?;
             Ok::<_, Error>(Action::done())
         })
         .owns::<Secret>()
     });
+    cluster.apply(child("found", "as it was")).await.unwrap();
     cluster.apply(map("one", 1)).await.unwrap();
     cluster.settled().await;
+    let found: Secret = cluster.get("found").await.unwrap();
+    assert_eq!(found.owner_references()[0].name, "one", "what was found is owned from now on");
+    assert_eq!(sent(&cluster, "ensure", http::Method::PUT), 1);
     let first: Secret = cluster.get("one").await.unwrap();
     let mut annotated = map("one", 1);
     annotated.annotations_mut().insert("touch".into(), "1".into());
     cluster.apply(annotated).await.unwrap();
     cluster.settled().await;
     assert_eq!(cluster.get::<Secret>("one").await.unwrap().resource_version(), first.resource_version());
+    assert_eq!(sent(&cluster, "ensure", http::Method::PUT), 1, "nothing differed any more");
     cluster.apply(map("one", 2)).await.unwrap();
     cluster.settled().await;
     assert_eq!(cluster.get::<Secret>("one").await.unwrap().data.unwrap()["value"].0, b"2");
+    assert_eq!(sent(&cluster, "ensure", http::Method::PUT), 2);
 }
 
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 8)]
@@ -287,32 +307,6 @@ async fn events_become_series_and_do_not_delay_anything(cluster: Cluster) {
     assert_eq!(events.len(), 4, "three different warnings");
 }
 
-/// Runs this once, for a map of this name.
-async fn in_a_reconcile<F, Fut>(cluster: &Cluster, name: &'static str, act: F)
-where
-    F: Fn(Context<Notes>) -> Fut + Clone + Send + Sync + 'static,
-    Fut: Future<Output = Result<String, ContextError>> + Send,
-{
-    let notes = Notes::default();
-    cluster.run({
-        let notes = notes.clone();
-        move || {
-            let act = act.clone();
-            Controller::new(name, move |_: Arc<ConfigMap>, ctx: Context<Notes>| {
-                let act = act.clone();
-                async move {
-                    let said = act(ctx.clone()).await.unwrap_or_else(|error| error.to_string());
-                    ctx.state().push(said);
-                    Ok::<_, Error>(Action::done())
-                }
-            })
-            .state(notes.clone())
-        }
-    });
-    cluster.settled().await;
-    assert_eq!(notes.take(), ["as it should be"]);
-}
-
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 12)]
 async fn get_or_create_leaves_what_is_there(cluster: Cluster) {
     cluster.apply(map("one", 1)).await.unwrap();
@@ -325,6 +319,16 @@ async fn get_or_create_leaves_what_is_there(cluster: Cluster) {
     })
     .await;
     assert_eq!(cluster.get::<Secret>("kept").await.unwrap().owner_references()[0].name, "one");
+    // Where it is in a cache, nobody is asked.
+    cluster.run(|| {
+        Controller::new("looker", |_: Arc<ConfigMap>, ctx: Context| async move {
+            ctx.get_or_create(child("kept", "third")).await?;
+            Ok::<_, Error>(Action::done())
+        })
+        .reads::<Secret>()
+    });
+    cluster.settled().await;
+    assert_eq!(sent(&cluster, "looker", http::Method::POST), 0);
 }
 
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 13)]
@@ -347,32 +351,4 @@ async fn an_update_or_a_deletion_of_what_somebody_else_changed_is_refused(cluste
         Ok("as it should be".into())
     })
     .await;
-}
-
-/// What a context applies is its own, whoever had set it before, under the name that was asked for.
-#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 14)]
-async fn an_apply_takes_over_what_others_set(cluster: Cluster) {
-    cluster.apply(map("one", 1)).await.unwrap();
-    for (manager, name) in [(None, "taker"), (Some("shop"), "shop")] {
-        cluster.apply(child(name, "theirs")).await.unwrap();
-        cluster.run(move || {
-            let controller = Controller::new("taker", move |_: Arc<ConfigMap>, ctx: Context| async move {
-                ctx.apply(child(name, "ours")).await?;
-                ctx.create(child(&format!("{name}-made"), "ours")).await.ignore_already_exists()?;
-                Ok::<_, Error>(Action::done())
-            });
-            match manager {
-                Some(manager) => controller.field_manager(manager),
-                None => controller,
-            }
-        });
-        cluster.settled().await;
-        for child in [name.to_owned(), format!("{name}-made")] {
-            let found: Secret = cluster.get(&child).await.unwrap();
-            assert_eq!(found.data.as_ref().unwrap()["value"].0, b"ours");
-            assert_eq!(found.owner_references()[0].name, "one");
-            let managers: Vec<_> = found.managed_fields().iter().flat_map(|entry| &entry.manager).collect();
-            assert!(managers.contains(&&name.to_owned()), "{managers:?}");
-        }
-    }
 }

@@ -1,0 +1,122 @@
+//! What a context makes of the objects that it is given: whose they are, where they are, and in which version.
+
+use std::sync::Arc;
+
+use evenkeel_cluster::Cluster;
+use evenkeel_runtime::{Action, Context, ContextError, Controller, Error, ResultExt};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
+use kube::ResourceExt;
+use serde_json::json;
+
+use crate::writing::child;
+use crate::{Notes, map};
+
+/// Runs this once, for a map of this name.
+pub(crate) async fn in_a_reconcile<F, Fut>(cluster: &Cluster, name: &'static str, act: F)
+where
+    F: Fn(Context<Notes>) -> Fut + Clone + Send + Sync + 'static,
+    Fut: Future<Output = Result<String, ContextError>> + Send,
+{
+    let notes = Notes::default();
+    cluster.run({
+        let notes = notes.clone();
+        move || {
+            let act = act.clone();
+            Controller::new(name, move |_: Arc<ConfigMap>, ctx: Context<Notes>| {
+                let act = act.clone();
+                async move {
+                    let said = act(ctx.clone()).await.unwrap_or_else(|error| error.to_string());
+                    ctx.state().push(said);
+                    Ok::<_, Error>(Action::done())
+                }
+            })
+            .state(notes.clone())
+        }
+    });
+    cluster.settled().await;
+    assert_eq!(notes.take(), ["as it should be"]);
+}
+
+/// What a context applies is its own, whoever had set it before, under the name that was asked for.
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 14)]
+async fn an_apply_takes_over_what_others_set(cluster: Cluster) {
+    cluster.apply(map("one", 1)).await.unwrap();
+    for (manager, name) in [(None, "taker"), (Some("shop"), "shop")] {
+        cluster.apply(child(name, "theirs")).await.unwrap();
+        cluster.run(move || {
+            let controller = Controller::new("taker", move |_: Arc<ConfigMap>, ctx: Context| async move {
+                ctx.apply(child(name, "ours")).await?;
+                ctx.create(child(&format!("{name}-made"), "ours")).await.ignore_already_exists()?;
+                Ok::<_, Error>(Action::done())
+            });
+            match manager {
+                Some(manager) => controller.field_manager(manager),
+                None => controller,
+            }
+        });
+        cluster.settled().await;
+        for child in [name.to_owned(), format!("{name}-made")] {
+            let found: Secret = cluster.get(&child).await.unwrap();
+            assert_eq!(found.data.as_ref().unwrap()["value"].0, b"ours");
+            assert_eq!(found.owner_references()[0].name, "one");
+            let managers: Vec<_> = found.managed_fields().iter().flat_map(|entry| &entry.manager).collect();
+            assert!(managers.contains(&&name.to_owned()), "{managers:?}");
+        }
+    }
+}
+
+/// What was read carries a version and who owns which field: an apply says what is wanted, whatever came between.
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 1)]
+async fn an_object_that_was_read_can_be_applied(cluster: Cluster) {
+    cluster.apply(map("one", 1)).await.unwrap();
+    in_a_reconcile(&cluster, "reader", |ctx| async move {
+        ctx.apply(child("read", "first")).await?;
+        let mut read = ctx.fetch::<Secret>("read").await?.unwrap();
+        let touch = json!({ "metadata": { "annotations": { "touched": "yes" } } });
+        ctx.patch(&read, &kube::api::Patch::Merge(touch)).await?;
+        assert!(read.resource_version().is_some() && !read.managed_fields().is_empty());
+        read.labels_mut().insert("applied".into(), "yes".into());
+        let applied = ctx.apply(read).await?;
+        assert_eq!(applied.annotations()["touched"], "yes");
+        assert_eq!(applied.labels()["applied"], "yes");
+        Ok("as it should be".into())
+    })
+    .await;
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 2)]
+async fn an_object_without_a_name_is_refused_before_it_is_sent(cluster: Cluster) {
+    cluster.apply(map("one", 1)).await.unwrap();
+    in_a_reconcile(&cluster, "unnamed", |ctx| async move {
+        let error = ctx.apply(Secret::default()).await.unwrap_err();
+        assert_eq!(error.to_string(), "apply Secret: the object has no name");
+        let error = ctx.delete(&Secret::default()).await.unwrap_err();
+        assert_eq!(error.to_string(), "delete Secret: the object has no name");
+        Ok("as it should be".into())
+    })
+    .await;
+    let wrote = |request: &evenkeel_cluster::Exchange| &*request.by == "unnamed" && request.method != "GET";
+    assert!(!cluster.requests().iter().any(wrote));
+}
+
+/// A key without a namespace where the kind has none, though the reconciled object is in one.
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 3, embedded = "namespaces are everybody's")]
+async fn cluster_scoped_objects_are_read_by_their_name(cluster: Cluster) {
+    let notes = Notes::default();
+    cluster.apply(map("one", 1)).await.unwrap();
+    cluster.run({
+        let notes = notes.clone();
+        move || {
+            Controller::new("looker", |_: Arc<ConfigMap>, ctx: Context<Notes>| async move {
+                let cached = ctx.get::<Namespace>("kube-system")?.is_some();
+                let live = ctx.fetch::<Namespace>("kube-system").await?.is_some();
+                ctx.state().push(format!("cached {cached}, live {live}"));
+                Ok::<_, Error>(Action::done())
+            })
+            .reads::<Namespace>()
+            .state(notes.clone())
+        }
+    });
+    cluster.settled().await;
+    assert_eq!(notes.take(), ["cached true, live true"]);
+}

@@ -118,11 +118,6 @@ impl<K: Object> Informer<K> {
         self.handle.shared.wait_synced(timeout).await
     }
 
-    /// Up to which resource version the cache has seen everything, where versions are numbers.
-    pub fn observed(&self) -> u64 {
-        self.handle.shared.observed()
-    }
-
     /// Hands every object in the cache to `handler` as resynced, though nothing changed.
     pub fn replay(&self, handler: &(dyn Fn(&Event<K>) + Send + Sync)) {
         self.handle.shared.replay(&Each(handler));

@@ -178,11 +178,6 @@ impl<K: Object> Shared<K> {
         }
     }
 
-    /// Up to which version everything of the whole source was seen.
-    pub(super) fn observed(&self) -> u64 {
-        self.observed.iter().map(|observed| observed.load(Ordering::Acquire)).min().unwrap_or(0)
-    }
-
     /// The number of the reflector that sees this key.
     fn scope_of(&self, key: &Request) -> usize {
         let before = |namespace: &String| Some(namespace.as_str()) < key.namespace();

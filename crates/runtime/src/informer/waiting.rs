@@ -85,13 +85,10 @@ impl Waiting {
 pub(super) fn is_shown(written: &Written, cached: Option<&ObjectMeta>) -> bool {
     match &written.expected {
         Expected::Gone => cached.is_none_or(|meta| written.uid.is_some() && meta.uid != written.uid),
-        Expected::Version(version) => cached.and_then(|meta| meta.resource_version.as_ref()).is_some_and(
-            // Versions that are no numbers can only be compared for equality.
-            |cached| match (cached.parse::<u64>(), version.parse::<u64>()) {
-                (Ok(cached), Ok(version)) => cached >= version,
-                _ => cached == version,
-            },
-        ),
+        // Those that are numbers are compared with how far the watch has come; others can only be equal.
+        Expected::Version(version) => {
+            cached.and_then(|meta| meta.resource_version.as_ref()).is_some_and(|cached| cached == version)
+        }
     }
 }
 

@@ -124,6 +124,83 @@ async fn a_lease_that_was_given_back_or_never_was_is_free() {
     assert!(server.candidate("second").attempt().await.unwrap());
 }
 
+/// Whoever is told that another holds the lease sends nothing more, though its own time has not run out.
+#[tokio::test(start_paused = true)]
+async fn who_is_no_leader_any_more_sends_nothing_before_its_time_is_over_either() {
+    let server = Server::new();
+    let mut candidate = server.candidate("we");
+    let fence = candidate.fence.clone();
+    assert!(candidate.attempt().await.unwrap() && fence.pass().is_ok());
+    server.renewed_by("other");
+    let lost = candidate.lead(&CancellationToken::new()).await.unwrap_err();
+    assert_eq!(lost.cause, "another holds it");
+    assert!(fence.pass().is_err());
+
+    let server = Server::new();
+    let mut candidate = server.candidate("we");
+    let fence = candidate.fence.clone();
+    assert!(candidate.attempt().await.unwrap() && fence.pass().is_ok());
+    candidate.release().await;
+    assert!(fence.pass().is_err(), "it was given back");
+}
+
+/// The server counts the lease from when it was asked at the latest: so does its holder.
+#[tokio::test(start_paused = true)]
+async fn a_slow_answer_does_not_lengthen_our_own_lease() {
+    let server = Server::new();
+    let mut candidate = server.candidate("we");
+    let fence = candidate.fence.clone();
+    // A look and a write.
+    *server.delay.lock() = Duration::from_secs(4);
+    assert!(candidate.attempt().await.unwrap());
+    seconds(1).await;
+    assert!(fence.pass().is_ok(), "9 s after it began to renew");
+    seconds(1).await;
+    assert!(fence.pass().is_err(), "10 s after it began to renew, and 2 s after it knew");
+
+    let (start, stop) = (Instant::now(), CancellationToken::new());
+    let silence = async {
+        seconds(11).await;
+        *server.delay.lock() = Duration::from_secs(1000);
+    };
+    let (led, ()) = tokio::join!(candidate.lead(&stop), silence);
+    assert!(led.is_err());
+    // The last renewal began after 2 s and was answered after 10 s.
+    assert_eq!(start.elapsed(), Duration::from_secs(12));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_was_taken_for_longer_is_left_for_longer() {
+    let server = Server::new();
+    server.renewed_by("other");
+    if let Some(spec) = server.lease.lock().as_mut().and_then(|lease| lease.spec.as_mut()) {
+        spec.lease_duration_seconds = Some(60);
+    }
+    let mut candidate = server.candidate("we");
+    assert!(!candidate.attempt().await.unwrap());
+    seconds(59).await;
+    assert!(!candidate.attempt().await.unwrap());
+    seconds(1).await;
+    assert!(candidate.attempt().await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_moves_the_time_of_the_renewal_alone() {
+    let server = Server::new();
+    let mut candidate = server.candidate("we");
+    let spec = || server.lease.lock().clone().unwrap().spec.unwrap();
+    assert!(candidate.attempt().await.unwrap());
+    let taken = spec();
+    seconds(2).await;
+    assert!(candidate.attempt().await.unwrap());
+    let renewed = spec();
+    assert!(renewed.renew_time > taken.renew_time);
+    assert_eq!(
+        (renewed.acquire_time, renewed.lease_transitions),
+        (taken.acquire_time, taken.lease_transitions)
+    );
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_identity_is_random_unless_set() {
     let server = Server::new();

@@ -70,10 +70,15 @@ async fn leader_and_standby_in(cluster: &Cluster, notes: &Notes, envs: [&Env; 2]
     (one, Candidate::start_in(cluster, "two", notes, envs[1].clone()))
 }
 
-/// Notes who works; a map of the value "freeze" stops the whole process for a minute in the middle of its work.
+/// Notes who works; a map of the value "freeze" stops the whole process for a minute in the middle of its work, and one
+/// of the value "slow" takes some time.
 async fn reconcile(map: Arc<ConfigMap>, ctx: Context<(&'static str, Notes)>) -> Result<Action, Error> {
     let (name, notes) = ctx.state();
     notes.push(format!("{name} {}", ctx.request()));
+    if value(&map) == "slow" {
+        seconds(15).await;
+        notes.push("ended");
+    }
     if value(&map) == "freeze" {
         // The clock moves on, and no task of the process has its turn.
         let _ = tokio::time::advance(Duration::from_secs(60)).now_or_never();
@@ -334,6 +339,39 @@ async fn a_standby_stops_at_once_and_leaves_the_lease_alone(cluster: Cluster) {
         asked(&cluster, "two", "leases").into_iter().any(|request| request.method != http::Method::GET);
     assert!(!wrote);
     one.stop().await;
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 17)]
+async fn who_lost_the_lease_does_not_finish_what_it_began(cluster: Cluster) {
+    let notes = Notes::default();
+    cluster.apply(map("a", "slow")).await.unwrap();
+    let one = Candidate::start(&cluster, "one", &notes);
+    held_by(&cluster, "one").await;
+    seconds(1).await;
+    let start = Instant::now();
+    cut_off(&cluster, "one", 10_000);
+    let error = one.error().await;
+    assert!(error.contains("could not be renewed"), "{error}");
+    assert!(start.elapsed() <= Duration::from_secs(12), "{:?}", start.elapsed());
+    seconds(20).await;
+    assert_eq!(notes.take(), ["one default/a"]);
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 18)]
+async fn the_lease_is_held_until_the_last_work_has_ended(cluster: Cluster) {
+    let notes = Notes::default();
+    cluster.apply(map("a", "slow")).await.unwrap();
+    let one = Candidate::start(&cluster, "one", &notes);
+    held_by(&cluster, "one").await;
+    seconds(1).await;
+    one.stop.cancel();
+    while notes.0.lock().len() < 2 {
+        assert_eq!(holder(&cluster).await, "one");
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    one.running.await.unwrap().unwrap();
+    assert_eq!(notes.take(), ["one default/a", "ended"]);
+    assert_eq!(holder(&cluster).await, "");
 }
 
 /// Whoever restarts at once may keep the lease, so that nobody else takes over in between.

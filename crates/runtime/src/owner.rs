@@ -217,7 +217,9 @@ mod tests {
         let first: ConfigMap = named(Some("a"), "first");
         set_controller_reference(&first, &mut child).unwrap();
         set_controller_reference(&first, &mut child).unwrap();
-        assert_eq!(child.metadata.owner_references.as_ref().unwrap().len(), 1);
+        let owners = child.metadata.owner_references.as_ref().unwrap();
+        assert_eq!(owners.len(), 1);
+        assert_eq!((owners[0].controller, owners[0].block_owner_deletion), (Some(true), Some(true)));
         let error = set_controller_reference(&named::<ConfigMap>(Some("a"), "second"), &mut child);
         assert_eq!(error.unwrap_err().to_string(), "a/child is already controlled by ConfigMap first");
     }

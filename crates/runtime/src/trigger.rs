@@ -157,3 +157,56 @@ impl<K> fmt::Debug for Trigger<K> {
 fn group_of(api_version: &str) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)
 }
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::apps::v1::Deployment;
+    use k8s_openapi::api::core::v1::{Node, Secret};
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+
+    use super::*;
+    use crate::Origin;
+
+    /// A new Secret in a namespace, with an owner that is its controller.
+    fn owned_by(api_version: &str, kind: &str) -> Event<Secret> {
+        let mut secret = Secret::default();
+        secret.metadata.namespace = Some("a".into());
+        secret.metadata.name = Some("child".into());
+        secret.metadata.owner_references = Some(vec![OwnerReference {
+            api_version: api_version.into(),
+            kind: kind.into(),
+            name: "owner".into(),
+            controller: Some(true),
+            ..OwnerReference::default()
+        }]);
+        Event::Created { new: Arc::new(secret), origin: Origin::Watch }
+    }
+
+    #[test]
+    fn an_owner_is_known_by_group_and_kind_whatever_its_version() {
+        let trigger = Trigger::<Secret>::controller::<Deployment>();
+        let requests = |api_version, kind| trigger.requests(&owned_by(api_version, kind));
+        assert_eq!(requests("apps/v1", "Deployment"), [Request::namespaced("a", "owner")]);
+        assert_eq!(requests("apps/v2", "Deployment"), [Request::namespaced("a", "owner")]);
+        assert!(requests("apps/v1", "StatefulSet").is_empty());
+        assert!(requests("example.com/v1", "Deployment").is_empty());
+        assert!(requests("v1", "Deployment").is_empty());
+    }
+
+    #[test]
+    fn an_owner_without_a_namespace_is_asked_for_without_one() {
+        let event = owned_by("v1", "Node");
+        assert_eq!(Trigger::<Secret>::controller::<Node>().requests(&event), [Request::cluster("owner")]);
+        assert_eq!(Trigger::<Secret>::owner::<Node>().requests(&event), [Request::cluster("owner")]);
+    }
+
+    #[test]
+    fn filters_add_up() {
+        let never = || Predicate::<Secret>::new(|_| false);
+        let always = || Predicate::<Secret>::new(|_| true);
+        let event = owned_by("v1", "Node");
+        let requests = |first, second| Trigger::same().filter(first).filter(second).requests(&event).len();
+        assert_eq!((requests(always(), always()), requests(always(), never())), (1, 0));
+        assert_eq!(requests(never(), always()), 0);
+    }
+}

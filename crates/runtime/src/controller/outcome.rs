@@ -214,4 +214,17 @@ mod tests {
         assert_eq!(level_of(refused("Conflict", 409), CONFLICTS_EXPECTED), [Level::ERROR]);
         assert_eq!(level_of(refused("Forbidden", 403), 0), [Level::ERROR]);
     }
+
+    /// Its object was deleted while it worked; another one that is missing is an error.
+    #[tokio::test(start_paused = true)]
+    async fn what_was_deleted_under_a_reconcile_is_no_error_the_first_time() {
+        let missing = |name: &str| {
+            let status = serde_json::json!({ "code": 404, "details": { "name": name } });
+            let status: Status = serde_json::from_value(status).unwrap();
+            kube::Error::Api(status.boxed())
+        };
+        assert_eq!(level_of(missing("b"), 0), [Level::DEBUG]);
+        assert_eq!(level_of(missing("b"), 1), [Level::ERROR]);
+        assert_eq!(level_of(missing("other"), 0), [Level::ERROR]);
+    }
 }

@@ -198,13 +198,22 @@ async fn a_sync_that_is_forbidden_says_so() {
         let status = json!({ "kind": "Status", "status": "Failure", "code": 403, "reason": "Forbidden", "message": message });
         path.contains("secrets").then_some((403, status))
     });
-    let controller = Controller::new("copy", copy).state(world.note()).owns::<Secret>();
-    let error = world.manager().controller(controller).run_until(std::future::pending()).await.unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "run copy: sync the cache of Secret within 120s: list: secrets is forbidden: User \"u\" cannot list resource \
-         \"secrets\""
-    );
+    for within in [120, 5] {
+        let mut controller = Controller::new("copy", copy).state(world.note()).owns::<Secret>();
+        if within != 120 {
+            controller = controller.sync_timeout(Duration::from_secs(within));
+        }
+        let start = tokio::time::Instant::now();
+        let running = world.manager().controller(controller).run_until(std::future::pending());
+        assert_eq!(
+            running.await.unwrap_err().to_string(),
+            format!(
+                "run copy: sync the cache of Secret within {within}s: list: secrets is forbidden: User \"u\" cannot \
+                 list resource \"secrets\""
+            )
+        );
+        assert_eq!(start.elapsed(), Duration::from_secs(within));
+    }
 }
 
 /// Versions that are no numbers: the write is waited for by equality, the child is not made twice, and nothing is read

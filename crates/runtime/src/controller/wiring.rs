@@ -98,11 +98,7 @@ impl<C: Object> Listener<C> for Enqueue<C> {
         if self.filter.as_ref().is_some_and(|filter| !filter(&event.meta())) {
             return;
         }
-        let usual = match event.origin() {
-            Origin::List | Origin::Resync => PRIORITY_LOW,
-            Origin::Watch | Origin::Relist => PRIORITY_DEFAULT,
-        };
-        let priority = self.trigger.own_priority().unwrap_or(usual);
+        let priority = self.trigger.own_priority().unwrap_or(usual_priority(event.origin()));
         let mut found = self.found.lock();
         self.trigger.each_request(event, key, |request| {
             let (kind, object) = (self.kind.clone(), key.clone());
@@ -115,5 +111,27 @@ impl<C: Object> Listener<C> for Enqueue<C> {
         if !found.is_empty() {
             self.queue.add_all(found.drain(..));
         }
+    }
+}
+
+/// What nobody waits for lets live changes pass. What a relist finds is a change that the watch missed.
+fn usual_priority(origin: Origin) -> i32 {
+    match origin {
+        Origin::List | Origin::Resync => PRIORITY_LOW,
+        Origin::Watch | Origin::Relist => PRIORITY_DEFAULT,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_relist_finds_is_as_urgent_as_what_a_watch_tells() {
+        let origins = [Origin::List, Origin::Resync, Origin::Relist, Origin::Watch];
+        assert_eq!(
+            origins.map(usual_priority),
+            [PRIORITY_LOW, PRIORITY_LOW, PRIORITY_DEFAULT, PRIORITY_DEFAULT]
+        );
     }
 }

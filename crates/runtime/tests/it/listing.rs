@@ -113,6 +113,23 @@ async fn a_watch_that_ends_is_resumed_and_a_version_that_is_too_old_is_listed_ag
     assert_eq!(names(&maps), ["one"]);
 }
 
+/// While nobody watched, the name was given to another object: whoever keeps something by uid learns of both.
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "what the server is asked is counted, and it is made to fail")]
+async fn a_relist_tells_of_an_object_that_was_replaced_as_of_two() {
+    let cluster = quiet(12).await;
+    cluster.apply(map("one", 1)).await.unwrap();
+    let maps = informers(&cluster).get(Source::<ConfigMap>::new());
+    let (events, _subscription) = told(&maps);
+    cluster.settled().await;
+    assert_eq!(events.take(), ["listed one with data"]);
+    cluster.cut_watch(Matcher::any());
+    cluster.delete::<ConfigMap>("one").await.unwrap();
+    cluster.apply(map("one", 2)).await.unwrap();
+    cluster.compact();
+    cluster.settled().await;
+    assert_eq!(events.take(), ["deleted one with data", "created one with data"]);
+}
+
 fn labelled(name: &str, app: &str) -> ConfigMap {
     let mut map = map(name, 1);
     map.labels_mut().insert("app".into(), app.into());

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use evenkeel_cluster::serve::ServeOptions;
 use evenkeel_cluster::{Cluster, Fault, Matcher};
-use evenkeel_runtime::owner::set_owner_reference;
+use evenkeel_runtime::owner::{set_controller_reference, set_owner_reference};
 use evenkeel_runtime::{Action, Change, Context, Controller, Error, Manager};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::ResourceExt;
@@ -75,6 +75,37 @@ async fn children_that_are_no_longer_wanted_are_pruned(cluster: Cluster) {
     let names: Vec<String> =
         cluster.list::<Secret>().await.unwrap().iter().map(|secret| secret.name_any()).collect();
     assert_eq!(names, ["b", "c", "foreign", "kept", "shared"]);
+}
+
+/// A child that waits for its finalizer is on its way: it is not deleted again and again.
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 9)]
+async fn a_child_that_goes_already_is_not_pruned_again(cluster: Cluster) {
+    let notes = Notes::default();
+    let parent = cluster.apply(map("one", 1)).await.unwrap();
+    let mut child = Secret::default();
+    child.metadata.name = Some("child".into());
+    child.metadata.finalizers = Some(vec!["example.com/slow".into()]);
+    set_controller_reference(&parent, &mut child).unwrap();
+    cluster.apply(child).await.unwrap();
+    cluster.run({
+        let notes = notes.clone();
+        move || {
+            Controller::new("pruner", |map: Arc<ConfigMap>, ctx: Context<Notes>| async move {
+                let uid = map.uid().unwrap_or_default();
+                let by_index = ctx.cache::<Secret>()?.owned_by(&uid).len();
+                let pruned = ctx.prune::<Secret>(&[], |_| true).await?;
+                ctx.state().push(format!("{by_index} found, {pruned} pruned"));
+                Ok::<_, Error>(Action::done())
+            })
+            .owns::<Secret>()
+            .state(notes.clone())
+        }
+    });
+    cluster.settled().await;
+    assert_eq!(notes.take(), ["1 found, 1 pruned", "1 found, 0 pruned"]);
+    cluster.stop("pruner");
+    let none = serde_json::json!({ "metadata": { "finalizers": null } });
+    cluster.patch::<Secret>("child", none).await.unwrap();
 }
 
 /// A cache without the index by owner finds children too, though it has to look at all.

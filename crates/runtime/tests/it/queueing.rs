@@ -263,3 +263,28 @@ async fn caches_are_replayed_after_the_sync_period(cluster: Cluster) {
     cluster.settled().await;
     assert_eq!(notes.take(), ["ConfigMap default/one resynced"], "a predicate does not swallow it");
 }
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 9, embedded = "hours pass")]
+async fn caches_are_replayed_after_ten_hours_unless_said_otherwise(cluster: Cluster) {
+    let notes = Notes::default();
+    cluster.apply(map("one", 1)).await.unwrap();
+    cluster.run({
+        let notes = notes.clone();
+        move || {
+            Controller::new("resync", |_: Arc<ConfigMap>, ctx: Context<Notes>| async move {
+                ctx.state().push(ctx.causes().to_string());
+                Ok::<_, Error>(Action::done())
+            })
+            .state(notes.clone())
+        }
+    });
+    cluster.settled().await;
+    notes.take();
+    let hour = Duration::from_secs(60 * 60);
+    cluster.advance(hour.mul_f64(8.99)).await;
+    cluster.settled().await;
+    assert!(notes.take().is_empty(), "not before nine tenths of ten hours");
+    cluster.advance(hour.mul_f64(2.02)).await;
+    cluster.settled().await;
+    assert_eq!(notes.take(), ["ConfigMap default/one resynced"]);
+}

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use evenkeel_cluster::{Cluster, Fault, Matcher};
 use evenkeel_runtime::{Action, Context, Controller, Error, Manager, Source};
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use kube::ResourceExt;
 use tokio::time::Instant;
 
@@ -262,4 +262,35 @@ async fn who_takes_the_last_finalizer_does_not_see_the_object_again() {
     cluster.delete::<ConfigMap>("one").await.unwrap();
     cluster.settled().await;
     assert_eq!(notes.take(), ["going=false", "going=true"]);
+}
+
+/// One cache of two namespaces has two watches: how far that of the one has come says nothing of the other.
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "watches are broken, and their retries are timed exactly")]
+async fn a_write_is_waited_for_in_its_own_namespace() {
+    let cluster = quiet(9).await;
+    let mut other = Namespace::default();
+    other.metadata.name = Some("other".into());
+    cluster.apply(other).await.unwrap();
+    let (notes, start) = (Notes::default(), Instant::now());
+    let controller = Controller::new("copy", copy).reads::<Secret>().state((start, notes.clone()));
+    let manager = Manager::new(cluster.client()).env(cluster.env().clone());
+    let manager = manager.namespaces(["default", "other"]).controller(controller);
+    let _running = tokio::spawn(manager.run_until(std::future::pending()));
+    cluster.settled().await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let watch = || Matcher::any().path("/namespaces/other/secrets");
+    cluster.fail(watch(), Fault::InternalError, 1);
+    cluster.cut_watch(watch());
+    let maps: kube::Api<ConfigMap> = kube::Api::namespaced(cluster.client(), "other");
+    maps.create(&Default::default(), &map("one", 1)).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    // The watch of the first namespace moves on.
+    cluster.apply(secret("unrelated", "1")).await.unwrap();
+    let change = kube::api::Patch::Merge(serde_json::json!({ "data": { "value": "2" } }));
+    maps.patch("one", &Default::default(), &change).await.unwrap();
+    cluster.settled().await;
+    let noted = notes.take();
+    assert!(noted.len() >= 2, "{noted:?}");
+    assert!(noted[0].ends_with("one cached=Some(false) behind=false"), "{noted:?}");
+    assert!(noted[1].ends_with("one cached=Some(true) behind=false"), "{noted:?}");
 }

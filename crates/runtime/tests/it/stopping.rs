@@ -170,6 +170,44 @@ async fn a_runnable_waits_for_the_lease_unless_it_runs_always(cluster: Cluster) 
     two.abort();
 }
 
+/// What a stopping controller took from a channel would be lost.
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 8)]
+async fn streams_and_timers_are_not_asked_any_more_once_it_stops(cluster: Cluster) {
+    let (notes, asked) = (Notes::default(), Notes::default());
+    cluster.apply(map("one", 1)).await.unwrap();
+    let asking = asked.clone();
+    let controller = slow(&notes, Duration::from_secs(5)).every(Duration::from_secs(1), move || {
+        asking.push("asked");
+        Vec::new()
+    });
+    let took = stopped_at_work(manager(&cluster).controller(controller), &notes).await;
+    assert!(took > Duration::from_secs(3), "{took:?}");
+    let times = asked.take().len();
+    assert!(times <= 1, "asked {times} times");
+}
+
+/// Whoever asked for a cache may let go of it before it is filled: the manager does not wait in vain.
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 9)]
+async fn a_cache_that_nobody_holds_any_more_does_not_hold_up_the_start(cluster: Cluster) {
+    let notes = Notes::default();
+    let manager = Manager::new(cluster.client_as("manager", ["system:masters"])).env(cluster.env().clone());
+    cluster.fail(Matcher::any().by("manager").kind::<Secret>(), Fault::InternalError, 2);
+    let secrets = manager.informers().get(Source::<Secret>::new().namespace(cluster.namespace()));
+    let begun = notes.clone();
+    let manager = manager.runnable_always("always", |stop| async move {
+        begun.push("begun");
+        stop.cancelled().await;
+        Ok::<_, Error>(())
+    });
+    let running = tokio::spawn(manager.run_until(std::future::pending()));
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(notes.take().is_empty());
+    drop(secrets);
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    assert_eq!(notes.take(), ["begun"]);
+    running.abort();
+}
+
 /// A reconcile that waits for something else is told that it should not.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 7)]
 async fn a_long_reconcile_is_told_of_the_stop(cluster: Cluster) {

@@ -46,7 +46,8 @@ use crate::testing;
 ///
 /// # Panics
 /// When a run ends differently, or when the operator was not crashed where it should have been; what happened in that
-/// run is shown.
+/// run is shown. In real time, where runs differ in how often the operator writes, a run that does not come to its
+/// crash must only end the same.
 pub fn crash_everywhere<F, T>(operator: &str, start: impl Fn(&Cluster), drive: impl Fn(Cluster) -> F) -> usize
 where
     F: Future<Output = T>,
@@ -67,7 +68,10 @@ where
                 async move {
                     let end = driven.await;
                     let crashes = cluster.crashes(operator);
-                    assert_eq!(crashes, 1, "{operator} was to crash once, {point:?} among {writes:?}");
+                    // In real time no run is like another: one may end without as many writes.
+                    if crashes > 0 || evenkeel_env::time_is_paused() {
+                        assert_eq!(crashes, 1, "{operator} was to crash once, {point:?} among {writes:?}");
+                    }
                     assert_eq!(&end, expected, "{operator} crashed {point:?} among {writes:?}");
                 }
             });

@@ -183,7 +183,7 @@ impl Operator {
         match result {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
-                eprintln!("error: {error:#}");
+                eprintln!("error: {}", evenkeel_runtime::error::chain(&*error));
                 ExitCode::FAILURE
             }
         }

@@ -110,6 +110,18 @@ fn what_is_wrong_is_told() {
 }
 
 #[test]
+fn that_there_is_no_cluster_is_told_once() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_my-resource"));
+    let output = command.env("KUBECONFIG", "/nowhere").env_remove("KUBERNETES_SERVICE_HOST").output();
+    let output = output.expect("the binary runs");
+    let told = String::from_utf8(output.stderr).expect("it is text");
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    let hint = "error: no cluster to run against (hint: set KUBECONFIG, or try --embedded): ";
+    assert!(told.starts_with(hint), "{told}");
+    assert_eq!(told.matches("/nowhere").count(), 1, "{told}");
+}
+
+#[test]
 fn manifests_are_for_kubectl_and_name_what_they_pass() {
     let (code, yaml) = output(&["manifests", "--leader-elect", "--namespace", "operators"]);
     assert_eq!(code, Some(0), "{yaml}");

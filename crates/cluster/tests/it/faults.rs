@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use evenkeel_cluster::{Cluster, CrashPoint, Fault, Matcher};
+use evenkeel_cluster::{Cluster, CrashPoint, Fault, Matcher, testing};
 use futures::TryStreamExt as _;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::ResourceExt as _;
@@ -147,4 +147,49 @@ async fn a_watch_that_comes_back_too_late_lists_again() -> kube::Result<()> {
     cluster.settled().await;
     assert_eq!(value(&cluster.get::<Secret>("a").await?).as_deref(), Some("one"));
     Ok(())
+}
+
+/// Set where the test below plays in a process of its own.
+const SHORTER: &str = "EVENKEEL_TEST_SHORTER";
+
+/// In real time no run is like another, and one that has fewer writes than the first did not come to its crash: found
+/// with an operator that polls, whose writes without a change were not as many each time.
+#[test]
+fn a_run_in_real_time_may_end_before_its_crash() {
+    let play = |real_time: &str| {
+        let mut child = std::process::Command::new(std::env::current_exe().expect("a test knows its binary"));
+        child.args(["--exact", "faults::every_run_is_shorter_than_the_first", "--nocapture"]);
+        child.env(SHORTER, "1").env("EVENKEEL_REAL_TIME", real_time).env_remove("EVENKEEL_KUBECONFIG");
+        let output = child.output().expect("the test binary runs");
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (passed, told) = play("1");
+    assert!(passed, "{told}");
+    let (passed, told) = play("0");
+    assert!(!passed && told.contains("mirror was to crash once"), "{told}");
+}
+
+/// What the other process does. Without the variable there is nothing to do.
+#[test]
+fn every_run_is_shorter_than_the_first() {
+    if std::env::var_os(SHORTER).is_none() {
+        return;
+    }
+    let first = std::sync::atomic::AtomicBool::new(true);
+    testing::crash_everywhere(
+        NAME,
+        |cluster| cluster.run(mirror::controller),
+        |cluster| {
+            let first = first.swap(false, std::sync::atomic::Ordering::SeqCst);
+            async move {
+                cluster.apply(config("a", "one")).await.expect("it is stored");
+                cluster.settled().await;
+                if first {
+                    cluster.apply(config("a", "two")).await.expect("it is stored");
+                    cluster.settled().await;
+                }
+                cluster.get_opt::<Secret>("a").await.expect("it is answered").is_some()
+            }
+        },
+    );
 }

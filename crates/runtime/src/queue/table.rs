@@ -12,12 +12,9 @@ use super::slots::Slot;
 /// The least number of cells, as a power of two.
 const BITS_MIN: u32 = 5;
 
-/// More than this many cells of eight are never taken: the searches stay short.
-const TAKEN_MAX_OF_EIGHT: usize = 5;
-
 #[derive(Debug, Default)]
 pub(super) struct Table {
-    /// A power of two of them, or none yet.
+    /// A power of two of them, or none yet. At most half are taken, so that searches are short and end.
     cells: Vec<Cell>,
     len: usize,
 }
@@ -52,7 +49,7 @@ impl Table {
 
     /// Enters a slot that is not in it.
     pub(super) fn insert(&mut self, mark: Mark, slot: Slot) {
-        if (self.len + 1) * 8 > self.cells.len() * TAKEN_MAX_OF_EIGHT {
+        if 2 * (self.len + 1) > self.cells.len() {
             self.grow();
         }
         self.len += 1;
@@ -80,7 +77,6 @@ impl Table {
             return None;
         }
         let mut place = self.home(mark);
-        // There is always a free cell to end at.
         while let Cell { mark: other, slot: Some(slot) } = self.cells[place] {
             if other == mark && is(slot) {
                 return Some(place);

@@ -100,7 +100,7 @@ async fn an_object_without_a_name_is_refused_before_it_is_sent(cluster: Cluster)
 }
 
 /// A key without a namespace where the kind has none, though the reconciled object is in one.
-#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 3, embedded = "namespaces are everybody's")]
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 3)]
 async fn cluster_scoped_objects_are_read_by_their_name(cluster: Cluster) {
     let notes = Notes::default();
     cluster.apply(map("one", 1)).await.unwrap();

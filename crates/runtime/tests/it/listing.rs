@@ -22,6 +22,10 @@ fn names(informer: &Informer<ConfigMap>) -> Vec<String> {
     informer.cache().list().iter().map(|map| map.name_any()).collect()
 }
 
+fn collection(cluster: &Cluster, plural: &str) -> String {
+    format!("/api/v1/namespaces/{}/{plural}", cluster.namespace())
+}
+
 /// The reads of a collection, in order: `stream`, `list` or `watch`.
 fn reads(cluster: &Cluster, collection: &str) -> Vec<&'static str> {
     let word = |path: &str| match (path.contains("sendInitialEvents=true"), path.contains("watch=true")) {
@@ -86,14 +90,14 @@ async fn pages_are_the_fallback_for_servers_that_do_not_stream() {
     }
 }
 
-#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "what the server is asked is counted, and it is made to fail")]
-async fn pages_can_be_asked_for() {
-    let cluster = quiet(3).await;
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 3)]
+async fn pages_can_be_asked_for(cluster: Cluster) {
     let informers = informers(&cluster);
     informers.list_in_pages();
-    let _maps = informers.get(Source::<ConfigMap>::new());
+    let maps = informers.get(Source::<ConfigMap>::new().namespace(cluster.namespace()));
+    maps.wait_synced(Duration::from_secs(10)).await.unwrap();
     cluster.settled().await;
-    assert_eq!(reads(&cluster, "/api/v1/configmaps"), ["list", "watch"]);
+    assert_eq!(reads(&cluster, &collection(&cluster, "configmaps")), ["list", "watch"]);
 }
 
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "what the server is asked is counted, and it is made to fail")]
@@ -241,9 +245,8 @@ async fn a_late_subscriber_begins_with_what_is_there(cluster: Cluster) {
     assert!(events.take().is_empty());
 }
 
-#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "what the server is asked is counted, and it is made to fail")]
-async fn two_controllers_of_one_kind_share_one_watch() {
-    let cluster = quiet(8).await;
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 8)]
+async fn two_controllers_of_one_kind_share_one_watch(cluster: Cluster) {
     let notes = Notes::default();
     let controller = |name: &str| {
         Controller::new(name, |map: Arc<ConfigMap>, ctx: Context<Notes>| async move {
@@ -253,7 +256,8 @@ async fn two_controllers_of_one_kind_share_one_watch() {
         .reads::<Secret>()
         .state(notes.clone())
     };
-    let manager = Manager::new(cluster.client()).env(cluster.env().clone());
+    let manager =
+        Manager::new(cluster.client()).env(cluster.env().clone()).namespaces([cluster.namespace()]);
     let manager = manager.controller(controller("first")).controller(controller("second"));
     let _running = tokio::spawn(manager.run_until(std::future::pending()));
     cluster.apply(map("one", 1)).await.unwrap();
@@ -261,8 +265,8 @@ async fn two_controllers_of_one_kind_share_one_watch() {
     let mut noted = notes.take();
     noted.sort();
     assert_eq!(noted, ["first one", "second one"]);
-    assert_eq!(reads(&cluster, "/api/v1/configmaps"), ["stream"]);
-    assert_eq!(reads(&cluster, "/api/v1/secrets"), ["stream"]);
+    assert_eq!(reads(&cluster, &collection(&cluster, "configmaps?")), ["stream"]);
+    assert_eq!(reads(&cluster, &collection(&cluster, "secrets?")), ["stream"]);
 }
 
 /// The server goes away, changes while nobody watches, and comes back without its old revisions.

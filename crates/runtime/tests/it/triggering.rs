@@ -6,7 +6,7 @@ use std::time::Duration;
 use evenkeel_cluster::Cluster;
 use evenkeel_runtime::owner::{set_controller_reference, set_owner_reference};
 use evenkeel_runtime::{
-    Action, Context, Controller, Error, ErrorExt, Event, Predicate, Request, Source, Trigger,
+    Action, Backoff, Context, Controller, Error, ErrorExt, Event, Predicate, Request, Source, Trigger,
 };
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::ResourceExt;
@@ -212,38 +212,46 @@ async fn a_result_may_set_the_priority_of_the_next_reconcile() {
     assert_eq!(notes.take(), ["a-low", "b-high", "b-high", "a-low"]);
 }
 
-/// Two keys fail and fall due together; the one that a trigger of high priority brought is tried again first.
+/// Two keys fail and fall due while the only worker is busy; the one that a trigger of high priority brought is tried
+/// again first, though it failed later. So it is after the backoff and after a delay of the error's own.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "the order of keys is exact in virtual time only")]
 async fn a_retry_keeps_its_priority() {
-    let cluster = quiet(12).await;
-    let notes = Notes::default();
-    cluster.run({
-        let notes = notes.clone();
-        move || {
-            let high = Trigger::map(|secret: &Secret| [Request::of(secret)]).priority(10);
-            Controller::<ConfigMap, _>::requests("failing", |key: Request, ctx: Context<Notes>| async move {
-                ctx.state().push(&*key.name);
-                tokio::time::sleep(Duration::from_secs(1)).await;
-                match ctx.attempt() {
-                    0 => {
-                        let delay = if &*key.name == "low" { 10 } else { 9 };
-                        Err(Error::message("not yet").retry_after(Duration::from_secs(delay)))
-                    }
-                    _ => Ok(Action::done()),
-                }
-            })
-            .watches::<Secret>(high)
-            .state(notes.clone())
-        }
-    });
-    cluster.settled().await;
-    cluster.apply(map("low", 1)).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(10)).await;
-    let mut secret = Secret::default();
-    secret.metadata.name = Some("high".into());
-    cluster.apply(secret).await.unwrap();
-    cluster.settled().await;
-    assert_eq!(notes.take(), ["low", "high", "high", "low"]);
+    for own_delay in [false, true] {
+        let cluster = quiet(12).await;
+        let notes = Notes::default();
+        cluster.run({
+            let notes = notes.clone();
+            move || {
+                let high = Trigger::map(|secret: &Secret| [Request::of(secret)]).priority(10);
+                let ten_seconds = Duration::from_secs(10);
+                Controller::<ConfigMap, _>::requests(
+                    "failing",
+                    move |key: Request, ctx: Context<Notes>| async move {
+                        ctx.state().push(&*key.name);
+                        let busy = &*key.name == "busy";
+                        tokio::time::sleep(Duration::from_secs(if busy { 20 } else { 1 })).await;
+                        match ctx.attempt() {
+                            0 if own_delay && !busy => Err(Error::message("no").retry_after(ten_seconds)),
+                            0 if !busy => Err(Error::message("no")),
+                            _ => Ok(Action::done()),
+                        }
+                    },
+                )
+                .watches::<Secret>(high)
+                .backoff(Backoff::new(ten_seconds, ten_seconds).jitter(0.0))
+                .state(notes.clone())
+            }
+        });
+        cluster.settled().await;
+        cluster.apply(map("low", 1)).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        let mut secret = Secret::default();
+        secret.metadata.name = Some("high".into());
+        cluster.apply(secret).await.unwrap();
+        cluster.apply(map("busy", 1)).await.unwrap();
+        cluster.settled().await;
+        assert_eq!(notes.take(), ["low", "high", "busy", "high", "low"], "a delay of its own: {own_delay}");
+    }
 }
 
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "the order of keys is exact in virtual time only")]

@@ -256,8 +256,7 @@ async fn two_controllers_of_one_kind_share_one_watch(cluster: Cluster) {
         .reads::<Secret>()
         .state(notes.clone())
     };
-    let manager =
-        Manager::new(cluster.client()).env(cluster.env().clone()).namespaces([cluster.namespace()]);
+    let manager = Manager::new(cluster.client()).env(cluster.env().clone()).namespaces([cluster.namespace()]);
     let manager = manager.controller(controller("first")).controller(controller("second"));
     let _running = tokio::spawn(manager.run_until(std::future::pending()));
     cluster.apply(map("one", 1)).await.unwrap();

@@ -2,7 +2,7 @@
 //!
 //! With a million keys, an operation of the queue costs what it waits for memory. A general hash table is looked at in
 //! two places, its control bytes and its buckets, and asks for hashes when it grows; this one has all that it needs in
-//! one place: a lookup is one line of memory and a half (measured: a third of the time of the whole operation less).
+//! one place: a lookup is mostly one line of memory (measured: a sixth less time for taking a key and putting it back).
 //!
 //! Cells are searched one after the other from where the hash says; what is removed leaves no mark, since those behind
 //! it move up. The place of a cell follows from the part of the hash in it, so that growing asks nobody.

@@ -21,7 +21,7 @@ const WINDOW: Duration = Duration::from_secs(2);
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const LISTED: usize = 5_000;
 /// How often GETs and their ceiling are taken in turns.
-const ROUNDS: usize = 4;
+const ROUNDS: usize = 8;
 const WATCHERS: usize = 100;
 
 fn main() {

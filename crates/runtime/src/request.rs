@@ -17,7 +17,7 @@ use kube::Resource;
 /// assert_eq!(Request::namespaced("prod", "web").to_string(), "prod/web");
 /// assert_eq!(Request::cluster("node-1").to_string(), "node-1");
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, Eq, PartialOrd, Ord)]
 pub struct Request {
     /// The namespace; none for cluster-scoped objects.
     pub namespace: Option<Arc<str>>,
@@ -50,6 +50,19 @@ impl Request {
     /// The namespace as text, where there is one.
     pub fn namespace(&self) -> Option<&str> {
         self.namespace.as_deref()
+    }
+}
+
+/// Clones share their text and are equal without a look at it.
+impl PartialEq for Request {
+    fn eq(&self, other: &Self) -> bool {
+        let same = |a: &Arc<str>, b: &Arc<str>| Arc::ptr_eq(a, b) || a == b;
+        let same_namespace = match (&self.namespace, &other.namespace) {
+            (Some(a), Some(b)) => same(a, b),
+            (None, None) => true,
+            _ => false,
+        };
+        same(&self.name, &other.name) && same_namespace
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use evenkeel_env::HashMap;
 
-/// The number of a group, for as long as it has ready keys: one more than its place.
+/// The number of a group, for as long as it has members: one more than its place.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Group(NonZeroU32);
 
@@ -22,43 +22,62 @@ impl Group {
 
 #[derive(Debug, Default)]
 pub(super) struct Groups {
-    /// Looked up only. A group without ready keys has no entry.
+    /// Looked up only. A group without members has no entry.
     by_name: HashMap<Arc<str>, Group>,
-    counts: Vec<(Arc<str>, usize)>,
+    counts: Vec<Counts>,
     free: Vec<Group>,
 }
 
+#[derive(Debug)]
+struct Counts {
+    name: Arc<str>,
+    /// The keys that are known, ready or not.
+    members: usize,
+    ready: usize,
+}
+
 impl Groups {
-    /// Counts a key into its group; says how many of it were ready before. Keys without a group are fair as they are.
-    pub(super) fn enter(&mut self, name: Option<&Arc<str>>) -> (Option<Group>, usize) {
-        let Some(name) = name else { return (None, 0) };
+    /// Counts a key into its group, for as long as it is known.
+    pub(super) fn join(&mut self, name: &Arc<str>) -> Group {
         let group = match self.by_name.get(name) {
             Some(group) => *group,
             None => self.begin(name),
         };
-        let count = &mut self.counts[group.place()].1;
-        *count += 1;
-        (Some(group), *count - 1)
+        self.counts[group.place()].members += 1;
+        group
     }
 
-    pub(super) fn leave(&mut self, group: Option<Group>) {
-        let Some(group) = group else { return };
-        let (name, count) = &mut self.counts[group.place()];
-        *count -= 1;
-        if *count == 0 {
-            self.by_name.remove(name);
+    /// Undoes `join`.
+    pub(super) fn leave(&mut self, group: Group) {
+        let counts = &mut self.counts[group.place()];
+        counts.members -= 1;
+        if counts.members == 0 {
+            self.by_name.remove(&counts.name);
             self.free.push(group);
         }
     }
 
+    /// Counts a member as ready; says how many of its group were before.
+    pub(super) fn enter_ready(&mut self, group: Group) -> usize {
+        let ready = &mut self.counts[group.place()].ready;
+        *ready += 1;
+        *ready - 1
+    }
+
+    /// Undoes `enter_ready`.
+    pub(super) fn leave_ready(&mut self, group: Group) {
+        self.counts[group.place()].ready -= 1;
+    }
+
     fn begin(&mut self, name: &Arc<str>) -> Group {
+        let counts = Counts { name: name.clone(), members: 0, ready: 0 };
         let group = match self.free.pop() {
             Some(group) => {
-                self.counts[group.place()] = (name.clone(), 0);
+                self.counts[group.place()] = counts;
                 group
             }
             None => {
-                self.counts.push((name.clone(), 0));
+                self.counts.push(counts);
                 Group::at(self.counts.len() - 1)
             }
         };

@@ -58,6 +58,9 @@ impl<S> Handoff<S> {
     /// Looks, which may change the state, until something is found; again whenever somebody is woken, or at the time
     /// that the last look gave.
     pub(super) async fn take<R>(&self, mut look: impl FnMut(&mut S) -> (Look<R>, Wake)) -> R {
+        if let Look::Found(found) = self.change(&mut look) {
+            return found;
+        }
         loop {
             let ready = self.ready.notified();
             match self.change(&mut look) {

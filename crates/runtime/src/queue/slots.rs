@@ -1,4 +1,8 @@
 //! Keys with what is known of each: found by one hash, then by number.
+//!
+//! A key that was handed out is asked for again soon: when its work ends, and when the events of what that work wrote
+//! come back. So the last ones handed out are found without the table, which with very many keys lies in memory that
+//! no cache holds.
 
 use std::hash::BuildHasher;
 use std::num::NonZeroU32;
@@ -10,6 +14,9 @@ use super::table::{Mark, Table};
 
 /// Slots that are kept though no key is left, so that a queue that empties now and then does not allocate anew.
 const SLOTS_KEPT: usize = 1024;
+
+/// How many keys are found without the table, as a power of two: those of 64 workers, mostly, in four lines of memory.
+const NEAR: usize = 64;
 
 /// The number of a key, for as long as it is known: one more than its place, so that it and none take four bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +40,8 @@ pub(super) struct Slots<T, E> {
     /// None is free.
     slots: Vec<Option<Held<T, E>>>,
     free: Vec<Slot>,
+    /// Keys that were handed out not long ago, each at the place that its mark says; a later one displaces it.
+    near: [Option<Slot>; NEAR],
 }
 
 #[derive(Debug)]
@@ -44,7 +53,13 @@ struct Held<T, E> {
 
 impl<T, E> Default for Slots<T, E> {
     fn default() -> Self {
-        Self { by_key: Table::default(), hashes: Hashes::default(), slots: Vec::new(), free: Vec::new() }
+        Self {
+            by_key: Table::default(),
+            hashes: Hashes::default(),
+            slots: Vec::new(),
+            free: Vec::new(),
+            near: [None; NEAR],
+        }
     }
 }
 
@@ -79,7 +94,16 @@ impl<T: QueueKey, E: Default> Slots<T, E> {
     }
 
     fn find_marked(&self, mark: Mark, key: &T) -> Option<Slot> {
-        self.by_key.find(mark, |slot| self.key(slot) == key)
+        let is = |slot: &Slot| {
+            let held = held(&self.slots, *slot);
+            held.mark == mark && held.key == *key
+        };
+        self.near[mark.low(NEAR)].filter(is).or_else(|| self.by_key.find(mark, |slot| is(&slot)))
+    }
+
+    /// Lets a key be found without the table, until another takes its place.
+    pub(super) fn keep_near(&mut self, slot: Slot) {
+        self.near[held(&self.slots, slot).mark.low(NEAR)] = Some(slot);
     }
 
     pub(super) fn key(&self, slot: Slot) -> &T {
@@ -94,13 +118,31 @@ impl<T: QueueKey, E: Default> Slots<T, E> {
         &mut self.slots[slot.place()].as_mut().expect(TAKEN).entry
     }
 
-    /// Forgets a key; its slot is free then.
-    pub(super) fn remove(&mut self, slot: Slot) {
-        let place = &mut self.slots[slot.place()];
-        if let Some(held) = place {
-            self.by_key.remove(held.mark, slot);
-            *place = None;
-            self.free.push(slot);
+    /// Forgets those of the keys that `may_go` and that are known, and says of each what was known of it.
+    pub(super) fn remove_all(
+        &mut self,
+        slots: impl Iterator<Item = Slot> + Clone,
+        may_go: impl Fn(&E) -> bool,
+        mut gone: impl FnMut(E),
+    ) {
+        let goes = |held: &Held<T, E>| may_go(&held.entry);
+        // Where each will be looked for is read first: these reads wait for memory together, the removals would one
+        // after the other.
+        for slot in slots.clone() {
+            if let Some(Some(held)) = self.slots.get(slot.place())
+                && goes(held)
+            {
+                self.by_key.touch(held.mark);
+            }
+        }
+        for slot in slots {
+            let place = self.slots.get_mut(slot.place());
+            if let Some(held) = place.and_then(|place| place.take_if(|held| goes(held))) {
+                self.by_key.remove(held.mark, slot);
+                self.near[held.mark.low(NEAR)].take_if(|near| *near == slot);
+                self.free.push(slot);
+                gone(held.entry);
+            }
         }
         if self.by_key.len() == 0 && self.slots.len() > SLOTS_KEPT {
             // A burst is over: its memory goes too.

@@ -16,6 +16,14 @@ use crate::cause::{Cause, Causes};
 /// one with a million keys delays a key of another by at most a round for each namespace.
 pub const ROUND_SIZE: usize = 64;
 
+/// How many keys that nothing is to be remembered of are kept at most, in case they are added again soon.
+///
+/// What a reconcile wrote comes back as an event and adds its key again: mostly right after its work. The number is
+/// that of a good many workers, and large enough for the wait for memory to be shared when they are forgotten together
+/// (measured with a million keys: two fifths less time for taking a key and putting it back, a quarter less for taking
+/// one that does not come back).
+pub(super) const LINGERING_MAX: usize = 64;
+
 #[derive(Debug)]
 pub(super) struct State<T> {
     /// Every key that is queued, in flight, or has failures to remember.
@@ -30,6 +38,9 @@ pub(super) struct State<T> {
     /// How many keys were delayed so far.
     arrivals: u64,
     in_flight: usize,
+    /// Keys of which nothing was to be remembered when their work ended; some may have been added again since. Empty
+    /// when the queue is.
+    lingering: Vec<Slot>,
     end: End,
     /// Every add, and those of them that were rate-limited; for metrics.
     adds: u64,
@@ -52,7 +63,16 @@ struct Entry {
     failures: u32,
     /// The highest priority since the key was last handed out.
     priority: i32,
+    /// Once it was ready; none for keys without a group, which are fair as they are.
+    group: Option<Group>,
     causes: Causes,
+}
+
+impl Entry {
+    /// Whether nothing needs to be remembered of the key.
+    fn is_empty(&self) -> bool {
+        matches!(self.stand, Stand::Absent) && self.failures == 0
+    }
 }
 
 /// Where a key stands.
@@ -69,7 +89,6 @@ enum Stand {
         /// With the priority of its entry, the line that it stands in.
         round: u64,
         links: Links,
-        group: Option<Group>,
         since: Instant,
     },
     InFlight {
@@ -103,6 +122,7 @@ impl<T: QueueKey> Default for State<T> {
             round: 0,
             arrivals: 0,
             in_flight: 0,
+            lingering: Vec::new(),
             end: End::Open,
             adds: 0,
             retries: 0,
@@ -169,14 +189,34 @@ impl<T: QueueKey> State<T> {
                 false
             }
             _ => {
-                let (group, before) = self.groups.enter(self.entries.key(slot).group());
-                let round = self.round + (before / ROUND_SIZE) as u64;
+                let round = self.round + (self.enter_group(slot) / ROUND_SIZE) as u64;
                 let entry = self.entries.get_mut(slot);
                 let rank = Rank::new(entry.priority, round);
-                entry.stand = Stand::Ready { round, links: Links::default(), group, since: now };
+                entry.stand = Stand::Ready { round, links: Links::default(), since: now };
                 self.ready.push(rank, slot, &mut self.entries);
                 true
             }
+        }
+    }
+
+    /// Counts a key as a ready one of its group; says how many of it were ready before.
+    fn enter_group(&mut self, slot: Slot) -> usize {
+        let group = match self.entries.get(slot).group {
+            Some(group) => group,
+            None => {
+                let Some(name) = self.entries.key(slot).group() else { return 0 };
+                let group = self.groups.join(name);
+                self.entries.get_mut(slot).group = Some(group);
+                group
+            }
+        };
+        self.groups.enter_ready(group)
+    }
+
+    /// Undoes `enter_group`.
+    fn leave_group(&mut self, slot: Slot) {
+        if let Some(group) = self.entries.get(slot).group {
+            self.groups.leave_ready(group);
         }
     }
 
@@ -196,16 +236,16 @@ impl<T: QueueKey> State<T> {
         let (rank, slot) = self.ready.pop(&mut self.entries)?;
         self.round = self.round.max(rank.round());
         self.in_flight += 1;
+        self.entries.keep_near(slot);
         let key = self.entries.key(slot).clone();
         let entry = self.entries.get_mut(slot);
-        let Stand::Ready { since, group, .. } =
-            std::mem::replace(&mut entry.stand, Stand::InFlight { again: None })
-        else {
+        let stand = std::mem::replace(&mut entry.stand, Stand::InFlight { again: None });
+        let Stand::Ready { since, .. } = stand else {
             unreachable!("a key in a line stands as ready: both change together");
         };
         let causes = std::mem::take(&mut entry.causes);
         let (priority, requeues) = (entry.priority, entry.failures);
-        self.groups.leave(group);
+        self.leave_group(slot);
         Some(Item { key, priority, causes, ready_at: since, requeues })
     }
 
@@ -229,7 +269,7 @@ impl<T: QueueKey> State<T> {
         match again.filter(|_| self.end == End::Open) {
             Some(again) => self.enqueue(slot, again.at, Instant::now()),
             None => {
-                self.drop_if_empty(slot);
+                self.let_go(slot);
                 false
             }
         }
@@ -267,16 +307,34 @@ impl<T: QueueKey> State<T> {
     pub(super) fn forget(&mut self, key: &T) {
         if let Some(slot) = self.entries.find(key) {
             self.entries.get_mut(slot).failures = 0;
-            self.drop_if_empty(slot);
+            self.let_go(slot);
         }
     }
 
-    /// A key that is nowhere and never failed takes no memory.
-    fn drop_if_empty(&mut self, slot: Slot) {
-        let entry = self.entries.get_mut(slot);
-        if matches!(entry.stand, Stand::Absent) && entry.failures == 0 {
-            self.entries.remove(slot);
+    /// Lets go of a key if it is nowhere and never failed: at the latest when the queue is empty it takes no memory.
+    fn let_go(&mut self, slot: Slot) {
+        if self.entries.get(slot).is_empty() {
+            self.lingering.push(slot);
         }
+        if self.lingering.len() >= LINGERING_MAX || self.is_idle() {
+            self.forget_lingering();
+        }
+    }
+
+    fn forget_lingering(&mut self) {
+        let mut lingering = std::mem::take(&mut self.lingering);
+        self.remove(&lingering, Entry::is_empty);
+        lingering.clear();
+        self.lingering = lingering;
+    }
+
+    fn remove(&mut self, slots: &[Slot], may_go: impl Fn(&Entry) -> bool) {
+        let groups = &mut self.groups;
+        self.entries.remove_all(slots.iter().copied(), may_go, |entry| {
+            if let Some(group) = entry.group {
+                groups.leave(group);
+            }
+        });
     }
 
     pub(super) fn failures(&self, key: &T) -> u32 {
@@ -333,15 +391,15 @@ impl<T: QueueKey> State<T> {
     /// Drops delayed keys, and ready ones too unless it drains.
     pub(super) fn shut_down(&mut self, end: End) {
         self.end = end;
-        for slot in std::mem::take(&mut self.delayed).into_values() {
-            self.entries.remove(slot);
-        }
+        let mut dropped: Vec<Slot> = std::mem::take(&mut self.delayed).into_values().collect();
         if end == End::Closed {
             while let Some((_, slot)) = self.ready.pop(&mut self.entries) {
-                self.entries.remove(slot);
+                self.leave_group(slot);
+                dropped.push(slot);
             }
-            self.groups = Groups::default();
         }
+        self.remove(&dropped, |_| true);
+        self.forget_lingering();
     }
 }
 

@@ -7,6 +7,7 @@ use evenkeel_env::Env;
 use proptest::prelude::*;
 use tokio::time::Instant;
 
+use super::state::LINGERING_MAX;
 use super::{Add, Backoff, PRIORITY_LOW, Queue, ROUND_SIZE};
 use crate::Request;
 use crate::cause::Cause;
@@ -323,6 +324,53 @@ async fn memory_is_bounded_by_the_keys_that_are_known() {
         queue.done(&item.key);
     }
     assert_eq!(queue.read(|state| state.known_len()), 0, "a key that is done and forgotten takes no memory");
+}
+
+/// Keys that are done linger, in case they come back soon: a bounded number of them, and none once the queue is empty.
+#[tokio::test(start_paused = true)]
+async fn keys_that_are_done_are_forgotten_while_others_wait() {
+    let queue: Queue = Queue::new("test", &Env::seeded(1));
+    let known = || queue.read(|state| state.known_len());
+    queue.add_with(key(0), Add { priority: PRIORITY_LOW, ..Add::default() });
+    for at in 0..1000 {
+        queue.add(Request::namespaced(at.to_string(), "b"));
+        let item = queue.try_get().unwrap();
+        queue.done(&item.key);
+        assert!(known() <= 1 + LINGERING_MAX, "after {at}: {}", known());
+    }
+    let last = queue.try_get().unwrap();
+    queue.done(&last.key);
+    assert_eq!(known(), 0);
+}
+
+/// What lingers after its work, and was added again since, is no less queued than other keys are.
+#[tokio::test(start_paused = true)]
+async fn keys_that_come_back_right_after_their_work_are_not_lost() {
+    for drains in [false, true] {
+        let queue: Queue = Queue::new("test", &Env::seeded(1));
+        for at in 0..3 * LINGERING_MAX {
+            queue.add(Request::namespaced("a", at.to_string()));
+        }
+        for _ in 0..3 {
+            let items: Vec<_> = std::iter::from_fn(|| queue.try_get()).collect();
+            assert_eq!(items.len(), 3 * LINGERING_MAX);
+            items.iter().for_each(|item| queue.done(&item.key));
+            items.into_iter().for_each(|item| queue.add(item.key));
+        }
+        let item = queue.try_get().unwrap();
+        queue.done(&item.key);
+        match drains {
+            true => {
+                let mut drained = std::pin::pin!(queue.shut_down_with_drain());
+                assert!(futures::poll!(&mut drained).is_pending());
+                let left = std::iter::from_fn(|| queue.try_get()).inspect(|item| queue.done(&item.key));
+                assert_eq!(left.count(), 3 * LINGERING_MAX - 1);
+                drained.await;
+            }
+            false => queue.shut_down(),
+        }
+        assert_eq!((queue.len(), queue.read(|state| state.known_len())), (0, 0));
+    }
 }
 
 /// A key that fails for ever comes back ever more rarely; others of its namespace are not held up by it.

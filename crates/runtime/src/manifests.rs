@@ -250,3 +250,6 @@ impl Manifests {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -167,3 +167,60 @@ fn no_page() -> (StatusCode, String) {
 fn with_kind((code, text): (StatusCode, String)) -> (StatusCode, &'static str, String) {
     (code, "text/plain; charset=utf-8", text)
 }
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    /// The code, the type and the text of a page.
+    async fn page(endpoints: &Endpoints, path: &str) -> (u16, String, String) {
+        let (head, body) = endpoints.answer(path).into_parts();
+        let kind = head.headers[http::header::CONTENT_TYPE].to_str().unwrap().to_owned();
+        let text = String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap();
+        (head.status.as_u16(), kind, text)
+    }
+
+    #[tokio::test]
+    async fn a_page_says_what_each_check_found() {
+        let (health, ready) = (Checks::default(), Checks::default());
+        let endpoints = Endpoints {
+            pages: Pages::All,
+            health: health.clone(),
+            ready: ready.clone(),
+            metrics: Metrics::new(),
+        };
+        let plain = "text/plain; charset=utf-8".to_owned();
+        for path in ["/healthz", "/livez", "/readyz"] {
+            assert_eq!(page(&endpoints, path).await, (200, plain.clone(), "ok\n".into()), "{path}");
+        }
+        health.add("disk", || Ok(()));
+        ready.add("disk", || Ok(()));
+        ready.add("peers", || Err("none yet".into()));
+        ready.add("clock", || Ok(()));
+        for path in ["/healthz", "/livez"] {
+            assert_eq!(page(&endpoints, path).await, (200, plain.clone(), "[+]disk ok\n".into()), "{path}");
+        }
+        let wanted = "[+]disk ok\n[-]peers failed: none yet\n[+]clock ok\n".to_owned();
+        assert_eq!(page(&endpoints, "/readyz").await, (500, plain.clone(), wanted));
+        assert_eq!(page(&endpoints, "/else").await, (404, plain, "404 page not found\n".into()));
+    }
+
+    #[tokio::test]
+    async fn metrics_are_in_the_format_that_their_type_says() {
+        let metrics = Metrics::new();
+        let backups = prometheus_client::metrics::counter::Counter::<u64>::default();
+        metrics.register(|registry| registry.register("backups", "Backups taken", backups.clone()));
+        backups.inc();
+        let (health, ready) = (Checks::default(), Checks::default());
+        let endpoints = Endpoints { pages: Pages::Metrics, health, ready, metrics };
+        let (code, kind, text) = page(&endpoints, "/metrics").await;
+        assert_eq!(
+            (code, kind.as_str()),
+            (200, "application/openmetrics-text; version=1.0.0; charset=utf-8")
+        );
+        assert!(text.contains("\nbackups_total 1\n"), "an operator's own are among them:\n{text}");
+        assert!(text.ends_with("# EOF\n") && text.matches("# EOF").count() == 1, "{text}");
+    }
+}

@@ -100,14 +100,18 @@ mod tests {
     use super::*;
     use crate::{Action, Context, Controller, Env, Error, Manager, Request};
 
-    /// Keeps the spans that end.
+    /// Keeps the spans that end, and whose they are.
     #[derive(Clone, Debug, Default)]
-    struct Kept(Arc<Mutex<Vec<SpanData>>>);
+    struct Kept(Arc<Mutex<Vec<SpanData>>>, Arc<Mutex<Option<Resource>>>);
 
     impl opentelemetry_sdk::trace::SpanExporter for Kept {
         async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
             self.0.lock().extend(batch);
             Ok(())
+        }
+
+        fn set_resource(&mut self, resource: &Resource) {
+            *self.1.lock() = Some(resource.clone());
         }
     }
 
@@ -136,6 +140,8 @@ mod tests {
         running.abort();
         telemetry.shutdown().unwrap();
 
+        let resource = kept.1.lock().clone().unwrap();
+        assert_eq!(resource.get(&"service.name".into()).unwrap().as_str(), "example");
         let spans = kept.0.lock().clone();
         let reconcile = spans.iter().find(|span| span.name == "reconcile").unwrap();
         assert_eq!(attribute(reconcile, "controller"), "traced");
@@ -149,5 +155,45 @@ mod tests {
         assert_eq!(causes, ["keys"]);
         let step = spans.iter().find(|span| span.name == "step").unwrap();
         assert_eq!(step.parent_span_id, reconcile.span_context.span_id());
+    }
+
+    /// A collector that takes one request; gives its bytes.
+    fn collect(listener: std::net::TcpListener) -> Vec<u8> {
+        use std::io::{BufRead, BufReader, Read, Write};
+        let (stream, _) = listener.accept().unwrap();
+        let mut reader = BufReader::new(stream);
+        let (mut request, mut length) = (Vec::new(), 0);
+        loop {
+            let mut line = String::new();
+            let read = reader.read_line(&mut line).unwrap();
+            request.extend_from_slice(line.as_bytes());
+            if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+                length = value.trim().parse().unwrap();
+            }
+            if read == 0 || line == "\r\n" {
+                break;
+            }
+        }
+        reader.by_ref().take(length).read_to_end(&mut request).unwrap();
+        let _ = reader.get_mut().write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+        request
+    }
+
+    #[test]
+    fn spans_go_to_the_collector_at_the_latest_at_the_end() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let collector = std::thread::spawn(move || collect(listener));
+        let telemetry = Telemetry::otlp("my-operator", &format!("http://{address}/v1/traces")).unwrap();
+        let subscriber = tracing_subscriber::registry().with(telemetry.layer());
+        tracing::subscriber::with_default(subscriber, || tracing::info_span!("reconcile").in_scope(|| ()));
+        telemetry.shutdown().unwrap();
+        // Where nothing came, the collector need not wait for it any longer.
+        drop(std::net::TcpStream::connect(address));
+        let request = String::from_utf8_lossy(&collector.join().unwrap()).into_owned();
+        assert!(request.starts_with("POST /v1/traces HTTP/1.1"), "{request:?}");
+        for said in ["my-operator", "reconcile", SCOPE] {
+            assert!(request.contains(said), "{said} in {request:?}");
+        }
     }
 }

@@ -245,6 +245,25 @@ mod tests {
         store.remove(&Request::namespaced("b", "two"));
         assert_eq!(snapshot.iter_in("b").map(|pod| pod.name_any()).collect::<Vec<_>>(), ["two"]);
         assert_eq!((snapshot.len(), store.len()), (3, 2));
+        // The next one follows what changed since.
+        store.insert(pod("a", "one", "y"));
+        let later = store.snapshot();
+        assert_eq!(later.keys().map(ToString::to_string).collect::<Vec<_>>(), ["a/one", "bb/three"]);
+        let label = |snapshot: &Snapshot<Pod>| {
+            snapshot.iter_in("a").map(|pod| pod.labels()["app"].clone()).collect::<Vec<_>>()
+        };
+        assert_eq!((label(&snapshot), label(&later)), (vec!["x".to_owned()], vec!["y".to_owned()]));
+        assert!(later.get(&Request::namespaced("b", "two")).is_none() && later.iter_in("b").next().is_none());
+    }
+
+    #[test]
+    fn an_index_of_a_name_that_is_there_already_is_left_as_it_is() {
+        let mut store = Store::new();
+        store.add_index(&Index::new("same", |_: &Pod| vec!["first".into()]));
+        store.add_index(&Index::new("same", |_: &Pod| vec!["second".into()]));
+        store.insert(pod("a", "one", "x"));
+        assert_eq!(store.by_index("same", "first").len(), 1);
+        assert!(store.by_index("same", "second").is_empty() && store.indexes.len() == 1);
     }
 
     /// Nothing may show the order of hashes, and both maps hold the same, whenever the second is asked for.

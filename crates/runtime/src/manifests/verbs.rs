@@ -102,7 +102,7 @@ impl FromStr for Verbs {
         let mut by_target = BTreeMap::new();
         for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
             let (target, verbs) = parse_line(line).ok_or_else(|| VerbsError { line: line.to_owned() })?;
-            by_target.insert(target, verbs);
+            by_target.entry(target).or_insert_with(BTreeSet::new).extend(verbs);
         }
         Ok(Self { by_target })
     }
@@ -202,6 +202,9 @@ mod tests {
             "deployments.apps/status: patch",
         );
         check(Method::DELETE, "/apis/apps/v1/namespaces/a/deployments", "deployments.apps: deletecollection");
+        check(Method::GET, "/api/v1/namespaces/a/pods?watch=false", "pods: list");
+        check(Method::POST, "/api/v1/namespaces/a/pods/x/eviction", "pods/eviction: create");
+        check(Method::DELETE, "/api/v1/nodes/one", "nodes (cluster): delete");
         check(Method::GET, "/version", "");
     }
 
@@ -213,5 +216,11 @@ mod tests {
         let kept: Verbs =
             "# what the tests saw\n\npods.metrics.k8s.io/status (cluster): get".parse().unwrap();
         assert_eq!(kept.to_string(), "pods.metrics.k8s.io/status (cluster): get\n");
+        let twice: Verbs = "pods: get\npods (cluster): list\npods: patch".parse().unwrap();
+        assert_eq!(
+            twice.to_string(),
+            "pods: get patch\npods (cluster): list\n",
+            "what stands there twice adds up"
+        );
     }
 }

@@ -98,3 +98,44 @@ async fn caches_say_how_large_they_are_and_how_often_their_watch_was_opened_agai
     assert_eq!(metric(&metrics.encode(), restarts), Some(1.0));
     running.abort();
 }
+
+/// While two of three reconciles run for seconds: what a dashboard shows of a controller that is stuck.
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 3, embedded = "seconds are counted exactly, in virtual time")]
+async fn what_runs_and_what_waits_is_shown_as_it_is(cluster: Cluster) {
+    let controller = Controller::new("busy", |map: Arc<ConfigMap>, _: Context| async move {
+        tokio::time::sleep(Duration::from_secs(value(&map).parse().unwrap())).await;
+        Ok::<_, Error>(Action::done())
+    });
+    let manager = Manager::new(cluster.client()).env(cluster.env().clone());
+    let manager = manager.controller(controller.max_concurrent(2));
+    let metrics = manager.metrics().clone();
+    let running = tokio::spawn(manager.run_until(std::future::pending()));
+    cluster.settled().await;
+    for (at, seconds) in [3, 10, 1].into_iter().enumerate() {
+        cluster.apply(map(&format!("m{at}"), seconds)).await.unwrap();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    let read = |name: &str| {
+        let queue = metric(&metrics.encode(), &format!("{name}{{name=\"busy\",controller=\"busy\"}}"));
+        queue.or_else(|| metric(&metrics.encode(), &format!("{name}{{controller=\"busy\"}}"))).unwrap()
+    };
+    let near = |name: &str, wanted: f64| assert!((read(name) - wanted).abs() < 0.1, "{name}: {}", read(name));
+    // The first has just ended after three seconds, so that the third has begun after waiting for one.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(read("workqueue_depth"), 0.0);
+    assert_eq!(read("controller_runtime_active_workers"), 2.0);
+    assert_eq!(read("controller_runtime_max_concurrent_reconciles"), 2.0);
+    near("workqueue_unfinished_work_seconds", 2.5 + 0.5);
+    near("workqueue_longest_running_processor_seconds", 2.5);
+    near("workqueue_queue_duration_seconds_sum", 1.0);
+    near("workqueue_work_duration_seconds_sum", 3.0);
+    near("controller_runtime_reconcile_time_seconds_sum", 3.0);
+    near("evenkeel_event_to_reconcile_seconds_sum", 1.0);
+    cluster.apply(map("m3", 1)).await.unwrap();
+    cluster.apply(map("m4", 1)).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(read("workqueue_depth"), 2.0, "what is in work is not counted");
+    cluster.settled().await;
+    assert_eq!((read("workqueue_depth"), read("controller_runtime_active_workers")), (0.0, 0.0));
+    running.abort();
+}

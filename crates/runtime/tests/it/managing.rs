@@ -6,8 +6,8 @@ use std::time::Duration;
 use evenkeel_cluster::serve::ServeOptions;
 use evenkeel_cluster::{Cluster, Fault, Matcher};
 use evenkeel_runtime::owner::{set_controller_reference, set_owner_reference};
-use evenkeel_runtime::{Action, Change, Context, Controller, Error, Manager};
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use evenkeel_runtime::{Action, Change, Context, Controller, Error, Manager, Request, Source};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use kube::ResourceExt;
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 
@@ -278,6 +278,53 @@ async fn metrics_may_have_a_port_of_their_own() {
         assert!(page(address, has).await.starts_with("HTTP/1.1 200"), "{has}");
         assert!(page(address, has_not).await.starts_with("HTTP/1.1 404"), "{has_not}");
     }
+}
+
+/// An address that is taken is a fatal error, of the probes and of the metrics.
+#[tokio::test]
+async fn an_address_that_is_taken_ends_the_manager_with_its_name() {
+    let cluster = crate::quiet(10).await;
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    type Serve = fn(Manager, std::net::SocketAddr) -> Manager;
+    let ways: [(&str, Serve); 2] = [("http", Manager::serve), ("http of metrics", Manager::serve_metrics)];
+    for (part, serve) in ways {
+        let manager = serve(manager(&cluster), address);
+        let error = manager.run_until(std::future::pending()).await.unwrap_err();
+        assert_eq!(error.part, part);
+        assert!(error.to_string().contains("in use"), "{error}");
+    }
+}
+
+/// How the caches are filled is the same whether it was said before or after where clock and randomness come from.
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 11)]
+async fn settings_of_the_caches_stay_when_the_environment_is_set(cluster: Cluster) {
+    let mut labelled = map("one", 1);
+    labelled.labels_mut().insert("only".into(), cluster.namespace().into());
+    cluster.apply(labelled).await.unwrap();
+    let asked = Notes::default();
+    let noting = asked.clone();
+    let client = crate::seam::around(cluster.client(), move |request| {
+        noting.push(request.uri().to_string());
+        crate::seam::Answer::Pass
+    });
+    let manager = Manager::new(client).namespaces([cluster.namespace()]).strip_managed_fields();
+    manager.informers().list_in_pages();
+    let manager = manager.transform(|map: &mut ConfigMap| map.data = None).env(cluster.env().clone());
+    let maps = manager.informers().get(Source::<ConfigMap>::new().labels("only"));
+    maps.wait_synced(Duration::from_secs(60)).await.unwrap();
+    let cached = maps.cache().list();
+    assert_eq!(cached.len(), 1);
+    assert!(cached[0].data.is_none() && cached[0].managed_fields().is_empty());
+    let first = asked.take().remove(0);
+    assert!(
+        first.contains("/namespaces/") && first.contains("limit=") && !first.contains("watch"),
+        "{first}"
+    );
+    // What is in no namespace is watched as before.
+    let namespaces = manager.informers().get(Source::<Namespace>::new());
+    namespaces.wait_synced(Duration::from_secs(60)).await.unwrap();
+    assert!(namespaces.cache().get(&Request::cluster("kube-system")).is_some());
 }
 
 /// What a manager answers at this address.

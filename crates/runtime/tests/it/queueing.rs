@@ -238,6 +238,14 @@ async fn the_lower_form_gets_the_keys_of_deleted_objects(cluster: Cluster) {
     assert_eq!(notes.take(), ["default/one true", "default/one false"]);
 }
 
+/// Notes why it was called.
+fn resynced() -> Controller<ConfigMap, Notes> {
+    Controller::new("resync", |_: Arc<ConfigMap>, ctx: Context<Notes>| async move {
+        ctx.state().push(ctx.causes().to_string());
+        Ok::<_, Error>(Action::done())
+    })
+}
+
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 9, embedded = "eleven minutes pass")]
 async fn caches_are_replayed_after_the_sync_period(cluster: Cluster) {
     let notes = Notes::default();
@@ -245,13 +253,10 @@ async fn caches_are_replayed_after_the_sync_period(cluster: Cluster) {
     cluster.run({
         let notes = notes.clone();
         move || {
-            Controller::new("resync", |_: Arc<ConfigMap>, ctx: Context<Notes>| async move {
-                ctx.state().push(ctx.causes().to_string());
-                Ok::<_, Error>(Action::done())
-            })
-            .filter(evenkeel_runtime::Predicate::generation_changed())
-            .sync_period(Some(Duration::from_secs(600)))
-            .state(notes.clone())
+            resynced()
+                .filter(evenkeel_runtime::Predicate::generation_changed())
+                .sync_period(Some(Duration::from_secs(600)))
+                .state(notes.clone())
         }
     });
     cluster.settled().await;
@@ -270,13 +275,7 @@ async fn caches_are_replayed_after_ten_hours_unless_said_otherwise(cluster: Clus
     cluster.apply(map("one", 1)).await.unwrap();
     cluster.run({
         let notes = notes.clone();
-        move || {
-            Controller::new("resync", |_: Arc<ConfigMap>, ctx: Context<Notes>| async move {
-                ctx.state().push(ctx.causes().to_string());
-                Ok::<_, Error>(Action::done())
-            })
-            .state(notes.clone())
-        }
+        move || resynced().state(notes.clone())
     });
     cluster.settled().await;
     notes.take();

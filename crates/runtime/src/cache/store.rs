@@ -256,6 +256,25 @@ mod tests {
         assert!(later.get(&Request::namespaced("b", "two")).is_none() && later.iter_in("b").next().is_none());
     }
 
+    /// A function that says the same twice, or another time something else, does no harm to other objects.
+    #[test]
+    fn an_index_bears_with_its_function() {
+        let changed = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let mind = changed.clone();
+        let mut store = Store::new();
+        store.add_index(&Index::new("fickle", move |pod: &Pod| {
+            let other = pod.name_any() == "two" && !mind.load(std::sync::atomic::Ordering::SeqCst);
+            vec![if other { "b".to_owned() } else { "a".to_owned() }; 2]
+        }));
+        store.insert(pod("x", "one", "x"));
+        store.insert(pod("x", "two", "x"));
+        assert_eq!((store.by_index("fickle", "a").len(), store.by_index("fickle", "b").len()), (1, 1));
+        changed.store(true, std::sync::atomic::Ordering::SeqCst);
+        store.remove(&Request::namespaced("x", "two"));
+        assert_eq!(store.by_index("fickle", "a").len(), 1);
+        assert!(store.by_index("fickle", "b").is_empty(), "a key without an object is not found");
+    }
+
     #[test]
     fn an_index_of_a_name_that_is_there_already_is_left_as_it_is() {
         let mut store = Store::new();

@@ -248,3 +248,26 @@ impl fmt::Debug for Informers {
         f.debug_struct("Informers").field("len", &self.len()).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    use super::*;
+
+    /// Watches may come and go at run time for as long as the process lives.
+    #[tokio::test(start_paused = true)]
+    async fn what_nobody_holds_any_more_takes_no_memory() {
+        let service = tower::service_fn(|_: http::Request<kube::client::Body>| {
+            std::future::pending::<Result<http::Response<kube::client::Body>, std::io::Error>>()
+        });
+        let informers = Informers::new(Client::new(service, "default"), Env::seeded(1));
+        let held = informers.get(Source::<ConfigMap>::new());
+        for at in 0..100 {
+            drop(informers.get(Source::<ConfigMap>::new().namespace(at.to_string())));
+        }
+        assert_eq!(informers.len(), 1);
+        assert!(informers.inner.live.lock().len() <= 2);
+        drop(held);
+    }
+}

@@ -1,7 +1,7 @@
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Secret, Service};
 
 use super::*;
-use crate::{Action, Context, Error};
+use crate::{Action, Context, Error, Index, Manager, Source, Trigger};
 
 fn controller() -> Controller<ConfigMap> {
     Controller::new("op", |_: std::sync::Arc<ConfigMap>, _: Context| async { Ok::<_, Error>(Action::done()) })
@@ -125,4 +125,53 @@ fn they_are_no_more_than_is_needed() {
     let bare = Manifests::new("op", "default").image("op:1").objects();
     let container = &bare[1]["spec"]["template"]["spec"]["containers"][0];
     assert!(container.get("ports").is_none() && container.get("livenessProbe").is_none());
+}
+
+/// A manager's are of all that its controllers declare, where it watches, with its election and its ports.
+#[tokio::test]
+async fn a_managers_are_of_all_that_it_runs() {
+    let service = tower::service_fn(|_: http::Request<kube::client::Body>| async {
+        Ok::<_, std::io::Error>(http::Response::new(kube::client::Body::empty()))
+    });
+    let nodes = Controller::new("nodes", |_: std::sync::Arc<Node>, _: Context| async {
+        Ok::<_, Error>(Action::done())
+    });
+    let by_data =
+        Index::new("data", |map: &ConfigMap| map.data.iter().flat_map(|data| data.keys().cloned()).collect());
+    let controller = controller()
+        .reads_source(Source::<Secret>::new().namespace("b"))
+        .watches_source(Source::<Secret>::new().namespace("c"), Trigger::map(|_: &Secret| []))
+        .watches_indexed(by_data, |service: &Service| service.metadata.name.clone().into_iter().collect());
+    let manifests = Manager::new(kube::Client::new(service, "default"))
+        .namespaces(["a"])
+        .controller(controller)
+        .controller(nodes)
+        .leader_election(LeaderElection::new("ops", "op-lease"))
+        .serve("127.0.0.1:8081".parse().unwrap())
+        .serve_metrics("127.0.0.1:8080".parse().unwrap())
+        .manifests("op", "ops")
+        .verbs(Verbs::default())
+        .image("registry.example.com/op:1")
+        .args(["run", "--verbose"]);
+    let objects = manifests.objects();
+    assert_eq!((manifests.name(), manifests.namespace()), ("op", "ops"));
+    assert_eq!(objects.last(), Some(&deployment()));
+    let granted = |object: &Value| {
+        let rules = object["rules"].as_array()?.iter();
+        let resources = rules.flat_map(|rule| rule["resources"].as_array().into_iter().flatten());
+        let resources: Vec<&str> = resources.filter_map(Value::as_str).collect();
+        let namespace = object["metadata"]["namespace"].as_str().unwrap_or("*");
+        Some(format!("{namespace}: {}", resources.join(" ")))
+    };
+    let granted: Vec<String> = objects.iter().filter_map(granted).collect();
+    assert_eq!(
+        granted,
+        [
+            "*: nodes nodes/finalizers",
+            "a: configmaps configmaps/finalizers secrets services",
+            "b: secrets",
+            "c: secrets",
+            "ops: leases leases",
+        ]
+    );
 }

@@ -53,7 +53,7 @@ impl Requests {
                 let code = answer.as_ref().ok().and_then(|answer| answer.as_ref().ok());
                 let code = code.map(|answer| answer.status().as_u16().to_string());
                 requests.count(host, method, code, start.elapsed());
-                answer?.map_err(unwrapped)
+                answer?.map_err(BoxError::from)
             }
         });
         Client::new(service, namespace)
@@ -86,14 +86,6 @@ impl Requests {
     }
 }
 
-/// What a client wraps an error of its service in comes off again: the next client will wrap it anew.
-fn unwrapped(error: kube::Error) -> BoxError {
-    match error {
-        kube::Error::Service(error) => error,
-        error => error.into(),
-    }
-}
-
 impl std::fmt::Debug for Requests {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Requests")
@@ -119,11 +111,14 @@ mod tests {
             Ok::<_, BoxError>(Response::builder().status(code).body(Body::empty()).unwrap())
         });
         let metrics = Metrics::new();
-        let client = metrics.around(Client::new(service, "default"), "api.example.com".into(), None);
+        let client = metrics.around(Client::new(service, "team"), "api.example.com".into(), None);
         for path in ["/", "/", "/missing", "/broken"] {
             let _ = client.send(Request::get(path).body(Body::empty()).unwrap()).await;
         }
         let text = metrics.encode();
+        assert_eq!(client.default_namespace(), "team");
+        let broken = client.send(Request::get("/broken").body(Body::empty()).unwrap()).await.unwrap_err();
+        assert!(matches!(&broken, kube::Error::Service(inner) if inner.to_string() == "cut"), "{broken:?}");
         for line in [
             "rest_client_requests_total{code=\"200\",host=\"api.example.com\",method=\"GET\"} 2",
             "rest_client_requests_total{code=\"404\",host=\"api.example.com\",method=\"GET\"} 1",
@@ -134,5 +129,22 @@ mod tests {
         ] {
             assert!(text.lines().any(|found| found.replace(".0", "") == line), "{line} in\n{text}");
         }
+    }
+
+    /// What the fence keeps back is no request, and nobody waits for its answer.
+    #[tokio::test(start_paused = true)]
+    async fn what_is_not_sent_is_not_counted() {
+        let service =
+            tower::service_fn(|_: Request<Body>| async { Ok::<_, BoxError>(Response::new(Body::empty())) });
+        let (metrics, fence) = (Metrics::new(), Fence::default());
+        let client = Client::new(service, "default");
+        let client = metrics.around(client, "api.example.com".into(), Some(fence.clone()));
+        let get = || Request::get("/").body(Body::empty()).unwrap();
+        fence.close();
+        assert!(client.send(get()).await.is_err());
+        assert!(!metrics.encode().contains("api.example.com"));
+        fence.renewed(Instant::now(), Duration::from_secs(10), Duration::from_secs(15));
+        assert!(client.send(get()).await.is_ok());
+        assert!(metrics.encode().contains("api.example.com"));
     }
 }

@@ -69,6 +69,11 @@ impl Groups {
         self.counts[group.place()].ready -= 1;
     }
 
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.by_name.len()
+    }
+
     fn begin(&mut self, name: &Arc<str>) -> Group {
         let counts = Counts { name: name.clone(), members: 0, ready: 0 };
         let group = match self.free.pop() {

@@ -154,6 +154,11 @@ impl<T: QueueKey, E: Default> Slots<T, E> {
     pub(super) fn len(&self) -> usize {
         self.by_key.len()
     }
+
+    #[cfg(test)]
+    pub(super) fn room(&self) -> usize {
+        self.slots.capacity()
+    }
 }
 
 const TAKEN: &str = "a slot is used only between `enter` and `remove` of its key";

@@ -380,6 +380,18 @@ impl<T: QueueKey> State<T> {
         self.entries.len()
     }
 
+    /// How many keys there is room for without more memory.
+    #[cfg(test)]
+    pub(super) fn room(&self) -> usize {
+        self.entries.room()
+    }
+
+    /// How many groups take memory.
+    #[cfg(test)]
+    pub(super) fn groups_len(&self) -> usize {
+        self.groups.len()
+    }
+
     pub(super) fn is_idle(&self) -> bool {
         self.pending_len() == 0
     }

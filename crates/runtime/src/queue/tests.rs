@@ -324,6 +324,29 @@ async fn memory_is_bounded_by_the_keys_that_are_known() {
         queue.done(&item.key);
     }
     assert_eq!(queue.read(|state| state.known_len()), 0, "a key that is done and forgotten takes no memory");
+    let room = queue.read(|state| state.room());
+    assert!(room < 2000, "nor does what it was kept in, once a burst is over: {room}");
+}
+
+/// Only keys that are ready count for the turns of a namespace, not those that it had.
+#[tokio::test(start_paused = true)]
+async fn a_namespace_does_not_lose_its_turn_by_what_is_done() {
+    let queue: Queue = Queue::new("test", &Env::seeded(1));
+    let named = |namespace: &str, at: usize| Request::namespaced(namespace, at.to_string());
+    queue.add(named("a", 0));
+    let held = queue.try_get().unwrap();
+    for at in 1..=10 * ROUND_SIZE {
+        queue.add(named("a", at));
+        let item = queue.try_get().unwrap();
+        queue.done(&item.key);
+    }
+    for key in [named("a", 1), named("b", 1), named("a", 2)] {
+        queue.add(key);
+    }
+    let order: Vec<String> =
+        std::iter::from_fn(|| queue.try_get()).map(|item| item.key.to_string()).collect();
+    assert_eq!(order, ["a/1", "b/1", "a/2"]);
+    queue.done(&held.key);
 }
 
 /// Keys that are done linger, in case they come back soon: a bounded number of them, and none once the queue is empty.
@@ -331,16 +354,48 @@ async fn memory_is_bounded_by_the_keys_that_are_known() {
 async fn keys_that_are_done_are_forgotten_while_others_wait() {
     let queue: Queue = Queue::new("test", &Env::seeded(1));
     let known = || queue.read(|state| state.known_len());
+    let groups = || queue.read(|state| state.groups_len());
     queue.add_with(key(0), Add { priority: PRIORITY_LOW, ..Add::default() });
     for at in 0..1000 {
         queue.add(Request::namespaced(at.to_string(), "b"));
         let item = queue.try_get().unwrap();
         queue.done(&item.key);
         assert!(known() <= 1 + LINGERING_MAX, "after {at}: {}", known());
+        assert!(groups() <= 1 + LINGERING_MAX, "after {at}: {}", groups());
     }
     let last = queue.try_get().unwrap();
     queue.done(&last.key);
-    assert_eq!(known(), 0);
+    assert_eq!((known(), groups()), (0, 0));
+}
+
+/// Keys whose hashes are the same are still several.
+#[tokio::test(start_paused = true)]
+async fn keys_are_told_apart_by_themselves() {
+    #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    struct Same(u32);
+
+    impl std::hash::Hash for Same {
+        fn hash<H: std::hash::Hasher>(&self, _: &mut H) {}
+    }
+
+    impl std::fmt::Display for Same {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            self.0.fmt(f)
+        }
+    }
+
+    impl super::QueueKey for Same {}
+
+    let queue: Queue<Same> = Queue::new("test", &Env::seeded(1));
+    (0..100).for_each(|at| queue.add(Same(at)));
+    assert_eq!(queue.len(), 100);
+    for at in 0..200 {
+        let item = queue.get().await.unwrap();
+        assert_eq!(item.key, Same(at % 100));
+        queue.done(&Same((at + 50) % 100));
+        queue.done(&item.key);
+        queue.add(item.key);
+    }
 }
 
 /// What lingers after its work, and was added again since, is no less queued than other keys are.

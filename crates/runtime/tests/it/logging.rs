@@ -3,7 +3,7 @@
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
-use evenkeel_runtime::{Action, Context, Controller};
+use evenkeel_runtime::{Action, Context, Controller, Error, Manager, Stage};
 use k8s_openapi::api::core::v1::ConfigMap;
 use parking_lot::Mutex;
 use tracing::field::{Field, Visit};
@@ -29,7 +29,8 @@ impl Visit for Fields {
 
 impl Subscriber for Capture {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target().starts_with("evenkeel_runtime::controller") && *metadata.level() <= Level::DEBUG
+        let parts = ["evenkeel_runtime::controller", "evenkeel_runtime::manager::running"];
+        parts.iter().any(|part| metadata.target().starts_with(part)) && *metadata.level() <= Level::DEBUG
     }
 
     fn new_span(&self, span: &Attributes<'_>) -> Id {
@@ -118,4 +119,67 @@ async fn every_reconcile_is_logged_once_with_key_cause_and_duration() {
     );
     assert!(lines[0].contains("attempt=1"), "{lines:?}");
     assert!(lines[1].contains("causes=retry"), "{lines:?}");
+}
+
+/// The last words of an operator, before it waits for what still runs.
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "what is logged is of this thread")]
+async fn a_fatal_error_is_logged_when_it_happens() {
+    let logged = Notes::default();
+    let capture = Capture { notes: logged.clone(), spans: Mutex::default(), entered: Mutex::default() };
+    let _guard = tracing::subscriber::set_default(capture);
+    let cluster = quiet(2).await;
+    let seen = logged.clone();
+    let manager = Manager::new(cluster.client())
+        .env(cluster.env().clone())
+        .runnable("slow", |stop| async move {
+            stop.cancelled().await;
+            seen.push("the rest is told to stop");
+            Ok::<_, Error>(())
+        })
+        .runnable("bad", |_| async {
+            tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+            Err(Outer("x".parse::<u8>().unwrap_err()))
+        });
+    manager.run_until(std::future::pending()).await.unwrap_err();
+    let lines = logged.take();
+    assert!(lines.len() == 2 && lines[1] == "the rest is told to stop", "{lines:?}");
+    assert!(lines[0].starts_with("ERROR") && lines[0].contains("the manager ends"), "{lines:?}");
+    let whole = "run bad: make the bucket: invalid digit found in string";
+    assert!(lines[0].contains(whole), "the whole chain: {lines:?}");
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 3, embedded = "durations are exact in virtual time only")]
+async fn observers_see_every_reconcile_begin_and_end(cluster: evenkeel_cluster::Cluster) {
+    let notes = [Notes::default(), Notes::default()];
+    let controller = Controller::new("observed", |_: Arc<ConfigMap>, ctx: Context| async move {
+        tokio::time::sleep(std::time::Duration::from_millis(30)).await;
+        match ctx.attempt() {
+            0 => Err(Outer("x".parse::<u8>().unwrap_err())),
+            _ => Ok(Action::done()),
+        }
+    });
+    let mut manager = Manager::new(cluster.client()).env(cluster.env().clone()).controller(controller);
+    for notes in notes.clone() {
+        manager = manager.observer(move |seen| {
+            let stage = match &seen.stage {
+                Stage::Ended { took, error } => format!("{took:?} {}", error.as_deref().unwrap_or("well")),
+                stage => format!("{stage:?}"),
+            };
+            notes.push(format!("{} {} ({}) {stage}", seen.controller, seen.object, seen.causes));
+        });
+    }
+    let running = tokio::spawn(manager.run_until(std::future::pending()));
+    cluster.settled().await;
+    cluster.apply(map("one", 1)).await.unwrap();
+    cluster.settled().await;
+    for notes in notes {
+        let wanted = [
+            "observed default/one (ConfigMap default/one created) Began",
+            "observed default/one (ConfigMap default/one created) 30ms make the bucket: invalid digit found in string",
+            "observed default/one (retry) Began",
+            "observed default/one (retry) 30ms well",
+        ];
+        assert_eq!(notes.take(), wanted);
+    }
+    running.abort();
 }

@@ -12,6 +12,7 @@ mod logging;
 mod managing;
 mod manifesting;
 mod queueing;
+mod reading;
 mod recording;
 mod recovering;
 mod replaying;

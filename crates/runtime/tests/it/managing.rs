@@ -244,7 +244,8 @@ async fn health_readiness_and_metrics_are_served() {
         let manager = manager(&cluster)
             .controller(controller)
             .serve_on(listener)
-            .health_check("disk", || Err("full".into()));
+            .health_check("disk", || Err("full".into()))
+            .ready_check("peers", || Ok(()));
         let _running = tokio::spawn(manager.run_until(std::future::pending()));
         if filled {
             cluster.settled().await;
@@ -257,6 +258,7 @@ async fn health_readiness_and_metrics_are_served() {
             false => ("HTTP/1.1 500", "[-]caches failed: the cache of ConfigMap in default is not filled"),
         };
         assert!(ready.starts_with(wanted.0) && ready.contains(wanted.1), "{ready}");
+        assert!(ready.contains("[+]peers ok"), "{ready}");
         assert!(page(address, "/metrics").await.contains("workqueue_depth"));
     }
 }
@@ -290,7 +292,9 @@ async fn an_address_that_is_taken_ends_the_manager_with_its_name() {
     let ways: [(&str, Serve); 2] = [("http", Manager::serve), ("http of metrics", Manager::serve_metrics)];
     for (part, serve) in ways {
         let manager = serve(manager(&cluster), address);
-        let error = manager.run_until(std::future::pending()).await.unwrap_err();
+        let running =
+            tokio::time::timeout(Duration::from_secs(30), manager.run_until(std::future::pending()));
+        let error = running.await.expect("it ends").unwrap_err();
         assert_eq!(error.part, part);
         assert!(error.to_string().contains("in use"), "{error}");
     }
@@ -325,6 +329,28 @@ async fn settings_of_the_caches_stay_when_the_environment_is_set(cluster: Cluste
     let namespaces = manager.informers().get(Source::<Namespace>::new());
     namespaces.wait_synced(Duration::from_secs(60)).await.unwrap();
     assert!(namespaces.cache().get(&Request::cluster("kube-system")).is_some());
+}
+
+/// A stop closes the port, and what is connected to it, without waiting for whoever keeps a connection open.
+#[tokio::test]
+async fn a_stop_closes_the_port_and_its_connections() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let cluster = crate::quiet(12).await;
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let manager = manager(&cluster).serve_on(listener).grace_period(Duration::from_secs(600));
+    let running = tokio::spawn(manager.run_until(async { drop(stopped.await) }));
+    let mut kept = tokio::net::TcpStream::connect(address).await.unwrap();
+    kept.write_all(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    assert!(kept.read(&mut [0; 1024]).await.unwrap() > 0);
+    drop(stop);
+    let soon = Duration::from_secs(30);
+    tokio::time::timeout(soon, running).await.expect("it does not wait").unwrap().unwrap();
+    // An answer may be left of the first request, nothing else.
+    let mut rest = Vec::new();
+    let _ = tokio::time::timeout(soon, kept.read_to_end(&mut rest)).await.expect("it is closed");
+    assert!(tokio::net::TcpStream::connect(address).await.is_err());
 }
 
 /// What a manager answers at this address.

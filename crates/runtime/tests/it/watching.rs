@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_cluster::{Cluster, Fault, Matcher};
-use evenkeel_runtime::{Action, Context, Controller, Error, Informers, Predicate, Request, Source, Trigger};
+use evenkeel_runtime::{
+    Action, Context, Controller, Error, Index, Informers, Predicate, Request, Source, Trigger,
+};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::ResourceExt;
 use kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
@@ -117,6 +119,9 @@ async fn equal_sources_share_one_watch_and_it_ends_with_the_last_holder(cluster:
     let first = informers.get(source());
     let second = informers.get(source());
     let other = informers.get(source().labels("app=web"));
+    assert!(!first.cache().has_index(Index::<ConfigMap>::by_owner().name()));
+    drop(informers.get(source().index(Index::by_owner())));
+    assert!(first.cache().has_index(Index::<ConfigMap>::by_owner().name()), "an index more is no watch more");
     cluster.settled().await;
     assert_eq!(informers.len(), 2);
     drop((first, other));
@@ -215,7 +220,7 @@ async fn an_index_finds_whom_a_change_concerns(cluster: Cluster) {
     cluster.run({
         let notes = notes.clone();
         move || {
-            let index = evenkeel_runtime::Index::new("secret", |map: &ConfigMap| vec![value(map).to_owned()]);
+            let index = Index::new("secret", |map: &ConfigMap| vec![value(map).to_owned()]);
             Controller::new("indexed", |map: Arc<ConfigMap>, ctx: Context<Notes>| async move {
                 ctx.state().push(map.name_any());
                 Ok::<_, Error>(Action::done())

@@ -88,6 +88,14 @@ fn what_holds_everywhere_is_not_repeated_in_a_namespace() {
         rules(&manifests),
         ["*:  nodes: get list patch watch", "*:  nodes/finalizers: update", "*:  secrets: list watch"]
     );
+    assert_eq!(manifests.rules().len(), 1, "no role is without rules");
+}
+
+#[test]
+fn resources_of_a_group_with_the_same_verbs_share_a_rule() {
+    let declarations = [declared::<ConfigMap>(Use::Read, &[]), declared::<Secret>(Use::Read, &[])];
+    let manifests = Manifests::new("op", "ops").declared(declarations).verbs(Verbs::default());
+    assert_eq!(rules(&manifests), ["*:  configmaps secrets: list watch"]);
 }
 
 #[test]

@@ -124,8 +124,9 @@ pub async fn prepare(store: &Store<Header>, env: &Env) -> Result<(), WriteError<
 
 async fn fill(store: &Store<Header>, env: &Env) -> Vec<Outcome> {
     let now = time::print(env.now(), Precision::Seconds);
-    let seeds = objects::seeds(&now).into_iter().chain(rbac::seeds());
-    store.write_all(seeds.map(|seed| seed.write(env, &now)).collect()).await
+    let mut writes: Vec<_> = objects::seeds(&now).into_iter().map(|seed| seed.write(env, &now)).collect();
+    writes.extend(rbac::writes(env, &now));
+    store.write_all(writes).await
 }
 
 type Outcome = Result<evenkeel_store::Written<Header>, WriteError<Header>>;

@@ -20,7 +20,7 @@ use crate::fields;
 /// What is known of a stored object without parsing it.
 ///
 /// It is made by `seal` at the write, or read back from a journal.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Where `"metadata":` begins: what stands before it is `{`, apiVersion and kind.
     pub(crate) metadata_at: u32,
@@ -176,6 +176,71 @@ pub(crate) fn seal(object: &Value) -> (Bytes, Header) {
         out.shrink_to(SCRATCH_MAX_BYTES);
         (bytes, header)
     })
+}
+
+/// An object with the plainest metadata, whose texts need no escapes: it is sealed without a tree of values.
+pub(crate) struct Plain<'a> {
+    pub(crate) api_version: &'a str,
+    pub(crate) kind: &'a str,
+    /// Empty where the kind has none.
+    pub(crate) namespace: &'a str,
+    pub(crate) name: &'a str,
+    pub(crate) uid: &'a str,
+    pub(crate) created: &'a str,
+    /// Sorted by key.
+    pub(crate) labels: &'a [(&'a str, &'a str)],
+    /// Sorted by key.
+    pub(crate) annotations: &'a [(&'a str, &'a str)],
+}
+
+impl Plain<'_> {
+    /// The canonical bytes and the header, as [`seal`] makes them. `rest` writes the members after the metadata, of
+    /// which there must be one at least, in their order.
+    pub(crate) fn seal(&self, rest: impl FnOnce(&mut String)) -> (Bytes, Header) {
+        let mut out = String::with_capacity(1024);
+        out.extend([r#"{"apiVersion":""#, self.api_version, r#"","kind":""#, self.kind, r#"","#]);
+        let metadata_at = out.len() as u32;
+        out.push_str(r#""metadata":{"#);
+        let version_at = out.len() as u32;
+        write_texts(&mut out, "annotations", self.annotations);
+        out.extend([r#""creationTimestamp":""#, self.created, r#"","#]);
+        write_texts(&mut out, "labels", self.labels);
+        out.extend([r#""name":""#, self.name, r#"","#]);
+        if !self.namespace.is_empty() {
+            out.extend([r#""namespace":""#, self.namespace, r#"","#]);
+        }
+        out.extend([r#""uid":""#, self.uid, r#""}"#]);
+        let metadata_end = out.len() as u32;
+        out.push(',');
+        rest(&mut out);
+        out.push('}');
+        let header = Header {
+            metadata_at,
+            version_at,
+            metadata_end,
+            name: self.name.into(),
+            namespace: self.namespace.into(),
+            uid: self.uid.into(),
+            labels: self.labels.iter().map(|&(key, value)| (key.into(), value.into())).collect(),
+            fields: Box::default(),
+            owners: Box::default(),
+            deleting: false,
+            finalizers: false,
+        };
+        (Bytes::copy_from_slice(out.as_bytes()), header)
+    }
+}
+
+/// A member whose values are texts, and the comma after it; nothing where there are none.
+fn write_texts(out: &mut String, member: &str, texts: &[(&str, &str)]) {
+    if texts.is_empty() {
+        return;
+    }
+    out.extend(["\"", member, "\":{"]);
+    for (at, (key, value)) in texts.iter().enumerate() {
+        out.extend([if at > 0 { ",\"" } else { "\"" }, key, "\":\"", value, "\""]);
+    }
+    out.push_str("},");
 }
 
 fn write_sealed(out: &mut Vec<u8>, object: &Value) -> Header {

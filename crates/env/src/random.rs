@@ -5,25 +5,61 @@ use parking_lot::Mutex;
 /// The characters of generated names: no vowels and no digits that look like letters, so that no words appear.
 const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
+/// How much is asked of the operating system at a time: a call for every uid would cost more than the uid.
+const POOL_BYTES: usize = 512;
+
 #[derive(Debug)]
 pub(crate) enum Random {
-    System,
+    System(Mutex<Pool>),
     Seeded(Mutex<fastrand::Rng>),
+}
+
+/// Bytes of the operating system that were not given out yet.
+pub(crate) struct Pool {
+    bytes: [u8; POOL_BYTES],
+    left: usize,
+}
+
+impl std::fmt::Debug for Pool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // What will be given out next is nobody's business.
+        f.debug_struct("Pool").field("left", &self.left).finish_non_exhaustive()
+    }
+}
+
+impl Pool {
+    fn fill(&mut self, out: &mut [u8]) {
+        if out.len() > POOL_BYTES {
+            return ask(out);
+        }
+        if self.left < out.len() {
+            ask(&mut self.bytes);
+            self.left = POOL_BYTES;
+        }
+        let taken = &mut self.bytes[self.left - out.len()..self.left];
+        out.copy_from_slice(taken);
+        taken.fill(0);
+        self.left -= out.len();
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is the door")]
+fn ask(bytes: &mut [u8]) {
+    getrandom::fill(bytes).expect("the operating system gives randomness");
 }
 
 impl Random {
     pub(crate) fn system() -> Self {
-        Self::System
+        Self::System(Mutex::new(Pool { bytes: [0; POOL_BYTES], left: 0 }))
     }
 
     pub(crate) fn seeded(seed: u64) -> Self {
         Self::Seeded(Mutex::new(fastrand::Rng::with_seed(seed)))
     }
 
-    #[expect(clippy::disallowed_methods, reason = "this is the door")]
     pub(crate) fn fill(&self, bytes: &mut [u8]) {
         match self {
-            Self::System => getrandom::fill(bytes).expect("the operating system gives randomness"),
+            Self::System(pool) => pool.lock().fill(bytes),
             Self::Seeded(rng) => rng.lock().fill(bytes),
         }
     }
@@ -44,11 +80,21 @@ impl Random {
     }
 }
 
+const HEX: &[u8; 16] = b"0123456789abcdef";
+
 /// The text form of a version 4 UUID made of these random bits.
 pub(crate) fn uuid_text(bits: u128) -> String {
     let bits = bits & !(0xf << 76) & !(0x3 << 62) | (0x4 << 76) | (0x2 << 62);
-    let hex = format!("{bits:032x}");
-    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+    let mut text = String::with_capacity(36);
+    for (at, byte) in bits.to_be_bytes().into_iter().enumerate() {
+        if matches!(at, 4 | 6 | 8 | 10) {
+            text.push('-');
+        }
+        for half in [byte >> 4, byte & 0xf] {
+            text.push(char::from(HEX[usize::from(half)]));
+        }
+    }
+    text
 }
 
 #[cfg(test)]
@@ -63,6 +109,26 @@ mod tests {
             assert_eq!(&text[14..15], "4");
             assert!("89ab".contains(&text[19..20]));
         }
+    }
+
+    #[test]
+    fn a_uuid_is_its_bits_in_hexadecimal() {
+        let bits = 0x0123_4567_89ab_4def_8123_4567_89ab_cdef;
+        assert_eq!(uuid_text(bits), "01234567-89ab-4def-8123-456789abcdef");
+    }
+
+    #[test]
+    fn the_system_gives_nothing_twice() {
+        let random = Random::system();
+        let mut seen = std::collections::BTreeSet::new();
+        for _ in 0..1000 {
+            let mut bytes = [0; 16];
+            random.fill(&mut bytes);
+            assert!(seen.insert(bytes));
+        }
+        let mut many = [0; 2 * POOL_BYTES];
+        random.fill(&mut many);
+        assert!(many.chunks(16).all(|it| seen.insert(it.try_into().unwrap())));
     }
 
     #[test]

@@ -1,82 +1,174 @@
 //! The roles and bindings of `facts/rbac.txt`; its first lines say how it is written.
+//!
+//! They are most of what is there after boot, and every process waits for them at its first cluster. So they go from
+//! the facts to the stored form without a tree of values in between.
 
-use serde_json::{Value, json};
+use evenkeel_env::Env;
+use evenkeel_store::{Expect, Op, Write};
 
-use super::Seed;
+use crate::Header;
+use crate::header::Plain;
+use crate::registry::storage_prefix;
 
 const FACTS: &str = include_str!("../../facts/rbac.txt");
 const API_VERSION: &str = "rbac.authorization.k8s.io/v1";
 const GROUP: &str = "rbac.authorization.k8s.io";
+const LABEL: (&str, &str) = ("kubernetes.io/bootstrapping", "rbac-defaults");
+const ANNOTATION: (&str, &str) = ("rbac.authorization.kubernetes.io/autoupdate", "true");
 
-/// A role while its lines are read.
-struct Role {
-    name: &'static str,
+/// A role or a binding.
+struct Object {
+    /// `Role` or `RoleBinding`; those of the whole cluster have `Cluster` before it.
+    kind: &'static str,
+    /// Its plural, likewise.
+    plural: &'static str,
     namespace: &'static str,
+    name: &'static str,
     /// The role that gathers this one.
     to: Option<&'static str>,
-    gathers: bool,
-    rules: Vec<Value>,
+    content: Content,
 }
 
-pub(super) fn seeds() -> Vec<Seed> {
-    let mut roles: Vec<Role> = Vec::new();
-    let mut seeds = Vec::new();
+enum Content {
+    /// The lines of its rules, and whether it gathers those of others.
+    Role(Vec<&'static str>, bool),
+    /// The role that it binds, and the subjects.
+    Binding(&'static str, Vec<&'static str>),
+}
+
+/// The writes that make the roles and bindings.
+pub(super) fn writes(env: &Env, now: &str) -> Vec<Write<Header>> {
+    let (roles, bindings) = objects();
+    bindings.iter().chain(&roles).map(|object| object.write(env, now)).collect()
+}
+
+/// Reads the facts: the roles, with what they gather, and the bindings.
+fn objects() -> (Vec<Object>, Vec<Object>) {
+    let (mut roles, mut bindings) = (Vec::new(), Vec::new());
     for line in FACTS.lines().filter(|line| !line.starts_with('#')) {
-        let words: Vec<&'static str> = line.split_whitespace().collect();
-        match words.as_slice() {
-            ["role", name, rest @ ..] => roles.push(Role::new(name, rest, false)),
-            ["gather", name, rest @ ..] => roles.push(Role::new(name, rest, true)),
-            ["bind", name, role, rest @ ..] => seeds.push(binding(name, role, rest)),
-            rule => {
-                if let Some(role) = roles.last_mut() {
-                    role.rules.extend(parse_rule(rule));
+        let mut words = line.split(' ').filter(|word| !word.is_empty());
+        match (words.next(), words.next()) {
+            (Some("role"), Some(name)) => roles.push(Object::role(name, words, false)),
+            (Some("gather"), Some(name)) => roles.push(Object::role(name, words, true)),
+            (Some("bind"), Some(name)) => bindings.extend(Object::binding(name, words)),
+            _ => {
+                if let Some(Object { content: Content::Role(rules, _), .. }) = roles.last_mut() {
+                    rules.push(line.trim());
                 }
             }
         }
     }
     gather(&mut roles);
-    seeds.extend(roles.into_iter().map(Role::seed));
-    seeds
+    (roles, bindings)
 }
 
-impl Role {
-    fn new(name: &'static str, rest: &[&'static str], gathers: bool) -> Self {
-        let after =
-            |word: &str| rest.iter().position(|it| *it == word).and_then(|at| rest.get(at + 1)).copied();
-        Self { name, namespace: after("in").unwrap_or_default(), to: after("to"), gathers, rules: Vec::new() }
-    }
-
-    fn seed(self) -> Seed {
-        let mut object = json!({ "metadata": metadata(), "rules": self.rules });
-        if let Some(to) = self.to {
-            object["metadata"]["labels"][aggregation_label(to)] = "true".into();
+impl Object {
+    fn role(name: &'static str, rest: impl Iterator<Item = &'static str>, gathers: bool) -> Self {
+        let (mut namespace, mut to) = ("", None);
+        let mut rest = rest;
+        while let (Some(word), Some(value)) = (rest.next(), rest.next()) {
+            match word {
+                "in" => namespace = value,
+                _ => to = Some(value),
+            }
         }
-        if self.gathers {
-            let labels = json!({ aggregation_label(self.name): "true" });
-            object["aggregationRule"] = json!({ "clusterRoleSelectors": [{ "matchLabels": labels }] });
-        }
-        let (kind, plural) = match self.namespace {
+        let (kind, plural) = match namespace {
             "" => ("ClusterRole", "clusterroles"),
             _ => ("Role", "roles"),
         };
-        Seed::new(API_VERSION, kind, plural, self.namespace, self.name, object)
+        Self { kind, plural, namespace, name, to, content: Content::Role(Vec::new(), gathers) }
+    }
+
+    fn binding(name: &'static str, mut rest: impl Iterator<Item = &'static str>) -> Option<Self> {
+        let role = rest.next()?;
+        let mut subjects: Vec<&str> = rest.collect();
+        let mut namespace = "";
+        if let ["in", inside, ..] = subjects.as_slice() {
+            namespace = inside;
+            subjects.drain(..2);
+        }
+        let (kind, plural) = match namespace {
+            "" => ("ClusterRoleBinding", "clusterrolebindings"),
+            _ => ("RoleBinding", "rolebindings"),
+        };
+        Some(Self { kind, plural, namespace, name, to: None, content: Content::Binding(role, subjects) })
+    }
+
+    fn write(&self, env: &Env, now: &str) -> Write<Header> {
+        let label = self.to.map(aggregation_label);
+        let mut labels = vec![LABEL];
+        labels.extend(label.as_deref().map(|label| (label, "true")));
+        let object = Plain {
+            api_version: API_VERSION,
+            kind: self.kind,
+            namespace: self.namespace,
+            name: self.name,
+            uid: &env.uid(),
+            created: now,
+            labels: &labels,
+            annotations: &[ANNOTATION],
+        };
+        let (bytes, header) = object.seal(|out| self.content.print(self, out));
+        let mut key = storage_prefix(GROUP, self.plural);
+        if !self.namespace.is_empty() {
+            key.push_str(self.namespace);
+            key.push('/');
+        }
+        key.push_str(self.name);
+        Write { key: key.into(), expect: Expect::Absent, op: Op::Put(bytes, header) }
+    }
+}
+
+impl Content {
+    /// The members after the metadata, in their order. Nothing in the facts needs to be escaped.
+    fn print(&self, object: &Object, out: &mut String) {
+        match self {
+            Self::Role(rules, gathers) => {
+                if *gathers {
+                    out.push_str(r#""aggregationRule":{"clusterRoleSelectors":[{"matchLabels":{""#);
+                    out.push_str(&aggregation_label(object.name));
+                    out.push_str(r#"":"true"}}]},"#);
+                }
+                print_list(out, r#""rules":"#, rules.iter().copied(), print_rule);
+            }
+            Self::Binding(role, subjects) => {
+                let kind = object.kind.trim_end_matches("Binding");
+                out.extend([
+                    r#""roleRef":{"apiGroup":""#,
+                    GROUP,
+                    r#"","kind":""#,
+                    kind,
+                    r#"","name":""#,
+                    role,
+                    "\"}",
+                ]);
+                if !subjects.is_empty() {
+                    print_list(out, r#","subjects":"#, subjects.iter().copied(), print_subject);
+                }
+            }
+        }
     }
 }
 
 /// Fills the roles that gather others, as the aggregation controller would, until nothing is added.
-fn gather(roles: &mut [Role]) {
+fn gather(roles: &mut [Object]) {
     let mut order: Vec<usize> = (0..roles.len()).collect();
     order.sort_by_key(|at| roles[*at].name);
     loop {
         let mut changed = false;
-        for at in order.iter().copied().filter(|at| roles[*at].gathers).collect::<Vec<_>>() {
-            let mut rules: Vec<Value> = Vec::new();
-            for from in order.iter().filter(|from| roles[**from].to == Some(roles[at].name)) {
-                let new = roles[*from].rules.iter().filter(|rule| !rules.contains(rule)).cloned();
-                rules.extend(new.collect::<Vec<_>>());
+        for &at in &order {
+            let Content::Role(old, true) = &roles[at].content else { continue };
+            let mut rules: Vec<&str> = Vec::new();
+            for from in order.iter().map(|from| &roles[*from]).filter(|it| it.to == Some(roles[at].name)) {
+                let Content::Role(more, _) = &from.content else { continue };
+                for rule in more {
+                    if !rules.contains(rule) {
+                        rules.push(rule);
+                    }
+                }
             }
-            changed |= rules != roles[at].rules;
-            roles[at].rules = rules;
+            changed |= rules != *old;
+            roles[at].content = Content::Role(rules, true);
         }
         if !changed {
             return;
@@ -84,60 +176,58 @@ fn gather(roles: &mut [Role]) {
     }
 }
 
-fn parse_rule(words: &[&'static str]) -> Option<Value> {
-    let list = |word: &str| {
-        word.split(',').map(|it| if it == "core" { "" } else { it }.to_owned()).collect::<Vec<_>>()
-    };
-    match words {
-        [verbs, "url", paths] => Some(json!({ "verbs": list(verbs), "nonResourceURLs": list(paths) })),
-        [verbs, groups, resources, names @ ..] => {
-            let mut rule =
-                json!({ "verbs": list(verbs), "apiGroups": list(groups), "resources": list(resources) });
-            if let Some(names) = names.first() {
-                rule["resourceNames"] = list(names).into();
-            }
-            Some(rule)
+/// A member whose value is a list.
+fn print_list<'a>(
+    out: &mut String,
+    member: &str,
+    items: impl Iterator<Item = &'a str>,
+    print: impl Fn(&mut String, &'a str),
+) {
+    out.push_str(member);
+    out.push('[');
+    for (at, item) in items.enumerate() {
+        if at > 0 {
+            out.push(',');
         }
-        _ => None,
+        print(out, item);
     }
+    out.push(']');
 }
 
-fn binding(name: &'static str, role: &str, rest: &[&'static str]) -> Seed {
-    let (namespace, subjects) = match rest {
-        ["in", namespace, subjects @ ..] => (*namespace, subjects),
-        subjects => ("", subjects),
+fn print_rule(out: &mut String, line: &str) {
+    let words = |member: &str, word: &str, out: &mut String| {
+        print_list(out, member, word.split(','), |out, it| {
+            out.extend(["\"", if it == "core" { "" } else { it }, "\""]);
+        });
     };
-    let (kind, plural, role_kind) = match namespace {
-        "" => ("ClusterRoleBinding", "clusterrolebindings", "ClusterRole"),
-        _ => ("RoleBinding", "rolebindings", "Role"),
-    };
-    let mut object = json!({
-        "metadata": metadata(),
-        "roleRef": { "apiGroup": GROUP, "kind": role_kind, "name": role },
-    });
-    let subjects: Vec<Value> = subjects.iter().filter_map(|it| subject(it)).collect();
-    if !subjects.is_empty() {
-        object["subjects"] = subjects.into();
+    let mut parts = line.split(' ');
+    let (verbs, groups, resources) = (parts.next(), parts.next(), parts.next());
+    let resources = resources.unwrap_or_default();
+    out.push('{');
+    match groups.unwrap_or_default() {
+        "url" => words(r#""nonResourceURLs":"#, resources, out),
+        groups => {
+            words(r#""apiGroups":"#, groups, out);
+            if let Some(names) = parts.next() {
+                words(r#","resourceNames":"#, names, out);
+            }
+            words(r#","resources":"#, resources, out);
+        }
     }
-    Seed::new(API_VERSION, kind, plural, namespace, name, object)
+    words(r#","verbs":"#, verbs.unwrap_or_default(), out);
+    out.push('}');
 }
 
-fn subject(text: &str) -> Option<Value> {
-    let (kind, name) = text.split_once(':')?;
-    Some(match kind {
-        "user" => json!({ "kind": "User", "apiGroup": GROUP, "name": name }),
-        "group" => json!({ "kind": "Group", "apiGroup": GROUP, "name": name }),
-        _ => json!({ "kind": "ServiceAccount", "name": name, "namespace": "kube-system" }),
-    })
+fn print_subject(out: &mut String, text: &str) {
+    let (kind, name) = text.split_once(':').unwrap_or_default();
+    let group = |kind| [r#"{"apiGroup":""#, GROUP, r#"","kind":""#, kind, r#"","name":""#, name, "\"}"];
+    match kind {
+        "user" => out.extend(group("User")),
+        "group" => out.extend(group("Group")),
+        _ => out.extend([r#"{"kind":"ServiceAccount","name":""#, name, r#"","namespace":"kube-system"}"#]),
+    }
 }
 
 fn aggregation_label(role: &str) -> String {
     format!("rbac.authorization.k8s.io/aggregate-to-{role}")
-}
-
-fn metadata() -> Value {
-    json!({
-        "labels": { "kubernetes.io/bootstrapping": "rbac-defaults" },
-        "annotations": { "rbac.authorization.kubernetes.io/autoupdate": "true" },
-    })
 }

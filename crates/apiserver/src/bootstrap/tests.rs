@@ -77,6 +77,17 @@ async fn the_endpoints_follow_the_address() {
     assert_eq!(store.revision(), revision);
 }
 
+#[tokio::test(start_paused = true)]
+async fn everything_is_stored_as_a_write_would_store_it() {
+    let store = memory(&Env::seeded(1), Options::default()).await;
+    for entry in store.range(&Range::default()).unwrap().entries {
+        let object: Value = serde_json::from_slice(&entry.value).unwrap();
+        let (bytes, header) = seal(&object);
+        assert_eq!(bytes, entry.value, "{}", entry.key);
+        assert_eq!(header, entry.header, "{}", entry.key);
+    }
+}
+
 /// Writers rely on it: what did not change since it was stored is not looked at again.
 #[tokio::test(start_paused = true)]
 async fn everything_is_stored_in_its_normal_form_with_its_defaults() {

@@ -122,13 +122,18 @@ impl ResourceInfo {
     /// The key of an object.
     pub fn key(&self, namespace: &str, name: &str) -> String {
         let mut key = String::with_capacity(self.prefix.len() + namespace.len() + 1 + name.len());
+        self.write_key(namespace, name, &mut key);
+        key
+    }
+
+    /// The same into a text that is at hand.
+    pub(crate) fn write_key(&self, namespace: &str, name: &str, key: &mut String) {
         key.push_str(&self.prefix);
         if self.namespaced {
             key.push_str(namespace);
             key.push('/');
         }
         key.push_str(name);
-        key
     }
 
     /// The prefix of the keys of a namespace, or of all where it is empty.

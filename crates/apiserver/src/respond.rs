@@ -80,22 +80,22 @@ pub(crate) fn finish(request: &Request<'_>, answer: Result<Response<Body>>) -> R
         response.extensions_mut().insert(committed);
     }
     request.warnings().iter().for_each(|warning| warn(&mut response, warning));
-    let headers = response.headers_mut();
     if let Some(id) = request.headers.get(AUDIT_ID) {
-        headers.insert(AUDIT_ID, id.clone());
+        response.headers_mut().insert(AUDIT_ID, id.clone());
     }
     if *request.method == Method::HEAD {
         *response.body_mut() = Body::empty();
-        return response;
+    } else {
+        compress(request, &mut response);
     }
-    compress(request, response)
+    response
 }
 
 /// The last touch: what nearly every answer says in its headers, under what it says of its own.
 ///
 /// The map is that of the request, which is no longer needed. hyper takes it back for the next request of the
 /// connection, so that headers cost no allocation at all.
-pub(crate) fn dress(mut response: Response<Body>, mut headers: HeaderMap) -> Response<Body> {
+pub(crate) fn dress(response: &mut Response<Body>, mut headers: HeaderMap) {
     headers.clear();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
@@ -103,24 +103,24 @@ pub(crate) fn dress(mut response: Response<Body>, mut headers: HeaderMap) -> Res
     if !own.is_empty() {
         response.headers_mut().extend(own);
     }
-    response
 }
 
-fn compress(request: &Request<'_>, mut response: Response<Body>) -> Response<Body> {
+fn compress(request: &Request<'_>, response: &mut Response<Body>) {
+    if response.body().whole_len().is_none_or(|len| len < GZIP_MIN) {
+        return;
+    }
     let accepts = request.headers.get(ACCEPT_ENCODING).and_then(|it| it.to_str().ok()).unwrap_or_default();
     if !accepts.split(',').any(|it| it.split(';').next().is_some_and(|it| it.trim() == "gzip")) {
-        return response;
+        return;
     }
-    let large = response.body().whole_len().is_some_and(|len| len >= GZIP_MIN);
-    let Some(body) = large.then(|| response.body().whole()).flatten() else { return response };
+    let Some(body) = response.body().whole() else { return };
     // The fastest level, as Kubernetes has it: the network is faster than a better one.
     let mut gzip = GzEncoder::new(Vec::with_capacity(body.len() / 4), Compression::new(1));
     if gzip.write_all(&body).is_err() {
-        return response;
+        return;
     }
-    let Ok(zipped) = gzip.finish() else { return response };
+    let Ok(zipped) = gzip.finish() else { return };
     response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     response.headers_mut().append(VARY, HeaderValue::from_static("Accept-Encoding"));
     *response.body_mut() = zipped.into();
-    response
 }

@@ -154,8 +154,9 @@ impl ApiServer {
     {
         let request = Request::new(head, caller);
         let answer = route::answer(self, &request, body).await;
-        let response = respond::finish(&request, answer);
-        respond::dress(response, std::mem::take(&mut head.headers))
+        let mut response = respond::finish(&request, answer);
+        respond::dress(&mut response, std::mem::take(&mut head.headers));
+        response
     }
 
     /// The same for a request that need wait for nothing, as most that read an object; none for any other, which is
@@ -166,8 +167,9 @@ impl ApiServer {
         }
         let request = Request::new(head, caller);
         let answer = route::answer_now(self, &request)?;
-        let response = respond::finish(&request, answer);
-        Some(respond::dress(response, std::mem::take(&mut head.headers)))
+        let mut response = respond::finish(&request, answer);
+        respond::dress(&mut response, std::mem::take(&mut head.headers));
+        Some(response)
     }
 }
 

@@ -8,8 +8,8 @@ fn get(registry: &Registry, path: &str, accept: &str) -> (u16, String, Value) {
     let caller = Caller::of(&mut head.extensions);
     let request = Request::new(&head, &caller);
     match answer(registry, &request).expect("a path of discovery") {
-        Ok(response) => {
-            let response = respond::dress(response, http::HeaderMap::new());
+        Ok(mut response) => {
+            respond::dress(&mut response, http::HeaderMap::new());
             let content_type = response.headers()[CONTENT_TYPE].to_str().unwrap().to_owned();
             let body = response.body().whole().unwrap();
             (response.status().as_u16(), content_type, serde_json::from_slice(&body).unwrap())

@@ -1,12 +1,14 @@
 //! One connection: handshake, then requests until it ends or the server does.
 
 use std::convert::Infallible;
-use std::pin::pin;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use evenkeel_apiserver::{ApiServer, Caller};
-use futures::future::{BoxFuture, Either, Ready, ready, select};
+use futures::future::{BoxFuture, Either, Ready, ready};
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
@@ -18,7 +20,7 @@ use tokio_rustls::server::TlsStream;
 
 use super::identity::{Certificate, identify, unauthorized};
 use super::pace::{Paced, Traffic};
-use super::patience::Patience;
+use super::patience::{Activity, Patience};
 use super::tls::Tls;
 use super::tokens::Tokens;
 
@@ -59,6 +61,7 @@ struct Connection {
     certificate: Certificate,
     body_timeout: Duration,
     traffic: Traffic,
+    activity: Activity,
 }
 
 impl Host {
@@ -73,13 +76,15 @@ impl Host {
         };
         let certificate = self.tls.judge(stream.get_ref().1.peer_certificates());
         let Self { server, tokens, body_timeout, traffic, .. } = self;
-        let connection = Connection { server, tokens, certificate, body_timeout, traffic };
+        let activity = Activity::default();
+        let patience = Patience::new(activity.clone(), self.head_timeout);
+        let connection = Connection { server, tokens, certificate, body_timeout, traffic, activity };
         let requests = Requests(Arc::new(connection));
         let is_h2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
         let ended = if is_h2 {
             serve_h2(stream, requests, self.ending).await
         } else {
-            serve_h1(stream, requests, self.ending, self.head_timeout).await
+            serve_h1(stream, requests, self.ending, patience).await
         };
         if let Err(error) = ended {
             tracing::debug!(%error, "a connection ended");
@@ -90,18 +95,18 @@ impl Host {
 async fn serve_h1(
     stream: TlsStream<TcpStream>,
     requests: Requests,
-    mut ending: watch::Receiver<bool>,
-    head_timeout: Duration,
+    ending: watch::Receiver<bool>,
+    patience: Patience,
 ) -> hyper::Result<()> {
     let connection = http1::Builder::new()
-        .timer(Patience::default())
-        .header_read_timeout(head_timeout)
+        // The patience is the bound on heads.
+        .header_read_timeout(None)
         .max_buf_size(HEAD_MAX_BYTES)
         .serve_connection(TokioIo::new(stream), requests);
     let mut connection = pin!(connection);
-    match select(connection.as_mut(), pin!(ending.wait_for(|ending| *ending))).await {
-        Either::Left((ended, _)) => return ended,
-        Either::Right(_) => connection.as_mut().graceful_shutdown(),
+    match until_end(connection.as_mut(), ending, Some(patience)).await {
+        Some(ended) => return ended,
+        None => connection.as_mut().graceful_shutdown(),
     }
     tokio::time::timeout(FAREWELL, connection).await.unwrap_or(Ok(()))
 }
@@ -109,7 +114,7 @@ async fn serve_h1(
 async fn serve_h2(
     stream: TlsStream<TcpStream>,
     requests: Requests,
-    mut ending: watch::Receiver<bool>,
+    ending: watch::Receiver<bool>,
 ) -> hyper::Result<()> {
     let connection = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
@@ -119,11 +124,40 @@ async fn serve_h2(
         .max_header_list_size(HEAD_MAX_BYTES as u32)
         .serve_connection(TokioIo::new(stream), requests);
     let mut connection = pin!(connection);
-    match select(connection.as_mut(), pin!(ending.wait_for(|ending| *ending))).await {
-        Either::Left((ended, _)) => return ended,
-        Either::Right(_) => connection.as_mut().graceful_shutdown(),
+    match until_end(connection.as_mut(), ending, None).await {
+        Some(ended) => return ended,
+        None => connection.as_mut().graceful_shutdown(),
     }
     tokio::time::timeout(FAREWELL, connection).await.unwrap_or(Ok(()))
+}
+
+/// Drives a connection until it is over; none when the server ends before, or the patience with the client.
+///
+/// A connection is polled at every step of every request, and neither of the two has any news then. They are told once
+/// whom to wake, and asked again when there is something to hear.
+async fn until_end<F: Future>(
+    mut connection: Pin<&mut F>,
+    mut ending: watch::Receiver<bool>,
+    mut patience: Option<Patience>,
+) -> Option<F::Output> {
+    let news = ending.clone();
+    let mut ended = pin!(ending.wait_for(|ending| *ending));
+    let mut told: Option<Waker> = None;
+    poll_fn(|cx| {
+        if let Poll::Ready(output) = connection.as_mut().poll(cx) {
+            return Poll::Ready(Some(output));
+        }
+        let is_told = told.as_ref().is_some_and(|waker| waker.will_wake(cx.waker()));
+        let is_due = patience.as_ref().is_some_and(Patience::is_due);
+        // A server that is gone without a word has ended, too.
+        if is_told && !is_due && !news.has_changed().unwrap_or(true) {
+            return Poll::Pending;
+        }
+        told = Some(cx.waker().clone());
+        let lost = patience.as_mut().is_some_and(|patience| patience.poll(cx).is_ready());
+        if lost || ended.as_mut().poll(cx).is_ready() { Poll::Ready(None) } else { Poll::Pending }
+    })
+    .await
 }
 
 impl hyper::service::Service<Request<Incoming>> for Requests {
@@ -132,22 +166,26 @@ impl hyper::service::Service<Request<Incoming>> for Requests {
     type Future = Answer;
 
     fn call(&self, request: Request<Incoming>) -> Answer {
-        let Connection { server, tokens, certificate, body_timeout, traffic } = &*self.0;
+        let Connection { server, tokens, certificate, body_timeout, traffic, activity } = &*self.0;
+        activity.note_head();
         let accounts = |token: &str| server.authenticate(token);
         let Some(user) = identify(certificate, request.headers(), tokens, accounts) else {
-            return Either::Left(ready(Ok(unauthorized().map(|body| Paced::new(body, traffic)))));
+            return Either::Left(ready(Ok(unauthorized().map(|body| Paced::new(body, traffic, activity)))));
         };
         let caller = Caller { user, body_timeout: Some(*body_timeout) };
         let (mut head, body) = request.into_parts();
         // What can be answered at once is not kept: hyper tries to read on before it asks for the answer, and takes a
         // new buffer to do so while a request is in the old one.
         if let Some(answer) = server.serve_now(&caller, &mut head) {
-            return Either::Left(ready(Ok(answer.map(|body| Paced::new(body, traffic)))));
+            return Either::Left(ready(Ok(answer.map(|body| Paced::new(body, traffic, activity)))));
         }
-        let connection = self.0.clone();
+        let (connection, open) = (self.0.clone(), activity.open());
         Either::Right(Box::pin(async move {
-            let answer = connection.server.serve(&caller, &mut head, body).await;
-            Ok(answer.map(|body| Paced::new(body, &connection.traffic)))
+            let Connection { server, traffic, activity, .. } = &*connection;
+            let answer = server.serve(&caller, &mut head, body).await;
+            let answer = answer.map(|body| Paced::new(body, traffic, activity));
+            drop(open);
+            Ok(answer)
         }))
     }
 }

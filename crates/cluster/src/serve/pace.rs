@@ -17,6 +17,8 @@ use evenkeel_apiserver::{Body, Piece};
 use http_body::{Body as _, Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
 
+use super::patience::{Activity, Open};
+
 /// How long a busy stream gathers at least: the least that the timer can tell.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 /// How long it gathers at most: nobody sees the difference to this.
@@ -28,6 +30,9 @@ const PAUSE_EACH: Duration = Duration::from_micros(40);
 const LULL: Duration = Duration::from_millis(1);
 /// How much is sent in one piece, about: what four TLS records hold.
 const PIECE_BYTES: usize = 64 * 1024;
+
+/// An answer that is not longer is with its client as soon as it is written; a longer one may take a while.
+const QUICK_BYTES: u64 = 64 * 1024;
 
 /// How many streams of a server are busy. Cloning shares it.
 #[derive(Clone, Debug, Default)]
@@ -45,6 +50,8 @@ pub(crate) struct Paced {
     body: Body,
     /// What paces it; none for a body that is there as a whole, and those are passed on by many hands.
     pace: Option<Box<Pace>>,
+    /// Kept where it takes a while until the client has it all.
+    _open: Option<Open>,
 }
 
 struct Pace {
@@ -57,9 +64,11 @@ struct Pace {
 }
 
 impl Paced {
-    pub(crate) fn new(body: Body, traffic: &Traffic) -> Self {
-        let is_stream = body.size_hint().exact().is_none();
-        Self { body, pace: is_stream.then(|| Box::new(Pace::new(traffic.clone()))) }
+    pub(crate) fn new(body: Body, traffic: &Traffic, activity: &Activity) -> Self {
+        let len = body.size_hint().exact();
+        let pace = len.is_none().then(|| Box::new(Pace::new(traffic.clone())));
+        let _open = len.is_none_or(|len| len > QUICK_BYTES).then(|| activity.open());
+        Self { body, pace, _open }
     }
 }
 
@@ -135,7 +144,7 @@ impl http_body::Body for Paced {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Piece>, Infallible>>> {
-        let Self { body, pace } = &mut *self;
+        let Self { body, pace, .. } = &mut *self;
         let Some(pace) = pace else {
             return body.poll_piece(cx).map(|next| next.map(|piece| Ok(Frame::data(piece))));
         };
@@ -165,7 +174,7 @@ mod tests {
 
     fn stream() -> (UnboundedSender<Bytes>, Paced) {
         let (sender, events) = unbounded();
-        (sender, Paced::new(Body::stream(events), &Traffic::default()))
+        (sender, Paced::new(Body::stream(events), &Traffic::default(), &Activity::default()))
     }
 
     async fn next(body: &mut Paced) -> Option<Bytes> {
@@ -207,7 +216,7 @@ mod tests {
         let mut streams = Vec::new();
         for _ in 0..100 {
             let (events, body) = unbounded();
-            let mut body = Paced::new(Body::stream(body), &traffic);
+            let mut body = Paced::new(Body::stream(body), &traffic, &Activity::default());
             for event in ["a\n", "b\n"] {
                 events.unbounded_send(event.into()).unwrap();
                 next(&mut body).await;
@@ -239,7 +248,8 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_whole_stays_so() {
-        let mut body = Paced::new(Body::slices(["a".into(), "b".into()]), &Traffic::default());
+        let mut body =
+            Paced::new(Body::slices(["a".into(), "b".into()]), &Traffic::default(), &Activity::default());
         assert_eq!(body.size_hint().exact(), Some(2));
         assert_eq!(next(&mut body).await.unwrap(), "a");
         assert_eq!(next(&mut body).await.unwrap(), "b");

@@ -160,6 +160,32 @@ async fn slow_clients_are_cut_off() {
 }
 
 #[tokio::test]
+async fn a_quiet_watch_is_no_slow_client_and_an_idle_one_is() {
+    let bound = Duration::from_millis(200);
+    let mut options = ServeOptions::default();
+    options.head_timeout = bound;
+    let wire = Wire::start(options).await;
+    let get = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").into_bytes();
+    let (mut idle, mut watch) = (wire.connect().await, wire.connect().await);
+    idle.write_all(&get("/readyz")).await.expect("the server reads");
+    let path = "/api/v1/namespaces/default/configmaps?watch=true";
+    watch.write_all(&get(path)).await.expect("the server reads");
+    let mut answer = Vec::new();
+    let read = idle.read_to_end(&mut answer);
+    let _ = tokio::time::timeout(bound * 50, read).await.expect("an idle client is cut off");
+    assert!(answer.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&answer));
+    let mut room = [0; 4096];
+    let head = watch.read(&mut room).await.expect("the watch is answered");
+    assert!(room[..head].starts_with(b"HTTP/1.1 200"));
+    let read = tokio::time::timeout(bound * 5, watch.read(&mut room)).await;
+    assert!(read.is_err(), "the watch goes on: {read:?}");
+    let map = br#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"new"}}"#;
+    assert_eq!(wire.request(MAPS, JSON, map).await.status, 201);
+    let event = watch.read(&mut room).await.expect("the watch goes on");
+    assert!(String::from_utf8_lossy(&room[..event]).contains("ADDED"), "{event} bytes");
+}
+
+#[tokio::test]
 async fn a_body_that_does_not_come_is_not_waited_for() {
     let mut options = ServeOptions::default();
     options.body_timeout = Duration::from_millis(200);

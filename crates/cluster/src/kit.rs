@@ -35,8 +35,8 @@ impl Cluster {
     /// ```
     ///
     /// # Panics
-    /// When it does not come to rest within the limit, with the list of what is pending. [`Cluster::try_settled`]
-    /// gives that as an error.
+    /// When it does not come to rest within the limit, with the list of what is pending; an operator that wakes itself
+    /// for ever takes no time, and is given up as well. [`Cluster::try_settled`] gives that as an error.
     #[track_caller]
     pub fn settled(&self) -> impl Future<Output = ()> + Send + use<> {
         let (caller, cluster) = (Location::caller(), self.clone());

@@ -113,3 +113,65 @@ async fn a_tally_is_as_many_pieces_of_work_as_it_says() {
     settled.await.unwrap().unwrap();
     assert_eq!((ledger.len(), station.count()), (0, 0));
 }
+
+/// An operator that writes whenever it is woken wakes itself, and paused time stands still meanwhile: whoever waited
+/// for it to settle waited for ever.
+#[tokio::test(start_paused = true)]
+async fn what_goes_on_without_time_passing_is_given_up() {
+    let ledger = Ledger::new();
+    let station = ledger.station("queue");
+    let mut work = station.enter();
+    let looping = tokio::spawn(async move {
+        loop {
+            tokio::task::yield_now().await;
+            work = {
+                let next = station.enter();
+                drop(work);
+                next
+            };
+        }
+    });
+    for unsettled in [ledger.settled(MINUTE).await, ledger.idle(MINUTE).await] {
+        let told = unsettled.unwrap_err().to_string();
+        let start = "not settled: it goes on and on without time passing; still pending:\n  queue: 1";
+        assert!(told.starts_with(start), "{told}");
+    }
+    looping.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_takes_time_may_go_on_until_the_limit() {
+    let ledger = Ledger::new();
+    let station = ledger.station("queue");
+    let work = station.enter();
+    let looping = tokio::spawn(async move {
+        for _ in 0..59 {
+            for _ in 0..MOST_MOVES_A_SECOND {
+                drop(station.enter());
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        drop(work);
+    });
+    ledger.settled(MINUTE).await.unwrap();
+    looping.await.unwrap();
+}
+
+/// A test that let pass exactly the time that a key waits for looked before the key was taken.
+#[tokio::test(start_paused = true)]
+async fn what_is_due_now_is_waited_for_and_what_is_due_later_is_not() {
+    let ledger = Ledger::new();
+    let (deadline, at) = (ledger.deadline("retry"), Instant::now() + MINUTE);
+    deadline.set(Some(at));
+    ledger.idle(MINUTE).await.unwrap();
+    assert!(Instant::now() < at);
+    let acting = tokio::spawn(async move {
+        tokio::time::sleep_until(at).await;
+        tokio::task::yield_now().await;
+        deadline.set(None);
+    });
+    tokio::time::sleep_until(at).await;
+    ledger.idle(MINUTE).await.unwrap();
+    assert!(acting.is_finished());
+    assert_eq!(Instant::now(), at);
+}

@@ -8,6 +8,8 @@ use http::{Method, Request, Response, StatusCode, header};
 use kube::Resource;
 use parking_lot::Mutex;
 
+use crate::target::Target;
+
 /// What happens to a request instead of, or after, being served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -74,6 +76,20 @@ pub struct Matcher {
     method: Option<Method>,
     path: Option<String>,
     by: Option<String>,
+    kind: Option<Kind>,
+}
+
+/// A kind, as paths name it.
+#[derive(Clone, Debug)]
+struct Kind {
+    group: String,
+    plural: String,
+}
+
+impl Kind {
+    fn is_of(&self, path: &str) -> bool {
+        Target::parse(path).is_some_and(|it| it.group == self.group && it.plural == self.plural)
+    }
 }
 
 impl Matcher {
@@ -103,8 +119,10 @@ impl Matcher {
 
     /// Requests for objects of one kind only.
     #[must_use]
-    pub fn kind<K: Resource<DynamicType = ()>>(self) -> Self {
-        self.path(format!("/{}", K::plural(&())))
+    pub fn kind<K: Resource<DynamicType = ()>>(mut self) -> Self {
+        let (group, plural) = (K::group(&()).into_owned(), K::plural(&()).into_owned());
+        self.kind = Some(Kind { group, plural });
+        self
     }
 
     /// Requests of one client only: an operator by its name.
@@ -114,11 +132,14 @@ impl Matcher {
         self
     }
 
+    /// `path` may have a query, which does not count.
     pub(crate) fn matches(&self, by: &str, method: &Method, path: &str) -> bool {
+        let path = path.split('?').next().unwrap_or(path);
         (!self.writes || is_write(method))
             && self.method.as_ref().is_none_or(|wanted| wanted == method)
             && self.path.as_deref().is_none_or(|part| path.contains(part))
             && self.by.as_deref().is_none_or(|name| name == by)
+            && self.kind.as_ref().is_none_or(|kind| kind.is_of(path))
     }
 }
 
@@ -127,8 +148,16 @@ impl fmt::Display for Matcher {
         let what = if self.writes { "writes" } else { "requests" };
         let method = self.method.as_ref().map(|method| format!(" {method}")).unwrap_or_default();
         let path = self.path.as_deref().map(|path| format!(" of *{path}*")).unwrap_or_default();
+        let kind = self.kind.as_ref().map(|kind| format!(" of {kind}")).unwrap_or_default();
         let by = self.by.as_deref().map(|by| format!(" by {by}")).unwrap_or_default();
-        write!(f, "{what}{method}{path}{by}")
+        write!(f, "{what}{method}{kind}{path}{by}")
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let dot = if self.group.is_empty() { "" } else { "." };
+        write!(f, "{}{dot}{}", self.plural, self.group)
     }
 }
 

@@ -14,6 +14,8 @@ const APPLY: &str = "application/apply-patch";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Target<'a> {
+    /// The API group; empty for the core.
+    pub group: &'a str,
     /// The namespace, where the path names one.
     pub namespace: Option<&'a str>,
     /// The resource, as paths spell it.
@@ -29,11 +31,12 @@ impl<'a> Target<'a> {
     pub(crate) fn parse(path: &'a str) -> Option<Self> {
         let path = path.split('?').next().unwrap_or(path);
         let mut parts = path.split('/').filter(|part| !part.is_empty());
-        match parts.next()? {
-            "api" => parts.nth(0)?,
-            "apis" => parts.nth(1)?,
+        let group = match parts.next()? {
+            "api" => "",
+            "apis" => parts.next()?,
             _ => return None,
         };
+        let _version = parts.next()?;
         let all: Vec<&'a str> = parts.collect();
         let (namespace, rest) = match all.as_slice() {
             // A namespace is an object too, with subresources of its own.
@@ -43,7 +46,13 @@ impl<'a> Target<'a> {
             all => (None, all),
         };
         let (plural, rest) = rest.split_first()?;
-        Some(Self { namespace, plural, name: rest.first().copied(), subresource: rest.get(1).copied() })
+        Some(Self {
+            group,
+            namespace,
+            plural,
+            name: rest.first().copied(),
+            subresource: rest.get(1).copied(),
+        })
     }
 }
 
@@ -99,6 +108,7 @@ mod tests {
         assert_eq!(target("/api/v1/namespaces/x/finalize").as_deref(), Some("namespaces/x/finalize"));
         assert_eq!(Target::parse("/api/v1/namespaces/x/pods").and_then(|target| target.namespace), Some("x"));
         assert_eq!(target("/version"), None);
+        assert_eq!(Target::parse("/apis/apps/v1/deployments").map(|target| target.group), Some("apps"));
     }
 
     #[test]

@@ -1,12 +1,16 @@
 //! Whatever breaks on the way, the end is the same.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use evenkeel_cluster::{Cluster, CrashPoint, Fault, Matcher, testing};
+use evenkeel_runtime::{Action, Context, Controller, Source};
 use futures::TryStreamExt as _;
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Endpoints, Namespace, Secret};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::ResourceExt as _;
-use kube::api::{WatchEvent, WatchParams};
+use kube::api::{Patch, WatchEvent, WatchParams};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -68,6 +72,61 @@ async fn a_crash_after_any_answer_is_recovered_from() {
     crash_everywhere(CrashPoint::After).await;
 }
 
+/// Who is dead sends nothing any more: the second write is that of the second life.
+#[tokio::test(start_paused = true)]
+async fn after_its_last_answer_an_operator_asks_for_nothing() -> kube::Result<()> {
+    let cluster = cluster().await;
+    cluster.settled().await;
+    cluster.crash(NAME, CrashPoint::After(1));
+    cluster.apply(config("a", "one")).await?;
+    cluster.settled().await;
+    let timeline = cluster.timeline();
+    let place = |what: &str| timeline.find(what).unwrap_or_else(|| panic!("no {what:?} in\n{timeline}"));
+    let crashed = place("mirror crashed and starts again");
+    assert!(place("apply secrets/a → 201") < crashed, "{timeline}");
+    assert!(place("patch configmaps/a → 200") > crashed, "{timeline}");
+    Ok(())
+}
+
+/// How often an operator that dies at its first write has an answer to it, in all its lives.
+async fn answers_of_lives(point: CrashPoint) -> usize {
+    let cluster = cluster().await;
+    cluster.stop(NAME);
+    let answers = Arc::new(AtomicUsize::new(0));
+    let counted = answers.clone();
+    cluster.run(move || {
+        let counted = counted.clone();
+        Controller::with_source(
+            "counts",
+            Source::new().labels("mirror"),
+            move |map: Arc<ConfigMap>, ctx: Context| {
+                let counted = counted.clone();
+                async move {
+                    let patch = json!({"metadata": {"annotations": {"seen": "yes"}}});
+                    ctx.patch(&*map, &Patch::Merge(patch)).await?;
+                    counted.fetch_add(1, Ordering::SeqCst);
+                    std::future::pending::<()>().await;
+                    Ok::<_, evenkeel_runtime::Error>(Action::done())
+                }
+            },
+        )
+    });
+    cluster.settled().await;
+    cluster.crash("counts", point);
+    cluster.apply(config("a", "one")).await.expect("it is stored");
+    let _ = cluster.try_settled().await;
+    assert_eq!(cluster.crashes("counts"), 1);
+    answers.load(Ordering::SeqCst)
+}
+
+/// The second life always has its answer; the first has one only where it dies after it.
+#[tokio::test(start_paused = true)]
+async fn each_crash_point_is_where_it_says() {
+    assert_eq!(answers_of_lives(CrashPoint::Before(1)).await, 1);
+    assert_eq!(answers_of_lives(CrashPoint::AnswerLost(1)).await, 1);
+    assert_eq!(answers_of_lives(CrashPoint::After(1)).await, 2);
+}
+
 /// What a client sees of a fault on a creation: status or error, the time that it took, and whether it was carried out.
 async fn seen(fault: Fault) -> (Option<u16>, Duration, bool) {
     let cluster = cluster().await;
@@ -91,6 +150,96 @@ async fn each_fault_is_what_it_says() {
     assert_eq!(seen(Fault::InternalError).await, (Some(500), Duration::ZERO, false));
     assert_eq!(seen(Fault::Timeout).await, (None, Fault::TIMEOUT, false));
     assert_eq!(seen(Fault::LostAnswer).await, (None, Duration::ZERO, true));
+}
+
+/// The status of each of so many creations in a row, 0 for no answer.
+async fn answers(cluster: &Cluster, number: usize) -> Vec<u16> {
+    let mut seen = Vec::new();
+    for at in 0..number {
+        seen.push(match cluster.apply(config(&format!("map-{at}"), "one")).await {
+            Ok(_) => 200,
+            Err(kube::Error::Api(status)) => status.code,
+            Err(_) => 0,
+        });
+    }
+    seen
+}
+
+#[tokio::test(start_paused = true)]
+async fn faults_strike_in_order_and_as_often_as_asked() {
+    let cluster = cluster().await;
+    cluster.stop(NAME);
+    cluster.fail(Matcher::writes(), Fault::InternalError, 0);
+    cluster.fail(Matcher::writes(), Fault::Conflict, 2);
+    cluster.fail(Matcher::writes(), Fault::TooManyRequests, 1);
+    assert_eq!(answers(&cluster, 4).await, [409, 409, 429, 200]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_busy_server_names_a_second_to_wait() -> Result<(), Box<dyn std::error::Error>> {
+    let cluster = cluster().await;
+    cluster.fail(Matcher::any().by("client"), Fault::TooManyRequests, 1);
+    let request = http::Request::get("/api/v1/namespaces").body(Vec::new())?;
+    let answer = cluster.client().send(request.map(kube::client::Body::from)).await?;
+    assert_eq!((answer.status().as_u16(), &answer.headers()["retry-after"]), (429, &"1".parse()?));
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fault_strikes_whom_and_what_it_is_for() -> kube::Result<()> {
+    let cluster = cluster().await;
+    cluster.stop(NAME);
+    cluster.fail(Matcher::any().method(http::Method::DELETE), Fault::Conflict, 1);
+    cluster.fail(Matcher::any().by("somebody"), Fault::Conflict, 1);
+    cluster.fail(Matcher::any().path("/configmaps/b"), Fault::Conflict, 1);
+    cluster.fail(Matcher::any().kind::<Secret>(), Fault::Conflict, 1);
+    cluster.apply(config("a", "one")).await?;
+    cluster.get::<ConfigMap>("a").await?;
+    cluster.delete::<ConfigMap>("a").await.expect_err("it is a DELETE");
+    cluster.apply(config("b", "one")).await.expect_err("it is this object");
+    cluster.list::<Secret>().await.expect_err("it is this kind");
+    Ok(())
+}
+
+/// The paths of all objects in a namespace go through `/namespaces`, and endpointslices begin as endpoints do.
+#[tokio::test(start_paused = true)]
+async fn a_kind_is_not_what_its_path_looks_like() -> kube::Result<()> {
+    let cluster = cluster().await;
+    cluster.fail(Matcher::any().kind::<Namespace>(), Fault::Conflict, 1);
+    cluster.fail(Matcher::any().kind::<Endpoints>(), Fault::Conflict, 1);
+    cluster.apply(config("a", "one")).await?;
+    cluster.list::<EndpointSlice>().await?;
+    cluster.list::<Endpoints>().await.expect_err("it is this kind");
+    cluster.get::<Namespace>("default").await.expect_err("it is this kind");
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_whose_answer_was_lost_counts() {
+    let cluster = cluster().await;
+    cluster.stop(NAME);
+    cluster.mark();
+    cluster.fail(Matcher::writes(), Fault::LostAnswer, 1);
+    cluster.apply(config("a", "one")).await.expect_err("it was struck");
+    assert_eq!(cluster.writes().len(), 1);
+}
+
+/// How often this client has asked for a watch.
+fn watches(cluster: &Cluster, by: &str) -> usize {
+    cluster.requests().iter().filter(|request| &*request.by == by && request.verb == "watch").count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_the_watches_that_match_are_cut() -> kube::Result<()> {
+    let cluster = cluster().await;
+    cluster.run_manager("second", |manager| manager.controller(mirror::controller()));
+    cluster.settled().await;
+    let before = (watches(&cluster, NAME), watches(&cluster, "second"));
+    assert_eq!(cluster.cut_watch(Matcher::any().by(NAME).path("/secrets")), 1);
+    cluster.settled().await;
+    let after = (watches(&cluster, NAME), watches(&cluster, "second"));
+    assert_eq!(after, (before.0 + 1, before.1), "who was cut off has come back, and nobody else");
+    Ok(())
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use evenkeel_cluster::{Cluster, User, testing};
 use evenkeel_runtime::{Action, Cause, Context, Controller};
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, Secret};
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
 use tokio::time::Instant;
 
 use crate::mirror::{self, config, value};
@@ -133,6 +135,92 @@ async fn idle_leaves_to_time_what_settled_waits_for(cluster: Cluster) -> kube::R
 }
 
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false)]
+async fn advancing_does_what_the_time_brings(cluster: Cluster) -> kube::Result<()> {
+    cluster.run(|| Controller::new("later", later));
+    cluster.apply(config("a", "one")).await?;
+    cluster.idle().await;
+    cluster.advance(LATER / 2).await;
+    assert!(cluster.events().await?.is_empty(), "it is too early");
+    cluster.advance(LATER / 2).await;
+    // Seen before anybody else gets to run.
+    let requests = cluster.requests();
+    assert!(
+        requests.iter().any(|it| &*it.by == "later" && it.verb == "create" && it.outcome.wrote().is_some())
+    );
+    Ok(())
+}
+
+async fn namespace(cluster: &Cluster, name: &str) -> kube::Result<()> {
+    let namespace = serde_json::from_value(json!({"metadata": {"name": name}}));
+    cluster.apply::<Namespace>(namespace.expect("it is one")).await?;
+    Ok(())
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "it sees all namespaces")]
+async fn events_are_those_of_the_namespace(cluster: Cluster) -> kube::Result<()> {
+    namespace(&cluster, "other").await?;
+    cluster.run(|| Controller::new("later", later));
+    cluster.namespaced("other").apply(config("a", "one")).await?;
+    cluster.settled().await;
+    assert!(cluster.events().await?.is_empty());
+    assert_eq!(cluster.namespaced("other").events().await?.len(), 1);
+    Ok(())
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "a namespace of this name")]
+async fn an_apply_goes_where_the_object_says(cluster: Cluster) -> kube::Result<()> {
+    namespace(&cluster, "other").await?;
+    let mut elsewhere = config("a", "one");
+    elsewhere.metadata.namespace = Some("other".into());
+    cluster.apply(elsewhere).await?;
+    assert!(cluster.get_opt::<ConfigMap>("a").await?.is_none());
+    assert!(cluster.namespaced("other").get_opt::<ConfigMap>("a").await?.is_some());
+    Ok(())
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false)]
+async fn an_apply_takes_over_and_takes_back(cluster: Cluster) -> kube::Result<()> {
+    let metadata = json!({"name": "a"});
+    let theirs =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"key": "theirs"}});
+    let as_them = PatchParams::apply("them");
+    cluster.api::<ConfigMap>().patch("a", &as_them, &Patch::Apply(theirs)).await?;
+    cluster.apply(config("a", "ours")).await?;
+    cluster.assert_has::<ConfigMap>("a", json!({"data": {"key": "ours"}})).await;
+    let mut less = config("a", "ours");
+    less.data = None;
+    cluster.apply(less).await?;
+    cluster.assert_has::<ConfigMap>("a", json!({"data": null})).await;
+    Ok(())
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "nobody else may write the status")]
+async fn a_status_has_a_patch_of_its_own(cluster: Cluster) -> kube::Result<()> {
+    let pod =
+        json!({"metadata": {"name": "a"}, "spec": {"containers": [{"name": "main", "image": "nginx"}]}});
+    cluster.apply::<Pod>(serde_json::from_value(pod).expect("it is one")).await?;
+    let failed = json!({"status": {"phase": "Failed"}});
+    cluster.patch::<Pod>("a", failed.clone()).await?;
+    cluster.assert_has::<Pod>("a", json!({"status": {"phase": "Pending"}})).await;
+    cluster.patch_status::<Pod>("a", failed).await?;
+    cluster.assert_has::<Pod>("a", json!({"status": {"phase": "Failed"}})).await;
+    Ok(())
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false)]
+async fn writes_are_counted_from_any_mark(cluster: Cluster) -> kube::Result<()> {
+    let first = cluster.mark();
+    cluster.apply(config("a", "one")).await?;
+    cluster.apply(config("b", "one")).await?;
+    let last = cluster.mark();
+    cluster.apply(config("a", "one")).await?;
+    cluster.delete::<ConfigMap>("b").await?;
+    let counted = |mark| cluster.writes_since(mark).len();
+    assert_eq!((counted(first), counted(last), cluster.writes().len()), (3, 1, 1));
+    Ok(())
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false)]
 #[should_panic(
     expected = "1 writes since the mark, where none was expected:\n  client PATCH /api/v1/namespaces/default/configmaps/a"
 )]
@@ -197,4 +285,50 @@ async fn the_built_in_controllers_watch_no_kind_twice(cluster: Cluster) {
     kinds.sort_unstable();
     let twice: Vec<_> = kinds.windows(2).filter(|pair| pair[0] == pair[1]).collect();
     assert!(twice.is_empty(), "{twice:?}");
+}
+
+/// Changes and deletes `a` some time from now, as something outside of the cluster would.
+fn later_on(cluster: &Cluster) {
+    let cluster = cluster.clone();
+    tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        cluster.apply(config("a", "two")).await.expect("it is stored");
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        cluster.delete::<ConfigMap>("a").await.expect("it is there");
+    });
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false)]
+async fn eventually_waits_for_what_it_is_asked(cluster: Cluster) -> kube::Result<()> {
+    cluster.apply(config("a", "one")).await?;
+    later_on(&cluster);
+    let is_two = |map: &ConfigMap| map.data.as_ref().is_some_and(|data| data["key"] == "two");
+    assert!(is_two(&cluster.eventually("a", is_two).await));
+    cluster.eventually_gone::<ConfigMap>("a").await;
+    cluster.assert_none::<ConfigMap>().await;
+    Ok(())
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false)]
+#[should_panic(expected = "at crates/cluster/tests/it/kit.rs:")]
+async fn an_assertion_says_where_it_stands(cluster: Cluster) {
+    cluster.apply(config("a", "one")).await.expect("it is stored");
+    cluster.assert_has::<ConfigMap>("a", json!({"data": {"key": "two"}})).await;
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false)]
+#[should_panic(
+    expected = "ConfigMap default/a (- expected, + found):\n  data:\n-   key: \"two\"\n+   key: \"one\"\n"
+)]
+async fn two_objects_that_differ_are_shown_by_their_difference(cluster: Cluster) {
+    let one = cluster.apply(config("a", "one")).await.expect("it is stored");
+    let mut two = one.clone();
+    two.data = config("a", "two").data;
+    testing::assert_same(&one, &two);
+}
+
+#[test]
+fn who_manages_a_field_is_no_difference() {
+    let managed = json!({"metadata": {"name": "a", "managedFields": [{"manager": "test"}]}});
+    assert_eq!(testing::diff(&managed, &json!({"metadata": {"name": "a"}})), None);
 }

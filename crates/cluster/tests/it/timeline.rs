@@ -83,3 +83,33 @@ async fn an_observer_sees_why_an_operator_was_woken(cluster: Cluster) -> kube::R
     assert_eq!(woken.first().map(String::as_str), Some("ConfigMap default/a created"), "{woken:?}");
     Ok(())
 }
+
+#[evenkeel_macros::test(crate = evenkeel_cluster)]
+async fn it_begins_with_the_test(cluster: Cluster) {
+    assert_eq!(cluster.timeline(), "");
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false)]
+async fn of_a_long_story_it_tells_the_end(cluster: Cluster) -> kube::Result<()> {
+    for number in 0..60 {
+        cluster.apply(config(&format!("map-{number}"), "one")).await?;
+    }
+    let told = told(&cluster);
+    assert_eq!((told.len(), told[0].as_str()), (41, "and more before"));
+    assert!(told[1].starts_with("client apply configmaps/map-20 "), "{told:#?}");
+    assert!(told[40].starts_with("client apply configmaps/map-59 "), "{told:#?}");
+    Ok(())
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false)]
+async fn it_tells_which_watches_were_cut(cluster: Cluster) {
+    cluster.run(mirror::controller);
+    cluster.settled().await;
+    cluster.cut_watch(Matcher::any().by(NAME).path("/secrets"));
+    cluster.compact();
+    let told = told(&cluster);
+    assert_eq!(
+        told,
+        ["test cuts 1 watches: requests of */secrets* by mirror", "test forgets every earlier revision"]
+    );
+}

@@ -19,19 +19,20 @@ impl Running {
         Self { child, log }
     }
 
-    /// Reads its log until a line has this.
-    fn says(&mut self, wanted: &str) -> String {
-        let mut all = String::new();
-        loop {
+    /// Reads its log until there is a line with each of these, in whatever order they come; gives those lines.
+    fn says<const N: usize>(&mut self, wanted: [&str; N]) -> [String; N] {
+        let (mut all, mut found) = (String::new(), wanted.map(|_| String::new()));
+        while found.iter().any(String::is_empty) {
             let mut line = String::new();
             if self.log.read_line(&mut line).expect("logs are text") == 0 {
-                panic!("it ended without {wanted:?}:\n{all}");
+                panic!("it ended without one of {wanted:?}:\n{all}");
             }
-            if line.contains(wanted) {
-                return line;
+            if let Some(at) = wanted.iter().position(|wanted| line.contains(wanted)) {
+                found[at].clone_from(&line);
             }
             all.push_str(&line);
         }
+        found
     }
 
     /// Asks it to end, and gives its exit code.
@@ -75,22 +76,19 @@ fn an_elected_replica_answers_probes_and_ends_when_asked() {
     let mut arguments = vec!["--embedded", "--samples", "--leader-elect"];
     arguments.extend(["--health-probe-bind-address", anywhere, "--metrics-bind-address", anywhere]);
     let mut operator = Running::start(&arguments);
-    // Which of the two comes first is not said.
-    let lines = [operator.says("serving "), operator.says("serving ")];
-    let said = |what: &str| {
-        let line = lines.iter().find(|line| line.contains(what)).expect("both are served");
-        line.trim().rsplit("address=").next().expect("it says where").to_owned()
-    };
-    let (address, scraped) = (said("serving health"), said("serving metrics"));
-    let leading = operator.says("leading");
+    let [health, metrics, leading] = operator.says(["serving health", "serving metrics", "leading"]);
+    let address = |line: &str| line.trim().rsplit("address=").next().expect("it says where").to_owned();
+    let (address, scraped) = (address(&health), address(&metrics));
     assert!(leading.contains("lease=\"default/my-resource\""), "{leading}");
     assert!(get(&address, "/healthz").starts_with("HTTP/1.1 200 "));
     // Its caches are filled in their own time.
     let ready = std::iter::repeat_with(|| get(&address, "/readyz"))
         .find(|answer| answer.starts_with("HTTP/1.1 200 "));
     assert!(ready.is_some_and(|answer| answer.contains("[+]caches ok")));
-    let metrics = get(&scraped, "/metrics");
-    assert!(metrics.contains("leader_election_master_status{name=\"my-resource\"} 1"), "{metrics}");
+    // It leads, and says so in the log, before it counts it.
+    let leads = "leader_election_master_status{name=\"my-resource\"} 1";
+    let counted = std::iter::repeat_with(|| get(&scraped, "/metrics")).find(|answer| answer.contains(leads));
+    assert!(counted.is_some());
     assert_eq!(operator.end(), Some(0));
 }
 

@@ -162,6 +162,18 @@ async fn what_is_wrong_stands_in_the_status(cluster: Cluster) -> Result<()> {
 }
 
 #[evenkeel::test]
+async fn what_the_server_refuses_stands_in_the_status_and_is_not_retried(cluster: Cluster) -> Result<()> {
+    started(&cluster).await?;
+    let long = json!({"sql": [service(&"n".repeat(260), "one")]});
+    cluster.apply(source("bindings", &long.to_string())).await?;
+    cluster.settled().await;
+    let told = converted(&cluster).await?;
+    assert!(told.starts_with("False Refused: apply Secret"), "{told}");
+    assert!(told.contains("must be no more than 253"), "{told}");
+    Ok(())
+}
+
+#[evenkeel::test]
 async fn a_secret_wakes_the_converters_that_name_it_and_no_others(cluster: Cluster) -> Result<()> {
     started(&cluster).await?;
     for number in 0..5 {

@@ -65,6 +65,14 @@ async fn the_sample_works_and_the_definition_is_that_of_the_type(cluster: Cluste
     Ok(())
 }
 
+#[evenkeel::test(nodes = 0, embedded = "there must be no node")]
+async fn it_does_not_run_before_its_servers_do(cluster: Cluster) -> Result<()> {
+    started(&cluster, Arc::new(NoBackup)).await?;
+    assert_eq!(cluster.get::<Database>("orders").await?.status.unwrap().phase, Phase::Creating);
+    assert_eq!(condition(&cluster, "Ready").await?, "False ServersStarting: 0 of 2 servers are ready");
+    Ok(())
+}
+
 #[evenkeel::test]
 async fn an_update_follows_and_the_password_stays(cluster: Cluster) -> Result<()> {
     started(&cluster, Arc::new(NoBackup)).await?;
@@ -112,14 +120,17 @@ async fn drift_on_every_child_is_corrected(cluster: Cluster) -> Result<()> {
     let selector = cluster.get::<Service>("orders").await?.spec.unwrap().selector.unwrap();
     assert_eq!(selector["example.com/database"], "orders");
 
-    cluster.delete::<StatefulSet>("orders").await?;
-    cluster.delete::<Service>("orders").await?;
+    // Each alone: that of another child would put it right as well.
     cluster.delete::<Secret>("orders").await?;
+    cluster.settled().await;
+    cluster.get::<Secret>("orders").await?;
+    cluster.delete::<Service>("orders").await?;
+    cluster.settled().await;
+    cluster.get::<Service>("orders").await?;
+    cluster.delete::<StatefulSet>("orders").await?;
     cluster.settled().await;
     assert_eq!(cluster.get::<Database>("orders").await?.status.unwrap().phase, Phase::Running);
     assert_eq!(cluster.list::<Pod>().await?.len(), 2);
-    cluster.get::<Service>("orders").await?;
-    cluster.get::<Secret>("orders").await?;
     Ok(())
 }
 

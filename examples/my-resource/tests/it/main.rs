@@ -52,6 +52,14 @@ async fn a_resource_becomes_a_deployment_and_gets_ready(cluster: Cluster) -> Res
     Ok(())
 }
 
+#[evenkeel::test(nodes = 0, embedded = "there must be no node")]
+async fn it_is_building_until_its_deployment_is_ready(cluster: Cluster) -> Result<()> {
+    started(&cluster).await?;
+    assert_eq!(image(&cluster.get::<Deployment>("web").await?), Some("nginx:1.29"));
+    assert_eq!(phase(&cluster).await?, Some(Phase::Building));
+    Ok(())
+}
+
 #[evenkeel::test]
 async fn an_update_follows(cluster: Cluster) -> Result<()> {
     started(&cluster).await?;

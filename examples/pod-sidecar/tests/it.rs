@@ -134,6 +134,15 @@ async fn a_pod_takes_its_companion_along(cluster: Cluster) -> Result<()> {
     Ok(())
 }
 
+#[evenkeel::test(embedded = "nobody else may write the status")]
+async fn a_pod_that_has_ended_needs_no_companion(cluster: Cluster) -> Result<()> {
+    started(&cluster).await?;
+    cluster.patch_status::<Pod>("web", json!({"status": {"phase": "Succeeded"}})).await?;
+    cluster.settled().await;
+    assert_eq!(pods(&cluster).await?, ["web"]);
+    Ok(())
+}
+
 #[evenkeel::test]
 async fn a_taken_name_is_waited_for(cluster: Cluster) -> Result<()> {
     let mut foreign = web("x");

@@ -384,4 +384,6 @@ impl<T: QueueKey> fmt::Debug for Queue<T> {
 #[cfg(test)]
 mod interleaving;
 #[cfg(test)]
+mod model;
+#[cfg(test)]
 mod tests;

@@ -9,6 +9,7 @@ const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 const POOL_BYTES: usize = 512;
 
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a world has one, behind a pointer")]
 pub(crate) enum Random {
     System(Mutex<Pool>),
     Seeded(Mutex<fastrand::Rng>),

@@ -79,11 +79,12 @@ impl<T: Item> Tree<T> {
     }
 
     pub(crate) fn get(&self, name: &[u8]) -> Option<&T> {
+        let start = start_of(name);
         let mut node = &*self.root;
         loop {
             match node {
-                Node::Leaf(items) => return find(items, name).ok().map(|at| &items[at]),
-                Node::Inner(children) => node = &children[slot(children, name)].node,
+                Node::Leaf(items) => return get(items, start, name),
+                Node::Inner(children) => node = &children[slot_of(children, start, name)].node,
             }
         }
     }
@@ -189,8 +190,22 @@ impl<T: Item> Child<T> {
 pub(crate) fn start_of(name: &[u8]) -> u64 {
     match name.first_chunk() {
         Some(first) => u64::from_be_bytes(*first),
-        None => (0..8).fold(0, |start, at| start << 8 | u64::from(name.get(at).copied().unwrap_or(0))),
+        None => {
+            let mut first = [0; 8];
+            first[..name.len()].copy_from_slice(name);
+            u64::from_be_bytes(first)
+        }
     }
+}
+
+/// The item of a name. Starts are compared before any name is looked up, and mostly they tell one from all others.
+fn get<'a, T: Item>(items: &'a [T], start: u64, name: &[u8]) -> Option<&'a T> {
+    let items = &items[items.partition_point(|item| item.start() < start)..];
+    let first = items.first().filter(|first| first.start() == start)?;
+    if first.name() == name {
+        return Some(first);
+    }
+    find(items, name).ok().map(|at| &items[at])
 }
 
 fn find<T: Item>(items: &[T], name: &[u8]) -> Result<usize, usize> {
@@ -205,7 +220,11 @@ fn place<T: Item>(items: &[T], name: &[u8]) -> usize {
 
 /// The child in which a name is, if it is anywhere.
 fn slot<T>(children: &[Child<T>], name: &[u8]) -> usize {
-    let start = start_of(name);
+    slot_of(children, start_of(name), name)
+}
+
+/// The same for a name whose start is known.
+fn slot_of<T>(children: &[Child<T>], start: u64, name: &[u8]) -> usize {
     let before = |child: &Child<T>| child.start < start || child.start == start && &*child.first <= name;
     children.partition_point(before).saturating_sub(1)
 }

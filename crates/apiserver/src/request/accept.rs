@@ -61,11 +61,12 @@ pub(crate) fn negotiate(request: &Request<'_>, streams: bool) -> Result<Accept> 
 
 /// The same where the resource may be a custom one: those have no routes that refuse a media type beforehand.
 pub(crate) fn negotiate_for(request: &Request<'_>, streams: bool, custom: bool) -> Result<Accept> {
-    let mut values = request.headers.get_all(ACCEPT).iter().filter_map(|it| it.to_str().ok());
-    let (first, second) = (values.next().unwrap_or_default(), values.next());
-    if first == "application/json" && second.is_none() {
+    let mut values = request.headers.get_all(ACCEPT).iter();
+    if values.next().is_some_and(|it| it == "application/json") && values.next().is_none() {
         return Ok(Accept::JSON);
     }
+    let mut values = request.headers.get_all(ACCEPT).iter().filter_map(|it| it.to_str().ok());
+    let (first, second) = (values.next().unwrap_or_default(), values.next());
     let text = match second {
         None => Cow::Borrowed(first),
         Some(second) => [first, second].into_iter().chain(values).collect::<Vec<_>>().join(",").into(),

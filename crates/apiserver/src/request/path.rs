@@ -42,8 +42,12 @@ impl<'a> Route<'a> {
         // Most paths have no escapes: they are looked for once, not in each segment, and in all of it without a stop,
         // which takes no time.
         let escaped = trimmed.bytes().fold(false, |escaped, byte| escaped | (byte == b'%'));
-        let decode: fn(&'a str) -> Cow<'a, str> = if escaped { percent_decode } else { Cow::Borrowed };
-        let mut parts = Segments(Some(trimmed));
+        if escaped { Self::of(trimmed, percent_decode) } else { Self::of(trimmed, Cow::Borrowed) }
+    }
+
+    /// The same for a path without the slashes at its ends, each segment decoded like this.
+    fn of(path: &'a str, decode: impl Fn(&'a str) -> Cow<'a, str> + Copy) -> Self {
+        let mut parts = Segments(Some(path));
         let group = match parts.next().map(decode).as_deref() {
             Some("api") => Some(Cow::default()),
             Some("apis") => parts.next().map(decode),
@@ -82,10 +86,14 @@ impl<'a> Iterator for Segments<'a> {
 
 impl<'a> ResourcePath<'a> {
     /// The part of a path behind group and version.
-    fn of(first: &'a str, parts: impl Iterator<Item = &'a str>, decode: fn(&'a str) -> Cow<'a, str>) -> Self {
+    fn of(
+        first: &'a str,
+        parts: impl Iterator<Item = &'a str>,
+        decode: impl Fn(&'a str) -> Cow<'a, str>,
+    ) -> Self {
         let mut path = Self { broken: first.is_empty(), ..Self::default() };
         let mut broken = false;
-        let mut parts = parts.inspect(|part| broken |= part.is_empty()).map(decode);
+        let mut parts = parts.inspect(|part| broken |= part.is_empty()).map(&decode);
         let (mut first, mut second) = (decode(first), parts.next());
         if first == "watch"
             && let Some(watched) = second

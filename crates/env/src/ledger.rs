@@ -19,9 +19,11 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 /// How much work may be entered for each second of the limit while no time passes. In paused time, what wakes itself
-/// for ever (an operator that writes whenever it is woken) would otherwise be waited for without end. Ten thousand
-/// objects that are made at once enter some fifty pieces each, a sixth of what the usual minute allows.
+/// for ever (an operator that writes whenever it is woken) would otherwise be waited for without end.
 const MOST_MOVES_A_SECOND: u64 = 50_000;
+/// How much at most, however long the limit: an unoptimized build takes minutes for it. Ten thousand objects that
+/// are made at once enter some fifty pieces each, half of this.
+const MOST_MOVES: u64 = 1_000_000;
 /// How often those who wait are asked to look at that; a power of two.
 const LOOK_EVERY: u64 = 4096;
 
@@ -152,7 +154,7 @@ struct Moment {
 
 impl Moment {
     fn new(inner: &Inner, limit: Duration) -> Self {
-        let most = MOST_MOVES_A_SECOND * limit.as_secs().max(1);
+        let most = MOST_MOVES.min(MOST_MOVES_A_SECOND * limit.as_secs().max(1));
         Self { at: Instant::now(), moves: inner.moves.load(Ordering::SeqCst), most }
     }
 

@@ -1,8 +1,9 @@
 //! What a cache tells its subscribers: an object appeared, changed or went.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use kube::core::ObjectMeta;
+use kube::core::{ObjectMeta, Selector, SelectorExt};
 
 use crate::Object;
 use crate::cause::Change;
@@ -58,7 +59,9 @@ pub enum Event<K> {
 ///     event.new.or(event.old).and_then(|meta| meta.namespace.as_deref()) != Some("kube-system")
 /// }
 ///
-/// let controller = Controller::new("config", reconcile).with_event_filter(outside_kube_system);
+/// let controller = Controller::new("config", reconcile)
+///     .with_event_filter(outside_kube_system)
+///     .with_event_filter(|event| event.generation_changed() || event.labels_changed());
 /// ```
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
@@ -91,6 +94,48 @@ impl<'a> EventMeta<'a> {
         new: Option<&'a ObjectMeta>,
     ) -> Self {
         Self { change, origin, old, new }
+    }
+
+    /// Whether this event repairs or repeats instead of reporting: a relist's difference or a resync.
+    pub fn is_replay(&self) -> bool {
+        matches!(self.origin, Origin::Relist | Origin::Resync)
+    }
+
+    /// Whether an update changes what the object asks for, `metadata.generation`; true of a create and a delete, as
+    /// all of these are.
+    pub fn generation_changed(&self) -> bool {
+        self.changed(|meta| &meta.generation)
+    }
+
+    /// Whether an update changes `metadata.resourceVersion`: all but replays do.
+    pub fn resource_version_changed(&self) -> bool {
+        self.changed(|meta| &meta.resource_version)
+    }
+
+    /// Whether an update changes labels.
+    pub fn labels_changed(&self) -> bool {
+        self.changed(|meta| &meta.labels)
+    }
+
+    /// Whether an update changes annotations.
+    pub fn annotations_changed(&self) -> bool {
+        self.changed(|meta| &meta.annotations)
+    }
+
+    /// Whether an update changes finalizers.
+    pub fn finalizers_changed(&self) -> bool {
+        self.changed(|meta| &meta.finalizers)
+    }
+
+    /// Whether the object's labels, before or after, match the selector.
+    pub fn matches(&self, selector: &Selector) -> bool {
+        let none = BTreeMap::new();
+        let labels = |meta: &'a ObjectMeta| meta.labels.as_ref();
+        [self.old, self.new].into_iter().flatten().any(|meta| selector.matches(labels(meta).unwrap_or(&none)))
+    }
+
+    fn changed<T: PartialEq>(&self, of: impl Fn(&ObjectMeta) -> &T) -> bool {
+        self.old.zip(self.new).is_none_or(|(old, new)| of(old) != of(new))
     }
 }
 
@@ -163,7 +208,7 @@ impl<K: Object> Event<K> {
 
     /// Whether this event repairs or repeats instead of reporting: a relist's difference or a resync.
     pub fn is_replay(&self) -> bool {
-        matches!(self.origin(), Origin::Relist | Origin::Resync)
+        self.meta().is_replay()
     }
 
     /// Why this event is sent.

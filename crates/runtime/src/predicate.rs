@@ -7,8 +7,7 @@ use std::fmt;
 use std::ops::Not;
 use std::sync::Arc;
 
-use kube::ResourceExt;
-use kube::core::{Selector, SelectorExt};
+use kube::core::Selector;
 
 use crate::event::Event;
 use crate::{Object, Request};
@@ -26,25 +25,26 @@ type Check<K> = dyn Fn(&Event<K>) -> bool + Send + Sync;
 /// ```
 pub struct Predicate<K> {
     check: Arc<Check<K>>,
-    filters_replays: bool,
+    /// What replays must pass; none lets them all. In a combination this is what those parts say that ask for it.
+    replays: Option<Arc<Check<K>>>,
 }
 
 impl<K> Clone for Predicate<K> {
     fn clone(&self) -> Self {
-        Self { check: self.check.clone(), filters_replays: self.filters_replays }
+        Self { check: self.check.clone(), replays: self.replays.clone() }
     }
 }
 
 impl<K> fmt::Debug for Predicate<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Predicate").field("filters_replays", &self.filters_replays).finish_non_exhaustive()
+        f.debug_struct("Predicate").field("filters_replays", &self.replays.is_some()).finish_non_exhaustive()
     }
 }
 
 impl<K: Object> Predicate<K> {
     /// A predicate by a function of the event.
     pub fn new(check: impl Fn(&Event<K>) -> bool + Send + Sync + 'static) -> Self {
-        Self { check: Arc::new(check), filters_replays: false }
+        Self { check: Arc::new(check), replays: None }
     }
 
     /// Passes events whose object, before or after, satisfies `check`.
@@ -64,32 +64,32 @@ impl<K: Object> Predicate<K> {
 
     /// Passes updates that change what the object asks for: `metadata.generation`.
     pub fn generation_changed() -> Self {
-        Self::changed(|old, new| old.meta().generation != new.meta().generation)
+        Self::new(|event| event.meta().generation_changed())
     }
 
     /// Passes updates that change `metadata.resourceVersion`: all but replays.
     pub fn resource_version_changed() -> Self {
-        Self::changed(|old, new| old.meta().resource_version != new.meta().resource_version)
+        Self::new(|event| event.meta().resource_version_changed())
     }
 
     /// Passes updates that change labels.
     pub fn labels_changed() -> Self {
-        Self::changed(|old, new| old.meta().labels != new.meta().labels)
+        Self::new(|event| event.meta().labels_changed())
     }
 
     /// Passes updates that change annotations.
     pub fn annotations_changed() -> Self {
-        Self::changed(|old, new| old.meta().annotations != new.meta().annotations)
+        Self::new(|event| event.meta().annotations_changed())
     }
 
     /// Passes updates that change finalizers.
     pub fn finalizers_changed() -> Self {
-        Self::changed(|old, new| old.meta().finalizers != new.meta().finalizers)
+        Self::new(|event| event.meta().finalizers_changed())
     }
 
     /// Passes events whose object, before or after, matches the label selector.
     pub fn labels(selector: Selector) -> Self {
-        Self::object(move |object| selector.matches(object.labels()))
+        Self::new(move |event| event.meta().matches(&selector))
     }
 
     /// Passes events of objects in these namespaces.
@@ -105,45 +105,62 @@ impl<K: Object> Predicate<K> {
         Self::object(move |object| Request::of(object) == key)
     }
 
-    /// Passes what both pass.
+    /// Passes what both pass. A replay is kept out only by one that [asks](Self::also_replays) for replays.
     pub fn and(self, other: Self) -> Self {
-        let filters_replays = self.filters_replays || other.filters_replays;
-        let (this, that) = (self.check, other.check);
-        Self { check: Arc::new(move |event| this(event) && that(event)), filters_replays }
+        let replays = match (self.replays, other.replays) {
+            (Some(this), Some(that)) => Some(both(this, that)),
+            (asks, None) | (None, asks) => asks,
+        };
+        Self { check: both(self.check, other.check), replays }
     }
 
-    /// Passes what either passes.
+    /// Passes what either passes. A replay is kept out only where both [ask](Self::also_replays) for replays.
     pub fn or(self, other: Self) -> Self {
-        let filters_replays = self.filters_replays && other.filters_replays;
-        let (this, that) = (self.check, other.check);
-        Self { check: Arc::new(move |event| this(event) || that(event)), filters_replays }
+        let replays = self.replays.zip(other.replays).map(|(this, that)| either(this, that));
+        Self { check: either(self.check, other.check), replays }
     }
 
     /// Applies this predicate to relists' differences and resyncs too, which otherwise always pass.
     pub fn also_replays(mut self) -> Self {
-        self.filters_replays = true;
+        self.replays = Some(self.check.clone());
         self
     }
 
     /// Whether this event passes.
     pub fn passes(&self, event: &Event<K>) -> bool {
-        (event.is_replay() && !self.filters_replays) || (self.check)(event)
+        match &self.replays {
+            _ if !event.is_replay() => (self.check)(event),
+            Some(check) => check(event),
+            None => true,
+        }
     }
+}
+
+fn both<K: 'static>(this: Arc<Check<K>>, that: Arc<Check<K>>) -> Arc<Check<K>> {
+    Arc::new(move |event| this(event) && that(event))
+}
+
+fn either<K: 'static>(this: Arc<Check<K>>, that: Arc<Check<K>>) -> Arc<Check<K>> {
+    Arc::new(move |event| this(event) || that(event))
+}
+
+fn neither<K: 'static>(this: Arc<Check<K>>) -> Arc<Check<K>> {
+    Arc::new(move |event| !this(event))
 }
 
 impl<K: Object> Not for Predicate<K> {
     type Output = Self;
 
-    /// Passes what this one does not.
+    /// Passes what this one does not; replays too, unless this one [asks](Self::also_replays) for them.
     fn not(self) -> Self {
-        let check = self.check;
-        Self { check: Arc::new(move |event| !check(event)), filters_replays: self.filters_replays }
+        Self { check: neither(self.check), replays: self.replays.map(neither) }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::ResourceExt;
 
     use super::*;
     use crate::Origin;
@@ -228,5 +245,24 @@ mod tests {
                 "one that lets them pass is enough"
             );
         }
+    }
+
+    /// Of two filters one asks for replays: the other, which does not, keeps none out.
+    #[test]
+    fn what_does_not_ask_for_replays_keeps_none_out_in_any_combination() {
+        let never = || Predicate::<ConfigMap>::new(|_| false);
+        let always = || Predicate::<ConfigMap>::new(|_| true);
+        for origin in [Origin::Relist, Origin::Resync] {
+            let replayed = update(origin, |_| {});
+            assert!(always().also_replays().and(never()).passes(&replayed));
+            assert!(never().and(always().also_replays()).passes(&replayed));
+            assert!(!never().and(never().also_replays()).passes(&replayed));
+            assert!(!never().also_replays().or(never().also_replays()).passes(&replayed));
+            assert!(always().also_replays().or(never().also_replays()).passes(&replayed));
+            assert!((!never().also_replays()).passes(&replayed));
+            assert!(!(!always().also_replays()).passes(&replayed));
+            assert!(!always().and(never()).also_replays().passes(&replayed), "the whole of it asks");
+        }
+        assert!(!always().also_replays().and(never()).passes(&update(Origin::Watch, |_| {})));
     }
 }

@@ -58,7 +58,7 @@ pub struct Controller<K: Object, S = ()> {
     primary_filter: Option<Predicate<K>>,
     watches: Vec<Wire<K>>,
     feeds: Vec<Feed>,
-    event_filter: Option<EventFilter>,
+    event_filter: EventFilter,
     /// What it watches beside its primary kind, for manifests.
     declared: Vec<Declared>,
     reconcile: Reconcile<S>,
@@ -208,7 +208,7 @@ impl<K: Object, S: Send + Sync + 'static> Controller<K, S> {
             primary_filter: None,
             watches: Vec::new(),
             feeds: Vec::new(),
-            event_filter: None,
+            event_filter: EventFilter::default(),
             declared: Vec::new(),
             reconcile,
             options: Options::default(),

@@ -110,13 +110,23 @@ impl<K: Object, S: Send + Sync + 'static> Controller<K, S> {
         self
     }
 
-    /// Only events that pass, of every kind that this controller watches. Unlike a [`Predicate`] it sees relists and
-    /// resyncs too; [`EventMeta::origin`] tells them apart.
+    /// Only events that pass, of every kind that this controller watches; called again, that too. What a relist
+    /// found and a resync always pass, unless [`Controller::with_replay_filter`] says otherwise.
     pub fn with_event_filter(
         mut self,
         filter: impl Fn(&EventMeta<'_>) -> bool + Send + Sync + 'static,
     ) -> Self {
-        self.event_filter = Some(Arc::new(filter));
+        self.event_filter.add(filter);
+        self
+    }
+
+    /// Only what passes of relists' differences and resyncs, of every kind that this controller watches. Use with
+    /// care: what the watch missed is not told again.
+    pub fn with_replay_filter(
+        mut self,
+        filter: impl Fn(&EventMeta<'_>) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.event_filter.add_for_replays(filter);
         self
     }
 

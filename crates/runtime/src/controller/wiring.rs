@@ -30,8 +30,31 @@ impl<K: Object> Wiring<'_, K> {
 /// A declaration that waits for its connection.
 pub(super) type Wire<K> = Box<dyn FnOnce(&Wiring<'_, K>) -> Wired + Send>;
 
+type EventCheck = Arc<dyn Fn(&EventMeta<'_>) -> bool + Send + Sync>;
+
 /// What every event of a controller must pass, whatever its kind.
-pub(super) type EventFilter = Arc<dyn Fn(&EventMeta<'_>) -> bool + Send + Sync>;
+#[derive(Clone, Default)]
+pub(super) struct EventFilter {
+    /// What happens now, and what the first list brings.
+    live: Vec<EventCheck>,
+    /// What a relist found and a resync repeats: a filter of what happens never hides what the watch missed.
+    replays: Vec<EventCheck>,
+}
+
+impl EventFilter {
+    pub(super) fn add(&mut self, check: impl Fn(&EventMeta<'_>) -> bool + Send + Sync + 'static) {
+        self.live.push(Arc::new(check));
+    }
+
+    pub(super) fn add_for_replays(&mut self, check: impl Fn(&EventMeta<'_>) -> bool + Send + Sync + 'static) {
+        self.replays.push(Arc::new(check));
+    }
+
+    fn passes(&self, event: &EventMeta<'_>) -> bool {
+        let checks = if event.is_replay() { &self.replays } else { &self.live };
+        checks.iter().all(|check| check(event))
+    }
+}
 
 /// A source of keys that is no watch.
 pub(super) type Feed = Box<dyn FnOnce(Queue) -> BoxFuture<'static, ()> + Send>;
@@ -43,7 +66,7 @@ pub(super) struct Wired {
     pub(super) connect: Option<Connect>,
 }
 
-type Connect = Box<dyn FnOnce(&Queue, Option<EventFilter>) -> Connected + Send + Sync>;
+type Connect = Box<dyn FnOnce(&Queue, EventFilter) -> Connected + Send + Sync>;
 
 /// A trigger that fills a queue, for as long as this lives.
 pub(super) struct Connected {
@@ -75,7 +98,7 @@ fn connect<C: Object>(
     informer: Informer<C>,
     trigger: Trigger<C>,
     queue: &Queue,
-    filter: Option<EventFilter>,
+    filter: EventFilter,
 ) -> Connected {
     let kind = informer.source().resource().kind.as_str().into();
     let enqueue = Arc::new(Enqueue { queue: queue.clone(), trigger, filter, kind, found: Mutex::default() });
@@ -87,7 +110,7 @@ fn connect<C: Object>(
 struct Enqueue<C> {
     queue: Queue,
     trigger: Trigger<C>,
-    filter: Option<EventFilter>,
+    filter: EventFilter,
     kind: Arc<str>,
     /// The keys of events that came together, to be added together.
     found: Mutex<Vec<(Request, i32, Cause)>>,
@@ -95,7 +118,7 @@ struct Enqueue<C> {
 
 impl<C: Object> Listener<C> for Enqueue<C> {
     fn event(&self, event: &Event<C>, key: &Request) {
-        if self.filter.as_ref().is_some_and(|filter| !filter(&event.meta())) {
+        if !self.filter.passes(&event.meta()) {
             return;
         }
         let priority = self.trigger.own_priority().unwrap_or(usual_priority(event.origin()));

@@ -396,3 +396,89 @@ async fn a_trigger_may_have_a_priority() {
     cluster.settled().await;
     assert_eq!(notes.take(), ["busy", "urgent", "usual"]);
 }
+
+/// A filter of the whole controller keeps out what happens, of any kind; what a relist finds and what a resync repeats
+/// passes it, unless that is asked for too. A second filter holds beside the first.
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "hours pass, and the watch is cut")]
+async fn a_filter_of_the_whole_controller_lets_replays_pass_unless_asked() {
+    use evenkeel_cluster::Matcher;
+    for also_replays in [false, true] {
+        let cluster = quiet(13).await;
+        let notes = Notes::default();
+        cluster.apply(map("one", 1)).await.unwrap();
+        cluster.run({
+            let notes = notes.clone();
+            move || {
+                let controller = Controller::new("whole", note)
+                    .with_event_filter(|event| event.labels_changed())
+                    .with_event_filter(|event| event.annotations_changed());
+                let controller = match also_replays {
+                    true => controller.with_replay_filter(|event| event.labels_changed()),
+                    false => controller,
+                };
+                controller.state(notes.clone())
+            }
+        });
+        cluster.settled().await;
+        assert_eq!(notes.take(), ["one: ConfigMap default/one listed"]);
+        let mut labelled = map("one", 1);
+        labelled.labels_mut().insert("touched".into(), "yes".into());
+        cluster.apply(labelled.clone()).await.unwrap();
+        cluster.settled().await;
+        assert!(notes.take().is_empty(), "one of two is not enough");
+        labelled.labels_mut().insert("touched".into(), "again".into());
+        labelled.annotations_mut().insert("touched".into(), "yes".into());
+        cluster.apply(labelled.clone()).await.unwrap();
+        cluster.settled().await;
+        assert_eq!(notes.take(), ["one: ConfigMap default/one updated"]);
+        labelled.data = map("one", 2).data;
+        cluster.cut_watch(Matcher::any());
+        cluster.apply(labelled).await.unwrap();
+        cluster.compact();
+        cluster.settled().await;
+        let missed = notes.take();
+        cluster.advance(Duration::from_secs(11 * 60 * 60)).await;
+        cluster.settled().await;
+        let replayed = notes.take();
+        match also_replays {
+            true => assert!(missed.is_empty() && replayed.is_empty(), "{missed:?} {replayed:?}"),
+            false => {
+                assert_eq!(missed, ["one: ConfigMap default/one updated"]);
+                assert_eq!(replayed, ["one: ConfigMap default/one resynced"]);
+            }
+        }
+    }
+}
+
+/// What kube-runtime does not notice: a child that was deleted, and one that changed, while nobody watched, and whose
+/// events are gone by the time somebody does.
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "the watch is cut, and revisions are compacted")]
+async fn what_happened_to_a_child_while_nobody_watched_reaches_its_owner() {
+    use evenkeel_cluster::Matcher;
+    let cluster = quiet(14).await;
+    let notes = Notes::default();
+    for owner in ["one", "two", "three"] {
+        let parent = cluster.apply(map(owner, 1)).await.unwrap();
+        let mut secret = Secret::default();
+        secret.metadata.name = Some(format!("of-{owner}"));
+        set_controller_reference(&parent, &mut secret).unwrap();
+        cluster.apply(secret).await.unwrap();
+    }
+    cluster.run({
+        let notes = notes.clone();
+        move || Controller::new("parents", note).owns::<Secret>().state(notes.clone())
+    });
+    cluster.settled().await;
+    notes.take();
+    cluster.cut_watch(Matcher::any().kind::<Secret>());
+    cluster.delete::<Secret>("of-one").await.unwrap();
+    let mut changed: Secret = cluster.get("of-two").await.unwrap();
+    changed.labels_mut().insert("touched".into(), "yes".into());
+    changed.metadata.managed_fields = None;
+    cluster.apply(changed).await.unwrap();
+    cluster.compact();
+    cluster.settled().await;
+    let mut noted = notes.take();
+    noted.sort();
+    assert_eq!(noted, ["one: Secret default/of-one deleted", "two: Secret default/of-two updated"]);
+}

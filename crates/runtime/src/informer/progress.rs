@@ -16,19 +16,20 @@ pub(super) struct Progress {
 struct State {
     /// Reflectors that have not finished their first list.
     unsynced: usize,
-    /// What the last attempt failed with.
-    last_error: Option<Arc<str>>,
+    /// For each reflector, what its last attempt failed with: one that succeeds says nothing of another.
+    last_errors: Box<[Option<Arc<str>>]>,
 }
 
 impl Progress {
     pub(super) fn new(reflectors: usize) -> Self {
-        Self { state: Mutex::new(State { unsynced: reflectors, last_error: None }), synced: Notify::new() }
+        let state = State { unsynced: reflectors, last_errors: vec![None; reflectors].into() };
+        Self { state: Mutex::new(state), synced: Notify::new() }
     }
 
-    /// A watch is open; `newly` where it is the first of its reflector.
-    pub(super) fn connected(&self, newly: bool) {
+    /// A watch of the reflector of this number is open; `newly` where it is its first.
+    pub(super) fn connected(&self, scope: usize, newly: bool) {
         let mut state = self.state.lock();
-        state.last_error = None;
+        state.last_errors[scope] = None;
         if newly {
             state.unsynced -= 1;
         }
@@ -38,16 +39,17 @@ impl Progress {
         }
     }
 
-    pub(super) fn failed(&self, why: Arc<str>) {
-        self.state.lock().last_error = Some(why);
+    pub(super) fn failed(&self, scope: usize, why: Arc<str>) {
+        self.state.lock().last_errors[scope] = Some(why);
     }
 
     pub(super) fn is_synced(&self) -> bool {
         self.state.lock().unsynced == 0
     }
 
+    /// What the first of those fails with that fail now.
     pub(super) fn last_error(&self) -> Option<Arc<str>> {
-        self.state.lock().last_error.clone()
+        self.state.lock().last_errors.iter().flatten().next().cloned()
     }
 
     /// Returns when all first lists are complete.

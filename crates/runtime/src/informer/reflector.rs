@@ -203,7 +203,7 @@ impl Reflector {
         if !newly {
             self.sink.restarted();
         }
-        self.sink.progress().connected(newly);
+        self.sink.progress().connected(self.scope, newly);
         let since = Instant::now();
         let end = Box::pin(tokio::time::sleep_until(since + 2 * WATCH_TIMEOUT + WATCH_GRACE));
         let reading = Reading::watch(version);
@@ -272,7 +272,9 @@ impl Reflector {
                 return State::Listing(self.station.enter());
             }
             Failure::Gone => {
-                self.failures += 1;
+                self.failures = self.failures.saturating_add(1);
+                let why = format!("{verb}: the server keeps saying that the version is too old");
+                self.sink.progress().failed(self.scope, why.into());
                 return self.wait_for_retry(Then::List);
             }
             Failure::Unstreamed(why) => kube::Error::Service(why.into()),
@@ -284,7 +286,7 @@ impl Reflector {
             other => format!("{verb}: {}", chain(other)),
         };
         tracing::warn!(source = %self.sink.source(), error = text, failures = self.failures, "watch failed");
-        self.sink.progress().failed(text.into());
+        self.sink.progress().failed(self.scope, text.into());
         self.wait_for_retry(then)
     }
 

@@ -189,6 +189,88 @@ async fn several_namespaces_share_a_cache_and_others_are_not_watched(cluster: Cl
     assert_eq!(names, ["in-a", "in-b"]);
 }
 
+/// A list of one namespace says nothing of the objects of another.
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "watches are cut, and revisions are compacted")]
+async fn a_relist_of_one_namespace_leaves_the_others_as_they_are() {
+    for pages in [false, true] {
+        let cluster = quiet(8).await;
+        for name in ["a", "ab", "b"] {
+            let mut namespace = k8s_openapi::api::core::v1::Namespace::default();
+            namespace.metadata.name = Some(name.to_owned());
+            cluster.apply(namespace).await.unwrap();
+            for at in ["goes", "stays"] {
+                cluster.namespaced(name).apply(map(&format!("{name}-{at}"), 1)).await.unwrap();
+            }
+        }
+        let informers = Informers::new(cluster.client(), cluster.env().clone());
+        if pages {
+            informers.list_in_pages();
+        }
+        let maps = informers.get(Source::<ConfigMap>::new().namespace("a").namespace("ab").namespace("b"));
+        let told = Notes::default();
+        cluster.settled().await;
+        let _subscription = maps.subscribe({
+            let told = told.clone();
+            move |event| told.push(format!("{} {}", event.change(), event.object().name_any()))
+        });
+        told.take();
+        let path = "/api/v1/namespaces/a/configmaps";
+        cluster.cut_watch(Matcher::any().path(path));
+        cluster.namespaced("a").delete::<ConfigMap>("a-goes").await.unwrap();
+        cluster.compact();
+        cluster.settled().await;
+        assert_eq!(told.take(), ["deleted a-goes"], "in pages: {pages}");
+        assert_eq!(maps.cache().len(), 5);
+    }
+}
+
+/// One namespace may not be listed, another may: the error says why, though the other has succeeded since.
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "the server is made to refuse")]
+async fn a_namespace_that_may_not_be_listed_is_named_though_others_may() {
+    let cluster = quiet(9).await;
+    for refused in ["a", "b"] {
+        let path = format!("/api/v1/namespaces/{refused}/configmaps");
+        let client = seam::around(cluster.client(), move |request| match request.uri().path() == path {
+            true => Answer::Refuse(403, "configmaps is forbidden: cannot list them here"),
+            false => Answer::Pass,
+        });
+        let informers = Informers::new(client, cluster.env().clone());
+        let maps = informers.get(Source::<ConfigMap>::new().namespace("a").namespace("b"));
+        let error = maps.wait_synced(Duration::from_millis(500)).await.unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "sync the cache of ConfigMap in a, b within 500ms: list: configmaps is forbidden: cannot list them here",
+            "{refused} is refused"
+        );
+        assert!(!maps.has_synced());
+    }
+}
+
+/// Neither a server that never answers nor one for which every version is too old leaves somebody waiting for ever.
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "the server is made to refuse")]
+async fn a_cache_that_cannot_fill_says_why() {
+    let cluster = quiet(10).await;
+    for (silent, cause) in [
+        (true, "the server has not answered the list"),
+        (false, "watch: the server keeps saying that the version is too old"),
+    ] {
+        let client = seam::around(cluster.client(), move |request| {
+            match request.uri().query().is_some_and(|query| query.contains("watch=true")) {
+                false if silent => Answer::Silence,
+                true if !silent => Answer::Refuse(410, "too old resource version"),
+                _ => Answer::Pass,
+            }
+        });
+        let informers = Informers::new(client, cluster.env().clone());
+        informers.list_in_pages();
+        let maps = informers.get(Source::<ConfigMap>::new());
+        let start = tokio::time::Instant::now();
+        let error = maps.wait_synced(Duration::from_secs(20)).await.unwrap_err();
+        assert_eq!((error.cause.as_str(), start.elapsed().as_secs()), (cause, 20));
+        assert!(error.to_string().starts_with("sync the cache of ConfigMap within 20s: "), "{error}");
+    }
+}
+
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 5)]
 async fn an_update_triggers_for_the_old_and_the_new_object(cluster: Cluster) {
     let notes = Notes::default();

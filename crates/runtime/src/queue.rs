@@ -18,6 +18,7 @@ mod slots;
 mod state;
 mod sync;
 mod table;
+mod turns;
 
 pub use backoff::Backoff;
 pub use state::ROUND_SIZE;

@@ -1,5 +1,6 @@
 //! How many ready keys there are of each group, for fairness among them.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
@@ -33,7 +34,47 @@ struct Counts {
     name: Arc<str>,
     /// The keys that are known, ready or not.
     members: usize,
-    ready: usize,
+    ready: Ready,
+}
+
+/// How many ready keys a group has of each priority. Most have keys of one, for which a tree would be a waste.
+#[derive(Debug, Default)]
+struct Ready {
+    priority: i32,
+    count: usize,
+    /// None of that priority, and no count of zero.
+    others: BTreeMap<i32, usize>,
+}
+
+impl Ready {
+    /// One more; says how many there were.
+    fn enter(&mut self, priority: i32) -> usize {
+        if self.count == 0 {
+            self.priority = priority;
+            self.count = self.others.remove(&priority).unwrap_or(0);
+        }
+        let count = match priority == self.priority {
+            true => &mut self.count,
+            false => self.others.entry(priority).or_default(),
+        };
+        *count += 1;
+        *count - 1
+    }
+
+    /// One less; says how many are left.
+    fn leave(&mut self, priority: i32) -> usize {
+        if priority == self.priority {
+            self.count -= 1;
+            return self.count;
+        }
+        let Some(count) = self.others.get_mut(&priority) else { return 0 };
+        *count -= 1;
+        let left = *count;
+        if left == 0 {
+            self.others.remove(&priority);
+        }
+        left
+    }
 }
 
 impl Groups {
@@ -57,16 +98,14 @@ impl Groups {
         }
     }
 
-    /// Counts a member as ready; says how many of its group were before.
-    pub(super) fn enter_ready(&mut self, group: Group) -> usize {
-        let ready = &mut self.counts[group.place()].ready;
-        *ready += 1;
-        *ready - 1
+    /// Counts a member as ready; says how many of its group and priority were before.
+    pub(super) fn enter_ready(&mut self, group: Group, priority: i32) -> usize {
+        self.counts[group.place()].ready.enter(priority)
     }
 
-    /// Undoes `enter_ready`.
-    pub(super) fn leave_ready(&mut self, group: Group) {
-        self.counts[group.place()].ready -= 1;
+    /// Undoes `enter_ready`; says how many are left.
+    pub(super) fn leave_ready(&mut self, group: Group, priority: i32) -> usize {
+        self.counts[group.place()].ready.leave(priority)
     }
 
     #[cfg(test)]
@@ -75,7 +114,7 @@ impl Groups {
     }
 
     fn begin(&mut self, name: &Arc<str>) -> Group {
-        let counts = Counts { name: name.clone(), members: 0, ready: 0 };
+        let counts = Counts { name: name.clone(), members: 0, ready: Ready::default() };
         let group = match self.free.pop() {
             Some(group) => {
                 self.counts[group.place()] = counts;

@@ -7,13 +7,15 @@ use tokio::time::Instant;
 use super::groups::{Group, Groups};
 use super::lines::{Lines, Linked, Links, Rank};
 use super::slots::{Slot, Slots};
+use super::turns::Turns;
 use super::{Item, QueueKey};
 use crate::cause::{Cause, Causes};
 
-/// How many ready keys of one namespace stand before those of another that came later.
+/// How many ready keys of one namespace and priority stand before those of another namespace that came later.
 ///
 /// Below it the order is plain first in, first out; above it namespaces take turns in rounds of this size, so that
-/// one with a million keys delays a key of another by at most a round for each namespace.
+/// one with a million keys delays a key of another by at most a round for each namespace, and is not itself put off
+/// for ever by one whose few keys are added again and again.
 pub const ROUND_SIZE: usize = 64;
 
 /// How many keys that nothing is to be remembered of are kept at most, in case they are added again soon.
@@ -33,8 +35,7 @@ pub(super) struct State<T> {
     delayed: BTreeMap<(Instant, u64), Slot>,
     /// How many keys of each group are ready.
     groups: Groups,
-    /// The round of the key that was handed out last; it never falls.
-    round: u64,
+    turns: Turns,
     /// How many keys were delayed so far.
     arrivals: u64,
     in_flight: usize,
@@ -119,7 +120,7 @@ impl<T: QueueKey> Default for State<T> {
             ready: Lines::default(),
             delayed: BTreeMap::new(),
             groups: Groups::default(),
-            round: 0,
+            turns: Turns::default(),
             arrivals: 0,
             in_flight: 0,
             lingering: Vec::new(),
@@ -158,11 +159,12 @@ impl<T: QueueKey> State<T> {
                 *again = Some(Again { at: again.map_or(at, |before| earlier(before.at, at)) });
                 false
             }
-            Stand::Ready { round, .. } => {
+            Stand::Ready { round, since, .. } => {
                 if before < raised {
-                    let round = *round;
+                    let (round, since) = (*round, *since);
                     self.ready.remove(Rank::new(before, round), slot, &mut self.entries);
-                    self.ready.push(Rank::new(raised, round), slot, &mut self.entries);
+                    self.leave_line(slot, before);
+                    self.enter_line(slot, since);
                 }
                 false
             }
@@ -189,35 +191,36 @@ impl<T: QueueKey> State<T> {
                 false
             }
             _ => {
-                let round = self.round + (self.enter_group(slot) / ROUND_SIZE) as u64;
-                let entry = self.entries.get_mut(slot);
-                let rank = Rank::new(entry.priority, round);
-                entry.stand = Stand::Ready { round, links: Links::default(), since: now };
-                self.ready.push(rank, slot, &mut self.entries);
+                self.enter_line(slot, now);
                 true
             }
         }
     }
 
-    /// Counts a key as a ready one of its group; says how many of it were ready before.
-    fn enter_group(&mut self, slot: Slot) -> usize {
-        let group = match self.entries.get(slot).group {
-            Some(group) => group,
-            None => {
-                let Some(name) = self.entries.key(slot).group() else { return 0 };
-                let group = self.groups.join(name);
-                self.entries.get_mut(slot).group = Some(group);
-                group
-            }
-        };
-        self.groups.enter_ready(group)
+    /// Puts a key at the end of the line of its priority and round.
+    fn enter_line(&mut self, slot: Slot, since: Instant) {
+        let priority = self.entries.get(slot).priority;
+        let before = self.group(slot).map(|group| self.groups.enter_ready(group, priority));
+        let round = self.turns.enter(priority, before);
+        self.entries.get_mut(slot).stand = Stand::Ready { round, links: Links::default(), since };
+        self.ready.push(Rank::new(priority, round), slot, &mut self.entries);
     }
 
-    /// Undoes `enter_group`.
-    fn leave_group(&mut self, slot: Slot) {
+    /// A key no longer stands in a line of this priority.
+    fn leave_line(&mut self, slot: Slot, priority: i32) {
+        let group = self.entries.get(slot).group;
+        let left = group.map(|group| self.groups.leave_ready(group, priority));
+        self.turns.leave(priority, left);
+    }
+
+    /// The group of a key, which it joins when it is first ready.
+    fn group(&mut self, slot: Slot) -> Option<Group> {
         if let Some(group) = self.entries.get(slot).group {
-            self.groups.leave_ready(group);
+            return Some(group);
         }
+        let group = self.groups.join(self.entries.key(slot).group()?);
+        self.entries.get_mut(slot).group = Some(group);
+        Some(group)
     }
 
     /// Makes the delayed keys ready whose time has come.
@@ -234,7 +237,6 @@ impl<T: QueueKey> State<T> {
     /// Hands out the next ready key.
     pub(super) fn pop(&mut self) -> Option<Item<T>> {
         let (rank, slot) = self.ready.pop(&mut self.entries)?;
-        self.round = self.round.max(rank.round());
         self.in_flight += 1;
         self.entries.keep_near(slot);
         let key = self.entries.key(slot).clone();
@@ -245,7 +247,8 @@ impl<T: QueueKey> State<T> {
         };
         let causes = std::mem::take(&mut entry.causes);
         let (priority, requeues) = (entry.priority, entry.failures);
-        self.leave_group(slot);
+        self.turns.give(priority, rank.round());
+        self.leave_line(slot, priority);
         Some(Item { key, priority, causes, ready_at: since, requeues })
     }
 
@@ -392,6 +395,12 @@ impl<T: QueueKey> State<T> {
         self.groups.len()
     }
 
+    /// How many priorities take memory.
+    #[cfg(test)]
+    pub(super) fn priorities_len(&self) -> usize {
+        self.turns.len()
+    }
+
     pub(super) fn is_idle(&self) -> bool {
         self.pending_len() == 0
     }
@@ -406,7 +415,7 @@ impl<T: QueueKey> State<T> {
         let mut dropped: Vec<Slot> = std::mem::take(&mut self.delayed).into_values().collect();
         if end == End::Closed {
             while let Some((_, slot)) = self.ready.pop(&mut self.entries) {
-                self.leave_group(slot);
+                self.leave_line(slot, self.entries.get(slot).priority);
                 dropped.push(slot);
             }
         }

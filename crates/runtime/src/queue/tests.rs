@@ -323,3 +323,77 @@ async fn a_success_makes_the_next_failure_a_first_one() {
         assert_eq!(queue.num_requeues(&key(1)), 0);
     }
 }
+
+/// How many keys are handed out until none of these is left, while one of another namespace is added again whenever it
+/// is in work, as a reconcile does that changes its own object each time.
+fn served_beside_a_hot_key(queue: &Queue, mut left: usize) -> usize {
+    queue.add(Request::namespaced("hot", "one"));
+    for served in 1..1_000_000 {
+        let item = queue.try_get().unwrap();
+        match item.key.namespace() {
+            Some("hot") => queue.add(item.key.clone()),
+            _ => left -= 1,
+        }
+        queue.done(&item.key);
+        if left == 0 {
+            return served;
+        }
+    }
+    panic!("{left} keys were never handed out");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_is_always_added_again_does_not_starve_a_namespace_with_many() {
+    let queue: Queue = Queue::new("test", &Env::seeded(1));
+    for at in 0..1000 {
+        queue.add(Request::namespaced("big", at.to_string()));
+    }
+    let served = served_beside_a_hot_key(&queue, 1000);
+    assert!(served <= 2 * 1000 + 2 * ROUND_SIZE, "each namespace has its turns: {served}");
+}
+
+/// Another priority for each key: memory is for those that keys have now.
+#[tokio::test(start_paused = true)]
+async fn priorities_that_no_key_has_any_more_are_forgotten() {
+    let queue: Queue = Queue::new("test", &Env::seeded(1));
+    queue.add(key(0));
+    for priority in 1..1000 {
+        queue.add_with(key(1), Add { priority, ..Add::default() });
+        queue.add_with(key(1), Add { priority: 2 * priority, ..Add::default() });
+        let item = queue.try_get().unwrap();
+        assert_eq!((&*item.key.name, item.priority), ("1", 2 * priority));
+        queue.done(&item.key);
+        assert!(queue.read(|state| state.priorities_len()) <= 32);
+    }
+    assert_eq!(queue.try_get().unwrap().key, key(0));
+}
+
+/// What became ready first has waited longest, whatever its priority became meanwhile.
+#[tokio::test(start_paused = true)]
+async fn a_key_whose_priority_is_raised_is_ready_since_it_first_was() {
+    let queue: Queue = Queue::new("test", &Env::seeded(1));
+    let start = Instant::now();
+    queue.add_with(key(1), Add { priority: PRIORITY_LOW, ..Add::default() });
+    tokio::time::advance(Duration::from_secs(1)).await;
+    queue.add(key(1));
+    assert_eq!(queue.try_get().unwrap().ready_at, start);
+}
+
+/// A change in a namespace whose initial list is long: those that are less urgent do not count against it.
+#[tokio::test(start_paused = true)]
+async fn keys_of_lower_priority_do_not_delay_a_live_change_of_their_namespace() {
+    let queue: Queue = Queue::new("test", &Env::seeded(1));
+    for at in 0..100 * ROUND_SIZE {
+        let key = Request::namespaced("big", at.to_string());
+        queue.add_with(key, Add { priority: PRIORITY_LOW, ..Add::default() });
+    }
+    for key in ["big/live", "b/1", "b/2"] {
+        let (namespace, name) = key.split_once('/').unwrap();
+        queue.add(Request::namespaced(namespace, name));
+    }
+    queue.add(Request::namespaced("big", "6000"));
+    queue.add(Request::namespaced("b", "3"));
+    let order: Vec<String> =
+        std::iter::from_fn(|| queue.try_get()).map(|item| item.key.to_string()).take(5).collect();
+    assert_eq!(order, ["big/live", "b/1", "b/2", "big/6000", "b/3"], "first in, first out");
+}

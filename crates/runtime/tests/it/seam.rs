@@ -49,22 +49,24 @@ pub(crate) fn around(
     Client::new(service, namespace)
 }
 
-/// A client one of whose watches ends once, after so many lines over all of them.
-pub(crate) fn cut_once_after(client: Client, lines: usize) -> Client {
+/// A client one of whose watches ends once, in the middle of the line after so many over all of them; and how many
+/// lines there were, which are more than that once it has ended.
+pub(crate) fn cut_once_after(client: Client, lines: usize) -> (Client, Arc<AtomicUsize>) {
     let namespace = client.default_namespace().to_owned();
     let given = Arc::new(AtomicUsize::new(0));
+    let counted = given.clone();
     let service = tower::service_fn(move |request: Request<Body>| {
         let (client, given) = (client.clone(), given.clone());
         async move {
             let watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
             let response = client.send(request).await?;
             Ok::<Response<Seamed>, kube::Error>(match watch {
-                true => response.map(|body| Cut { body, given, lines }.boxed_unsync()),
+                true => response.map(|body| Cut { body, given, lines, ended: false }.boxed_unsync()),
                 false => response.map(|body| body.boxed_unsync()),
             })
         }
     });
-    Client::new(service, namespace)
+    (Client::new(service, namespace), counted)
 }
 
 struct Silent;
@@ -85,6 +87,7 @@ struct Cut {
     body: Body,
     given: Arc<AtomicUsize>,
     lines: usize,
+    ended: bool,
 }
 
 impl http_body::Body for Cut {
@@ -96,14 +99,22 @@ impl http_body::Body for Cut {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, kube::Error>>> {
         let this = &mut *self;
-        if this.given.load(Ordering::SeqCst) == this.lines {
-            this.given.fetch_add(1, Ordering::SeqCst);
+        if this.ended {
             return Poll::Ready(None);
         }
-        let frame = Pin::new(&mut this.body).poll_frame(cx);
-        if matches!(frame, Poll::Ready(Some(_))) {
-            this.given.fetch_add(1, Ordering::SeqCst);
-        }
-        frame
+        let frame = match Pin::new(&mut this.body).poll_frame(cx) {
+            Poll::Ready(Some(Ok(frame))) => frame,
+            other => return other,
+        };
+        let data = frame.into_data().unwrap_or_default();
+        let ends: Vec<usize> =
+            data.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1).collect();
+        let given = this.given.fetch_add(ends.len(), Ordering::SeqCst);
+        let Some(whole) = this.lines.checked_sub(given).filter(|whole| *whole < ends.len()) else {
+            return Poll::Ready(Some(Ok(Frame::data(data))));
+        };
+        this.ended = true;
+        let start = if whole == 0 { 0 } else { ends[whole - 1] };
+        Poll::Ready(Some(Ok(Frame::data(data.slice(..start.midpoint(ends[whole]))))))
     }
 }

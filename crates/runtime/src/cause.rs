@@ -65,6 +65,8 @@ pub enum Change {
     Deleted,
     /// Nothing happened; the cache was replayed.
     Resynced,
+    /// A stream gave it, which is no watch.
+    Generic,
 }
 
 /// The causes of one reconcile: a short list, then a count.
@@ -166,6 +168,7 @@ impl fmt::Display for Change {
             Self::Updated => "updated",
             Self::Deleted => "deleted",
             Self::Resynced => "resynced",
+            Self::Generic => "generic",
         })
     }
 }

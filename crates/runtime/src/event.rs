@@ -44,6 +44,12 @@ pub enum Event<K> {
         /// Why this event is sent: a delete that was missed is found by [`Origin::Relist`].
         origin: Origin,
     },
+    /// Something concerns the object that no watch tells: a stream that
+    /// [`Controller::stream_of`](crate::Controller::stream_of) reads gave it.
+    Generic {
+        /// As the stream gave it; no cache need know it.
+        object: Arc<K>,
+    },
 }
 
 /// An event of any kind: what happened, and the metadata before and after it.
@@ -158,6 +164,8 @@ pub enum Origin {
     Relist,
     /// The cache was replayed, nothing changed.
     Resync,
+    /// A stream of objects, which is no watch.
+    Stream,
 }
 
 impl<K: Object> Event<K> {
@@ -166,13 +174,14 @@ impl<K: Object> Event<K> {
         match self {
             Self::Created { new, .. } | Self::Updated { new, .. } => new,
             Self::Deleted { old, .. } => old,
+            Self::Generic { object } => object,
         }
     }
 
     /// The form before this event, where there was one.
     pub fn old(&self) -> Option<&Arc<K>> {
         match self {
-            Self::Created { .. } => None,
+            Self::Created { .. } | Self::Generic { .. } => None,
             Self::Updated { old, .. } | Self::Deleted { old, .. } => Some(old),
         }
     }
@@ -180,7 +189,9 @@ impl<K: Object> Event<K> {
     /// The form after this event, where there is one.
     pub fn new_object(&self) -> Option<&Arc<K>> {
         match self {
-            Self::Created { new, .. } | Self::Updated { new, .. } => Some(new),
+            Self::Created { new, .. } | Self::Updated { new, .. } | Self::Generic { object: new } => {
+                Some(new)
+            }
             Self::Deleted { .. } => None,
         }
     }
@@ -193,6 +204,7 @@ impl<K: Object> Event<K> {
             Self::Updated { origin: Origin::Resync, .. } => Change::Resynced,
             Self::Updated { .. } => Change::Updated,
             Self::Deleted { .. } => Change::Deleted,
+            Self::Generic { .. } => Change::Generic,
         }
     }
 
@@ -217,6 +229,7 @@ impl<K: Object> Event<K> {
             Self::Created { origin, .. } | Self::Updated { origin, .. } | Self::Deleted { origin, .. } => {
                 *origin
             }
+            Self::Generic { .. } => Origin::Stream,
         }
     }
 }

@@ -54,11 +54,11 @@ impl<K: Object> Predicate<K> {
         })
     }
 
-    /// Passes updates for which `changed(old, new)` holds, and every create and delete.
+    /// Passes updates for which `changed(old, new)` holds, and every create, delete and generic event.
     pub fn changed(changed: impl Fn(&K, &K) -> bool + Send + Sync + 'static) -> Self {
         Self::new(move |event| match event {
             Event::Updated { old, new, .. } => changed(old, new),
-            Event::Created { .. } | Event::Deleted { .. } => true,
+            Event::Created { .. } | Event::Deleted { .. } | Event::Generic { .. } => true,
         })
     }
 
@@ -210,6 +210,7 @@ mod tests {
                 assert_eq!(predicate.passes(&update(Origin::Watch, change)), name == what, "{name} {what}");
             }
             assert!(predicate.passes(&created()) && predicate.passes(&deleted()));
+            assert!(predicate.passes(&Event::Generic { object: map(|_| {}) }));
         }
     }
 

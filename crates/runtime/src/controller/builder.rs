@@ -8,10 +8,10 @@ use futures::{Stream, StreamExt};
 use super::wiring::{Feed, Wire, wire, wire_read};
 use super::{Controller, owner_trigger};
 use crate::cause::Cause;
-use crate::event::EventMeta;
+use crate::event::{Event, EventMeta};
 use crate::index::Index;
 use crate::manifests::Use;
-use crate::queue::{Add, Backoff};
+use crate::queue::{Add, Backoff, PRIORITY_DEFAULT};
 use crate::source::Source;
 use crate::trigger::Trigger;
 use crate::{Object, Predicate, Request};
@@ -133,9 +133,33 @@ impl<K: Object, S: Send + Sync + 'static> Controller<K, S> {
     /// Reconciles every key that a stream gives: a channel, a webhook, a message bus. `name` is its cause.
     pub fn stream(mut self, name: &str, stream: impl Stream<Item = Request> + Send + 'static) -> Self {
         let cause = Cause::External(name.into());
-        self.feeds.push(Box::new(move |queue| {
+        self.feeds.push(Box::new(move |queue, _| {
             Box::pin(stream.for_each(move |key| {
                 queue.add_with(key, Add { cause: Some(cause.clone()), ..Add::default() });
+                std::future::ready(())
+            }))
+        }));
+        self
+    }
+
+    /// Reconciles what `trigger` finds for each object that a stream gives, as a [generic](Event::Generic) event: it
+    /// passes the trigger's predicate and the controller's filters like any other. `name` is its cause.
+    pub fn stream_of<C: Object, O: Into<Arc<C>>>(
+        mut self,
+        name: &str,
+        stream: impl Stream<Item = O> + Send + 'static,
+        trigger: Trigger<C>,
+    ) -> Self {
+        let cause = Cause::External(name.into());
+        self.feeds.push(Box::new(move |queue, filter| {
+            Box::pin(stream.for_each(move |object| {
+                let event = Event::Generic { object: object.into() };
+                if filter.passes(&event.meta()) {
+                    let priority = trigger.own_priority().unwrap_or(PRIORITY_DEFAULT);
+                    trigger.each_request(&event, &Request::of(&**event.object()), |key| {
+                        queue.add_with(key, Add { priority, cause: Some(cause.clone()), ..Add::default() });
+                    });
+                }
                 std::future::ready(())
             }))
         }));
@@ -148,7 +172,7 @@ impl<K: Object, S: Send + Sync + 'static> Controller<K, S> {
         period: Duration,
         keys: impl Fn() -> Vec<Request> + Send + Sync + 'static,
     ) -> Self {
-        let feed: Feed = Box::new(move |queue| {
+        let feed: Feed = Box::new(move |queue, _| {
             Box::pin(async move {
                 loop {
                     tokio::time::sleep(period).await;

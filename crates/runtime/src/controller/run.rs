@@ -79,7 +79,8 @@ pub(crate) async fn run<K: Object>(
     let site = Arc::new(site(name, &options, &host, declared));
     let connects = wired.into_iter().filter_map(|wired| wired.connect);
     let connected: Vec<_> = connects.map(|connect| connect(&queue, event_filter.clone())).collect();
-    let feeding: Vec<_> = feeds.into_iter().map(|feed| host.tasks.spawn(feed(queue.clone()))).collect();
+    let feeds = feeds.into_iter().map(|feed| feed(queue.clone(), event_filter.clone()));
+    let feeding: Vec<_> = feeds.map(|feed| host.tasks.spawn(feed)).collect();
     let resyncing = host.tasks.spawn(resync(connected, options.sync_period, env));
     let metrics = host.metrics.controller(site.name.clone(), queue.clone(), options.max_concurrent);
     let own_writes = Mutex::default();

@@ -50,14 +50,14 @@ impl EventFilter {
         self.replays.push(Arc::new(check));
     }
 
-    fn passes(&self, event: &EventMeta<'_>) -> bool {
+    pub(super) fn passes(&self, event: &EventMeta<'_>) -> bool {
         let checks = if event.is_replay() { &self.replays } else { &self.live };
         checks.iter().all(|check| check(event))
     }
 }
 
 /// A source of keys that is no watch.
-pub(super) type Feed = Box<dyn FnOnce(Queue) -> BoxFuture<'static, ()> + Send>;
+pub(super) type Feed = Box<dyn FnOnce(Queue, EventFilter) -> BoxFuture<'static, ()> + Send>;
 
 /// A declaration that is watched. Its cache fills; keys come once it is connected to a queue.
 pub(super) struct Wired {
@@ -141,7 +141,7 @@ impl<C: Object> Listener<C> for Enqueue<C> {
 fn usual_priority(origin: Origin) -> i32 {
     match origin {
         Origin::List | Origin::Resync => PRIORITY_LOW,
-        Origin::Watch | Origin::Relist => PRIORITY_DEFAULT,
+        Origin::Watch | Origin::Relist | Origin::Stream => PRIORITY_DEFAULT,
     }
 }
 

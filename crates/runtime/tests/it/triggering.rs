@@ -85,6 +85,45 @@ async fn streams_and_timers_bring_keys_with_their_causes() {
     assert_eq!(notes.take(), ["default/timed: timer"]);
 }
 
+/// Objects that no watch gave, as they come from a webhook or a cloud's API: mapped, filtered and ranked like those of
+/// a watch.
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "the order of keys is exact in virtual time only")]
+async fn objects_of_a_stream_are_generic_events() {
+    let cluster = quiet(15).await;
+    let notes = Notes::default();
+    let (sender, receiver) = futures::channel::mpsc::unbounded::<ConfigMap>();
+    let receiver = parking_lot::Mutex::new(Some(receiver));
+    cluster.run({
+        let (notes, seen) = (notes.clone(), notes.clone());
+        move || {
+            let seen = seen.clone();
+            let pointed = Trigger::map(|map: &ConfigMap| [Request::cluster(value(map))]);
+            let wanted = Predicate::new(move |event: &Event<ConfigMap>| {
+                let old = event.old().is_some();
+                seen.push(format!("{} {:?}, old: {old}", event.change(), event.origin()));
+                value(event.object()) != "unwanted"
+            });
+            let stream = receiver.lock().take().expect("it starts once");
+            Controller::bare("fed", |request: Request, ctx: Context<Notes>| async move {
+                ctx.state().push(format!("{request}: {}", ctx.causes()));
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                Ok::<_, Error>(Action::done())
+            })
+            .stream_of("webhook", stream, pointed.filter(wanted).priority(10))
+            .stream("usual", futures::stream::iter(["a", "b"].map(Request::cluster)))
+            .with_event_filter(|event| event.new.and_then(|map| map.name.as_deref()) != Some("filtered"))
+            .state(notes.clone())
+        }
+    });
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    for (name, value) in [("one", "unwanted"), ("filtered", "x"), ("two", "wanted")] {
+        sender.unbounded_send(map(name, value)).unwrap();
+    }
+    cluster.settled().await;
+    let generic = "generic Stream, old: false";
+    assert_eq!(notes.take(), ["a: usual", generic, generic, "wanted: webhook", "b: usual"]);
+}
+
 /// With one worker that takes a second for each key: what happens now goes before what was there, and before a replay.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "the order of keys is exact in virtual time only")]
 async fn live_changes_go_before_the_initial_list_and_before_a_resync() {

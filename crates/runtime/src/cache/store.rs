@@ -235,6 +235,29 @@ mod tests {
         assert_eq!(store.indexes[0].len(), 1, "values without objects take no memory");
     }
 
+    /// One object changes among very many: the function of an index is asked for that one, before and after.
+    #[test]
+    fn an_index_looks_at_the_object_that_changed_and_at_no_other() {
+        let asked = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let counted = asked.clone();
+        let mut store = Store::new();
+        store.add_index(&Index::new("counted", move |pod: &Pod| {
+            counted.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            vec![pod.labels()["app"].clone()]
+        }));
+        let asked = move || asked.swap(0, std::sync::atomic::Ordering::SeqCst);
+        for at in 0..1000 {
+            store.insert(pod("a", &at.to_string(), "web"));
+        }
+        assert_eq!(asked(), 1000);
+        store.insert(pod("a", "7", "db"));
+        assert_eq!((asked(), store.by_index("counted", "web").len()), (2, 999));
+        store.remove(&Request::namespaced("a", "8"));
+        assert_eq!((asked(), store.by_index("counted", "db").len()), (1, 1));
+        store.snapshot();
+        assert_eq!(asked(), 0, "and who reads asks nothing");
+    }
+
     #[test]
     fn a_snapshot_stays_and_lists_by_namespace() {
         let mut store = Store::new();

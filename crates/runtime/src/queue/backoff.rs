@@ -95,5 +95,22 @@ mod tests {
         let now = Instant::now();
         let delays: Vec<_> = (0..4).map(|_| backoff.delay(1, &env, now).as_millis()).collect();
         assert_eq!(delays, [5, 5, 100, 200]);
+        // Three tenths of a second pay what was taken ahead, and a long rest fills it: up to its burst.
+        tokio::time::advance(Duration::from_millis(300)).await;
+        assert_eq!(backoff.delay(1, &env, Instant::now()).as_millis(), 5);
+        tokio::time::advance(Duration::from_secs(1000)).await;
+        let delays: Vec<_> = (0..3).map(|_| backoff.delay(1, &env, Instant::now()).as_millis()).collect();
+        assert_eq!(delays, [5, 5, 100]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn jitter_comes_from_the_environment_and_stays_below_the_maximum() {
+        let delays = |seed: u64| {
+            let (env, backoff, now) = (Env::seeded(seed), Backoff::default(), Instant::now());
+            (1..30).map(|failures| backoff.delay(failures, &env, now)).collect::<Vec<_>>()
+        };
+        assert_eq!(delays(1), delays(1));
+        assert_ne!(delays(1), delays(2));
+        assert!(delays(1).iter().all(|delay| *delay <= Duration::from_secs(1000)));
     }
 }

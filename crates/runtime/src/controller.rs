@@ -270,7 +270,9 @@ impl<K: Object, S> Controller<K, S> {
 
     /// Everything it watches, its primary kind first.
     pub(crate) fn declarations(&self) -> Vec<Declared> {
-        let primary = self.primary.iter().map(|source| declaration(source, Use::Primary));
+        let owns = self.declared.iter().any(|declared| declared.purpose == Use::Owned);
+        let primary =
+            self.primary.iter().map(|source| Declared { owns, ..declaration(source, Use::Primary) });
         primary.chain(self.declared.iter().cloned()).collect()
     }
 }
@@ -278,7 +280,7 @@ impl<K: Object, S> Controller<K, S> {
 fn declaration<C: Object>(source: &Source<C>, purpose: Use) -> Declared {
     let (resource, namespaces) = (source.key.resource.clone(), source.key.namespaces.clone());
     let namespaced = scoping::<C>() == Scoping::Namespaced;
-    Declared { resource, namespaces, purpose, namespaced }
+    Declared { resource, namespaces, purpose, namespaced, owns: false }
 }
 
 impl<K: Object, S> fmt::Debug for Controller<K, S> {

@@ -27,6 +27,8 @@ pub(crate) struct Declared {
     pub(crate) purpose: Use,
     /// Whether its objects are known to live in namespaces.
     pub(crate) namespaced: bool,
+    /// Whether objects of this kind are made owners of others.
+    pub(crate) owns: bool,
 }
 
 impl Declared {
@@ -69,7 +71,7 @@ impl Manifests {
         if declared.purpose == Use::Primary {
             // A reconcile whose cache is behind its own last write reads its object live.
             grants.entry(key("")).or_default().insert("get");
-            if self.declared.iter().any(|other| other.purpose == Use::Owned) {
+            if declared.owns {
                 // Owner references that block need it where the admission plugin for them is on, as on OpenShift.
                 grants.entry(key("/finalizers")).or_default().insert("update");
             }

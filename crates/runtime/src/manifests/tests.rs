@@ -167,7 +167,7 @@ async fn a_managers_are_of_all_that_it_runs() {
     assert_eq!(
         granted,
         [
-            "*: nodes nodes/finalizers",
+            "*: nodes",
             "a: configmaps configmaps/finalizers secrets services",
             "b: secrets",
             "c: secrets",

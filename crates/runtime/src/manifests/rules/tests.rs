@@ -5,7 +5,7 @@ use crate::leader::LeaderElection;
 
 fn declared<K: kube::Resource<DynamicType = ()>>(purpose: Use, namespaces: &[&str]) -> Declared {
     let namespaces = namespaces.iter().map(|namespace| (*namespace).to_owned()).collect();
-    Declared { resource: ApiResource::erase::<K>(&()), namespaces, purpose, namespaced: true }
+    Declared { resource: ApiResource::erase::<K>(&()), namespaces, purpose, namespaced: true, owns: false }
 }
 
 /// The rules as lines: where, resources, verbs.
@@ -33,7 +33,8 @@ fn verbs(text: &str) -> Verbs {
 
 #[test]
 fn recorded_requests_replace_the_usual_writes() {
-    let declarations = [declared::<ConfigMap>(Use::Primary, &[]), declared::<Secret>(Use::Owned, &[])];
+    let primary = Declared { owns: true, ..declared::<ConfigMap>(Use::Primary, &[]) };
+    let declarations = [primary, declared::<Secret>(Use::Owned, &[])];
     let usual = Manifests::new("op", "ops").declared(declarations);
     assert_eq!(
         rules(&usual),
@@ -86,7 +87,8 @@ fn what_holds_everywhere_is_not_repeated_in_a_namespace() {
     let manifests = Manifests::new("op", "ops").declared(declarations).verbs(verbs("nodes (cluster): patch"));
     assert_eq!(
         rules(&manifests),
-        ["*:  nodes: get list patch watch", "*:  nodes/finalizers: update", "*:  secrets: list watch"]
+        ["*:  nodes: get list patch watch", "*:  secrets: list watch"],
+        "what owns nothing needs no leave for its finalizers"
     );
     assert_eq!(manifests.rules().len(), 1, "no role is without rules");
 }

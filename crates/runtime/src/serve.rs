@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
@@ -11,10 +12,13 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
 use crate::metrics::Metrics;
+
+/// How long no connection is accepted after one could not be: short for a probe, long enough not to spin.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 type Check = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 
@@ -29,12 +33,12 @@ impl Checks {
         self.list.lock().push((name.to_owned(), Box::new(check)));
     }
 
-    /// 200 and a line for each check, or 500 where one failed.
-    fn answer(&self) -> (StatusCode, String) {
+    /// 200 and a line for each check, or 500 where one failed; of one check alone where it is named, if there is one.
+    fn answer(&self, only: Option<&str>) -> (StatusCode, String) {
         let list = self.list.lock();
         let mut code = StatusCode::OK;
         let mut text = String::new();
-        for (name, check) in list.iter() {
+        for (name, check) in list.iter().filter(|(name, _)| only.is_none_or(|only| only == name)) {
             match check() {
                 Ok(()) => text.push_str(&format!("[+]{name} ok\n")),
                 Err(why) => {
@@ -43,10 +47,11 @@ impl Checks {
                 }
             }
         }
-        if text.is_empty() {
-            text.push_str("ok\n");
+        match only {
+            Some(_) if text.is_empty() => no_page(),
+            None if text.is_empty() => (code, "ok\n".into()),
+            _ => (code, text),
         }
-        (code, text)
     }
 }
 
@@ -116,11 +121,14 @@ impl Endpoints {
     pub(crate) async fn serve(self, listen: Listen, stop: CancellationToken) -> std::io::Result<()> {
         let listener = listen.begin().await?;
         tracing::info!(address = %listener.local_addr()?, "{}", self.pages.named());
+        // Connections end with this task, also where it is aborted.
+        let ended = stop.child_token();
+        let _end = ended.clone().drop_guard();
         loop {
-            let (stream, _) = tokio::select! {
+            let stream = tokio::select! {
                 biased;
                 () = stop.cancelled() => return Ok(()),
-                accepted = listener.accept() => accepted?,
+                stream = next_connection(&listener) => stream,
             };
             let endpoints = self.clone();
             let service = service_fn(move |request: Request<Incoming>| {
@@ -129,11 +137,11 @@ impl Endpoints {
             });
             let connection =
                 hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
-            let stop = stop.clone();
+            let ended = ended.clone();
             tokio::spawn(async move {
                 tokio::select! {
                     biased;
-                    () = stop.cancelled() => {}
+                    () = ended.cancelled() => {}
                     // A connection that breaks is its client's business.
                     _ = connection => {}
                 }
@@ -142,11 +150,15 @@ impl Endpoints {
     }
 
     pub(crate) fn answer(&self, path: &str) -> Response<Full<Bytes>> {
-        let (code, kind, text) = match path {
-            _ if !self.pages.has(path) => with_kind(no_page()),
-            "/healthz" | "/livez" => with_kind(self.health.answer()),
-            "/readyz" => with_kind(self.ready.answer()),
-            "/metrics" => {
+        let (page, check) = match path.get(1..).and_then(|path| path.split_once('/')) {
+            Some((page, check)) => (&path[..=page.len()], Some(check)),
+            None => (path, None),
+        };
+        let (code, kind, text) = match page {
+            _ if !self.pages.has(page) => with_kind(no_page()),
+            "/healthz" | "/livez" => with_kind(self.health.answer(check)),
+            "/readyz" => with_kind(self.ready.answer(check)),
+            "/metrics" if check.is_none() => {
                 let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
                 (StatusCode::OK, kind, self.metrics.encode())
             }
@@ -157,6 +169,18 @@ impl Endpoints {
         let kind = http::HeaderValue::from_static(kind);
         response.headers_mut().insert(http::header::CONTENT_TYPE, kind);
         response
+    }
+}
+
+/// The next connection. One that cannot be accepted is no reason to end: its client has gone, or too many files are
+/// open for the moment.
+async fn next_connection(listener: &TcpListener) -> TcpStream {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => return stream,
+            Err(error) => tracing::warn!(%error, "accept a connection"),
+        }
+        tokio::time::sleep(ACCEPT_PAUSE).await;
     }
 }
 
@@ -204,6 +228,13 @@ mod tests {
         }
         let wanted = "[+]disk ok\n[-]peers failed: none yet\n[+]clock ok\n".to_owned();
         assert_eq!(page(&endpoints, "/readyz").await, (500, plain.clone(), wanted));
+        // One alone, under its name.
+        assert_eq!(page(&endpoints, "/readyz/clock").await, (200, plain.clone(), "[+]clock ok\n".into()));
+        let alone = (500, plain.clone(), "[-]peers failed: none yet\n".into());
+        assert_eq!(page(&endpoints, "/readyz/peers").await, alone);
+        for path in ["/healthz/peers", "/healthz/", "/metrics/x"] {
+            assert_eq!(page(&endpoints, path).await.0, 404, "{path}");
+        }
         assert_eq!(page(&endpoints, "/else").await, (404, plain, "404 page not found\n".into()));
     }
 

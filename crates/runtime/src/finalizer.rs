@@ -6,7 +6,7 @@ use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use crate::error::{BoxError, ContextError, Error, Result};
-use crate::{Action, Context, Object, Request};
+use crate::{Action, Context, Object, Objects, Request};
 
 /// Which way an object goes; [`Context::finalizer`] tells.
 ///
@@ -83,6 +83,18 @@ impl<S: Send + Sync> Context<S> {
         Fut: Future<Output = Result<Action, E>>,
         E: Into<BoxError>,
     {
+        self.objects::<K>(K::DynamicType::default()).finalizer(object, finalizer, work).await
+    }
+}
+
+impl<K: Object> Objects<'_, K> {
+    /// See [`Context::finalizer`].
+    pub async fn finalizer<F, Fut, E>(&self, object: &K, finalizer: &str, work: F) -> Result<Action>
+    where
+        F: FnOnce(Phase) -> Fut,
+        Fut: Future<Output = Result<Action, E>>,
+        E: Into<BoxError>,
+    {
         let held = object.finalizers().iter().any(|name| name == finalizer);
         let failed = |error: E| Error::from_boxed(error.into());
         match (object.meta().deletion_timestamp.is_some(), held) {
@@ -106,23 +118,27 @@ impl<S: Send + Sync> Context<S> {
         }
     }
 
-    async fn patch_finalizers<K: Object<DynamicType: Default>>(
-        &self,
-        object: &K,
-        patch: Value,
-    ) -> Result<bool> {
-        let objects = self.objects::<K>(K::DynamicType::default());
-        match objects.patch_json(&Request::of(object), &patch).await {
+    async fn patch_finalizers(&self, object: &K, patch: Value) -> Result<bool> {
+        match self.patch_json(&Request::of(object), &patch).await {
             Ok(_) => Ok(true),
             // Whoever removed the last finalizer was first.
             Err(error) if error.is_not_found() => Ok(false),
             // The test of the patch failed; the next attempt reads what is there now.
-            Err(error) if error.status().is_some_and(|status| status.code == 422) => {
+            Err(error) if is_race(&error) => {
                 Err(FinalizersChanged { object: Request::of(object).to_string(), source: error }.into())
             }
             Err(error) => Err(error.into()),
         }
     }
+}
+
+/// Whether the server refused the patch for what the object has become; a finalizer whose name is wrong will be wrong
+/// the next time too.
+fn is_race(error: &ContextError) -> bool {
+    error.status().is_some_and(|status| {
+        let causes = status.details.iter().flat_map(|details| &details.causes);
+        status.code == 422 && !causes.into_iter().any(|cause| cause.reason == "FieldValueInvalid")
+    })
 }
 
 /// The patch holds only if nobody touched the list since it was read.

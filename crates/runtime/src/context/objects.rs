@@ -36,8 +36,8 @@ use crate::{Object, Request};
 /// ```
 #[derive(Debug)]
 pub struct Objects<'a, K: Object> {
-    inner: &'a Inner,
-    dynamic: K::DynamicType,
+    pub(super) inner: &'a Inner,
+    pub(super) dynamic: K::DynamicType,
 }
 
 impl std::fmt::Debug for Inner {

@@ -3,7 +3,7 @@
 use kube::core::params::{DeleteParams, Patch};
 use serde::Serialize;
 
-use super::Context;
+use super::{Context, Objects};
 use crate::error::ContextError;
 use crate::{Object, Request};
 
@@ -79,18 +79,7 @@ impl<S> Context<S> {
         keep: &[&str],
         prunable: impl Fn(&K) -> bool,
     ) -> Result<usize, ContextError> {
-        let Some(owner) = self.owner() else { return Ok(0) };
-        let uid = owner.reference.uid.clone();
-        let mut pruned = 0;
-        for child in self.children::<K>()? {
-            let ours = crate::owner::controller_of(&*child).is_some_and(|owner| owner.uid == uid);
-            let kept = child.meta().name.as_deref().is_some_and(|name| keep.contains(&name));
-            let going = child.meta().deletion_timestamp.is_some();
-            if ours && !kept && !going && prunable(&child) && self.delete(&*child).await? {
-                pruned += 1;
-            }
-        }
-        Ok(pruned)
+        self.of::<K>().prune(keep, prunable).await
     }
 
     /// The object as it is, or else as given: created by whoever comes first, never changed afterwards.
@@ -105,5 +94,23 @@ impl<S> Context<S> {
         mutate: impl FnOnce(&mut K),
     ) -> Result<K, ContextError> {
         self.of::<K>().create_or_update(object, mutate).await
+    }
+}
+
+impl<K: Object> Objects<'_, K> {
+    /// See [`Context::prune`].
+    pub async fn prune(&self, keep: &[&str], prunable: impl Fn(&K) -> bool) -> Result<usize, ContextError> {
+        let Some(owner) = &*self.inner.owner else { return Ok(0) };
+        let uid = &owner.reference.uid;
+        let mut pruned = 0;
+        for child in self.children()? {
+            let ours = crate::owner::controller_of(&*child).is_some_and(|owner| owner.uid == *uid);
+            let kept = child.meta().name.as_deref().is_some_and(|name| keep.contains(&name));
+            let going = child.meta().deletion_timestamp.is_some();
+            if ours && !kept && !going && prunable(&child) && self.delete(&child).await? {
+                pruned += 1;
+            }
+        }
+        Ok(pruned)
     }
 }

@@ -4,14 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use evenkeel_cluster::Cluster;
-use evenkeel_runtime::finalizer::Phase;
-use evenkeel_runtime::{Action, Context, Controller, Error};
-use k8s_openapi::api::core::v1::ConfigMap;
+use evenkeel_runtime::finalizer::{FinalizersChanged, Phase};
+use evenkeel_runtime::owner::set_controller_reference;
+use evenkeel_runtime::{Action, Context, Controller, Error, Source};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::events::v1::Event;
 use kube::api::Patch;
+use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, ResourceExt};
 use serde_json::json;
 
-use crate::{Notes, map};
+use crate::{Notes, map, value};
 
 const OURS: &str = "example.com/ours";
 const FOREIGN: &str = "example.com/foreign";
@@ -21,10 +24,18 @@ const FASTER: &str = "change the finalizers of default/one: somebody else was fa
 struct Meddler {
     maps: Api<ConfigMap>,
     at: Moment,
-    /// The finalizers that it sets; where there are none, it deletes the object.
-    sets: Option<&'static [&'static str]>,
+    does: Deed,
     done: AtomicBool,
     notes: Notes,
+}
+
+#[derive(Clone, Copy)]
+enum Deed {
+    /// Sets these finalizers.
+    Sets(&'static [&'static str]),
+    Deletes,
+    /// Has another object of the same name in its place, with these finalizers.
+    Replaces(&'static [&'static str]),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -38,21 +49,32 @@ impl Meddler {
         if now != self.at || self.done.swap(true, Ordering::SeqCst) {
             return;
         }
-        match self.sets {
-            None => drop(self.maps.delete("one", &Default::default()).await.unwrap()),
-            Some(finalizers) => {
-                let patch = Patch::Merge(json!({ "metadata": { "finalizers": finalizers } }));
-                self.maps.patch("one", &Default::default(), &patch).await.unwrap();
+        match self.does {
+            Deed::Sets(finalizers) => self.set(finalizers).await,
+            Deed::Deletes => drop(self.maps.delete("one", &Default::default()).await.unwrap()),
+            Deed::Replaces(finalizers) => {
+                self.set(&[]).await;
+                // It has gone with its last finalizer, if it was being deleted.
+                let _ = self.maps.delete("one", &Default::default()).await;
+                let mut another = map("one", 2);
+                another.metadata.finalizers = Some(finalizers.iter().map(ToString::to_string).collect());
+                self.maps.create(&Default::default(), &another).await.unwrap();
             }
         }
+    }
+
+    async fn set(&self, finalizers: &[&str]) {
+        let patch = Patch::Merge(json!({ "metadata": { "finalizers": finalizers } }));
+        self.maps.patch("one", &Default::default(), &patch).await.unwrap();
     }
 }
 
 async fn reconcile(map: Arc<ConfigMap>, ctx: Context<Meddler>) -> Result<Action, Error> {
     let meddler = ctx.state();
     meddler.meddle(Moment::Begin).await;
+    let of = value(&map);
     let work = |phase: Phase| async move {
-        meddler.notes.push(format!("{phase:?}"));
+        meddler.notes.push(if of == "1" { format!("{phase:?}") } else { format!("{phase:?} of another") });
         if phase == Phase::Cleanup {
             meddler.meddle(Moment::Cleanup).await;
         }
@@ -68,7 +90,7 @@ async fn meddled(
     cluster: &Cluster,
     before: &[&str],
     at: Moment,
-    sets: Option<&'static [&'static str]>,
+    does: Deed,
 ) -> (Vec<String>, Option<Vec<String>>) {
     let notes = Notes::default();
     let mut one = map("one", 1);
@@ -77,7 +99,7 @@ async fn meddled(
     let (maps, meddlers_notes) = (cluster.api::<ConfigMap>(), notes.clone());
     cluster.run(move || {
         let (maps, notes) = (maps.clone(), meddlers_notes.clone());
-        let meddler = Meddler { maps, at, sets, done: AtomicBool::default(), notes };
+        let meddler = Meddler { maps, at, does, done: AtomicBool::default(), notes };
         Controller::new("ours", reconcile).state(meddler)
     });
     cluster.settled().await;
@@ -104,7 +126,7 @@ fn all(finalizers: &[&str]) -> Option<Vec<String>> {
 
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 1)]
 async fn who_is_faster_keeps_its_finalizer_and_ours_is_added_next_to_it(cluster: Cluster) {
-    let (happened, left) = meddled(&cluster, &[], Moment::Begin, Some(&[FOREIGN])).await;
+    let (happened, left) = meddled(&cluster, &[], Moment::Begin, Deed::Sets(&[FOREIGN])).await;
     assert_eq!(happened, [FASTER, "Apply"]);
     assert_eq!(left, all(&[FOREIGN, OURS]));
 }
@@ -112,23 +134,105 @@ async fn who_is_faster_keeps_its_finalizer_and_ours_is_added_next_to_it(cluster:
 /// As it is after a crash before the answer, where the cache does not show yet what was written.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 2)]
 async fn a_finalizer_that_is_there_already_is_not_added_twice(cluster: Cluster) {
-    let (happened, left) = meddled(&cluster, &[FOREIGN], Moment::Begin, Some(&[FOREIGN, OURS])).await;
+    let (happened, left) = meddled(&cluster, &[FOREIGN], Moment::Begin, Deed::Sets(&[FOREIGN, OURS])).await;
     assert_eq!(happened, [FASTER, "Apply"]);
     assert_eq!(left, all(&[FOREIGN, OURS]));
 }
 
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 3)]
 async fn another_finalizer_in_the_place_of_ours_is_not_removed(cluster: Cluster) {
-    let (happened, left) = meddled(&cluster, &[OURS, FOREIGN], Moment::Cleanup, Some(&[FOREIGN])).await;
+    let (happened, left) = meddled(&cluster, &[OURS, FOREIGN], Moment::Cleanup, Deed::Sets(&[FOREIGN])).await;
     // By the next attempt ours is gone: nothing is cleaned up once more.
     assert_eq!(happened, ["Cleanup", FASTER]);
     assert_eq!(left, all(&[FOREIGN]));
-    let (happened, left) = meddled(&cluster, &[], Moment::Cleanup, Some(&[])).await;
+    let (happened, left) = meddled(&cluster, &[], Moment::Cleanup, Deed::Sets(&[])).await;
     assert_eq!((happened, left), (vec!["Cleanup".to_owned()], None), "it went while it was cleaned up");
 }
 
 /// The work was called without its finalizer once, where the object was deleted under the reconcile.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 4)]
 async fn nothing_is_made_for_an_object_that_is_gone(cluster: Cluster) {
-    assert_eq!(meddled(&cluster, &[], Moment::Begin, None).await, (vec![], None));
+    assert_eq!(meddled(&cluster, &[], Moment::Begin, Deed::Deletes).await, (vec![], None));
+}
+
+/// Another object has the name by the time of the write: it gets a finalizer for its own sake, and keeps the one it has.
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 5)]
+async fn another_object_of_the_same_name_is_not_written_to(cluster: Cluster) {
+    let (happened, left) = meddled(&cluster, &[], Moment::Begin, Deed::Replaces(&[])).await;
+    assert_eq!(happened, [FASTER, "Apply of another"]);
+    assert_eq!(left, all(&[OURS]));
+    let (happened, left) = meddled(&cluster, &[], Moment::Cleanup, Deed::Replaces(&[OURS])).await;
+    assert_eq!(happened, ["Cleanup", FASTER, "Apply of another"]);
+    assert_eq!(left, all(&[OURS]));
+}
+
+/// A finalizer that no server takes was said to be a race with somebody else, which it never wins.
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 6)]
+async fn a_finalizer_that_the_server_refuses_is_no_race(cluster: Cluster) {
+    let notes = Notes::default();
+    cluster.apply(map("one", 1)).await.unwrap();
+    cluster.run({
+        let notes = notes.clone();
+        move || {
+            Controller::new("wrong", |map: Arc<ConfigMap>, ctx: Context<Notes>| async move {
+                let work = |_: Phase| async { Ok::<_, Error>(Action::done()) };
+                let error = ctx.finalizer(&*map, "not a name", work).await.unwrap_err();
+                let changed = error.source().downcast_ref::<FinalizersChanged>().is_some();
+                ctx.state().push(format!("{changed} {error}"));
+                Ok::<_, Error>(Action::done())
+            })
+            .state(notes.clone())
+        }
+    });
+    cluster.settled().await;
+    let said = notes.take().remove(0);
+    assert!(said.starts_with("false patch ConfigMap") && said.contains("metadata.finalizers"), "{said}");
+}
+
+/// A kind that is known at run time has the same helpers: finalizer, children, prune, events.
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 7)]
+async fn dynamic_objects_are_finalized_and_pruned_too(cluster: Cluster) {
+    let notes = Notes::default();
+    let resource = ApiResource::erase::<ConfigMap>(&());
+    cluster.run({
+        let notes = notes.clone();
+        move || {
+            let (maps, of_maps) = (Source::<DynamicObject>::of(resource.clone()), resource.clone());
+            Controller::with_source("dynamic", maps, move |map: Arc<DynamicObject>, ctx: Context<Notes>| {
+                let of_maps = of_maps.clone();
+                async move {
+                    let objects = ctx.objects::<DynamicObject>(of_maps);
+                    let (ctx, map, of_them) = (&ctx, &map, &objects);
+                    let work = |phase: Phase| async move {
+                        ctx.state().push(format!("{phase:?}"));
+                        let pruned = ctx.objects::<Secret>(()).prune(&["kept"], |_| true).await?;
+                        ctx.state().push(format!("pruned {pruned}"));
+                        of_them.event(map, "Seen", "it was seen");
+                        Ok::<_, Error>(Action::done())
+                    };
+                    objects.finalizer(map, OURS, work).await
+                }
+            })
+            .owns::<Secret>()
+            .state(notes.clone())
+        }
+    });
+    let parent = cluster.apply(map("one", 1)).await.unwrap();
+    cluster.settled().await;
+    notes.take();
+    for name in ["kept", "spare"] {
+        let mut child = crate::writing::child(name, "");
+        set_controller_reference(&parent, &mut child).unwrap();
+        cluster.apply(child).await.unwrap();
+        cluster.settled().await;
+    }
+    assert!(notes.take().contains(&"pruned 1".to_owned()));
+    assert_eq!(cluster.list::<Secret>().await.unwrap().len(), 1);
+    cluster.delete::<ConfigMap>("one").await.unwrap();
+    cluster.settled().await;
+    assert_eq!(notes.take(), ["Cleanup", "pruned 0"]);
+    assert!(cluster.get_opt::<ConfigMap>("one").await.unwrap().is_none());
+    let events = cluster.list::<Event>().await.unwrap();
+    let about = events.iter().find_map(|event| event.regarding.as_ref()).unwrap();
+    assert_eq!((about.kind.as_deref(), about.name.as_deref()), (Some("ConfigMap"), Some("one")));
 }

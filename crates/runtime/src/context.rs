@@ -5,6 +5,7 @@
 //! declare is an error, not a hidden watch. Writes are remembered: the key is not reconciled again from a cache that
 //! is older than they are.
 
+mod applied;
 mod objects;
 mod read;
 mod status;
@@ -206,17 +207,33 @@ impl<S> Context<S> {
 
     /// Records a Normal event about an object. It never waits: events are sent in the background.
     pub fn event<K: Object<DynamicType: Default>>(&self, about: &K, reason: &str, note: impl Into<String>) {
-        self.recorder().record(about, EventType::Normal, reason, note);
+        self.of::<K>().event(about, reason, note);
     }
 
     /// Records a Warning event about an object.
     pub fn warning<K: Object<DynamicType: Default>>(&self, about: &K, reason: &str, note: impl Into<String>) {
-        self.recorder().record(about, EventType::Warning, reason, note);
+        self.of::<K>().warning(about, reason, note);
     }
 
     /// The recorder of events.
     pub fn recorder(&self) -> &Recorder {
         &self.inner.site.recorder
+    }
+}
+
+impl<K: Object> Objects<'_, K> {
+    /// Records a Normal event about an object. It never waits: events are sent in the background.
+    pub fn event(&self, about: &K, reason: &str, note: impl Into<String>) {
+        self.record(about, EventType::Normal, reason, note);
+    }
+
+    /// Records a Warning event about an object.
+    pub fn warning(&self, about: &K, reason: &str, note: impl Into<String>) {
+        self.record(about, EventType::Warning, reason, note);
+    }
+
+    fn record(&self, about: &K, event_type: EventType, reason: &str, note: impl Into<String>) {
+        self.inner.site.recorder.record_about(about.object_ref(&self.dynamic), event_type, reason, note);
     }
 }
 

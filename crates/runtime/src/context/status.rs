@@ -4,6 +4,7 @@ use kube::core::params::Patch;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use super::applied::is_applied;
 use super::{Context, Objects};
 use crate::error::ContextError;
 use crate::{Object, Request};
@@ -21,6 +22,22 @@ impl<S> Context<S> {
     ) -> Result<Option<K>, ContextError> {
         self.of::<K>().status(object, status).await
     }
+
+    /// Applies these fields of the status of `object` server-side, forced, under the controller's field manager; gives
+    /// the object as the server has it then, or none where nothing was sent.
+    ///
+    /// Unlike [`Context::status`] this leaves alone what others have in the same status, such as conditions of their
+    /// own; fields that were applied before and are not any more are given up. Nothing is sent where `object` shows by
+    /// its `managedFields` that these are the controller's fields and have these values. A cache that keeps none
+    /// ([`Manager::strip_managed_fields`](crate::Manager::strip_managed_fields)) cannot tell: it is sent each time
+    /// then, and the server writes nothing where nothing differs.
+    pub async fn apply_status<K: Object<DynamicType: Default>>(
+        &self,
+        object: &K,
+        status: impl Serialize,
+    ) -> Result<Option<K>, ContextError> {
+        self.of::<K>().apply_status(object, status).await
+    }
 }
 
 impl<K: Object> Objects<'_, K> {
@@ -33,6 +50,37 @@ impl<K: Object> Objects<'_, K> {
         let Some(difference) = difference(&current, &wanted) else { return Ok(None) };
         let patch = Patch::Merge(json!({ "status": difference }));
         self.patch_subresource("status", &Request::of(object), &patch).await.map(Some)
+    }
+
+    /// See [`Context::apply_status`].
+    pub async fn apply_status(&self, object: &K, status: impl Serialize) -> Result<Option<K>, ContextError> {
+        let encode = |source| ContextError::Encode { kind: "status".into(), source };
+        let wanted = without_nulls(&serde_json::to_value(status).map_err(encode)?);
+        let body = self.body(object)?;
+        let current = body.get("status").unwrap_or(&Value::Null);
+        if self.owned_status(object).is_some_and(|owned| is_applied(owned, current, &wanted)) {
+            return Ok(None);
+        }
+        let key = Request::of(object);
+        let patch = Patch::Apply(json!({
+            "apiVersion": body["apiVersion"],
+            "kind": body["kind"],
+            "metadata": { "name": &*key.name, "namespace": key.namespace() },
+            "status": wanted,
+        }));
+        self.patch_subresource("status", &key, &patch).await.map(Some)
+    }
+
+    /// The fields of the status that this controller applied last, as far as the object tells.
+    fn owned_status<'o>(&self, object: &'o K) -> Option<&'o Value> {
+        let manager = &*self.inner.site.field_manager;
+        let mut entries = object.meta().managed_fields.iter().flatten();
+        let ours = entries.find(|entry| {
+            entry.manager.as_deref() == Some(manager)
+                && entry.operation.as_deref() == Some("Apply")
+                && entry.subresource.as_deref() == Some("status")
+        });
+        ours?.fields_v1.as_ref()?.0.get("f:status")
     }
 }
 

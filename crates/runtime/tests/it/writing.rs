@@ -9,6 +9,7 @@ use evenkeel_runtime::{Action, Context, Controller, Error, ResultExt};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use kube::ResourceExt;
+use kube::api::{DeleteParams, Preconditions};
 use serde_json::json;
 
 use crate::applying::in_a_reconcile;
@@ -128,10 +129,8 @@ async fn reading_a_kind_that_was_not_declared_is_an_error_that_says_what_to_do(c
     );
 }
 
-#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 4)]
-async fn a_status_is_written_only_on_change(cluster: Cluster) {
-    let notes = Notes::default();
-    let deployment: Deployment = serde_json::from_value(json!({
+pub(crate) fn web() -> Deployment {
+    serde_json::from_value(json!({
         "metadata": { "name": "web" },
         "spec": {
             "replicas": 3,
@@ -142,8 +141,13 @@ async fn a_status_is_written_only_on_change(cluster: Cluster) {
             },
         },
     }))
-    .unwrap();
-    cluster.apply(deployment).await.unwrap();
+    .unwrap()
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 4)]
+async fn a_status_is_written_only_on_change(cluster: Cluster) {
+    let notes = Notes::default();
+    cluster.apply(web()).await.unwrap();
     cluster.run({
         let notes = notes.clone();
         move || {
@@ -340,6 +344,14 @@ async fn an_update_or_a_deletion_of_what_somebody_else_changed_is_refused(cluste
         newer.annotations_mut().insert("by".into(), "them".into());
         let newer = ctx.update(&newer).await?;
         let error = ctx.update(&old).await.unwrap_err();
+        assert!(error.is_conflict(), "{error}");
+        let label = json!({ "metadata": { "labels": { "by": "us" } } });
+        let newer = ctx.patch(&newer, &kube::api::Patch::Merge(label)).await?;
+        let managers: Vec<_> = newer.managed_fields().iter().flat_map(|entry| &entry.manager).collect();
+        assert!(managers.iter().all(|manager| *manager == "writer"), "{managers:?}");
+        let as_it_was = Preconditions { uid: None, resource_version: old.resource_version() };
+        let exactly = DeleteParams::background().preconditions(as_it_was);
+        let error = ctx.delete_with(&newer, &exactly).await.unwrap_err();
         assert!(error.is_conflict(), "{error}");
         assert!(ctx.delete(&newer).await?);
         let again = ctx.create(child("contested", "theirs")).await?;

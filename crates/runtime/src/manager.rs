@@ -3,6 +3,7 @@
 mod leadership;
 mod part;
 mod running;
+mod signals;
 mod stage;
 
 use std::fmt;
@@ -16,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::Object;
 use crate::controller::Controller;
-use crate::error::BoxError;
+use crate::error::{BoxError, chain};
 use crate::fence::Fence;
 use crate::informer::Informers;
 use crate::leader::LeaderElection;
@@ -89,7 +90,7 @@ pub struct Manager {
 /// assert_eq!((error.part.as_str(), error.to_string().as_str()), ("backups", "run backups: no disk"));
 /// # });
 /// ```
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[error("run {part}: {source}")]
 #[non_exhaustive]
 pub struct ManagerError {
@@ -355,6 +356,13 @@ impl Manager {
     /// A client for what is done whether this process leads or not: the requests of a webhook's server.
     pub fn unfenced_client(&self) -> &Client {
         &self.unfenced
+    }
+}
+
+/// What a `main` that returns it prints: the message with all that it came from.
+impl fmt::Debug for ManagerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&chain(self))
     }
 }
 

@@ -8,19 +8,22 @@ use std::time::Duration;
 
 use evenkeel_env::{Env, HashMap, Work};
 use futures::future::{FutureExt, join_all};
+use futures::stream::{FuturesUnordered, StreamExt};
 use kube::Client;
 use parking_lot::Mutex;
+use tokio::task::{JoinError, JoinHandle};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::outcome::{Failure, Outcome};
 use super::site::{Ids, Site};
-use super::wiring::{Connected, Wire, Wired, Wiring, watched};
+use super::wiring::{Connected, Consumer, Wire, Wired, Wiring, watched};
 use super::{Controller, Options, Reconcile};
 use crate::bucket::Bucket;
 use crate::context::CATCH_UP_MAX;
 use crate::context::{Context, Writes};
+use crate::error::BoxError;
 use crate::informer::{AnyInformer, Informers, SyncError};
 use crate::metrics::{ControllerMetrics, Metrics};
 use crate::observe::{Observers, Stage};
@@ -53,18 +56,28 @@ pub(crate) struct Host {
 
 /// Runs a controller until the host stops it; running reconciles are then waited for.
 ///
-/// `started` is let go when its workers run: until then the start itself is pending work.
+/// `started` is let go when its workers run: until then the start itself is pending work. A task of it that panics is a
+/// fatal error: without it the controller would look alive, and be deaf.
 pub(crate) async fn run<K: Object>(
     controller: Controller<K>,
     host: Host,
     started: Work,
-) -> Result<(), SyncError> {
+) -> Result<(), BoxError> {
     let Controller {
         name, primary, primary_filter, watches, feeds, event_filter, reconcile, options, ..
     } = controller;
     let wired = watch(&host.informers, primary, primary_filter, watches);
-    sync(&wired, options.sync_timeout).await?;
-    host.begun.cancelled().await;
+    let ready = async {
+        sync(&wired, options.sync_timeout).await?;
+        host.begun.cancelled().await;
+        Ok::<_, SyncError>(())
+    };
+    tokio::select! {
+        biased;
+        // Whoever stops it does not wait for caches that may never fill.
+        () = host.stop.cancelled() => return Ok(()),
+        ready = ready => ready?,
+    }
     // A standby keeps its caches warm and has no work.
     let started = host.elected.is_cancelled().then_some(started);
     tokio::select! {
@@ -78,10 +91,11 @@ pub(crate) async fn run<K: Object>(
     let declared = wired.iter().map(|wired| wired.informer.clone()).collect();
     let site = Arc::new(site(name, &options, &host, declared));
     let connects = wired.into_iter().filter_map(|wired| wired.connect);
-    let connected: Vec<_> = connects.map(|connect| connect(&queue, event_filter.clone())).collect();
+    let consumer = Consumer { controller: &site.name, queue: &queue, filter: &event_filter };
+    let connected: Vec<_> = connects.map(|connect| connect(consumer)).collect();
     let feeds = feeds.into_iter().map(|feed| feed(queue.clone(), event_filter.clone()));
-    let feeding: Vec<_> = feeds.map(|feed| host.tasks.spawn(feed)).collect();
-    let resyncing = host.tasks.spawn(resync(connected, options.sync_period, env));
+    let mut feeding: Vec<_> = feeds.map(|feed| host.tasks.spawn(feed)).collect();
+    let mut resyncing = host.tasks.spawn(resync(connected, options.sync_period, env));
     let metrics = host.metrics.controller(site.name.clone(), queue.clone(), options.max_concurrent);
     let own_writes = Mutex::default();
     let (tasks, observers) = (host.tasks.clone(), host.observers.clone());
@@ -98,12 +112,19 @@ pub(crate) async fn run<K: Object>(
     let task = format!("{} worker", worker.site.name);
     let workers =
         (0..worker.options.max_concurrent).map(|_| host.tasks.spawn_named(&task, worker.clone().work()));
-    let workers: Vec<_> = workers.collect();
+    let mut workers: Vec<_> = workers.collect();
     drop(started);
 
-    host.stop.cancelled().await;
+    let panicked = tokio::select! {
+        biased;
+        () = host.stop.cancelled() => None,
+        panic = first_panic(feeding.iter_mut().chain(&mut workers).chain([&mut resyncing])) => Some(panic),
+    };
     queue.shut_down();
     feeding.iter().for_each(|feed| feed.abort());
+    if let Some(panicked) = panicked {
+        return Err(panicked.into());
+    }
     join_all(workers).await;
     resyncing.abort();
     Ok(())
@@ -148,12 +169,25 @@ async fn sync(wired: &[Wired], timeout: Duration) -> Result<(), SyncError> {
     join_all(waits).await.into_iter().collect()
 }
 
+/// Waits for the first of these tasks that panics; for ever, where none does.
+async fn first_panic(tasks: impl Iterator<Item = &mut JoinHandle<()>>) -> JoinError {
+    let mut tasks: FuturesUnordered<_> = tasks.collect();
+    while let Some(ended) = tasks.next().await {
+        if let Some(panic) = ended.err().filter(JoinError::is_panic) {
+            return panic;
+        }
+    }
+    std::future::pending().await
+}
+
 /// Keeps the triggers connected and replays the caches, each time after the period, give or take a tenth. Upkeep: not
 /// in the ledger.
 async fn resync(connected: Vec<Connected>, period: Option<Duration>, env: Env) {
-    let Some(period) = period else { return std::future::pending().await };
+    let Some(period) = period.filter(|period| !period.is_zero()) else { return std::future::pending().await };
     loop {
-        tokio::time::sleep(period.mul_f64(0.9 + 0.2 * env.random_fraction())).await;
+        let seconds = period.as_secs_f64() * (0.9 + 0.2 * env.random_fraction());
+        // A period that is too long to be counted never ends.
+        tokio::time::sleep(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)).await;
         connected.iter().for_each(|connected| (connected.replay)());
     }
 }
@@ -279,7 +313,7 @@ impl Worker {
     }
 }
 
-fn panic_text(panic: &(dyn Any + Send)) -> String {
+pub(super) fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("(no message)").to_owned()
 }

@@ -1,10 +1,12 @@
 //! From declarations to subscriptions: how a controller is connected to informers and queue.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 
+use super::run::panic_text;
 use crate::cache::Cache;
 use crate::cause::Cause;
 use crate::event::{Event, EventMeta, Origin};
@@ -66,7 +68,15 @@ pub(super) struct Wired {
     pub(super) connect: Option<Connect>,
 }
 
-type Connect = Box<dyn FnOnce(&Queue, EventFilter) -> Connected + Send + Sync>;
+type Connect = Box<dyn FnOnce(Consumer<'_>) -> Connected + Send + Sync>;
+
+/// Whom the keys are for.
+#[derive(Clone, Copy)]
+pub(super) struct Consumer<'a> {
+    pub(super) controller: &'a Arc<str>,
+    pub(super) queue: &'a Queue,
+    pub(super) filter: &'a EventFilter,
+}
 
 /// A trigger that fills a queue, for as long as this lives.
 pub(super) struct Connected {
@@ -90,24 +100,26 @@ pub(super) fn wire_read<K: Object, C: Object>(source: Source<C>) -> Wire<K> {
 
 pub(super) fn watched<C: Object>(informer: Informer<C>, trigger: Trigger<C>) -> Wired {
     let any = Arc::new(informer.clone());
-    let connect: Connect = Box::new(move |queue, filter| connect(informer, trigger, queue, filter));
+    let connect: Connect = Box::new(move |consumer| connect(informer, trigger, consumer));
     Wired { informer: any, connect: Some(connect) }
 }
 
-fn connect<C: Object>(
-    informer: Informer<C>,
-    trigger: Trigger<C>,
-    queue: &Queue,
-    filter: EventFilter,
-) -> Connected {
-    let kind = informer.source().resource().kind.as_str().into();
-    let enqueue = Arc::new(Enqueue { queue: queue.clone(), trigger, filter, kind, found: Mutex::default() });
+fn connect<C: Object>(informer: Informer<C>, trigger: Trigger<C>, consumer: Consumer<'_>) -> Connected {
+    let enqueue = Arc::new(Enqueue {
+        controller: consumer.controller.clone(),
+        queue: consumer.queue.clone(),
+        trigger,
+        filter: consumer.filter.clone(),
+        kind: informer.source().resource().kind.as_str().into(),
+        found: Mutex::default(),
+    });
     let subscription = informer.subscribe_listener(enqueue.clone());
     Connected { _subscription: subscription, replay: Box::new(move || informer.replay_to(&*enqueue)) }
 }
 
 /// Queues what events concern: live changes before what was there already.
 struct Enqueue<C> {
+    controller: Arc<str>,
     queue: Queue,
     trigger: Trigger<C>,
     filter: EventFilter,
@@ -117,7 +129,26 @@ struct Enqueue<C> {
 }
 
 impl<C: Object> Listener<C> for Enqueue<C> {
+    /// The functions that decide here are the operator's own. One that panics must not end the watch, which others
+    /// share: that change wakes nobody, and the log says so.
     fn event(&self, event: &Event<C>, key: &Request) {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.take(event, key))) {
+            let (controller, kind, panic) = (&*self.controller, &*self.kind, panic_text(&*panic));
+            tracing::error!(controller, kind, object = %key, panic, "a filter or a trigger panicked");
+        }
+    }
+
+    fn rest(&self) {
+        let mut found = self.found.lock();
+        if !found.is_empty() {
+            self.queue.add_all(found.drain(..));
+        }
+    }
+}
+
+impl<C: Object> Enqueue<C> {
+    /// Keeps the keys that the event concerns, for [`Listener::rest`].
+    fn take(&self, event: &Event<C>, key: &Request) {
         if !self.filter.passes(&event.meta()) {
             return;
         }
@@ -127,13 +158,6 @@ impl<C: Object> Listener<C> for Enqueue<C> {
             let (kind, object) = (self.kind.clone(), key.clone());
             found.push((request, priority, Cause::Object { kind, object, change: event.change() }));
         });
-    }
-
-    fn rest(&self) {
-        let mut found = self.found.lock();
-        if !found.is_empty() {
-            self.queue.add_all(found.drain(..));
-        }
     }
 }
 

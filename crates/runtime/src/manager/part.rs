@@ -15,6 +15,8 @@ use crate::error::BoxError;
 pub(super) struct Part {
     pub(super) name: Arc<str>,
     pub(super) when: When,
+    /// Controllers have names of their own: metrics, logs and field managers tell them apart by these.
+    pub(super) is_controller: bool,
     /// It gets the host, what tells it to stop, and what it holds until it has begun.
     pub(super) run: Box<dyn FnOnce(Host, CancellationToken, Start) -> Running + Send>,
 }
@@ -53,9 +55,9 @@ impl Part {
     pub(super) fn controller<K: Object>(controller: Controller<K>) -> Self {
         let name: Arc<str> = controller.name().into();
         let run = move |host: Host, _: CancellationToken, start: Start| -> Running {
-            Box::pin(async move { Ok(controller::run(controller, host, start.work).await?) })
+            Box::pin(controller::run(controller, host, start.work))
         };
-        Self { name, when: When::Leading, run: Box::new(run) }
+        Self { name, when: When::Leading, is_controller: true, run: Box::new(run) }
     }
 
     pub(super) fn runnable<F, Fut, E>(name: &str, when: When, run: F) -> Self
@@ -75,7 +77,7 @@ impl Part {
                 after_first_poll(run(stop), start).await.map_err(Into::into)
             })
         };
-        Self { name: name.into(), when, run: Box::new(run) }
+        Self { name: name.into(), when, is_controller: false, run: Box::new(run) }
     }
 
     pub(super) fn name(&self) -> &str {

@@ -1,5 +1,6 @@
 //! The life of a manager: start, the first fatal error or a stop, the end.
 
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +10,8 @@ use futures::future::FutureExt;
 use tokio_util::sync::CancellationToken;
 
 use super::leadership::Leadership;
-use super::part::{Before, Start, When};
+use super::part::{Before, Part, Start, When};
+use super::signals::Signals;
 use super::stage::Stages;
 use super::{Manager, ManagerError};
 use crate::controller::{Host, SYNC_TIMEOUT};
@@ -20,9 +22,24 @@ use crate::serve::{Endpoints, Pages};
 use crate::tasks::Tasks;
 
 impl Manager {
-    /// Runs until Ctrl-C, SIGTERM, or the first fatal error.
+    /// Runs until Ctrl-C, SIGTERM, or the first fatal error. A second signal does not wait for what still runs: the
+    /// manager ends at once, with an error.
     pub fn run(self) -> impl Future<Output = Result<(), ManagerError>> + Send {
-        self.run_until(signalled())
+        let stop = CancellationToken::new();
+        let running = self.run_until(stop.clone().cancelled_owned());
+        async move {
+            let mut signals = Signals::listen();
+            let twice = async {
+                signals.next().await;
+                stop.cancel();
+                signals.next().await;
+            };
+            tokio::select! {
+                biased;
+                ended = running => ended,
+                () = twice => Err(failed("manager", "a second signal came before all work had ended")),
+            }
+        }
     }
 
     /// Runs until `stop` is ready, or the first fatal error. The start is pending work from this call on.
@@ -40,6 +57,9 @@ impl Manager {
         stop: impl Future<Output = ()> + Send,
         starting: Vec<Work>,
     ) -> Result<(), ManagerError> {
+        if let Some(name) = name_of_two(&self.parts) {
+            return Err(failed(name, "another controller of this manager has the same name"));
+        }
         let tasks = Tasks::default();
         let _crash = tasks.abort_on_drop();
         let mut stages = Stages::new();
@@ -143,19 +163,12 @@ fn synced_check(informers: Informers) -> impl Fn() -> Result<(), String> + Send 
     }
 }
 
-/// Ready at Ctrl-C or SIGTERM.
-async fn signalled() {
-    #[cfg(unix)]
-    {
-        use tokio::signal::unix::{SignalKind, signal};
-        if let Ok(mut terminate) = signal(SignalKind::terminate()) {
-            tokio::select! {
-                biased;
-                _ = terminate.recv() => {}
-                _ = tokio::signal::ctrl_c() => {}
-            }
-            return;
-        }
-    }
-    let _ = tokio::signal::ctrl_c().await;
+/// The name that two controllers have, where there is one.
+fn name_of_two(parts: &[Part]) -> Option<&str> {
+    let mut names = BTreeSet::new();
+    parts.iter().filter(|part| part.is_controller).map(Part::name).find(|name| !names.insert(*name))
+}
+
+fn failed(part: &str, why: &str) -> ManagerError {
+    ManagerError { part: part.to_owned(), source: why.into() }
 }

@@ -18,6 +18,8 @@ mod recovering;
 mod replaying;
 mod rereading;
 mod seam;
+mod serving;
+mod stating;
 mod stopping;
 mod triggering;
 mod watching;

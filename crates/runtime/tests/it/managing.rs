@@ -1,12 +1,12 @@
-//! Managers: runnables, fatal errors, children, throttles, metrics.
+//! Managers: runnables, fatal errors, children, throttles, triggers, metrics.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use evenkeel_cluster::Cluster;
 use evenkeel_cluster::serve::ServeOptions;
-use evenkeel_cluster::{Cluster, Fault, Matcher};
 use evenkeel_runtime::owner::{set_controller_reference, set_owner_reference};
-use evenkeel_runtime::{Action, Change, Context, Controller, Error, Manager, Request, Source};
+use evenkeel_runtime::{Action, Change, Context, Controller, Error, Manager, Request, Source, Trigger};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use kube::ResourceExt;
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
@@ -14,12 +14,12 @@ use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use crate::{Notes, map, value};
 
 /// A cluster in this process, whatever the other tests run on: it is made to fail, or served.
-async fn embedded(seed: u64) -> Cluster {
+pub(crate) async fn embedded(seed: u64) -> Cluster {
     Cluster::builder().seed(seed).controllers(false).start().await.unwrap()
 }
 
 /// A manager in the namespace that a test has.
-fn manager(cluster: &Cluster) -> Manager {
+pub(crate) fn manager(cluster: &Cluster) -> Manager {
     Manager::new(cluster.client()).env(cluster.env().clone()).namespaces([cluster.namespace()])
 }
 
@@ -228,78 +228,6 @@ async fn metrics_have_the_names_that_dashboards_know(cluster: Cluster) {
     }
 }
 
-#[tokio::test]
-async fn health_readiness_and_metrics_are_served() {
-    for filled in [true, false] {
-        let cluster = embedded(6).await;
-        if !filled {
-            cluster.fail(Matcher::any().kind::<ConfigMap>(), Fault::InternalError, usize::MAX);
-        }
-        // The listener is given away bound: a port that was free a moment ago may be somebody else's by now.
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        let controller = Controller::new("served", |_: Arc<ConfigMap>, _: Context| async {
-            Ok::<_, Error>(Action::done())
-        });
-        let manager = manager(&cluster)
-            .controller(controller)
-            .serve_on(listener)
-            .health_check("disk", || Err("full".into()))
-            .ready_check("peers", || Ok(()));
-        let _running = tokio::spawn(manager.run_until(std::future::pending()));
-        if filled {
-            cluster.settled().await;
-        }
-        let health = page(address, "/healthz").await;
-        assert!(health.starts_with("HTTP/1.1 500") && health.contains("[-]disk failed: full"), "{health}");
-        let ready = page(address, "/readyz").await;
-        let wanted = match filled {
-            true => ("HTTP/1.1 200", "[+]caches ok"),
-            false => ("HTTP/1.1 500", "[-]caches failed: the cache of ConfigMap in default is not filled"),
-        };
-        assert!(ready.starts_with(wanted.0) && ready.contains(wanted.1), "{ready}");
-        assert!(ready.contains("[+]peers ok"), "{ready}");
-        assert!(page(address, "/metrics").await.contains("workqueue_depth"));
-    }
-}
-
-/// Probes come from the node and scrapes from elsewhere: who may reach one port need not reach the other.
-#[tokio::test]
-async fn metrics_may_have_a_port_of_their_own() {
-    let cluster = crate::quiet(7).await;
-    let [probes, metrics] = [(); 2].map(|()| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
-    let [at_probes, at_metrics] = [&probes, &metrics].map(|listener| listener.local_addr().unwrap());
-    let manager = manager(&cluster).serve_on(probes).serve_metrics_on(metrics);
-    let container = manager.manifests("op", "ops").image("op:1").objects();
-    let container = &container.last().unwrap()["spec"]["template"]["spec"]["containers"][0];
-    assert_eq!(container["livenessProbe"]["httpGet"]["port"], at_probes.port());
-    assert_eq!(container["ports"][1]["containerPort"], at_metrics.port());
-    let _running = tokio::spawn(manager.run_until(std::future::pending()));
-    for (address, has, has_not) in [(at_probes, "/healthz", "/metrics"), (at_metrics, "/metrics", "/readyz")]
-    {
-        assert!(page(address, has).await.starts_with("HTTP/1.1 200"), "{has}");
-        assert!(page(address, has_not).await.starts_with("HTTP/1.1 404"), "{has_not}");
-    }
-}
-
-/// An address that is taken is a fatal error, of the probes and of the metrics.
-#[tokio::test]
-async fn an_address_that_is_taken_ends_the_manager_with_its_name() {
-    let cluster = crate::quiet(10).await;
-    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = taken.local_addr().unwrap();
-    type Serve = fn(Manager, std::net::SocketAddr) -> Manager;
-    let ways: [(&str, Serve); 2] = [("http", Manager::serve), ("http of metrics", Manager::serve_metrics)];
-    for (part, serve) in ways {
-        let manager = serve(manager(&cluster), address);
-        let running =
-            tokio::time::timeout(Duration::from_secs(30), manager.run_until(std::future::pending()));
-        let error = running.await.expect("it ends").unwrap_err();
-        assert_eq!(error.part, part);
-        assert!(error.to_string().contains("in use"), "{error}");
-    }
-}
-
 /// How the caches are filled is the same whether it was said before or after where clock and randomness come from.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 11)]
 async fn settings_of_the_caches_stay_when_the_environment_is_set(cluster: Cluster) {
@@ -331,39 +259,6 @@ async fn settings_of_the_caches_stay_when_the_environment_is_set(cluster: Cluste
     assert!(namespaces.cache().get(&Request::cluster("kube-system")).is_some());
 }
 
-/// A stop closes the port, and what is connected to it, without waiting for whoever keeps a connection open.
-#[tokio::test]
-async fn a_stop_closes_the_port_and_its_connections() {
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    let cluster = crate::quiet(12).await;
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    let manager = manager(&cluster).serve_on(listener).grace_period(Duration::from_secs(600));
-    let running = tokio::spawn(manager.run_until(async { drop(stopped.await) }));
-    let mut kept = tokio::net::TcpStream::connect(address).await.unwrap();
-    kept.write_all(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
-    assert!(kept.read(&mut [0; 1024]).await.unwrap() > 0);
-    drop(stop);
-    let soon = Duration::from_secs(30);
-    tokio::time::timeout(soon, running).await.expect("it does not wait").unwrap().unwrap();
-    // An answer may be left of the first request, nothing else.
-    let mut rest = Vec::new();
-    let _ = tokio::time::timeout(soon, kept.read_to_end(&mut rest)).await.expect("it is closed");
-    assert!(tokio::net::TcpStream::connect(address).await.is_err());
-}
-
-/// What a manager answers at this address.
-async fn page(address: std::net::SocketAddr, path: &str) -> String {
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
-    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).await.unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.unwrap();
-    answer
-}
-
 /// The way to a cluster from a kubeconfig, over TLS and with the certificate in it.
 #[tokio::test]
 async fn a_manager_is_made_of_a_kubeconfig() {
@@ -386,4 +281,69 @@ async fn a_manager_is_made_of_a_kubeconfig() {
     assert_eq!(reconciled.recv().await.as_deref(), Some("one"));
     let text = metrics.encode();
     assert!(text.contains(&format!("host=\"{host}\"")), "requests are counted by their host:\n{text}");
+}
+
+/// A function of the operator's that panics for one object: the watch goes on, for it and for all who share it.
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 13)]
+async fn a_trigger_that_panics_does_not_end_the_watch(cluster: Cluster) {
+    let notes = Notes::default();
+    cluster.run_manager("all", {
+        let notes = notes.clone();
+        move |manager| {
+            let reconcile = |request: Request, ctx: Context<Notes>| async move {
+                ctx.state().push(format!("{} {}", ctx.controller(), request.name));
+                Ok::<_, Error>(Action::done())
+            };
+            let mapped = Trigger::map(|secret: &Secret| {
+                assert_ne!(secret.name_any(), "bad", "the map does not know it");
+                [Request::of(secret)]
+            });
+            let maps = Controller::bare("maps", reconcile).watches(mapped).state(notes.clone());
+            let filters = Controller::<Secret, Notes>::requests("filters", reconcile)
+                .with_event_filter(|event| {
+                    let name = event.new.and_then(|meta| meta.name.as_deref());
+                    assert_ne!(name, Some("bad"), "nor does the filter");
+                    true
+                })
+                .state(notes.clone());
+            manager.controller(maps).controller(filters)
+        }
+    });
+    for name in ["bad", "good"] {
+        let mut secret = Secret::default();
+        secret.metadata.name = Some(name.into());
+        cluster.apply(secret).await.unwrap();
+        cluster.settled().await;
+    }
+    let mut seen = notes.take();
+    seen.sort();
+    assert_eq!(seen, ["filters good", "maps good"]);
+}
+
+/// A period that is too long to be counted, and none: both replay nothing, and changes are still seen.
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 14)]
+async fn odd_periods_do_no_harm(cluster: Cluster) {
+    for period in [Duration::MAX, Duration::ZERO] {
+        let notes = Notes::default();
+        cluster.run({
+            let notes = notes.clone();
+            move || {
+                Controller::new("odd", |_: Arc<ConfigMap>, ctx: Context<Notes>| async move {
+                    ctx.state().push(ctx.causes().to_string());
+                    Ok::<_, Error>(Action::done())
+                })
+                .sync_period(Some(period))
+                .every(period, Vec::new)
+                .sync_timeout(Duration::MAX)
+                .state(notes.clone())
+            }
+        });
+        cluster.settled().await;
+        notes.take();
+        cluster.apply(map("one", format!("{period:?}"))).await.unwrap();
+        cluster.settled().await;
+        let seen = notes.take();
+        assert!(seen.len() == 1 && !seen[0].contains("resynced"), "{seen:?}");
+        cluster.stop("odd");
+    }
 }

@@ -1,15 +1,19 @@
 //! How a manager starts and ends: order, patience, signals, the first fatal error.
 
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitCode, Stdio, Termination};
 use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_cluster::{Cluster, Fault, Matcher};
-use evenkeel_runtime::{Action, Context, Controller, Error, Informer, LeaderElection, Manager, Source};
+use evenkeel_runtime::{
+    Action, Context, Controller, Error, Informer, LeaderElection, Manager, Request, Source,
+};
 use futures::future::BoxFuture;
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::api::events::v1::Event;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -224,6 +228,95 @@ async fn a_long_reconcile_is_told_of_the_stop(cluster: Cluster) {
     assert!(took < Duration::from_secs(5), "{took:?}");
 }
 
+/// A stop waited for thirty seconds, or for two minutes where it may, for a controller whose cache did not fill.
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 10)]
+async fn a_stop_does_not_wait_for_caches_to_fill(cluster: Cluster) {
+    let notes = Notes::default();
+    cluster.fail(Matcher::any().by("manager").kind::<ConfigMap>(), Fault::InternalError, 10_000);
+    let beside = notes.clone();
+    let manager = Manager::new(cluster.client_as("manager", ["system:masters"]))
+        .env(cluster.env().clone())
+        .namespaces([cluster.namespace()])
+        .grace_period(Duration::from_secs(600))
+        .controller(slow(&notes, Duration::ZERO))
+        .runnable("beside", |_| async move {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            beside.push("begun");
+            Ok::<_, Error>(())
+        });
+    let took = stopped_at_work(manager, &notes).await;
+    assert!(took < Duration::from_secs(5), "{took:?}");
+}
+
+/// Whoever holds the token, also outside of the reconcile, learns that the lease is lost.
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 11)]
+async fn who_lost_the_lease_is_told_to_cancel(cluster: Cluster) {
+    let token = Arc::new(Mutex::new(None));
+    cluster.apply(map("one", 1)).await.unwrap();
+    let controller = Controller::new("leader", |_: Arc<ConfigMap>, ctx: Context<Kept>| async move {
+        *ctx.state().lock() = Some(ctx.cancelled().clone());
+        Ok::<_, Error>(Action::done())
+    });
+    let manager = Manager::new(cluster.client_as("leader", ["system:masters"]))
+        .env(cluster.env().clone())
+        .namespaces([cluster.namespace()])
+        .leader_election(LeaderElection::new(cluster.namespace(), "operator"))
+        .controller(controller.shared_state(token.clone()));
+    let running = tokio::spawn(manager.run_until(std::future::pending()));
+    while token.lock().is_none() {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert!(!token.lock().as_ref().unwrap().is_cancelled());
+    cluster.fail(Matcher::any().by("leader").kind::<Lease>(), Fault::InternalError, 10_000);
+    assert_eq!(running.await.unwrap().unwrap_err().part, "leader election");
+    assert!(token.lock().as_ref().unwrap().is_cancelled());
+}
+
+type Kept = Mutex<Option<CancellationToken>>;
+
+/// A stream that gives nothing but a panic.
+fn broken_stream() -> impl futures::Stream<Item = Request> + Send + 'static {
+    futures::stream::once(async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        panic!("the bus is gone")
+    })
+}
+
+/// A controller that has lost its stream, its timer or a worker looks alive and is not.
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 12)]
+async fn a_controller_whose_task_panics_is_a_fatal_error(cluster: Cluster) {
+    let plain = || {
+        Controller::<ConfigMap>::requests("fed", |_: Request, _: Context| async {
+            Ok::<_, Error>(Action::done())
+        })
+    };
+    let timer = plain().every(Duration::from_secs(1), || panic!("no such key"));
+    let observed = plain().stream("keys", futures::stream::iter([Request::namespaced("a", "b")]));
+    let observed = manager(&cluster).controller(observed).observer(|_| panic!("not seen"));
+    for (broken, said) in [
+        (manager(&cluster).controller(plain().stream("bus", broken_stream())), "the bus is gone"),
+        (manager(&cluster).controller(timer), "no such key"),
+        (observed, "not seen"),
+    ] {
+        let ended = tokio::time::timeout(Duration::from_secs(20), broken.run_until(std::future::pending()));
+        let error = ended.await.expect("it ends").unwrap_err();
+        assert_eq!(error.part, "fed");
+        assert!(error.to_string().contains(said), "{error}");
+    }
+}
+
+/// They would count as one, and undo each other's applies.
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 13)]
+async fn two_controllers_of_one_name_are_refused(cluster: Cluster) {
+    let notes = Notes::default();
+    let twice = manager(&cluster)
+        .controller(slow(&notes, Duration::ZERO))
+        .runnable("slow", |_| async { Ok::<_, Error>(()) })
+        .controller(slow(&notes, Duration::ZERO));
+    let error = twice.run_until(std::future::pending()).await.unwrap_err();
+    assert_eq!(error.to_string(), "run slow: another controller of this manager has the same name");
+}
+
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 5)]
 async fn a_runnable_that_panics_is_a_fatal_error_too(cluster: Cluster) {
     let broken = manager(&cluster).runnable_always("broken", |_| async {
@@ -244,24 +337,21 @@ const CHILD: &str = "EVENKEEL_RUNTIME_STOPPING_CHILD";
 async fn the_process_of_an_operator() {
     let Ok(what) = std::env::var(CHILD) else { return };
     let cluster = Cluster::builder().controllers(false).start().await.unwrap();
-    let fails = what == "fail";
     let manager = manager(&cluster).runnable("part", move |stop| async move {
         println!("running");
-        if fails {
-            return Err(Error::message("no disk"));
+        if what == "fail" {
+            return Err(Error::from(std::io::Error::other("no disk")));
         }
         stop.cancelled().await;
         println!("stopping");
+        if what == "hang" {
+            std::future::pending::<()>().await;
+        }
         Ok(())
     });
-    let code = match manager.run().await {
-        Ok(()) => 0,
-        Err(error) => {
-            eprintln!("Error: {error}");
-            1
-        }
-    };
-    std::process::exit(code);
+    // As where `main` returns the result.
+    let code = manager.run().await.report();
+    std::process::exit(if code == ExitCode::SUCCESS { 0 } else { 1 });
 }
 
 fn operator(what: &str) -> Child {
@@ -291,6 +381,22 @@ fn sigterm_and_ctrl_c_stop_it_gracefully() {
         let (rest, code) = signalled(signal);
         assert_eq!((rest.as_str(), code), ("stopping", Some(0)), "{signal}");
     }
+}
+
+/// The first asks to stop, the second does not ask.
+#[test]
+fn a_second_signal_does_not_wait() {
+    let mut child = operator("hang");
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    for said in ["running", "stopping"] {
+        while lines.next().unwrap().unwrap() != said {}
+        assert!(child.try_wait().unwrap().is_none());
+        Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    }
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "a stop that was waited for is no error");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("Error: run manager: a second signal came before all work had ended"), "{said}");
 }
 
 #[test]

@@ -1,0 +1,52 @@
+//! The signals that stop a manager.
+
+/// Ctrl-C and SIGTERM, from when it listens on: none that comes between two waits is missed.
+#[cfg(unix)]
+pub(super) struct Signals {
+    /// None where it cannot be listened to.
+    terminate: Option<tokio::signal::unix::Signal>,
+    interrupt: Option<tokio::signal::unix::Signal>,
+}
+
+#[cfg(unix)]
+impl Signals {
+    pub(super) fn listen() -> Self {
+        use tokio::signal::unix::{SignalKind, signal};
+        Self {
+            terminate: signal(SignalKind::terminate()).ok(),
+            interrupt: signal(SignalKind::interrupt()).ok(),
+        }
+    }
+
+    /// Waits for the next one.
+    pub(super) async fn next(&mut self) {
+        tokio::select! {
+            biased;
+            () = received(&mut self.terminate) => {}
+            () = received(&mut self.interrupt) => {}
+        }
+    }
+}
+
+#[cfg(unix)]
+async fn received(signal: &mut Option<tokio::signal::unix::Signal>) {
+    match signal {
+        Some(signal) => drop(signal.recv().await),
+        None => std::future::pending().await,
+    }
+}
+
+#[cfg(not(unix))]
+pub(super) struct Signals;
+
+#[cfg(not(unix))]
+impl Signals {
+    pub(super) fn listen() -> Self {
+        Self
+    }
+
+    /// Waits for the next one.
+    pub(super) async fn next(&mut self) {
+        let _ = tokio::signal::ctrl_c().await;
+    }
+}

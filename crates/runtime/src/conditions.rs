@@ -190,6 +190,10 @@ mod tests {
             assert_eq!(ready.observed_generation, Some(7));
             (changed, ready.last_transition_time.0.as_second())
         };
+        let precise = Timestamp::new(9, 999_999_999).unwrap();
+        let mut other = Vec::new();
+        set(&mut other, Set::new("Ready", true, "Fast", ""), precise);
+        assert_eq!(other[0].last_transition_time.0, at(9), "as it is read back from the server");
         assert_eq!(put(false, "Starting", 10), (true, 10));
         assert_eq!(put(false, "Starting", 20), (false, 10), "nothing is new");
         assert_eq!(put(false, "Slow", 30), (true, 10), "a reason is no transition");

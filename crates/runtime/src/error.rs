@@ -433,6 +433,10 @@ mod tests {
         let missing = || kube::Error::Api(Status::failure("gone", "NotFound").with_code(404).boxed());
         assert!(matches!(Err::<(), _>(missing()).ignore_not_found(), Ok(None)));
         assert!(Err::<(), _>(missing()).ignore_already_exists().is_err());
+        let refused = |reason: &str| kube::Error::Api(Status::failure("x", reason).with_code(409).boxed());
+        assert!(matches!(Err::<(), _>(refused("AlreadyExists")).ignore_already_exists(), Ok(None)));
+        assert!(Err::<(), _>(refused("Conflict")).ignore_already_exists().is_err(), "another 409");
+        assert!(Err::<(), _>(refused("AlreadyExists")).ignore_not_found().is_err());
         let error: Error = missing().into();
         assert_eq!(error.status().map(|status| status.code), Some(404));
     }

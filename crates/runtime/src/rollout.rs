@@ -48,3 +48,57 @@ impl Rollout for DaemonSet {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::Metadata;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+    use serde::de::DeserializeOwned;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// Takes a workload that is rolled out, and has each of these fields of its status as it was before.
+    fn check<W: Rollout + DeserializeOwned + Metadata<Ty = ObjectMeta>>(status: Value, before: Value) {
+        let workload = |status: &Value| -> W {
+            let metadata = json!({ "name": "web", "generation": 2 });
+            let labels = json!({ "app": "web" });
+            let template = json!({ "metadata": { "labels": labels } });
+            let spec = json!({
+                "replicas": 3, "serviceName": "web", "selector": { "matchLabels": labels }, "template": template,
+            });
+            serde_json::from_value(json!({ "metadata": metadata, "spec": spec, "status": status })).unwrap()
+        };
+        assert!(workload(&status).is_rolled_out());
+        for (field, value) in before.as_object().unwrap() {
+            let mut status = status.clone();
+            status[field] = value.clone();
+            assert!(!workload(&status).is_rolled_out(), "{field}: {value}");
+        }
+    }
+
+    #[test]
+    fn a_workload_is_rolled_out_when_all_of_its_newest_spec_runs_and_nothing_else() {
+        check::<Deployment>(
+            json!({ "observedGeneration": 2, "replicas": 3, "updatedReplicas": 3, "availableReplicas": 3 }),
+            json!({ "observedGeneration": 1, "replicas": 4, "updatedReplicas": 2, "availableReplicas": 2 }),
+        );
+        check::<StatefulSet>(
+            json!({
+                "observedGeneration": 2, "replicas": 3, "updatedReplicas": 3, "availableReplicas": 3,
+                "currentRevision": "web-2", "updateRevision": "web-2",
+            }),
+            json!({
+                "observedGeneration": 1, "replicas": 4, "updatedReplicas": 2, "availableReplicas": 2,
+                "currentRevision": "web-1",
+            }),
+        );
+        check::<DaemonSet>(
+            json!({
+                "observedGeneration": 2, "desiredNumberScheduled": 2, "updatedNumberScheduled": 2,
+                "numberAvailable": 2, "currentNumberScheduled": 2, "numberMisscheduled": 0, "numberReady": 2,
+            }),
+            json!({ "observedGeneration": 1, "updatedNumberScheduled": 1, "numberAvailable": 1 }),
+        );
+    }
+}

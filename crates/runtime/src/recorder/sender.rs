@@ -219,3 +219,28 @@ fn forget_oldest<K: Ord + Clone, V>(map: &mut BTreeMap<K, V>, age: impl Fn(&V) -
     let middle = ages[ages.len() / 2];
     map.retain(|_, value| age(value) > middle);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever comes, memory stays within the bound, and what was there last is still known.
+    #[tokio::test(start_paused = true)]
+    async fn the_oldest_are_forgotten_first() {
+        let mut map = BTreeMap::new();
+        for at in 0..3 * REMEMBERED_MAX {
+            forget_oldest(&mut map, |seen| *seen);
+            map.insert(at, Instant::now());
+            assert!(map.len() <= REMEMBERED_MAX);
+            tokio::time::advance(Duration::from_millis(1)).await;
+        }
+        assert!(map.contains_key(&(3 * REMEMBERED_MAX - 1)) && !map.contains_key(&0));
+    }
+
+    #[test]
+    fn a_text_is_cut_between_characters() {
+        assert_eq!(cut("a€b", 3), "a");
+        assert_eq!(cut("a€b", 4), "a€");
+        assert_eq!(cut("a€b", 9), "a€b");
+    }
+}

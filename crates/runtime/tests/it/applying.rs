@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use evenkeel_cluster::Cluster;
-use evenkeel_runtime::{Action, Context, ContextError, Controller, Error, ResultExt};
+use evenkeel_runtime::owner::{OwnerError, set_controller_reference};
+use evenkeel_runtime::{Action, Context, ContextError, Controller, Error, Reconciler, Request, ResultExt};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use kube::ResourceExt;
 use serde_json::json;
@@ -119,4 +120,70 @@ async fn cluster_scoped_objects_are_read_by_their_name(cluster: Cluster) {
     });
     cluster.settled().await;
     assert_eq!(notes.take(), ["cached true, live true"]);
+}
+
+/// Mistakes that the server would take, or that the garbage collector would punish, are refused before they are sent.
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 4)]
+async fn an_owner_that_cannot_be_set_is_an_error_and_nothing_is_sent(cluster: Cluster) {
+    let other = cluster.apply(map("other", 1)).await.unwrap();
+    let mut taken = child("taken", "theirs");
+    set_controller_reference(&other, &mut taken).unwrap();
+    cluster.apply(taken.clone()).await.unwrap();
+    cluster.delete::<ConfigMap>("other").await.unwrap();
+    cluster.apply(map("one", 1)).await.unwrap();
+    in_a_reconcile(&cluster, "owner", move |ctx| {
+        let taken = taken.clone();
+        async move {
+            let mut elsewhere = child("elsewhere", "ours");
+            elsewhere.metadata.namespace = Some("kube-system".into());
+            let error = ctx.apply(elsewhere).await.unwrap_err();
+            assert!(matches!(error, ContextError::Owner(OwnerError::CrossNamespace { .. })), "{error}");
+            let mut wider = Namespace::default();
+            wider.metadata.name = Some("wider".into());
+            let error = ctx.create(wider).await.unwrap_err();
+            assert!(matches!(error, ContextError::Owner(OwnerError::ClusterScoped { .. })), "{error}");
+            let error = ctx.apply(taken).await.unwrap_err();
+            assert!(matches!(error, ContextError::Owner(OwnerError::AlreadyControlled { .. })), "{error}");
+            let error = ctx.create_or_update(child("taken", ""), |_| {}).await.unwrap_err();
+            assert!(error.to_string().ends_with("taken is already controlled by ConfigMap other"), "{error}");
+            Ok("as it should be".into())
+        }
+    })
+    .await;
+    let wrote = |request: &evenkeel_cluster::Exchange| &*request.by == "owner" && request.method != "GET";
+    assert!(!cluster.requests().iter().any(wrote));
+}
+
+/// Makes a Secret for a map that it chooses, whatever it was called for.
+struct Chooser(Notes, String);
+
+impl Reconciler for Chooser {
+    type Error = Error;
+
+    async fn reconcile(&self, request: Request, ctx: Context) -> Result<Action, Error> {
+        if *request.name != *self.1 {
+            return Ok(Action::done());
+        }
+        let key = Request::namespaced(self.1.as_str(), "chosen");
+        let Some(map) = ctx.fetch_at::<ConfigMap>(&key).await? else { return Ok(Action::done()) };
+        let made = ctx.with_owner(&map).apply(child("made", "")).await?;
+        self.0.push(format!("{request}: in its namespace {}", made.namespace() == map.namespace()));
+        Ok(Action::done())
+    }
+}
+
+/// The lower form, as a value, of a kind that is in no namespace.
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 5)]
+async fn the_lower_form_chooses_who_owns_what_it_writes(cluster: Cluster) {
+    let notes = Notes::default();
+    cluster.apply(map("chosen", 1)).await.unwrap();
+    cluster.run({
+        let (notes, namespace) = (notes.clone(), cluster.namespace().to_owned());
+        move || Controller::<Namespace>::reconciler("chooser", Chooser(notes.clone(), namespace.clone()))
+    });
+    cluster.settled().await;
+    assert_eq!(notes.take(), ["default: in its namespace true"]);
+    let made: Secret = cluster.get("made").await.unwrap();
+    let owner = &made.owner_references()[0];
+    assert_eq!((owner.name.as_str(), owner.controller), ("chosen", Some(true)));
 }

@@ -3,7 +3,9 @@
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
-use evenkeel_runtime::{Action, Context, Controller, Error, Manager, Stage};
+use evenkeel_runtime::{
+    Action, Context, Controller, Error, ErrorExt, LeaderElection, Manager, Request, Stage,
+};
 use k8s_openapi::api::core::v1::ConfigMap;
 use parking_lot::Mutex;
 use tracing::field::{Field, Visit};
@@ -180,6 +182,100 @@ async fn observers_see_every_reconcile_begin_and_end(cluster: evenkeel_cluster::
             "observed default/one (retry) 30ms well",
         ];
         assert_eq!(notes.take(), wanted);
+    }
+    running.abort();
+}
+
+/// A panic, whatever it says and wherever in the function it is, and an error that is not retried: both are in the log
+/// under their key, and the one is tried again.
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "what is logged is of this thread")]
+async fn panics_and_terminal_errors_are_reported_with_their_key() {
+    let logged = Notes::default();
+    let capture = Capture { notes: logged.clone(), spans: Mutex::default(), entered: Mutex::default() };
+    let _guard = tracing::subscriber::set_default(capture);
+    let cluster = quiet(4).await;
+    cluster.run(|| {
+        Controller::<ConfigMap>::requests("broken", |request: Request, ctx: Context| {
+            // Before there is a future to poll.
+            assert!(&*request.name != "early" || ctx.attempt() > 0, "no {}", request.name);
+            async move {
+                match (&*request.name, ctx.attempt()) {
+                    ("late", 0) => panic!("no disk"),
+                    ("final", _) => Err(Error::message("a typo").terminal()),
+                    _ => Ok(Action::done()),
+                }
+            }
+        })
+    });
+    cluster.settled().await;
+    for (name, said, lines) in [
+        ("early", "the reconcile panicked: no early", 2),
+        ("late", "the reconcile panicked: no disk", 2),
+        ("final", "reconcile failed for good", 1),
+    ] {
+        cluster.apply(map(name, 1)).await.unwrap();
+        cluster.settled().await;
+        let logged = logged.take();
+        assert_eq!(logged.len(), lines, "{logged:?}");
+        for part in ["ERROR", said, &format!("object=default/{name}")] {
+            assert!(logged[0].contains(part), "{part} in {logged:?}");
+        }
+        if lines == 2 {
+            assert!(logged[1].contains("reconciled") && logged[1].contains("causes=retry"), "{logged:?}");
+        } else {
+            assert!(logged[0].contains("a typo"), "{logged:?}");
+        }
+    }
+}
+
+/// Keeps the names of tasks, as a console or a profiler has them.
+struct Named(Notes);
+
+impl Subscriber for Named {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target() == "evenkeel_runtime::tasks"
+    }
+
+    fn new_span(&self, span: &Attributes<'_>) -> Id {
+        let mut fields = Fields(String::new());
+        span.record(&mut fields);
+        self.0.push(format!("{} {}", span.metadata().name(), fields.0.trim()));
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, _: &Event<'_>) {}
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "what is traced is of this thread")]
+async fn tasks_have_names_that_a_profiler_can_show() {
+    let named = Notes::default();
+    let _guard = tracing::subscriber::set_default(Named(named.clone()));
+    let cluster = quiet(5).await;
+    let controller =
+        Controller::new("shop", |_: Arc<ConfigMap>, _: Context| async { Ok::<_, Error>(Action::done()) });
+    let manager = Manager::new(cluster.client())
+        .env(cluster.env().clone())
+        .controller(controller.max_concurrent(2))
+        .leader_election(LeaderElection::new("default", "operator"))
+        .runnable("backups", |stop| async move {
+            stop.cancelled().await;
+            Ok::<_, Error>(())
+        });
+    let running = tokio::spawn(manager.run_until(std::future::pending()));
+    tokio::time::sleep(std::time::Duration::from_secs(5)).await;
+    let names = named.take();
+    for name in ["events", "shop", "backups", "leader election", "shop worker"] {
+        let wanted = format!("task task={name:?}");
+        let times = names.iter().filter(|found| **found == wanted).count();
+        assert_eq!(times, if name == "shop worker" { 2 } else { 1 }, "{name} in {names:?}");
     }
     running.abort();
 }

@@ -221,6 +221,24 @@ async fn a_server_that_takes_no_events_delays_no_reconcile(cluster: Cluster) {
     assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
 }
 
+/// More than wait at most: the reconcile goes on, the rest is dropped and nothing else happens.
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 12, embedded = "a thousand events, none of which is sent while they are recorded")]
+async fn events_that_find_no_room_are_dropped(cluster: Cluster) {
+    cluster.run(|| {
+        Controller::new("flood", |map: Arc<ConfigMap>, ctx: Context| async move {
+            for at in 0..1100 {
+                let mut about = (*map).clone();
+                about.metadata.name = Some(format!("m{at}"));
+                ctx.event(&about, "Seen", "it was seen");
+            }
+            Ok::<_, Error>(Action::done())
+        })
+    });
+    cluster.apply(map("one", 1)).await.unwrap();
+    cluster.settled().await;
+    assert_eq!(cluster.list::<Event>().await.unwrap().len(), 1000);
+}
+
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 6)]
 async fn a_cleanup_that_fails_is_seen_on_its_object(cluster: Cluster) {
     cluster.run(|| {

@@ -89,25 +89,73 @@ async fn the_wait_is_bounded_then_the_object_is_read_live_and_that_is_counted() 
 
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "watches are broken, and their retries are timed exactly")]
 async fn only_a_cache_that_is_sure_to_see_the_write_is_waited_for() {
-    let cluster = quiet(3).await;
-    let (notes, start) = (Notes::default(), Instant::now());
+    // With selectors it may never see it, in another namespace it never does.
+    let scopes: [fn(Source<Secret>) -> Source<Secret>; 3] = [
+        |source| source.labels("app=web"),
+        |source| source.fields("type=example.com/other"),
+        |source| source.namespace("kube-system"),
+    ];
+    for scope in scopes {
+        let cluster = quiet(3).await;
+        let (notes, start) = (Notes::default(), Instant::now());
+        cluster.run({
+            let notes = notes.clone();
+            move || {
+                let some = scope(Source::<Secret>::new());
+                Controller::new("copy", copy).reads_source(some).state((start, notes.clone()))
+            }
+        });
+        cluster.settled().await;
+        break_secrets(&cluster, 4).await;
+        for at in 1..=2 {
+            cluster.apply(map("one", at)).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert_eq!(
+            notes.take(),
+            ["2000 one cached=Some(false) behind=false", "2010 one cached=Some(false) behind=false"]
+        );
+    }
+}
+
+/// What an attempt wrote before it failed is there: the next one does not make it again.
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "watches are broken, and their retries are timed exactly")]
+async fn the_writes_of_an_attempt_that_failed_are_waited_for_too() {
+    let cluster = quiet(10).await;
+    let notes = Notes::default();
     cluster.run({
         let notes = notes.clone();
         move || {
-            let some = Source::<Secret>::new().labels("app=web");
-            Controller::new("copy", copy).reads_source(some).state((start, notes.clone()))
+            Controller::new("fails", |map: Arc<ConfigMap>, ctx: Context<Notes>| async move {
+                let cached = ctx.get::<Secret>(&map.name_any())?.is_some();
+                ctx.state().push(format!("{} cached {cached}", map.name_any()));
+                if cached {
+                    return Ok(Action::done());
+                }
+                ctx.create(secret(&map.name_any(), "")).await?;
+                match value(&map) {
+                    "panic" => panic!("after the write"),
+                    "hang" => std::future::pending().await,
+                    _ => Err(Error::message("after the write")),
+                }
+            })
+            .timeout(Duration::from_millis(100))
+            .max_concurrent(3)
+            .reads::<Secret>()
+            .state(notes.clone())
         }
     });
     cluster.settled().await;
-    break_secrets(&cluster, 4).await;
-    for at in 1..=2 {
-        cluster.apply(map("one", at)).await.unwrap();
-        tokio::time::sleep(Duration::from_millis(10)).await;
+    break_secrets(&cluster, 1).await;
+    for how in ["fail", "panic", "hang"] {
+        cluster.apply(map(how, how)).await.unwrap();
     }
-    assert_eq!(
-        notes.take(),
-        ["2000 one cached=Some(false) behind=false", "2010 one cached=Some(false) behind=false"]
-    );
+    cluster.settled().await;
+    let mut noted = notes.take();
+    noted.sort();
+    let wanted =
+        ["fail", "hang", "panic"].map(|how| ["false", "true"].map(|there| format!("{how} cached {there}")));
+    assert_eq!(noted, wanted.concat());
 }
 
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "watches are broken, and their retries are timed exactly")]

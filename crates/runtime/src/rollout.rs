@@ -1,6 +1,6 @@
 //! Whether a workload runs what its newest spec asks for.
 
-use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, StatefulSet};
+use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, DeploymentSpec, StatefulSet, StatefulSetSpec};
 
 /// Workloads that tell how far they are.
 ///
@@ -18,7 +18,9 @@ pub trait Rollout {
 
 impl Rollout for Deployment {
     fn is_rolled_out(&self) -> bool {
-        let wanted = self.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
+        // The types of some Kubernetes versions have a spec always, those of others may have none.
+        let spec: Option<&DeploymentSpec> = (&self.spec).into();
+        let wanted = spec.and_then(|spec| spec.replicas).unwrap_or(1);
         self.status.as_ref().is_some_and(|status| {
             let counts = [status.replicas, status.updated_replicas, status.available_replicas];
             status.observed_generation == self.metadata.generation
@@ -29,7 +31,8 @@ impl Rollout for Deployment {
 
 impl Rollout for StatefulSet {
     fn is_rolled_out(&self) -> bool {
-        let wanted = self.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
+        let spec: Option<&StatefulSetSpec> = (&self.spec).into();
+        let wanted = spec.and_then(|spec| spec.replicas).unwrap_or(1);
         self.status.as_ref().is_some_and(|status| {
             let counts = [Some(status.replicas), status.updated_replicas, status.available_replicas];
             status.observed_generation == self.metadata.generation

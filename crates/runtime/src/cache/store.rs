@@ -339,4 +339,29 @@ mod tests {
         }
         assert!(store.namespaces.len() <= 2 * NAMESPACES_KEPT, "{}", store.namespaces.len());
     }
+
+    /// Two hundred times as many objects: a read by key, and one by index that finds four, take about as long.
+    #[test]
+    #[allow(clippy::disallowed_methods, reason = "how long reads take is what is measured")]
+    fn reads_take_no_longer_where_there_are_very_many_objects() {
+        let index = Index::by_label("app");
+        let fastest = |count: usize| {
+            let mut store = Store::new();
+            store.add_index(&index);
+            for at in 0..count {
+                store.insert(pod("a", &at.to_string(), &(at / 4).to_string()));
+            }
+            let keys: Vec<Request> = (0..100).map(|at| Request::namespaced("a", at.to_string())).collect();
+            let round = || {
+                let start = std::time::Instant::now();
+                let found: usize =
+                    (0..25).map(|app| store.by_index(index.name(), &app.to_string()).len()).sum();
+                assert!(found == 100 && keys.iter().all(|key| store.get(key).is_some()));
+                start.elapsed()
+            };
+            (0..20).map(|_| round()).min().unwrap()
+        };
+        let (few, many) = (fastest(100), fastest(20_000));
+        assert!(many < 20 * few, "{few:?} among 100, {many:?} among 20,000");
+    }
 }

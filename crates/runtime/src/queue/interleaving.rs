@@ -9,9 +9,11 @@ mod handoff;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use evenkeel_env::Env;
 use shuttle::future::{block_on, spawn, yield_now};
+use shuttle::rand::Rng;
 use tokio::time::Instant;
 
 use super::Accounted;
@@ -22,6 +24,8 @@ use handoff::{Handoff, Look, Wake};
 
 /// The schedules that one test tries: a second or two in a debug build.
 const SCHEDULES: usize = 1000;
+
+const AN_HOUR: Duration = Duration::from_secs(60 * 60);
 
 /// What `handoff.rs` finds under `super::sync` when it is compiled here.
 mod sync {
@@ -158,11 +162,27 @@ impl Checked {
         });
     }
 
+    fn add_later(&self, key: &Request) {
+        let now = Instant::now();
+        self.change(|state| {
+            state.add(key.clone(), 0, Some(now + AN_HOUR), None, now);
+            Wake { one: true, ..Wake::default() }
+        });
+    }
+
     async fn get(&self) -> Option<Request> {
-        let look = |state: &mut State<Request>| match state.pop() {
-            Some(item) => (Look::Found(Some(item.key)), Wake { one: state.has_ready(), ..Wake::default() }),
-            None if state.is_shut_down() => (Look::Found(None), Wake::default()),
-            None => (Look::Wait(state.next_due()), Wake::default()),
+        let look = |state: &mut State<Request>| {
+            // The hour may be over at any look.
+            if state.delayed_len() > 0 && shuttle::rand::thread_rng().r#gen() {
+                state.promote_due(Instant::now() + 2 * AN_HOUR);
+            }
+            match state.pop() {
+                Some(item) => {
+                    (Look::Found(Some(item.key)), Wake { one: state.has_ready(), ..Wake::default() })
+                }
+                None if state.is_shut_down() => (Look::Found(None), Wake::default()),
+                None => (Look::Wait(state.next_due()), Wake::default()),
+            }
         };
         self.state.take(|kept| kept.change(look)).await
     }
@@ -226,6 +246,42 @@ fn no_key_is_lost_or_handed_out_twice() {
                 let counts = futures::future::join_all(workers).await;
                 let total: usize = counts.into_iter().map(|count| count.expect("a worker ends")).sum();
                 assert!((3..=6).contains(&total), "each key at least once, no add more than once: {total}");
+            });
+            assert_eq!(env.ledger().len(), 0);
+        },
+        SCHEDULES,
+    );
+}
+
+/// Some wait without a time when a key is delayed, some for a time that is no longer the earliest.
+#[test]
+fn a_delayed_key_finds_a_worker() {
+    shuttle::check_random(
+        || {
+            let env = Env::seeded(1);
+            let queue = Checked::new(&env);
+            let held: Arc<shuttle::sync::Mutex<BTreeMap<Request, bool>>> = Arc::default();
+            let workers: Vec<_> = (0..2).map(|_| spawn(work(queue.clone(), held.clone()))).collect();
+            let adder = spawn({
+                let queue = queue.clone();
+                async move {
+                    for at in 0..3 {
+                        queue.add_later(&key(at));
+                        yield_now().await;
+                    }
+                    queue.add(&key(3));
+                }
+            });
+            block_on(async {
+                adder.await.expect("the keys are added");
+                while held.lock().unwrap().len() < 4 {
+                    yield_now().await;
+                }
+                queue.end(End::Draining);
+                queue.state.drained(|kept| kept.state.is_idle()).await;
+                let counts = futures::future::join_all(workers).await;
+                let total: usize = counts.into_iter().map(|count| count.expect("a worker ends")).sum();
+                assert_eq!(total, 4);
             });
             assert_eq!(env.ledger().len(), 0);
         },

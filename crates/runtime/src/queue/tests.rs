@@ -397,3 +397,35 @@ async fn keys_of_lower_priority_do_not_delay_a_live_change_of_their_namespace() 
         std::iter::from_fn(|| queue.try_get()).map(|item| item.key.to_string()).take(5).collect();
     assert_eq!(order, ["big/live", "b/1", "b/2", "big/6000", "b/3"], "first in, first out");
 }
+
+/// Two hundred times as many keys, half of them ready and half delayed: every operation takes about as long.
+#[tokio::test(start_paused = true)]
+#[allow(clippy::disallowed_methods, reason = "how long operations take is what is measured")]
+async fn operations_take_no_longer_where_there_are_very_many_keys() {
+    let hour = Duration::from_secs(3600);
+    let fastest = |count: usize| {
+        let queue: Queue = Queue::new("test", &Env::seeded(1));
+        let later = |at: usize| Request::namespaced("later", at.to_string());
+        for at in 0..count {
+            queue.add(Request::namespaced("ready", at.to_string()));
+            queue.add_after(later(at), 2 * hour);
+        }
+        let round = |number: u32| {
+            let start = std::time::Instant::now();
+            for at in 0..50 {
+                let item = queue.try_get().unwrap();
+                queue.add_rate_limited(item.key.clone());
+                queue.add(item.key.clone());
+                queue.forget(&item.key);
+                queue.done(&item.key);
+                queue.add_with(item.key, Add { priority: number as i32, ..Add::default() });
+                queue.add_after(later(at), 2 * hour - Duration::from_secs(u64::from(number)));
+                assert_eq!((queue.len(), queue.num_requeues(&later(at))), (count, 0));
+            }
+            start.elapsed()
+        };
+        (1..=20).map(round).min().unwrap()
+    };
+    let (few, many) = (fastest(100), fastest(20_000));
+    assert!(many < 20 * few, "{few:?} among 100, {many:?} among 20,000");
+}

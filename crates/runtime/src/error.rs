@@ -412,6 +412,12 @@ impl ContextError {
     }
 }
 
+/// What a panic said.
+pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("(no message)").to_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,6 +1,5 @@
 //! The life of a controller: connect, sync, work, stop.
 
-use std::any::Any;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,7 +22,7 @@ use super::{Controller, Options, Reconcile};
 use crate::bucket::Bucket;
 use crate::context::CATCH_UP_MAX;
 use crate::context::{Context, Writes};
-use crate::error::BoxError;
+use crate::error::{BoxError, panic_text};
 use crate::informer::{AnyInformer, Informers, SyncError};
 use crate::metrics::{ControllerMetrics, Metrics};
 use crate::observe::{Observers, Stage};
@@ -311,9 +310,4 @@ impl Worker {
             Err(timeout) => Outcome::Failed(Failure::Timeout(timeout)),
         }
     }
-}
-
-pub(super) fn panic_text(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("(no message)").to_owned()
 }

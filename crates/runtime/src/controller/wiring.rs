@@ -6,9 +6,9 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 
-use super::run::panic_text;
 use crate::cache::Cache;
 use crate::cause::Cause;
+use crate::error::panic_text;
 use crate::event::{Event, EventMeta, Origin};
 use crate::informer::{AnyInformer, Informer, Informers, Listener, Subscription};
 use crate::queue::{PRIORITY_DEFAULT, PRIORITY_LOW, Queue};

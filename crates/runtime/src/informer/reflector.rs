@@ -21,17 +21,19 @@ mod listing;
 mod reading;
 mod sink;
 
+use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use evenkeel_env::{Deadline, Env, Station, Work};
+use futures::FutureExt;
 use kube::Client;
 use kube::core::params::WatchParams;
 use tokio::time::{Instant, Sleep};
 
-use crate::error::chain;
+use crate::error::{chain, panic_text};
 use crate::wire::{self, Lines};
 use decode::{Batches, READ_AHEAD};
 use listing::Listed;
@@ -107,6 +109,8 @@ pub(super) enum Failure {
     /// The server does not stream lists: list in pages.
     Unstreamed(&'static str),
     Error(kube::Error),
+    /// A function that is called for each object panicked.
+    Panic(String),
 }
 
 impl From<kube::Error> for Failure {
@@ -155,19 +159,26 @@ impl Reflector {
         let first = self.first.take().unwrap_or_else(|| self.station.enter());
         let mut state = State::Listing(first);
         loop {
-            state = match state {
-                State::Listing(work) => match self.list().await {
-                    Ok(Listed::Pages(version)) => State::Connecting(version, work),
-                    Ok(Listed::Stream(version, lines)) => self.connected(version, lines, work),
-                    Err(failure) => self.failed("list", failure, Then::List),
-                },
-                State::Connecting(version, work) => match self.connect(&version).await {
-                    Ok(lines) => self.connected(version, lines, work),
-                    Err(failure) => self.failed("watch", failure, Then::Connect(version)),
-                },
-                State::Watching(watching) => self.watch(*watching).await,
-                State::Waiting(at, then) => self.wait(at, then).await,
-            };
+            // A transform, an index or a subscriber of the user's may panic: the cache must not stand still unnoticed.
+            let step = AssertUnwindSafe(self.step(state)).catch_unwind().await;
+            state = step
+                .unwrap_or_else(|panic| self.failed("read", Failure::Panic(panic_text(&*panic)), Then::List));
+        }
+    }
+
+    async fn step(&mut self, state: State) -> State {
+        match state {
+            State::Listing(work) => match self.list().await {
+                Ok(Listed::Pages(version)) => State::Connecting(version, work),
+                Ok(Listed::Stream(version, lines)) => self.connected(version, lines, work),
+                Err(failure) => self.failed("list", failure, Then::List),
+            },
+            State::Connecting(version, work) => match self.connect(&version).await {
+                Ok(lines) => self.connected(version, lines, work),
+                Err(failure) => self.failed("watch", failure, Then::Connect(version)),
+            },
+            State::Watching(watching) => self.watch(*watching).await,
+            State::Waiting(at, then) => self.wait(at, then).await,
         }
     }
 
@@ -264,7 +275,7 @@ impl Reflector {
     }
 
     fn failed(&mut self, verb: &str, failure: Failure, then: Then) -> State {
-        let error = match failure {
+        let text = match failure {
             // A version that has just become too old costs a list, no wait; a server that keeps saying so is failing.
             Failure::Gone if self.failures == 0 => {
                 tracing::info!(source = %self.sink.source(), "the watch's version is too old: listing again");
@@ -277,14 +288,12 @@ impl Reflector {
                 self.sink.progress().failed(self.scope, why.into());
                 return self.wait_for_retry(Then::List);
             }
-            Failure::Unstreamed(why) => kube::Error::Service(why.into()),
-            Failure::Error(error) => error,
+            Failure::Unstreamed(why) => format!("{verb}: {why}"),
+            Failure::Panic(what) => format!("{verb}: a panic: {what}"),
+            Failure::Error(kube::Error::Api(status)) => format!("{verb}: {}", status.message),
+            Failure::Error(other) => format!("{verb}: {}", chain(&other)),
         };
         self.failures = self.failures.saturating_add(1);
-        let text = match &error {
-            kube::Error::Api(status) => format!("{verb}: {}", status.message),
-            other => format!("{verb}: {}", chain(other)),
-        };
         tracing::warn!(source = %self.sink.source(), error = text, failures = self.failures, "watch failed");
         self.sink.progress().failed(self.scope, text.into());
         self.wait_for_retry(then)

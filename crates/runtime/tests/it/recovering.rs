@@ -9,8 +9,8 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::quiet;
 use crate::seam::{self, Answer};
+use crate::{map, quiet, value};
 
 /// When maps were asked for, by whatever request, since the last time.
 #[derive(Clone, Default)]
@@ -119,4 +119,25 @@ async fn a_connection_that_has_died_is_replaced() {
     assert_eq!(asked.take().len(), 0);
     tokio::time::sleep(Duration::from_secs(20)).await;
     assert_eq!(asked.take().len(), 1);
+}
+
+/// A user's function that cannot bear an object: the watch says so and tries again, and goes on once it is mended.
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "pauses are measured in virtual time")]
+async fn a_panic_of_a_users_function_does_not_end_the_watch() {
+    let cluster = quiet(5).await;
+    cluster.apply(map("one", "bad")).await.unwrap();
+    let informers = Informers::new(cluster.client(), cluster.env().clone());
+    informers.transform(|map: &mut ConfigMap| assert_ne!(value(map), "bad", "no such value"));
+    let maps = informers.get(Source::<ConfigMap>::new());
+    let error = maps.wait_synced(Duration::from_secs(20)).await.unwrap_err();
+    assert!(error.cause.contains("read: a panic: ") && error.cause.contains("no such value"), "{error}");
+    cluster.apply(map("one", "good")).await.unwrap();
+    maps.wait_synced(Duration::from_secs(60)).await.unwrap();
+    cluster.apply(map("one", "bad")).await.unwrap();
+    cluster.apply(map("two", "good")).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    cluster.apply(map("one", "better")).await.unwrap();
+    cluster.settled().await;
+    let values: Vec<String> = maps.cache().list().iter().map(|map| value(map).to_owned()).collect();
+    assert_eq!(values, ["better", "good"]);
 }

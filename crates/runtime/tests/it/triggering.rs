@@ -521,3 +521,39 @@ async fn what_happened_to_a_child_while_nobody_watched_reaches_its_owner() {
     noted.sort();
     assert_eq!(noted, ["one: Secret default/of-one deleted", "two: Secret default/of-two updated"]);
 }
+
+/// A mapping that cannot bear one object: others are mapped as before, by the watch and by the resync.
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "hours pass")]
+async fn a_trigger_that_panics_loses_that_event_alone() {
+    let cluster = quiet(16).await;
+    let notes = Notes::default();
+    cluster.apply(map("a", "bad")).await.unwrap();
+    cluster.apply(map("b", "good")).await.unwrap();
+    cluster.run({
+        let notes = notes.clone();
+        move || {
+            let pointed = Trigger::map(|map: &ConfigMap| {
+                assert_ne!(value(map), "bad", "no such value");
+                [Request::cluster(map.name_any())]
+            });
+            Controller::bare("pointed", |request: Request, ctx: Context<Notes>| async move {
+                ctx.state().push(format!("{request}: {}", ctx.causes()));
+                Ok::<_, Error>(Action::done())
+            })
+            .watches(pointed)
+            .state(notes.clone())
+        }
+    });
+    cluster.settled().await;
+    assert_eq!(notes.take(), ["b: ConfigMap default/b listed"]);
+    cluster.apply(map("c", "bad")).await.unwrap();
+    cluster.apply(map("b", "better")).await.unwrap();
+    cluster.settled().await;
+    assert_eq!(notes.take(), ["b: ConfigMap default/b updated"]);
+    cluster.advance(Duration::from_secs(11 * 60 * 60)).await;
+    cluster.settled().await;
+    assert_eq!(notes.take(), ["b: ConfigMap default/b resynced"]);
+    cluster.apply(map("b", "best")).await.unwrap();
+    cluster.settled().await;
+    assert_eq!(notes.take(), ["b: ConfigMap default/b updated"], "it is still connected");
+}

@@ -4,6 +4,7 @@
 //! comes back after a while, is decoded in chunks that the runtime's threads share; the events are still applied one
 //! after the other, in the order of the watch.
 
+use std::panic::resume_unwind;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -39,8 +40,13 @@ impl Batches {
     pub(super) async fn next(&mut self) -> Option<Box<dyn Batch>> {
         match self.first.take() {
             Some(first) => Some(first),
-            // A task that was cancelled means that the runtime ends, and this task with it.
-            None => self.later.pop()?.await.ok(),
+            None => match self.later.pop()?.await {
+                Ok(batch) => Some(batch),
+                // Those lines are not lost in silence: the watch begins anew, as if it had read them itself.
+                Err(error) if error.is_panic() => resume_unwind(error.into_panic()),
+                // The runtime ends, and this task with it.
+                Err(_) => None,
+            },
         }
     }
 }
@@ -78,6 +84,61 @@ mod tests {
             }
             let wanted: Vec<String> = (0..count).filter(|at| at % 10 != 3).map(|at| at.to_string()).collect();
             assert_eq!(*told.lock(), wanted);
+        }
+    }
+
+    /// A map whose type cannot bear one of a few hundred.
+    #[derive(Clone, Debug, serde::Serialize)]
+    struct Fragile(ConfigMap);
+
+    impl<'de> serde::Deserialize<'de> for Fragile {
+        fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            let map = ConfigMap::deserialize(deserializer)?;
+            assert_ne!(map.name_any(), "200", "no such name");
+            Ok(Self(map))
+        }
+    }
+
+    impl kube::Resource for Fragile {
+        type DynamicType = ();
+        type Scope = kube::core::NamespaceResourceScope;
+
+        fn kind(_: &()) -> std::borrow::Cow<'_, str> {
+            "ConfigMap".into()
+        }
+
+        fn group(_: &()) -> std::borrow::Cow<'_, str> {
+            "".into()
+        }
+
+        fn version(_: &()) -> std::borrow::Cow<'_, str> {
+            "v1".into()
+        }
+
+        fn plural(_: &()) -> std::borrow::Cow<'_, str> {
+            "configmaps".into()
+        }
+
+        fn meta(&self) -> &kube::core::ObjectMeta {
+            &self.0.metadata
+        }
+
+        fn meta_mut(&mut self) -> &mut kube::core::ObjectMeta {
+            &mut self.0.metadata
+        }
+    }
+
+    /// Lines that another task read, and did not get to the end of, are not passed over.
+    #[tokio::test]
+    #[should_panic(expected = "no such name")]
+    async fn a_panic_in_another_task_is_one_of_the_watch() {
+        let sink: Arc<dyn Sink> = Arc::new(Shared::<Fragile>::new(Source::new(), 1, None));
+        let line = |at: usize| {
+            Bytes::from(format!(r#"{{"type":"ADDED","object":{{"metadata":{{"name":"{at}"}}}}}}"#))
+        };
+        let mut batches = Batches::of(&sink, (0..5 * CHUNK).map(line).collect());
+        while let Some(batch) = batches.next().await {
+            assert!(batch.apply(&mut Reading::watch(String::new())).is_ok());
         }
     }
 }

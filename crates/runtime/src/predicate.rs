@@ -234,7 +234,9 @@ mod tests {
         let never = || Predicate::<ConfigMap>::new(|_| false);
         let always = || Predicate::<ConfigMap>::new(|_| true);
         let watched = update(Origin::Watch, |_| {});
-        assert!(always().or(never()).passes(&watched) && !always().and(never()).passes(&watched));
+        for (this, that) in [(always(), never()), (never(), always())] {
+            assert!(this.clone().or(that.clone()).passes(&watched) && !this.and(that).passes(&watched));
+        }
         assert!((!never()).passes(&watched) && !(!always()).passes(&watched));
         for origin in [Origin::Relist, Origin::Resync] {
             let replayed = update(origin, |_| {});

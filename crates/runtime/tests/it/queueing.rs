@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use evenkeel_cluster::Cluster;
-use evenkeel_runtime::{Action, Context, Controller, Error, ErrorExt, Request};
+use evenkeel_runtime::{Action, Context, Controller, Env, Error, ErrorExt, Queue, Request};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
 use parking_lot::Mutex;
@@ -317,4 +317,42 @@ async fn each_replay_comes_a_tenth_sooner_or_later(cluster: Cluster) {
     assert!(hours.len() == 20 && hours.iter().all(|hours| (9.0..=11.0).contains(hours)), "{hours:?}");
     let between = |from: f64, to: f64| hours.iter().filter(|hours| (from..to).contains(*hours)).count();
     assert!(between(9.0, 9.5) > 0 && between(10.5, 11.0) > 0, "spread over the whole of it: {hours:?}");
+}
+
+/// What the Go world knows of a queue, from outside: add, get, done, backoff, delays, the number of failures, both ends.
+#[tokio::test(start_paused = true)]
+async fn a_loop_of_ones_own_needs_nothing_but_the_queue() {
+    let queue: Queue = Queue::new("own", &Env::seeded(1));
+    let notes = Notes::default();
+    let (own, noted) = (queue.clone(), notes.clone());
+    let worker = tokio::spawn(async move {
+        while let Some(item) = own.get().await {
+            let failures = own.num_requeues(&item.key);
+            noted.push(format!("{} {failures}", item.key));
+            match &*item.key.name {
+                "fails" if failures < 2 => own.add_rate_limited(item.key.clone()),
+                _ => own.forget(&item.key),
+            }
+            own.done(&item.key);
+        }
+    });
+    for name in ["fails", "succeeds", "succeeds"] {
+        queue.add(Request::cluster(name));
+    }
+    queue.add_after(Request::cluster("later"), Duration::from_secs(60));
+    assert_eq!(queue.len(), 2, "each once, and none before its time");
+    tokio::time::sleep(Duration::from_secs(59)).await;
+    assert_eq!(notes.take(), ["fails 0", "succeeds 0", "fails 1", "fails 2"]);
+    assert_eq!(queue.num_requeues(&Request::cluster("fails")), 0, "forgotten");
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(notes.take(), ["later 0"]);
+    queue.add(Request::cluster("last"));
+    queue.shut_down_with_drain().await;
+    worker.await.unwrap();
+    assert_eq!(notes.take(), ["last 0"]);
+
+    let queue: Queue = Queue::new("own", &Env::seeded(1));
+    queue.add(Request::cluster("dropped"));
+    queue.shut_down();
+    assert!(queue.get().await.is_none() && queue.is_empty());
 }

@@ -15,6 +15,20 @@ impl<S> Context<S> {
     ///
     /// The write is a merge patch of the difference through the status subresource: fields of the status that
     /// `status` does not have are removed, `metadata` and `spec` are never touched.
+    ///
+    /// ```no_run
+    /// use evenkeel_runtime::conditions::Set;
+    /// use evenkeel_runtime::{Context, Result};
+    /// use k8s_openapi::api::networking::v1::ServiceCIDR;
+    ///
+    /// async fn tell(range: &ServiceCIDR, ctx: &Context) -> Result<()> {
+    ///     let mut status = range.status.clone().unwrap_or_default();
+    ///     let ready = Set::new("Ready", true, "Checked", "it overlaps with no other").observed(range);
+    ///     ctx.condition(status.conditions.get_or_insert_default(), ready);
+    ///     ctx.status(range, status).await?; // sends nothing where nothing differs
+    ///     Ok(())
+    /// }
+    /// ```
     pub async fn status<K: Object<DynamicType: Default>>(
         &self,
         object: &K,
@@ -31,6 +45,17 @@ impl<S> Context<S> {
     /// its `managedFields` that these are the controller's fields and have these values. A cache that keeps none
     /// ([`Manager::strip_managed_fields`](crate::Manager::strip_managed_fields)) cannot tell: it is sent each time
     /// then, and the server writes nothing where nothing differs.
+    ///
+    /// ```no_run
+    /// use evenkeel_runtime::{Context, Result};
+    /// use k8s_openapi::api::apps::v1::Deployment;
+    ///
+    /// async fn tell(deployment: &Deployment, ctx: &Context) -> Result<()> {
+    ///     let ours = serde_json::json!({ "conditions": [{ "type": "BackedUp", "status": "True" }] });
+    ///     ctx.apply_status(deployment, ours).await?; // the conditions of others stay
+    ///     Ok(())
+    /// }
+    /// ```
     pub async fn apply_status<K: Object<DynamicType: Default>>(
         &self,
         object: &K,

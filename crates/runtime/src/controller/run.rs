@@ -55,8 +55,7 @@ pub(crate) struct Host {
 
 /// Runs a controller until the host stops it; running reconciles are then waited for.
 ///
-/// `started` is let go when its workers run: until then the start itself is pending work. A task of it that panics is a
-/// fatal error: without it the controller would look alive, and be deaf.
+/// `started` is let go when its workers run: until then the start itself is pending work.
 pub(crate) async fn run<K: Object>(
     controller: Controller<K>,
     host: Host,
@@ -93,8 +92,8 @@ pub(crate) async fn run<K: Object>(
     let consumer = Consumer { controller: &site.name, queue: &queue, filter: &event_filter };
     let connected: Vec<_> = connects.map(|connect| connect(consumer)).collect();
     let feeds = feeds.into_iter().map(|feed| feed(queue.clone(), event_filter.clone()));
-    let mut feeding: Vec<_> = feeds.map(|feed| host.tasks.spawn(feed)).collect();
-    let mut resyncing = host.tasks.spawn(resync(connected, options.sync_period, env));
+    let feeding = feeds.map(|feed| host.tasks.spawn(feed)).collect();
+    let resyncing = host.tasks.spawn(resync(connected, options.sync_period, env));
     let metrics = host.metrics.controller(site.name.clone(), queue.clone(), options.max_concurrent);
     let own_writes = Mutex::default();
     let (tasks, observers) = (host.tasks.clone(), host.observers.clone());
@@ -111,22 +110,38 @@ pub(crate) async fn run<K: Object>(
     let task = format!("{} worker", worker.site.name);
     let workers =
         (0..worker.options.max_concurrent).map(|_| host.tasks.spawn_named(&task, worker.clone().work()));
-    let mut workers: Vec<_> = workers.collect();
+    let workers = workers.collect();
     drop(started);
+    Working { queue, feeding, resyncing, workers }.until(&host.stop).await
+}
 
-    let panicked = tokio::select! {
-        biased;
-        () = host.stop.cancelled() => None,
-        panic = first_panic(feeding.iter_mut().chain(&mut workers).chain([&mut resyncing])) => Some(panic),
-    };
-    queue.shut_down();
-    feeding.iter().for_each(|feed| feed.abort());
-    if let Some(panicked) = panicked {
-        return Err(panicked.into());
+/// The tasks of a controller that works.
+struct Working {
+    queue: Queue,
+    feeding: Vec<JoinHandle<()>>,
+    resyncing: JoinHandle<()>,
+    workers: Vec<JoinHandle<()>>,
+}
+
+impl Working {
+    /// Works until it is told to stop, then waits for what runs. A task that panics is a fatal error: without it the
+    /// controller would look alive, and be deaf.
+    async fn until(mut self, stop: &CancellationToken) -> Result<(), BoxError> {
+        let all = self.feeding.iter_mut().chain(&mut self.workers).chain([&mut self.resyncing]);
+        let panicked = tokio::select! {
+            biased;
+            () = stop.cancelled() => None,
+            panic = first_panic(all) => Some(panic),
+        };
+        self.queue.shut_down();
+        self.feeding.iter().for_each(|feed| feed.abort());
+        if let Some(panicked) = panicked {
+            return Err(panicked.into());
+        }
+        join_all(self.workers).await;
+        self.resyncing.abort();
+        Ok(())
     }
-    join_all(workers).await;
-    resyncing.abort();
-    Ok(())
 }
 
 /// Turns declarations into watches, the primary kind first.

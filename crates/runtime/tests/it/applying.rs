@@ -47,7 +47,13 @@ async fn an_apply_takes_over_what_others_set(cluster: Cluster) {
         cluster.run(move || {
             let controller = Controller::new("taker", move |_: Arc<ConfigMap>, ctx: Context| async move {
                 ctx.apply(child(name, "ours")).await?;
-                ctx.create(child(&format!("{name}-made"), "ours")).await.ignore_already_exists()?;
+                let made = ctx.create(child(&format!("{name}-made"), "ours")).await;
+                if let Some(mut made) = made.ignore_already_exists()? {
+                    made.annotations_mut().insert("updated".into(), "yes".into());
+                    let made = ctx.update(&made).await?;
+                    let label = json!({ "metadata": { "labels": { "patched": "yes" } } });
+                    ctx.patch(&made, &kube::api::Patch::Merge(label)).await?;
+                }
                 Ok::<_, Error>(Action::done())
             });
             match manager {
@@ -62,6 +68,8 @@ async fn an_apply_takes_over_what_others_set(cluster: Cluster) {
             assert_eq!(found.owner_references()[0].name, "one");
             let managers: Vec<_> = found.managed_fields().iter().flat_map(|entry| &entry.manager).collect();
             assert!(managers.contains(&&name.to_owned()), "{managers:?}");
+            let made_here = found.annotations().contains_key("updated");
+            assert!(!made_here || managers.iter().all(|manager| *manager == name), "{managers:?}");
         }
     }
 }

@@ -16,9 +16,6 @@ use crate::source::Source;
 use crate::trigger::Trigger;
 use crate::{Object, Predicate, Request};
 
-/// The shortest period of a timer: tokio's clock is no finer, and none at all would be a loop that never rests.
-const EVERY_LEAST: Duration = Duration::from_millis(1);
-
 impl<K: Object, S: Send + Sync + 'static> Controller<K, S> {
     /// Reconciles the controller of each `C` that changes.
     pub fn owns<C: Object<DynamicType: Default>>(self) -> Self {
@@ -178,7 +175,7 @@ impl<K: Object, S: Send + Sync + 'static> Controller<K, S> {
         let feed: Feed = Box::new(move |queue, _| {
             Box::pin(async move {
                 loop {
-                    tokio::time::sleep(period.max(EVERY_LEAST)).await;
+                    tokio::time::sleep(period).await;
                     for key in keys() {
                         queue.add_with(key, Add { cause: Some(Cause::Timer), ..Add::default() });
                     }

@@ -199,11 +199,14 @@ async fn first_panic(tasks: impl Iterator<Item = &mut JoinHandle<()>>) -> JoinEr
 async fn resync(connected: Vec<Connected>, period: Option<Duration>, env: Env) {
     let Some(period) = period.filter(|period| !period.is_zero()) else { return std::future::pending().await };
     loop {
-        let seconds = period.as_secs_f64() * (0.9 + 0.2 * env.random_fraction());
-        // A period that is too long to be counted never ends.
-        tokio::time::sleep(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)).await;
+        tokio::time::sleep(spread(period, env.random_fraction())).await;
         connected.iter().for_each(|connected| (connected.replay)());
     }
+}
+
+/// The period, less or more by up to a tenth. One that is too long to be counted never ends.
+pub(super) fn spread(period: Duration, fraction: f64) -> Duration {
+    Duration::try_from_secs_f64(period.as_secs_f64() * (0.9 + 0.2 * fraction)).unwrap_or(Duration::MAX)
 }
 
 /// Takes keys from the queue and reconciles them. One value serves all workers of a controller.

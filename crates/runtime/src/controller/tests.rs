@@ -248,3 +248,11 @@ async fn own_writes_are_seen_where_versions_are_no_numbers() {
     assert_eq!(world.taken(), ["cached true, behind false, after 2 s"]);
     assert_eq!(world.fake.take_writes().len(), 1);
 }
+
+/// A period that meant never made the task panic that holds the triggers: the controller saw nothing any more.
+#[test]
+fn a_period_is_spread_by_a_tenth_and_may_be_as_long_as_it_likes() {
+    let spread = |period, fraction| super::run::spread(period, fraction).as_secs();
+    assert_eq!([0.0, 0.5, 1.0].map(|fraction| spread(Duration::from_secs(600), fraction)), [540, 600, 660]);
+    assert_eq!(super::run::spread(Duration::MAX, 0.99), Duration::MAX);
+}

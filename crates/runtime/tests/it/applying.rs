@@ -175,7 +175,7 @@ impl Reconciler for Chooser {
         let key = Request::namespaced(self.1.as_str(), "chosen");
         let Some(map) = ctx.fetch_at::<ConfigMap>(&key).await? else { return Ok(Action::done()) };
         let made = ctx.with_owner(&map).apply(child("made", "")).await?;
-        self.0.push(format!("{request}: in its namespace {}", made.namespace() == map.namespace()));
+        self.0.push(format!("in its namespace {}", made.namespace() == map.namespace()));
         Ok(Action::done())
     }
 }
@@ -190,7 +190,7 @@ async fn the_lower_form_chooses_who_owns_what_it_writes(cluster: Cluster) {
         move || Controller::<Namespace>::reconciler("chooser", Chooser(notes.clone(), namespace.clone()))
     });
     cluster.settled().await;
-    assert_eq!(notes.take(), ["default: in its namespace true"]);
+    assert_eq!(notes.take(), ["in its namespace true"]);
     let made: Secret = cluster.get("made").await.unwrap();
     let owner = &made.owner_references()[0];
     assert_eq!((owner.name.as_str(), owner.controller), ("chosen", Some(true)));

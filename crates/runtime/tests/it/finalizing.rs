@@ -195,9 +195,10 @@ async fn dynamic_objects_are_finalized_and_pruned_too(cluster: Cluster) {
     let notes = Notes::default();
     let resource = ApiResource::erase::<ConfigMap>(&());
     cluster.run({
-        let notes = notes.clone();
+        let (notes, namespace) = (notes.clone(), cluster.namespace().to_owned());
         move || {
-            let (maps, of_maps) = (Source::<DynamicObject>::of(resource.clone()), resource.clone());
+            let maps = Source::<DynamicObject>::of(resource.clone()).namespace(&namespace);
+            let of_maps = resource.clone();
             Controller::with_source("dynamic", maps, move |map: Arc<DynamicObject>, ctx: Context<Notes>| {
                 let of_maps = of_maps.clone();
                 async move {

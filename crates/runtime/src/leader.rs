@@ -6,8 +6,10 @@
 //! than there: a lease that was deleted under its holder is not free before its time, and what a candidate saw counts
 //! from the answer, not from the question.
 //!
-//! What a leader sends is fenced: no request starts after the renew deadline (10 s after the last renewal began), and
-//! none is waited for beyond the lease duration (15 s), before which nobody else takes the lease.
+//! What a leader sends is fenced: no request starts after the renew deadline (10 s after the write of the last renewal
+//! began), and none is waited for beyond the lease duration (15 s), before which nobody else takes the lease. No request
+//! of the election itself is waited for beyond half of the deadline, so that one that is never answered costs no
+//! leader its lease.
 //!
 //! **What a frozen process can still send.** A process that is stopped and woken (SIGSTOP, a paused container, a
 //! machine that swaps) asks the clock before each request and sends nothing once the deadline has passed. What remains
@@ -108,6 +110,11 @@ impl LeaderElection {
         self
     }
 
+    /// How long one request of the election may take.
+    fn request_timeout(&self) -> Duration {
+        (self.renew_deadline / 2).max(Duration::from_secs(1))
+    }
+
     /// Namespace and name of the lease.
     pub(crate) fn key(&self) -> (String, String) {
         (self.namespace.clone(), self.name.clone())
@@ -120,6 +127,11 @@ impl LeaderElection {
     }
 }
 
+/// A request of the election was given up.
+#[derive(Debug, thiserror::Error)]
+#[error("no answer within {0:?}")]
+struct NoAnswer(Duration);
+
 /// One candidate of an election.
 pub(crate) struct Candidate {
     election: LeaderElection,
@@ -128,14 +140,16 @@ pub(crate) struct Candidate {
     env: Env,
     fence: Fence,
     /// The lease as last seen, and when it was seen to change: when the answer came, since it may have changed until
-    /// then.
+    /// then; or, if we wrote it, when we began to.
     observed: Option<(Lease, Instant)>,
+    /// When the write began that last made the lease ours.
+    renewed: Option<Instant>,
 }
 
 impl Candidate {
     pub(crate) fn new(election: LeaderElection, client: Client, env: Env, fence: Fence) -> Self {
         let identity = election.identity.clone().unwrap_or_else(|| env.uid());
-        Self { election, identity, client, env, fence, observed: None }
+        Self { election, identity, client, env, fence, observed: None, renewed: None }
     }
 
     /// Waits until it leads; none if it was told to stop before.
@@ -163,29 +177,28 @@ impl Candidate {
 
     /// Renews until told to stop, then gives the lease back; fails when it could not be renewed in time.
     pub(crate) async fn lead(&mut self, stop: &CancellationToken) -> Result<(), LostLeadership> {
-        let mut renewed = Instant::now();
         let mut cause = String::from("no attempt was made");
+        let mut renewed = self.renewed.unwrap_or_else(Instant::now);
+        let mut next = renewed + self.election.retry_period;
         loop {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return Ok(()),
-                () = tokio::time::sleep(self.election.retry_period) => {}
+                () = tokio::time::sleep_until(next) => {}
             }
-            let started = Instant::now();
             let deadline = renewed + self.election.renew_deadline;
-            match tokio::time::timeout_at(deadline, self.attempt()).await {
-                Ok(Ok(true)) => {
-                    renewed = started;
-                    continue;
-                }
-                Ok(Ok(false)) => {
-                    return Err(self.lost("another holds it"));
-                }
-                Ok(Err(error)) => cause = chain(&error),
-                Err(_) => cause = format!("no answer by the deadline; before: {cause}"),
-            }
             if Instant::now() >= deadline {
                 return Err(self.lost(&cause));
+            }
+            next = Instant::now() + self.election.retry_period;
+            match tokio::time::timeout_at(deadline, self.attempt()).await {
+                Ok(Ok(true)) => renewed = self.renewed.unwrap_or(renewed),
+                Ok(Ok(false)) => return Err(self.lost("another holds it")),
+                Ok(Err(error)) => {
+                    cause = chain(&error);
+                    tracing::warn!(lease = self.lease(), error = cause, "renew the lease");
+                }
+                Err(_) => return Err(self.lost(&format!("no answer by the deadline; before: {cause}"))),
             }
         }
     }
@@ -196,11 +209,28 @@ impl Candidate {
         if !self.election.release {
             return;
         }
-        let Some((lease, _)) = self.observed.take() else { return };
-        if holder(&lease) != Some(&self.identity) {
-            return;
+        let released = tokio::time::timeout(self.election.renew_deadline, self.give_back()).await;
+        let error = match released {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => chain(&error),
+            Err(_) => NoAnswer(self.election.renew_deadline).to_string(),
+        };
+        tracing::warn!(lease = self.lease(), error, "release the lease");
+    }
+
+    async fn give_back(&mut self) -> kube::Result<()> {
+        let mut last = self.observed.take().map(|(lease, _)| lease);
+        while let Some(lease) = last.filter(|lease| self.is_ours(lease)) {
+            match self.replace(&self.given_back(lease)).await {
+                // A renewal that was given up without an answer may have been served after all.
+                Err(kube::Error::Api(status)) if status.code == 409 => last = self.get().await?,
+                result => return result.map(drop),
+            }
         }
-        let mut lease = lease;
+        Ok(())
+    }
+
+    fn given_back(&self, mut lease: Lease) -> Lease {
         let now = MicroTime(self.env.now());
         let transitions = lease.spec.as_ref().and_then(|spec| spec.lease_transitions);
         lease.spec = Some(LeaseSpec {
@@ -211,9 +241,7 @@ impl Candidate {
             lease_transitions: transitions,
             ..LeaseSpec::default()
         });
-        if let Err(error) = self.replace(&lease).await {
-            tracing::warn!(lease = self.lease(), error = chain(&error), "release the lease");
-        }
+        lease
     }
 
     fn lost(&self, cause: &str) -> LostLeadership {
@@ -232,24 +260,57 @@ impl Candidate {
 
     /// Creates, renews or takes the lease; says whether it is ours now.
     async fn attempt(&mut self) -> kube::Result<bool> {
-        let started = Instant::now();
+        if self.renew().await? {
+            return Ok(true);
+        }
         let found = self.get().await?;
         let seen = Instant::now();
-        let held = match found {
+        let claim = match found {
             // Whoever held it a moment ago does not know yet that it is gone, and goes on working.
             None if !self.is_free() => return Ok(false),
-            None => self.create().await?,
+            None => None,
             Some(found) => {
                 self.observe(found.clone(), seen);
-                if holder(&found) != Some(&self.identity) && !self.has_passed() {
+                if !self.is_ours(&found) && !self.has_passed() {
                     return Ok(false);
                 }
-                self.replace(&self.claim(found)).await?
+                Some(self.claim(found))
             }
         };
-        self.observed = Some((held, started));
-        self.fence.renewed(started, self.election.renew_deadline, self.election.lease_duration);
+        let started = Instant::now();
+        let held = match claim {
+            None => self.create().await?,
+            Some(claim) => self.replace(&claim).await?,
+        };
+        self.hold(held, started);
         Ok(true)
+    }
+
+    /// Renews the lease as we last wrote it, without a look at it; says whether that is still what it was.
+    async fn renew(&mut self) -> kube::Result<bool> {
+        let Some((lease, _)) = self.observed.as_ref().filter(|(lease, _)| self.is_ours(lease)) else {
+            return Ok(false);
+        };
+        let started = Instant::now();
+        match self.replace(&self.claim(lease.clone())).await {
+            Ok(held) => {
+                self.hold(held, started);
+                Ok(true)
+            }
+            Err(kube::Error::Api(status)) if [404, 409].contains(&status.code) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The lease is ours by a write that began at `started`.
+    fn hold(&mut self, lease: Lease, started: Instant) {
+        self.observed = Some((lease, started));
+        self.renewed = Some(started);
+        self.fence.renewed(started, self.election.renew_deadline, self.election.lease_duration);
+    }
+
+    fn is_ours(&self, lease: &Lease) -> bool {
+        holder(lease) == Some(&self.identity)
     }
 
     fn observe(&mut self, found: Lease, now: Instant) {
@@ -261,7 +322,7 @@ impl Candidate {
 
     /// Whether nobody else may still take itself for the holder of a lease that is not there.
     fn is_free(&self) -> bool {
-        let ours = self.observed.as_ref().is_some_and(|(lease, _)| holder(lease) == Some(&self.identity));
+        let ours = self.observed.as_ref().is_some_and(|(lease, _)| self.is_ours(lease));
         ours || self.has_passed()
     }
 
@@ -279,7 +340,7 @@ impl Candidate {
     /// The lease as we would hold it, on the condition that it is still the one that was found.
     fn claim(&self, found: Lease) -> Lease {
         let now = MicroTime(self.env.now());
-        let ours = holder(&found) == Some(&self.identity);
+        let ours = self.is_ours(&found);
         let new = found.spec.is_none();
         let spec = found.spec.unwrap_or_default();
         let transitions = spec.lease_transitions.unwrap_or(0);
@@ -303,9 +364,8 @@ impl Candidate {
     }
 
     async fn get(&self) -> kube::Result<Option<Lease>> {
-        let request = self.requests().get(&self.election.name, &GetParams::default());
-        match wire::send(&self.client, request.map_err(kube::Error::BuildRequest)?).await {
-            Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(kube::Error::SerdeError),
+        match self.send(self.requests().get(&self.election.name, &GetParams::default())).await {
+            Ok(lease) => Ok(Some(lease)),
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
             Err(error) => Err(error),
         }
@@ -316,15 +376,24 @@ impl Candidate {
         lease.metadata.name = Some(self.election.name.clone());
         lease.metadata.namespace = Some(self.election.namespace.clone());
         let body = serde_json::to_vec(&self.claim(lease)).map_err(kube::Error::SerdeError)?;
-        let request = self.requests().create(&PostParams::default(), body);
-        let bytes = wire::send(&self.client, request.map_err(kube::Error::BuildRequest)?).await?;
-        serde_json::from_slice(&bytes).map_err(kube::Error::SerdeError)
+        self.send(self.requests().create(&PostParams::default(), body)).await
     }
 
     async fn replace(&self, lease: &Lease) -> kube::Result<Lease> {
         let body = serde_json::to_vec(lease).map_err(kube::Error::SerdeError)?;
-        let request = self.requests().replace(&self.election.name, &PostParams::default(), body);
-        let bytes = wire::send(&self.client, request.map_err(kube::Error::BuildRequest)?).await?;
+        self.send(self.requests().replace(&self.election.name, &PostParams::default(), body)).await
+    }
+
+    /// Sends a request, and waits no longer for its answer than the election allows.
+    async fn send(
+        &self,
+        request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
+    ) -> kube::Result<Lease> {
+        let sending = wire::send(&self.client, request.map_err(kube::Error::BuildRequest)?);
+        let within = self.election.request_timeout();
+        let bytes = tokio::time::timeout(within, sending)
+            .await
+            .map_err(|_| kube::Error::Service(Box::new(NoAnswer(within))))??;
         serde_json::from_slice(&bytes).map_err(kube::Error::SerdeError)
     }
 }

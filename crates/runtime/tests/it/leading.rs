@@ -53,6 +53,12 @@ impl Candidate {
         self.running.is_finished()
     }
 
+    /// What it ended with, if it has.
+    fn ended(&mut self) -> Option<String> {
+        let ended = (&mut self.running).now_or_never()?;
+        Some(ended.unwrap().map_or_else(|error| error.to_string(), |()| "ended in peace".into()))
+    }
+
     async fn error(self) -> String {
         self.running.await.unwrap().unwrap_err().to_string()
     }
@@ -121,10 +127,11 @@ fn cut_off(cluster: &Cluster, name: &str, times: usize) {
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 1)]
 async fn only_the_leader_works_and_a_stop_passes_the_lease_on(cluster: Cluster) {
     let notes = Notes::default();
-    let (one, two) = leader_and_standby(&cluster, &notes).await;
+    let (mut one, two) = leader_and_standby(&cluster, &notes).await;
     seconds(20).await;
     cluster.apply(map("a", 1)).await.unwrap();
     cluster.settled().await;
+    assert_eq!(one.ended(), None);
     assert_eq!(notes.take(), ["one default/a"]);
     assert_eq!(holder(&cluster).await, "one");
 

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod applying;
+mod configuring;
 mod counting;
 mod finalizing;
 mod leading;

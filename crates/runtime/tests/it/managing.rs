@@ -4,12 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_cluster::Cluster;
-use evenkeel_cluster::serve::ServeOptions;
 use evenkeel_runtime::owner::{set_controller_reference, set_owner_reference};
 use evenkeel_runtime::{Action, Change, Context, Controller, Error, Manager, Request, Source, Trigger};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use kube::ResourceExt;
-use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 
 use crate::{Notes, map, value};
 
@@ -257,30 +255,6 @@ async fn settings_of_the_caches_stay_when_the_environment_is_set(cluster: Cluste
     let namespaces = manager.informers().get(Source::<Namespace>::new());
     namespaces.wait_synced(Duration::from_secs(60)).await.unwrap();
     assert!(namespaces.cache().get(&Request::cluster("kube-system")).is_some());
-}
-
-/// The way to a cluster from a kubeconfig, over TLS and with the certificate in it.
-#[tokio::test]
-async fn a_manager_is_made_of_a_kubeconfig() {
-    let cluster = embedded(8).await;
-    cluster.apply(map("one", 1)).await.unwrap();
-    let server = cluster.serve(ServeOptions::default()).await.unwrap();
-    let (kubeconfig, host) =
-        (Kubeconfig::from_yaml(server.kubeconfig()).unwrap(), server.address().to_string());
-    let _serving = tokio::spawn(server.run(std::future::pending()));
-    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
-    let (seen, mut reconciled) = tokio::sync::mpsc::unbounded_channel();
-    let controller = Controller::new("over-tls", move |map: Arc<ConfigMap>, _: Context| {
-        let told = seen.send(map.name_any());
-        async move { told.map(|()| Action::done()).map_err(|error| Error::message(error.to_string())) }
-    });
-    let manager =
-        Manager::from_config(config).unwrap().namespaces([cluster.namespace()]).controller(controller);
-    let metrics = manager.metrics().clone();
-    let _running = tokio::spawn(manager.run_until(std::future::pending()));
-    assert_eq!(reconciled.recv().await.as_deref(), Some("one"));
-    let text = metrics.encode();
-    assert!(text.contains(&format!("host=\"{host}\"")), "requests are counted by their host:\n{text}");
 }
 
 /// A function of the operator's that panics for one object: the watch goes on, for it and for all who share it.

@@ -50,8 +50,8 @@ pub struct Ledger {
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// The sum over all stations; written by [`Work`] alone.
-    total: AtomicUsize,
+    /// How many hold something: each [`Work`] does, and each [`Tally`] that is not zero.
+    holders: AtomicUsize,
     next_id: AtomicU64,
     /// Counts work that was entered and deadlines that moved: whoever reads several fields knows by it whether they
     /// belong together.
@@ -60,7 +60,7 @@ struct Inner {
     stations: Mutex<BTreeMap<u64, Arc<StationInner>>>,
     /// Deadlines that are set, by time.
     deadlines: Mutex<BTreeMap<(Instant, u64), Arc<str>>>,
-    /// Told when the total falls to zero, when a deadline changes, and now and then while work is entered.
+    /// Told when nobody holds anything any more, when a deadline changes, and now and then while work is entered.
     changed: Notify,
 }
 
@@ -103,8 +103,8 @@ pub struct Work {
     detail: Option<u64>,
 }
 
-/// As many pieces of work as it says, for a place where they come and go too often to be entered one by one; they are
-/// done when this is dropped.
+/// As many pieces of work as it says, for a place of its own where they come and go too often to be entered one by one;
+/// they are done when this is dropped.
 #[derive(Debug)]
 pub struct Tally {
     place: Arc<Place>,
@@ -185,6 +185,11 @@ impl Ledger {
         Station { place: Arc::new(Place { ledger: self.inner.clone(), id, inner }) }
     }
 
+    /// A place under `name` that counts its work itself; none yet.
+    pub fn tally(&self, name: impl Into<Arc<str>>) -> Tally {
+        Tally { place: self.station(name).place, count: 0 }
+    }
+
     /// A deadline, not set yet.
     pub fn deadline(&self, what: impl Into<Arc<str>>) -> Deadline {
         Deadline {
@@ -195,14 +200,14 @@ impl Ledger {
         }
     }
 
-    /// How many pieces of work are pending.
+    /// How many pieces of work are pending. It asks every station; [`Ledger::is_empty`] does not.
     pub fn len(&self) -> usize {
-        self.inner.total.load(Ordering::SeqCst)
+        self.inner.stations.lock().values().map(|station| station.count.load(Ordering::SeqCst)).sum()
     }
 
     /// Whether no work is pending; deadlines do not count.
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.inner.holders.load(Ordering::SeqCst) == 0
     }
 
     /// Everything that is pending, deadlines included.
@@ -269,6 +274,17 @@ impl Inner {
         self.next_id.fetch_add(1, Ordering::Relaxed)
     }
 
+    fn hold(&self) {
+        self.holders.fetch_add(1, Ordering::SeqCst);
+        self.moved();
+    }
+
+    fn let_go(&self) {
+        if self.holders.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.changed.notify_waiters();
+        }
+    }
+
     /// Counts a move, and now and then has those who wait see how many there were.
     fn moved(&self) {
         if self.moves.fetch_add(1, Ordering::SeqCst) % LOOK_EVERY == LOOK_EVERY - 1 {
@@ -285,7 +301,7 @@ impl Inner {
     fn at_rest(&self) -> Option<Option<Instant>> {
         loop {
             let moves = self.moves.load(Ordering::SeqCst);
-            if self.total.load(Ordering::SeqCst) > 0 {
+            if self.holders.load(Ordering::SeqCst) > 0 {
                 return None;
             }
             let next = self.next_deadline();
@@ -299,8 +315,7 @@ impl Inner {
 impl Station {
     /// Enters a piece of work.
     pub fn enter(&self) -> Work {
-        self.place.ledger.total.fetch_add(1, Ordering::SeqCst);
-        self.place.ledger.moved();
+        self.place.ledger.hold();
         self.place.inner.count.fetch_add(1, Ordering::SeqCst);
         Work { place: self.place.clone(), detail: None }
     }
@@ -312,11 +327,6 @@ impl Station {
         self.place.inner.details.lock().insert(id, Detail(Box::new(detail)));
         work.detail = Some(id);
         work
-    }
-
-    /// A count of works that the place keeps itself; none yet.
-    pub fn tally(&self) -> Tally {
-        Tally { place: self.place.clone(), count: 0 }
     }
 
     /// How many pieces of work this place holds.
@@ -337,29 +347,20 @@ impl Drop for Work {
             self.place.inner.details.lock().remove(&id);
         }
         self.place.inner.count.fetch_sub(1, Ordering::SeqCst);
-        if self.place.ledger.total.fetch_sub(1, Ordering::SeqCst) == 1 {
-            self.place.ledger.changed.notify_waiters();
-        }
+        self.place.ledger.let_go();
     }
 }
 
 impl Tally {
     /// How many pieces of work there are from now on.
     pub fn set(&mut self, count: usize) {
-        let (ledger, before) = (&self.place.ledger, self.count);
-        self.count = count;
-        if count > before {
-            ledger.total.fetch_add(count - before, Ordering::SeqCst);
-            self.place.inner.count.fetch_add(count - before, Ordering::SeqCst);
-            if before == 0 {
-                // Where there was some before, the total was not zero and nobody took the ledger for settled.
-                ledger.moved();
-            }
-        } else if count < before {
-            self.place.inner.count.fetch_sub(before - count, Ordering::SeqCst);
-            if ledger.total.fetch_sub(before - count, Ordering::SeqCst) == before - count {
-                ledger.changed.notify_waiters();
-            }
+        let before = std::mem::replace(&mut self.count, count);
+        if before == 0 && count > 0 {
+            self.place.ledger.hold();
+        }
+        self.place.inner.count.store(count, Ordering::Relaxed);
+        if before > 0 && count == 0 {
+            self.place.ledger.let_go();
         }
     }
 }

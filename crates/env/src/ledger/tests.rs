@@ -95,11 +95,14 @@ fn what_is_now_work_and_now_a_deadline_is_never_at_rest() {
 #[tokio::test(start_paused = true)]
 async fn a_tally_is_as_many_pieces_of_work_as_it_says() {
     let ledger = Ledger::new();
-    let station = ledger.station("queue");
-    let mut tally = station.tally();
+    let mut tally = ledger.tally("queue");
+    assert!(ledger.is_empty());
     tally.set(3);
     tally.set(5);
-    assert_eq!((ledger.len(), station.count()), (5, 5));
+    let other = ledger.station("requests").enter();
+    assert_eq!((ledger.len(), ledger.is_empty()), (6, false));
+    drop(other);
+    assert_eq!((ledger.len(), ledger.is_empty()), (5, false));
     assert!(ledger.idle(Duration::ZERO).await.unwrap_err().to_string().contains("queue: 5"));
     let settled = tokio::spawn({
         let ledger = ledger.clone();
@@ -111,7 +114,7 @@ async fn a_tally_is_as_many_pieces_of_work_as_it_says() {
     assert!(!settled.is_finished());
     drop(tally);
     settled.await.unwrap().unwrap();
-    assert_eq!((ledger.len(), station.count()), (0, 0));
+    assert_eq!((ledger.len(), ledger.is_empty()), (0, true));
 }
 
 /// An operator that writes whenever it is woken wakes itself, and paused time stands still meanwhile: whoever waited

@@ -16,7 +16,7 @@ pub(super) struct Account {
 impl Account {
     pub(super) fn open(ledger: &Ledger, queue: &str) -> Self {
         Self {
-            tally: ledger.station(format!("queue {queue}")).tally(),
+            tally: ledger.tally(format!("queue {queue}")),
             pending: 0,
             deadline: ledger.deadline(format!("queue {queue}: earliest delayed key")),
             due: None,

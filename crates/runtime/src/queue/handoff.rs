@@ -10,17 +10,24 @@ use super::sync::{Mutex, Notify, notified_until};
 
 #[derive(Debug)]
 pub(super) struct Handoff<S> {
-    state: Mutex<S>,
-    /// Told when a key may be ready, once for each, and when the queue shuts down.
+    inside: Mutex<Inside<S>>,
+    /// Told when a key may be ready, once for each while somebody waits, and when the queue shuts down.
     ready: Notify,
     /// Told when the queue is idle, for those who drain.
     drained: Notify,
 }
 
+#[derive(Debug)]
+struct Inside<S> {
+    state: S,
+    /// How many have looked in vain and wait to be told. Nobody else needs to be: whoever comes later looks first.
+    waiting: usize,
+}
+
 /// Whom a change concerns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Wake {
-    /// One of those who wait for a key, or the next one who will.
+    /// One of those who wait for a key.
     pub(super) one: bool,
     /// Everybody who waits for a key.
     pub(super) all: bool,
@@ -37,16 +44,24 @@ pub(super) enum Look<R> {
 
 impl<S> Handoff<S> {
     pub(super) fn new(state: S) -> Self {
-        Self { state: Mutex::new(state), ready: Notify::default(), drained: Notify::default() }
+        let inside = Mutex::new(Inside { state, waiting: 0 });
+        Self { inside, ready: Notify::default(), drained: Notify::default() }
     }
 
     /// Changes the state, then wakes whom that concerns.
     pub(super) fn change<R>(&self, change: impl FnOnce(&mut S) -> (R, Wake)) -> R {
-        let (result, wake) = change(&mut self.state.lock());
+        self.change_inside(|inside| change(&mut inside.state))
+    }
+
+    fn change_inside<R>(&self, change: impl FnOnce(&mut Inside<S>) -> (R, Wake)) -> R {
+        let mut inside = self.inside.lock();
+        let (result, wake) = change(&mut inside);
+        let somebody_waits = inside.waiting > 0;
+        drop(inside);
         if wake.all {
             self.ready.notify_waiters();
         }
-        if wake.one {
+        if wake.one && somebody_waits {
             self.ready.notify_one();
         }
         if wake.drained {
@@ -63,22 +78,46 @@ impl<S> Handoff<S> {
         }
         loop {
             let ready = self.ready.notified();
-            match self.change(&mut look) {
+            let at = match self.look_or_wait(&mut look) {
                 Look::Found(found) => return found,
-                Look::Wait(None) => ready.await,
-                Look::Wait(Some(at)) => notified_until(ready, at).await,
+                Look::Wait(at) => at,
+            };
+            let _waiting = Waiting(self);
+            match at {
+                None => ready.await,
+                Some(at) => notified_until(ready, at).await,
             }
         }
+    }
+
+    /// Looks, and counts as one who waits from then on unless something is found.
+    fn look_or_wait<R>(&self, look: impl FnOnce(&mut S) -> (Look<R>, Wake)) -> Look<R> {
+        self.change_inside(|inside| {
+            let looked = look(&mut inside.state);
+            if let Look::Wait(_) = looked.0 {
+                inside.waiting += 1;
+            }
+            looked
+        })
     }
 
     /// Waits until `is_idle` holds.
     pub(super) async fn drained(&self, is_idle: impl Fn(&S) -> bool) {
         loop {
             let drained = self.drained.notified();
-            if is_idle(&self.state.lock()) {
+            if is_idle(&self.inside.lock().state) {
                 return;
             }
             drained.await;
         }
+    }
+}
+
+/// One who waits, until it was told or gave up.
+struct Waiting<'a, S>(&'a Handoff<S>);
+
+impl<S> Drop for Waiting<'_, S> {
+    fn drop(&mut self) {
+        self.0.inside.lock().waiting -= 1;
     }
 }

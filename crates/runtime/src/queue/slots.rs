@@ -12,7 +12,7 @@ use evenkeel_env::Hashes;
 use super::QueueKey;
 use super::table::{Mark, Table};
 
-/// Slots that are kept though no key is left, so that a queue that empties now and then does not allocate anew.
+/// Room that is kept though no key is left, so that a queue that empties now and then does not allocate anew.
 const SLOTS_KEPT: usize = 1024;
 
 /// How many keys are found without the table, as a power of two: those of 64 workers, mostly, in four lines of memory.
@@ -42,6 +42,8 @@ pub(super) struct Slots<T, E> {
     free: Vec<Slot>,
     /// Keys that were handed out not long ago, each at the place that its mark says; a later one displaces it.
     near: [Option<Slot>; NEAR],
+    /// How many keys there were at once before none was left, the last time.
+    burst: usize,
 }
 
 #[derive(Debug)]
@@ -59,6 +61,7 @@ impl<T, E> Default for Slots<T, E> {
             slots: Vec::new(),
             free: Vec::new(),
             near: [None; NEAR],
+            burst: 0,
         }
     }
 }
@@ -144,10 +147,20 @@ impl<T: QueueKey, E: Default> Slots<T, E> {
                 gone(held.entry);
             }
         }
-        if self.by_key.len() == 0 && self.slots.len() > SLOTS_KEPT {
-            // A burst is over: its memory goes too.
-            *self = Self::default();
+        if self.by_key.len() == 0 {
+            self.emptied();
         }
+    }
+
+    /// A burst is over: its memory goes too, unless the burst before was of its size, so that the next may well be.
+    fn emptied(&mut self) {
+        let burst = self.slots.len();
+        let before = std::mem::replace(&mut self.burst, burst);
+        if self.slots.capacity() > SLOTS_KEPT.max(2 * burst.min(before)) {
+            *self = Self { burst, ..Self::default() };
+        }
+        self.slots.clear();
+        self.free.clear();
     }
 
     #[cfg(test)]

@@ -144,17 +144,24 @@ async fn memory_is_bounded_by_the_keys_that_are_known() {
     assert_eq!(item.causes.kept().len(), crate::cause::CAUSES_KEPT);
     assert!(item.causes.more() > 33_000);
     queue.done(&item.key);
-    for at in 0..10_000 {
-        queue.add_rate_limited(Request::namespaced("burst", at.to_string()));
-    }
-    tokio::time::advance(Duration::from_secs(1)).await;
-    while let Some(item) = queue.try_get() {
-        queue.forget(&item.key);
-        queue.done(&item.key);
-    }
-    assert_eq!(queue.read(|state| state.known_len()), 0, "a key that is done and forgotten takes no memory");
-    let room = queue.read(|state| state.room());
+    let burst = async |keys: usize| {
+        for at in 0..keys {
+            queue.add_rate_limited(Request::namespaced("burst", at.to_string()));
+        }
+        tokio::time::advance(Duration::from_secs(1)).await;
+        while let Some(item) = queue.try_get() {
+            queue.forget(&item.key);
+            queue.done(&item.key);
+        }
+        queue.read(|state| (state.known_len(), state.room()))
+    };
+    let (known, room) = burst(10_000).await;
+    assert_eq!(known, 0, "a key that is done and forgotten takes no memory");
     assert!(room < 2000, "nor does what it was kept in, once a burst is over: {room}");
+    let (_, room) = burst(10_000).await;
+    assert!(room >= 10_000, "what comes again finds the room of the last time: {room}");
+    let (_, room) = burst(1).await;
+    assert!(room < 2000, "until a smaller burst shows that it was the last of its size: {room}");
 }
 
 /// Only keys that are ready count for the turns of a namespace, not those that it had.

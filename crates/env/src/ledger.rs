@@ -8,6 +8,9 @@
 //! A stream of events lets go of an item's work only when the next item is asked for, or when the stream is dropped:
 //! by then the consumer has dealt with it.
 
+mod turns;
+mod wait;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -18,12 +21,9 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// How much work may be entered for each second of the limit while no time passes. In paused time, what wakes itself
-/// for ever (an operator that writes whenever it is woken) would otherwise be waited for without end.
-const MOST_MOVES_A_SECOND: u64 = 50_000;
-/// How much at most, however long the limit: an unoptimized build takes minutes for it. Ten thousand objects that
-/// are made at once enter some fifty pieces each, half of this.
-const MOST_MOVES: u64 = 1_000_000;
+pub use turns::Turns;
+use wait::Wait;
+
 /// How often those who wait are asked to look at that; a power of two.
 const LOOK_EVERY: u64 = 4096;
 
@@ -62,6 +62,10 @@ struct Inner {
     deadlines: Mutex<BTreeMap<(Instant, u64), Arc<str>>>,
     /// Told when nobody holds anything any more, when a deadline changes, and now and then while work is entered.
     changed: Notify,
+    /// Who waits for rest, by a number; zero if nobody does.
+    wait: AtomicU64,
+    /// What was seen to go on and on during that wait.
+    turning: Mutex<Option<String>>,
 }
 
 #[derive(Debug)]
@@ -142,29 +146,8 @@ pub struct Unsettled {
     pub pending: Vec<Pending>,
     /// Whether it was given up because more and more happened while no time passed: something wakes itself for ever.
     pub endless: bool,
-}
-
-/// A moment of paused time, to see whether it ends. Real time passes always.
-struct Moment {
-    at: Instant,
-    /// The moves at its beginning.
-    moves: u64,
-    most: u64,
-}
-
-impl Moment {
-    fn new(inner: &Inner, limit: Duration) -> Self {
-        let most = MOST_MOVES.min(MOST_MOVES_A_SECOND * limit.as_secs().max(1));
-        Self { at: Instant::now(), moves: inner.moves.load(Ordering::SeqCst), most }
-    }
-
-    fn is_endless(&mut self, inner: &Inner) -> bool {
-        let (now, moves) = (Instant::now(), inner.moves.load(Ordering::SeqCst));
-        if now != self.at {
-            (self.at, self.moves) = (now, moves);
-        }
-        moves - self.moves > self.most
-    }
+    /// What that is, where it is known: "reconciles by my-operator of default/a".
+    pub turning: Option<String>,
 }
 
 impl Ledger {
@@ -212,60 +195,34 @@ impl Ledger {
 
     /// Everything that is pending, deadlines included.
     pub fn pending(&self) -> Vec<Pending> {
-        let now = Instant::now();
-        let stations = self.inner.stations.lock();
-        let busy = stations.values().filter_map(|station| {
-            let count = station.count.load(Ordering::SeqCst);
-            let details = station.details.lock().values().map(|detail| detail.0.to_string()).collect();
-            (count > 0).then(|| Pending { what: station.name.to_string(), count, details, due_in: None })
-        });
-        let deadlines = self.inner.deadlines.lock();
-        let due = deadlines.iter().map(|((at, _), what)| Pending {
-            what: what.to_string(),
-            count: 0,
-            details: Vec::new(),
-            due_in: Some(at.saturating_duration_since(now)),
-        });
-        busy.chain(due).collect()
+        self.inner.pending()
     }
 
     /// Waits until no work is pending and no deadline has come. Later ones are not waited for, though time may pass.
     pub async fn idle(&self, limit: Duration) -> Result<(), Unsettled> {
-        let (end, mut moment) = (Instant::now() + limit, Moment::new(&self.inner, limit));
+        let (end, mut wait) = (Instant::now() + limit, Wait::begin(&self.inner, limit));
         loop {
             let changed = self.inner.changed.notified();
             match self.inner.at_rest() {
                 Some(None) => return Ok(()),
                 // Whoever set one that has come is about to act on it.
                 Some(Some(next)) if next > Instant::now() => return Ok(()),
-                _ => {}
-            }
-            let endless = moment.is_endless(&self.inner);
-            if endless || tokio::time::timeout_at(end, changed).await.is_err() {
-                return Err(self.unsettled(limit, endless));
+                _ => wait.changed(changed, end).await?,
             }
         }
     }
 
     /// Waits until no work is pending and no deadline is set, letting time pass up to `limit` for the deadlines.
     pub async fn settled(&self, limit: Duration) -> Result<(), Unsettled> {
-        let (end, mut moment) = (Instant::now() + limit, Moment::new(&self.inner, limit));
+        let (end, mut wait) = (Instant::now() + limit, Wait::begin(&self.inner, limit));
         loop {
             let changed = self.inner.changed.notified();
             match self.inner.at_rest() {
                 Some(None) => return Ok(()),
-                Some(Some(next)) if next > end => return Err(self.unsettled(limit, false)),
-                _ => {}
-            }
-            let endless = moment.is_endless(&self.inner);
-            if endless || tokio::time::timeout_at(end, changed).await.is_err() {
-                return Err(self.unsettled(limit, endless));
+                Some(Some(next)) if next > end => return Err(wait.failed(false, None)),
+                _ => wait.changed(changed, end).await?,
             }
         }
-    }
-
-    fn unsettled(&self, limit: Duration, endless: bool) -> Unsettled {
-        Unsettled { limit, pending: self.pending(), endless }
     }
 }
 
@@ -294,6 +251,24 @@ impl Inner {
 
     fn next_deadline(&self) -> Option<Instant> {
         self.deadlines.lock().keys().next().map(|(at, _)| *at)
+    }
+
+    fn pending(&self) -> Vec<Pending> {
+        let now = Instant::now();
+        let stations = self.stations.lock();
+        let busy = stations.values().filter_map(|station| {
+            let count = station.count.load(Ordering::SeqCst);
+            let details = station.details.lock().values().map(|detail| detail.0.to_string()).collect();
+            (count > 0).then(|| Pending { what: station.name.to_string(), count, details, due_in: None })
+        });
+        let deadlines = self.deadlines.lock();
+        let due = deadlines.iter().map(|((at, _), what)| Pending {
+            what: what.to_string(),
+            count: 0,
+            details: Vec::new(),
+            due_in: Some(at.saturating_duration_since(now)),
+        });
+        busy.chain(due).collect()
     }
 
     /// Where no work is pending: the next deadline. On several threads work may become a deadline and a deadline work
@@ -414,9 +389,14 @@ impl fmt::Display for Pending {
 
 impl fmt::Display for Unsettled {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.endless {
-            true => f.write_str("not settled: it goes on and on without time passing; still pending:")?,
-            false => write!(f, "not settled within {:?}; still pending:", self.limit)?,
+        match (&self.turning, self.endless) {
+            (Some(what), _) => {
+                write!(f, "not settled: {what} go on and on without time passing; still pending:")?
+            }
+            (None, true) => {
+                f.write_str("not settled: it goes on and on without time passing; still pending:")?
+            }
+            (None, false) => write!(f, "not settled within {:?}; still pending:", self.limit)?,
         }
         self.pending.iter().try_for_each(|line| write!(f, "\n  {line}"))
     }

@@ -16,7 +16,7 @@ mod random;
 
 pub use clock::{EPOCH, time_is_paused};
 pub use hash::{HashMap, HashSet, Hashes};
-pub use ledger::{Deadline, Ledger, Pending, Station, Tally, Unsettled, Work};
+pub use ledger::{Deadline, Ledger, Pending, Station, Tally, Turns, Unsettled, Work};
 
 use std::sync::Arc;
 

@@ -142,6 +142,40 @@ async fn what_goes_on_without_time_passing_is_given_up() {
     looping.abort();
 }
 
+/// One thing a thousand times is endless; a thousand things, or one that waits in between, are not.
+#[tokio::test(start_paused = true)]
+async fn what_turns_at_one_moment_is_given_up_early_and_named() {
+    let ledger = Ledger::new();
+    let turns = Arc::new(ledger.turns("reconciles"));
+    let work = ledger.station("queue").enter();
+    let turn = |keys: u32, times: u32, pause: Duration| {
+        let turns = turns.clone();
+        tokio::spawn(async move {
+            for _ in 0..times {
+                (0..keys).for_each(|key| turns.count(&key));
+                tokio::time::sleep(pause).await;
+            }
+        })
+    };
+    let (second, early) = (Duration::from_secs(1), turns::MOST_TURNS - 1);
+    turn(1, 2 * turns::MOST_TURNS, Duration::ZERO).await.unwrap();
+    for (keys, times, pause) in [(2000, 1, Duration::ZERO), (1, early, Duration::ZERO), (500, 4, second)] {
+        let turning = turn(keys, times, pause);
+        let unsettled = ledger.settled(10 * second).await.unwrap_err();
+        assert!(!unsettled.endless, "{keys} keys {times} times: {unsettled}");
+        turning.abort();
+    }
+    let turning = turn(1, turns::MOST_TURNS, Duration::ZERO);
+    let start = Instant::now();
+    let told = ledger.settled(MINUTE).await.unwrap_err().to_string();
+    let expected =
+        "not settled: reconciles of 0 go on and on without time passing; still pending:\n  queue: 1";
+    assert_eq!((told.as_str(), start.elapsed()), (expected, Duration::ZERO));
+    turning.await.unwrap();
+    drop(work);
+    ledger.settled(MINUTE).await.unwrap();
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_takes_time_may_go_on_until_the_limit() {
     let ledger = Ledger::new();
@@ -149,7 +183,7 @@ async fn what_takes_time_may_go_on_until_the_limit() {
     let work = station.enter();
     let looping = tokio::spawn(async move {
         for _ in 0..59 {
-            for _ in 0..MOST_MOVES_A_SECOND {
+            for _ in 0..wait::MOST_MOVES_A_SECOND {
                 drop(station.enter());
             }
             tokio::time::sleep(Duration::from_secs(1)).await;

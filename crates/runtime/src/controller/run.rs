@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use evenkeel_env::{Env, HashMap, Work};
+use evenkeel_env::{Env, HashMap, Turns, Work};
 use futures::future::{FutureExt, join_all};
 use futures::stream::{FuturesUnordered, StreamExt};
 use kube::Client;
@@ -96,6 +96,7 @@ pub(crate) async fn run<K: Object>(
     let resyncing = host.tasks.spawn(resync(connected, options.sync_period, env));
     let metrics = host.metrics.controller(site.name.clone(), queue.clone(), options.max_concurrent);
     let own_writes = Mutex::default();
+    let turns = site.env.ledger().turns(format!("reconciles by {}", site.name));
     let (tasks, observers) = (host.tasks.clone(), host.observers.clone());
     let worker = Arc::new(Worker {
         site,
@@ -106,6 +107,7 @@ pub(crate) async fn run<K: Object>(
         tasks,
         observers,
         own_writes,
+        turns,
     });
     let task = format!("{} worker", worker.site.name);
     let workers =
@@ -220,6 +222,8 @@ struct Worker {
     tasks: Tasks,
     /// What the next reconcile of a key must see; most keys have nothing here.
     own_writes: Mutex<AllOwnWrites>,
+    /// A key that is reconciled for ever while no time passes is told to whoever waits for rest.
+    turns: Turns<Request>,
 }
 
 /// The own writes of all keys that have some.
@@ -273,6 +277,7 @@ impl Worker {
 
     async fn process(&self, item: Item, ctx: Context) {
         self.metrics.began(&item);
+        self.turns.count(&item.key);
         self.observers.tell(&self.site.name, &item.key, &item.causes, || Stage::Began);
         let start = Instant::now();
         let writes = ctx.writes();

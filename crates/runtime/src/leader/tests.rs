@@ -33,10 +33,10 @@ impl Server {
     }
 
     async fn answer(&self, request: Request<Body>) -> kube::Result<Response<Body>> {
+        self.asked.lock().push(request.method().clone());
         let delay = *self.delay.lock();
         tokio::time::sleep(delay).await;
         let (parts, body) = request.into_parts();
-        self.asked.lock().push(parts.method.clone());
         let body = body.collect().await?.to_bytes();
         let code = match parts.method {
             Method::GET => None,

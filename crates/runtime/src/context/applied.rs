@@ -99,5 +99,7 @@ mod tests {
         let mut less = wanted.clone();
         less.as_object_mut().unwrap().remove("phase");
         assert!(!is_applied(&owned, &current, &less), "a field is given up");
+        less["theirs"] = json!(1);
+        assert!(!is_applied(&owned, &current, &less), "one for another");
     }
 }

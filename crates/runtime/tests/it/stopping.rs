@@ -313,7 +313,8 @@ async fn two_controllers_of_one_name_are_refused(cluster: Cluster) {
         .controller(slow(&notes, Duration::ZERO))
         .runnable("slow", |_| async { Ok::<_, Error>(()) })
         .controller(slow(&notes, Duration::ZERO));
-    let error = twice.run_until(std::future::pending()).await.unwrap_err();
+    let ended = tokio::time::timeout(Duration::from_secs(20), twice.run_until(std::future::pending()));
+    let error = ended.await.expect("it does not begin").unwrap_err();
     assert_eq!(error.to_string(), "run slow: another controller of this manager has the same name");
 }
 

@@ -133,11 +133,10 @@ async fn cluster_scoped_objects_are_read_by_their_name(cluster: Cluster) {
 /// Mistakes that the server would take, or that the garbage collector would punish, are refused before they are sent.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 4)]
 async fn an_owner_that_cannot_be_set_is_an_error_and_nothing_is_sent(cluster: Cluster) {
-    let other = cluster.apply(map("other", 1)).await.unwrap();
+    let other = cluster.apply(child("other", "")).await.unwrap();
     let mut taken = child("taken", "theirs");
     set_controller_reference(&other, &mut taken).unwrap();
     cluster.apply(taken.clone()).await.unwrap();
-    cluster.delete::<ConfigMap>("other").await.unwrap();
     cluster.apply(map("one", 1)).await.unwrap();
     in_a_reconcile(&cluster, "owner", move |ctx| {
         let taken = taken.clone();
@@ -153,7 +152,7 @@ async fn an_owner_that_cannot_be_set_is_an_error_and_nothing_is_sent(cluster: Cl
             let error = ctx.apply(taken).await.unwrap_err();
             assert!(matches!(error, ContextError::Owner(OwnerError::AlreadyControlled { .. })), "{error}");
             let error = ctx.create_or_update(child("taken", ""), |_| {}).await.unwrap_err();
-            assert!(error.to_string().ends_with("taken is already controlled by ConfigMap other"), "{error}");
+            assert!(error.to_string().ends_with("taken is already controlled by Secret other"), "{error}");
             Ok("as it should be".into())
         }
     })

@@ -14,12 +14,13 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use k8s_openapi::api::storage::v1::{StorageClass, VolumeAttributesClass};
+use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::core::{ApiResource, ObjectMeta};
 
 use super::Metadata;
 use crate::cluster_role::Role;
+use crate::volume::attributes::VolumeAttributesClass;
 
 /// Who is told of every change.
 pub(super) type Tell = Arc<dyn Fn(&EventMeta<'_>) + Send + Sync>;

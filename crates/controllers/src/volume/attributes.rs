@@ -1,11 +1,14 @@
 //! Classes of volume attributes stay while a claim or a volume uses them.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use evenkeel_runtime::{Action, Context, Controller, Index, Request, Result, Source, Trigger};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
-use k8s_openapi::api::storage::v1::VolumeAttributesClass;
-use kube::ResourceExt;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::core::ClusterResourceScope;
+use kube::{Resource, ResourceExt};
+use serde::{Deserialize, Serialize};
 
 use super::remove_finalizer;
 use crate::MANAGER;
@@ -13,6 +16,43 @@ use crate::MANAGER;
 const PROTECTION: &str = "kubernetes.io/vac-protection";
 /// The index of claims and volumes by the classes that they use.
 const BY_CLASS: &str = "attributes class";
+
+/// A class as far as its protection is concerned.
+///
+/// `k8s-openapi` has the whole of it only from Kubernetes 1.34 on; what a class says is nobody's concern here.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct VolumeAttributesClass {
+    metadata: ObjectMeta,
+}
+
+impl Resource for VolumeAttributesClass {
+    type DynamicType = ();
+    type Scope = ClusterResourceScope;
+
+    fn kind((): &()) -> Cow<'_, str> {
+        "VolumeAttributesClass".into()
+    }
+
+    fn group((): &()) -> Cow<'_, str> {
+        "storage.k8s.io".into()
+    }
+
+    fn version((): &()) -> Cow<'_, str> {
+        "v1".into()
+    }
+
+    fn plural((): &()) -> Cow<'_, str> {
+        "volumeattributesclasses".into()
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
 
 /// The controller that lets classes go when nothing uses them any more.
 pub(crate) fn protection() -> Controller<VolumeAttributesClass> {

@@ -19,6 +19,7 @@ use serde_json::json;
 use crate::MANAGER;
 use crate::clock::{self, Reminders};
 use crate::monitors::Monitors;
+use crate::optional::HasSpec as _;
 
 /// How often a target is looked at: the default of Kubernetes.
 const PERIOD: Duration = Duration::from_secs(15);
@@ -48,13 +49,13 @@ enum Target {
 }
 
 async fn reconcile(autoscaler: Arc<HorizontalPodAutoscaler>, ctx: Context<State>) -> Result<Action> {
+    let Some(spec) = autoscaler.spec() else { return Ok(Action::done()) };
     // Upkeep: nobody waits for an autoscaler to look again.
     ctx.state().reminders.set(ctx.request(), Some(PERIOD));
-    let spec = autoscaler.spec.clone();
-    let target = look(&ctx, &autoscaler, &spec).await?;
-    let (status, rescale) = judge(&autoscaler, &spec, &target, clock::seconds(ctx.now()));
+    let target = look(&ctx, &autoscaler, spec).await?;
+    let (status, rescale) = judge(&autoscaler, spec, &target, clock::seconds(ctx.now()));
     if let Some(replicas) = rescale {
-        let (api, name) = api(&ctx, &autoscaler, &spec)
+        let (api, name) = api(&ctx, &autoscaler, spec)
             .ok_or_else(|| evenkeel_runtime::Error::message("the target's kind is gone"))?;
         let patch = Patch::Merge(json!({"spec": {"replicas": replicas}}));
         api.patch_scale(
@@ -176,6 +177,7 @@ fn no_metrics(metric: Option<&MetricSpec>) -> (&'static str, String) {
 }
 
 /// Writes a condition in its place; the time moves only with the status.
+#[allow(clippy::needless_update, reason = "conditions have one more field from Kubernetes 1.37 on")]
 fn put(
     status: &mut HorizontalPodAutoscalerStatus,
     kind: &str,
@@ -194,6 +196,7 @@ fn put(
         reason: Some(reason.to_owned()),
         message: Some(message.to_owned()),
         last_transition_time: Some(since),
+        ..HorizontalPodAutoscalerCondition::default()
     };
     match at {
         Some(at) => conditions[at] = condition,
@@ -211,7 +214,7 @@ mod tests {
             "metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}}]}}))
         .unwrap();
         let now = "2026-01-01T00:00:00Z".parse().unwrap();
-        let (status, rescale) = judge(&autoscaler, &autoscaler.spec, &target, now);
+        let (status, rescale) = judge(&autoscaler, autoscaler.spec().unwrap(), &target, now);
         let conditions = status.conditions.unwrap().into_iter();
         (conditions.map(|condition| (condition.type_, condition.reason.unwrap())).collect(), rescale)
     }

@@ -19,6 +19,7 @@ use schedule::Schedule;
 
 use crate::claim::controller_reference;
 use crate::clock::{self, Reminders};
+use crate::optional::HasSpec as _;
 use crate::{MANAGER, refusal};
 
 /// On a Job: the time that it was scheduled for.
@@ -39,10 +40,9 @@ pub(crate) fn controller() -> Controller<CronJob> {
 }
 
 async fn reconcile(cron: Arc<CronJob>, ctx: Context<Reminders>) -> Result<Action> {
-    if cron.metadata.deletion_timestamp.is_some() {
+    let Some(spec) = cron.spec().filter(|_| cron.metadata.deletion_timestamp.is_none()) else {
         return Ok(Action::done());
-    }
-    let spec = &cron.spec;
+    };
     let now = clock::seconds(ctx.now());
     let jobs = ctx.children::<Job>()?;
     let mut status = status(&cron, &jobs);
@@ -78,10 +78,9 @@ async fn run_due(
     let wait = schedule.next(now).and_then(|next| Duration::try_from(next.duration_since(now)).ok());
     ctx.state().set(ctx.request(), wait);
     let Some(due) = due else { return Ok(()) };
-    let spec = &cron.spec;
     let running: Vec<_> =
         jobs.iter().filter(|job| !is_finished(job) && job.metadata.deletion_timestamp.is_none()).collect();
-    match spec.concurrency_policy.as_deref() {
+    match cron.spec().and_then(|spec| spec.concurrency_policy.as_deref()) {
         Some("Forbid") if !running.is_empty() => {
             ctx.event(
                 cron,
@@ -118,7 +117,7 @@ async fn run_due(
 
 /// The newest time that has come and was not yet served.
 fn due(cron: &CronJob, schedule: &Schedule, now: Timestamp) -> Option<Timestamp> {
-    let spec = &cron.spec;
+    let spec = cron.spec()?;
     let served = cron.status.as_ref().and_then(|status| status.last_schedule_time.as_ref());
     let mut last = served.or(cron.metadata.creation_timestamp.as_ref())?.0;
     if let Some(seconds) = spec.starting_deadline_seconds {
@@ -142,7 +141,7 @@ fn due(cron: &CronJob, schedule: &Schedule, now: Timestamp) -> Option<Timestamp>
 
 /// The Job of one time; its name is made of the time, so that there is at most one.
 fn job(cron: &CronJob, due: Timestamp) -> Job {
-    let template = cron.spec.job_template.clone();
+    let template = cron.spec().map(|spec| spec.job_template.clone()).unwrap_or_default();
     let metadata = template.metadata.unwrap_or_default();
     let mut annotations = metadata.annotations.unwrap_or_default();
     annotations.insert(SCHEDULED.to_owned(), due.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
@@ -197,7 +196,7 @@ fn is_finished(job: &Job) -> bool {
 
 /// Deletes the oldest Jobs that have finished, beyond what is to be kept.
 async fn clean_up(ctx: &Context<Reminders>, cron: &CronJob, jobs: &[Arc<Job>]) -> Result<()> {
-    let spec = &cron.spec;
+    let Some(spec) = cron.spec() else { return Ok(()) };
     for (kind, limit) in
         [("Complete", spec.successful_jobs_history_limit), ("Failed", spec.failed_jobs_history_limit)]
     {

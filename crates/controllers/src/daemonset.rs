@@ -19,6 +19,7 @@ use serde_json::json;
 use crate::adoption::{self, claim};
 use crate::claim::controller_reference;
 use crate::history::{self, Newest, Parent};
+use crate::optional::HasSpec as _;
 use crate::{MANAGER, clock, refusal, template};
 
 /// The generation of the template, on the set as an annotation and on its pods as a label.
@@ -30,7 +31,7 @@ const ALL: &str = "all";
 
 /// The controller.
 pub(crate) fn controller() -> Controller<DaemonSet> {
-    let selector = |set: &DaemonSet| set.spec.as_ref().map(|spec| spec.selector.clone());
+    let selector = |set: &DaemonSet| set.spec().map(|spec| spec.selector.clone());
     let all = Index::new(ALL, |_: &DaemonSet| vec![ALL.to_owned()]);
     Controller::new("daemonset-controller", reconcile)
         .owns_source(Source::<Pod>::new().index(adoption::orphans()))
@@ -42,7 +43,7 @@ pub(crate) fn controller() -> Controller<DaemonSet> {
 }
 
 async fn reconcile(set: Arc<DaemonSet>, ctx: Context) -> Result<Action> {
-    let Some(spec) = set.spec.as_ref() else { return Ok(Action::done()) };
+    let Some(spec) = set.spec() else { return Ok(Action::done()) };
     let pods = claim(&ctx, &*set, &spec.selector).await?;
     let history = ctx.children::<ControllerRevision>()?;
     let Some(hash) = newest(&ctx, &set, &history).await? else {
@@ -73,7 +74,7 @@ async fn newest(
     set: &DaemonSet,
     history: &[Arc<ControllerRevision>],
 ) -> Result<Option<String>> {
-    let spec = set.spec.clone().unwrap_or_default();
+    let spec = set.spec().cloned().unwrap_or_default();
     let parent = Parent {
         owner: controller_reference(set),
         namespace: set.namespace(),
@@ -106,7 +107,7 @@ async fn newest(
 /// Makes the pod of one node. Says whether more are worth trying.
 async fn create(ctx: &Context, observed: &Observed, node: &str) -> Result<bool> {
     let set = &observed.set;
-    let spec = set.spec.clone().unwrap_or_default();
+    let spec = set.spec().cloned().unwrap_or_default();
     let mut pod =
         template::pod(&spec.template, &set.namespace().unwrap_or_default(), controller_reference(&**set));
     let mut pod_spec = placement::pod_spec(&spec);
@@ -145,7 +146,7 @@ async fn forget_history(
         .iter()
         .filter(|revision| revision.labels().get(history::HASH).is_some_and(|hash| used.contains(hash)));
     let live: BTreeSet<_> = live.map(|revision| revision.name_any()).collect();
-    let limit = observed.set.spec.as_ref().and_then(|spec| spec.revision_history_limit);
+    let limit = observed.set.spec().and_then(|spec| spec.revision_history_limit);
     for revision in history::surplus(history, &live, limit) {
         ctx.delete(&*revision).await?;
     }

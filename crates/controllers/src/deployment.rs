@@ -22,6 +22,7 @@ use serde_json::json;
 use crate::adoption::{self, claim};
 use crate::claim::is_controlled_by;
 use crate::clock::{self, Reminders};
+use crate::optional::HasSpec as _;
 use crate::{MANAGER, refusal};
 
 /// How many Deployments are reconciled at once: as many as Kubernetes does by default.
@@ -29,7 +30,7 @@ const CONCURRENT: usize = 5;
 
 /// The controller.
 pub(crate) fn controller() -> Controller<Deployment> {
-    let selector = |deployment: &Deployment| deployment.spec.as_ref().map(|spec| spec.selector.clone());
+    let selector = |deployment: &Deployment| deployment.spec().map(|spec| spec.selector.clone());
     let (reminders, due) = Reminders::channel();
     Controller::new("deployment-controller", reconcile)
         .owns_source(Source::<ReplicaSet>::new().index(adoption::orphans()))
@@ -41,7 +42,7 @@ pub(crate) fn controller() -> Controller<Deployment> {
 }
 
 async fn reconcile(deployment: Arc<Deployment>, ctx: Context<Reminders>) -> Result<Action> {
-    let Some(spec) = deployment.spec.as_ref() else { return Ok(Action::done()) };
+    let Some(spec) = deployment.spec() else { return Ok(Action::done()) };
     let sets = claim(&ctx, &*deployment, &spec.selector).await?;
     let observed = Observed { deployment: deployment.clone(), sets };
     let mut plan = rollout::plan(&observed, clock::seconds(ctx.now()));
@@ -133,7 +134,7 @@ async fn update(
     before: &ReplicaSet,
     after: &ReplicaSet,
 ) -> Result<()> {
-    let spec = after.spec.as_ref();
+    let spec = after.spec();
     let patch = json!({
         "metadata": {"resourceVersion": before.metadata.resource_version, "annotations": after.metadata.annotations},
         "spec": {"replicas": replicas(after), "minReadySeconds": spec.and_then(|spec| spec.min_ready_seconds).unwrap_or(0)},
@@ -162,5 +163,5 @@ async fn note_revision(ctx: &Context<Reminders>, deployment: &Deployment, number
 }
 
 fn replicas(set: &ReplicaSet) -> i32 {
-    set.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(0)
+    set.spec().and_then(|spec| spec.replicas).unwrap_or(0)
 }

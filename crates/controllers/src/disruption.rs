@@ -14,6 +14,7 @@ use kube::core::{Selector, SelectorExt};
 
 use crate::claim::controller_of;
 use crate::clock::{self, Reminders};
+use crate::optional::HasSpec as _;
 use crate::{MANAGER, labelled};
 
 /// The controller.
@@ -69,9 +70,7 @@ fn scale(ctx: &Context<Reminders>, pods: &[Arc<Pod>]) -> Result<i32> {
                 None => continue,
             },
             "StatefulSet" => match ctx.get_at::<StatefulSet>(&key(&owner.name))? {
-                Some(set) => {
-                    (owner.uid.clone(), set.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1))
-                }
+                Some(set) => (owner.uid.clone(), set.spec().and_then(|spec| spec.replicas).unwrap_or(1)),
                 None => continue,
             },
             "ReplicationController" => match ctx.get_at::<ReplicationController>(&key(&owner.name))? {
@@ -89,13 +88,13 @@ fn scale(ctx: &Context<Reminders>, pods: &[Arc<Pod>]) -> Result<i32> {
 
 /// A ReplicaSet under a Deployment stands for that one's size.
 fn scale_of_set(ctx: &Context<Reminders>, set: &ReplicaSet) -> Result<(String, i32)> {
-    let own = set.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
+    let own = set.spec().and_then(|spec| spec.replicas).unwrap_or(1);
     let uid = set.uid().unwrap_or_default();
     let Some(owner) = controller_of(&set.metadata).filter(|owner| owner.kind == "Deployment") else {
         return Ok((uid, own));
     };
     let deployment =
         ctx.get_at::<Deployment>(&Request::new(set.namespace().as_deref(), owner.name.as_str()))?;
-    let wanted = deployment.and_then(|deployment| deployment.spec.as_ref()?.replicas).unwrap_or(own);
+    let wanted = deployment.and_then(|deployment| deployment.spec()?.replicas).unwrap_or(own);
     Ok((owner.uid.clone(), wanted))
 }

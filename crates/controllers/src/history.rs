@@ -9,6 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use k8s_openapi::apimachinery::pkg::runtime::RawExtension;
 use serde_json::{Value, json};
 
+use crate::optional::{self, given};
 use crate::template;
 
 /// On a ControllerRevision: the hash of what it holds.
@@ -48,11 +49,11 @@ pub(crate) enum Newest {
 
 /// Where the present template stands in the history.
 pub(crate) fn newest(parent: &Parent<'_>, revisions: &[Arc<ControllerRevision>]) -> Newest {
-    let next = 1 + revisions.iter().map(|revision| revision.revision).max().unwrap_or(0);
+    let next = 1 + revisions.iter().map(|revision| number(revision)).max().unwrap_or(0);
     let data = data(parent.template);
-    let last = revisions.iter().max_by_key(|revision| (revision.revision, &revision.metadata.name));
+    let last = revisions.iter().max_by_key(|revision| (number(revision), &revision.metadata.name));
     let mut equal: Vec<_> = revisions.iter().filter(|revision| holds(revision, &data)).collect();
-    equal.sort_by_key(|revision| (revision.revision, &revision.metadata.name));
+    equal.sort_by_key(|revision| (number(revision), &revision.metadata.name));
     match (equal.last(), last) {
         (Some(found), Some(last)) if holds(last, &data) || found.metadata.uid == last.metadata.uid => {
             Newest::Is(Arc::clone(last))
@@ -62,8 +63,16 @@ pub(crate) fn newest(parent: &Parent<'_>, revisions: &[Arc<ControllerRevision>])
     }
 }
 
+fn number(revision: &ControllerRevision) -> i64 {
+    optional::number(revision.revision)
+}
+
+fn held(revision: &ControllerRevision) -> Option<&RawExtension> {
+    (&revision.data).into()
+}
+
 fn holds(revision: &ControllerRevision, data: &Value) -> bool {
-    revision.data.as_ref().is_some_and(|held| held.0 == *data)
+    held(revision).is_some_and(|held| held.0 == *data)
 }
 
 /// A patch that restores the template, in the form that `kubectl rollout undo` sends.
@@ -90,14 +99,14 @@ fn create(parent: &Parent<'_>, data: Value, revision: i64) -> ControllerRevision
             owner_references: Some(vec![parent.owner.clone()]),
             ..ObjectMeta::default()
         },
-        data: Some(RawExtension(data)),
-        revision,
+        data: given(RawExtension(data)),
+        revision: given(revision),
     }
 }
 
 /// The template that a revision holds.
 pub(crate) fn restore(revision: &ControllerRevision) -> Option<PodTemplateSpec> {
-    let mut template = revision.data.as_ref()?.0.pointer("/spec/template")?.clone();
+    let mut template = held(revision)?.0.pointer("/spec/template")?.clone();
     template.as_object_mut()?.remove("$patch");
     serde_json::from_value(template).ok()
 }
@@ -112,7 +121,7 @@ pub(crate) fn surplus(
         revision.metadata.name.as_ref().is_some_and(|name| !live.contains(name))
     };
     let mut dead: Vec<_> = revisions.iter().filter(is_dead).cloned().collect();
-    dead.sort_by_key(|revision| (revision.revision, revision.metadata.name.clone()));
+    dead.sort_by_key(|revision| (number(revision), revision.metadata.name.clone()));
     let keep = usize::try_from(limit.unwrap_or(10)).unwrap_or(usize::MAX);
     dead.truncate(dead.len().saturating_sub(keep));
     dead
@@ -156,9 +165,9 @@ mod tests {
         let (one, two) = (template("i:1"), template("i:2"));
         let first = made(&one, &[]);
         let second = made(&two, std::slice::from_ref(&first));
-        assert_eq!((first.revision, second.revision), (1, 2));
+        assert_eq!((number(&first), number(&second)), (1, 2));
         let history = [first.clone(), second.clone()];
-        assert!(matches!(newest(&parent(&two), &history), Newest::Is(is) if is.revision == 2));
+        assert!(matches!(newest(&parent(&two), &history), Newest::Is(is) if number(&is) == 2));
         assert!(
             matches!(newest(&parent(&one), &history), Newest::Renumber(is, 3) if is.metadata.uid == first.metadata.uid)
         );

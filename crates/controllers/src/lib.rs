@@ -30,7 +30,8 @@
 //! | aggregated ClusterRoles | `cluster_role` | – |
 //!
 //! `claim` and `adoption` decide what belongs to whom, `monitors` watches the metadata of all kinds for those who need
-//! to see everything, `signals` and `clock` hand over keys and times by the rules of the ledger.
+//! to see everything, `signals` and `clock` hand over keys and times by the rules of the ledger. `optional` reads the
+//! fields whose types differ between Kubernetes versions.
 //!
 //! *Invariants:* a reconcile that finds everything in order writes nothing. No decision depends on a hash map's order,
 //! the OS clock or OS randomness. Nothing walks over all objects to serve one key.
@@ -54,6 +55,7 @@ mod monitors;
 mod namespace;
 pub mod node;
 mod node_lifecycle;
+mod optional;
 mod pod;
 mod policy_status;
 mod quantity;

@@ -27,6 +27,7 @@ use status::Failure;
 
 use crate::adoption::{self, claim};
 use crate::claim::{controller_of, controller_reference};
+use crate::optional::{HasSpec as _, given};
 use crate::{MANAGER, clock, refusal, template};
 
 /// How many sets are reconciled at once: as many as Kubernetes does by default.
@@ -43,7 +44,7 @@ pub(crate) fn replication_controllers() -> Controller<ReplicationController> {
 }
 
 fn replicated<K: Replicated>(name: &str) -> Controller<K> {
-    let selector = |set: &K| set.as_set().spec.map(|spec| spec.selector);
+    let selector = |set: &K| set.as_set().spec().map(|spec| spec.selector.clone());
     Controller::new(name, reconcile::<K>)
         .owns_source(Source::<Pod>::new().index(adoption::orphans()))
         .watches_indexed(adoption::selects(selector), |pod: &Pod| adoption::orphan_keys(&pod.metadata))
@@ -74,7 +75,7 @@ impl Replicated for ReplicationController {
         let status = self.status.as_ref().and_then(|status| serde_json::to_value(status).ok());
         ReplicaSet {
             metadata: self.metadata.clone(),
-            spec: Some(ReplicaSetSpec {
+            spec: given(ReplicaSetSpec {
                 replicas: spec.replicas,
                 min_ready_seconds: spec.min_ready_seconds,
                 selector: LabelSelector { match_labels: spec.selector, match_expressions: None },
@@ -95,7 +96,7 @@ impl Replicated for ReplicationController {
 
 async fn reconcile<K: Replicated>(object: Arc<K>, ctx: Context) -> Result<Action> {
     let set = object.as_set();
-    let Some(spec) = set.spec.as_ref() else { return Ok(Action::done()) };
+    let Some(spec) = set.spec() else { return Ok(Action::done()) };
     let owned =
         if ctx.is_behind() { live(&ctx, &set).await? } else { claim(&ctx, &*object, &spec.selector).await? };
     let pods = Pods::of(owned);
@@ -142,7 +143,7 @@ fn related(ctx: &Context, set: &ReplicaSet, own: &[Arc<Pod>]) -> Vec<Arc<Pod>> {
 type Outcome = std::result::Result<(), (Failure, ContextError)>;
 
 async fn create<K: Replicated>(ctx: &Context, owner: &K, set: &ReplicaSet, count: usize) -> Outcome {
-    let spec = set.spec.clone().unwrap_or_default();
+    let spec = set.spec().cloned().unwrap_or_default();
     let pod_template = spec.template.unwrap_or_default();
     let namespace = set.metadata.namespace.as_deref().unwrap_or_default();
     for batch in plan::batches(count) {

@@ -18,6 +18,7 @@ use serde_json::json;
 use crate::adoption::{self, claim};
 use crate::claim::controller_reference;
 use crate::history::{self, Newest, Parent};
+use crate::optional::HasSpec as _;
 use crate::{MANAGER, clock, refusal};
 
 /// How many sets are reconciled at once: as many as Kubernetes does by default.
@@ -25,7 +26,7 @@ const CONCURRENT: usize = 5;
 
 /// The controller.
 pub(crate) fn controller() -> Controller<StatefulSet> {
-    let selector = |set: &StatefulSet| set.spec.as_ref().map(|spec| spec.selector.clone());
+    let selector = |set: &StatefulSet| set.spec().map(|spec| spec.selector.clone());
     Controller::new("statefulset-controller", reconcile)
         .owns_source(Source::<Pod>::new().index(adoption::orphans()))
         .watches_indexed(adoption::selects(selector), |pod: &Pod| adoption::orphan_keys(&pod.metadata))
@@ -36,7 +37,7 @@ pub(crate) fn controller() -> Controller<StatefulSet> {
 }
 
 async fn reconcile(set: Arc<StatefulSet>, ctx: Context) -> Result<Action> {
-    let Some(spec) = set.spec.as_ref() else { return Ok(Action::done()) };
+    let Some(spec) = set.spec() else { return Ok(Action::done()) };
     let pods = claim(&ctx, &*set, &spec.selector).await?;
     let history = ctx.children::<ControllerRevision>()?;
     let mut collisions = set.status.as_ref().and_then(|status| status.collision_count).unwrap_or(0);
@@ -64,7 +65,7 @@ async fn newest(
     history: &[Arc<ControllerRevision>],
     collisions: &mut i32,
 ) -> Result<Option<Revision>> {
-    let spec = set.spec.clone().unwrap_or_default();
+    let spec = set.spec().cloned().unwrap_or_default();
     let parent = Parent {
         owner: controller_reference(set),
         namespace: set.metadata.namespace.clone(),
@@ -188,7 +189,7 @@ async fn forget_history(
         .filter_map(|pod| pod.metadata.labels.as_ref()?.get(history::POD_REVISION).cloned());
     let live: BTreeSet<_> =
         labels.chain([observed.current.name.clone(), observed.update.name.clone()]).collect();
-    let limit = observed.set.spec.as_ref().and_then(|spec| spec.revision_history_limit);
+    let limit = observed.set.spec().and_then(|spec| spec.revision_history_limit);
     for revision in history::surplus(history, &live, limit) {
         ctx.delete(&*revision).await?;
     }

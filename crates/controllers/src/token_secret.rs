@@ -14,6 +14,7 @@ use kube::api::PostParams;
 use kube::{Api, ResourceExt};
 
 use crate::MANAGER;
+use crate::optional::given;
 
 const ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";
 const ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
@@ -116,8 +117,7 @@ async fn fill(ctx: &Context<String>, account: &ServiceAccount, secret: &Secret) 
 /// A token of the account that is bound to the Secret; none where one of them is gone or was made anew meanwhile.
 async fn token(ctx: &Context<String>, account: &ServiceAccount, secret: &Secret) -> Result<Option<String>> {
     let request = TokenRequest {
-        spec: Some(TokenRequestSpec {
-            audiences: None,
+        spec: given(TokenRequestSpec {
             bound_object_ref: Some(BoundObjectReference {
                 api_version: Some("v1".to_owned()),
                 kind: Some("Secret".to_owned()),
@@ -125,13 +125,14 @@ async fn token(ctx: &Context<String>, account: &ServiceAccount, secret: &Secret)
                 uid: secret.uid(),
             }),
             expiration_seconds: Some(LIFETIME_SECONDS),
+            ..TokenRequestSpec::default()
         }),
         ..TokenRequest::default()
     };
     let namespace = account.namespace().unwrap_or_default();
     let accounts = Api::<ServiceAccount>::namespaced(ctx.client().clone(), &namespace);
     match accounts.create_token_request(&account.name_any(), &PostParams::default(), &request).await {
-        Ok(answer) => Ok(answer.status.and_then(|status| status.token)),
+        Ok(answer) => Ok(answer.status.and_then(|status| given(status.token))),
         Err(kube::Error::Api(refusal)) if refusal.code == 404 || refusal.code == 409 => Ok(None),
         Err(error) => Err(error.into()),
     }

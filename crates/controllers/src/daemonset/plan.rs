@@ -11,6 +11,7 @@ use kube::ResourceExt;
 
 use super::placement;
 use crate::int_or_percent::{self, Round};
+use crate::optional::HasSpec as _;
 use crate::{history, pod};
 
 /// What is seen of one set.
@@ -34,7 +35,7 @@ pub(crate) struct Plan {
 
 /// The next steps of this set.
 pub(crate) fn plan(observed: &Observed, now: Timestamp) -> Plan {
-    let spec = observed.set.spec.clone().unwrap_or_default();
+    let spec = observed.set.spec().cloned().unwrap_or_default();
     let template = placement::pod_spec(&spec);
     let mut by_node: BTreeMap<String, Vec<Arc<Pod>>> = BTreeMap::new();
     for pod in &observed.pods {

@@ -4,6 +4,8 @@ use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentCondition, DeploymentStatus, ReplicaSet};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
+use crate::optional::{HasSpec as _, given, text};
+
 pub(super) const AVAILABLE: &str = "Available";
 pub(super) const PROGRESSING: &str = "Progressing";
 pub(super) const REPLICA_FAILURE: &str = "ReplicaFailure";
@@ -22,8 +24,8 @@ pub(super) fn condition(
     now: Timestamp,
 ) -> DeploymentCondition {
     DeploymentCondition {
-        type_: kind.to_owned(),
-        status: status.to_owned(),
+        type_: given(kind.to_owned()),
+        status: given(status.to_owned()),
         reason: Some(reason.to_owned()),
         message: Some(message),
         last_update_time: Some(Time(now)),
@@ -33,27 +35,28 @@ pub(super) fn condition(
 
 /// The condition of this type.
 pub(super) fn get<'a>(status: &'a DeploymentStatus, kind: &str) -> Option<&'a DeploymentCondition> {
-    status.conditions.as_ref()?.iter().find(|condition| condition.type_ == kind)
+    status.conditions.as_ref()?.iter().find(|condition| text(&condition.type_) == kind)
 }
 
 /// Writes a condition, unless one with the same status and reason stands there already; the time of the transition
 /// moves only with the status.
 pub(super) fn set(status: &mut DeploymentStatus, mut condition: DeploymentCondition) {
-    if let Some(current) = get(status, &condition.type_).filter(|current| current.status == condition.status)
+    if let Some(current) =
+        get(status, text(&condition.type_)).filter(|current| current.status == condition.status)
     {
         if current.reason == condition.reason {
             return;
         }
         condition.last_transition_time = current.last_transition_time.clone();
     }
-    remove(status, &condition.type_.clone());
+    remove(status, text(&condition.type_));
     status.conditions.get_or_insert_default().push(condition);
 }
 
 /// Takes a condition away.
 pub(super) fn remove(status: &mut DeploymentStatus, kind: &str) {
     if let Some(conditions) = status.conditions.as_mut() {
-        conditions.retain(|condition| condition.type_ != kind);
+        conditions.retain(|condition| text(&condition.type_) != kind);
     }
     status.conditions.take_if(|conditions| conditions.is_empty());
 }
@@ -64,12 +67,12 @@ pub(super) fn has_deadline(deployment: &Deployment) -> bool {
 }
 
 pub(super) fn deadline_seconds(deployment: &Deployment) -> Option<i32> {
-    deployment.spec.as_ref()?.progress_deadline_seconds.filter(|seconds| *seconds != i32::MAX)
+    deployment.spec()?.progress_deadline_seconds.filter(|seconds| *seconds != i32::MAX)
 }
 
 /// Marks a pause or its end, so that the time of the pause does not count against the deadline. Says whether it did.
 pub(super) fn mark_pause(deployment: &Deployment, status: &mut DeploymentStatus, now: Timestamp) -> bool {
-    let paused = deployment.spec.as_ref().and_then(|spec| spec.paused) == Some(true);
+    let paused = deployment.spec().and_then(|spec| spec.paused) == Some(true);
     let reason = get(status, PROGRESSING).and_then(|current| current.reason.as_deref());
     let marked = reason == Some(PAUSED);
     if !has_deadline(deployment) || reason == Some(TIMED_OUT) || paused == marked {
@@ -88,7 +91,7 @@ pub(super) fn replica_failure<'a>(
 ) -> Option<DeploymentCondition> {
     let failure = |set: &ReplicaSet| {
         let conditions = set.status.as_ref()?.conditions.as_ref()?;
-        let failure = conditions.iter().find(|condition| condition.type_ == REPLICA_FAILURE)?;
+        let failure = conditions.iter().find(|condition| text(&condition.type_) == REPLICA_FAILURE)?;
         Some(DeploymentCondition {
             type_: failure.type_.clone(),
             status: failure.status.clone(),

@@ -4,6 +4,7 @@ use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, ReplicaSetSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 
 use crate::claim::controller_reference;
+use crate::optional::{HasSpec as _, given};
 use crate::template;
 
 /// On a ReplicaSet: the number of its revision; on a Deployment: that of its newest.
@@ -90,7 +91,7 @@ fn lengthened(history: &str, revision: &str) -> String {
 
 /// The ReplicaSet for the Deployment's present template, with no replicas yet.
 pub(super) fn create(deployment: &Deployment) -> ReplicaSet {
-    let spec = deployment.spec.clone().unwrap_or_default();
+    let spec = deployment.spec().cloned().unwrap_or_default();
     let collisions = deployment.status.as_ref().and_then(|status| status.collision_count);
     let mut pod_template = template::without_hash(&spec.template);
     let hash = template::hash(&pod_template, collisions);
@@ -107,7 +108,7 @@ pub(super) fn create(deployment: &Deployment) -> ReplicaSet {
             owner_references: Some(vec![controller_reference(deployment)]),
             ..ObjectMeta::default()
         },
-        spec: Some(ReplicaSetSpec {
+        spec: given(ReplicaSetSpec {
             replicas: Some(0),
             min_ready_seconds: spec.min_ready_seconds,
             selector,
@@ -125,8 +126,8 @@ fn name(deployment: &str, hash: &str) -> String {
 
 /// Whether the ReplicaSet was made for the Deployment's present template.
 pub(super) fn is_new(deployment: &Deployment, set: &ReplicaSet) -> bool {
-    let wanted = deployment.spec.as_ref().map(|spec| &spec.template);
-    let present = set.spec.as_ref().and_then(|spec| spec.template.as_ref());
+    let wanted = deployment.spec().map(|spec| &spec.template);
+    let present = set.spec().and_then(|spec| spec.template.as_ref());
     matches!((wanted, present), (Some(wanted), Some(present)) if template::equal_but_for_hash(wanted, present))
 }
 

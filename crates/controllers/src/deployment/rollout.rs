@@ -15,6 +15,7 @@ use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec, DeploymentStatus, R
 use super::conditions::{self, PROGRESSING};
 use super::{revision, scaling, status};
 use crate::int_or_percent::{self, Round};
+use crate::optional::{HasSpec as _, spec_mut};
 
 /// What is seen of one Deployment.
 pub(crate) struct Observed {
@@ -74,7 +75,7 @@ pub(super) struct Rollout {
 
 impl Draft {
     pub(super) fn replicas(&self) -> i32 {
-        self.after.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(0)
+        self.after.spec().and_then(|spec| spec.replicas).unwrap_or(0)
     }
 
     /// Pods that exist by its own account.
@@ -115,7 +116,7 @@ impl Rollout {
             new.new = true;
         }
         Self {
-            spec: deployment.spec.clone().unwrap_or_default(),
+            spec: deployment.spec().cloned().unwrap_or_default(),
             status: deployment.status.clone().unwrap_or_default(),
             deployment,
             drafts,
@@ -211,7 +212,7 @@ impl Rollout {
         let (deployment, now) = (self.deployment.clone(), self.now);
         let set = &mut self.drafts[index].after;
         revision::note_revision(set, &deployment, next);
-        if let Some(spec) = set.spec.as_mut() {
+        if let Some(spec) = spec_mut(set) {
             spec.min_ready_seconds = self.spec.min_ready_seconds;
         }
         self.revision = Some(revision::number(set).to_string());
@@ -351,7 +352,7 @@ impl Rollout {
             return false;
         }
         self.note_size(index);
-        if let Some(spec) = self.drafts[index].after.spec.as_mut() {
+        if let Some(spec) = spec_mut(&mut self.drafts[index].after) {
             spec.replicas = Some(replicas);
         }
         true

@@ -7,6 +7,7 @@ use k8s_openapi::api::apps::v1::{DeploymentStatus, ReplicaSetStatus};
 
 use super::conditions::{self, AVAILABLE, NEW_AVAILABLE, PROGRESSING, REPLICA_FAILURE, TIMED_OUT, condition};
 use super::rollout::{Draft, Rollout};
+use crate::optional::text;
 
 /// The status that the ReplicaSets give.
 pub(super) fn calculate(rollout: &Rollout, judge_progress: bool, now: Timestamp) -> DeploymentStatus {
@@ -59,7 +60,7 @@ fn judge(rollout: &Rollout, status: &mut DeploymentStatus, now: Timestamp) {
         conditions::set(status, say("True", NEW_AVAILABLE, "has successfully progressed."));
     } else if has_progressed(rollout, status) {
         let mut progressing = say("True", "ReplicaSetUpdated", "is progressing.");
-        if let Some(current) = current.filter(|current| current.status == "True") {
+        if let Some(current) = current.filter(|current| text(&current.status) == "True") {
             progressing.last_transition_time = current.last_transition_time;
         }
         // Removed first: progress moves the time of the update though status and reason stay.

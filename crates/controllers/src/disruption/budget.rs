@@ -11,6 +11,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::ResourceExt;
 
 use crate::int_or_percent::{self, Round};
+use crate::optional::given;
 use crate::pod;
 
 /// How long an eviction that was granted counts, should its pod not begin to go: the number of Kubernetes.
@@ -45,10 +46,10 @@ pub(super) fn status(observed: &Observed, now: Timestamp) -> (PodDisruptionBudge
     };
     let current = i32::try_from(observed.pods.iter().filter(healthy).count()).unwrap_or(i32::MAX);
     let allowed = if expected > 0 { (current - desired).max(0) } else { 0 };
-    status.current_healthy = Some(current);
-    status.desired_healthy = Some(desired);
-    status.expected_pods = Some(expected);
-    status.disruptions_allowed = Some(allowed);
+    status.current_healthy = given(current);
+    status.desired_healthy = given(desired);
+    status.expected_pods = given(expected);
+    status.disruptions_allowed = given(allowed);
     status.disrupted_pods = Some(granted).filter(|granted| !granted.is_empty());
     status.observed_generation = observed.budget.metadata.generation;
     let condition = condition(&status, allowed, now);

@@ -10,6 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 
 use crate::MANAGER;
+use crate::optional::given;
 
 const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 const CONTROLLER: &str = "endpointslicemirroring-controller.k8s.io";
@@ -118,7 +119,7 @@ fn slice(
             ..ObjectMeta::default()
         },
         address_type: family.to_owned(),
-        endpoints: Some(of_family),
+        endpoints: given(of_family),
         ports: Some(ports).filter(|ports| !ports.is_empty()),
     }
 }

@@ -9,6 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 
 use super::backends::{Backend, HEADLESS, is_headless};
+use crate::optional::given;
 
 /// How many addresses one slice holds: the default of Kubernetes.
 const SIZE: usize = 100;
@@ -47,10 +48,10 @@ pub(super) fn plan(service: &Service, backends: &[Backend], mut present: Vec<Arc
                 let old = present.remove(at);
                 let mut new = EndpointSlice::clone(&old);
                 new.ports = Some(ports).filter(|ports| !ports.is_empty());
-                new.endpoints = Some(endpoints);
+                new.endpoints = given(endpoints);
                 new.metadata.labels = Some(labels.clone());
                 if new.ports.clone().unwrap_or_default() != old.ports.clone().unwrap_or_default()
-                    || new.endpoints.clone().unwrap_or_default() != old.endpoints.clone().unwrap_or_default()
+                    || held(&new) != held(&old)
                     || new.metadata.labels != old.metadata.labels
                 {
                     plan.update.push(new);
@@ -64,13 +65,18 @@ pub(super) fn plan(service: &Service, backends: &[Backend], mut present: Vec<Arc
                     ..ObjectMeta::default()
                 },
                 address_type: family.clone(),
-                endpoints: Some(endpoints),
+                endpoints: given(endpoints),
                 ports: Some(ports).filter(|ports| !ports.is_empty()),
             }),
         }
     }
     plan.delete = present;
     plan
+}
+
+fn held(slice: &EndpointSlice) -> &[Endpoint] {
+    let endpoints: Option<&Vec<Endpoint>> = (&slice.endpoints).into();
+    endpoints.map_or(&[], Vec::as_slice)
 }
 
 /// The contents of the slices; one empty slice where there is nothing to hold.

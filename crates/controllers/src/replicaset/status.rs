@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::Pods;
+use crate::optional::{HasSpec as _, given, text};
 use crate::pod;
 
 /// Why creating or deleting pods failed, as it is shown in the condition `ReplicaFailure`.
@@ -27,7 +28,7 @@ pub(crate) fn status(
     failure: Option<&Failure>,
     now: Timestamp,
 ) -> ReplicaSetStatus {
-    let spec = set.spec.clone().unwrap_or_default();
+    let spec = set.spec().cloned().unwrap_or_default();
     let min_ready_seconds = spec.min_ready_seconds.unwrap_or(0);
     let template_labels =
         spec.template.and_then(|template| template.metadata).and_then(|metadata| metadata.labels);
@@ -51,7 +52,7 @@ pub(crate) fn status(
 
 /// When to look again because a ready pod will have been ready for long enough.
 pub(crate) fn next_look(set: &ReplicaSet, pods: &Pods, now: Timestamp) -> Option<Duration> {
-    let min_ready_seconds = set.spec.as_ref()?.min_ready_seconds.filter(|seconds| *seconds > 0)?;
+    let min_ready_seconds = set.spec()?.min_ready_seconds.filter(|seconds| *seconds > 0)?;
     let waits = pods.active.iter().filter_map(|pod| pod::available_in(pod, min_ready_seconds, now));
     waits.filter(|wait| !wait.is_zero()).min()
 }
@@ -63,16 +64,16 @@ fn conditions(
     now: Timestamp,
 ) -> Option<Vec<ReplicaSetCondition>> {
     let mut conditions = old.unwrap_or_default();
-    let shown = conditions.iter().any(|condition| condition.type_ == "ReplicaFailure");
+    let shown = conditions.iter().any(|condition| text(&condition.type_) == "ReplicaFailure");
     match failure {
         Some(failure) if !shown => conditions.push(ReplicaSetCondition {
-            type_: "ReplicaFailure".to_owned(),
-            status: "True".to_owned(),
+            type_: given("ReplicaFailure".to_owned()),
+            status: given("True".to_owned()),
             reason: Some(failure.reason.to_owned()),
             message: Some(failure.message.clone()),
             last_transition_time: Some(Time(now)),
         }),
-        None if shown => conditions.retain(|condition| condition.type_ != "ReplicaFailure"),
+        None if shown => conditions.retain(|condition| text(&condition.type_) != "ReplicaFailure"),
         _ => {}
     }
     (!conditions.is_empty()).then_some(conditions)

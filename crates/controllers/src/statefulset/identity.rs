@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
 use crate::claim::controller_reference;
+use crate::optional::HasSpec as _;
 use crate::{history, template};
 
 const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
@@ -23,7 +24,7 @@ pub(crate) struct Ordinals {
 
 impl Ordinals {
     pub(crate) fn of(set: &StatefulSet) -> Self {
-        let spec = set.spec.as_ref();
+        let spec = set.spec();
         let start =
             spec.and_then(|spec| spec.ordinals.as_ref()).and_then(|ordinals| ordinals.start).unwrap_or(0);
         Self { start, count: spec.and_then(|spec| spec.replicas).unwrap_or(1).max(0) }
@@ -58,8 +59,7 @@ pub(crate) fn pod(set: &StatefulSet, pod_template: &PodTemplateSpec, revision: &
     let volumes = volumes(set, ordinal);
     let spec = pod.spec.get_or_insert_default();
     spec.hostname = Some(name);
-    spec.subdomain =
-        set.spec.as_ref().and_then(|spec| spec.service_name.clone()).filter(|name| !name.is_empty());
+    spec.subdomain = set.spec().and_then(|spec| spec.service_name.clone()).filter(|name| !name.is_empty());
     let own = spec.volumes.take().unwrap_or_default();
     let own = own.into_iter().filter(|volume| volumes.iter().all(|claimed| claimed.name != volume.name));
     let all: Vec<_> = volumes.iter().cloned().chain(own).collect();
@@ -81,7 +81,7 @@ fn volumes(set: &StatefulSet, ordinal: i32) -> Vec<Volume> {
 
 /// The claims of the pod of this ordinal, each beside the name of its template.
 pub(crate) fn claims(set: &StatefulSet, ordinal: i32) -> Vec<(String, PersistentVolumeClaim)> {
-    let Some(spec) = set.spec.as_ref() else { return Vec::new() };
+    let Some(spec) = set.spec() else { return Vec::new() };
     let set_name = set.metadata.name.as_deref().unwrap_or_default();
     let selected = spec.selector.match_labels.clone().unwrap_or_default();
     let templates = spec.volume_claim_templates.iter().flatten();
@@ -103,7 +103,7 @@ pub(crate) fn claims(set: &StatefulSet, ordinal: i32) -> Vec<(String, Persistent
 
 /// Whether claims go with the set, and whether they go with a pod that is scaled away.
 fn retention(set: &StatefulSet) -> (bool, bool) {
-    let policy = set.spec.as_ref().and_then(|spec| spec.persistent_volume_claim_retention_policy.as_ref());
+    let policy = set.spec().and_then(|spec| spec.persistent_volume_claim_retention_policy.as_ref());
     let deletes = |when: Option<&String>| when.is_some_and(|when| when == "Delete");
     (
         deletes(policy.and_then(|policy| policy.when_deleted.as_ref())),
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn a_pod_carries_its_identity_and_its_claims() {
         let set = set(json!({}));
-        let pod = pod(&set, &set.spec.as_ref().unwrap().template, "db-1", 1);
+        let pod = pod(&set, &set.spec().unwrap().template, "db-1", 1);
         let value = serde_json::to_value(&pod).unwrap();
         assert_eq!(value.pointer("/metadata/name"), Some(&json!("db-1")));
         assert_eq!(value.pointer("/metadata/labels/apps.kubernetes.io~1pod-index"), Some(&json!("1")));

@@ -9,6 +9,7 @@ use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetSpec, StatefulSetStatus
 use k8s_openapi::api::core::v1::{Pod, PodTemplateSpec};
 
 use super::identity::{self, Ordinals};
+use crate::optional::HasSpec as _;
 use crate::{history, pod};
 
 /// A revision by its name, with the template that it holds.
@@ -73,7 +74,7 @@ impl<'a> Planner<'a> {
     fn new(observed: &'a Observed, now: Timestamp) -> Self {
         let name = observed.set.metadata.name.as_deref().unwrap_or_default();
         let by_ordinal = |pod: &Arc<Pod>| Some((identity::ordinal(name, pod)?, pod.clone()));
-        let spec = observed.set.spec.clone().unwrap_or_default();
+        let spec = observed.set.spec().cloned().unwrap_or_default();
         Self {
             observed,
             now,

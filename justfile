@@ -23,6 +23,10 @@ lint:
     cargo fmt --all
     cargo clippy --workspace --all-targets -- -D warnings
 
+# Check the libraries with the types of every Kubernetes version that k8s-openapi has.
+versions:
+    bash .ci/versions 1.33 1.34 1.35 1.36 1.37
+
 # Compare with what Kubernetes answered; `just parity --diff --case NAME` shows where.
 parity *ARGS:
     cargo run -p evenkeel-parity --bin parity -- {{ARGS}}

@@ -328,6 +328,7 @@ impl Drop for Work {
 
 impl Tally {
     /// How many pieces of work there are from now on.
+    #[inline]
     pub fn set(&mut self, count: usize) {
         let before = std::mem::replace(&mut self.count, count);
         if before == 0 && count > 0 {

@@ -114,6 +114,7 @@ struct Accounted<T> {
 
 impl<T: QueueKey> Accounted<T> {
     /// Changes the state and keeps the ledger at it.
+    #[inline]
     fn change<R>(&mut self, change: impl FnOnce(&mut State<T>) -> R) -> R {
         let result = change(&mut self.state);
         self.account.balance(self.state.pending_len(), self.state.next_due());

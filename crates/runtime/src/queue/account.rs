@@ -25,6 +25,7 @@ impl Account {
 
     /// Brings the ledger to what the queue holds now. A key that went from work to a delay, or back, is in the ledger
     /// all the while: more work is entered before the deadline moves, and less of it afterwards.
+    #[inline]
     pub(super) fn balance(&mut self, pending: usize, due: Option<Instant>) {
         if pending > self.pending {
             self.tally.set(pending);

@@ -99,11 +99,13 @@ impl Groups {
     }
 
     /// Counts a member as ready; says how many of its group and priority were before.
+    #[inline]
     pub(super) fn enter_ready(&mut self, group: Group, priority: i32) -> usize {
         self.counts[group.place()].ready.enter(priority)
     }
 
     /// Undoes `enter_ready`; says how many are left.
+    #[inline]
     pub(super) fn leave_ready(&mut self, group: Group, priority: i32) -> usize {
         self.counts[group.place()].ready.leave(priority)
     }

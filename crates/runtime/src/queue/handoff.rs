@@ -49,10 +49,12 @@ impl<S> Handoff<S> {
     }
 
     /// Changes the state, then wakes whom that concerns.
+    #[inline]
     pub(super) fn change<R>(&self, change: impl FnOnce(&mut S) -> (R, Wake)) -> R {
         self.change_inside(|inside| change(&mut inside.state))
     }
 
+    #[inline]
     fn change_inside<R>(&self, change: impl FnOnce(&mut Inside<S>) -> (R, Wake)) -> R {
         let mut inside = self.inside.lock();
         let (result, wake) = change(&mut inside);

@@ -56,6 +56,7 @@ impl Lines {
     }
 
     /// Puts a key at the end of its line.
+    #[inline]
     pub(super) fn push(&mut self, rank: Rank, slot: Slot, keys: &mut impl Linked) {
         let line = self.lines.entry(rank).or_insert(Line { first: slot, last: slot });
         let before = (line.first != slot).then_some(line.last);
@@ -68,6 +69,7 @@ impl Lines {
     }
 
     /// Takes the first key of all out of its line.
+    #[inline]
     pub(super) fn pop(&mut self, keys: &mut impl Linked) -> Option<(Rank, Slot)> {
         let mut line = self.lines.first_entry()?;
         let (rank, first) = (*line.key(), line.get().first);

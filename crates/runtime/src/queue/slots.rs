@@ -42,6 +42,8 @@ pub(super) struct Slots<T, E> {
     free: Vec<Slot>,
     /// Keys that were handed out not long ago, each at the place that its mark says; a later one displaces it.
     near: [Option<Slot>; NEAR],
+    /// The one that was handed out last, which a single worker asks for next: it is found without its hash.
+    last: Option<Slot>,
     /// How many keys there were at once before none was left, the last time.
     burst: usize,
 }
@@ -61,6 +63,7 @@ impl<T, E> Default for Slots<T, E> {
             slots: Vec::new(),
             free: Vec::new(),
             near: [None; NEAR],
+            last: None,
             burst: 0,
         }
     }
@@ -68,6 +71,7 @@ impl<T, E> Default for Slots<T, E> {
 
 impl<T: QueueKey, E: Default> Slots<T, E> {
     /// The slot of a key, which it has from now on.
+    #[inline]
     pub(super) fn enter(&mut self, key: T) -> Slot {
         let mark = self.mark(&key);
         if let Some(slot) = self.find_marked(mark, &key) {
@@ -88,14 +92,17 @@ impl<T: QueueKey, E: Default> Slots<T, E> {
         slot
     }
 
+    #[inline]
     pub(super) fn find(&self, key: &T) -> Option<Slot> {
-        self.find_marked(self.mark(key), key)
+        let last = self.last.filter(|slot| held(&self.slots, *slot).key == *key);
+        last.or_else(|| self.find_marked(self.mark(key), key))
     }
 
     fn mark(&self, key: &T) -> Mark {
         Mark::of(self.hashes.hash_one(key))
     }
 
+    #[inline]
     fn find_marked(&self, mark: Mark, key: &T) -> Option<Slot> {
         let is = |slot: &Slot| {
             let held = held(&self.slots, *slot);
@@ -105,18 +112,23 @@ impl<T: QueueKey, E: Default> Slots<T, E> {
     }
 
     /// Lets a key be found without the table, until another takes its place.
+    #[inline]
     pub(super) fn keep_near(&mut self, slot: Slot) {
         self.near[held(&self.slots, slot).mark.low(NEAR)] = Some(slot);
+        self.last = Some(slot);
     }
 
+    #[inline]
     pub(super) fn key(&self, slot: Slot) -> &T {
         &held(&self.slots, slot).key
     }
 
+    #[inline]
     pub(super) fn get(&self, slot: Slot) -> &E {
         &held(&self.slots, slot).entry
     }
 
+    #[inline]
     pub(super) fn get_mut(&mut self, slot: Slot) -> &mut E {
         &mut self.slots[slot.place()].as_mut().expect(TAKEN).entry
     }
@@ -143,6 +155,7 @@ impl<T: QueueKey, E: Default> Slots<T, E> {
             if let Some(held) = place.and_then(|place| place.take_if(|held| goes(held))) {
                 self.by_key.remove(held.mark, slot);
                 self.near[held.mark.low(NEAR)].take_if(|near| *near == slot);
+                self.last.take_if(|last| *last == slot);
                 self.free.push(slot);
                 gone(held.entry);
             }

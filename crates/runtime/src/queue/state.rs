@@ -133,6 +133,7 @@ impl<T: QueueKey> Default for State<T> {
 
 impl<T: QueueKey> State<T> {
     /// Adds a key for now or for `at`; says whether it became ready.
+    #[inline]
     pub(super) fn add(
         &mut self,
         key: T,
@@ -198,6 +199,7 @@ impl<T: QueueKey> State<T> {
     }
 
     /// Puts a key at the end of the line of its priority and round.
+    #[inline]
     fn enter_line(&mut self, slot: Slot, since: Instant) {
         let priority = self.entries.get(slot).priority;
         let before = self.group(slot).map(|group| self.groups.enter_ready(group, priority));
@@ -207,6 +209,7 @@ impl<T: QueueKey> State<T> {
     }
 
     /// A key no longer stands in a line of this priority.
+    #[inline]
     fn leave_line(&mut self, slot: Slot, priority: i32) {
         let group = self.entries.get(slot).group;
         let left = group.map(|group| self.groups.leave_ready(group, priority));
@@ -235,6 +238,7 @@ impl<T: QueueKey> State<T> {
     }
 
     /// Hands out the next ready key.
+    #[inline]
     pub(super) fn pop(&mut self) -> Option<Item<T>> {
         let (rank, slot) = self.ready.pop(&mut self.entries)?;
         self.in_flight += 1;

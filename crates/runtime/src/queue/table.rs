@@ -48,11 +48,13 @@ impl Table {
     }
 
     /// The slot with this mark that `is` the one.
+    #[inline]
     pub(super) fn find(&self, mark: Mark, is: impl Fn(Slot) -> bool) -> Option<Slot> {
         self.place(mark, is).and_then(|place| self.cells[place].slot)
     }
 
     /// Enters a slot that is not in it.
+    #[inline]
     pub(super) fn insert(&mut self, mark: Mark, slot: Slot) {
         if 2 * (self.len + 1) > self.cells.len() {
             self.grow();
@@ -82,6 +84,7 @@ impl Table {
         self.cells[hole] = Cell::default();
     }
 
+    #[inline]
     fn place(&self, mark: Mark, is: impl Fn(Slot) -> bool) -> Option<usize> {
         if self.cells.is_empty() {
             return None;

@@ -41,6 +41,7 @@ impl Default for Turns {
 impl Turns {
     /// One more key is ready, with so many of its group and priority before it; none where it has no group. Gives its
     /// round.
+    #[inline]
     pub(super) fn enter(&mut self, priority: i32, before: Option<usize>) -> u64 {
         if self.by_priority.len() >= self.limit {
             self.by_priority.retain(|_, turn| turn.ready > 0);
@@ -53,6 +54,7 @@ impl Turns {
     }
 
     /// Undoes `enter`; so many of its group and priority are left.
+    #[inline]
     pub(super) fn leave(&mut self, priority: i32, left: Option<usize>) {
         if let Some(turn) = self.by_priority.get_mut(&priority) {
             turn.ready -= 1;
@@ -61,6 +63,7 @@ impl Turns {
     }
 
     /// A key of this round is handed out.
+    #[inline]
     pub(super) fn give(&mut self, priority: i32, round: u64) {
         let Some(turn) = self.by_priority.get_mut(&priority) else { return };
         if round > turn.round {

@@ -63,8 +63,8 @@ where
 {
     let claimant = Claimant::new(owner.meta(), Some(selector));
     let cache = ctx.cache::<C>()?;
-    let mut candidates = cache.owned_by(owner.meta().uid.as_deref().unwrap_or_default());
-    candidates.extend(cache.by_index(ORPHANS, &selector_key(owner.meta(), selector)));
+    let mut candidates = cache.owned_by(owner.meta().uid.as_deref().unwrap_or_default())?;
+    candidates.extend(cache.by_index(ORPHANS, &selector_key(owner.meta(), selector))?);
     let mut claimed = Vec::with_capacity(candidates.len());
     let mut may_adopt = None;
     for candidate in candidates {

@@ -45,7 +45,7 @@ async fn reconcile(budget: Arc<PodDisruptionBudget>, ctx: Context<Reminders>) ->
     let labels = spec.selector.as_ref().and_then(|selector| selector.match_labels.as_ref());
     let key = labelled::selector_key(&budget.namespace().unwrap_or_default(), labels);
     let selector: Option<Selector> = spec.selector.clone().and_then(|selector| selector.try_into().ok());
-    let candidates = ctx.cache::<Pod>()?.by_index(labelled::INDEX, &key);
+    let candidates = ctx.cache::<Pod>()?.by_index(labelled::INDEX, &key)?;
     let selected = |pod: &Arc<Pod>| selector.as_ref().is_some_and(|selector| selector.matches(pod.labels()));
     let pods: Vec<_> =
         candidates.into_iter().filter(selected).filter(|pod| !crate::pod::is_finished(pod)).collect();

@@ -131,7 +131,7 @@ fn selects(service: &Service) -> bool {
 fn backends(ctx: &Context, service: &Service) -> Result<Vec<Backend>> {
     let selector = service.spec.as_ref().and_then(|spec| spec.selector.clone()).unwrap_or_default();
     let key = labelled::selector_key(&service.namespace().unwrap_or_default(), Some(&selector));
-    let candidates = ctx.cache::<Pod>()?.by_index(labelled::INDEX, &key);
+    let candidates = ctx.cache::<Pod>()?.by_index(labelled::INDEX, &key)?;
     let selected = candidates
         .into_iter()
         .filter(|pod| selector.iter().all(|(key, value)| pod.labels().get(key) == Some(value)));

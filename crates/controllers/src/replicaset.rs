@@ -103,9 +103,12 @@ async fn reconcile<K: Replicated>(object: Arc<K>, ctx: Context) -> Result<Action
     let now = clock::seconds(ctx.now());
     let scale = match set.metadata.deletion_timestamp {
         Some(_) => Scale::Enough,
-        None => {
-            plan::scale(spec.replicas.unwrap_or(1), &pods.active, || related(&ctx, &set, &pods.active), now)
-        }
+        None => plan::scale(
+            spec.replicas.unwrap_or(1),
+            &pods.active,
+            || related(&ctx, &set).unwrap_or_else(|| pods.active.clone()),
+            now,
+        ),
     };
     let outcome = match scale {
         Scale::Enough => Ok(()),
@@ -129,15 +132,15 @@ async fn live(ctx: &Context, set: &ReplicaSet) -> Result<Vec<Arc<Pod>>> {
     Ok(pods.items.into_iter().filter(ours).map(Arc::new).collect())
 }
 
-/// The active pods of all ReplicaSets under the same Deployment.
-fn related(ctx: &Context, set: &ReplicaSet, own: &[Arc<Pod>]) -> Vec<Arc<Pod>> {
-    let (Some(owner), Ok(sets), Ok(pods)) =
-        (controller_of(&set.metadata), ctx.cache::<ReplicaSet>(), ctx.cache::<Pod>())
-    else {
-        return own.to_vec();
-    };
-    let siblings = sets.owned_by(&owner.uid).into_iter().filter_map(|sibling| sibling.metadata.uid.clone());
-    siblings.flat_map(|uid| pods.owned_by(&uid)).collect()
+/// The active pods of all ReplicaSets under the same Deployment; none if there is no such thing.
+fn related(ctx: &Context, set: &ReplicaSet) -> Option<Vec<Arc<Pod>>> {
+    let owner = controller_of(&set.metadata)?;
+    let pods = ctx.cache::<Pod>().ok()?;
+    let mut related = Vec::new();
+    for sibling in ctx.cache::<ReplicaSet>().ok()?.owned_by(&owner.uid).ok()? {
+        related.extend(pods.owned_by(sibling.metadata.uid.as_deref().unwrap_or_default()).ok()?);
+    }
+    Some(related)
 }
 
 type Outcome = std::result::Result<(), (Failure, ContextError)>;

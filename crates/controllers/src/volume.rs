@@ -84,7 +84,7 @@ async fn bind(claim: Arc<PersistentVolumeClaim>, ctx: Context<bool>) -> Result<A
 /// A volume that fits, or one that is made.
 async fn find(ctx: &Context<bool>, claim: &PersistentVolumeClaim) -> Result<Option<PersistentVolume>> {
     let class = matching::class(claim).unwrap_or_default();
-    let volumes = ctx.cache::<PersistentVolume>()?.by_index("class", &class);
+    let volumes = ctx.cache::<PersistentVolume>()?.by_index("class", &class)?;
     match matching::choose(claim, &volumes) {
         Choice::Take(volume) => Ok(Some(PersistentVolume::clone(&volume))),
         Choice::None => {
@@ -261,7 +261,7 @@ async fn protect(claim: Arc<PersistentVolumeClaim>, ctx: Context) -> Result<Acti
     if claim.metadata.deletion_timestamp.is_none() {
         return Ok(Action::done());
     }
-    let users = ctx.cache::<Pod>()?.by_index(BY_CLAIM, &Request::of(&*claim).to_string());
+    let users = ctx.cache::<Pod>()?.by_index(BY_CLAIM, &Request::of(&*claim).to_string())?;
     if !users.iter().any(|user| !pod::is_finished(user)) {
         remove_finalizer(&ctx, &*claim, CLAIM_PROTECTION).await?;
     }

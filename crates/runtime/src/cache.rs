@@ -15,17 +15,18 @@ use parking_lot::RwLock;
 pub use store::Snapshot;
 pub(crate) use store::Store;
 
-use crate::{Object, Request};
+use crate::{ContextError, Object, Request};
 
 /// A reader of a cache. Cloning shares it.
 ///
 /// ```no_run
-/// # fn read(pods: evenkeel_runtime::Cache<k8s_openapi::api::core::v1::Pod>) {
+/// # fn read(pods: evenkeel_runtime::Cache<k8s_openapi::api::core::v1::Pod>) -> Result<(), evenkeel_runtime::ContextError> {
 /// use evenkeel_runtime::Request;
 ///
 /// let web = pods.get(&Request::namespaced("prod", "web"));
 /// let all = pods.list();
-/// let owned = pods.owned_by("8e3f…");
+/// let owned = pods.owned_by("8e3f…")?;
+/// # Ok(())
 /// # }
 /// ```
 pub struct Cache<K> {
@@ -52,14 +53,16 @@ impl<K: Object> Cache<K> {
         self.snapshot().iter_in(namespace).cloned().collect()
     }
 
-    /// The objects that have this value in the index of this name, by key; none where the cache has no such index.
-    pub fn by_index(&self, index: &str, value: &str) -> Vec<Arc<K>> {
-        self.store.read().by_index(index, value)
+    /// The objects that have this value in the index of this name, by key. An index that nobody declared is an error.
+    pub fn by_index(&self, index: &str, value: &str) -> Result<Vec<Arc<K>>, ContextError> {
+        let store = self.store.read();
+        let found = store.by_index(index, value);
+        found.ok_or_else(|| ContextError::UndeclaredIndex { index: index.into(), kept: store.index_names() })
     }
 
     /// The objects that name this uid as an owner; needs [`Index::by_owner`](crate::Index::by_owner), which `owns`
     /// declares.
-    pub fn owned_by(&self, uid: &str) -> Vec<Arc<K>> {
+    pub fn owned_by(&self, uid: &str) -> Result<Vec<Arc<K>>, ContextError> {
         self.by_index(crate::index::BY_OWNER, uid)
     }
 

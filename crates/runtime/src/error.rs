@@ -339,6 +339,18 @@ pub enum ContextError {
         /// The kind that was asked for.
         kind: String,
     },
+    /// The cache keeps no such index. An empty answer would look as if there were no such objects.
+    #[error(
+        "read by index {index:?}: the cache has {}; declare it with Controller::index, Controller::owns (for owners) \
+         or Source::index",
+        listed(kept)
+    )]
+    UndeclaredIndex {
+        /// The index that was asked for.
+        index: String,
+        /// Those that there are.
+        kept: Vec<String>,
+    },
     /// The owner reference cannot be set.
     #[error(transparent)]
     Owner(#[from] OwnerError),
@@ -370,6 +382,14 @@ pub enum ContextError {
         /// Why nothing may be sent.
         why: &'static str,
     },
+}
+
+/// These names, for a message.
+fn listed(names: &[String]) -> String {
+    match names {
+        [] => "none".into(),
+        names => names.join(", "),
+    }
 }
 
 fn api_message(error: &kube::Error) -> String {

@@ -187,7 +187,11 @@ impl Candidate {
                 () = tokio::time::sleep_until(next) => {}
             }
             let deadline = renewed + self.election.renew_deadline;
+            let late = Instant::now().saturating_duration_since(next);
             if Instant::now() >= deadline {
+                if late > self.election.retry_period {
+                    cause = format!("this process did not run for {late:?}; before: {cause}");
+                }
                 return Err(self.lost(&cause));
             }
             next = Instant::now() + self.election.retry_period;

@@ -71,7 +71,7 @@ pub(crate) fn claims<B: Backup>(
     database: &Database,
     ctx: &Context<B>,
 ) -> Result<Vec<Arc<PersistentVolumeClaim>>, ContextError> {
-    Ok(ctx.cache::<PersistentVolumeClaim>()?.by_index(BY_DATABASE, &Request::of(database).to_string()))
+    ctx.cache::<PersistentVolumeClaim>()?.by_index(BY_DATABASE, &Request::of(database).to_string())
 }
 
 /// The database that a claim belongs to.

@@ -88,8 +88,8 @@ async fn protect(class: Arc<VolumeAttributesClass>, ctx: Context) -> Result<Acti
         return Ok(Action::done());
     }
     let name = class.name_any();
-    let free = ctx.cache::<PersistentVolumeClaim>()?.by_index(BY_CLASS, &name).is_empty()
-        && ctx.cache::<PersistentVolume>()?.by_index(BY_CLASS, &name).is_empty();
+    let free = ctx.cache::<PersistentVolumeClaim>()?.by_index(BY_CLASS, &name)?.is_empty()
+        && ctx.cache::<PersistentVolume>()?.by_index(BY_CLASS, &name)?.is_empty();
     if free {
         remove_finalizer(&ctx, &*class, PROTECTION).await?;
     }

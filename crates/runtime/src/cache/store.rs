@@ -148,10 +148,14 @@ impl<K: Object> Store<K> {
         self.indexes.iter().any(|indexed| indexed.name() == name)
     }
 
-    pub(crate) fn by_index(&self, name: &str, value: &str) -> Vec<Arc<K>> {
-        let indexed = self.indexes.iter().find(|indexed| indexed.name() == name);
-        let keys = indexed.into_iter().flat_map(|indexed| indexed.keys(value));
-        keys.filter_map(|key| self.by_key.get(key).cloned()).collect()
+    pub(crate) fn index_names(&self) -> Vec<String> {
+        self.indexes.iter().map(|indexed| indexed.name().to_owned()).collect()
+    }
+
+    /// None where there is no such index.
+    pub(crate) fn by_index(&self, name: &str, value: &str) -> Option<Vec<Arc<K>>> {
+        let indexed = self.indexes.iter().find(|indexed| indexed.name() == name)?;
+        Some(indexed.keys(value).filter_map(|key| self.by_key.get(key).cloned()).collect())
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot<K> {
@@ -224,7 +228,7 @@ mod tests {
         store.insert(pod("a", "two", "web"));
         store.insert(pod("b", "three", "db"));
         let found = |store: &Store<Pod>, app| {
-            store.by_index(index.name(), app).iter().map(|pod| pod.name_any()).collect::<Vec<_>>()
+            store.by_index(index.name(), app).unwrap().iter().map(|pod| pod.name_any()).collect::<Vec<_>>()
         };
         assert_eq!(found(&store, "web"), ["one", "two"]);
         store.insert(pod("a", "one", "db"));
@@ -251,9 +255,9 @@ mod tests {
         }
         assert_eq!(asked(), 1000);
         store.insert(pod("a", "7", "db"));
-        assert_eq!((asked(), store.by_index("counted", "web").len()), (2, 999));
+        assert_eq!((asked(), store.by_index("counted", "web").unwrap().len()), (2, 999));
         store.remove(&Request::namespaced("a", "8"));
-        assert_eq!((asked(), store.by_index("counted", "db").len()), (1, 1));
+        assert_eq!((asked(), store.by_index("counted", "db").unwrap().len()), (1, 1));
         store.snapshot();
         assert_eq!(asked(), 0, "and who reads asks nothing");
     }
@@ -291,11 +295,14 @@ mod tests {
         }));
         store.insert(pod("x", "one", "x"));
         store.insert(pod("x", "two", "x"));
-        assert_eq!((store.by_index("fickle", "a").len(), store.by_index("fickle", "b").len()), (1, 1));
+        assert_eq!(
+            (store.by_index("fickle", "a").unwrap().len(), store.by_index("fickle", "b").unwrap().len()),
+            (1, 1)
+        );
         changed.store(true, std::sync::atomic::Ordering::SeqCst);
         store.remove(&Request::namespaced("x", "two"));
-        assert_eq!(store.by_index("fickle", "a").len(), 1);
-        assert!(store.by_index("fickle", "b").is_empty(), "a key without an object is not found");
+        assert_eq!(store.by_index("fickle", "a").unwrap().len(), 1);
+        assert!(store.by_index("fickle", "b").unwrap().is_empty(), "a key without an object is not found");
     }
 
     #[test]
@@ -304,8 +311,8 @@ mod tests {
         store.add_index(&Index::new("same", |_: &Pod| vec!["first".into()]));
         store.add_index(&Index::new("same", |_: &Pod| vec!["second".into()]));
         store.insert(pod("a", "one", "x"));
-        assert_eq!(store.by_index("same", "first").len(), 1);
-        assert!(store.by_index("same", "second").is_empty() && store.indexes.len() == 1);
+        assert_eq!(store.by_index("same", "first").unwrap().len(), 1);
+        assert!(store.by_index("same", "second").unwrap().is_empty() && store.indexes.len() == 1);
     }
 
     /// Nothing may show the order of hashes, and both maps hold the same, whenever the second is asked for.
@@ -355,7 +362,7 @@ mod tests {
             let round = || {
                 let start = std::time::Instant::now();
                 let found: usize =
-                    (0..25).map(|app| store.by_index(index.name(), &app.to_string()).len()).sum();
+                    (0..25).map(|app| store.by_index(index.name(), &app.to_string()).unwrap().len()).sum();
                 assert!(found == 100 && keys.iter().all(|key| store.get(key).is_some()));
                 start.elapsed()
             };

@@ -87,7 +87,7 @@ impl<'a, K: Object> Objects<'a, K> {
         let Some(owner) = &*self.inner.owner else { return Ok(Vec::new()) };
         let uid = &owner.reference.uid;
         if cache.has_index(crate::index::BY_OWNER) {
-            return Ok(cache.owned_by(uid));
+            return cache.owned_by(uid);
         }
         Ok(cache.list().into_iter().filter(|object| crate::owner::is_owned_by(&**object, uid)).collect())
     }

@@ -72,7 +72,7 @@ impl<K: Object, S: Send + Sync + 'static> Controller<K, S> {
             let cache = wiring.primary_cache();
             let trigger = Trigger::map(move |object: &C| {
                 let found = values(object).into_iter().flat_map(|value| match &cache {
-                    Some(cache) => cache.by_index(&name, &value),
+                    Some(cache) => cache.by_index(&name, &value).unwrap_or_default(),
                     None => Vec::new(),
                 });
                 found.map(|object| Request::of(&*object)).collect::<Vec<_>>()

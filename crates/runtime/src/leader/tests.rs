@@ -262,7 +262,8 @@ async fn who_wakes_after_the_deadline_renews_nothing() {
     assert!(candidate.attempt().await.unwrap());
     server.asked.lock().clear();
     tokio::time::advance(Duration::from_secs(10)).await;
-    assert!(candidate.lead(&CancellationToken::new()).await.is_err());
+    let lost = candidate.lead(&CancellationToken::new()).await.unwrap_err();
+    assert_eq!(lost.cause, "this process did not run for 8s; before: no attempt was made");
     assert!(server.asked.lock().is_empty());
 }
 

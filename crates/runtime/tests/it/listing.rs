@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use evenkeel_cluster::{Cluster, Fault, Matcher};
 use evenkeel_runtime::{
-    Action, Context, Controller, Error, Index, Informer, Informers, Manager, Request, Source, Subscription,
+    Action, Context, ContextError, Controller, Error, Index, Informer, Informers, Manager, Request, Source,
+    Subscription,
 };
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::ResourceExt;
@@ -217,12 +218,20 @@ async fn an_index_finds_objects_by_owner_by_label_and_by_any_function(cluster: C
     cluster.settled().await;
     // One that is added later is filled from what is there.
     maps.add_index(by_value);
-    let found = |objects: Vec<Arc<ConfigMap>>| objects.iter().map(|map| map.name_any()).collect::<Vec<_>>();
+    let found = |objects: Result<Vec<Arc<ConfigMap>>, ContextError>| {
+        objects.unwrap().iter().map(|map| map.name_any()).collect::<Vec<_>>()
+    };
     let cache = maps.cache();
     assert_eq!(found(cache.owned_by(&parent.uid().unwrap())), ["a", "b"]);
     assert_eq!(found(cache.by_index("evenkeel/label:app", "b")), ["b"]);
     assert_eq!(found(cache.by_index("value", "7")), ["a", "b"]);
-    assert!(cache.by_index("no such index", "7").is_empty() && !cache.has_index("no such index"));
+    assert!(!cache.has_index("no such index"));
+    let told = cache.by_index("no such index", "7").unwrap_err().to_string();
+    assert_eq!(
+        told,
+        "read by index \"no such index\": the cache has evenkeel/owner-uid, evenkeel/label:app, value; declare it with \
+         Controller::index, Controller::owns (for owners) or Source::index"
+    );
 }
 
 /// Somebody goes through a snapshot, however slowly: the watch writes meanwhile, and the snapshot stays as it was.

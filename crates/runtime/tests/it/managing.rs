@@ -90,7 +90,7 @@ async fn a_child_that_goes_already_is_not_pruned_again(cluster: Cluster) {
         move || {
             Controller::new("pruner", |map: Arc<ConfigMap>, ctx: Context<Notes>| async move {
                 let uid = map.uid().unwrap_or_default();
-                let by_index = ctx.cache::<Secret>()?.owned_by(&uid).len();
+                let by_index = ctx.cache::<Secret>()?.owned_by(&uid)?.len();
                 let pruned = ctx.prune::<Secret>(&[], |_| true).await?;
                 ctx.state().push(format!("{by_index} found, {pruned} pruned"));
                 Ok::<_, Error>(Action::done())

@@ -14,6 +14,7 @@ mod written;
 
 pub use objects::Objects;
 pub(crate) use read::CATCH_UP_MAX;
+pub use write::Ensured;
 pub(crate) use written::{Expected, Writes, Written};
 
 use std::fmt;

@@ -247,8 +247,8 @@ impl Metrics {
                 .collect::<Vec<_>>()
         };
         gauge(encoder, "workqueue_depth", "Keys that are ready", rows(|m| m.queue.len() as f64))?;
-        counter(encoder, "workqueue_adds", "Adds of keys", rows(|m| m.queue.adds() as f64))?;
-        counter(encoder, "workqueue_retries", "Rate-limited adds", rows(|m| m.queue.retries() as f64))?;
+        counter(encoder, "workqueue_adds", "Keys that became ready", rows(|m| m.queue.adds() as f64))?;
+        counter(encoder, "workqueue_retries", "Adds for later", rows(|m| m.queue.retries() as f64))?;
         let help = "How long running reconciles have been running, all together";
         gauge(encoder, "workqueue_unfinished_work_seconds", help, rows(|m| m.unfinished().0))?;
         let help = "How long the longest running reconcile has been running";

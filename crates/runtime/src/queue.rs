@@ -304,12 +304,12 @@ impl<T: QueueKey> Queue<T> {
         self.read(|state| state.in_flight_len())
     }
 
-    /// How many adds there were, deduplicated or not.
+    /// How many times a key became ready: adds without those that found it ready already.
     pub fn adds(&self) -> u64 {
         self.read(|state| state.adds())
     }
 
-    /// How many of them were rate-limited.
+    /// How many adds were for later: rate-limited, or after a time.
     pub fn retries(&self) -> u64 {
         self.read(|state| state.retries())
     }

@@ -8,7 +8,7 @@ use kube::core::params::{DeleteParams, GetParams, Patch, PatchParams, PostParams
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Expected, Inner, Written};
+use super::{Ensured, Expected, Inner, Written};
 use crate::cache::Cache;
 use crate::error::ContextError;
 use crate::fence::Fenced;
@@ -248,20 +248,20 @@ impl<'a, K: Object> Objects<'a, K> {
         &self,
         mut object: K,
         mutate: impl FnOnce(&mut K),
-    ) -> Result<K, ContextError> {
+    ) -> Result<(K, Ensured), ContextError> {
         self.place(&mut object);
         let key = self.named("create or update", &object)?;
         let Some(found) = self.fetch(&key).await? else {
             mutate(&mut object);
-            return self.create(object).await;
+            return Ok((self.create(object).await?, Ensured::Created));
         };
         let mut wanted = found.clone();
         mutate(&mut wanted);
         self.own(&mut wanted)?;
         if self.body(&wanted)? == self.body(&found)? {
-            return Ok(found);
+            return Ok((found, Ensured::Unchanged));
         }
-        self.update(&wanted).await
+        Ok((self.update(&wanted).await?, Ensured::Updated))
     }
 
     /// Puts an object without a namespace where the context's owner or request is.

@@ -7,6 +7,27 @@ use super::{Context, Objects};
 use crate::error::ContextError;
 use crate::{Object, Request};
 
+/// What [`Context::create_or_update`] did.
+///
+/// ```
+/// use evenkeel_runtime::{Context, ContextError, Ensured};
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// async fn ensure(settings: ConfigMap, ctx: &Context) -> Result<bool, ContextError> {
+///     let (_, did) = ctx.create_or_update(settings, |map| map.immutable = Some(true)).await?;
+///     Ok(did != Ensured::Unchanged)
+/// }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ensured {
+    /// It was missing.
+    Created,
+    /// It differed.
+    Updated,
+    /// It was as it should be, and nothing was written.
+    Unchanged,
+}
+
 impl<S> Context<S> {
     /// Server-side apply, forced, under the controller's field manager. The reconciled object becomes the
     /// controller of `object`, which is placed in its namespace unless it names one.
@@ -87,12 +108,12 @@ impl<S> Context<S> {
         self.of::<K>().get_or_create(object).await
     }
 
-    /// Creates the object if it is missing, updates it if `mutate` changes anything, else leaves it alone.
+    /// Creates the object if it is missing, updates it if `mutate` changes anything, else leaves it alone; says which.
     pub async fn create_or_update<K: Object<DynamicType: Default>>(
         &self,
         object: K,
         mutate: impl FnOnce(&mut K),
-    ) -> Result<K, ContextError> {
+    ) -> Result<(K, Ensured), ContextError> {
         self.of::<K>().create_or_update(object, mutate).await
     }
 }

@@ -43,7 +43,7 @@ pub(super) struct State<T> {
     /// when the queue is.
     lingering: Vec<Slot>,
     end: End,
-    /// Every add, and those of them that were rate-limited; for metrics.
+    /// How many times a key became ready, and how many adds were for later; for metrics.
     adds: u64,
     retries: u64,
 }
@@ -142,7 +142,7 @@ impl<T: QueueKey> State<T> {
         cause: Option<Cause>,
         now: Instant,
     ) -> bool {
-        self.adds += 1;
+        self.retries += u64::from(at.is_some());
         let slot = self.entries.enter(key);
         let entry = self.entries.get_mut(slot);
         if let Some(cause) = cause {
@@ -192,6 +192,7 @@ impl<T: QueueKey> State<T> {
                 false
             }
             _ => {
+                self.adds += 1;
                 self.enter_line(slot, now);
                 true
             }
@@ -299,12 +300,12 @@ impl<T: QueueKey> State<T> {
         entry.stand = Stand::Absent;
         self.in_flight -= 1;
         // It is ready since it first was, as far as latency is concerned.
-        self.enqueue(slot, None, item.ready_at)
+        self.enter_line(slot, item.ready_at);
+        true
     }
 
     /// One more failure in a row; says how many there are now.
     pub(super) fn count_failure(&mut self, key: &T) -> u32 {
-        self.retries += 1;
         let slot = self.entries.enter(key.clone());
         let entry = self.entries.get_mut(slot);
         entry.failures = entry.failures.saturating_add(1);

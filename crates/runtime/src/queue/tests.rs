@@ -32,6 +32,27 @@ async fn a_namespace_with_very_many_keys_lets_others_pass() {
     assert_eq!(before, ROUND_SIZE);
 }
 
+/// The numbers of client-go's metrics: dashboards compare adds with what is worked on.
+#[tokio::test(start_paused = true)]
+async fn adds_are_counted_when_a_key_becomes_ready_and_retries_when_it_is_for_later() {
+    let queue: Queue = Queue::new("test", &Env::seeded(1));
+    let counts = || (queue.adds(), queue.retries());
+    (0..3).for_each(|_| queue.add(key(1)));
+    assert_eq!(counts(), (1, 0), "the same key");
+    let item = queue.try_get().unwrap();
+    (0..3).for_each(|_| queue.add(key(1)));
+    queue.done(&item.key);
+    assert_eq!(counts(), (2, 0), "once more after its work");
+    let item = queue.try_get().unwrap();
+    queue.put_back(item);
+    assert_eq!(counts(), (2, 0), "it was not worked on");
+    queue.add_after(key(2), Duration::from_secs(1));
+    queue.add_rate_limited(key(3));
+    assert_eq!(counts(), (2, 2), "not ready yet");
+    tokio::time::advance(Duration::from_secs(1)).await;
+    assert_eq!((queue.len(), counts()), (3, (4, 2)));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_waiting_worker_wakes_for_a_key_that_becomes_the_earliest() {
     let env = Env::seeded(1);

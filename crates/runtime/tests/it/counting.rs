@@ -68,7 +68,9 @@ async fn every_end_of_a_reconcile_is_counted(cluster: Cluster) {
         (by_controller("controller_runtime_reconcile_time_seconds_count"), 13.0),
         (by_controller("evenkeel_event_to_reconcile_seconds_count"), 1.0),
         (by_controller("evenkeel_stale_read_waits_total"), 0.0),
-        ("workqueue_retries_total{name=\"counted\",controller=\"counted\"}".into(), 4.0),
+        ("workqueue_adds_total{name=\"counted\",controller=\"counted\"}".into(), 13.0),
+        // Three that failed and are tried again, one that asked for it, and one that asked for a time.
+        ("workqueue_retries_total{name=\"counted\",controller=\"counted\"}".into(), 5.0),
         ("workqueue_queue_duration_seconds_count{name=\"counted\",controller=\"counted\"}".into(), 13.0),
         ("workqueue_work_duration_seconds_count{name=\"counted\",controller=\"counted\"}".into(), 13.0),
         ("workqueue_unfinished_work_seconds{name=\"counted\",controller=\"counted\"}".into(), 0.0),

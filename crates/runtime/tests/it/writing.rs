@@ -254,25 +254,31 @@ fn sent(cluster: &Cluster, by: &str, method: http::Method) -> usize {
 
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 7)]
 async fn create_or_update_writes_only_what_differs(cluster: Cluster) {
-    cluster.run(|| {
-        Controller::new("ensure", |map: Arc<ConfigMap>, ctx: Context| async move {
+    let notes = Notes::default();
+    let state = notes.clone();
+    cluster.run(move || {
+        Controller::new("ensure", |map: Arc<ConfigMap>, ctx: Context<Notes>| async move {
             let wanted = value(&map).to_owned();
-            ctx.create_or_update(child("one", ""), |secret| {
-                secret.string_data = None;
-                let data = k8s_openapi::ByteString(wanted.into_bytes());
-                secret.data = Some([("value".to_owned(), data)].into());
-            })
-            .await?;
+            let (written, did) = ctx
+                .create_or_update(child("one", ""), |secret| {
+                    secret.string_data = None;
+                    let data = k8s_openapi::ByteString(wanted.into_bytes());
+                    secret.data = Some([("value".to_owned(), data)].into());
+                })
+                .await?;
+            ctx.state().push(format!("{did:?} {}", written.name_any()));
             let existing = ctx.create(child("one", "")).await.ignore_already_exists()?;
             assert!(existing.is_none());
             ctx.create_or_update(child("found", ""), |_| {}).await?;
             Ok::<_, Error>(Action::done())
         })
         .owns::<Secret>()
+        .state(state.clone())
     });
     cluster.apply(child("found", "as it was")).await.unwrap();
     cluster.apply(map("one", 1)).await.unwrap();
     cluster.settled().await;
+    assert_eq!(notes.take()[..2], ["Created one", "Unchanged one"]);
     let found: Secret = cluster.get("found").await.unwrap();
     assert_eq!(found.owner_references()[0].name, "one", "what was found is owned from now on");
     assert_eq!(sent(&cluster, "ensure", http::Method::PUT), 1);
@@ -283,8 +289,10 @@ async fn create_or_update_writes_only_what_differs(cluster: Cluster) {
     cluster.settled().await;
     assert_eq!(cluster.get::<Secret>("one").await.unwrap().resource_version(), first.resource_version());
     assert_eq!(sent(&cluster, "ensure", http::Method::PUT), 1, "nothing differed any more");
+    assert_eq!(notes.take(), ["Unchanged one"]);
     cluster.apply(map("one", 2)).await.unwrap();
     cluster.settled().await;
+    assert_eq!(notes.take()[0], "Updated one");
     assert_eq!(cluster.get::<Secret>("one").await.unwrap().data.unwrap()["value"].0, b"2");
     assert_eq!(sent(&cluster, "ensure", http::Method::PUT), 2);
 }

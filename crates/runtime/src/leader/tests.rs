@@ -296,6 +296,28 @@ async fn giving_back_ends_when_nobody_answers() {
     assert!(start.elapsed() <= Duration::from_secs(10));
 }
 
+/// Nor for one who writes the lease in its name again and again.
+#[tokio::test(start_paused = true)]
+async fn giving_back_ends_when_another_always_comes_first() {
+    let server = Server::new();
+    let mut candidate = server.candidate("we");
+    assert!(candidate.attempt().await.unwrap());
+    *server.delay.lock() = Duration::from_secs(2);
+    let namesake = {
+        let server = server.clone();
+        tokio::spawn(async move {
+            loop {
+                server.renewed_by("we");
+                seconds(1).await;
+            }
+        })
+    };
+    let start = Instant::now();
+    candidate.release().await;
+    assert_eq!(start.elapsed(), Duration::from_secs(10));
+    namesake.abort();
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_was_taken_for_longer_is_left_for_longer() {
     let server = Server::new();

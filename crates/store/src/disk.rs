@@ -39,6 +39,7 @@
 
 mod checkpoint;
 mod committer;
+mod files;
 mod folder;
 mod frame;
 mod headers;
@@ -59,6 +60,7 @@ use crate::journal::{Answers, Journal};
 use crate::state::Shared;
 use crate::{Header, OpenError, Options, Write, WriteError};
 use committer::Committer;
+use files::OsFiles;
 use folder::Folder;
 use queue::{Queue, Submission};
 
@@ -84,7 +86,7 @@ pub(crate) async fn open<H: Header>(dir: &Path, env: Env, options: Options) -> R
 
 fn open_blocking<H: Header>(dir: &Path, env: Env, options: Options) -> Result<Disk<H>, OpenError> {
     let io = |source| OpenError::Io { path: dir.display().to_string(), source };
-    let folder = Folder::open(dir)?;
+    let folder = Folder::open(Arc::new(OsFiles), dir)?;
     let recovered = recover::recover(&folder, options.clone())?;
     let queue = Arc::new(Queue::new());
     let share = |state| Arc::new(Shared::of(env, state));

@@ -1,6 +1,5 @@
 //! The one thread that writes: it decides what waits, syncs it as one frame, then shows it to readers.
 
-use std::fs;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -272,7 +271,7 @@ impl<H: Header> Committer<H> {
                 FIRST_REVISION => self.folder.segment(FIRST_REVISION + 1),
                 _ => self.folder.checkpoint(oldest),
             };
-            remove(&file)?;
+            self.remove(&file)?;
             self.checkpoints.remove(0);
         }
         // The log may only go when it is certain that nothing will start from before it.
@@ -281,18 +280,18 @@ impl<H: Header> Committer<H> {
         while let Some(first) = self.segments.first().copied()
             && first <= base
         {
-            remove(&self.folder.segment(first))?;
+            self.remove(&self.folder.segment(first))?;
             self.segments.remove(0);
         }
         Ok(())
     }
-}
 
-/// Removes a file that may be gone already.
-fn remove(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        outcome => outcome,
+    /// Removes a file that may be gone already.
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        match self.folder.files().remove(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            outcome => outcome,
+        }
     }
 }
 
@@ -312,10 +311,11 @@ mod tests {
 
     use super::*;
     use crate::Expect;
+    use crate::disk::files::OsFiles;
     use crate::disk::recover::recover;
 
     fn committer(dir: &Path) -> Committer<()> {
-        let folder = Folder::open(dir).unwrap();
+        let folder = Folder::open(Arc::new(OsFiles), dir).unwrap();
         let recovered = recover(&folder, Options::default()).unwrap();
         let share = |state| Arc::new(Shared::of(Env::system(), state));
         Committer::new(folder, recovered, &Options::default(), share, Arc::new(Queue::new())).unwrap()

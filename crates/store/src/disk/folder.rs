@@ -1,9 +1,11 @@
 //! The data directory: whose it is, and what lies in it.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Write};
+use std::fs::TryLockError;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use super::files::{Files, Lock, OpenDir};
 use crate::OpenError;
 
 /// Says that the directory is ours, and how to read it.
@@ -20,8 +22,11 @@ const UNFINISHED: &str = "checkpoint.new";
 /// An open data directory; nobody else can open it while this lives.
 #[derive(Debug)]
 pub(crate) struct Folder {
+    files: Arc<dyn Files>,
     path: PathBuf,
-    lock: File,
+    /// The directory itself, held open so that syncing it needs no further file descriptor.
+    dir: Box<dyn OpenDir>,
+    _lock: Box<dyn Lock>,
 }
 
 /// The files of a directory by the revision in their names, in order.
@@ -36,23 +41,26 @@ pub(crate) struct Listing {
 impl Folder {
     /// Opens a directory that is ours, or makes one where there is nothing yet. In one that is not ours nothing is
     /// changed.
-    pub(crate) fn open(path: &Path) -> Result<Self, OpenError> {
+    pub(crate) fn open(files: Arc<dyn Files>, path: &Path) -> Result<Self, OpenError> {
         let io = |source| OpenError::Io { path: path.display().to_string(), source };
-        if !is_ours(path).map_err(io)? {
+        if !is_ours(&*files, path).map_err(io)? {
             let why = "it has files but no FORMAT file".to_owned();
             return Err(OpenError::Foreign { path: path.display().to_string(), why });
         }
-        create_private_dir(path).map_err(io)?;
-        let lock =
-            private().create(true).truncate(false).write(true).open(path.join(LOCK_FILE)).map_err(io)?;
-        match lock.try_lock() {
-            Ok(()) => {}
+        create_dirs(&*files, path).map_err(io)?;
+        let lock = match files.lock(&path.join(LOCK_FILE)) {
+            Ok(lock) => lock,
             Err(TryLockError::WouldBlock) => return Err(OpenError::Locked(path.display().to_string())),
             Err(TryLockError::Error(source)) => return Err(io(source)),
-        }
-        let folder = Self { path: path.to_owned(), lock };
+        };
+        let dir = files.open_dir(path).map_err(io)?;
+        let folder = Self { files, path: path.to_owned(), dir, _lock: lock };
         folder.check_format()?;
         Ok(folder)
+    }
+
+    pub(crate) fn files(&self) -> &dyn Files {
+        &*self.files
     }
 
     pub(crate) fn io_error(&self, source: io::Error) -> OpenError {
@@ -77,9 +85,7 @@ impl Folder {
 
     pub(crate) fn list(&self) -> io::Result<Listing> {
         let mut listing = Listing::default();
-        for entry in fs::read_dir(&self.path)? {
-            let name = entry?.file_name();
-            let Some(name) = name.to_str() else { continue };
+        for name in self.files.list(&self.path)? {
             let revision = |prefix| name.strip_prefix(prefix).and_then(|text: &str| text.parse::<u64>().ok());
             listing.segments.extend(revision(LOG_PREFIX));
             listing.checkpoints.extend(revision(CHECKPOINT_PREFIX));
@@ -89,16 +95,24 @@ impl Folder {
         Ok(listing)
     }
 
+    /// The whole of a file.
+    pub(crate) fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        self.files.read(path)?.read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
     /// Makes the names of files durable.
     pub(crate) fn sync(&self) -> io::Result<()> {
-        sync_dir(&self.path)
+        self.dir.sync()
     }
 
     fn check_format(&self) -> Result<(), OpenError> {
         let file = self.path.join(FORMAT_FILE);
-        match fs::read_to_string(&file) {
-            Ok(format) if format == FORMAT => Ok(()),
+        match self.read(&file) {
+            Ok(format) if format == FORMAT.as_bytes() => Ok(()),
             Ok(format) => {
+                let format = String::from_utf8_lossy(&format);
                 let why =
                     format!("its format is {:?}, this version reads {:?}", format.trim(), FORMAT.trim());
                 Err(OpenError::Foreign { path: self.path.display().to_string(), why })
@@ -112,71 +126,31 @@ impl Folder {
 
     fn write_format(&self, file: &Path) -> io::Result<()> {
         let new = self.path.join(FORMAT_NEW_FILE);
-        let mut out = private().create(true).truncate(true).write(true).open(&new)?;
-        out.write_all(FORMAT.as_bytes())?;
-        out.sync_all()?;
-        fs::rename(&new, file)?;
+        let mut out = self.files.create(&new)?;
+        out.write_at(0, FORMAT.as_bytes())?;
+        out.sync()?;
+        self.files.rename(&new, file)?;
         self.sync()
     }
 }
 
-impl Drop for Folder {
-    /// Closing the file is not enough: a process that is being started by another thread at this moment holds a copy
-    /// of it until it runs its own program.
-    fn drop(&mut self) {
-        // A lock that cannot be given up here goes with the file.
-        let _ = self.lock.unlock();
-    }
-}
-
 /// Whether a directory is ours, or is not there, or holds nothing but what a first opening that was cut short leaves.
-fn is_ours(path: &Path) -> io::Result<bool> {
-    let entries = match fs::read_dir(path) {
+fn is_ours(files: &dyn Files, path: &Path) -> io::Result<bool> {
+    let names = match files.list(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
-        entries => entries?,
+        names => names?,
     };
-    let mut only_beginnings = true;
-    for entry in entries {
-        let name = entry?.file_name();
-        if name == FORMAT_FILE {
-            return Ok(true);
-        }
-        only_beginnings &= name == LOCK_FILE || name == FORMAT_NEW_FILE;
+    let is_beginning = |name: &String| name == LOCK_FILE || name == FORMAT_NEW_FILE;
+    Ok(names.iter().any(|name| name == FORMAT_FILE) || names.iter().all(is_beginning))
+}
+
+/// Makes a directory and those above it that are missing, and makes their names durable.
+fn create_dirs(files: &dyn Files, path: &Path) -> io::Result<()> {
+    let missing: Vec<&Path> = path.ancestors().take_while(|dir| !files.is_dir(dir)).collect();
+    for dir in missing.into_iter().rev().filter(|dir| !dir.as_os_str().is_empty()) {
+        files.create_dir(dir)?;
+        let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty());
+        files.open_dir(parent.unwrap_or(Path::new(".")))?.sync()?;
     }
-    Ok(only_beginnings)
-}
-
-/// Makes files that only their owner can read: what is stored may be secret.
-pub(crate) fn private() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options
-}
-
-fn create_private_dir(path: &Path) -> io::Result<()> {
-    if path.is_dir() {
-        return Ok(());
-    }
-    let mut builder = fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(path)?;
-    // The directory's own name must last, too.
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => sync_dir(parent),
-        _ => Ok(()),
-    }
-}
-
-#[cfg(unix)]
-fn sync_dir(path: &Path) -> io::Result<()> {
-    File::open(path)?.sync_all()
-}
-
-/// Elsewhere a directory cannot be opened to be synced, and need not be.
-#[cfg(not(unix))]
-fn sync_dir(_: &Path) -> io::Result<()> {
     Ok(())
 }

@@ -3,6 +3,7 @@
 //! A frame is a mark, the length of its body, a checksum of length and body, and the body; numbers are little-endian.
 //! A frame is whole or it is not: there is no state between that could be taken for a shorter one.
 
+use std::io::{self, Read};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -46,6 +47,37 @@ pub(crate) fn at(bytes: &[u8], place: usize) -> Found<'_> {
     whole(rest).map_or(Found::Broken, |body| Found::Frame { body, next: place + HEAD + body.len() })
 }
 
+/// What comes next in a stream.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// A whole frame, whose body was read.
+    Frame,
+    /// The end of the stream.
+    End,
+    /// Something else.
+    Broken,
+}
+
+/// Reads the next frame's body from a stream. The length that a frame claims is not trusted: memory grows with what
+/// is read.
+pub(crate) fn read(input: &mut impl Read, body: &mut Vec<u8>) -> io::Result<Next> {
+    body.clear();
+    input.take(HEAD as u64).read_to_end(body)?;
+    if body.is_empty() {
+        return Ok(Next::End);
+    }
+    let Some((length, expected)) = head(&mut Reader(body)) else { return Ok(Next::Broken) };
+    body.clear();
+    input.take(length.into()).read_to_end(body)?;
+    let is_whole = body.len() == length as usize && checksum(length, body) == expected;
+    Ok(if is_whole { Next::Frame } else { Next::Broken })
+}
+
+/// How long the frame of a body is.
+pub(crate) fn length_of(body: &[u8]) -> u64 {
+    (HEAD + body.len()) as u64
+}
+
 /// Whether bytes that begin with something broken hold a whole frame of changes later than a revision.
 pub(crate) fn has_later(bytes: &[u8], revision: u64) -> bool {
     let marked = bytes.windows(MARK.len()).enumerate().filter(|(_, window)| *window == MARK);
@@ -54,13 +86,17 @@ pub(crate) fn has_later(bytes: &[u8], revision: u64) -> bool {
 }
 
 fn whole(bytes: &[u8]) -> Option<&[u8]> {
-    let mut head = Reader(bytes);
-    if head.take(MARK.len())? != MARK {
-        return None;
-    }
-    let (length, expected) = (head.u32()?, head.u32()?);
-    let body = head.take(length as usize)?;
+    let mut reader = Reader(bytes);
+    let (length, expected) = head(&mut reader)?;
+    let body = reader.take(length as usize)?;
     (checksum(length, body) == expected).then_some(body)
+}
+
+/// The length and the checksum that a frame claims; none if no frame begins here.
+fn head(reader: &mut Reader<'_>) -> Option<(u32, u32)> {
+    let is_marked = reader.take(MARK.len())? == MARK;
+    let (length, checksum) = (reader.u32()?, reader.u32()?);
+    is_marked.then_some((length, checksum))
 }
 
 fn checksum(length: u32, body: &[u8]) -> u32 {
@@ -129,6 +165,12 @@ pub(crate) fn write_entries<H>(out: &mut Vec<u8>, entries: &[Arc<Entry<H>>]) {
         write_bytes(out, entry.key.as_bytes());
         write_bytes(out, &entry.value);
     }
+}
+
+/// How long the body that [`write_entries`] makes is.
+pub(crate) fn entries_length<H>(entries: &[Arc<Entry<H>>]) -> u64 {
+    let numbers = 2 * size_of::<u64>() + 2 * size_of::<u32>();
+    entries.iter().map(|entry| (numbers + entry.key.len() + entry.value.len()) as u64).sum()
 }
 
 /// The entries of a frame of a checkpoint; none if it is not one.

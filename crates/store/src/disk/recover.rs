@@ -44,7 +44,8 @@ pub(crate) fn recover<H: Header>(folder: &Folder, options: Options) -> Result<Re
     };
     let checkpoint_bytes = match listing.checkpoints.last() {
         Some(&newest) if newest > FIRST_REVISION => {
-            std::fs::metadata(folder.checkpoint(newest)).map_err(|source| folder.io_error(source))?.len()
+            let length = folder.files().length(&folder.checkpoint(newest));
+            length.map_err(|source| folder.io_error(source))?
         }
         _ => 0,
     };

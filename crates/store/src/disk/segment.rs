@@ -1,9 +1,9 @@
 //! The log on disk: files of frames, each frame synced before the next is written.
 
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io;
 
-use super::folder::{Folder, private};
+use super::files::OpenFile;
+use super::folder::Folder;
 use super::frame::{self, Found, Record};
 use crate::OpenError;
 
@@ -13,7 +13,7 @@ const HEADER: [u8; 16] = *b"evenkeel log  1\n";
 /// The segment that is being written.
 #[derive(Debug)]
 pub(crate) struct Segment {
-    file: File,
+    file: Box<dyn OpenFile>,
     /// How long it is.
     pub(crate) length: u64,
 }
@@ -30,9 +30,9 @@ pub(crate) struct Whole {
 impl Segment {
     /// Begins a segment whose first revision will be `first`.
     pub(crate) fn create(folder: &Folder, first: u64) -> io::Result<Self> {
-        let mut file = private().create(true).truncate(true).write(true).open(folder.segment(first))?;
-        file.write_all(&HEADER)?;
-        file.sync_all()?;
+        let mut file = folder.files().create(&folder.segment(first))?;
+        file.write_at(0, &HEADER)?;
+        file.sync()?;
         folder.sync()?;
         Ok(Self { file, length: HEADER.len() as u64 })
     }
@@ -42,25 +42,26 @@ impl Segment {
         if length < HEADER.len() as u64 {
             return Self::create(folder, first);
         }
-        let file = private().append(true).open(folder.segment(first))?;
-        if file.metadata()?.len() > length {
+        let path = folder.segment(first);
+        let mut file = folder.files().open(&path)?;
+        if folder.files().length(&path)? > length {
             file.set_len(length)?;
-            file.sync_all()?;
+            file.sync()?;
         }
         Ok(Self { file, length })
     }
 
-    /// One that cannot be written to.
+    /// A segment that cannot be written to.
     #[cfg(test)]
     pub(crate) fn that_fails(folder: &Folder, first: u64) -> Self {
-        let file = File::open(folder.segment(first)).unwrap();
-        Self { length: file.metadata().unwrap().len(), file }
+        let length = folder.files().length(&folder.segment(first)).unwrap();
+        Self { file: Box::new(ReadOnly), length }
     }
 
     /// Appends frames; when this returns they are durable.
     pub(crate) fn append(&mut self, frames: &[u8]) -> io::Result<()> {
-        self.file.write_all(frames)?;
-        self.file.sync_data()?;
+        self.file.write_at(self.length, frames)?;
+        self.file.sync()?;
         self.length += frames.len() as u64;
         Ok(())
     }
@@ -75,7 +76,7 @@ impl Segment {
 pub(crate) fn read(folder: &Folder, first: u64, is_newest: bool) -> Result<Whole, OpenError> {
     let path = folder.segment(first);
     let damaged = |what: String| folder.damaged(format!("{}: {what}", path.display()));
-    let bytes = fs::read(&path).map_err(|source| folder.io_error(source))?;
+    let bytes = folder.read(&path).map_err(|source| folder.io_error(source))?;
     let mut records = Vec::new();
     if !bytes.starts_with(&HEADER) {
         let begun = is_newest && HEADER.starts_with(&bytes);
@@ -108,5 +109,29 @@ fn changes_of(body: &[u8], expected: u64) -> Result<Vec<Record>, String> {
         Ok(records)
     } else {
         Err(format!("revision {first} stands where {expected} should"))
+    }
+}
+
+/// A file to which every write fails.
+#[cfg(test)]
+#[derive(Debug)]
+struct ReadOnly;
+
+#[cfg(test)]
+impl OpenFile for ReadOnly {
+    fn write_at(&mut self, _: u64, _: &[u8]) -> io::Result<()> {
+        Err(io::ErrorKind::PermissionDenied.into())
+    }
+
+    fn set_len(&mut self, _: u64) -> io::Result<()> {
+        Err(io::ErrorKind::PermissionDenied.into())
+    }
+
+    fn reserve(&mut self, _: u64) -> io::Result<()> {
+        Err(io::ErrorKind::PermissionDenied.into())
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }

@@ -41,6 +41,11 @@ kubectl:
     bash tests/kubectl.sh
     bash tests/demo.sh
 
+# Kill `evenkeel up --data-dir` this often under load, and check what its clients saw for linearizability.
+kill kills="1000" seed="1":
+    cargo build -p evenkeel-cli -p evenkeel-history
+    EVENKEEL_KILLS={{kills}} EVENKEEL_KILL_SEED={{seed}} bash tests/kill.sh
+
 # Build the book into docs/book; needs mdbook.
 book:
     mdbook build docs

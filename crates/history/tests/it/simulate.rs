@@ -1,0 +1,240 @@
+//! A correct server in a few lines, and clients whose requests overlap, get lost, and are watched.
+
+use std::collections::BTreeMap;
+
+use evenkeel_history::{
+    Answer, Call, Change, ChangeKind, Content, History, Key, Listing, Object, Recorder, Revision, Tick,
+};
+
+/// How many objects the clients contend for.
+const KEYS: usize = 3;
+/// How many clients send requests.
+const CLIENTS: usize = 5;
+/// How many watch.
+const WATCHERS: usize = 2;
+
+/// A request that is under way.
+enum Open {
+    /// It was sent.
+    Called { key: Key, call: Call, called: Tick },
+    /// It was served, and its answer is on its way.
+    Served { key: Key, call: Call, called: Tick, answer: Answer },
+    /// A list was asked for.
+    Listing { called: Tick },
+    /// A list was made.
+    Listed { called: Tick, revision: Revision, items: BTreeMap<Key, Object> },
+}
+
+struct Watcher {
+    stream: usize,
+    seen: Revision,
+}
+
+/// A world with one server, which dies and comes back.
+pub(crate) struct World {
+    random: fastrand::Rng,
+    recorder: Recorder,
+    revision: Revision,
+    objects: BTreeMap<Key, Object>,
+    log: Vec<(Key, ChangeKind, Object)>,
+    open: Vec<Option<Open>>,
+    watchers: Vec<Watcher>,
+    tokens: u64,
+    servers: usize,
+}
+
+/// A history of this many steps.
+pub(crate) fn history(seed: u64, steps: usize) -> History {
+    let mut world = World::new(seed);
+    for _ in 0..steps {
+        world.step();
+    }
+    world.end()
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let (recorder, revision) = (Recorder::new(KEYS), 10);
+        let watchers = (0..WATCHERS)
+            .map(|watcher| Watcher { stream: recorder.watching(watcher, revision), seen: revision })
+            .collect();
+        Self {
+            random: fastrand::Rng::with_seed(seed),
+            recorder,
+            revision,
+            objects: BTreeMap::new(),
+            log: Vec::new(),
+            open: (0..CLIENTS).map(|_| None).collect(),
+            watchers,
+            tokens: 0,
+            servers: 0,
+        }
+    }
+
+    fn step(&mut self) {
+        match self.random.u32(0..100) {
+            0..70 => {
+                let client = self.random.usize(0..CLIENTS);
+                let open = self.open[client].take();
+                self.open[client] = self.advance(open);
+            }
+            70..97 => self.show(),
+            _ => self.kill(),
+        }
+    }
+
+    /// One step of one client: call, serve, answer.
+    fn advance(&mut self, open: Option<Open>) -> Option<Open> {
+        match open {
+            None if self.random.u32(0..8) == 0 => Some(Open::Listing { called: self.recorder.tick() }),
+            None => {
+                let key = self.random.usize(0..KEYS);
+                let call = self.call(key);
+                Some(Open::Called { key, call, called: self.recorder.tick() })
+            }
+            Some(Open::Called { key, call, called }) => {
+                let answer = self.serve(key, call);
+                Some(Open::Served { key, call, called, answer })
+            }
+            Some(Open::Served { key, call, called, answer }) => {
+                self.recorder.answered(key, call, called, answer);
+                None
+            }
+            Some(Open::Listing { called }) => {
+                Some(Open::Listed { called, revision: self.revision, items: self.objects.clone() })
+            }
+            Some(Open::Listed { called, revision, items }) => {
+                let returned = self.recorder.tick();
+                self.recorder.listed(Listing { called, returned, revision, items });
+                None
+            }
+        }
+    }
+
+    fn call(&mut self, key: Key) -> Call {
+        self.tokens += 1;
+        let token = self.tokens;
+        // Mostly the present object, sometimes a stale view of it.
+        let seen = match self.random.bool() {
+            true => self.objects.get(&key).cloned(),
+            false => self.log.iter().rev().skip(1).find(|(at, ..)| *at == key).map(|(.., old)| old.clone()),
+        };
+        let expected = seen.as_ref().map(|object| object.revision).filter(|_| self.random.bool());
+        match (self.random.u32(0..5), seen) {
+            (0, _) => Call::Create { set: token },
+            (1, Some(seen)) => {
+                Call::Update { expected: seen.revision, content: Content { set: token, ..seen.content } }
+            }
+            (2, _) => Call::Patch { merged: token, expected },
+            (3, _) => Call::Delete { expected },
+            _ => Call::Get,
+        }
+    }
+
+    fn serve(&mut self, key: Key, call: Call) -> Answer {
+        let found = self.objects.get(&key).cloned();
+        let expected = match call {
+            Call::Update { expected, .. } => Some(expected),
+            Call::Patch { expected, .. } | Call::Delete { expected } => expected,
+            Call::Create { .. } | Call::Get => None,
+        };
+        match (call, found) {
+            (Call::Create { .. }, Some(_)) => Answer::Exists,
+            (Call::Create { set }, None) => {
+                let uid = format!("uid-{set}");
+                self.write(key, ChangeKind::Added, uid, Content { set, merged: None })
+            }
+            (_, None) => Answer::NotFound,
+            (Call::Get, Some(found)) => Answer::Object(found),
+            (_, Some(found)) if expected.is_some_and(|expected| expected != found.revision) => {
+                Answer::Conflict
+            }
+            (Call::Update { content, .. }, Some(found)) => {
+                self.write(key, ChangeKind::Modified, found.uid, content)
+            }
+            (Call::Patch { merged, .. }, Some(found)) => {
+                let content = Content { merged: Some(merged), ..found.content };
+                self.write(key, ChangeKind::Modified, found.uid, content)
+            }
+            (Call::Delete { .. }, Some(found)) => {
+                self.write(key, ChangeKind::Deleted, found.uid.clone(), found.content);
+                Answer::Deleted { uid: found.uid, revision: None }
+            }
+        }
+    }
+
+    fn write(&mut self, key: Key, kind: ChangeKind, uid: String, content: Content) -> Answer {
+        self.revision += self.random.u64(1..3);
+        let object = Object { revision: self.revision, uid, content };
+        match kind {
+            ChangeKind::Deleted => drop(self.objects.remove(&key)),
+            _ => drop(self.objects.insert(key, object.clone())),
+        }
+        self.log.push((key, kind, object.clone()));
+        Answer::Object(object)
+    }
+
+    /// One watcher is shown its next event.
+    fn show(&mut self) {
+        let watcher = self.random.usize(0..WATCHERS);
+        self.show_to(watcher);
+    }
+
+    fn show_to(&mut self, watcher: usize) -> bool {
+        let watcher = &mut self.watchers[watcher];
+        let next = self.log.iter().find(|(.., object)| object.revision > watcher.seen);
+        let Some((key, kind, object)) = next.cloned() else { return false };
+        watcher.seen = object.revision;
+        let seen = self.recorder.tick();
+        self.recorder.changed(watcher.stream, Change { key, kind, object, seen });
+        true
+    }
+
+    /// The server dies: what is under way is lost, whether it was served or not, and watches begin anew.
+    fn kill(&mut self) {
+        for client in 0..CLIENTS {
+            match self.open[client].take() {
+                Some(Open::Called { key, call, called }) => {
+                    if self.random.bool() {
+                        self.serve(key, call);
+                    }
+                    self.recorder.lost(key, call, called, self.servers);
+                }
+                Some(Open::Served { key, call, called, .. }) => {
+                    self.recorder.lost(key, call, called, self.servers);
+                }
+                Some(Open::Listing { .. } | Open::Listed { .. }) | None => {}
+            }
+        }
+        self.recorder.died();
+        self.servers += 1;
+        for (at, watcher) in self.watchers.iter_mut().enumerate() {
+            if self.random.u32(0..4) == 0 {
+                // 410: it lists, and goes on from there.
+                let (called, returned) = (self.recorder.tick(), self.recorder.tick());
+                let (revision, items) = (self.revision, self.objects.clone());
+                self.recorder.listed(Listing { called, returned, revision, items });
+                watcher.seen = revision;
+            }
+            watcher.stream = self.recorder.watching(at, watcher.seen);
+        }
+    }
+
+    /// Everybody is answered, and every watcher sees the end.
+    fn end(mut self) -> History {
+        for client in 0..CLIENTS {
+            while let Some(open) = self.open[client].take() {
+                self.open[client] = self.advance(Some(open));
+            }
+        }
+        self.tokens += 1;
+        let (called, call) = (self.recorder.tick(), Call::Create { set: self.tokens });
+        let answer = self.serve(0, call);
+        self.recorder.answered(0, call, called, answer);
+        for watcher in 0..WATCHERS {
+            while self.show_to(watcher) {}
+        }
+        let end = self.log.last().map(|(.., object)| object.revision);
+        self.recorder.finish(end)
+    }
+}

@@ -14,14 +14,31 @@
 //!   syncs it; only then do readers and watchers see them and are writers answered. Writers who come meanwhile are
 //!   the next frame.
 //! * **A torn tail is not damage.** A frame is begun when the one before it is durable. So a broken frame at the
-//!   very end was never acknowledged and is cut off, while a broken frame with a whole one behind it, or in an older
-//!   file, or a gap in the revisions, had been: the store refuses to open, says where, and changes nothing. (Only
-//!   decay of the very last frame cannot be told from a torn one.)
+//!   very end was never acknowledged and is cut off, which is logged, while a broken frame with a whole one behind
+//!   it, or in an older file, or a gap in the revisions, had been: the store refuses to open, says where, and changes
+//!   nothing. (Only decay of the very last frame cannot be told from a torn one.)
+//! * **Nothing is shown before it is durable**, not even what is found at a start. The last frame of the log may be
+//!   in the page cache alone: the process before was killed before its sync, or its sync failed. So it is written
+//!   again and synced, and the directory is synced, before the store is open.
 //! * **Checkpoints.** When the log has grown by as much as the state is large (and by
 //!   [`Options::checkpoint_bytes`]), a second thread writes a snapshot of the tree beside it, and a new log file is
 //!   begun. Older files go when history no longer reaches back to them. So a restart also brings back the history,
-//!   and watchers go on where they were.
-//! * **A failed sync is final.** What the kernel holds after one is unknown; the store takes no more writes.
+//!   and watchers go on where they were. A checkpoint reserves its room before it writes, and one that fails leaves
+//!   nothing behind and is tried again when the log has grown.
+//!
+//! # When the disk fails
+//!
+//! | what fails | what happens |
+//! |---|---|
+//! | the sync of a frame, whatever the error | Final. Linux reports a failed write-back once and takes the pages for clean, so that neither another sync nor reading the file back tells what is on disk. PostgreSQL panics for the same reason, and etcd ends its process. The store takes no more writes, still serves what is durable, and reports it ([`Store::journal_failure`](crate::Store::journal_failure)). |
+//! | the write of a frame, disk full | The file is cut to its old length and synced; if both succeed, the write was not made ([`WriteError::NoRoom`]) and the next one is tried. An incomplete frame can never be read as one, so that a crash in between is harmless. If one of them fails, the failure is final. |
+//! | the write of a frame, any other error | Final. |
+//! | a new log file: no file descriptor, disk full, any error | The old file is written on; tried again when the log has grown by an eighth of [`Options::checkpoint_bytes`]. What is left of the new file holds nothing, and an opening passes it over. |
+//! | a checkpoint, at any step, or the removal of old files | Logged; the log is longer. Tried again. |
+//! | the thread that writes panics | Writers are told at once, and it is reported. |
+//!
+//! All of it is tested on a simulated disk (`faults.rs`, `simulated.rs`): every fault at every call, crashes during
+//! recovery, and random plans (`just disk-faults`).
 //!
 //! # Why not an engine
 //!
@@ -39,13 +56,18 @@
 
 mod checkpoint;
 mod committer;
+#[cfg(test)]
+mod faults;
 mod files;
 mod folder;
+mod format;
 mod frame;
 mod headers;
 mod queue;
 mod recover;
 mod segment;
+#[cfg(test)]
+mod simulated;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -59,10 +81,13 @@ use tokio::sync::oneshot;
 use crate::journal::{Answers, Journal};
 use crate::state::Shared;
 use crate::{Header, OpenError, Options, Write, WriteError};
-use committer::Committer;
-use files::OsFiles;
+use committer::{Committer, Running};
+use files::{Files, OsFiles};
 use folder::Folder;
-use queue::{Queue, Submission};
+use queue::{Closed, Queue, Submission};
+
+/// What writers are told when the committer is gone.
+const PANICKED: &str = "the thread that writes has panicked";
 
 /// The writers' side of an open data directory.
 pub(crate) struct Disk<H> {
@@ -73,27 +98,62 @@ pub(crate) struct Disk<H> {
 
 /// Opens a data directory. Reading it back takes a while, so it is done on a thread of its own.
 pub(crate) async fn open<H: Header>(dir: &Path, env: Env, options: Options) -> Result<Disk<H>, OpenError> {
+    open_on(Arc::new(OsFiles), dir, env, options).await
+}
+
+/// Opens a data directory on a file system.
+async fn open_on<H: Header>(
+    files: Arc<dyn Files>,
+    dir: &Path,
+    env: Env,
+    options: Options,
+) -> Result<Disk<H>, OpenError> {
     let (answer, opened) = oneshot::channel();
     let path = dir.to_owned();
     let spawned = std::thread::Builder::new().name("store-open".to_owned()).spawn(move || {
         // Whoever does not wait any more drops the store with the answer.
-        let _ = answer.send(open_blocking(&path, env, options));
+        let _ = answer.send(open_blocking(files, &path, env, options));
     });
     let io = |source| OpenError::Io { path: dir.display().to_string(), source };
     spawned.map_err(io)?;
     opened.await.unwrap_or_else(|_| Err(io(std::io::Error::other("reading it panicked"))))
 }
 
-fn open_blocking<H: Header>(dir: &Path, env: Env, options: Options) -> Result<Disk<H>, OpenError> {
+fn open_blocking<H: Header>(
+    files: Arc<dyn Files>,
+    dir: &Path,
+    env: Env,
+    options: Options,
+) -> Result<Disk<H>, OpenError> {
     let io = |source| OpenError::Io { path: dir.display().to_string(), source };
-    let folder = Folder::open(Arc::new(OsFiles), dir)?;
+    let folder = Folder::open(files, dir)?;
     let recovered = recover::recover(&folder, options.clone())?;
     let queue = Arc::new(Queue::new());
     let share = |state| Arc::new(Shared::of(env, state));
-    let committer = Committer::new(folder, recovered, &options, share, queue.clone()).map_err(io)?;
+    let committer = Committer::new(folder, recovered, &options, share, queue.clone(), Running::on_a_thread)
+        .map_err(io)?;
     let shared = committer.shared().clone();
-    let thread = std::thread::Builder::new().name("store-commit".to_owned()).spawn(move || committer.run());
+    let thread = std::thread::Builder::new().name("store-commit".to_owned()).spawn(move || {
+        let _alarm = Alarm { shared: committer.shared().clone(), queue: committer.queue().clone() };
+        committer.run();
+    });
     Ok(Disk { shared, queue, committer: Mutex::new(Some(thread.map_err(io)?)) })
+}
+
+/// Tells writers and the health checks when the committer panics, so that nobody waits for it.
+struct Alarm<H> {
+    shared: Arc<Shared<H>>,
+    queue: Arc<Queue<H>>,
+}
+
+impl<H> Drop for Alarm<H> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            tracing::error!("{PANICKED}; the store takes no more writes until it is opened again");
+            self.shared.report(Some(PANICKED));
+            self.queue.abandon(PANICKED);
+        }
+    }
 }
 
 impl<H> Disk<H> {
@@ -117,10 +177,14 @@ impl<H: Header> Journal<H> for Disk<H> {
     fn write(&self, writes: Vec<Write<H>>) -> BoxFuture<'_, Answers<H>> {
         let count = writes.len();
         let (answer, answered) = oneshot::channel();
-        if self.queue.submit(Submission { writes, answer }).is_err() {
-            return ready((0..count).map(|_| Err(WriteError::Closed)).collect()).boxed();
+        let refusal = |closed| match closed {
+            Closed::ByOwner => WriteError::Closed,
+            Closed::Abandoned(why) => WriteError::Journal(why),
+        };
+        if let Err(closed) = self.queue.submit(Submission { writes, answer }) {
+            return ready((0..count).map(|_| Err(refusal(closed.clone()))).collect()).boxed();
         }
-        let lost = move || (0..count).map(|_| Err(WriteError::Journal("the committer ended".to_owned())));
+        let lost = move || (0..count).map(|_| Err(WriteError::Journal(PANICKED.to_owned())));
         async move { answered.await.unwrap_or_else(|_| lost().collect()) }.boxed()
     }
 

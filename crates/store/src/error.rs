@@ -20,6 +20,9 @@ pub enum WriteError<H> {
         /// The most bytes of a key or value.
         limit: usize,
     },
+    /// The disk is full. Nothing was written; a write succeeds again when there is room.
+    #[error("there is no room for the write: {0}")]
+    NoRoom(String),
     /// The journal failed; whether the write was made shows when the store is opened again. The store takes no
     /// further writes: what is in memory must not run ahead of the disk.
     #[error("the journal failed: {0}")]

@@ -28,6 +28,8 @@ pub(crate) struct Shared<H> {
     pub(crate) state: RwLock<State<H>>,
     /// Snapshots that pages of lists go on from. Locked after `state`, or alone.
     pub(crate) pins: Mutex<Pins<H>>,
+    /// Why the journal could not make the last write durable; none while it can. Written by the journal.
+    pub(crate) trouble: Mutex<Option<String>>,
 }
 
 #[derive(Debug)]
@@ -59,7 +61,16 @@ impl<H> Shared<H> {
     }
 
     pub(crate) fn of(env: Env, state: State<H>) -> Self {
-        Self { env, state: RwLock::new(state), pins: Mutex::default() }
+        Self { env, state: RwLock::new(state), pins: Mutex::default(), trouble: Mutex::default() }
+    }
+
+    /// Takes note of how the journal is: why it could not make a write durable, or that it could.
+    #[cfg(feature = "disk")]
+    pub(crate) fn report(&self, trouble: Option<&str>) {
+        let mut reported = self.trouble.lock();
+        if reported.as_deref() != trouble {
+            *reported = trouble.map(str::to_owned);
+        }
     }
 
     /// Does what must be done after the lock was released; gives the changes that left the log.

@@ -88,8 +88,13 @@ impl<H: Header> Store<H> {
     /// it open at a time. After a restart the state is the same, and so is the history that [`Options`] keeps.
     #[cfg(feature = "disk")]
     pub async fn open(dir: &std::path::Path, env: Env, options: Options) -> Result<Self, crate::OpenError> {
-        let journal = Arc::new(crate::disk::open(dir, env, options).await?);
-        Ok(Self { shared: journal.shared().clone(), journal })
+        Ok(Self::on(crate::disk::open(dir, env, options).await?))
+    }
+
+    /// The store of a data directory that is open.
+    #[cfg(feature = "disk")]
+    pub(crate) fn on(disk: crate::disk::Disk<H>) -> Self {
+        Self { shared: disk.shared().clone(), journal: Arc::new(disk) }
     }
 
     /// The newest revision. A new store is at revision 1, so that no state has revision 0.
@@ -101,6 +106,14 @@ impl<H: Header> Store<H> {
     /// has to ask.
     pub async fn sync(&self) -> u64 {
         if self.is_current() { self.revision() } else { self.journal.sync().await }
+    }
+
+    /// Why the journal cannot make writes durable at the moment; none if it can.
+    ///
+    /// A full disk is reported until a write succeeds again. A failure of the disk, after which nobody knows what a
+    /// file holds, stays: the store takes no more writes until it is opened again.
+    pub fn journal_failure(&self) -> Option<String> {
+        self.shared.trouble.lock().clone()
     }
 
     /// Waits until a read sees every write that was answered before. Memory and disk need not be waited for.

@@ -148,22 +148,45 @@ impl<R: Read> Frames<'_, R> {
 
 /// Writes the state as of a revision as a file; gives its size. The file has its name only when it is whole and
 /// durable, and never gets it once `cancelled` is set.
+///
+/// After a failure nothing of it is left, and no room on the disk is taken: the next attempt starts afresh. If even
+/// the removal fails, or is lost in a crash, what is left is a file without its name, which the next attempt or opening
+/// replaces, or a whole checkpoint, which is as good as one that was wanted.
 pub(crate) fn write<H>(
     folder: &Folder,
     keys: &Keyspace<H>,
     revision: u64,
     cancelled: &AtomicBool,
 ) -> io::Result<u64> {
-    let unfinished = folder.unfinished();
-    let mut file = folder.files().create(&unfinished)?;
+    let (unfinished, finished) = (folder.unfinished(), folder.checkpoint(revision));
+    let written = write_unfinished(folder, keys, revision, cancelled);
+    let named = written.and_then(|length| {
+        folder.files().rename(&unfinished, &finished)?;
+        folder.sync()?;
+        Ok(length)
+    });
+    if named.is_err() {
+        let removed = [&finished, &unfinished].map(|path| folder.remove(path));
+        for error in removed.into_iter().filter_map(Result::err) {
+            tracing::warn!(%error, "cannot remove what a failed checkpoint has left");
+        }
+    }
+    named
+}
+
+fn write_unfinished<H>(
+    folder: &Folder,
+    keys: &Keyspace<H>,
+    revision: u64,
+    cancelled: &AtomicBool,
+) -> io::Result<u64> {
+    let mut file = folder.files().create(&folder.unfinished())?;
     // A disk that is too full says so here, before it is filled further.
     file.reserve(length_of(keys))?;
     let mut out = BufWriter::with_capacity(BUFFER_BYTES, Appending { file, length: 0 });
     encode(&mut out, keys, revision, cancelled)?;
     let Appending { mut file, length } = out.into_inner().map_err(io::IntoInnerError::into_error)?;
     file.sync()?;
-    folder.files().rename(&unfinished, &folder.checkpoint(revision))?;
-    folder.sync()?;
     Ok(length)
 }
 
@@ -188,12 +211,12 @@ impl Write for Appending {
 /// Reads a checkpoint back. It had its name only when it was whole, so whatever is wrong with it is damage.
 pub(crate) fn read<H: Header>(folder: &Folder, revision: u64) -> Result<Keyspace<H>, OpenError> {
     let path = folder.checkpoint(revision);
-    let file = folder.files().read(&path).map_err(|source| folder.io_error(source))?;
+    let file = folder.files().read(&path).map_err(|source| folder.file_error(&path, source))?;
     let damaged = |why: &dyn fmt::Display| folder.damaged(format!("{}: {why}", path.display()));
     match decode(&mut BufReader::with_capacity(BUFFER_BYTES, file)) {
         Ok((found, keys)) if found == revision => Ok(keys),
         Ok(_) => Err(damaged(&"it is of another revision than its name says")),
-        Err(DecodeError::Io(source)) => Err(folder.io_error(source)),
+        Err(DecodeError::Io(source)) => Err(folder.file_error(&path, source)),
         Err(DecodeError::Damaged(why)) => Err(damaged(&why)),
     }
 }

@@ -6,16 +6,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::files::{Files, Lock, OpenDir};
+use super::format;
 use crate::OpenError;
 
 /// Says that the directory is ours, and how to read it.
 const FORMAT_FILE: &str = "FORMAT";
 const FORMAT_NEW_FILE: &str = "FORMAT.new";
-const FORMAT: &str = "evenkeel-store 1\n";
 /// Held locked for as long as the directory is open.
 const LOCK_FILE: &str = "LOCK";
 const LOG_PREFIX: &str = "log-";
 const CHECKPOINT_PREFIX: &str = "checkpoint-";
+/// How many digits a revision has in the name of a file, so that names sort as revisions do.
+const REVISION_DIGITS: usize = 20;
+/// The largest revision: Kubernetes' resource versions are signed numbers of 64 bits.
+const REVISION_MAX: u64 = i64::MAX as u64;
 /// What a checkpoint is called until it is whole.
 const UNFINISHED: &str = "checkpoint.new";
 
@@ -67,32 +71,60 @@ impl Folder {
         OpenError::Io { path: self.path.display().to_string(), source }
     }
 
+    /// An error about one file of the directory.
+    pub(crate) fn file_error(&self, file: &Path, source: io::Error) -> OpenError {
+        OpenError::Io { path: file.display().to_string(), source }
+    }
+
     pub(crate) fn damaged(&self, why: impl Into<String>) -> OpenError {
         OpenError::Damaged { path: self.path.display().to_string(), why: why.into() }
     }
 
     pub(crate) fn segment(&self, first: u64) -> PathBuf {
-        self.path.join(format!("{LOG_PREFIX}{first:020}"))
+        self.path.join(format!("{LOG_PREFIX}{first:0REVISION_DIGITS$}"))
     }
 
     pub(crate) fn checkpoint(&self, revision: u64) -> PathBuf {
-        self.path.join(format!("{CHECKPOINT_PREFIX}{revision:020}"))
+        self.path.join(format!("{CHECKPOINT_PREFIX}{revision:0REVISION_DIGITS$}"))
     }
 
     pub(crate) fn unfinished(&self) -> PathBuf {
         self.path.join(UNFINISHED)
     }
 
-    pub(crate) fn list(&self) -> io::Result<Listing> {
+    pub(crate) fn list(&self) -> Result<Listing, OpenError> {
         let mut listing = Listing::default();
-        for name in self.files.list(&self.path)? {
-            let revision = |prefix| name.strip_prefix(prefix).and_then(|text: &str| text.parse::<u64>().ok());
-            listing.segments.extend(revision(LOG_PREFIX));
-            listing.checkpoints.extend(revision(CHECKPOINT_PREFIX));
+        for name in self.files.list(&self.path).map_err(|source| self.io_error(source))? {
+            listing.segments.extend(revision_of(&name, LOG_PREFIX));
+            listing.checkpoints.extend(revision_of(&name, CHECKPOINT_PREFIX));
         }
         listing.segments.sort_unstable();
         listing.checkpoints.sort_unstable();
-        Ok(listing)
+        let newest = listing.segments.last().max(listing.checkpoints.last());
+        match newest {
+            Some(newest) if *newest > REVISION_MAX => {
+                Err(self.damaged(format!("a file is named for revision {newest}, which there cannot be")))
+            }
+            _ => Ok(listing),
+        }
+    }
+
+    /// Removes what an interrupted process has left: files that never got their name. Nothing depends on it.
+    pub(crate) fn clear_away(&self, unused: &[u64]) {
+        let leftovers = [self.unfinished(), self.path.join(FORMAT_NEW_FILE)];
+        for path in leftovers.into_iter().chain(unused.iter().map(|first| self.segment(*first))) {
+            if let Err(error) = self.remove(&path) {
+                tracing::warn!(%error, file = %path.display(), "cannot remove a file that is not needed");
+            }
+        }
+    }
+
+    /// Removes a file that may be gone already.
+    pub(crate) fn remove(&self, path: &Path) -> io::Result<()> {
+        match self.files.remove(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            outcome => outcome,
+        }
     }
 
     /// The whole of a file.
@@ -110,27 +142,34 @@ impl Folder {
     fn check_format(&self) -> Result<(), OpenError> {
         let file = self.path.join(FORMAT_FILE);
         match self.read(&file) {
-            Ok(format) if format == FORMAT.as_bytes() => Ok(()),
-            Ok(format) => {
-                let format = String::from_utf8_lossy(&format);
-                let why =
-                    format!("its format is {:?}, this version reads {:?}", format.trim(), FORMAT.trim());
-                Err(OpenError::Foreign { path: self.path.display().to_string(), why })
-            }
+            Ok(text) => format::check(&text).map_err(|why| {
+                let path = self.path.display().to_string();
+                OpenError::Foreign { path, why }
+            }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                self.write_format(&file).map_err(|source| self.io_error(source))
+                self.write_format(&file).map_err(|source| self.file_error(&file, source))
             }
-            Err(source) => Err(self.io_error(source)),
+            Err(source) => Err(self.file_error(&file, source)),
         }
     }
 
     fn write_format(&self, file: &Path) -> io::Result<()> {
         let new = self.path.join(FORMAT_NEW_FILE);
         let mut out = self.files.create(&new)?;
-        out.write_at(0, FORMAT.as_bytes())?;
+        out.write_at(0, format::text().as_bytes())?;
         out.sync()?;
         self.files.rename(&new, file)?;
-        self.sync()
+        self.sync()?;
+        self.sync_own_name()
+    }
+
+    /// Makes the name of the directory itself durable, which a process before may have made and not synced.
+    fn sync_own_name(&self) -> io::Result<()> {
+        match self.files.open_dir(parent_of(&self.path)) {
+            // Then somebody else has made the directory for us.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+            parent => parent?.sync(),
+        }
     }
 }
 
@@ -149,8 +188,19 @@ fn create_dirs(files: &dyn Files, path: &Path) -> io::Result<()> {
     let missing: Vec<&Path> = path.ancestors().take_while(|dir| !files.is_dir(dir)).collect();
     for dir in missing.into_iter().rev().filter(|dir| !dir.as_os_str().is_empty()) {
         files.create_dir(dir)?;
-        let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty());
-        files.open_dir(parent.unwrap_or(Path::new(".")))?.sync()?;
+        files.open_dir(parent_of(dir))?.sync()?;
     }
     Ok(())
+}
+
+/// The directory that a name is in.
+fn parent_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// The revision in the name of a file; none if the name is not one that we give.
+fn revision_of(name: &str, prefix: &str) -> Option<u64> {
+    let digits = name.strip_prefix(prefix)?;
+    let is_ours = digits.len() == REVISION_DIGITS && digits.bytes().all(|byte| byte.is_ascii_digit());
+    digits.parse().ok().filter(|_| is_ours)
 }

@@ -15,6 +15,10 @@ const MARK: [u8; 4] = [0xEC, 0xA5, 0x1D, 0x7E];
 /// Mark, length, checksum.
 const HEAD: usize = 12;
 
+/// How many times the search for whole frames behind a broken one may read them: a broken log holds few frames that
+/// claim more than their own bytes.
+const SEARCH_FACTOR: usize = 16;
+
 /// What stands at a place of a file.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Found<'a> {
@@ -78,11 +82,29 @@ pub(crate) fn length_of(body: &[u8]) -> u64 {
     (HEAD + body.len()) as u64
 }
 
-/// Whether bytes that begin with something broken hold a whole frame of changes later than a revision.
-pub(crate) fn has_later(bytes: &[u8], revision: u64) -> bool {
+/// Whether bytes that begin with something broken hold a whole frame of changes later than a revision, or look too
+/// much as if they did.
+///
+/// Text holds no mark, so that values of Kubernetes' objects never look like frames. Bytes that are made to, with
+/// marks everywhere and lengths to the end, would take a time that grows with the square of their length: the search
+/// gives up when it has read [`SEARCH_FACTOR`] times the bytes, and says yes, which is what makes a store refuse.
+pub(crate) fn may_have_later(bytes: &[u8], revision: u64) -> bool {
+    let mut budget = bytes.len().saturating_mul(SEARCH_FACTOR);
     let marked = bytes.windows(MARK.len()).enumerate().filter(|(_, window)| *window == MARK);
-    let mut bodies = marked.filter_map(|(at, _)| whole(&bytes[at..]));
-    bodies.any(|body| Reader(body).u64().is_some_and(|first| first > revision))
+    for (at, _) in marked {
+        let mut reader = Reader(&bytes[at..]);
+        let Some((length, _)) = head(&mut reader) else { continue };
+        let is_later = reader.u64().is_some_and(|first| first > revision);
+        if !is_later || length as usize > bytes.len() - at {
+            continue;
+        }
+        let Some(rest) = budget.checked_sub(length as usize) else { return true };
+        budget = rest;
+        if whole(&bytes[at..]).is_some() {
+            return true;
+        }
+    }
+    false
 }
 
 fn whole(bytes: &[u8]) -> Option<&[u8]> {
@@ -274,10 +296,21 @@ mod tests {
         append(&mut bytes, |out| write_changes(out, &[change(7, "/a/1", Some("x"))]));
         bytes[HEAD] ^= 1;
         append(&mut bytes, |out| write_changes(out, &[change(8, "/a/1", Some("y"))]));
-        assert!(has_later(&bytes, 6));
-        assert!(!has_later(&bytes, 8), "what is earlier was left behind by another file");
+        assert!(may_have_later(&bytes, 6));
+        assert!(!may_have_later(&bytes, 8), "what is earlier was left behind by another file");
         bytes.truncate(bytes.len() - 1);
-        assert!(!has_later(&bytes, 6));
+        assert!(!may_have_later(&bytes, 6));
+    }
+
+    #[test]
+    fn bytes_that_are_all_marks_are_not_searched_for_ever() {
+        let mut bytes = Vec::new();
+        while bytes.len() < 4 << 20 {
+            bytes.extend_from_slice(&MARK);
+            bytes.extend_from_slice(&(2_000_000u32).to_le_bytes());
+            bytes.extend_from_slice(&[0xFF; 4]);
+        }
+        assert!(may_have_later(&bytes, 1), "what cannot be told is taken for damage");
     }
 
     #[test]

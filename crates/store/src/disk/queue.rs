@@ -24,20 +24,30 @@ pub(crate) struct Queue<H> {
 
 struct Waiting<H> {
     submissions: Vec<Submission<H>>,
-    closed: bool,
+    /// Why no more submissions are taken; none while they are.
+    closed: Option<Closed>,
+}
+
+/// Why a queue takes no more submissions.
+#[derive(Clone, Debug)]
+pub(crate) enum Closed {
+    /// The store was closed.
+    ByOwner,
+    /// The committer is gone, for this reason.
+    Abandoned(String),
 }
 
 impl<H> Queue<H> {
     pub(crate) fn new() -> Self {
-        let waiting = Waiting { submissions: Vec::new(), closed: false };
+        let waiting = Waiting { submissions: Vec::new(), closed: None };
         Self { waiting: Mutex::new(waiting), changed: Condvar::new() }
     }
 
-    /// Gives the submission back if the queue is closed.
-    pub(crate) fn submit(&self, submission: Submission<H>) -> Result<(), Submission<H>> {
+    /// Hands a submission to the committer, unless the queue is closed.
+    pub(crate) fn submit(&self, submission: Submission<H>) -> Result<(), Closed> {
         let mut waiting = self.waiting.lock();
-        if waiting.closed {
-            return Err(submission);
+        if let Some(closed) = &waiting.closed {
+            return Err(closed.clone());
         }
         waiting.submissions.push(submission);
         drop(waiting);
@@ -45,9 +55,19 @@ impl<H> Queue<H> {
         Ok(())
     }
 
+    /// Takes no more submissions; those that wait will still be served.
     pub(crate) fn close(&self) {
-        self.waiting.lock().closed = true;
+        self.waiting.lock().closed.get_or_insert(Closed::ByOwner);
         self.changed.notify_one();
+    }
+
+    /// Takes no more submissions and lets those go that wait: nobody will serve them.
+    pub(crate) fn abandon(&self, why: &str) {
+        let mut waiting = self.waiting.lock();
+        waiting.closed = Some(Closed::Abandoned(why.to_owned()));
+        let abandoned = std::mem::take(&mut waiting.submissions);
+        drop(waiting);
+        drop(abandoned);
     }
 
     /// Everything that waits; none when the queue is closed and empty. Once something is there it waits at most
@@ -55,13 +75,14 @@ impl<H> Queue<H> {
     pub(crate) fn take(&self, hoped_for: usize, patience: Duration) -> Option<Vec<Submission<H>>> {
         let mut waiting = self.waiting.lock();
         while waiting.submissions.is_empty() {
-            if waiting.closed {
+            if waiting.closed.is_some() {
                 return None;
             }
             self.changed.wait(&mut waiting);
         }
-        if waiting.submissions.len() < hoped_for && !waiting.closed {
-            let too_few = |waiting: &mut Waiting<H>| waiting.submissions.len() < hoped_for && !waiting.closed;
+        if waiting.submissions.len() < hoped_for && waiting.closed.is_none() {
+            let too_few =
+                |waiting: &mut Waiting<H>| waiting.submissions.len() < hoped_for && waiting.closed.is_none();
             self.changed.wait_while_for(&mut waiting, too_few, patience);
         }
         Some(std::mem::take(&mut waiting.submissions))

@@ -8,7 +8,7 @@ use super::checkpoint;
 use super::folder::{Folder, Listing};
 use super::frame::Record;
 use super::headers;
-use super::segment::{self, Whole};
+use super::segment::{self, End, Whole};
 use crate::keyspace::Keyspace;
 use crate::state::{Aftermath, FIRST_REVISION, State, change_of, permits};
 use crate::{Expect, Header, Op, OpenError, Options, Write};
@@ -20,8 +20,12 @@ pub(crate) struct Recovered<H> {
     /// Its checkpoints begin with the one it starts from; the empty state of the first revision is one without a
     /// file, which is there while the segment after it is.
     pub(crate) listing: Listing,
-    /// The segment to go on with, and how long its whole part is.
-    pub(crate) newest: Option<(u64, u64)>,
+    /// Segments in which no frame was ever begun, and in which none may be: the log went on in the one before.
+    pub(crate) unused: Vec<u64>,
+    /// The segment before the newest, if it ends in a torn frame: it must be cut before the newest is written to.
+    pub(crate) torn: Option<End>,
+    /// The segment to go on with.
+    pub(crate) newest: Option<End>,
     /// The size of the newest checkpoint, and of the log after it.
     pub(crate) checkpoint_bytes: u64,
     pub(crate) log_bytes: u64,
@@ -32,7 +36,7 @@ pub(crate) struct Recovered<H> {
 /// All changes since the oldest checkpoint become history again, within the bounds of the options: whoever watched
 /// before a restart can go on after it.
 pub(crate) fn recover<H: Header>(folder: &Folder, options: Options) -> Result<Recovered<H>, OpenError> {
-    let mut listing = folder.list().map_err(|source| folder.io_error(source))?;
+    let mut listing = folder.list()?;
     let is_new = listing.segments.is_empty() && listing.checkpoints.is_empty();
     if is_new || listing.segments.first() == Some(&(FIRST_REVISION + 1)) {
         listing.checkpoints.insert(0, FIRST_REVISION);
@@ -44,13 +48,20 @@ pub(crate) fn recover<H: Header>(folder: &Folder, options: Options) -> Result<Re
     };
     let checkpoint_bytes = match listing.checkpoints.last() {
         Some(&newest) if newest > FIRST_REVISION => {
-            let length = folder.files().length(&folder.checkpoint(newest));
-            length.map_err(|source| folder.io_error(source))?
+            let path = folder.checkpoint(newest);
+            folder.files().length(&path).map_err(|source| folder.file_error(&path, source))?
         }
         _ => 0,
     };
-    let state = State::new(base, keys, options);
-    let mut recovered = Recovered { state, listing, newest: None, checkpoint_bytes, log_bytes: 0 };
+    let mut recovered = Recovered {
+        state: State::new(base, keys, options),
+        listing,
+        unused: Vec::new(),
+        torn: None,
+        newest: None,
+        checkpoint_bytes,
+        log_bytes: 0,
+    };
     recovered.replay(folder, base)?;
     Ok(recovered)
 }
@@ -63,23 +74,50 @@ impl<H: Header> Recovered<H> {
         if segments.is_empty() && base != FIRST_REVISION {
             return Err(folder.damaged(format!("the log after revision {base} is missing")));
         }
-        let newest_checkpoint = self.listing.checkpoints.last().copied().unwrap_or(0);
         let now = Instant::now();
-        for first in &segments {
-            if *first != self.state.revision + 1 {
-                let from = self.state.revision + 1;
-                return Err(
-                    folder.damaged(format!("the log from revision {from} to {} is missing", first - 1))
-                );
-            }
-            let Whole { records, length } = segment::read(folder, *first, segments.last() == Some(first))?;
-            let path = folder.segment(*first);
-            self.apply(records, now).map_err(|why| folder.damaged(format!("{}: {why}", path.display())))?;
-            if *first > newest_checkpoint {
-                self.log_bytes += length;
-            }
-            self.newest = Some((*first, length));
+        for first in segments {
+            self.replay_segment(folder, first, now)?;
         }
+        let unused = &self.unused;
+        self.listing.segments.retain(|first| !unused.contains(first));
+        Ok(())
+    }
+
+    /// Replays the segment that begins with a revision.
+    ///
+    /// It was created when the revision before it was durable, in the segment before it. If the creation failed
+    /// half-way, that segment was written on, and this one holds nothing and is passed over.
+    fn replay_segment(&mut self, folder: &Folder, first: u64, now: Instant) -> Result<(), OpenError> {
+        let expected = self.state.revision + 1;
+        if first > expected {
+            return Err(
+                folder.damaged(format!("the log from revision {expected} to {} is missing", first - 1))
+            );
+        }
+        let path = folder.segment(first);
+        let damaged = |why: String| folder.damaged(format!("{}: {why}", path.display()));
+        let Whole { records, end } = segment::read(folder, first)?;
+        let before = self.newest.take();
+        if end.is_only_begun() && first < expected {
+            self.unused.push(first);
+            self.newest = before;
+            return Ok(());
+        }
+        let torn = before.filter(|before| before.torn > 0);
+        if end.is_only_begun() {
+            self.torn = torn;
+        } else if let Some(End { first, length, .. }) = torn {
+            let path = folder.segment(first);
+            let why = format!("{}: at byte {length}: the checksum does not match", path.display());
+            return Err(folder.damaged(why));
+        } else if first < expected {
+            return Err(damaged(format!("it begins with revision {first}, which the log before it has")));
+        }
+        self.apply(records, now).map_err(damaged)?;
+        if self.listing.checkpoints.last().is_none_or(|newest| first > *newest) {
+            self.log_bytes += end.length;
+        }
+        self.newest = Some(end);
         Ok(())
     }
 

@@ -232,7 +232,7 @@ async fn what_is_not_ours_is_left_alone() {
     fs::write(dir.path().join("FORMAT"), "evenkeel-store 9\n").unwrap();
     let before = contents(dir.path());
     let error = open(dir.path()).await.unwrap_err();
-    assert!(error.to_string().contains("evenkeel-store 9"), "{error}");
+    assert!(error.to_string().contains("a newer version of Evenkeel has written it, in format 9"), "{error}");
     assert_eq!(contents(dir.path()), before);
 
     let file = tempfile::NamedTempFile::new().unwrap();

@@ -1,0 +1,146 @@
+//! Every fault at every call of a life with rolling segments and checkpoints, and of the recovery after it.
+
+use super::{Ending, Life, World, live};
+use crate::disk::simulated::{Call, Fault, Plan, Simulated, Tear};
+
+/// How many batches a life writes: enough for four checkpoints and the removal of two.
+const BATCHES: u64 = 26;
+
+const TEARS: [Tear; 6] =
+    [Tear::Nothing, Tear::Everything, Tear::Contents, Tear::Names, Tear::Random(1), Tear::Random(2)];
+
+/// The calls of a life in which nothing goes wrong.
+fn calls_of_a_sound_life() -> Vec<Call> {
+    let disk = Simulated::new(Plan::default());
+    live(&World::default(), &disk, &[long(Plan::default(), Ending::Exit)]).unwrap();
+    disk.calls()
+}
+
+fn long(plan: Plan, ending: Ending) -> Life {
+    Life { plan, batches: BATCHES, ending }
+}
+
+/// Lives some lives and then two in which nothing goes wrong, of which the second sees what lasted of the first.
+fn check(lives: Vec<Life>) -> Result<(), String> {
+    let lives = [lives, vec![Life::sound(), Life::sound()]].concat();
+    live(&World::default(), &Simulated::new(Plan::default()), &lives)
+}
+
+/// Runs all checks and shows how many failed, and how the first did.
+fn all_hold(outcomes: impl Iterator<Item = Result<(), String>>) {
+    let (mut count, mut broken) = (0, Vec::new());
+    for outcome in outcomes {
+        count += 1;
+        broken.extend(outcome.err());
+    }
+    assert!(broken.is_empty(), "{} of {count} plans: {}", broken.len(), broken[0]);
+}
+
+#[test]
+fn the_life_that_is_broken_rolls_segments_and_makes_and_removes_checkpoints() {
+    let calls = calls_of_a_sound_life();
+    let count = |call| calls.iter().filter(|it| **it == call).count();
+    assert!(count(Call::Create) > 8 && count(Call::Rename) > 3 && count(Call::Remove) > 4, "{calls:?}");
+}
+
+#[test]
+fn a_crash_at_any_call_loses_nothing() {
+    let calls = calls_of_a_sound_life();
+    let faults = TEARS.iter().flat_map(|tear| [Fault::CrashBefore(*tear), Fault::CrashAfter(*tear)]);
+    all_hold(faults.flat_map(|fault| {
+        (0..calls.len()).map(move |at| check(vec![long(Plan::of(at, fault), Ending::Exit)]))
+    }));
+}
+
+/// Recovery served what it found in the page cache, and the machine crashed before that was durable.
+#[test]
+fn what_recovery_has_shown_after_a_kill_outlives_a_crash() {
+    let calls = calls_of_a_sound_life();
+    let short = |tear| Life { batches: 0, ..Life { ending: Ending::Crash(tear), ..Life::sound() } };
+    all_hold((0..calls.len()).flat_map(|at| {
+        let killed = long(Plan::of(at, Fault::Kill), Ending::Exit);
+        TEARS.map(move |tear| check(vec![killed.clone(), short(tear)]))
+    }));
+}
+
+/// After a failed sync the kernel takes the pages for written: whoever reads them, trusts them and crashes loses them.
+#[test]
+fn a_failure_of_any_call_loses_nothing() {
+    let calls = calls_of_a_sound_life();
+    let endings = [Ending::Exit, Ending::Crash(Tear::Nothing), Ending::Crash(Tear::Random(3))];
+    let faults = [
+        Fault::InputOutput(1),
+        Fault::InputOutput(2),
+        Fault::InputOutput(3),
+        Fault::NoSpace(1),
+        Fault::NoSpace(4),
+        Fault::TooManyFiles,
+    ];
+    let concerned = |fault: Fault| {
+        let calls = calls.iter().enumerate().filter(move |(_, call)| fault.concerns(**call));
+        calls.map(|(at, _)| at).collect::<Vec<_>>()
+    };
+    all_hold(faults.into_iter().flat_map(|fault| {
+        concerned(fault)
+            .into_iter()
+            .flat_map(move |at| endings.map(|ending| check(vec![long(Plan::of(at, fault), ending)])))
+    }));
+}
+
+/// Whatever happens to the recovery from a crash, the next recovery finds as much as the first could have.
+#[test]
+fn recovery_can_be_interrupted_at_any_call() {
+    let calls = calls_of_a_sound_life();
+    let is_change = |call: &Call| !matches!(call, Call::List | Call::Read | Call::Length | Call::Lock);
+    let crashes = calls.iter().enumerate().filter(|(_, call)| is_change(call)).map(|(at, _)| at);
+    let faults = [
+        Fault::CrashAfter(Tear::Random(5)),
+        Fault::CrashAfter(Tear::Names),
+        Fault::Kill,
+        Fault::InputOutput(6),
+        Fault::NoSpace(7),
+    ];
+    all_hold(crashes.flat_map(|at| {
+        let crashed = long(Plan::of(at, Fault::CrashBefore(Tear::Random(at as u64))), Ending::Exit);
+        let disk = Simulated::new(Plan::default());
+        let recovering = |plan| Life { plan, batches: 1, ending: Ending::Crash(Tear::Random(8)) };
+        live(&World::default(), &disk, &[crashed.clone(), recovering(Plan::default())]).unwrap();
+        let count = disk.calls().len();
+        faults.into_iter().flat_map(move |fault| {
+            let crashed = crashed.clone();
+            (0..count).map(move |call| check(vec![crashed.clone(), recovering(Plan::of(call, fault))]))
+        })
+    }));
+}
+
+/// The checker is worth something only if it sees a journal that does not sync.
+#[test]
+fn a_disk_whose_syncs_do_nothing_is_found_out() {
+    let lying = |files, names| Plan { lies_about_files: files, lies_about_names: names, ..Plan::default() };
+    for (files, names) in [(true, false), (false, true)] {
+        for tear in TEARS.into_iter().filter(|tear| *tear != Tear::Everything) {
+            let lost = check(vec![Life::sound(), long(lying(files, names), Ending::Crash(tear))]);
+            let is_harmless = tear == if files { Tear::Contents } else { Tear::Names };
+            assert_eq!(lost.is_ok(), is_harmless, "{files} {names} {tear:?}: {lost:?}");
+        }
+    }
+}
+
+/// No sync of a frame can be left out: for each there is a crash after which an acknowledged write is gone.
+#[test]
+fn a_single_sync_of_a_frame_that_does_nothing_is_found_out() {
+    let calls = calls_of_a_sound_life();
+    let is_frame = |at: &usize| {
+        calls[..=*at].ends_with(&[Call::Write, Call::Sync])
+            && !matches!(calls[*at - 2], Call::Create | Call::Reserve)
+    };
+    let frames: Vec<usize> = (2..calls.len()).filter(is_frame).collect();
+    assert!(frames.len() as u64 > BATCHES / 2, "{calls:?}");
+    for at in frames {
+        // The next sync of the file would make up for it: the crash comes before.
+        let crash = (at + 1, Fault::CrashBefore(Tear::Nothing));
+        let plan = Plan { faults: vec![crash], lies_at: Some(at), ..Plan::default() };
+        let lost = check(vec![long(plan, Ending::Crash(Tear::Nothing))]);
+        assert!(lost.is_err_and(|why| why.contains("is gone")), "nobody missed the sync that was call {at}");
+    }
+}

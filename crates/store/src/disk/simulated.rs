@@ -1,0 +1,181 @@
+//! A simulated disk: what was written and what is durable are kept apart, any call can fail, and the machine can crash.
+//!
+//! * **Contents.** A file is divided into pieces of [`PIECE`](disk::PIECE) bytes, the unit that a disk writes whole. A written piece
+//!   is dirty until the file is synced. At a crash, every dirty piece is on the disk or is not, independently of the
+//!   others, as the [`Tear`] and the seed decide; a piece behind the old end that is not written reads as zeros.
+//! * **Names.** A creation, renaming or removal is pending until its directory is synced. At a crash, every pending
+//!   operation has happened or has not.
+//! * **A failed sync** marks the pieces clean, as Linux does, whether or not they reached the disk: the process still
+//!   reads them, a later sync says nothing of them, and a crash loses them.
+//! * **Crash and kill.** When the machine has crashed, every call fails until [`Simulated::restart`]. A kill stops the
+//!   process alone: the calls fail likewise, and the next process finds what was written, durable or not.
+//!
+//! Directories themselves are taken to last: only the names of files in them are simulated.
+
+mod disk;
+mod fault;
+
+use std::fs::TryLockError;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+
+use super::files::{Files, Lock, OpenDir, OpenFile};
+use disk::Disk;
+pub(crate) use fault::{Call, Fault, Plan, Tear};
+
+/// A disk of which every clone is another handle.
+#[derive(Clone, Debug)]
+pub(crate) struct Simulated {
+    disk: Arc<Mutex<Disk>>,
+}
+
+impl Simulated {
+    /// An empty disk whose calls go as planned.
+    pub(crate) fn new(plan: Plan) -> Self {
+        Self { disk: Arc::new(Mutex::new(Disk::new(plan))) }
+    }
+
+    /// Starts the next process, after a crash of the machine or the end of the process before, with another plan.
+    pub(crate) fn restart(&self, plan: Plan) {
+        self.disk.lock().restart(plan);
+    }
+
+    /// Lets the calls of this process go by another plan from now on.
+    pub(crate) fn plan(&self, plan: Plan) {
+        self.disk.lock().plan = plan;
+    }
+
+    /// Crashes the machine now.
+    pub(crate) fn crash(&self, tear: Tear) {
+        self.disk.lock().crash(tear);
+    }
+
+    /// Whether the process or the machine has stopped.
+    pub(crate) fn has_stopped(&self) -> bool {
+        self.disk.lock().has_stopped()
+    }
+
+    /// The calls that were made since the last start.
+    pub(crate) fn calls(&self) -> Vec<Call> {
+        self.disk.lock().calls().to_vec()
+    }
+
+    /// How many bytes all files take, as the process sees them.
+    pub(crate) fn bytes(&self) -> usize {
+        self.disk.lock().bytes()
+    }
+
+    /// The names of all files, as the process sees them.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.disk.lock().names()
+    }
+}
+
+impl Files for Simulated {
+    fn is_dir(&self, _: &Path) -> bool {
+        true
+    }
+
+    fn create_dir(&self, _: &Path) -> io::Result<()> {
+        self.disk.lock().call(Call::CreateDir)
+    }
+
+    fn open_dir(&self, path: &Path) -> io::Result<Box<dyn OpenDir>> {
+        self.disk.lock().call(Call::OpenDir)?;
+        Ok(Box::new(SimulatedDir { disk: self.disk.clone(), path: path.to_owned() }))
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        let mut disk = self.disk.lock();
+        disk.call(Call::List)?;
+        Ok(disk.list(dir))
+    }
+
+    fn read(&self, path: &Path) -> io::Result<Box<dyn Read>> {
+        let mut disk = self.disk.lock();
+        disk.call(Call::Read)?;
+        Ok(Box::new(io::Cursor::new(disk.contents(path)?.to_vec())))
+    }
+
+    fn length(&self, path: &Path) -> io::Result<u64> {
+        let mut disk = self.disk.lock();
+        disk.call(Call::Length)?;
+        Ok(disk.contents(path)?.len() as u64)
+    }
+
+    fn create(&self, path: &Path) -> io::Result<Box<dyn OpenFile>> {
+        let inode = self.disk.lock().create(path)?;
+        Ok(Box::new(SimulatedFile { disk: self.disk.clone(), inode }))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Box<dyn OpenFile>> {
+        let mut disk = self.disk.lock();
+        disk.call(Call::Open)?;
+        Ok(Box::new(SimulatedFile { inode: disk.inode(path)?, disk: self.disk.clone() }))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.disk.lock().rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.disk.lock().remove(path)
+    }
+
+    fn lock(&self, path: &Path) -> Result<Box<dyn Lock>, TryLockError> {
+        let locked = self.disk.lock().lock(path)?;
+        Ok(Box::new(SimulatedLock(locked)))
+    }
+}
+
+#[derive(Debug)]
+struct SimulatedFile {
+    disk: Arc<Mutex<Disk>>,
+    inode: u64,
+}
+
+impl OpenFile for SimulatedFile {
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.disk.lock().write(self.inode, offset as usize, bytes)
+    }
+
+    fn set_len(&mut self, length: u64) -> io::Result<()> {
+        self.disk.lock().set_len(self.inode, length as usize)
+    }
+
+    fn reserve(&mut self, _: u64) -> io::Result<()> {
+        self.disk.lock().call(Call::Reserve)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.disk.lock().sync(self.inode)
+    }
+}
+
+#[derive(Debug)]
+struct SimulatedDir {
+    disk: Arc<Mutex<Disk>>,
+    path: PathBuf,
+}
+
+impl OpenDir for SimulatedDir {
+    fn sync(&self) -> io::Result<()> {
+        self.disk.lock().sync_names(&self.path)
+    }
+}
+
+/// Given up when it is dropped; a crash or kill gives up all locks.
+#[derive(Debug)]
+struct SimulatedLock(Arc<AtomicBool>);
+
+impl Lock for SimulatedLock {}
+
+impl Drop for SimulatedLock {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}

@@ -1,0 +1,377 @@
+//! The state of a simulated disk: files by inode, names in the cache and on the disk, and the count of calls.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::TryLockError;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::fault::{Call, Fault, Plan, Tear};
+
+/// What a disk writes whole or not at all: a sector.
+pub(super) const PIECE: usize = 512;
+
+#[derive(Debug)]
+pub(super) struct Disk {
+    pub(super) plan: Plan,
+    /// The calls of this process.
+    calls: Vec<Call>,
+    /// Set when the process or the machine has stopped.
+    stopped: bool,
+    inodes: BTreeMap<u64, Inode>,
+    /// Names as the process sees them.
+    names: BTreeMap<PathBuf, u64>,
+    /// Names as they are on the disk.
+    durable_names: BTreeMap<PathBuf, u64>,
+    /// How the former came from the latter.
+    pending: Vec<NameChange>,
+    locked: Arc<AtomicBool>,
+}
+
+#[derive(Debug, Default)]
+struct Inode {
+    cached: Vec<u8>,
+    durable: Vec<u8>,
+    /// Pieces that were written since they last came to be on the disk, or were given up by a failed sync.
+    dirty: BTreeSet<usize>,
+}
+
+#[derive(Clone, Debug)]
+enum NameChange {
+    Create(PathBuf, u64),
+    Rename(PathBuf, PathBuf, u64),
+    Remove(PathBuf),
+}
+
+impl NameChange {
+    fn path(&self) -> &Path {
+        match self {
+            Self::Create(path, _) | Self::Rename(_, path, _) | Self::Remove(path) => path,
+        }
+    }
+}
+
+/// A sequence of coin throws that is a function of its seed (SplitMix64).
+struct Coins(u64);
+
+impl Coins {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        ((mixed ^ (mixed >> 31)) % bound.max(1) as u64) as usize
+    }
+
+    fn heads(&mut self) -> bool {
+        self.below(2) == 0
+    }
+}
+
+fn stopped() -> io::Error {
+    io::Error::other("the simulated machine has stopped")
+}
+
+fn no_file() -> io::Error {
+    io::ErrorKind::NotFound.into()
+}
+
+impl Disk {
+    pub(super) fn new(plan: Plan) -> Self {
+        Self {
+            plan,
+            calls: Vec::new(),
+            stopped: false,
+            inodes: BTreeMap::new(),
+            names: BTreeMap::new(),
+            durable_names: BTreeMap::new(),
+            pending: Vec::new(),
+            locked: Arc::default(),
+        }
+    }
+
+    pub(super) fn restart(&mut self, plan: Plan) {
+        self.plan = plan;
+        self.calls.clear();
+        self.stopped = false;
+        self.locked = Arc::default();
+    }
+
+    pub(super) fn has_stopped(&self) -> bool {
+        self.stopped
+    }
+
+    pub(super) fn calls(&self) -> &[Call] {
+        &self.calls
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.names.values().map(|inode| self.inodes[inode].cached.len()).sum()
+    }
+
+    pub(super) fn names(&self) -> Vec<String> {
+        let name = |path: &PathBuf| path.file_name().map(|name| name.to_string_lossy().into_owned());
+        self.names.keys().filter_map(name).collect()
+    }
+
+    /// The machine stops: what is not durable is lost, or not.
+    pub(super) fn crash(&mut self, tear: Tear) {
+        self.stopped = true;
+        let mut coins = Coins(if let Tear::Random(seed) = tear { seed } else { 0 });
+        let mut survives = |all_in: Tear| match tear {
+            Tear::Random(_) => coins.heads(),
+            Tear::Everything => true,
+            other => other == all_in,
+        };
+        for change in std::mem::take(&mut self.pending) {
+            if survives(Tear::Names) {
+                apply(&mut self.durable_names, change);
+            }
+        }
+        for inode in self.inodes.values_mut() {
+            // A file system may know the new length of a file whose contents have not been written.
+            let keeps_length = survives(Tear::Names);
+            inode.lose(keeps_length, || survives(Tear::Contents));
+        }
+        self.names.clone_from(&self.durable_names);
+    }
+
+    /// Counts a call that does nothing but succeed or fail.
+    pub(super) fn call(&mut self, call: Call) -> io::Result<()> {
+        let fault = self.begin(call)?;
+        self.end(fault)
+    }
+
+    /// Counts a call; gives what is to go wrong with it.
+    fn begin(&mut self, call: Call) -> io::Result<Option<Fault>> {
+        if self.stopped {
+            return Err(stopped());
+        }
+        let fault = self.plan.fault(self.calls.len(), call);
+        self.calls.push(call);
+        match fault {
+            Some(Fault::CrashBefore(tear)) => {
+                self.crash(tear);
+                Err(stopped())
+            }
+            Some(Fault::Panic) => panic!("a simulated panic"),
+            fault => Ok(fault),
+        }
+    }
+
+    /// What follows the work of a call.
+    fn end(&mut self, fault: Option<Fault>) -> io::Result<()> {
+        match fault {
+            Some(Fault::CrashAfter(tear)) => {
+                self.crash(tear);
+                Err(stopped())
+            }
+            Some(Fault::Kill) => {
+                self.stopped = true;
+                Err(stopped())
+            }
+            Some(fault) => fault.error().map_or(Ok(()), Err),
+            None => Ok(()),
+        }
+    }
+
+    /// Changes names, unless the call fails before it has.
+    fn change_names(&mut self, call: Call, change: NameChange) -> io::Result<()> {
+        let fault = self.begin(call)?;
+        // A call that fails may have done its work all the same.
+        let is_done = match fault {
+            Some(Fault::InputOutput(seed)) => Coins(seed).heads(),
+            Some(Fault::NoSpace(_) | Fault::TooManyFiles) => false,
+            _ => true,
+        };
+        if is_done {
+            apply(&mut self.names, change.clone());
+            self.pending.push(change);
+        }
+        self.end(fault)
+    }
+
+    pub(super) fn inode(&self, path: &Path) -> io::Result<u64> {
+        self.names.get(path).copied().ok_or_else(no_file)
+    }
+
+    pub(super) fn contents(&self, path: &Path) -> io::Result<&[u8]> {
+        Ok(&self.inodes[&self.inode(path)?].cached)
+    }
+
+    pub(super) fn list(&self, dir: &Path) -> Vec<String> {
+        let inside = self.names.keys().filter(|path| path.parent() == Some(dir));
+        inside.filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned())).collect()
+    }
+
+    pub(super) fn create(&mut self, path: &Path) -> io::Result<u64> {
+        if let Ok(inode) = self.inode(path) {
+            // The file is there and is emptied.
+            let fault = self.begin(Call::Create)?;
+            if fault.and_then(Fault::error).is_none() {
+                self.file(inode).cut(0);
+            }
+            return self.end(fault).map(|()| inode);
+        }
+        let inode = self.inodes.len() as u64;
+        self.inodes.insert(inode, Inode::default());
+        self.change_names(Call::Create, NameChange::Create(path.to_owned(), inode))?;
+        Ok(inode)
+    }
+
+    pub(super) fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
+        let inode = self.inode(from)?;
+        self.change_names(Call::Rename, NameChange::Rename(from.to_owned(), to.to_owned(), inode))
+    }
+
+    pub(super) fn remove(&mut self, path: &Path) -> io::Result<()> {
+        self.inode(path)?;
+        self.change_names(Call::Remove, NameChange::Remove(path.to_owned()))
+    }
+
+    pub(super) fn lock(&mut self, path: &Path) -> Result<Arc<AtomicBool>, TryLockError> {
+        self.call(Call::Lock).map_err(TryLockError::Error)?;
+        if self.locked.swap(true, Ordering::Acquire) {
+            return Err(TryLockError::WouldBlock);
+        }
+        if self.inode(path).is_err() {
+            let inode = self.inodes.len() as u64;
+            self.inodes.insert(inode, Inode::default());
+            let created = NameChange::Create(path.to_owned(), inode);
+            apply(&mut self.names, created.clone());
+            self.pending.push(created);
+        }
+        Ok(self.locked.clone())
+    }
+
+    fn file(&mut self, inode: u64) -> &mut Inode {
+        self.inodes.get_mut(&inode).expect("inodes are never removed")
+    }
+
+    pub(super) fn write(&mut self, inode: u64, offset: usize, bytes: &[u8]) -> io::Result<()> {
+        let fault = self.begin(Call::Write)?;
+        let written = match fault {
+            Some(Fault::InputOutput(seed) | Fault::NoSpace(seed)) => Coins(seed).below(bytes.len()),
+            _ => bytes.len(),
+        };
+        self.file(inode).write(offset, &bytes[..written]);
+        self.end(fault)
+    }
+
+    pub(super) fn set_len(&mut self, inode: u64, length: usize) -> io::Result<()> {
+        let fault = self.begin(Call::SetLen)?;
+        if fault.and_then(Fault::error).is_none() {
+            self.file(inode).cut(length);
+        }
+        self.end(fault)
+    }
+
+    pub(super) fn sync(&mut self, inode: u64) -> io::Result<()> {
+        let fault = self.begin(Call::Sync)?;
+        match fault {
+            Some(Fault::InputOutput(seed) | Fault::NoSpace(seed)) => self.file(inode).fail_to_sync(seed),
+            _ if self.plan.lies_about_file(self.calls.len() - 1) => {}
+            _ => self.file(inode).sync(),
+        }
+        self.end(fault)
+    }
+
+    pub(super) fn sync_names(&mut self, dir: &Path) -> io::Result<()> {
+        let fault = self.begin(Call::SyncDir)?;
+        // Names go through the file system's journal: one that could not be written is written by a later sync, or
+        // never, but is not taken for written. Some may have been.
+        let mut coins = Coins(match fault {
+            Some(Fault::InputOutput(seed) | Fault::NoSpace(seed)) => seed,
+            _ => 0,
+        });
+        let fails = fault.and_then(Fault::error).is_some();
+        if !self.plan.lies_about_names {
+            for change in std::mem::take(&mut self.pending) {
+                if change.path().parent() != Some(dir) || (fails && coins.heads()) {
+                    self.pending.push(change);
+                } else {
+                    apply(&mut self.durable_names, change);
+                }
+            }
+        }
+        self.end(fault)
+    }
+}
+
+fn apply(names: &mut BTreeMap<PathBuf, u64>, change: NameChange) {
+    match change {
+        NameChange::Create(path, inode) => {
+            names.insert(path, inode);
+        }
+        NameChange::Rename(from, to, inode) => {
+            names.remove(&from);
+            names.insert(to, inode);
+        }
+        NameChange::Remove(path) => {
+            names.remove(&path);
+        }
+    }
+}
+
+impl Inode {
+    fn write(&mut self, offset: usize, bytes: &[u8]) {
+        let end = offset + bytes.len();
+        if end > self.cached.len() {
+            self.cached.resize(end, 0);
+        }
+        self.cached[offset..end].copy_from_slice(bytes);
+        self.dirty.extend((offset / PIECE..end.div_ceil(PIECE)).filter(|_| !bytes.is_empty()));
+    }
+
+    fn cut(&mut self, length: usize) {
+        self.cached.resize(length, 0);
+        self.dirty.retain(|piece| piece * PIECE < length);
+        if !length.is_multiple_of(PIECE) {
+            self.dirty.insert(length / PIECE);
+        }
+    }
+
+    fn sync(&mut self) {
+        self.durable.resize(self.cached.len(), 0);
+        for piece in std::mem::take(&mut self.dirty) {
+            self.persist(piece);
+        }
+    }
+
+    /// Takes every piece for written, whether it was or not.
+    fn fail_to_sync(&mut self, seed: u64) {
+        let mut coins = Coins(seed);
+        if coins.heads() {
+            self.durable.resize(self.cached.len(), 0);
+        }
+        for piece in std::mem::take(&mut self.dirty) {
+            if coins.heads() {
+                self.persist(piece);
+            }
+        }
+    }
+
+    /// Writes a piece to the disk; a file that is too short grows.
+    fn persist(&mut self, piece: usize) {
+        let (start, end) = (piece * PIECE, ((piece + 1) * PIECE).min(self.cached.len()));
+        if start >= end {
+            return;
+        }
+        if end > self.durable.len() {
+            self.durable.resize(end, 0);
+        }
+        self.durable[start..end].copy_from_slice(&self.cached[start..end]);
+    }
+
+    fn lose(&mut self, keeps_length: bool, mut survives: impl FnMut() -> bool) {
+        if keeps_length {
+            self.durable.resize(self.cached.len(), 0);
+        }
+        for piece in std::mem::take(&mut self.dirty) {
+            if survives() {
+                self.persist(piece);
+            }
+        }
+        self.cached.clone_from(&self.durable);
+    }
+}

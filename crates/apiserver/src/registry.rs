@@ -167,7 +167,12 @@ impl ResourceInfo {
 
 /// The prefix under which the objects of a resource are stored.
 pub(crate) fn storage_prefix(group: &str, plural: &str) -> String {
-    format!("/registry/{}/{plural}/", if group.is_empty() { "core" } else { group })
+    format!("{}{plural}/", storage_folder(group))
+}
+
+/// The prefix under which the objects of all resources of a group are stored.
+pub(crate) fn storage_folder(group: &str) -> String {
+    format!("/registry/{}/", if group.is_empty() { "core" } else { group })
 }
 
 /// Custom resources by group, version and plural.

@@ -15,6 +15,7 @@ use std::time::Duration;
 use http::{HeaderMap, Method};
 
 use crate::User;
+use crate::completion::Submitted;
 
 /// The head of a request, taken apart.
 #[derive(Debug)]
@@ -28,6 +29,8 @@ pub(crate) struct Request<'a> {
     pub(crate) user: &'a User,
     /// How long the body may take to arrive, where there is a bound.
     pub(crate) body_timeout: Option<Duration>,
+    /// Whether the store has a write of this request.
+    submitted: Submitted,
     /// The last revision that this request has made; zero while it has made none.
     committed: AtomicU64,
     /// What the person behind the client is told in headers, whether the request is granted or not.
@@ -67,9 +70,20 @@ impl<'a> Request<'a> {
             headers: &parts.headers,
             user: &caller.user,
             body_timeout: caller.body_timeout,
+            submitted: Submitted::default(),
             committed: AtomicU64::new(0),
             warnings: Mutex::default(),
         }
+    }
+
+    /// Lets the request note its first write, so that it is carried to its end from then on.
+    pub(crate) fn noting(self, submitted: Submitted) -> Self {
+        Self { submitted, ..self }
+    }
+
+    /// Notes that a write of this request is about to be handed to the store.
+    pub(crate) fn note_submission(&self) {
+        self.submitted.note();
     }
 
     /// Notes a revision that this request has made.

@@ -18,12 +18,14 @@ use crate::admit::{Plugin, Policies, plugins};
 use crate::allocate::Allocator;
 use crate::authenticate::Authentication;
 use crate::body::Body;
+use crate::completion::{Completion, Submitted};
 use crate::openapi::OpenApi;
 use crate::read::SharedEvents;
 use crate::request::{Caller, Request};
 use crate::trees::Trees;
 use crate::{
-    Header, Rbac, Registry, SigningKey, TokenAuthenticator, User, WebhookCaller, custom, respond, route,
+    Header, Rbac, Registry, SigningKey, Status, TokenAuthenticator, User, WebhookCaller, custom, respond,
+    resume, route,
 };
 
 /// What a server can be told.
@@ -68,12 +70,16 @@ pub(crate) struct Inner {
     pub(crate) events: Arc<SharedEvents>,
     /// Objects that were written lately, parsed.
     pub(crate) trees: Trees,
+    /// Whose turn it is to follow up on the write of a definition.
+    pub(crate) definitions: tokio::sync::Mutex<()>,
     /// Requests whose head is not answered yet.
     requests: Station,
 }
 
 impl ApiServer {
     /// A server over this store. Definitions of custom resources that the store has are served at once.
+    ///
+    /// Where another server has written to the store before, [`ApiServer::resume`] takes up what its end cut off.
     pub fn new(store: Store<Header>, env: Env, options: Options) -> Self {
         let requests = env.ledger().station("apiserver requests");
         let authorizer = options.authorizer.unwrap_or_else(|| Arc::new(Rbac::new(store.clone())));
@@ -92,11 +98,21 @@ impl ApiServer {
             allocator,
             events: Arc::default(),
             trees: Trees::default(),
+            definitions: tokio::sync::Mutex::default(),
             requests,
         };
         let server = Self { inner: Arc::new(inner) };
         custom::load(&server);
         server
+    }
+
+    /// Takes up what the end of the server before this one cut between two writes: the lifecycle of definitions, and
+    /// the deletion of pods. Call it once at start, over a store that lasts; where nothing was cut it writes nothing.
+    ///
+    /// # Errors
+    /// Fails where the store takes no writes.
+    pub async fn resume(&self) -> Result<(), Status> {
+        resume::resume(self).await
     }
 
     /// Whom a bearer token proves to this API; none where it proves nobody, or no longer.
@@ -147,20 +163,50 @@ impl ApiServer {
     ///
     /// It is no work in the ledger, unlike one that comes by [`tower::Service::call`]: who asks is outside of this
     /// world, and nobody waits for it to come to rest.
+    ///
+    /// The future may be dropped at any time. A request that has begun to write is then finished by the runtime, with
+    /// everything that its writes entail; any other has changed nothing.
     pub async fn serve<B>(&self, caller: &Caller, head: &mut Parts, body: B) -> Response<Body>
     where
         B: http_body::Body + Send + 'static,
         B::Data: Send,
     {
-        let request = Request::new(head, caller);
+        if matches!(head.method, Method::GET | Method::HEAD) {
+            return self.answer(caller, head, body, Submitted::default()).await;
+        }
+        let mut own = std::mem::replace(head, http::Request::new(()).into_parts().0);
+        let (server, caller, submitted) = (self.clone(), caller.clone(), Submitted::not_yet());
+        let noting = submitted.clone();
+        let whole = async move {
+            let response = server.answer(&caller, &mut own, body, noting).await;
+            (response, own)
+        };
+        let response;
+        (response, *head) = Completion::new(self.clone(), submitted, whole).await;
+        response
+    }
+
+    /// Answers a request that lives as long as it must; its first write is noted in `submitted`.
+    async fn answer<B>(
+        &self,
+        caller: &Caller,
+        head: &mut Parts,
+        body: B,
+        submitted: Submitted,
+    ) -> Response<Body>
+    where
+        B: http_body::Body + Send + 'static,
+        B::Data: Send,
+    {
+        let request = Request::new(head, caller).noting(submitted);
         let answer = route::answer(self, &request, body).await;
         let mut response = respond::finish(&request, answer);
         respond::dress(&mut response, std::mem::take(&mut head.headers));
         response
     }
 
-    /// The same for a request that need wait for nothing, as most that read an object; none for any other, which is
-    /// left as it is.
+    /// Answers a request that need wait for nothing, as most that read an object do. Returns `None` for any other
+    /// request, which is left as it is.
     pub fn serve_now(&self, caller: &Caller, head: &mut Parts) -> Option<Response<Body>> {
         if head.method != Method::GET {
             return None;

@@ -22,7 +22,7 @@ use crate::allocate::Reservation;
 use crate::call::Call;
 use crate::header::seal;
 use crate::status::{Result, Status};
-use crate::{ApiServer, Header, custom, faces};
+use crate::{Header, custom, faces};
 
 /// How often a write that lost a race is tried again before it is given up.
 pub(crate) const RETRIES_MAX: usize = 16;
@@ -65,11 +65,12 @@ pub(crate) async fn put_sealed(
     }
 }
 
-/// Stores an object of a kind that has one face, beside the request's own; whether the key was still as expected.
-pub(crate) async fn put_plain(server: &ApiServer, key: &str, object: &Value, expect: Expect) -> Result<bool> {
+/// Stores an object of a kind that has one face, beside the request's own. Returns whether the key was as expected.
+pub(crate) async fn put_plain(call: &Call<'_>, key: &str, object: &Value, expect: Expect) -> Result<bool> {
     let (bytes, header) = seal(object);
     let write = Write { key: key.into(), expect, op: Op::Put(bytes, header) };
-    match server.store().write(write).await {
+    call.request.note_submission();
+    match call.server.store().write(write).await {
         Ok(_) => Ok(true),
         Err(WriteError::Conflict { .. }) => Ok(false),
         Err(error) => Err(Status::internal(error)),
@@ -84,11 +85,11 @@ pub(crate) async fn remove(call: &Call<'_>, key: &str, revision: u64) -> Result<
 
 async fn commit(call: &Call<'_>, write: Write<Header>) -> Result<Attempt<Written<Header>>> {
     let key = write.key.clone();
-    let removes = matches!(write.op, Op::Delete);
+    call.request.note_submission();
     match call.server.store().write(write).await {
         Ok(written) => {
             call.request.note_commit(written.revision);
-            follow_up(call, &key, written.before.as_deref(), removes).await?;
+            follow_up(call, &key, &written).await?;
             Ok(Ok(written))
         }
         Err(WriteError::Conflict { .. }) => Ok(Err(Raced)),
@@ -96,23 +97,20 @@ async fn commit(call: &Call<'_>, write: Write<Header>) -> Result<Attempt<Written
     }
 }
 
-/// What a write of this resource entails in the server itself.
-pub(crate) async fn follow_up(
-    call: &Call<'_>,
-    key: &str,
-    before: Option<&Entry<Header>>,
-    removes: bool,
-) -> Result<()> {
+/// What a write of this resource entails in the server itself. It is done once the write is stored, in a request that
+/// is carried to its end ([`Completion`](crate::completion)).
+///
+/// What is known of roles and of admission policies is not told here: it follows the store's revisions by itself.
+pub(crate) async fn follow_up(call: &Call<'_>, key: &str, written: &Written<Header>) -> Result<()> {
     if let Some(custom) = &call.info.custom {
-        if removes && custom.terminating {
-            custom::instance_gone(call.server, &custom.definition).await?;
-        }
-    } else if call.info.group == "admissionregistration.k8s.io" {
-        call.server.inner().policies.forget();
+        custom::follow_instance(call.server, &custom.definition, written).await?;
     } else if call.info.kind == "CustomResourceDefinition" {
         custom::follow(call.server, key).await?;
-    } else if removes && call.info.kind == "Service" {
-        let service = before.and_then(|it| serde_json::from_slice(&it.value).ok()).unwrap_or_default();
+    } else if call.info.kind == "Service"
+        && written.entry.is_none()
+        && let Some(before) = &written.before
+    {
+        let service = serde_json::from_slice(&before.value).unwrap_or_default();
         call.server.inner().allocator.release(&service, None);
     }
     Ok(())

@@ -80,6 +80,9 @@ pub enum StartError {
     /// The objects of a new cluster cannot be written.
     #[error("cannot write the objects that every cluster begins with")]
     Bootstrap(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// What the process before this one left undone cannot be written.
+    #[error("cannot take up what the last run left undone")]
+    Resume(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// There is no certificate authority.
     #[error(transparent)]
     Authority(#[from] AuthorityError),
@@ -111,6 +114,9 @@ impl Cluster {
             server_options.signing_key = Some(Arc::new(signing_key(&folder.join(PKI))?));
         }
         let server = ApiServer::new(store, env.clone(), server_options);
+        if options.data_dir.is_some() {
+            server.resume().await.map_err(|status| StartError::Resume(Box::new(status)))?;
+        }
         let wire = Arc::new(Wire {
             backend: Backend::Embedded(server.clone()),
             recorder: Recorder::new(),

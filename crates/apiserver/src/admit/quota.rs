@@ -121,7 +121,7 @@ fn check(
 async fn enter(admission: &Admission<'_>, changed: Vec<(Arc<Entry<Header>>, Value)>) -> Result<bool> {
     for (entry, quota) in changed {
         let expect = Expect::Revision(entry.revision);
-        if !put_plain(admission.call.server, &entry.key, &quota, expect).await? {
+        if !put_plain(admission.call, &entry.key, &quota, expect).await? {
             return Ok(false);
         }
     }

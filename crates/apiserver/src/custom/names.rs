@@ -1,9 +1,8 @@
 //! Names: which of a definition's names are still free in its group.
 
-use evenkeel_store::Range;
 use serde_json::{Map, Value, json};
 
-use super::{condition, parse, prefix, set_condition};
+use super::{all, condition, parse, set_condition};
 use crate::ApiServer;
 
 /// Accepts the names that are free, and says so in the conditions.
@@ -70,14 +69,12 @@ fn set_conditions(server: &ApiServer, definition: &mut Value, conflict: Option<(
 
 /// The names that other definitions of the same group have.
 fn taken(server: &ApiServer, definition: &Value) -> Vec<String> {
-    let Ok(page) = server.store().range(&Range { prefix: prefix(), ..Range::default() }) else {
-        return Vec::new();
-    };
+    let all = all(server);
     let name = &definition["metadata"]["name"];
     let group = definition["spec"]["group"].as_str().unwrap_or_default();
-    let others = page.entries.iter().filter(|it| *name != *it.header.name);
+    let others = all.iter().filter(|it| *name != *it.header.name);
     // A definition's name ends with its group: most need not be parsed.
-    let others = others.filter(|it| it.header.name.ends_with(group)).map(|it| parse(it));
+    let others = others.filter(|it| it.header.name.ends_with(group)).filter_map(|it| parse(it).ok());
     let others = others.filter(|it| it["spec"]["group"] == group);
     others
         .flat_map(|other| {

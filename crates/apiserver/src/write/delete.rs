@@ -144,12 +144,13 @@ pub(crate) async fn delete_collection(call: &Call<'_>, body: Bytes) -> Result<Re
             _ => rest.push(entry.clone()),
         }
     }
+    call.request.note_submission();
     let keys: Vec<Arc<str>> = batch.iter().map(|it| it.key.clone()).collect();
     for (result, key) in call.server.store().write_all(batch).await.into_iter().zip(keys) {
         match result {
             Ok(written) => {
                 call.request.note_commit(written.revision);
-                follow_up(call, &key, written.before.as_deref(), true).await?;
+                follow_up(call, &key, &written).await?;
             }
             Err(_) => rest.extend(call.server.store().get(&key)),
         }

@@ -13,6 +13,7 @@ use super::create::create_object;
 use super::incoming::{DEDUPLICATED, Incoming, drop_repeated_owners, write_query};
 use super::{RETRIES_MAX, put_sealed, remove, reserve};
 use crate::admit::{Admission, Operation, admit, ask, ask_to_mutate, charge, examine};
+use crate::allocate::Reservation;
 use crate::body::Body;
 use crate::call::Call;
 use crate::encode::Shown;
@@ -123,14 +124,7 @@ pub(crate) async fn change(
     ask(&admission, &new).await?;
     charge(&admission, &new, query.dry_run).await?;
     let reservation = reserve(call, &mut new, Some(old))?;
-    let service = reservation.is_some().then(|| new.clone());
-    let stored = store(call, query, current, new).await?;
-    if let (Some(reservation), Some(service), Some(_), false) = (reservation, service, &stored, query.dry_run)
-    {
-        reservation.keep();
-        call.server.inner().allocator.release(old, Some(&service));
-    }
-    Ok(stored)
+    store(call, query, current, new, reservation).await
 }
 
 /// Takes out owners that are named twice after admission: a patch was not looked at before.
@@ -181,11 +175,14 @@ pub(crate) fn conflict(call: &Call<'_>) -> Status {
     Status::conflict(&call.info.group, &call.info.plural, &call.path.name, MODIFIED)
 }
 
+/// Stores what an object was changed to, or removes it where nothing holds it any more. What was reserved for the
+/// change is given back unless it is stored.
 async fn store(
     call: &Call<'_>,
     query: &WriteQuery,
     current: &Arc<Entry<Header>>,
     new: Value,
+    reservation: Option<Reservation<'_>>,
 ) -> Result<Option<Shown>> {
     let converted = faces::converts(call.info).then(|| new.clone());
     let stored = faces::to_stored(call.info, new);
@@ -205,6 +202,11 @@ async fn store(
         return Ok(removed.ok().map(|_| Shown::sealed(new, current.revision)));
     }
     let Ok(entry) = put_sealed(call, &current.key, sealed, expect).await? else { return Ok(None) };
+    if let Some(reservation) = reservation {
+        reservation.keep();
+        let before = faces::open(call.info, current);
+        call.server.inner().allocator.release(&before, Some(&stored));
+    }
     faces::keep(call, &entry, stored);
     Ok(Some(faces::show(call.info, &entry, entry.revision)))
 }

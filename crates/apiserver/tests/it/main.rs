@@ -5,11 +5,14 @@
 mod access;
 mod admission;
 mod api;
+mod consequences;
 mod custom;
 mod deletion;
+mod departures;
 mod description;
 mod policies;
 mod reads;
+mod restarts;
 mod tables;
 mod tokens;
 mod watches;

@@ -1,16 +1,15 @@
 //! The policies and webhooks that there are, compiled.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use evenkeel_schema::policy::{Conditions, MutatingPolicy, Policy};
-use evenkeel_store::{Range, Store};
+use evenkeel_store::{Entry, Range, Store};
 use parking_lot::RwLock;
 use serde_json::{Value, json};
 
 use super::GROUP;
 use crate::Header;
-use crate::registry::storage_prefix;
+use crate::registry::{storage_folder, storage_prefix};
 
 /// A policy with its bindings.
 #[derive(Debug)]
@@ -47,59 +46,85 @@ pub(in crate::admit) struct Bound {
     pub(in crate::admit) mutating_webhooks: Vec<Webhook>,
 }
 
-/// All policies that are bound, read from the store when one of them has changed.
+/// All policies that are bound and all webhooks, compiled when one of them has changed.
+///
+/// They follow the store: whoever asks sees every write that the store has, so that a policy holds for the very next
+/// request, and whoever writes one has nobody to tell.
 #[derive(Debug, Default)]
 pub(crate) struct Policies {
-    current: RwLock<Option<Arc<Bound>>>,
-    /// Counts the changes, so that what was read before one is not kept after it.
-    changes: AtomicU64,
+    followed: RwLock<Followed>,
+}
+
+#[derive(Debug, Default)]
+struct Followed {
+    bound: Arc<Bound>,
+    /// What `bound` was compiled from.
+    source: Source,
+    /// The store was looked at when it was at this revision; zero before the first look.
+    revision: u64,
+}
+
+/// Tells one state of the objects of this group from any other: a write makes the newest revision greater, and a
+/// deletion makes them fewer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Source {
+    newest: u64,
+    count: usize,
 }
 
 impl Policies {
-    /// Notes that a policy or a binding has changed.
-    pub(crate) fn forget(&self) {
-        let mut current = self.current.write();
-        self.changes.fetch_add(1, Ordering::SeqCst);
-        *current = None;
-    }
-
     /// The policies that are bound, and the webhooks.
     pub(super) fn current(&self, store: &Store<Header>) -> Arc<Bound> {
-        if let Some(current) = &*self.current.read() {
-            return current.clone();
+        let revision = store.revision();
+        let known = self.followed.read();
+        if known.revision >= revision {
+            return known.bound.clone();
         }
-        let before = self.changes.load(Ordering::SeqCst);
-        let read = Arc::new(read(store));
-        let mut current = self.current.write();
-        if self.changes.load(Ordering::SeqCst) == before {
-            *current = Some(read.clone());
+        drop(known);
+        let range = Range { prefix: storage_folder(GROUP), ..Range::default() };
+        // A range of the newest revision is never refused.
+        let Ok(page) = store.range(&range) else { return Arc::default() };
+        let newest = page.entries.iter().map(|entry| entry.revision).max().unwrap_or_default();
+        let source = Source { newest, count: page.entries.len() };
+        let mut known = self.followed.write();
+        if known.revision < page.revision {
+            if known.source != source {
+                known.bound = Arc::new(Bound::compile(&page.entries));
+                known.source = source;
+            }
+            known.revision = page.revision;
         }
-        read
+        known.bound.clone()
     }
 }
 
-fn read(store: &Store<Header>) -> Bound {
-    Bound {
-        validating: hooks(
-            store,
-            "validatingadmissionpolicies",
-            "validatingadmissionpolicybindings",
-            Policy::compile,
-        ),
-        mutating: hooks(
-            store,
-            "mutatingadmissionpolicies",
-            "mutatingadmissionpolicybindings",
-            MutatingPolicy::compile,
-        ),
-        validating_webhooks: webhooks(store, "validatingwebhookconfigurations"),
-        mutating_webhooks: webhooks(store, "mutatingwebhookconfigurations"),
+/// Stored objects, in the order of their keys.
+type Entries = [Arc<Entry<Header>>];
+
+impl Bound {
+    fn compile(entries: &Entries) -> Self {
+        Self {
+            validating: hooks(
+                entries,
+                "validatingadmissionpolicies",
+                "validatingadmissionpolicybindings",
+                Policy::compile,
+            ),
+            mutating: hooks(
+                entries,
+                "mutatingadmissionpolicies",
+                "mutatingadmissionpolicybindings",
+                MutatingPolicy::compile,
+            ),
+            validating_webhooks: webhooks(entries, "validatingwebhookconfigurations"),
+            mutating_webhooks: webhooks(entries, "mutatingwebhookconfigurations"),
+        }
     }
 }
 
 /// The webhooks of all configurations. One without rules is about nothing.
-fn webhooks(store: &Store<Header>, configurations: &str) -> Vec<Webhook> {
-    let configurations = objects(store, configurations, "webhooks").into_iter();
+fn webhooks(entries: &Entries, configurations: &str) -> Vec<Webhook> {
+    let configurations = objects(entries, configurations, "webhooks").into_iter();
     let hooks = configurations.flat_map(|(_, mut hooks)| match hooks.take() {
         Value::Array(hooks) => hooks,
         _ => Vec::new(),
@@ -120,8 +145,8 @@ impl Webhook {
     }
 }
 
-fn hooks<P>(store: &Store<Header>, policies: &str, bindings: &str, compile: fn(&Value) -> P) -> Vec<Hook<P>> {
-    let bindings = objects(store, bindings, "spec");
+fn hooks<P>(entries: &Entries, policies: &str, bindings: &str, compile: fn(&Value) -> P) -> Vec<Hook<P>> {
+    let bindings = objects(entries, bindings, "spec");
     if bindings.is_empty() {
         return Vec::new();
     }
@@ -131,13 +156,13 @@ fn hooks<P>(store: &Store<Header>, policies: &str, bindings: &str, compile: fn(&
             own.map(|(name, spec)| Binding { name: name.clone(), spec: spec.clone() }).collect();
         (!bindings.is_empty()).then(|| Hook { policy: compile(&spec), name, spec, bindings })
     };
-    objects(store, policies, "spec").into_iter().filter_map(hook).collect()
+    objects(entries, policies, "spec").into_iter().filter_map(hook).collect()
 }
 
 /// The names of all objects of a resource, with one of their fields.
-fn objects(store: &Store<Header>, plural: &str, field: &str) -> Vec<(String, Value)> {
-    let range = Range { prefix: storage_prefix(GROUP, plural), ..Range::default() };
-    let entries = store.range(&range).map(|page| page.entries).unwrap_or_default();
+fn objects(entries: &Entries, plural: &str, field: &str) -> Vec<(String, Value)> {
+    let prefix = storage_prefix(GROUP, plural);
     let object = |bytes: &[u8]| serde_json::from_slice::<Value>(bytes).unwrap_or_default();
-    entries.iter().map(|entry| (entry.header.name.to_string(), object(&entry.value)[field].take())).collect()
+    let own = entries.iter().filter(|entry| entry.key.starts_with(&prefix));
+    own.map(|entry| (entry.header.name.to_string(), object(&entry.value)[field].take())).collect()
 }

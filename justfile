@@ -61,3 +61,7 @@ disk-faults plans="100000" seed="1":
 # Run the runtime's tests and the examples against kube-apiserver and etcd, built once from Go's module proxy.
 real *ARGS:
     tests/real/run {{ARGS}}
+
+# Compare the API server with its model over a million random operations; EVENKEEL_SEED chooses others.
+model operations="1000000":
+    EVENKEEL_MODEL_OPERATIONS={{operations}} cargo test -p evenkeel-apiserver --test model -- --nocapture

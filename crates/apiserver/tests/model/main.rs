@@ -1,0 +1,97 @@
+//! Random operations through the whole API server, against a simple model of what it should do.
+//!
+//! `EVENKEEL_MODEL_OPERATIONS` sets how many, `EVENKEEL_SEED` which; `just model` runs a million. A failure tells the
+//! seed, and as few of the operations as still show the difference.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails where it stands")]
+
+mod model;
+mod operation;
+mod random;
+mod shape;
+mod shrink;
+mod world;
+
+use model::Fault;
+use operation::Operation;
+use random::Random;
+use shrink::{Found, Setting};
+
+/// How many operations CI runs: seconds of them.
+const OPERATIONS: usize = 18_000;
+/// One in so many is run on a disk, where each write waits for a sync.
+const ON_DISK: usize = 9;
+/// The seed of CI.
+const SEED: u64 = 14;
+/// Every fault of these tests of the test is seen by then.
+const FAULT_OPERATIONS: usize = 4_000;
+
+fn setting(name: &str, default: u64) -> u64 {
+    match std::env::var(name) {
+        Ok(text) => text.parse().unwrap_or_else(|error| panic!("{name}={text}: {error}")),
+        Err(_) => default,
+    }
+}
+
+fn operations(seed: u64, count: usize) -> Vec<Operation> {
+    let mut random = Random(seed);
+    (0..count).map(|_| Operation::random(&mut random)).collect()
+}
+
+fn count() -> usize {
+    setting("EVENKEEL_MODEL_OPERATIONS", OPERATIONS as u64) as usize
+}
+
+fn check(setting: &Setting, seed: u64, count: usize) {
+    if let Some(Found { index, why }) = setting.run(&operations(seed, count)) {
+        let (few, why) = setting.shrink(&operations(seed, index + 1), why);
+        panic!(
+            "EVENKEEL_SEED={seed}: operation {index} differs. These {} do, too:\n{few:#?}\n{why}",
+            few.len()
+        );
+    }
+}
+
+#[test]
+fn a_server_does_what_the_model_says() {
+    check(&Setting::default(), setting("EVENKEEL_SEED", SEED), count());
+}
+
+#[test]
+fn a_server_with_a_data_directory_does_what_the_model_says_after_every_restart() {
+    let seed = setting("EVENKEEL_SEED", SEED).wrapping_add(1);
+    check(&Setting { lasts: true, ..Setting::default() }, seed, count() / ON_DISK);
+}
+
+#[test]
+fn a_rule_that_is_wrong_is_seen_and_told_in_few_operations() {
+    for fault in [
+        Fault::EveryUpdateWrites,
+        Fault::NoConflicts,
+        Fault::LeavingIsModified,
+        Fault::PagesAreNew,
+        Fault::NothingIsHeld,
+    ] {
+        let setting = Setting { fault: Some(fault), ..Setting::default() };
+        let all = operations(SEED, FAULT_OPERATIONS);
+        let Found { index, why } = setting.run(&all).unwrap_or_else(|| panic!("{fault:?} is not seen"));
+        let (few, _) = setting.shrink(&all[..=index], why);
+        assert!(few.len() <= 8, "{fault:?} needs {} operations: {few:#?}", few.len());
+    }
+}
+
+#[test]
+fn an_answer_that_is_wrong_is_seen() {
+    let faults: [fn(&mut serde_json::Value); 3] = [
+        |body| body["metadata"]["labels"] = serde_json::Value::Null,
+        |body| drop(body["items"].as_array_mut().and_then(Vec::pop)),
+        |body| {
+            let metadata = body["metadata"].as_object_mut();
+            metadata.and_then(|it| it.remove("managedFields"));
+        },
+    ];
+    for tamper in faults {
+        let setting = Setting { tamper: Some(tamper), ..Setting::default() };
+        assert!(setting.run(&operations(SEED, FAULT_OPERATIONS)).is_some());
+    }
+}

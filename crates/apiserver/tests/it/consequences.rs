@@ -34,6 +34,16 @@ pub(crate) struct Case {
     pub(crate) probes: Vec<Ask>,
 }
 
+/// Makes a webhook that is asked about every write, and allows it.
+pub(crate) fn asks_of_everything() -> Ask {
+    let rule = json!({"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*/*"]});
+    let hook = json!({"name": "all.example.com", "rules": [rule], "sideEffects": "None",
+        "clientConfig": {"url": "https://hook.example.com/allow", "caBundle": "Cg=="},
+        "admissionReviewVersions": ["v1"]});
+    let path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
+    post(path, json!({"metadata": {"name": "all"}, "webhooks": [hook]}))
+}
+
 /// Every write with consequences.
 pub(crate) fn cases() -> Vec<Case> {
     custom::cases().into_iter().chain(custom::collections()).chain(plain::cases()).collect()
@@ -85,15 +95,15 @@ impl Ask {
     }
 }
 
-/// A webhook that denies everything, after it was asked twice for its answer.
-struct Denying;
+/// Webhooks that deny everything, or allow it, after they were asked twice for their answer.
+struct Webhooks;
 
-impl WebhookCaller for Denying {
+impl WebhookCaller for Webhooks {
     fn post(&self, question: WebhookQuestion) -> BoxFuture<'_, Result<WebhookAnswer, String>> {
         Box::pin(async move {
             tokio::task::yield_now().await;
             let review: Value = serde_json::from_slice(&question.body).unwrap_or_default();
-            let allowed = question.path == "/allow";
+            let allowed = question.path.starts_with("/allow");
             let response = json!({"uid": review["request"]["uid"], "allowed": allowed});
             let body =
                 json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response});
@@ -105,7 +115,7 @@ impl WebhookCaller for Denying {
 /// A server over this store.
 pub(crate) fn serve(store: Store<Header>, env: &Env) -> ApiServer {
     let mut options = Options::default();
-    options.webhooks = Some(Arc::new(Denying));
+    options.webhooks = Some(Arc::new(Webhooks));
     ApiServer::new(store, env.clone(), options)
 }
 

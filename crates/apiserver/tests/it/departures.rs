@@ -13,10 +13,10 @@ use bytes::Bytes;
 use evenkeel_apiserver::{ApiServer, Header, User};
 use evenkeel_env::Env;
 use evenkeel_store::{Options, Store};
-use serde_json::json;
+use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
-use crate::consequences::{Case, cases, serve, set_up, state};
+use crate::consequences::{Case, asks_of_everything, cases, lifecycles, serve, set_up, state};
 
 /// A server that was asked comes to rest within this, or never: it has a few writes to make.
 const REST: Duration = Duration::from_secs(60);
@@ -45,32 +45,56 @@ async fn rest(server: &ApiServer) {
     server.store().write_all(Vec::new()).await;
 }
 
-/// Drops the write of a case after it was pending once, twice, and so on, until it comes to its end.
-async fn check(case: &Case) -> usize {
+/// Where a write waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Waits {
+    /// For the disk: each write to the store.
+    Disk,
+    /// For a webhook, which every write asks; writes to the store take no time.
+    Webhook,
+}
+
+/// A server for a case, and the folder that its store is in.
+async fn prepared(case: &Case, waits: Waits) -> (ApiServer, Option<tempfile::TempDir>) {
     let env = Env::seeded(1);
-    let reference = serve(Store::memory(env.clone(), Options::default()), &env);
-    set_up(&reference, case).await;
+    let folder = (waits == Waits::Disk).then(|| tempfile::tempdir().unwrap());
+    let store: Store<Header> = match &folder {
+        Some(folder) => Store::open(folder.path(), env.clone(), Options::default()).await.unwrap(),
+        None => Store::memory(env.clone(), Options::default()),
+    };
+    let server = serve(store, &env);
+    set_up(&server, case).await;
+    (server, folder)
+}
+
+/// The state without the write of a case, and with it.
+async fn outcomes(case: &Case) -> (Value, Value) {
+    let (reference, _) = prepared(case, Waits::Webhook).await;
     let never = state(&reference, case).await;
     let (status, body) = case.write.send(&reference).await;
     assert!(status < 300 || status == 409, "{}: {status} {body}", case.name);
-    let done = state(&reference, case).await;
+    (never, state(&reference, case).await)
+}
+
+fn is_one_of(case: &Case, times: usize, now: &Value, (never, done): &(Value, Value)) {
+    assert!(
+        now == done || now == never,
+        "{}, dropped when it was pending for the {times}. time, left\n{now:#}\nneither\n{never:#}\nnor\n{done:#}",
+        case.name
+    );
+}
+
+/// Drops the write of a case after it was pending once, twice, and so on, until it comes to its end.
+async fn check(case: &Case, waits: Waits) {
+    let outcomes = outcomes(case).await;
     for times in 1..PENDING_MAX {
-        let dir = tempfile::tempdir().unwrap();
-        let env = Env::seeded(1);
-        let store: Store<Header> = Store::open(dir.path(), env.clone(), Options::default()).await.unwrap();
-        let server = serve(store, &env);
-        set_up(&server, case).await;
+        let (server, _folder) = prepared(case, waits).await;
         let answer = abandon(server.clone().oneshot(case.write.request()), times).await;
         rest(&server).await;
         let now = state(&server, case).await;
-        assert!(
-            now == done || now == never,
-            "{}, dropped when it was pending for the {times}. time, left\n{now:#}\nneither\n{never:#}\nnor\n{done:#}",
-            case.name
-        );
+        is_one_of(case, times, &now, &outcomes);
         if answer.is_some() {
-            assert_eq!(now, done, "{}", case.name);
-            return times;
+            return assert_eq!(now, outcomes.1, "{}", case.name);
         }
     }
     panic!("{} never came to its end", case.name);
@@ -79,7 +103,44 @@ async fn check(case: &Case) -> usize {
 #[tokio::test]
 async fn a_write_whose_client_goes_away_has_all_its_consequences_or_none() {
     for case in cases() {
-        check(&case).await;
+        check(&case, Waits::Disk).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_is_dropped_while_a_webhook_is_asked_has_all_its_consequences_or_none() {
+    for mut case in cases() {
+        case.setup.push(asks_of_everything());
+        check(&case, Waits::Webhook).await;
+    }
+}
+
+/// The process ends while a write waits for the disk: its tasks end with the runtime, and the next server takes up what
+/// they left.
+#[test]
+fn a_lifecycle_whose_process_ends_goes_on_in_the_next() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    for case in lifecycles() {
+        let outcomes = runtime().block_on(outcomes(&case));
+        for times in 1..PENDING_MAX {
+            let first = runtime();
+            let (answer, folder) = first.block_on(async {
+                let (server, folder) = prepared(&case, Waits::Disk).await;
+                (abandon(server.clone().oneshot(case.write.request()), times).await, folder.unwrap())
+            });
+            drop(first);
+            let now = runtime().block_on(async {
+                let env = Env::seeded(2);
+                let store = Store::open(folder.path(), env.clone(), Options::default()).await.unwrap();
+                let server = serve(store, &env);
+                server.resume().await.unwrap();
+                state(&server, &case).await
+            });
+            is_one_of(&case, times, &now, &outcomes);
+            if answer.is_some() {
+                break;
+            }
+        }
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::operation::{Config, Edit, Id, Selector, Version};
+use crate::operation::{Config, Edit, Id, Policy, Selector, Version};
 
 /// A value that every object has and nobody takes away, so that no object is without owners.
 pub(crate) const KEPT: &str = "kept";
@@ -130,44 +130,55 @@ impl Model {
             object.owners.insert(own, fields.into_keys().collect());
             return Outcome::Object(201, self.put(id, object));
         };
-        let held = old.fields(id);
-        let differs = |field: &&String| held.get(*field).is_some_and(|it| Some(it) != fields.get(*field));
-        let contested: BTreeSet<String> = fields
-            .keys()
-            .filter(differs)
-            .filter(|field| old.owners.iter().any(|(owner, owned)| *owner != own && owned.contains(*field)))
-            .cloned()
-            .collect();
-        if !contested.is_empty() && !force && !self.has(Fault::NoConflicts) {
-            return Outcome::Refused(409, "Conflict", contested);
-        }
         let mut new = old.clone();
-        let given_up = old.owners.get(&own).cloned().unwrap_or_default();
-        for owned in new.owners.iter_mut().filter(|(owner, _)| **owner != own).map(|it| it.1) {
-            owned.retain(|field| !contested.contains(field));
-        }
+        let others = |(owner, _): &(&(String, &'static str), &BTreeSet<String>)| **owner != own;
         let shared: BTreeSet<String> =
-            new.owners.iter().filter(|(owner, _)| **owner != own).flat_map(|it| it.1.clone()).collect();
+            old.owners.iter().filter(others).flat_map(|(_, owned)| owned.clone()).collect();
+        let given_up = old.owners.get(&own).cloned().unwrap_or_default();
         for field in given_up.iter().filter(|it| !fields.contains_key(*it) && !shared.contains(*it)) {
             new.remove(field);
         }
         new.labels.extend(config.labels.clone());
         new.data.extend(config.data.clone());
+        // What would change is contested where somebody else owns it: a map, too, that comes to be again.
+        let changed = changed(&old.fields(id), &new.fields(id));
+        let contested: BTreeSet<String> = changed.intersection(&shared).cloned().collect();
+        if !contested.is_empty() && !force && !self.has(Fault::NoConflicts) {
+            return Outcome::Refused(409, "Conflict", contested);
+        }
+        for owned in new.owners.values_mut() {
+            owned.retain(|field| !contested.contains(field));
+        }
         new.owners.insert(own, fields.into_keys().collect());
         new.owners.retain(|_, owned| !owned.is_empty());
         Outcome::Object(200, self.change(id, old, new))
     }
 
-    pub(crate) fn delete(&mut self, id: &Id, uid: Option<&str>, revision: Option<u64>) -> Outcome {
+    pub(crate) fn delete(
+        &mut self,
+        id: &Id,
+        uid: Option<&str>,
+        revision: Option<u64>,
+        policy: Option<Policy>,
+    ) -> Outcome {
         let Some(old) = self.objects.get(id).cloned() else { return refused(404, "NotFound") };
         if uid.is_some_and(|it| it != old.uid) || revision.is_some_and(|it| it != old.revision) {
             return refused(409, "Conflict");
         }
-        if old.finalizers.is_empty() || self.has(Fault::NothingIsHeld) {
+        let mut finalizers = old.finalizers.clone();
+        if let Some(policy) = policy {
+            finalizers.retain(|it| it != "orphan" && it != "foregroundDeletion");
+            match policy {
+                Policy::Background => false,
+                Policy::Foreground => finalizers.insert("foregroundDeletion".to_owned()),
+                Policy::Orphan => finalizers.insert("orphan".to_owned()),
+            };
+        }
+        if finalizers.is_empty() || self.has(Fault::NothingIsHeld) {
             self.remove(id);
             return Outcome::Removed(old.uid);
         }
-        Outcome::Object(200, self.mark(id, &old))
+        Outcome::Object(200, self.mark(id, &old, finalizers))
     }
 
     /// Deletes what is selected; gives what it was before. What nothing holds goes first.
@@ -177,17 +188,15 @@ impl Model {
             selected.iter().cloned().partition(|(_, it)| it.finalizers.is_empty());
         free.iter().for_each(|(id, _)| self.remove(id));
         for (id, object) in held {
-            self.mark(&id, &object);
+            self.mark(&id, &object, object.finalizers.clone());
         }
         selected
     }
 
-    fn mark(&mut self, id: &Id, old: &Object) -> Object {
-        if old.deleting {
-            return old.clone();
-        }
-        let generation = if old.generation > 0 { old.generation + 1 } else { 0 };
-        self.put(id, Object { deleting: true, generation, ..old.clone() })
+    fn mark(&mut self, id: &Id, old: &Object, finalizers: BTreeSet<String>) -> Object {
+        let first = u64::from(old.generation > 0 && !old.deleting);
+        let marked = Object { deleting: true, generation: old.generation + first, finalizers, ..old.clone() };
+        if marked == *old { marked } else { self.put(id, marked) }
     }
 
     /// Stores what an object has become: nothing where it is the same, and nothing is left where it was being deleted
@@ -264,16 +273,19 @@ impl Model {
     }
 }
 
+/// The fields that are new or have another value.
+fn changed(before: &BTreeMap<String, String>, after: &BTreeMap<String, String>) -> BTreeSet<String> {
+    let differs = |(field, value): &(&String, &String)| before.get(*field) != Some(*value);
+    after.iter().filter(differs).map(|(field, _)| field.clone()).collect()
+}
+
 /// What a writer has changed becomes its own, and what it has removed nobody's.
 fn own_changes(new: &mut Object, old: &Object, id: &Id, manager: &str) {
     let (before, after) = (old.fields(id), new.fields(id));
-    let changed: BTreeSet<String> = after
-        .iter()
-        .filter(|(field, value)| before.get(*field) != Some(value))
-        .map(|it| it.0.clone())
-        .collect();
+    let changed = changed(&before, &after);
     for owned in new.owners.values_mut() {
-        owned.retain(|field| after.contains_key(field) && !changed.contains(field));
+        let is_removed = |field: &String| before.contains_key(field) && !after.contains_key(field);
+        owned.retain(|field| !is_removed(field) && !changed.contains(field));
     }
     if !changed.is_empty() {
         new.owners.entry((manager.to_owned(), "Update")).or_default().extend(changed);
@@ -282,10 +294,17 @@ fn own_changes(new: &mut Object, old: &Object, id: &Id, manager: &str) {
 }
 
 impl Object {
-    /// The fields that somebody can own, with their values.
+    /// The fields that somebody can own, with their values; maps and lists can be owned beside what is in them.
     fn fields(&self, id: &Id) -> BTreeMap<String, String> {
         let mut fields = fields(id, &self.labels, &self.data);
         fields.extend(self.finalizers.iter().map(|it| (format!("metadata.finalizers[{it}]"), String::new())));
+        let containers = [
+            (self.labels.is_empty(), "metadata.labels"),
+            (self.finalizers.is_empty(), "metadata.finalizers"),
+            (self.data.is_empty(), id.kind.root()),
+        ];
+        let there = containers.into_iter().filter(|(is_empty, _)| !is_empty);
+        fields.extend(there.map(|(_, field)| (field.to_owned(), String::new())));
         fields
     }
 
@@ -299,6 +318,7 @@ impl Object {
     }
 }
 
+/// The fields of labels and values, with their values.
 pub(crate) fn fields(
     id: &Id,
     labels: &BTreeMap<String, String>,

@@ -47,6 +47,14 @@ pub(crate) enum Version {
     Stale,
 }
 
+/// What becomes of the dependents of an object that is deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Policy {
+    Background,
+    Foreground,
+    Orphan,
+}
+
 /// What a client wants an object to be.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Config {
@@ -211,14 +219,25 @@ impl Selector {
     }
 }
 
+/// Where a watch begins.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum From {
+    /// After the revision of so long ago.
+    Ago(u64),
+    /// With the current state.
+    Now,
+    /// With the current state, and a bookmark at its end.
+    Streamed,
+}
+
 /// One thing that a client, or the one who runs the server, does.
 #[derive(Clone, Debug)]
 pub(crate) enum Operation {
     Create(Id, Config),
     Update(Id, Edit, Version),
     Apply(Id, Config, bool),
-    /// With a uid that is right or wrong, and a revision.
-    Delete(Id, Option<bool>, Version),
+    /// With a uid that is right or wrong, a revision, and what becomes of dependents.
+    Delete(Id, Option<bool>, Version, Option<Policy>),
     DeleteCollection(Selector),
     Get(Id),
     /// A list, in pages of so many where that is not zero; the pages after the first come later.
@@ -227,8 +246,7 @@ pub(crate) enum Operation {
     NextPage(usize),
     /// A list of the state so many revisions ago.
     ListAt(Selector, u64),
-    /// A watch from so many revisions ago, or from the current state.
-    Watch(Selector, Option<u64>),
+    Watch(Selector, From),
     EndWatch(usize),
     /// Forgets what is older than so many revisions.
     Compact(u64),
@@ -255,8 +273,9 @@ impl Operation {
             }
             60..70 => {
                 let uid = random.chance(30).then(|| random.chance(70));
-                let id = id(random);
-                Self::Delete(id, uid, version(random, 60))
+                let (id, version) = (id(random), version(random, 60));
+                let policies = [Policy::Background, Policy::Foreground, Policy::Orphan];
+                Self::Delete(id, uid, version, random.chance(30).then(|| random.choose(&policies)))
             }
             70..72 => Self::DeleteCollection(Selector {
                 namespace: Some(random.choose(&["one", "two"])),
@@ -274,7 +293,12 @@ impl Operation {
             }
             90..94 => {
                 let selector = selector(random);
-                Self::Watch(selector, random.chance(70).then(|| random.below(60) as u64))
+                let from = match random.below(10) {
+                    0..6 => From::Ago(random.below(60) as u64),
+                    6..8 => From::Now,
+                    _ => From::Streamed,
+                };
+                Self::Watch(selector, from)
             }
             94..98 => Self::EndWatch(random.below(4)),
             98 => Self::Compact(random.below(80) as u64),

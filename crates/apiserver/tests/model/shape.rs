@@ -155,7 +155,7 @@ pub(crate) fn read(kind: Kind, body: &Value) -> Result<(Id, Object), String> {
         finalizers: finalizers.filter_map(|it| it.as_str().map(str::to_owned)).collect(),
         labels: texts(&metadata["labels"]),
         data: texts(&body[kind.root()]),
-        owners: owners(kind, &metadata["managedFields"])?,
+        owners: owners(&metadata["managedFields"])?,
     };
     Ok((Id { kind, namespace, name: text("name") }, object))
 }
@@ -167,8 +167,8 @@ fn texts(map: &Value) -> BTreeMap<String, String> {
 
 type Owners = BTreeMap<(String, &'static str), BTreeSet<String>>;
 
-/// Who owns which fields. That a map is owned as well as what is in it is left out.
-fn owners(kind: Kind, entries: &Value) -> Result<Owners, String> {
+/// Who owns which fields.
+fn owners(entries: &Value) -> Result<Owners, String> {
     let mut owners = Owners::new();
     for entry in entries.as_array().into_iter().flatten() {
         let manager = entry["manager"].as_str().unwrap_or_default().to_owned();
@@ -179,24 +179,20 @@ fn owners(kind: Kind, entries: &Value) -> Result<Owners, String> {
         };
         let mut fields = BTreeSet::new();
         leaves("", &entry["fieldsV1"], &mut fields);
-        fields.retain(|it| it != kind.root() && it != "metadata.labels" && it != "metadata.finalizers");
         if owners.insert((manager.clone(), operation), fields).is_some() {
             return Err(format!("two entries of {manager} by {operation}"));
         }
     }
-    owners.retain(|_, fields| !fields.is_empty());
     Ok(owners)
 }
 
 fn leaves(path: &str, node: &Value, into: &mut BTreeSet<String>) {
     let empty = Map::new();
     let map = node.as_object().unwrap_or(&empty);
-    let mut inner = map.iter().filter(|it| it.0 != ".").peekable();
-    if inner.peek().is_none() {
+    if map.is_empty() || map.contains_key(".") {
         into.insert(path.to_owned());
-        return;
     }
-    for (key, node) in inner {
+    for (key, node) in map.iter().filter(|it| it.0 != ".") {
         let path = match key.split_once(':') {
             Some(("f", field)) if path.is_empty() => field.to_owned(),
             Some(("f", field)) => format!("{path}.{field}"),

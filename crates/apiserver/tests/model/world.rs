@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
 use crate::model::{Fault, Model, Outcome};
-use crate::operation::{Edit, Id, Operation, Selector, Version};
+use crate::operation::{Edit, From, Id, Operation, Policy, Selector, Version};
 use crate::shape::{self, encode};
 
 /// How many lists and watches are open at once.
@@ -128,7 +128,9 @@ impl World {
                 let expected = self.model.apply(id, config, *force, shape::uid(&answer.1));
                 check(id, &expected, &answer)?;
             }
-            Operation::Delete(id, uid, version) => self.delete(id, *uid, *version).await?,
+            Operation::Delete(id, uid, version, policy) => {
+                self.delete(id, *uid, *version, *policy).await?;
+            }
             Operation::DeleteCollection(selector) => {
                 let path = format!("{}?{}", shape::collection(selector), shape::query(selector));
                 let (status, body) = self.send("DELETE", &path, "", &Value::Null).await;
@@ -147,7 +149,7 @@ impl World {
             Operation::List(selector, limit) => self.list(selector, *limit).await?,
             Operation::NextPage(index) => self.next_page(*index).await?,
             Operation::ListAt(selector, ago) => self.list_at(selector, *ago).await?,
-            Operation::Watch(selector, ago) => self.watch(selector, *ago).await?,
+            Operation::Watch(selector, from) => self.watch(selector, *from).await?,
             Operation::EndWatch(index) => {
                 if *index < self.watches.len() {
                     self.watches.remove(*index);
@@ -169,7 +171,13 @@ impl World {
         check(id, &expected, &answer)
     }
 
-    async fn delete(&mut self, id: &Id, uid: Option<bool>, version: Version) -> Verdict {
+    async fn delete(
+        &mut self,
+        id: &Id,
+        uid: Option<bool>,
+        version: Version,
+        policy: Option<Policy>,
+    ) -> Verdict {
         let known = self.model.objects.get(id).map_or("none", |it| &it.uid).to_owned();
         let uid = uid.map(|right| if right { known } else { "other".to_owned() });
         let revision = self.model.version(id, version);
@@ -180,9 +188,12 @@ impl World {
                 preconditions[field] = value.as_str().into();
             }
         }
-        let body = json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions});
+        let mut body = json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions});
+        if let Some(policy) = policy {
+            body["propagationPolicy"] = format!("{policy:?}").into();
+        }
         let answer = self.send("DELETE", &shape::path(id), "application/json", &body).await;
-        let expected = self.model.delete(id, uid.as_deref(), revision);
+        let expected = self.model.delete(id, uid.as_deref(), revision, policy);
         check(id, &expected, &answer)
     }
 
@@ -279,32 +290,46 @@ impl World {
         same("past list", &selector.of(&objects), &shape::items(selector.kind, &body)?)
     }
 
-    async fn watch(&mut self, selector: &Selector, ago: Option<u64>) -> Verdict {
-        let from = ago.map(|it| self.ago(it));
-        let version = from.map(|it| format!("&resourceVersion={it}")).unwrap_or_default();
+    async fn watch(&mut self, selector: &Selector, from: From) -> Verdict {
+        let (seen, options) = match from {
+            From::Ago(ago) => (self.ago(ago), format!("resourceVersion={}", self.ago(ago))),
+            From::Now => (self.model.revision, String::new()),
+            From::Streamed => {
+                let options = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
+                (self.model.revision, options.to_owned())
+            }
+        };
         let (path, query) = (shape::collection(selector), shape::query(selector));
-        let path = format!("{path}?watch=1&allowWatchBookmarks=true{version}&{query}");
+        let path = format!("{path}?watch=1&allowWatchBookmarks=true&{query}&{options}");
         let response = self.call("GET", &path, "", Vec::new()).await;
         same("status", &200, &response.status().as_u16())?;
         let mut body = Box::pin(response.into_body());
-        let seen = from.unwrap_or(self.model.revision);
         if seen < self.model.floor {
             let events = available(&mut body);
-            let code = events.first().map(|it| it["object"]["code"].clone());
-            return same("the only event of a watch that is too old", &Some(json!(410)), &code);
+            let codes: Vec<_> = events.iter().map(|it| (&it["type"], &it["object"]["code"])).collect();
+            return same("events of a watch that is too old", &vec![(&json!("ERROR"), &json!(410))], &codes);
         }
-        if from.is_none() {
-            let events = available(&mut body);
-            let expected: Vec<_> = selector.of(&self.model.objects);
-            let expected: Vec<_> =
-                expected.into_iter().map(|(id, it)| ("ADDED".to_owned(), id, it)).collect();
-            same("initial events", &expected, &shape::events(selector.kind, &events)?)?;
+        if !matches!(from, From::Ago(_)) {
+            self.check_initial(selector, from, &available(&mut body))?;
         }
         self.watches.push(Watch { selector: selector.clone(), body, seen });
         if self.watches.len() > OPEN_MAX {
             self.watches.remove(0);
         }
         Ok(())
+    }
+
+    /// Compares the events with which a watch of the current state begins.
+    fn check_initial(&self, selector: &Selector, from: From, events: &[Value]) -> Verdict {
+        let state = selector.of(&self.model.objects).into_iter();
+        let expected: Vec<_> = state.map(|(id, it)| ("ADDED".to_owned(), id, it)).collect();
+        same("initial events", &expected, &shape::events(selector.kind, events)?)?;
+        let end = events.last().filter(|it| it["type"] == "BOOKMARK").map(|it| &it["object"]["metadata"]);
+        let end = end.map(|it| (&it["annotations"], &it["resourceVersion"]));
+        let annotations = json!({"k8s.io/initial-events-end": "true"});
+        let revision = json!(self.model.revision.to_string());
+        let expected = matches!(from, From::Streamed).then_some((&annotations, &revision));
+        same("the bookmark after them", &expected, &end)
     }
 
     /// Compares what every watcher has been told with what it should have been told.

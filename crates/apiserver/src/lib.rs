@@ -33,6 +33,7 @@ mod health;
 mod nonresource;
 mod openapi;
 mod ownership;
+mod panics;
 mod read;
 mod registry;
 mod request;

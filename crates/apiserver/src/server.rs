@@ -20,6 +20,7 @@ use crate::authenticate::Authentication;
 use crate::body::Body;
 use crate::completion::{Completion, Submitted};
 use crate::openapi::OpenApi;
+use crate::panics::Panics;
 use crate::read::SharedEvents;
 use crate::request::{Caller, Request};
 use crate::trees::Trees;
@@ -74,6 +75,8 @@ pub(crate) struct Inner {
     pub(crate) definitions: tokio::sync::Mutex<()>,
     /// Requests whose head is not answered yet.
     requests: Station,
+    /// Panics that requests have caused.
+    pub(crate) panics: Panics,
 }
 
 impl ApiServer {
@@ -100,6 +103,7 @@ impl ApiServer {
             trees: Trees::default(),
             definitions: tokio::sync::Mutex::default(),
             requests,
+            panics: Panics::new(),
         };
         let server = Self { inner: Arc::new(inner) };
         custom::load(&server);
@@ -128,6 +132,15 @@ impl ApiServer {
     /// The resources that are served.
     pub fn registry(&self) -> &Registry {
         &self.inner.registry
+    }
+
+    /// How many panics requests have caused since this server was made. Each was answered with status 500, or ended its
+    /// watch, and is in the log with its backtrace.
+    ///
+    /// To have the backtrace, the first server of a process sets a panic hook, which passes on the panics of all other
+    /// code.
+    pub fn panics(&self) -> u64 {
+        self.inner.panics.count()
     }
 
     /// The store behind it.
@@ -198,11 +211,14 @@ impl ApiServer {
         B: http_body::Body + Send + 'static,
         B::Data: Send,
     {
-        let request = Request::new(head, caller).noting(submitted);
-        let answer = route::answer(self, &request, body).await;
-        let mut response = respond::finish(&request, answer);
-        respond::dress(&mut response, std::mem::take(&mut head.headers));
-        response
+        let parts: &Parts = head;
+        let answered = async {
+            let request = Request::new(parts, caller).noting(submitted);
+            let answer = route::answer(self, &request, body).await;
+            respond::finish(&request, answer)
+        };
+        let answered = self.inner.panics.guard_future(&|| describe(parts), answered).await;
+        dressed(answered, head)
     }
 
     /// Answers a request that need wait for nothing, as most that read an object do. Returns `None` for any other
@@ -211,12 +227,32 @@ impl ApiServer {
         if head.method != Method::GET {
             return None;
         }
-        let request = Request::new(head, caller);
-        let answer = route::answer_now(self, &request)?;
-        let mut response = respond::finish(&request, answer);
-        respond::dress(&mut response, std::mem::take(&mut head.headers));
-        Some(response)
+        let answered = self.inner.panics.guard(&|| describe(head), || {
+            let request = Request::new(head, caller);
+            let answer = route::answer_now(self, &request)?;
+            Some(respond::finish(&request, answer))
+        });
+        match answered {
+            Some(None) => None,
+            Some(Some(response)) => Some(dressed(Some(response), head)),
+            None => Some(dressed(None, head)),
+        }
     }
+}
+
+/// What the log calls a request. The query is left out, as it may be long.
+fn describe(head: &Parts) -> String {
+    format!("{} {}", head.method, head.uri.path())
+}
+
+/// The last touch on an answer; none is that of a request that panicked.
+fn dressed(response: Option<Response<Body>>, head: &mut Parts) -> Response<Body> {
+    let mut response = response.unwrap_or_else(|| {
+        let message = "This request caused apiserver to panic. Look in the logs for details.";
+        respond::json(500, Status::new(500, "InternalError", message).to_json())
+    });
+    respond::dress(&mut response, std::mem::take(&mut head.headers));
+    response
 }
 
 impl<B> tower::Service<http::Request<B>> for ApiServer

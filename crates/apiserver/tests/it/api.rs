@@ -2,10 +2,12 @@
 
 use std::collections::VecDeque;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::Poll;
 
 use bytes::Bytes;
-use evenkeel_apiserver::{ApiServer, Body, Header, Options, User, bootstrap};
+use evenkeel_apiserver::access::Authorizer;
+use evenkeel_apiserver::{ApiServer, Body, Caller, Header, Options, User, bootstrap};
 use evenkeel_env::Env;
 use evenkeel_store::Store;
 use http::Request;
@@ -45,6 +47,28 @@ impl Api {
         let made = api.post("/api/v1/namespaces", json!({"metadata": {"name": "a"}})).await;
         assert_eq!(made.status, 201, "{made:?}");
         api
+    }
+
+    /// A server of which somebody else says what is allowed.
+    pub(crate) async fn with_authorizer(authorizer: Arc<dyn Authorizer>) -> Self {
+        let env = Env::seeded(1);
+        let store: Store<Header> = Store::memory(env.clone(), evenkeel_store::Options::default());
+        let mut options = Options::default();
+        options.authorizer = Some(authorizer);
+        let api = Self { server: ApiServer::new(store, env, options) };
+        assert_eq!(api.post("/api/v1/namespaces", json!({"metadata": {"name": "a"}})).await.status, 201);
+        api
+    }
+
+    pub(crate) fn server(&self) -> &ApiServer {
+        &self.server
+    }
+
+    /// Gets an object by the way of requests that need wait for nothing.
+    pub(crate) fn get_now(&self, path: &str) -> Answer {
+        let (mut head, ()) = Request::get(path).body(()).unwrap().into_parts();
+        let caller = Caller { user: Arc::new(User::admin()), body_timeout: None };
+        Answer::of(self.server.serve_now(&caller, &mut head).unwrap())
     }
 
     /// A server with everything that is there after boot.
@@ -128,9 +152,7 @@ impl Api {
 
     /// Opens a watch of this media type.
     pub(crate) async fn watch_as(&self, path: &str, accept: &str) -> Watch {
-        let response = self.send("GET", path, &[("accept", accept)], Vec::new()).await;
-        assert_eq!(response.status(), 200);
-        Watch { body: Box::pin(response.into_body()), lines: VecDeque::new() }
+        Watch::of(self.send("GET", path, &[("accept", accept)], Vec::new()).await)
     }
 }
 
@@ -142,6 +164,12 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
+    /// The watch that a response has opened.
+    pub(crate) fn of(response: http::Response<Body>) -> Self {
+        assert_eq!(response.status(), 200);
+        Self { body: Box::pin(response.into_body()), lines: VecDeque::new() }
+    }
+
     /// The next event, or null at the end.
     pub(crate) async fn next(&mut self) -> Value {
         if let Some(event) = self.lines.pop_front() {

@@ -77,12 +77,13 @@ impl Rbac {
         let mut watch = self.store.watch(PREFIX, known.revision).ok()?;
         while let Some(change) = watch.try_next() {
             let change = change.ok()?;
-            known.revision = known.revision.max(change.revision);
             match (&change.after, &change.before) {
                 (Some(after), _) => known.policy.put(after),
                 (None, Some(before)) => known.policy.remove(&before.key),
                 (None, None) => {}
             }
+            // Last, so that a change whose reading panics is not taken for known.
+            known.revision = known.revision.max(change.revision);
         }
         known.revision = known.revision.max(watch.revision());
         Some(())

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::access::{Attributes, Decision, Target};
+use crate::access::{Attributes, Decision};
 use crate::authorize::forbidden;
 use crate::decode::read_body;
 use crate::request::{Request, ResourcePath};
@@ -43,18 +43,7 @@ impl Call<'_> {
 
     /// Demands the right to create: a PUT or an apply to a name that is missing does.
     pub(crate) fn may_create(&self) -> Result<()> {
-        let target = Target::Resource {
-            group: &self.path.group,
-            version: &self.path.version,
-            resource: &self.path.resource,
-            subresource: &self.path.subresource,
-            namespace: if self.path.resource == "namespaces" {
-                &self.path.name
-            } else {
-                &self.path.namespace
-            },
-            name: &self.path.name,
-        };
+        let target = self.path.target(&self.path.name);
         let attributes = Attributes { user: self.user, verb: "create", target };
         match self.server.inner().authorizer.authorize(&attributes) {
             Decision::Allow(_) => Ok(()),

@@ -27,8 +27,13 @@ const READINESS: [&str; 3] = ["etcd-readiness", "informer-sync", "shutdown"];
 
 /// Answers a path of health; none where the path is none.
 pub(crate) fn answer(request: &Request<'_>) -> Option<Result<Response<Body>>> {
-    let path = request.path.trim_start_matches('/').trim_end_matches('/');
-    let (group, check) = path.split_once('/').unwrap_or((path, ""));
+    let path = request.path.strip_prefix('/')?;
+    let (group, check) = match path.split_once('/') {
+        // Unlike a resource, a check is not found with a slash behind it.
+        Some((_, "")) => return None,
+        Some(parts) => parts,
+        None => (path, ""),
+    };
     if !matches!(group, "healthz" | "livez" | "readyz") {
         return None;
     }

@@ -3,11 +3,16 @@
 mod accept;
 mod path;
 mod query;
+mod timeout;
 
 pub(crate) use accept::{Accept, Format, Shape, negotiate, negotiate_for};
-pub(crate) use path::{ResourcePath, Route};
+use path::percent_decode;
+pub(crate) use path::{Prefix, ResourcePath, Route};
 pub(crate) use query::{FieldValidation, ListQuery, Query, WriteQuery, parse_version};
 
+pub(crate) use timeout::check_timeout;
+
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -21,9 +26,11 @@ use crate::completion::Submitted;
 #[derive(Debug)]
 pub(crate) struct Request<'a> {
     pub(crate) method: &'a Method,
-    /// The path as it came.
-    pub(crate) path: &'a str,
+    /// The path, decoded.
+    pub(crate) path: Cow<'a, str>,
     pub(crate) route: Route<'a>,
+    /// Whether the path has a malformed escape. Such a request is refused before anything else.
+    pub(crate) malformed: bool,
     pub(crate) query: Query,
     pub(crate) headers: &'a HeaderMap,
     pub(crate) user: &'a User,
@@ -61,11 +68,19 @@ impl Caller {
 impl<'a> Request<'a> {
     /// Takes the head of an HTTP request apart.
     pub(crate) fn new(parts: &'a http::request::Parts, caller: &'a Caller) -> Self {
-        let path = parts.uri.path();
+        let raw = parts.uri.path();
+        let decoded = percent_decode(raw);
+        let malformed = decoded.is_none();
+        let path = decoded.unwrap_or(Cow::Borrowed(raw));
+        let route = match &path {
+            Cow::Borrowed(path) => Route::parse(path),
+            Cow::Owned(path) => Route::parse_owned(path),
+        };
         Self {
             method: &parts.method,
-            route: Route::parse(path),
+            route,
             path,
+            malformed,
             query: Query::parse(parts.uri.query().unwrap_or_default()),
             headers: &parts.headers,
             user: &caller.user,
@@ -119,8 +134,10 @@ impl<'a> Request<'a> {
     /// The verb of authorization and of discovery.
     pub(crate) fn verb(&self) -> &'static str {
         let Route::Resource(path) = &self.route else { return method_verb(self.method) };
+        if let Some(prefix) = path.prefix {
+            return prefix.verb();
+        }
         match *self.method {
-            Method::GET | Method::HEAD if path.legacy_watch => "watch",
             Method::GET | Method::HEAD if !path.name.is_empty() => "get",
             Method::GET | Method::HEAD if self.query.wants_watch() => "watch",
             Method::GET | Method::HEAD => "list",

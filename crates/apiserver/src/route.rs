@@ -3,14 +3,14 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use evenkeel_schema::selector::{FieldSelector, LabelSelector};
+use evenkeel_schema::selector::FieldSelector;
 use http::{Method, Response};
 
 use crate::access::{Attributes, Decision, Target};
 use crate::authorize::{forbidden, impersonate};
 use crate::body::Body;
 use crate::call::Call;
-use crate::request::{Request, ResourcePath, Route};
+use crate::request::{ListQuery, Prefix, Request, ResourcePath, Route, check_timeout};
 use crate::status::{Details, Result, Status, qualified, quote};
 use crate::{ApiServer, ResourceInfo, User, component, nonresource, read, registry, subresource, write};
 
@@ -100,28 +100,12 @@ where
 
 /// Who the request acts as, where that is another than who sends it; a refusal if that user may not do it.
 fn authorize(server: &ApiServer, request: &Request<'_>) -> Result<Option<Box<User>>> {
+    refuse_malformed(request)?;
     let authorizer = &*server.inner().authorizer;
-    // A list of one name counts as access to that name.
-    let name = match &request.route {
-        Route::Resource(path) if path.name.is_empty() => selected_name(request).into(),
-        Route::Resource(path) => Cow::Borrowed(&*path.name),
-        Route::Other => Cow::default(),
-    };
+    let selected = selected_name(request);
     let target = match &request.route {
-        Route::Other => Target::Path(request.path),
-        Route::Resource(path) => Target::Resource {
-            group: &path.group,
-            version: &path.version,
-            resource: &path.resource,
-            subresource: &path.subresource,
-            // A namespace lies in itself, so that a role in it can grant access to it.
-            namespace: if path.resource == "namespaces" && !path.nested {
-                &path.name
-            } else {
-                &path.namespace
-            },
-            name: &name,
-        },
+        Route::Other | Route::VerbOnly => Target::Path(&request.path),
+        Route::Resource(path) => path.target(selected.as_deref().unwrap_or(&path.name)),
     };
     let own = Attributes { user: request.user, verb: request.verb(), target };
     let other = impersonate(authorizer, &own, request.headers)?;
@@ -133,14 +117,60 @@ fn authorize(server: &ApiServer, request: &Request<'_>) -> Result<Option<Box<Use
     }
 }
 
-fn selected_name(request: &Request<'_>) -> String {
-    // Options that cannot be read as a whole say nothing.
-    if LabelSelector::parse(request.query.text("labelSelector")).is_err() {
-        return String::new();
+/// Refuses requests of which it cannot be told what they ask for.
+fn refuse_malformed(request: &Request<'_>) -> Result<()> {
+    if request.malformed {
+        return Err(Status::plain(400, "400 Bad Request"));
     }
-    let selector = request.query.text("fieldSelector");
-    let parsed = FieldSelector::parse(selector).ok();
-    parsed.and_then(|it| it.exact("metadata.name").map(str::to_owned)).unwrap_or_default()
+    if request.route == Route::VerbOnly {
+        return Err(Status::no_request_info(&request.path));
+    }
+    if is_long_running(request) { Ok(()) } else { check_timeout(request.query.text("timeout")) }
+}
+
+/// Whether a request may go on for as long as its client wants. Its `timeout` is not looked at.
+fn is_long_running(request: &Request<'_>) -> bool {
+    let Route::Resource(path) = &request.route else { return false };
+    matches!(request.verb(), "watch" | "proxy")
+        || matches!(&*path.subresource, "attach" | "exec" | "proxy" | "log" | "portforward")
+}
+
+/// The name for which a list or a watch by `fieldSelector=metadata.name=…` is authorized.
+///
+/// No other verb takes its name from a selector: a creation or a deletion of many by that selector would be allowed to
+/// whoever may touch that one object.
+fn selected_name(request: &Request<'_>) -> Option<String> {
+    let Route::Resource(path) = &request.route else { return None };
+    let reads_many = path.name.is_empty()
+        && path.prefix.is_none()
+        && matches!(*request.method, Method::GET | Method::HEAD);
+    if !reads_many || request.query.text("fieldSelector").is_empty() {
+        return None;
+    }
+    // Options that cannot be read as a whole say nothing.
+    let options = ListQuery::parse(&request.query).ok()?;
+    let selector = FieldSelector::parse(&options.fields).ok()?;
+    let name = selector.exact("metadata.name")?;
+    (path_segment_error(name).is_none() && !has(name, b'/')).then(|| name.to_owned())
+}
+
+impl ResourcePath<'_> {
+    /// What authorization is asked about: an object of this path by that name, or many where the name is empty.
+    pub(crate) fn target<'a>(&'a self, name: &'a str) -> Target<'a> {
+        Target::Resource {
+            group: &self.group,
+            version: &self.version,
+            resource: &self.resource,
+            subresource: &self.subresource,
+            // A namespace lies in itself, so that a role in it can grant access to it.
+            namespace: if self.resource == "namespaces" && !self.nested {
+                &self.name
+            } else {
+                &self.namespace
+            },
+            name,
+        }
+    }
 }
 
 /// The resource of a path, or the refusal for a path that leads nowhere.
@@ -154,7 +184,10 @@ fn find(
         true => Status::no_such_resource(),
         false => Status::page_not_found(),
     };
-    if path.broken || path.nested {
+    if path.outside {
+        return Err(Status::page_not_found());
+    }
+    if path.broken || path.nested || path.prefix == Some(Prefix::Proxy) {
         return Err(missing());
     }
     let info = server.registry().look_up(&path.group, &path.version, &path.resource).ok_or_else(missing)?;
@@ -172,6 +205,9 @@ fn find(
             return Err(Status::method_not_allowed());
         }
     }
+    if path.unnamed && info.subresource(&path.subresource).is_some() {
+        return Err(refuse_unnamed(request, &info, path));
+    }
     if !path.subresource.is_empty() && info.subresource(&path.subresource).is_none() {
         let custom = info.is_custom();
         return Err(if custom {
@@ -183,13 +219,22 @@ fn find(
     Ok(info)
 }
 
+/// The refusal of a subresource of nothing.
+fn refuse_unnamed(request: &Request<'_>, info: &ResourceInfo, path: &ResourcePath<'_>) -> Status {
+    let verb = match *request.method {
+        Method::GET => "get",
+        _ => request.verb(),
+    };
+    let verbs = info.subresource(&path.subresource).map(|it| it.verbs.as_slice()).unwrap_or_default();
+    match verbs.iter().any(|it| it == verb) {
+        true => Status::bad_request("name must be provided"),
+        false => Status::method_not_allowed(),
+    }
+}
+
 /// Refuses names that would lead elsewhere as parts of a path.
 fn check_key(call: &Call<'_>) -> Result<()> {
     let (name, namespace) = (&call.path.name, &call.path.namespace);
-    // An escaped slash divides like a plain one, and such a path leads nowhere.
-    if has(name, b'/') || has(namespace, b'/') {
-        return Err(Status::no_such_resource());
-    }
     if let Some(why) = path_segment_error(name) {
         return Err(Status::bad_request(format!("Name parameter invalid: {}: {why}", quote(name))));
     }
@@ -229,7 +274,9 @@ fn storage_name(info: &ResourceInfo) -> String {
 }
 
 fn check_verb(call: &Call<'_>, verb: &str) -> Result<()> {
-    if *call.request.method == Method::HEAD {
+    // The verb in a path stands for any method, but only a GET is served there.
+    let by_path = call.path.prefix.is_some() && *call.request.method != Method::GET;
+    if *call.request.method == Method::HEAD || by_path {
         return Err(Status::method_not_allowed());
     }
     let named = !call.path.name.is_empty();

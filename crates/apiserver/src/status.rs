@@ -162,7 +162,20 @@ impl Status {
 
     /// The path lies outside of the API.
     pub fn page_not_found() -> Self {
-        Self { plain: true, ..Self::new(404, "NotFound", "404 page not found\n") }
+        Self::plain(404, "404 page not found\n")
+    }
+
+    /// A refusal in plain text.
+    pub fn plain(code: u16, message: impl Into<String>) -> Self {
+        Self { plain: true, ..Self::new(code, "", message) }
+    }
+
+    /// The path has a verb and no resource.
+    pub fn no_request_info(path: &str) -> Self {
+        let why = "unable to determine kind and namespace from url";
+        let message =
+            format!("Internal Server Error: {}: failed to create RequestInfo: {why}, {path}\n", quote(path));
+        Self::plain(500, message)
     }
 
     /// The resource does not have this verb.

@@ -23,7 +23,7 @@ pub(crate) fn answer(
     store: &Store<Header>,
     request: &Request<'_>,
 ) -> Option<Result<Response<Body>>> {
-    let (document, content_type) = match request.path {
+    let (document, content_type) = match &*request.path {
         CONFIGURATION => (configuration(authentication, store), "application/json"),
         KEYS => (json!({"keys": authentication.key().public()}), "application/jwk-set+json"),
         _ => return None,

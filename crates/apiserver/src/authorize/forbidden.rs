@@ -2,7 +2,7 @@
 
 use super::rule::quoted_list;
 use crate::access::{Attributes, Target};
-use crate::status::{Details, Status};
+use crate::status::{Details, Status, quote};
 
 /// The answer to a request that is not allowed; `reason` may be empty.
 pub(crate) fn forbidden(attributes: &Attributes<'_>, reason: &str) -> Status {
@@ -14,9 +14,12 @@ pub(crate) fn forbidden(attributes: &Attributes<'_>, reason: &str) -> Status {
         Target::Path(_) => {
             Status::new(403, "Forbidden", format!("forbidden: {why}")).with(Details::default())
         }
+        Target::Resource { group, resource: "", name, .. } => {
+            Status::forbidden(group, "", name, format!("forbidden: {why}"))
+        }
         Target::Resource { group, resource, name, .. } => {
             let subject = crate::status::qualified(resource, group);
-            let subject = if name.is_empty() { subject } else { format!("{subject} {name:?}") };
+            let subject = if name.is_empty() { subject } else { format!("{subject} {}", quote(name)) };
             Status::forbidden(group, resource, name, format!("{subject} is forbidden: {why}"))
         }
     }
@@ -25,9 +28,9 @@ pub(crate) fn forbidden(attributes: &Attributes<'_>, reason: &str) -> Status {
 /// The sentence in the middle: who cannot do what, and where.
 fn sentence(attributes: &Attributes<'_>) -> String {
     let Attributes { user, verb, target } = attributes;
-    let user = &user.name;
+    let user = quote(&user.name);
     match target {
-        Target::Path(path) => format!("User {user:?} cannot {verb} path {path:?}"),
+        Target::Path(path) => format!("User {user} cannot {verb} path {}", quote(path)),
         Target::Resource { group, resource, subresource, namespace, .. } => {
             let resource = match *subresource {
                 "" => (*resource).to_owned(),
@@ -35,9 +38,10 @@ fn sentence(attributes: &Attributes<'_>) -> String {
             };
             let place = match *namespace {
                 "" => "at the cluster scope".to_owned(),
-                namespace => format!("in the namespace {namespace:?}"),
+                namespace => format!("in the namespace {}", quote(namespace)),
             };
-            format!("User {user:?} cannot {verb} resource {resource:?} in API group {group:?} {place}")
+            let (resource, group) = (quote(&resource), quote(group));
+            format!("User {user} cannot {verb} resource {resource} in API group {group} {place}")
         }
     }
 }

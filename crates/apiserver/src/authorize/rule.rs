@@ -52,10 +52,12 @@ impl Rule {
     }
 
     fn names_resource(&self, resource: &str, subresource: &str) -> bool {
-        self.resources.iter().any(|owned| match owned.split_once('/') {
-            None => owned == "*" || (subresource.is_empty() && owned == resource),
-            Some((_, "")) => false,
-            Some((parent, part)) => part == subresource && (parent == "*" || parent == resource),
+        self.resources.iter().any(|owned| {
+            let part = || owned.strip_prefix(resource)?.strip_prefix('/');
+            match subresource {
+                "" => owned == "*" || owned == resource,
+                sub => owned == "*" || part() == Some(sub) || owned.strip_prefix("*/") == Some(sub),
+            }
         })
     }
 

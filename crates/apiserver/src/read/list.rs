@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use evenkeel_schema::field::FieldError;
-use evenkeel_schema::selector::{FieldSelector, LabelSelector};
 use evenkeel_store::{Entry, Range, ReadError};
 use http::Response;
 
@@ -45,9 +44,6 @@ pub(crate) async fn list(call: &Call<'_>) -> Result<Response<Body>> {
 
 /// Refuses options that do not go together.
 pub(crate) fn validate(query: &ListQuery) -> Result<()> {
-    // Selectors that cannot be read come before options that do not fit.
-    LabelSelector::parse(&query.labels).map_err(Status::bad_request)?;
-    FieldSelector::parse(&query.fields).map_err(Status::bad_request)?;
     let mut errors = Vec::new();
     let field = "resourceVersionMatch";
     match query.version_match.as_str() {

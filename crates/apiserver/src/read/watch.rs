@@ -48,6 +48,9 @@ pub(crate) async fn watch(call: &Call<'_>) -> Result<Response<Body>> {
     }
     let mut selection = Selection::parse(call.info, &query.labels, &query.fields)?;
     if !call.path.name.is_empty() {
+        if !query.fields.is_empty() && selection.name() != Some(&call.path.name) {
+            return Err(Status::bad_request("fieldSelector metadata.name doesn't match requested name"));
+        }
         selection = selection.and_name(&call.path.name);
     }
     let rows = match accept.shape {
@@ -59,13 +62,19 @@ pub(crate) async fn watch(call: &Call<'_>) -> Result<Response<Body>> {
     };
     let form = Form { info: call.info.clone(), shape: accept.shape, rows };
     let stream = open(call, &query, selection, form).await?;
-    Ok(respond::json(200, Body::stream(stream)))
+    let what = format!("watch of {}", call.request.path);
+    Ok(respond::json(200, Body::stream(call.server.inner().panics.guard_stream(what, stream))))
 }
 
 fn validate(query: &ListQuery) -> Result<()> {
     let mut errors = Vec::new();
     let field = "resourceVersionMatch";
     let rule = query.version_match.as_str();
+    // A watch that says nothing of where it begins begins with the state of now.
+    let legacy = matches!(query.version.as_str(), "" | "0");
+    if query.initial_events.is_none() && rule.is_empty() && legacy && !query.token.is_empty() {
+        errors.push(FieldError::forbidden(field, TOKEN_FORBIDDEN));
+    }
     if query.initial_events.is_some() && rule != "NotOlderThan" {
         let why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
         errors.push(FieldError::forbidden(field, why));
@@ -79,12 +88,13 @@ fn validate(query: &ListQuery) -> Result<()> {
             errors.push(FieldError::not_supported(field, rule, &["NotOlderThan"]));
         }
         if !query.token.is_empty() {
-            let why = "resourceVersionMatch is forbidden when continue is provided";
-            errors.push(FieldError::forbidden(field, why));
+            errors.push(FieldError::forbidden(field, TOKEN_FORBIDDEN));
         }
     }
     refuse_options(&errors)
 }
+
+const TOKEN_FORBIDDEN: &str = "resourceVersionMatch is forbidden when continue is provided";
 
 /// Where a watch begins.
 enum Begin {
@@ -92,15 +102,20 @@ enum Begin {
     State,
     /// After this revision.
     After(u64),
+    /// Not at all, and why.
+    Never(Status),
 }
 
 async fn open(call: &Call<'_>, query: &ListQuery, selection: Selection, form: Form) -> Result<Events> {
     let newest = call.server.store().sync().await;
     let begin = begin(query, newest)?;
+    let length = length(query.timeout_seconds, call.server.env());
     let prefix = call.scope();
     let mut pending = VecDeque::new();
     let after = match begin {
         Begin::After(after) => after,
+        // It is told in the stream, as the header of a watch is sent by then.
+        Begin::Never(_) => newest,
         Begin::State => {
             let range = Range { prefix: prefix.clone(), ..Range::default() };
             let page = call.server.store().range(&range).map_err(Status::internal)?;
@@ -108,20 +123,26 @@ async fn open(call: &Call<'_>, query: &ListQuery, selection: Selection, form: Fo
             page.revision
         }
     };
-    let state = match call.server.store().watch(&prefix, after) {
-        Ok(watch) => State::Open(watch),
-        Err(error) => State::Failed(error),
+    let state = match begin {
+        Begin::Never(status) => State::Failed(Some(status)),
+        // Kubernetes asks its storage for the revision to begin at, and has no time left for that.
+        _ if length.is_zero() && query.version.is_empty() => State::Failed(Some(out_of_time())),
+        _ => match call.server.store().watch(&prefix, after) {
+            Ok(watch) => State::Open(watch),
+            Err(error) => State::Failed(refusal(&error)),
+        },
     };
+    if matches!(state, State::Failed(_)) {
+        pending.clear();
+    }
     let now = Instant::now();
-    let length = query
-        .timeout_seconds
-        .map(Duration::from_secs)
-        .unwrap_or_else(|| TIMEOUT_MIN.mul_f64(1.0 + call.server.env().random_fraction()));
-    let marks_end = query.initial_events == Some(true) && query.bookmarks;
+    let from_state = query.initial_events.unwrap_or(matches!(query.version.as_str(), "" | "0"));
+    let marks_end = from_state && query.bookmarks;
     Ok(Events {
         work: Some(call.server.hold("watch's initial state")),
         initial: pending,
-        end_mark: marks_end.then_some(after),
+        end_mark: (marks_end && matches!(state, State::Open(_))).then_some(after),
+        ahead: (after > newest).then_some(after),
         state,
         selection,
         form,
@@ -133,6 +154,16 @@ async fn open(call: &Call<'_>, query: &ListQuery, selection: Selection, form: Fo
     })
 }
 
+/// How long a watch lives. Kubernetes counts in nanoseconds of 64 bits, which wrap around: a time beyond 292 years may
+/// be over at once.
+fn length(seconds: Option<i64>, env: &Env) -> Duration {
+    const NANOSECONDS: i64 = 1_000_000_000;
+    match seconds.unwrap_or(0).wrapping_mul(NANOSECONDS) {
+        0 => TIMEOUT_MIN.mul_f64(1.0 + env.random_fraction()),
+        nanoseconds => Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(0)),
+    }
+}
+
 fn begin(query: &ListQuery, newest: u64) -> Result<Begin> {
     let version = match query.version.as_str() {
         "" => 0,
@@ -142,7 +173,7 @@ fn begin(query: &ListQuery, newest: u64) -> Result<Begin> {
     };
     Ok(match (query.initial_events, version) {
         (Some(true), version) if version > newest => {
-            return Err(Status::too_large_resource_version(version, newest));
+            Begin::Never(Status::too_large_resource_version(version, newest))
         }
         (Some(true), _) | (None, 0) => Begin::State,
         (Some(false), 0) => Begin::After(newest),
@@ -174,8 +205,8 @@ struct Rows {
 
 enum State {
     Open(Watch<Header>),
-    /// The one thing left to say.
-    Failed(WatchError),
+    /// The one thing left to say, if there is anything.
+    Failed(Option<Status>),
     Ended,
 }
 
@@ -187,6 +218,9 @@ struct Events {
     /// The revision of the bookmark that ends the initial events, until it is sent.
     end_mark: Option<u64>,
     state: State,
+    /// The revision that the watch was asked to begin after, where the store had not come so far. No bookmark may tell
+    /// of it before the store has.
+    ahead: Option<u64>,
     selection: Selection,
     form: Form,
     /// What was encoded for other watchers.
@@ -210,6 +244,11 @@ impl Stream for Events {
             return Poll::Ready(Some(this.bookmark_event(revision, true)));
         }
         this.work = None;
+        if let State::Failed(status) = &mut this.state {
+            let event = status.take().map(|status| error_event(&status));
+            this.state = State::Ended;
+            return Poll::Ready(event);
+        }
         // The end goes first: what happened after it is the next watch's.
         if this.end.as_mut().poll(cx).is_ready() {
             this.state = State::Ended;
@@ -226,8 +265,7 @@ impl Events {
     fn poll_change(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         loop {
             let error = match &mut self.state {
-                State::Ended => return Poll::Ready(None),
-                State::Failed(error) => error.clone(),
+                State::Ended | State::Failed(_) => return Poll::Ready(None),
                 State::Open(watch) => match watch.poll_next(cx) {
                     Poll::Pending => return Poll::Pending,
                     Poll::Ready(Err(error)) => error,
@@ -238,7 +276,7 @@ impl Events {
                 },
             };
             self.state = State::Ended;
-            return Poll::Ready(error_event(&error));
+            return Poll::Ready(refusal(&error).map(|status| error_event(&status)));
         }
     }
 
@@ -256,6 +294,9 @@ impl Events {
             timer.as_mut().reset(next);
             // Registers the timer again; it cannot be due yet.
             let _ = timer.as_mut().poll(cx);
+        }
+        if self.ahead.is_some_and(|ahead| revision <= ahead) {
+            return Poll::Pending;
         }
         Poll::Ready(Some(self.bookmark_event(revision, false)))
     }
@@ -339,12 +380,21 @@ impl Form {
     }
 }
 
-/// What is said when a watch cannot go on; nothing where it just ends.
-fn error_event(error: &WatchError) -> Option<Bytes> {
+/// Why a watch cannot go on. Returns `None` if it just ends.
+fn refusal(error: &WatchError) -> Option<Status> {
     let WatchError::Compacted { asked, oldest } = error else { return None };
-    let status = Status::expired(format!("too old resource version: {asked} ({oldest})"));
+    Some(Status::expired(format!("too old resource version: {asked} ({oldest})")))
+}
+
+/// A watch whose time was over before it began.
+fn out_of_time() -> Status {
+    Status::new(500, "InternalError", "context deadline exceeded")
+}
+
+/// The last event of a watch that cannot go on.
+fn error_event(status: &Status) -> Bytes {
     let mut out = b"{\"type\":\"ERROR\",\"object\":".to_vec();
     out.extend_from_slice(&status.to_json());
     out.extend_from_slice(b"}\n");
-    Some(Bytes::from(out))
+    Bytes::from(out)
 }

@@ -7,6 +7,8 @@ use std::borrow::Cow;
 pub(crate) enum Route<'a> {
     /// A resource, whether it exists or not.
     Resource(ResourcePath<'a>),
+    /// A path that begins with a verb and ends there, such as `/api/v1/watch`: it names no resource.
+    VerbOnly,
     /// Anything else: discovery, health, version, or nothing.
     Other,
 }
@@ -24,44 +26,85 @@ pub(crate) struct ResourcePath<'a> {
     pub(crate) name: Cow<'a, str>,
     /// Empty for the object itself.
     pub(crate) subresource: Cow<'a, str>,
-    /// What follows the subresource: for proxies alone.
-    pub(crate) rest: Vec<String>,
-    /// `/api/v1/watch/…`, the way to watch from before the parameter.
-    pub(crate) legacy_watch: bool,
-    /// The path has an empty segment within it, which matches no resource.
+    /// The verb that stands in the path before the resource, as in `/api/v1/watch/pods`. It is the verb of the
+    /// request whatever its method is.
+    pub(crate) prefix: Option<Prefix>,
+    /// The path has an empty segment within it, or more segments than a subresource has: it matches no resource.
     pub(crate) broken: bool,
-    /// It names namespaces inside of a namespace, which leads nowhere.
+    /// The path begins with more than one slash, or has an empty group: it lies outside of the API.
+    pub(crate) outside: bool,
+    /// The path has a subresource of an object without a name.
+    pub(crate) unnamed: bool,
+    /// The path names namespaces inside of a namespace, which leads nowhere.
     pub(crate) nested: bool,
 }
 
-impl<'a> Route<'a> {
-    /// Takes a path apart.
-    pub(crate) fn parse(path: &'a str) -> Self {
-        let trimmed = path.strip_prefix('/').unwrap_or(path);
-        let trimmed = trimmed.strip_suffix('/').unwrap_or(trimmed);
-        // Most paths have no escapes: they are looked for once, not in each segment, and in all of it without a stop,
-        // which takes no time.
-        let escaped = trimmed.bytes().fold(false, |escaped, byte| escaped | (byte == b'%'));
-        if escaped { Self::of(trimmed, percent_decode) } else { Self::of(trimmed, Cow::Borrowed) }
+/// A verb in a path. Both date from before verbs were query parameters and subresources.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Prefix {
+    Watch,
+    Proxy,
+}
+
+impl Prefix {
+    fn of(segment: &str) -> Option<Self> {
+        match segment {
+            "watch" => Some(Self::Watch),
+            "proxy" => Some(Self::Proxy),
+            _ => None,
+        }
     }
 
-    /// The same for a path without the slashes at its ends, each segment decoded like this.
-    fn of(path: &'a str, decode: impl Fn(&'a str) -> Cow<'a, str> + Copy) -> Self {
-        let mut parts = Segments(Some(path));
-        let group = match parts.next().map(decode).as_deref() {
-            Some("api") => Some(Cow::default()),
-            Some("apis") => parts.next().map(decode),
+    /// The verb of authorization.
+    pub(crate) fn verb(self) -> &'static str {
+        match self {
+            Self::Watch => "watch",
+            Self::Proxy => "proxy",
+        }
+    }
+}
+
+impl Route<'_> {
+    /// The route of a decoded path that does not live as long as the request.
+    pub(crate) fn parse_owned(path: &str) -> Route<'static> {
+        match Route::parse(path) {
+            Route::Resource(path) => Route::Resource(path.into_owned()),
+            Route::VerbOnly => Route::VerbOnly,
+            Route::Other => Route::Other,
+        }
+    }
+}
+
+impl<'a> Route<'a> {
+    /// Takes a decoded path apart. Authorization and routing both use the result, so that what is allowed is what is
+    /// served.
+    pub(crate) fn parse(path: &'a str) -> Self {
+        let mut parts = Segments(Some(path.trim_matches('/')));
+        let mut outside = path.starts_with("//");
+        let group = match parts.next() {
+            Some("api") => "",
+            Some("apis") => match parts.next() {
+                Some(group) => {
+                    outside |= group.is_empty();
+                    group
+                }
+                None => return Self::Other,
+            },
             _ => return Self::Other,
         };
-        let (Some(group), Some(version)) = (group, parts.next()) else { return Self::Other };
-        match parts.next() {
-            Some(first) => Self::Resource(ResourcePath {
-                group,
-                version: decode(version),
-                ..ResourcePath::of(first, parts, decode)
-            }),
-            None => Self::Other,
-        }
+        let (Some(version), Some(first)) = (parts.next(), parts.next()) else { return Self::Other };
+        let (prefix, first) = match Prefix::of(first) {
+            None => (None, first),
+            Some(prefix) => match parts.next() {
+                Some(first) => (Some(prefix), first),
+                None => return Self::VerbOnly,
+            },
+        };
+        let mut path = ResourcePath::of(first, parts, prefix);
+        (path.group, path.version) = (group.into(), version.into());
+        path.broken |= version.is_empty();
+        path.outside = outside;
+        Self::Resource(path)
     }
 }
 
@@ -85,66 +128,76 @@ impl<'a> Iterator for Segments<'a> {
 }
 
 impl<'a> ResourcePath<'a> {
-    /// The part of a path behind group and version.
-    fn of(
-        first: &'a str,
-        parts: impl Iterator<Item = &'a str>,
-        decode: impl Fn(&'a str) -> Cow<'a, str>,
-    ) -> Self {
-        let mut path = Self { broken: first.is_empty(), ..Self::default() };
-        let mut broken = false;
-        let mut parts = parts.inspect(|part| broken |= part.is_empty()).map(&decode);
-        let (mut first, mut second) = (decode(first), parts.next());
-        if first == "watch"
-            && let Some(watched) = second
-        {
-            path.legacy_watch = true;
-            (first, second) = (watched, parts.next());
-        }
+    /// The part of a path behind group, version and prefix.
+    fn of(first: &'a str, parts: impl Iterator<Item = &'a str>, prefix: Option<Prefix>) -> Self {
+        let mut path = Self { prefix, ..Self::default() };
+        let mut parts = parts;
+        let (mut first, mut second) = (first, parts.next());
         let mut third = parts.next();
         if first == "namespaces"
             && let Some(inner) = third
         {
-            path.namespace = second.clone().unwrap_or_default();
+            path.namespace = second.unwrap_or_default().into();
+            path.broken = path.namespace.is_empty();
             // `/namespaces/a/status` is a part of the namespace, `/namespaces/a/pods` a resource in it.
-            if matches!(&*inner, "status" | "finalize") {
-                third = Some(inner);
-            } else {
+            if !matches!(inner, "status" | "finalize") {
                 path.nested = inner == "namespaces";
                 (first, second, third) = (inner, parts.next(), parts.next());
             }
         }
-        path.resource = first;
-        path.name = second.unwrap_or_default();
-        path.subresource = third.unwrap_or_default();
-        path.rest = parts.map(Cow::into_owned).collect();
-        path.broken |= broken;
+        let longer = parts.count() > 0;
+        path.unnamed = second == Some("") && third.is_some();
+        path.broken |= first.is_empty() || third == Some("");
+        path.resource = first.into();
+        path.name = second.unwrap_or_default().into();
+        // What follows the name is the business of what is proxied to.
+        path.subresource = third.filter(|_| prefix != Some(Prefix::Proxy)).unwrap_or_default().into();
+        path.broken |= longer && path.subresource != "proxy";
         path
+    }
+
+    fn into_owned(self) -> ResourcePath<'static> {
+        let own = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
+        ResourcePath {
+            group: own(self.group),
+            version: own(self.version),
+            namespace: own(self.namespace),
+            resource: own(self.resource),
+            name: own(self.name),
+            subresource: own(self.subresource),
+            prefix: self.prefix,
+            broken: self.broken,
+            outside: self.outside,
+            unnamed: self.unnamed,
+            nested: self.nested,
+        }
     }
 }
 
-/// Decodes `%xx`; what is no valid escape stays as it is, and what is no UTF-8 becomes the replacement character.
-pub(crate) fn percent_decode(text: &str) -> Cow<'_, str> {
-    if !text.contains('%') {
-        return text.into();
+/// Decodes `%xx`. Returns `None` if a percent sign begins no escape, as Go's parser refuses such a text as a whole. Bytes
+/// that are no UTF-8 become the replacement character.
+pub(crate) fn percent_decode(text: &str) -> Option<Cow<'_, str>> {
+    // Most texts have no escapes. All of the text is looked at without a stop, which takes no time.
+    if !text.bytes().fold(false, |escaped, byte| escaped | (byte == b'%')) {
+        return Some(text.into());
     }
-    let bytes = text.as_bytes();
-    let mut out = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while at < bytes.len() {
-        let escape = (bytes[at] == b'%').then(|| bytes.get(at + 1..at + 3)).flatten();
-        match escape.and_then(|it| u8::from_str_radix(std::str::from_utf8(it).ok()?, 16).ok()) {
-            Some(byte) => {
-                out.push(byte);
-                at += 3;
-            }
-            None => {
-                out.push(bytes[at]);
-                at += 1;
-            }
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&first, tail)) = rest.split_first() {
+        if first != b'%' {
+            out.push(first);
+            rest = tail;
+            continue;
         }
+        let (&[high, low], tail) = tail.split_first_chunk()?;
+        out.push(hex_digit(high)? << 4 | hex_digit(low)?);
+        rest = tail;
     }
-    String::from_utf8_lossy(&out).into_owned().into()
+    Some(String::from_utf8_lossy(&out).into_owned().into())
+}
+
+fn hex_digit(byte: u8) -> Option<u8> {
+    (byte as char).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
 }
 
 #[cfg(test)]
@@ -152,28 +205,62 @@ mod tests {
     use super::*;
 
     fn check(path: &str, expected: &str) {
-        let text = match Route::parse(path) {
+        let text = match Route::parse(&percent_decode(path).unwrap()) {
             Route::Other => "other".to_owned(),
+            Route::VerbOnly => "verb only".to_owned(),
             Route::Resource(it) => {
-                [&it.group, &it.version, &it.namespace, &it.resource, &it.name, &it.subresource]
-                    .map(|it| &**it)
-                    .join(" ")
+                let parts = [&it.group, &it.version, &it.namespace, &it.resource, &it.name, &it.subresource];
+                let flags = [
+                    it.prefix.map_or("", Prefix::verb),
+                    if it.broken { "broken" } else { "" },
+                    if it.outside { "outside" } else { "" },
+                    if it.unnamed { "unnamed" } else { "" },
+                ];
+                format!("{} {}", parts.map(|it| &**it).join(" "), flags.join(""))
             }
         };
-        assert_eq!(text, expected, "{path}");
+        assert_eq!(text.trim_end(), expected, "{path}");
     }
 
     #[test]
     fn paths_are_taken_apart() {
-        check("/api/v1/pods", " v1  pods  ");
+        check("/api/v1/pods", " v1  pods");
         check("/api/v1/namespaces/a/pods/p/log", " v1 a pods p log");
-        check("/api/v1/namespaces/a", " v1  namespaces a ");
+        check("/api/v1/namespaces/a", " v1  namespaces a");
         check("/api/v1/namespaces/a/status", " v1 a namespaces a status");
-        check("/apis/apps/v1/namespaces/a/deployments/", "apps v1 a deployments  ");
+        check("/apis/apps/v1/namespaces/a/deployments/", "apps v1 a deployments");
         check("/apis/apps/v1", "other");
-        check("/api/v1/watch/namespaces/a/pods", " v1 a pods  ");
-        check("/api/v1/namespaces/a/namespaces/b", " v1 a namespaces b ");
-        check("/api/v1/nodes/a%2Fb", " v1  nodes a/b ");
+        check("/api/v1/watch/namespaces/a/pods", " v1 a pods   watch");
+        check("/api/v1/proxy/nodes/n/metrics", " v1  nodes n  proxy");
+        check("/api/v1/watch", "verb only");
+        check("/api/v1/namespaces/a/namespaces/b", " v1 a namespaces b");
+        check("/api/v1/namespaces/a/pods/p/log/more", " v1 a pods p log broken");
+        check("/api/v1/namespaces/a/pods/p/proxy/more", " v1 a pods p proxy");
         check("/healthz", "other");
+    }
+
+    #[test]
+    fn an_escaped_slash_divides_like_a_plain_one() {
+        check("/api/v1/nodes/a%2Fb", " v1  nodes a b");
+        check("/api/v1/namespaces/a%2fsecrets/s", " v1 a secrets s");
+        check("/api/v1%2Fpods", " v1  pods");
+        check("/api/v1/nodes/a%252Fb", " v1  nodes a%2Fb");
+    }
+
+    #[test]
+    fn slashes_at_the_ends_do_not_count_and_empty_segments_lead_nowhere() {
+        check("//api/v1/pods//", " v1  pods   outside");
+        check("/apis//v1/pods", " v1  pods   outside");
+        check("/api//v1/pods", "   v1 pods  broken");
+        check("/api/v1/namespaces//pods", " v1  pods   broken");
+        check("/api/v1/namespaces/a/pods//log", " v1 a pods  log unnamed");
+    }
+
+    #[test]
+    fn an_escape_that_is_none_is_refused() {
+        for text in ["%", "%a", "a%zz", "%+5", "%\u{e9}1"] {
+            assert_eq!(percent_decode(text), None, "{text}");
+        }
+        assert_eq!(percent_decode("%C3%a9%ff").as_deref(), Some("\u{e9}\u{fffd}"));
     }
 }

@@ -1,5 +1,7 @@
 //! Query parameters, and the options that they carry.
 
+use evenkeel_schema::selector::{FieldSelector, LabelSelector};
+
 use super::path::percent_decode;
 use crate::status::{Result, Status, quote};
 
@@ -8,15 +10,15 @@ use crate::status::{Result, Status, quote};
 pub(crate) struct Query(Vec<(String, String)>);
 
 impl Query {
-    /// Reads `a=b&c=d`.
+    /// Reads `a=b&c=d`. Like Go, it leaves out parameters with malformed escapes or a semicolon.
     pub(crate) fn parse(text: &str) -> Self {
         // As most requests have it.
         if text.is_empty() {
             return Self::default();
         }
-        let pairs = text.split('&').filter(|it| !it.is_empty()).map(|pair| {
+        let pairs = text.split('&').filter(|it| !it.is_empty() && !it.contains(';')).filter_map(|pair| {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            (decode(key), decode(value))
+            Some((decode(key)?, decode(value)?))
         });
         Self(pairs.collect())
     }
@@ -36,10 +38,10 @@ impl Query {
         self.0.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// A whole number, with the refusal that Go's parser words.
+    /// A whole number, or the refusal in the words of Go's parser. A parameter that is there and empty is no number.
     pub(crate) fn number(&self, name: &str) -> Result<Option<i64>> {
         match self.get(name) {
-            None | Some("") => Ok(None),
+            None => Ok(None),
             Some(text) => match text.parse() {
                 Ok(number) => Ok(Some(number)),
                 Err(_) => Err(Status::bad_request(format!(
@@ -69,12 +71,12 @@ fn number_error(text: &str) -> &'static str {
     if is_number { "value out of range" } else { "invalid syntax" }
 }
 
-fn decode(text: &str) -> String {
-    if text.contains('+') {
-        percent_decode(&text.replace('+', " ")).into_owned()
-    } else {
-        percent_decode(text).into_owned()
-    }
+fn decode(text: &str) -> Option<String> {
+    let decoded = match text.contains('+') {
+        true => percent_decode(&text.replace('+', " "))?.into_owned(),
+        false => percent_decode(text)?.into_owned(),
+    };
+    Some(decoded)
 }
 
 /// A resource version, with the refusal that Go's parser words.
@@ -116,21 +118,28 @@ pub(crate) struct ListQuery {
     pub(crate) version_match: String,
     pub(crate) bookmarks: bool,
     pub(crate) initial_events: Option<bool>,
-    pub(crate) timeout_seconds: Option<u64>,
+    pub(crate) timeout_seconds: Option<i64>,
 }
 
 impl ListQuery {
+    /// Reads the options, or refuses what cannot be read. Whether the options go together is checked later.
     pub(crate) fn parse(query: &Query) -> Result<Self> {
+        // In the order of Kubernetes: the numbers as the fields stand in ListOptions, then the selectors.
+        let timeout_seconds = query.number("timeoutSeconds")?;
+        let limit = query.number("limit")?.unwrap_or(0);
+        LabelSelector::parse(query.text("labelSelector")).map_err(Status::bad_request)?;
+        FieldSelector::parse(query.text("fieldSelector")).map_err(Status::bad_request)?;
         Ok(Self {
             labels: query.text("labelSelector").to_owned(),
             fields: query.text("fieldSelector").to_owned(),
-            limit: usize::try_from(query.number("limit")?.unwrap_or(0)).unwrap_or(0),
+            // A limit below zero is none.
+            limit: usize::try_from(limit).unwrap_or(0),
             token: query.text("continue").to_owned(),
             version: query.text("resourceVersion").to_owned(),
             version_match: query.text("resourceVersionMatch").to_owned(),
             bookmarks: query.flag("allowWatchBookmarks").unwrap_or(false),
             initial_events: query.flag("sendInitialEvents"),
-            timeout_seconds: query.number("timeoutSeconds")?.and_then(|it| u64::try_from(it).ok()),
+            timeout_seconds,
         })
     }
 }
@@ -148,6 +157,9 @@ mod tests {
         assert!(query.wants_watch());
         assert!(!Query::parse("watch=0").wants_watch());
         assert!(Query::parse("limit=two").number("limit").is_err());
+        assert!(Query::parse("limit=").number("limit").is_err());
+        let query = Query::parse("a=%zz&b=1;c=2&%+5=1&d=4;&e=5");
+        assert_eq!(query.0, [("e".to_owned(), "5".to_owned())]);
         assert_eq!(parse_version("-5").unwrap_err(), "strconv.ParseUint: parsing \"-5\": invalid syntax");
     }
 }

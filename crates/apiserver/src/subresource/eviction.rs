@@ -28,17 +28,19 @@ enum Verdict {
 
 /// Answers a POST to `pods/{name}/eviction`.
 pub(super) async fn evict(call: &Call<'_>, body: Bytes) -> Result<Response<Body>> {
-    let query = write_query(call, "CreateOptions")?;
+    write_query(call, "CreateOptions")?;
     let expected = Expected { group: "policy", version: "v1", kind: "Eviction" };
     let eviction = decode_other(call, &expected, &body)?;
     if eviction["metadata"]["name"].as_str().unwrap_or_default() != call.path.name {
         return Err(Status::bad_request("name in URL does not match name in Eviction object"));
     }
-    let mut options = DeleteOptions::of_value(&eviction["deleteOptions"])?;
-    options.dry_run |= query.dry_run;
+    let mut options = DeleteOptions::of_value(&eviction["deleteOptions"]);
+    options.join_dry_run(call.request.query.all("dryRun"))?;
     let chosen = options.resource_version.is_some();
+    let mut refusal = None;
     for _ in 0..RETRIES_MAX {
         let entry = call.server.store().get(&call.key()).ok_or_else(|| call.not_found())?;
+        options.validate()?;
         let verdict = judge(call, &entry, &options).await?;
         let mut options = options.clone();
         if matches!(verdict, Verdict::AsItIs(_)) && !chosen {
@@ -49,10 +51,10 @@ pub(super) async fn evict(call: &Call<'_>, body: Bytes) -> Result<Response<Body>
             (Err(status), _) if status.code != 409 || chosen => return Err(status),
             (Err(_), Verdict::AsItIs(Some(name))) => return Err(budget::busy(&name)),
             (Err(status), Verdict::Free) => return Err(status),
-            (Err(_), Verdict::AsItIs(None)) => {}
+            (Err(status), Verdict::AsItIs(None)) => refusal = Some(status),
         }
     }
-    Err(conflict(call))
+    Err(refusal.unwrap_or_else(|| conflict(call)))
 }
 
 async fn judge(call: &Call<'_>, entry: &Entry<Header>, options: &DeleteOptions) -> Result<Verdict> {

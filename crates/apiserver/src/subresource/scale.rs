@@ -14,7 +14,7 @@ use crate::body::Body;
 use crate::call::Call;
 use crate::encode::Shown;
 use crate::read::{find_named, respond_object};
-use crate::request::negotiate;
+use crate::request::{WriteQuery, negotiate};
 use crate::status::{Result, Status};
 use crate::write::{Incoming, RETRIES_MAX, Writer, change, conflict, patched_part, write_query};
 use crate::{Header, ResourceInfo, faces, ownership};
@@ -51,17 +51,15 @@ async fn write(call: &Call<'_>, part: &Call<'_>, verb: &str, body: &Bytes) -> Re
     let kind = if verb == "patch" { "PatchOptions" } else { "UpdateOptions" };
     let query = write_query(call, kind)?;
     let key = call.key();
+    // What an update brings is read before the parent is looked for.
+    let update = if verb == "patch" { None } else { Some(decode_update(part, &query, body)?) };
     for _ in 0..RETRIES_MAX {
         let entry = call.server.store().get(&key).ok_or_else(|| call.not_found())?;
         let parent = faces::open(call.info, &entry);
         let old = scale_of(call, &parent, Missing::Zero)?;
-        let (mut scale, writer) = if verb == "patch" {
-            patched_part(part, &query, body, &old, entry.revision)?
-        } else {
-            let mut incoming = Incoming::decode(part, &query, body)?;
-            incoming.check_name(part)?;
-            incoming.place(part)?;
-            (incoming.object, Writer::Update)
+        let (mut scale, writer) = match &update {
+            None => patched_part(part, &query, body, &old, entry.revision)?,
+            Some(scale) => (scale.clone(), Writer::Update),
         };
         if writer == Writer::Update {
             ownership::track(part, &mut scale, Some(&old));
@@ -76,6 +74,14 @@ async fn write(call: &Call<'_>, part: &Call<'_>, verb: &str, body: &Bytes) -> Re
         }
     }
     Err(conflict(call))
+}
+
+/// The Scale that an update brings.
+fn decode_update(part: &Call<'_>, query: &WriteQuery, body: &Bytes) -> Result<Value> {
+    let mut incoming = Incoming::decode(part, query, body)?;
+    incoming.check_name(part)?;
+    incoming.place(part)?;
+    Ok(incoming.object)
 }
 
 /// The parent with the replicas of a Scale, and with its owners.

@@ -126,10 +126,14 @@ async fn carry_out(
 /// Answers a DELETE of a collection, with the items as they were before.
 pub(crate) async fn delete_collection(call: &Call<'_>, body: Bytes) -> Result<Response<Body>> {
     let accept = negotiate_for(call.request, false, call.info.is_custom())?;
-    let query = ListQuery::parse(&call.request.query)?;
-    let options = DeleteOptions::parse(call, &body)?;
+    let mut query = ListQuery::parse(&call.request.query)?;
     crate::read::validate_list(&query)?;
     let selection = Selection::parse(call.info, &query.labels, &query.fields)?;
+    let options = DeleteOptions::parse(call, &body)?;
+    if query.version_match.is_empty() && !matches!(query.version.as_str(), "" | "0") {
+        // Kubernetes lists what it deletes in pages, which are those of one revision.
+        query.version_match = "Exact".to_owned();
+    }
     let found = find_entries(call, &query, &selection).await?;
     let mut rest = Vec::new();
     let mut batch = Vec::new();

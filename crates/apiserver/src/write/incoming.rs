@@ -243,7 +243,7 @@ pub(super) fn write_query_after(
         let path = evenkeel_schema::field::Path::new("fieldManager");
         evenkeel_schema::validate::metadata::field_manager(&path, manager, &mut errors);
     }
-    let dry_run: Vec<&str> = query.all("dryRun").filter(|it| !it.is_empty()).collect();
+    let dry_run: Vec<&str> = query.all("dryRun").collect();
     if dry_run.iter().any(|it| *it != "All") {
         errors.push(FieldError::not_supported("dryRun", json!(dry_run), &["All"]));
     }

@@ -12,6 +12,8 @@ use crate::status::{Result, Status, quote};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DeleteOptions {
     pub(crate) dry_run: bool,
+    /// The values of `dryRun` as they were sent, for the refusal of those that are not `All`.
+    dry_run_values: Vec<String>,
     pub(crate) grace_period_seconds: Option<i64>,
     pub(crate) orphan_dependents: Option<bool>,
     pub(crate) propagation_policy: Option<String>,
@@ -29,15 +31,20 @@ impl DeleteOptions {
 
     fn of_query(call: &Call<'_>) -> Result<Self> {
         let query = &call.request.query;
-        let dry_run: Vec<&str> = query.all("dryRun").filter(|it| !it.is_empty()).collect();
-        check_dry_run(&dry_run)?;
+        let given = |name| Some(query.text(name)).filter(|it| !it.is_empty()).map(str::to_owned);
         Ok(Self {
-            dry_run: !dry_run.is_empty(),
             grace_period_seconds: query.number("gracePeriodSeconds")?,
             orphan_dependents: query.flag("orphanDependents"),
             propagation_policy: query.get("propagationPolicy").map(str::to_owned),
-            ..Self::default()
+            uid: given("uid"),
+            resource_version: given("resourceVersion"),
+            ..Self::dry_run(query.all("dryRun").map(str::to_owned).collect())
         })
+    }
+
+    /// Options that say nothing but these values of `dryRun`.
+    fn dry_run(values: Vec<String>) -> Self {
+        Self { dry_run: !values.is_empty(), dry_run_values: values, ..Self::default() }
     }
 
     fn of_body(call: &Call<'_>, body: &[u8]) -> Result<Self> {
@@ -50,26 +57,42 @@ impl DeleteOptions {
         };
         check_kind(&value.object)?;
         check_types(&value.object)?;
-        Self::of_value(&value.object)
+        Ok(Self::of_value(&value.object))
     }
 
     /// Reads options that are a part of another object.
-    pub(crate) fn of_value(value: &Value) -> Result<Self> {
+    pub(crate) fn of_value(value: &Value) -> Self {
         let text = |value: &Value| value.as_str().map(str::to_owned);
-        let dry_run: Vec<&str> =
-            value["dryRun"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-        check_dry_run(&dry_run)?;
-        Ok(Self {
-            dry_run: !dry_run.is_empty(),
+        let dry_run = value["dryRun"].as_array().into_iter().flatten();
+        Self {
             grace_period_seconds: value["gracePeriodSeconds"].as_i64(),
             orphan_dependents: value["orphanDependents"].as_bool(),
             propagation_policy: text(&value["propagationPolicy"]),
             uid: text(&value["preconditions"]["uid"]),
             resource_version: text(&value["preconditions"]["resourceVersion"]),
-        })
+            ..Self::dry_run(dry_run.map(|it| it.as_str().unwrap_or_default().to_owned()).collect())
+        }
     }
 
-    fn validate(&self) -> Result<()> {
+    /// Adds what the query says of `dryRun` beside options that came in the body. Both may say it, and must agree then.
+    pub(crate) fn join_dry_run<'a>(&mut self, query: impl Iterator<Item = &'a str>) -> Result<()> {
+        let query: Vec<&str> = query.collect();
+        if query.is_empty() || self.dry_run_values == query {
+            return Ok(());
+        }
+        if self.dry_run_values.is_empty() {
+            self.dry_run = true;
+            return Ok(());
+        }
+        Err(Status::server_error(format!(
+            "Non-matching dry-run options in request and content: [{}] and [{}]",
+            query.join(" "),
+            self.dry_run_values.join(" ")
+        )))
+    }
+
+    /// Refuses options that Kubernetes does not know, or that do not go together.
+    pub(crate) fn validate(&self) -> Result<()> {
         let mut errors = Vec::new();
         if let Some(policy) = &self.propagation_policy {
             if self.orphan_dependents.is_some() {
@@ -81,24 +104,19 @@ impl DeleteOptions {
                 errors.push(FieldError::not_supported("propagationPolicy", policy.as_str(), &known));
             }
         }
-        refuse(&errors)
+        if self.dry_run_values.iter().any(|it| it != "All") {
+            errors.push(FieldError::not_supported("dryRun", json!(self.dry_run_values), &["All"]));
+        }
+        if errors.is_empty() {
+            return Ok(());
+        }
+        Err(Status::invalid("meta.k8s.io", "DeleteOptions", "", &errors))
     }
 
     /// Whether neither a policy nor its older form was given.
     pub(crate) fn says_nothing_of_dependents(&self) -> bool {
         self.orphan_dependents.is_none() && self.propagation_policy.is_none()
     }
-}
-
-fn check_dry_run(values: &[&str]) -> Result<()> {
-    match values.iter().all(|it| *it == "All") {
-        true => Ok(()),
-        false => refuse(&[FieldError::not_supported("dryRun", json!(values), &["All"])]),
-    }
-}
-
-fn refuse(errors: &[FieldError]) -> Result<()> {
-    if errors.is_empty() { Ok(()) } else { Err(Status::invalid("meta.k8s.io", "DeleteOptions", "", errors)) }
 }
 
 /// Refuses values that the options cannot hold.

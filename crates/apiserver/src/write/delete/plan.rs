@@ -125,7 +125,7 @@ fn shorten(call: &Call<'_>, metadata: &mut Value, pending: i64, period: i64) -> 
     let now = call.server.env().now();
     let text = metadata["deletionTimestamp"].as_str().unwrap_or_default();
     let deletion: Timestamp = text.parse().unwrap_or(now);
-    let at = seconds_after(deletion, period - pending);
+    let at = seconds_after(deletion, period.saturating_sub(pending));
     let (at, period) = if at < now { (now, if period == 0 { 0 } else { 1 }) } else { (at, period) };
     metadata["deletionTimestamp"] = call.server.time(at).into();
     metadata["deletionGracePeriodSeconds"] = period.into();
@@ -218,6 +218,6 @@ fn mark(call: &Call<'_>, object: &mut Value) {
 /// The first mark of deletion counts as a change of what is wanted, where the kind counts them.
 fn bump_generation(metadata: &mut Value) {
     if let Some(generation) = metadata["generation"].as_i64().filter(|it| *it > 0) {
-        metadata["generation"] = (generation + 1).into();
+        metadata["generation"] = generation.saturating_add(1).into();
     }
 }

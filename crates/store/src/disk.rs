@@ -58,16 +58,16 @@ mod checkpoint;
 mod committer;
 #[cfg(test)]
 mod faults;
-mod files;
+pub(crate) mod files;
 mod folder;
 mod format;
-mod frame;
+pub(crate) mod frame;
 mod headers;
 mod queue;
 mod recover;
 mod segment;
-#[cfg(test)]
-mod simulated;
+#[cfg(any(test, feature = "simulation"))]
+pub(crate) mod simulated;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -102,7 +102,7 @@ pub(crate) async fn open<H: Header>(dir: &Path, env: Env, options: Options) -> R
 }
 
 /// Opens a data directory on a file system.
-async fn open_on<H: Header>(
+pub(crate) async fn open_on<H: Header>(
     files: Arc<dyn Files>,
     dir: &Path,
     env: Env,

@@ -20,6 +20,12 @@ pub enum WriteError<H> {
         /// The most bytes of a key or value.
         limit: usize,
     },
+    /// The key lies in more folders than the store takes.
+    #[error("the key lies in more than {limit} folders")]
+    TooDeep {
+        /// The most folders of a key.
+        limit: usize,
+    },
     /// The disk is full. Nothing was written; a write succeeds again when there is room.
     #[error("there is no room for the write: {0}")]
     NoRoom(String),

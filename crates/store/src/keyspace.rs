@@ -13,6 +13,17 @@ use crate::Entry;
 use crate::scope::folder_of;
 use crate::tree::{Item, Tree, start_of};
 
+/// How many folders a key may lie in, one inside the other.
+///
+/// Every function here that walks down the folders calls itself for each of them, so that this bounds the stack. The
+/// API server's keys lie in five at most (`/registry/GROUP/RESOURCE/NAMESPACE/`).
+pub(crate) const FOLDERS_MAX: usize = 64;
+
+/// Whether a key lies in more folders than a keyspace takes.
+pub(crate) fn is_too_deep(key: &str) -> bool {
+    key.bytes().filter(|byte| *byte == b'/').count() > FOLDERS_MAX
+}
+
 /// Entries by key. Cloning takes a snapshot.
 #[derive(Debug)]
 pub(crate) struct Keyspace<H> {

@@ -22,6 +22,8 @@ mod listener;
 mod log;
 mod options;
 mod scope;
+#[cfg(feature = "simulation")]
+pub mod simulation;
 mod snapshot;
 mod state;
 mod store;

@@ -11,7 +11,7 @@ use evenkeel_env::Env;
 use parking_lot::{Mutex, RwLock};
 use tokio::time::Instant;
 
-use crate::keyspace::Keyspace;
+use crate::keyspace::{FOLDERS_MAX, Keyspace, is_too_deep};
 use crate::listener::Listener;
 use crate::log::Log;
 use crate::scope::{ScopeId, is_folder};
@@ -137,6 +137,9 @@ impl<H> State<H> {
     ) -> Result<Written<H>, WriteError<H>> {
         if self.closed {
             return Err(WriteError::Closed);
+        }
+        if is_too_deep(&write.key) {
+            return Err(WriteError::TooDeep { limit: FOLDERS_MAX });
         }
         let current = self.keys.get(&write.key);
         if !permits(&write, current) {

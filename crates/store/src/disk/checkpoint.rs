@@ -11,7 +11,7 @@ use super::files::OpenFile;
 use super::folder::Folder;
 use super::frame::{self, Kept, Reader};
 use super::headers;
-use crate::keyspace::Keyspace;
+use crate::keyspace::{FOLDERS_MAX, Keyspace, is_too_deep};
 use crate::{Entry, Header, OpenError};
 
 /// What a checkpoint begins with.
@@ -108,7 +108,26 @@ pub(crate) fn decode<H: Header>(input: &mut impl Read) -> Result<(u64, Keyspace<
     if entries.len() as u64 != count {
         return Err(DecodeError::Damaged(format!("it holds {} of its {count} keys", entries.len())));
     }
+    check(&entries, revision).map_err(DecodeError::Damaged)?;
     Ok((revision, keyspace_of(entries).map_err(DecodeError::Damaged)?))
+}
+
+/// Whether entries can be the state as of a revision, in the order in which they are written.
+fn check(entries: &[Kept], newest: u64) -> Result<(), String> {
+    let mut before: Option<&str> = None;
+    for Kept { key, create_revision, revision, .. } in entries {
+        if before.is_some_and(|before| *before >= **key) {
+            return Err(format!("{key:?} is out of order"));
+        }
+        if is_too_deep(key) {
+            return Err(format!("a key lies in more than {FOLDERS_MAX} folders"));
+        }
+        if !(1..=*revision).contains(create_revision) || *revision > newest {
+            return Err(format!("{key:?} was created at {create_revision} and written at {revision}"));
+        }
+        before = Some(key);
+    }
+    Ok(())
 }
 
 fn keyspace_of<H: Header>(entries: Vec<Kept>) -> Result<Keyspace<H>, String> {

@@ -15,6 +15,7 @@ use super::frame;
 use super::queue::{Queue, Submission};
 use super::recover::Recovered;
 use super::segment::{AppendError, Segment};
+use crate::keyspace::{FOLDERS_MAX, is_too_deep};
 use crate::state::{Aftermath, Shared, State, change_of, permits};
 use crate::{Change, Entry, Header, Op, Options, Write, WriteError, Written};
 pub(crate) use house::{Running, WriteCheckpoint};
@@ -193,6 +194,9 @@ impl<H: Header> Committer<H> {
             };
             if is_too_large(&write) {
                 return Err(WriteError::TooLarge { limit: VALUE_BYTES_MAX });
+            }
+            if is_too_deep(&write.key) {
+                return Err(WriteError::TooDeep { limit: FOLDERS_MAX });
             }
             if !permits(&write, current) {
                 return Err(WriteError::Conflict { current: current.cloned() });

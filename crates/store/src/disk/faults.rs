@@ -4,7 +4,9 @@
 //! a crash of the machine. The committer and its checkpoints run on the test's own thread, so that a life is a function
 //! of its plan. [`Promises`] remembers what the lives were told and shown, and holds every later life to it.
 
+mod bytes;
 mod everywhere;
+mod fixture;
 mod health;
 mod promises;
 mod random;

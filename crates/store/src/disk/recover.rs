@@ -9,7 +9,7 @@ use super::folder::{Folder, Listing};
 use super::frame::Record;
 use super::headers;
 use super::segment::{self, End, Whole};
-use crate::keyspace::Keyspace;
+use crate::keyspace::{FOLDERS_MAX, Keyspace, is_too_deep};
 use crate::state::{Aftermath, FIRST_REVISION, State, change_of, permits};
 use crate::{Expect, Header, Op, OpenError, Options, Write};
 
@@ -137,6 +137,11 @@ impl<H: Header> Recovered<H> {
 
     fn apply_write(&mut self, write: Write<H>, now: Instant) -> Result<(), String> {
         let revision = self.state.revision + 1;
+        if is_too_deep(&write.key) {
+            return Err(format!(
+                "revision {revision} has a key that lies in more than {FOLDERS_MAX} folders"
+            ));
+        }
         let before = self.state.keys.get(&write.key).cloned();
         if !permits(&write, before.as_ref()) {
             return Err(format!("revision {revision} deletes {}, which does not exist", write.key));

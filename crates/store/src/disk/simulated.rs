@@ -12,6 +12,8 @@
 //!
 //! Directories themselves are taken to last: only the names of files in them are simulated.
 
+#![cfg_attr(not(test), allow(dead_code, reason = "only this crate's own tests use all of it"))]
+
 mod disk;
 mod fault;
 
@@ -25,7 +27,9 @@ use parking_lot::Mutex;
 
 use super::files::{Files, Lock, OpenDir, OpenFile};
 use disk::Disk;
-pub(crate) use fault::{Call, Fault, Plan, Tear};
+#[cfg(test)]
+pub(crate) use fault::Fault;
+pub(crate) use fault::{Call, Plan, Tear};
 
 /// A disk of which every clone is another handle.
 #[derive(Clone, Debug)]
@@ -37,6 +41,11 @@ impl Simulated {
     /// An empty disk whose calls go as planned.
     pub(crate) fn new(plan: Plan) -> Self {
         Self { disk: Arc::new(Mutex::new(Disk::new(plan))) }
+    }
+
+    /// Puts a file on the disk, durably.
+    pub(crate) fn put(&self, path: &Path, bytes: Vec<u8>) {
+        self.disk.lock().put(path, bytes);
     }
 
     /// Starts the next process, after a crash of the machine or the end of the process before, with another plan.

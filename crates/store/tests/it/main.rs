@@ -4,6 +4,7 @@
 
 mod crash;
 mod disk;
+mod formats;
 mod memory;
 mod model;
 mod promises;

@@ -90,6 +90,13 @@ impl Disk {
         }
     }
 
+    pub(super) fn put(&mut self, path: &Path, bytes: Vec<u8>) {
+        let inode = self.inodes.len() as u64;
+        self.inodes.insert(inode, Inode { cached: bytes.clone(), durable: bytes, dirty: BTreeSet::new() });
+        self.names.insert(path.to_owned(), inode);
+        self.durable_names.insert(path.to_owned(), inode);
+    }
+
     pub(super) fn restart(&mut self, plan: Plan) {
         self.plan = plan;
         self.calls.clear();

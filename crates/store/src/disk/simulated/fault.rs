@@ -113,6 +113,8 @@ pub(crate) struct Plan {
     pub(crate) too_many_files_from: Option<usize>,
     /// From this call on, every write and reservation of room fails.
     pub(crate) full_from: Option<usize>,
+    /// Every sync of a file fails.
+    pub(crate) fails_to_sync: bool,
     /// The sync that is this call says that it succeeded, and does nothing.
     pub(crate) lies_at: Option<usize>,
     /// Syncs of files say that they succeeded, and do nothing.
@@ -134,7 +136,8 @@ impl Plan {
 
     /// Whether no call fails.
     pub(crate) fn is_sound(&self) -> bool {
-        self.faults.is_empty() && self.too_many_files_from.is_none() && self.full_from.is_none()
+        let lasting = [self.too_many_files_from, self.full_from];
+        self.faults.is_empty() && lasting == [None, None] && !self.fails_to_sync
     }
 
     /// What happens at a call.
@@ -145,6 +148,8 @@ impl Plan {
             Some(Fault::TooManyFiles)
         } else if reached(self.full_from) && matches!(call, Call::Write | Call::Reserve | Call::Create) {
             Some(Fault::NoSpace(number as u64))
+        } else if self.fails_to_sync && call == Call::Sync {
+            Some(Fault::InputOutput(number as u64))
         } else {
             None
         };

@@ -1,20 +1,25 @@
 //! `/healthz`, `/livez` and `/readyz`, whole and by single checks.
 //!
-//! A server that answers is healthy: it has no parts that start later. The checks are those that a client can rely on
-//! by name, the boot objects and the store among them.
+//! The checks have the names that clients know from Kubernetes. All parts of this server start before it answers, so
+//! that only the store can fail: a journal that cannot make writes durable fails `etcd`, and `etcd-readiness` with it.
+//!
+//! The whole paths are open to everybody, so that they name the checks that failed and withhold why, as Kubernetes does.
+//! The reason is in the log, and in the answer of the single check (`/readyz/etcd`), which takes a permission.
 
 use http::Response;
+use http::header::{HeaderValue, X_CONTENT_TYPE_OPTIONS};
 
+use crate::ApiServer;
 use crate::body::Body;
 use crate::request::Request;
 use crate::respond;
 use crate::status::{Result, Status};
 
-/// The checks of all three.
+/// The checks of all three paths.
 const CHECKS: [&str; 8] = [
     "ping",
     "log",
-    "etcd",
+    ETCD,
     "poststarthook/start-apiextensions-controllers",
     "poststarthook/crd-informer-synced",
     "poststarthook/rbac/bootstrap-roles",
@@ -22,11 +27,15 @@ const CHECKS: [&str; 8] = [
     "poststarthook/start-system-namespaces-controller",
 ];
 
-/// What readiness looks at beside them.
-const READINESS: [&str; 3] = ["etcd-readiness", "informer-sync", "shutdown"];
+/// The further checks of readiness.
+const READINESS: [&str; 3] = [ETCD_READINESS, "informer-sync", "shutdown"];
 
-/// Answers a path of health; none where the path is none.
-pub(crate) fn answer(request: &Request<'_>) -> Option<Result<Response<Body>>> {
+/// What Kubernetes calls the checks of its store.
+const ETCD: &str = "etcd";
+const ETCD_READINESS: &str = "etcd-readiness";
+
+/// Answers a health path; none for any other path.
+pub(crate) fn answer(server: &ApiServer, request: &Request<'_>) -> Option<Result<Response<Body>>> {
     let path = request.path.strip_prefix('/')?;
     let (group, check) = match path.split_once('/') {
         // Unlike a resource, a check is not found with a slash behind it.
@@ -38,22 +47,84 @@ pub(crate) fn answer(request: &Request<'_>) -> Option<Result<Response<Body>>> {
         return None;
     }
     let checks = CHECKS.iter().chain(READINESS.iter().filter(|_| group == "readyz"));
+    let report = Report { group, failure: server.store().journal_failure() };
     Some(match check {
-        "" => Ok(respond::text(200, whole(request, group, checks.copied()))),
-        check if checks.clone().any(|it| *it == check) => Ok(respond::text(200, "ok")),
+        "" => {
+            let excluded: Vec<&str> = request.query.all("exclude").collect();
+            let is_verbose = request.query.get("verbose").is_some();
+            Ok(report.whole(checks.copied(), &excluded, is_verbose))
+        }
+        check if checks.clone().any(|it| *it == check) => Ok(report.single(check)),
         _ => Err(Status::page_not_found()),
     })
 }
 
-fn whole(request: &Request<'_>, group: &str, checks: impl Iterator<Item = &'static str>) -> String {
-    if request.query.get("verbose").is_none() {
-        return "ok".to_owned();
+/// What there is to say at one moment.
+struct Report<'a> {
+    /// The first part of the path.
+    group: &'a str,
+    /// Why the store cannot make writes durable; none if it can.
+    failure: Option<String>,
+}
+
+impl Report<'_> {
+    /// Why a check fails; none if it passes.
+    fn failure_of(&self, check: &str) -> Option<&str> {
+        self.failure.as_deref().filter(|_| matches!(check, ETCD | ETCD_READINESS))
     }
-    let excluded: Vec<&str> = request.query.all("exclude").collect();
-    let line = |check: &str| match excluded.contains(&check) {
-        true => format!("[+]{check} excluded: ok\n"),
-        false => format!("[+]{check} ok\n"),
-    };
-    let lines: String = checks.map(line).collect();
-    format!("{lines}{group} check passed\n")
+
+    fn single(&self, check: &str) -> Response<Body> {
+        match self.failure_of(check) {
+            None => respond::text(200, "ok"),
+            Some(why) => error(format!("internal server error: {why}\n")),
+        }
+    }
+
+    fn whole(
+        &self,
+        checks: impl Iterator<Item = &'static str>,
+        excluded: &[&str],
+        is_verbose: bool,
+    ) -> Response<Body> {
+        let group = self.group;
+        let (mut lines, mut failed, mut unknown) = (String::new(), Vec::new(), excluded.to_vec());
+        for check in checks {
+            if excluded.contains(&check) {
+                unknown.retain(|name| *name != check);
+                lines += &format!("[+]{check} excluded: ok\n");
+            } else if self.failure_of(check).is_some() {
+                lines += &format!("[-]{check} failed: reason withheld\n");
+                failed.push(check);
+            } else {
+                lines += &format!("[+]{check} ok\n");
+            }
+        }
+        if !unknown.is_empty() {
+            lines += &cannot_exclude(unknown);
+        }
+        if !failed.is_empty() {
+            let why = self.failure.as_deref().unwrap_or_default();
+            tracing::warn!(why, "{} check failed: {group}", failed.join(","));
+            return error(format!("{lines}{group} check failed\n"));
+        }
+        respond::text(
+            200,
+            if is_verbose { format!("{lines}{group} check passed\n") } else { "ok".to_owned() },
+        )
+    }
+}
+
+/// The warning about names that are no checks, each of them once and in order.
+fn cannot_exclude(mut names: Vec<&str>) -> String {
+    names.sort_unstable();
+    names.dedup();
+    let quoted: Vec<String> = names.iter().map(|name| format!("{name:?}")).collect();
+    format!("warn: some health checks cannot be excluded: no matches for {}\n", quoted.join(","))
+}
+
+/// An error in plain text, as Go's HTTP server words its own.
+fn error(text: String) -> Response<Body> {
+    let mut response = respond::text(500, text);
+    response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
 }

@@ -9,7 +9,7 @@ use crate::{ApiServer, authenticate, discovery, health};
 
 /// Answers a path that is no resource.
 pub(crate) fn answer(server: &ApiServer, request: &Request<'_>) -> Result<Response<Body>> {
-    let answer = health::answer(request).or_else(|| documents(server, request));
+    let answer = health::answer(server, request).or_else(|| documents(server, request));
     answer.unwrap_or_else(|| Err(Status::page_not_found()))
 }
 

@@ -71,6 +71,11 @@ impl Api {
         Answer::of(self.server.serve_now(&caller, &mut head).unwrap())
     }
 
+    /// A server of a store that the test keeps.
+    pub(crate) fn of(store: Store<Header>) -> Self {
+        Self { server: ApiServer::new(store, Env::system(), Options::default()) }
+    }
+
     /// A server with everything that is there after boot.
     pub(crate) async fn booted() -> Self {
         let env = Env::seeded(1);

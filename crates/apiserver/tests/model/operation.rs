@@ -224,9 +224,10 @@ impl Selector {
 pub(crate) enum From {
     /// After the revision of so long ago.
     Ago(u64),
-    /// With the current state.
+    /// With the current state, as a watch does that says nothing of where it begins. It has the bookmark of a streamed
+    /// list at its end.
     Now,
-    /// With the current state, and a bookmark at its end.
+    /// With the current state and a bookmark at its end, as a streamed list.
     Streamed,
 }
 

@@ -310,7 +310,7 @@ impl World {
             return same("events of a watch that is too old", &vec![(&json!("ERROR"), &json!(410))], &codes);
         }
         if !matches!(from, From::Ago(_)) {
-            self.check_initial(selector, from, &available(&mut body))?;
+            self.check_initial(selector, &available(&mut body))?;
         }
         self.watches.push(Watch { selector: selector.clone(), body, seen });
         if self.watches.len() > OPEN_MAX {
@@ -320,7 +320,7 @@ impl World {
     }
 
     /// Compares the events with which a watch of the current state begins.
-    fn check_initial(&self, selector: &Selector, from: From, events: &[Value]) -> Verdict {
+    fn check_initial(&self, selector: &Selector, events: &[Value]) -> Verdict {
         let state = selector.of(&self.model.objects).into_iter();
         let expected: Vec<_> = state.map(|(id, it)| ("ADDED".to_owned(), id, it)).collect();
         same("initial events", &expected, &shape::events(selector.kind, events)?)?;
@@ -328,7 +328,7 @@ impl World {
         let end = end.map(|it| (&it["annotations"], &it["resourceVersion"]));
         let annotations = json!({"k8s.io/initial-events-end": "true"});
         let revision = json!(self.model.revision.to_string());
-        let expected = matches!(from, From::Streamed).then_some((&annotations, &revision));
+        let expected = Some((&annotations, &revision));
         same("the bookmark after them", &expected, &end)
     }
 

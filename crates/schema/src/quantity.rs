@@ -196,7 +196,7 @@ impl Quantity {
         }
         let step = NANO / 1000;
         if self.nano % step != 0 {
-            self.nano = (self.nano / step + self.nano.signum()) * step;
+            self.nano = (self.nano / step + self.nano.signum()).saturating_mul(step);
         }
         self.text = None;
         self.milli = true;
@@ -206,7 +206,7 @@ impl Quantity {
         if self.nano == 0 {
             return "0".into();
         }
-        let small = self.nano.abs() < 1024 * NANO;
+        let small = self.nano.unsigned_abs() < (1024 * NANO).unsigned_abs();
         let format = match self.format {
             Format::BinarySi if small || !self.is_whole() => Format::DecimalSi,
             format => format,
@@ -232,7 +232,7 @@ fn scaled(nano: i128, unit: i128) -> i64 {
 
 fn canonical_binary(value: i128) -> String {
     let (mut value, mut exponent) = (value, 0);
-    while value.abs() >= 1024 && value % 1024 == 0 {
+    while value.unsigned_abs() >= 1024 && value % 1024 == 0 {
         value /= 1024;
         exponent += 10;
     }
@@ -418,6 +418,19 @@ impl Sub for Quantity {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn amounts_beyond_all_bounds_are_rounded_and_written() {
+        for text in
+            ["9223372036854775807E", "-9223372036854775808E", "1e2147483647", "-1e30", "9Ei", "-99999999Ei"]
+        {
+            let mut quantity = Quantity::parse(text).unwrap();
+            quantity.round_up_milli();
+            let sum = quantity.clone() + quantity.clone() - -quantity.clone();
+            assert!(!sum.to_string().is_empty(), "{text}");
+            assert_eq!(sum.is_negative(), text.starts_with('-'), "{text}");
+        }
+    }
 
     #[test]
     fn writes_as_kubernetes_does() {

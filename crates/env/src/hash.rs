@@ -1,16 +1,104 @@
-//! Hash maps whose hasher is fixed, for lookups only.
+//! Hash maps for lookups only.
 //!
-//! Their order is still arbitrary, so that `clippy::iter_over_hash_type` stands; but it is the same in every process.
-//! The hasher is a fast one: keys are the names of objects, of which each change looks up several. Like any hash whose
-//! seed is known it can be made to collide on purpose; whoever may create so many objects has costlier ways.
+//! Their order is arbitrary, so that `clippy::iter_over_hash_type` stands. The hasher is a fast one: keys are the names
+//! of objects, of which each change looks up several.
+//!
+//! Users choose these names, and whoever knows the seed of a hash can choose names that collide. So the seed is random
+//! in each process. Only a map that is made on a thread whose last world is a seeded one hashes with a fixed seed: such
+//! a world runs on the thread that made it, and is the same in every run down to the order of its maps.
+
+use std::cell::Cell;
+use std::hash::BuildHasher;
+use std::sync::OnceLock;
+
+use foldhash::SharedSeed;
+use foldhash::fast::{FoldHasher, SeedableRandomState};
+
+use crate::random;
 
 /// The hasher of these maps.
-pub type Hashes = foldhash::fast::FixedState;
+#[derive(Clone)]
+pub struct Hashes(SeedableRandomState);
 
-/// A hash map that hashes the same in every process.
+/// A hash map whose seed is random in each process, and fixed in a seeded world.
 #[expect(clippy::disallowed_types, reason = "this is the door")]
 pub type HashMap<K, V> = std::collections::HashMap<K, V, Hashes>;
 
-/// A hash set that hashes the same in every process.
+/// A hash set whose seed is random in each process, and fixed in a seeded world.
 #[expect(clippy::disallowed_types, reason = "this is the door")]
 pub type HashSet<K> = std::collections::HashSet<K, Hashes>;
+
+thread_local! {
+    /// Whether the last world that was made on this thread is a seeded one.
+    static IS_SEEDED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Notes which kind of world was made on this thread.
+pub(crate) fn note_world(is_seeded: bool) {
+    IS_SEEDED.set(is_seeded);
+}
+
+/// The seeds of this process: one for each hasher, and those that all share.
+fn process_seeds() -> &'static (u64, SharedSeed) {
+    static SEEDS: OnceLock<(u64, SharedSeed)> = OnceLock::new();
+    SEEDS.get_or_init(|| {
+        let mut bytes = [[0; 8]; 2];
+        bytes.iter_mut().for_each(|bytes| random::ask(bytes));
+        let [own, shared] = bytes.map(u64::from_le_bytes);
+        (own, SharedSeed::from_u64(shared))
+    })
+}
+
+impl Default for Hashes {
+    fn default() -> Self {
+        if IS_SEEDED.get() {
+            return Self(SeedableRandomState::fixed());
+        }
+        let (own, shared) = process_seeds();
+        Self(SeedableRandomState::with_seed(*own, shared))
+    }
+}
+
+impl BuildHasher for Hashes {
+    type Hasher = FoldHasher<'static>;
+
+    #[inline]
+    fn build_hasher(&self) -> FoldHasher<'static> {
+        self.0.build_hasher()
+    }
+}
+
+impl std::fmt::Debug for Hashes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Whoever knows the seed can choose names that collide.
+        f.write_str("Hashes")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Env;
+
+    /// The hash of a name in a new map of this thread.
+    fn hash() -> u64 {
+        Hashes::default().hash_one("name")
+    }
+
+    #[test]
+    fn a_seeded_world_hashes_the_same_in_every_process() {
+        let _world = Env::seeded(7);
+        assert_eq!(hash(), foldhash::fast::FixedState::default().hash_one("name"));
+    }
+
+    #[test]
+    fn a_process_hashes_with_a_seed_of_its_own() {
+        let fixed = foldhash::fast::FixedState::default().hash_one("name");
+        assert_ne!(hash(), fixed);
+        assert_eq!(hash(), std::thread::spawn(hash).join().unwrap());
+        let _world = Env::seeded(7);
+        assert_ne!(fixed, std::thread::spawn(hash).join().unwrap());
+        let _world = Env::system();
+        assert_ne!(hash(), fixed);
+    }
+}

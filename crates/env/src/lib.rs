@@ -61,6 +61,7 @@ impl Env {
     }
 
     fn with(clock: Clock, random: Random, seed: Option<u64>) -> Self {
+        hash::note_world(seed.is_some());
         Self {
             shared: Arc::new(Shared { clock, shift: Mutex::default(), random, ledger: Ledger::new(), seed }),
         }

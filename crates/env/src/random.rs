@@ -44,8 +44,9 @@ impl Pool {
     }
 }
 
+/// Fills these bytes with randomness of the operating system.
 #[expect(clippy::disallowed_methods, reason = "this is the door")]
-fn ask(bytes: &mut [u8]) {
+pub(crate) fn ask(bytes: &mut [u8]) {
     getrandom::fill(bytes).expect("the operating system gives randomness");
 }
 

@@ -12,6 +12,9 @@ use http_body::{Frame, SizeHint};
 
 use crate::encode::VERSION_LEN_MAX;
 
+/// How much of a body that is made while it is read is made at a time, about: what four TLS records hold.
+pub(crate) const PIECE_BYTES: usize = 64 * 1024;
+
 /// The body of a response.
 ///
 /// It never fails: a watch that cannot go on says so in its last event, or ends.
@@ -25,7 +28,9 @@ enum Kind {
     Spliced(Spliced),
     /// The slices still to be written, and how many bytes they are together.
     Whole(VecDeque<Bytes>, u64),
-    /// Pulled: nothing is encoded before the reader asks for it.
+    /// A whole that is made piece by piece while it is read, and how many bytes are left, where that is known.
+    Lazy(Box<dyn Iterator<Item = Bytes> + Send>, Option<u64>),
+    /// A watch: nothing is encoded before the reader asks for it.
     Stream(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
 }
 
@@ -69,9 +74,19 @@ impl Body {
         Self(Kind::Whole(slices, len))
     }
 
+    /// These pieces, each made when it is asked for. `len` is how many bytes they are together, where that is known.
+    pub(crate) fn lazy(len: Option<u64>, pieces: impl Iterator<Item = Bytes> + Send + 'static) -> Self {
+        Self(Kind::Lazy(Box::new(pieces), len))
+    }
+
     /// What this stream gives, each item when it is asked for.
     pub fn stream(stream: impl Stream<Item = Bytes> + Send + 'static) -> Self {
         Self(Kind::Stream(Box::pin(stream)))
+    }
+
+    /// Whether this is a watch: its pieces come when something happens, and nobody knows when it ends.
+    pub fn is_watch(&self) -> bool {
+        matches!(self.0, Kind::Stream(_))
     }
 
     /// The next part. Unlike a frame of [`http_body::Body`], which is one run of bytes, it is never a copy.
@@ -90,27 +105,45 @@ impl Body {
                 *left -= next.as_ref().map_or(0, |it| it.len() as u64);
                 Poll::Ready(next.map(Piece::Bytes))
             }
+            Kind::Lazy(pieces, left) => {
+                let next = pieces.next();
+                if let (Some(left), Some(piece)) = (left, &next) {
+                    *left = left.saturating_sub(piece.len() as u64);
+                }
+                Poll::Ready(next.map(Piece::Bytes))
+            }
             Kind::Stream(stream) => stream.as_mut().poll_next(cx).map(|next| next.map(Piece::Bytes)),
         }
     }
 
-    /// How many bytes are left, where the body is not a stream.
+    /// How many bytes are left, where that is known.
     pub(crate) fn whole_len(&self) -> Option<usize> {
         match &self.0 {
             Kind::One(bytes) => Some(bytes.len()),
             Kind::Spliced(spliced) => Some(spliced.remaining()),
             Kind::Whole(_, len) => usize::try_from(*len).ok(),
+            Kind::Lazy(_, len) => len.and_then(|len| usize::try_from(len).ok()),
             Kind::Stream(_) => None,
         }
     }
 
-    /// The bytes, where the body is not a stream.
-    pub fn whole(&self) -> Option<Bytes> {
-        match &self.0 {
-            Kind::One(bytes) => Some(bytes.clone()),
+    /// The bytes, where the body is not a watch.
+    pub fn whole(self) -> Option<Bytes> {
+        match self.0 {
+            Kind::One(bytes) => Some(bytes),
             Kind::Spliced(spliced) => Some(spliced.chunks().concat().into()),
-            Kind::Whole(slices, _) => Some(slices.iter().flat_map(|it| it.iter().copied()).collect()),
+            Kind::Whole(slices, _) => Some(slices.into_iter().flatten().collect()),
+            Kind::Lazy(pieces, _) => Some(pieces.flatten().collect()),
             Kind::Stream(_) => None,
+        }
+    }
+
+    /// The parts of the body one after the other, where it is not a watch.
+    pub(crate) fn into_pieces(self) -> Option<Box<dyn Iterator<Item = Bytes> + Send>> {
+        match self.0 {
+            Kind::Lazy(pieces, _) => Some(pieces),
+            Kind::Whole(slices, _) => Some(Box::new(slices.into_iter())),
+            other => Self(other).whole().map(|bytes| Box::new(std::iter::once(bytes)) as Box<_>),
         }
     }
 }
@@ -217,7 +250,8 @@ impl std::fmt::Debug for Body {
         match &self.0 {
             Kind::One(bytes) => write!(f, "Body({} bytes)", bytes.len()),
             Kind::Spliced(spliced) => write!(f, "Body({} bytes)", spliced.remaining()),
-            Kind::Whole(_, len) => write!(f, "Body({len} bytes)"),
+            Kind::Whole(_, len) | Kind::Lazy(_, Some(len)) => write!(f, "Body({len} bytes)"),
+            Kind::Lazy(_, None) => f.write_str("Body(lazy)"),
             Kind::Stream(_) => f.write_str("Body(stream)"),
         }
     }
@@ -239,6 +273,7 @@ impl http_body::Body for Body {
             Kind::One(bytes) => bytes.is_empty(),
             Kind::Spliced(_) => false,
             Kind::Whole(slices, _) => slices.is_empty(),
+            Kind::Lazy(_, left) => *left == Some(0),
             Kind::Stream(_) => false,
         }
     }
@@ -247,8 +282,8 @@ impl http_body::Body for Body {
         match &self.0 {
             Kind::One(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Kind::Spliced(spliced) => SizeHint::with_exact(spliced.remaining() as u64),
-            Kind::Whole(_, len) => SizeHint::with_exact(*len),
-            Kind::Stream(_) => SizeHint::default(),
+            Kind::Whole(_, len) | Kind::Lazy(_, Some(len)) => SizeHint::with_exact(*len),
+            Kind::Lazy(_, None) | Kind::Stream(_) => SizeHint::default(),
         }
     }
 }

@@ -62,10 +62,26 @@ impl Shown {
         self.revision
     }
 
-    /// How many bytes the whole object takes.
+    /// How many bytes [`Shown::write`] writes.
     pub(crate) fn len(&self) -> usize {
+        self.bytes.len() + self.version_len()
+    }
+
+    /// How many bytes [`Shown::write_untyped`] writes.
+    pub(crate) fn untyped_len(&self) -> usize {
+        1 + self.bytes.len() - self.metadata_at + self.version_len()
+    }
+
+    /// How many bytes [`Shown::write_metadata`] writes.
+    pub(crate) fn metadata_len(&self, beta: bool) -> usize {
+        PARTIAL_KIND.len() + partial_version(beta).len() + self.metadata_end - self.metadata_at
+            + self.version_len()
+            + 1
+    }
+
+    fn version_len(&self) -> usize {
         let digits = self.revision.checked_ilog10().map(|it| it as usize + 1);
-        self.bytes.len() + digits.map_or(0, |digits| VERSION.len() + digits + self.version_end().len())
+        digits.map_or(0, |digits| VERSION.len() + digits + self.version_end().len())
     }
 
     /// Writes the whole object.
@@ -98,8 +114,8 @@ impl Shown {
 
     /// Writes the object's metadata alone, as a PartialObjectMetadata.
     pub(crate) fn write_metadata(&self, out: &mut Vec<u8>, beta: bool) {
-        out.extend_from_slice(b"{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":");
-        out.extend_from_slice(if beta { b"\"meta.k8s.io/v1beta1\"," } else { b"\"meta.k8s.io/v1\"," });
+        out.extend_from_slice(PARTIAL_KIND);
+        out.extend_from_slice(partial_version(beta));
         out.extend_from_slice(&self.bytes[self.metadata_at..self.version_at]);
         self.write_version(out);
         out.extend_from_slice(&self.bytes[self.version_at..self.metadata_end]);
@@ -128,6 +144,12 @@ impl Shown {
         push_number(out, self.revision);
         out.extend_from_slice(self.version_end());
     }
+}
+
+const PARTIAL_KIND: &[u8] = b"{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":";
+
+fn partial_version(beta: bool) -> &'static [u8] {
+    if beta { b"\"meta.k8s.io/v1beta1\"," } else { b"\"meta.k8s.io/v1\"," }
 }
 
 const VERSION: &[u8] = b"\"resourceVersion\":\"";

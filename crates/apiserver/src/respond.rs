@@ -2,18 +2,24 @@
 
 use std::io::Write as _;
 
+use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use http::header::{ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, VARY};
 use http::{HeaderMap, HeaderName, Method, Response, StatusCode};
 
-use crate::body::Body;
+use crate::body::{Body, PIECE_BYTES};
 use crate::encode::print_yaml;
 use crate::request::{Format, Request, negotiate};
 use crate::status::{Result, Status};
 
 /// Answers below this are not worth compressing; the limit is Kubernetes' own.
 const GZIP_MIN: usize = 128 * 1024;
+
+/// The fastest level, as Kubernetes has it: the network is faster than a better one.
+const GZIP_LEVEL: Compression = Compression::new(1);
+/// A longer answer is compressed while its client reads, so that one that does not read costs one piece.
+const GZIP_WHOLE_MAX: usize = 1 << 20;
 
 const JSON: &str = "application/json";
 const WARNING: HeaderName = HeaderName::from_static("warning");
@@ -25,10 +31,11 @@ pub(crate) fn json(code: u16, body: impl Into<Body>) -> Response<Body> {
 }
 
 /// An answer in the format that was negotiated. The bytes are JSON.
-pub(crate) fn formatted(code: u16, format: Format, body: Vec<u8>) -> Result<Response<Body>> {
+pub(crate) fn formatted(code: u16, format: Format, body: impl Into<Body>) -> Result<Response<Body>> {
     match format {
         Format::Json => Ok(json(code, body)),
         Format::Yaml => {
+            let body = body.into().whole().unwrap_or_default();
             let value = serde_json::from_slice(&body).map_err(Status::internal)?;
             Ok(with_type(code, "application/yaml", print_yaml(&value).into()))
         }
@@ -113,14 +120,38 @@ fn compress(request: &Request<'_>, response: &mut Response<Body>) {
     if !accepts.split(',').any(|it| it.split(';').next().is_some_and(|it| it.trim() == "gzip")) {
         return;
     }
-    let Some(body) = response.body().whole() else { return };
-    // The fastest level, as Kubernetes has it: the network is faster than a better one.
-    let mut gzip = GzEncoder::new(Vec::with_capacity(body.len() / 4), Compression::new(1));
-    if gzip.write_all(&body).is_err() {
-        return;
-    }
-    let Ok(zipped) = gzip.finish() else { return };
+    let body = std::mem::take(response.body_mut());
+    // What is short is compressed as a whole, so that its length is known; what is long while it is read.
+    let is_short = body.whole_len().is_some_and(|len| len <= GZIP_WHOLE_MAX);
+    let Some(pieces) = body.into_pieces() else { return };
+    let mut zipped = Gzipped { pieces, encoder: Some(GzEncoder::new(Vec::new(), GZIP_LEVEL)) };
     response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     response.headers_mut().append(VARY, HeaderValue::from_static("Accept-Encoding"));
-    *response.body_mut() = zipped.into();
+    *response.body_mut() = match is_short {
+        true => Body::slices(zipped.by_ref()),
+        false => Body::lazy(None, zipped),
+    };
+}
+
+/// Compresses pieces while they are read.
+struct Gzipped {
+    pieces: Box<dyn Iterator<Item = Bytes> + Send>,
+    /// None when everything was given.
+    encoder: Option<GzEncoder<Vec<u8>>>,
+}
+
+impl Iterator for Gzipped {
+    type Item = Bytes;
+
+    fn next(&mut self) -> Option<Bytes> {
+        let encoder = self.encoder.as_mut()?;
+        for piece in self.pieces.by_ref() {
+            encoder.write_all(&piece).expect("memory takes what is written");
+            if encoder.get_ref().len() >= PIECE_BYTES {
+                return Some(std::mem::take(encoder.get_mut()).into());
+            }
+        }
+        let last = self.encoder.take()?.finish().expect("memory takes what is written");
+        Some(last.into())
+    }
 }

@@ -11,8 +11,9 @@ fn get(registry: &Registry, path: &str, accept: &str) -> (u16, String, Value) {
         Ok(mut response) => {
             respond::dress(&mut response, http::HeaderMap::new());
             let content_type = response.headers()[CONTENT_TYPE].to_str().unwrap().to_owned();
-            let body = response.body().whole().unwrap();
-            (response.status().as_u16(), content_type, serde_json::from_slice(&body).unwrap())
+            let status = response.status().as_u16();
+            let body = response.into_body().whole().unwrap();
+            (status, content_type, serde_json::from_slice(&body).unwrap())
         }
         Err(status) => (status.code, String::new(), json!(status.message)),
     }

@@ -11,7 +11,7 @@ fn ask(openapi: &OpenApi, registry: &Registry, path: &str) -> Response<Body> {
 }
 
 fn get(openapi: &OpenApi, registry: &Registry, path: &str) -> Value {
-    serde_json::from_slice(&ask(openapi, registry, path).body().whole().unwrap()).unwrap()
+    serde_json::from_slice(&ask(openapi, registry, path).into_body().whole().unwrap()).unwrap()
 }
 
 fn with_widgets() -> Registry {

@@ -6,16 +6,17 @@ use evenkeel_schema::field::FieldError;
 use evenkeel_store::{Entry, Range, ReadError};
 use http::Response;
 
+use super::items::{self, Form, Item};
 use super::page::Token;
 use super::select::Selection;
 use crate::body::Body;
 use crate::call::Call;
 use crate::decode::go_package;
-use crate::encode::{Shown, push_number, push_text};
+use crate::encode::{push_number, push_text};
 use crate::request::{Accept, ListQuery, Shape, negotiate_for, parse_version};
 use crate::status::{Result, Status};
 use crate::table::{Printer, TableOptions};
-use crate::{Header, ResourceInfo, faces, respond};
+use crate::{Header, ResourceInfo, respond};
 
 /// How many entries are looked at between two looks for enough that are selected.
 const CHUNK: usize = 500;
@@ -37,9 +38,8 @@ pub(crate) async fn list(call: &Call<'_>) -> Result<Response<Body>> {
     validate(&query)?;
     let selection = Selection::parse(call.info, &query.labels, &query.fields)?;
     let found = find(call, &query, &selection).await?;
-    let shown: Vec<Shown> =
-        found.entries.iter().map(|entry| faces::show(call.info, entry, entry.revision)).collect();
-    write_list(call, accept, &shown, &found)
+    let items = found.entries.iter().map(|entry| Item::of(call.info, entry)).collect();
+    write_list(call, accept, items, &found)
 }
 
 /// Refuses options that do not go together.
@@ -218,37 +218,34 @@ fn expired(error: &ReadError, after: Option<String>) -> Status {
 pub(crate) fn write_list(
     call: &Call<'_>,
     accept: Accept,
-    shown: &[Shown],
+    items: Vec<Item>,
     found: &Found,
 ) -> Result<Response<Body>> {
-    let mut out = Vec::with_capacity(shown.iter().map(Shown::len).sum::<usize>() + shown.len() + 256);
-    match accept.shape {
+    let mut out = Vec::new();
+    let form = match accept.shape {
         Shape::Table { beta } => {
             let options = TableOptions::of(call, beta)?;
-            let objects: Vec<_> = shown.iter().map(Shown::to_value).collect();
+            let objects: Vec<_> = items.iter().map(|item| item.shown().to_value()).collect();
             found.write_metadata(&mut out, false);
             let metadata = serde_json::from_slice(&out).map_err(Status::internal)?;
-            out = Printer::of(call.info).table(&objects, metadata, true, options).to_string().into_bytes();
+            let table = Printer::of(call.info).table(&objects, metadata, true, options);
+            return respond::formatted(200, accept.format, table.to_string());
         }
         Shape::Object => {
             let custom = call.info.is_custom();
             write_head(&mut out, &call.info.list_kind, &call.info.api_version(), found, custom);
-            write_items(
-                &mut out,
-                shown,
-                |out, it| if custom { it.write(out) } else { it.write_untyped(out) },
-            );
+            if custom { Form::Object } else { Form::Untyped }
         }
         Shape::MetadataList { beta } => {
             let version = if beta { "meta.k8s.io/v1beta1" } else { "meta.k8s.io/v1" };
             write_head(&mut out, "PartialObjectMetadataList", version, found, false);
-            if shown.is_empty() {
+            if items.is_empty() {
                 // Go has made no list for it.
                 out.truncate(out.len() - 1);
                 out.extend_from_slice(b"null}");
-            } else {
-                write_items(&mut out, shown, |out, it| it.write_metadata(out, beta));
+                return respond::formatted(200, accept.format, out);
             }
+            Form::Metadata { beta }
         }
         Shape::Metadata { .. } => {
             return Err(Status::not_acceptable(format!(
@@ -256,8 +253,8 @@ pub(crate) fn write_list(
                 type_name(call.info, true)
             )));
         }
-    }
-    respond::formatted(200, accept.format, out)
+    };
+    respond::formatted(200, accept.format, items::body(out, items, form))
 }
 
 fn write_head(out: &mut Vec<u8>, kind: &str, version: &str, found: &Found, custom: bool) {
@@ -268,16 +265,6 @@ fn write_head(out: &mut Vec<u8>, kind: &str, version: &str, found: &Found, custo
     out.extend_from_slice(b",\"metadata\":");
     found.write_metadata(out, custom);
     out.extend_from_slice(b",\"items\":[");
-}
-
-fn write_items(out: &mut Vec<u8>, shown: &[Shown], write: impl Fn(&mut Vec<u8>, &Shown)) {
-    for (index, item) in shown.iter().enumerate() {
-        if index > 0 {
-            out.push(b',');
-        }
-        write(out, item);
-    }
-    out.extend_from_slice(b"]}");
 }
 
 impl Found {

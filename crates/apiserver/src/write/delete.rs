@@ -21,7 +21,7 @@ use crate::body::Body;
 use crate::call::Call;
 use crate::encode::Shown;
 use crate::header::seal;
-use crate::read::{Found, Selection, find_entries, respond_object, write_list};
+use crate::read::{Found, Item, Selection, find_entries, respond_object, write_list};
 use crate::request::{ListQuery, negotiate_for};
 use crate::status::{Result, Status};
 use crate::strategy::Strategy;
@@ -162,8 +162,8 @@ pub(crate) async fn delete_collection(call: &Call<'_>, body: Bytes) -> Result<Re
     for entry in rest {
         delete_entry(call, &options, &entry).await?;
     }
-    let shown: Vec<Shown> = found.entries.iter().map(|it| faces::show(call.info, it, it.revision)).collect();
-    write_list(call, accept, &shown, &Found::all(Vec::new(), found.revision))
+    let items = found.entries.iter().map(|it| Item::of(call.info, it)).collect();
+    write_list(call, accept, items, &Found::all(Vec::new(), found.revision))
 }
 
 /// Deletes one of a collection; that it has gone in the meantime is as good.

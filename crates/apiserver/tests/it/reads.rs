@@ -64,6 +64,35 @@ async fn large_answers_are_compressed_when_asked() {
     assert!(plain.headers().get("content-encoding").is_none());
 }
 
+/// A long list is written, and compressed, while it is read.
+#[tokio::test(start_paused = true)]
+async fn a_long_list_is_the_same_however_it_is_sent() {
+    let api = Api::start().await;
+    let path = "/api/v1/namespaces/a/configmaps";
+    for index in 0..30 {
+        let map = json!({"metadata": {"name": format!("c{index:02}")}, "data": {"k": "x".repeat(50_000)}});
+        api.post(path, map).await;
+    }
+    let plain = api.send("GET", path, &[], Vec::new()).await.into_body();
+    let length = http_body::Body::size_hint(&plain).exact();
+    let plain = plain.whole().unwrap();
+    assert_eq!(length, Some(plain.len() as u64));
+    let list: Value = serde_json::from_slice(&plain).unwrap();
+    assert_eq!(names(&list).len(), 30);
+    let zipped = api.send("GET", path, &[("accept-encoding", "gzip")], Vec::new()).await;
+    assert_eq!(zipped.headers()["content-encoding"], "gzip");
+    let zipped = zipped.into_body().whole().unwrap();
+    let mut unzipped = Vec::new();
+    let mut decoder = flate2::read::GzDecoder::new(&zipped[..]);
+    std::io::Read::read_to_end(&mut decoder, &mut unzipped).unwrap();
+    assert!(unzipped == plain, "compressed or not, it is the same list");
+    for accept in ["application/yaml", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"] {
+        let answer = api.send("GET", path, &[("accept", accept)], Vec::new()).await;
+        let text = answer.into_body().whole().unwrap();
+        assert!(memchr::memmem::find(&text, b"c29").is_some(), "{accept}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_event_has_two_faces() {
     let api = Api::start().await;

@@ -1,0 +1,177 @@
+//! The items of a list, written while the list is read.
+//!
+//! A long list is not written as a whole for each of its readers: its body holds the stored objects themselves, which
+//! all readers share, and the next piece is written when the reader has taken the one before. A client that does not
+//! read holds one piece, however long the list.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use evenkeel_store::Entry;
+
+use crate::body::{Body, PIECE_BYTES};
+use crate::encode::Shown;
+use crate::{Header, ResourceInfo, faces};
+
+/// One object of a list.
+pub(crate) enum Item {
+    /// Shown as it is stored.
+    Stored(Arc<Entry<Header>>),
+    /// Shown in another form than the stored one, which was made for this list.
+    Made(Box<Shown>),
+}
+
+/// How much of each object a list shows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Form {
+    /// The whole object.
+    Object,
+    /// The object without apiVersion and kind, as items of built-in lists are.
+    Untyped,
+    /// A PartialObjectMetadata.
+    Metadata { beta: bool },
+}
+
+impl Item {
+    /// A stored object as this resource shows it.
+    pub(crate) fn of(info: &ResourceInfo, entry: &Arc<Entry<Header>>) -> Self {
+        if faces::is_stored_face(info, entry) {
+            return Self::Stored(entry.clone());
+        }
+        Self::Made(Box::new(faces::show(info, entry, entry.revision)))
+    }
+
+    pub(crate) fn shown(&self) -> Shown {
+        match self {
+            Self::Stored(entry) => Shown::stored(entry, entry.revision),
+            Self::Made(shown) => (**shown).clone(),
+        }
+    }
+}
+
+impl Form {
+    fn len(self, shown: &Shown) -> usize {
+        match self {
+            Self::Object => shown.len(),
+            Self::Untyped => shown.untyped_len(),
+            Self::Metadata { beta } => shown.metadata_len(beta),
+        }
+    }
+
+    fn write(self, shown: &Shown, out: &mut Vec<u8>) {
+        match self {
+            Self::Object => shown.write(out),
+            Self::Untyped => shown.write_untyped(out),
+            Self::Metadata { beta } => shown.write_metadata(out, beta),
+        }
+    }
+}
+
+/// What stands after the last item.
+const TAIL: &[u8] = b"]}";
+
+/// A list of these items. `head` is the beginning of the list, up to the first item.
+pub(crate) fn body(head: Vec<u8>, items: Vec<Item>, form: Form) -> Body {
+    let commas = items.len().saturating_sub(1);
+    let items_len: usize = items.iter().map(|item| form.len(&item.shown())).sum();
+    let len = head.len() + items_len + commas + TAIL.len();
+    let mut pieces = Pieces { out: head, items: items.into_iter(), form, started: false, ended: false };
+    if len > PIECE_BYTES {
+        return Body::lazy(Some(len as u64), pieces);
+    }
+    pieces.out.reserve_exact(len - pieces.out.len());
+    pieces.next().unwrap_or_default().into()
+}
+
+/// Writes a list piece by piece.
+struct Pieces {
+    /// The beginning of the next piece.
+    out: Vec<u8>,
+    items: std::vec::IntoIter<Item>,
+    form: Form,
+    /// Whether an item was written.
+    started: bool,
+    ended: bool,
+}
+
+impl Iterator for Pieces {
+    type Item = Bytes;
+
+    fn next(&mut self) -> Option<Bytes> {
+        if self.ended {
+            return None;
+        }
+        let mut out = std::mem::take(&mut self.out);
+        while out.len() < PIECE_BYTES {
+            let Some(item) = self.items.next() else {
+                out.extend_from_slice(TAIL);
+                self.ended = true;
+                break;
+            };
+            let shown = item.shown();
+            out.reserve(self.form.len(&shown) + 1);
+            if self.started {
+                out.push(b',');
+            }
+            self.started = true;
+            self.form.write(&shown, &mut out);
+        }
+        Some(out.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn item(index: usize, size: usize) -> Item {
+        let object = json!({"apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": format!("c{index}")}, "data": {"k": "x".repeat(size)}});
+        Item::Made(Box::new(Shown::sealed(&object, index as u64 + 1)))
+    }
+
+    fn check(count: usize, size: usize, form: Form) {
+        let head = b"{\"items\":[".to_vec();
+        let mut expected = head.clone();
+        for index in 0..count {
+            if index > 0 {
+                expected.push(b',');
+            }
+            form.write(&item(index, size).shown(), &mut expected);
+        }
+        expected.extend_from_slice(TAIL);
+        let body = body(head, (0..count).map(|index| item(index, size)).collect(), form);
+        assert_eq!(body.whole_len(), Some(expected.len()), "{count} items of {size} bytes, {form:?}");
+        assert_eq!(body.whole().unwrap(), expected);
+    }
+
+    #[test]
+    fn a_list_is_the_same_in_one_piece_and_in_many() {
+        for form in
+            [Form::Object, Form::Untyped, Form::Metadata { beta: false }, Form::Metadata { beta: true }]
+        {
+            for (count, size) in
+                [(0, 0), (1, 10), (3, 10), (1, PIECE_BYTES), (7, PIECE_BYTES / 3), (500, 400)]
+            {
+                check(count, size, form);
+            }
+        }
+    }
+
+    #[test]
+    fn a_piece_is_written_when_it_is_asked_for() {
+        let items = (0..100).map(|index| item(index, PIECE_BYTES / 4)).collect::<Vec<_>>();
+        let mut pieces = Pieces {
+            out: Vec::new(),
+            items: items.into_iter(),
+            form: Form::Object,
+            started: false,
+            ended: false,
+        };
+        let first = pieces.next().unwrap();
+        assert!(first.len() >= PIECE_BYTES && first.len() < 2 * PIECE_BYTES, "{}", first.len());
+        assert_eq!(pieces.items.len(), 96);
+    }
+}

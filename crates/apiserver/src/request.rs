@@ -55,13 +55,15 @@ pub struct Caller {
     pub user: Arc<User>,
     /// How long the body may take to arrive. Without it, as in process, it is waited for.
     pub body_timeout: Option<Duration>,
+    /// Kept for as long as the request is worked on, also after its client has gone away: what counts the request.
+    pub held: Option<Arc<dyn std::any::Any + Send + Sync>>,
 }
 
 impl Caller {
     /// Who the extensions of a request say, else nobody known.
     pub(crate) fn of(extensions: &mut http::Extensions) -> Self {
         let user = extensions.remove::<User>().unwrap_or_else(User::anonymous);
-        Self { user: Arc::new(user), body_timeout: None }
+        Self { user: Arc::new(user), body_timeout: None, held: None }
     }
 }
 

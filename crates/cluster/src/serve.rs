@@ -1,11 +1,17 @@
 //! The cluster behind TLS on a port.
 
+mod activity;
 mod authority;
 mod connection;
+mod files;
 mod identity;
+mod in_flight;
 mod kubeconfig;
 mod pace;
 mod patience;
+mod places;
+mod private;
+mod socket;
 mod tls;
 mod tokens;
 
@@ -19,7 +25,7 @@ use evenkeel_apiserver::{ApiServer, bootstrap};
 use evenkeel_env::Env;
 use futures::future::BoxFuture;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 pub use authority::AuthorityError;
@@ -27,12 +33,11 @@ pub(crate) use authority::{Authority, signing_key};
 pub(crate) use identity::{Certificate, identify, unauthorized};
 pub use tokens::{TokenFileError, Tokens};
 
-use connection::Host;
+use connection::{Host, Timeouts};
+use in_flight::InFlight;
 use pace::Traffic;
+use places::{Place, Places};
 
-/// How many connections may be open. Each costs some 50 KiB with its TLS buffers: 200 MiB at the bound, and far more
-/// clients than one developer's machine has.
-const MOST_CONNECTIONS: usize = 4096;
 /// How long to wait after an accept that failed for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// The user of the kubeconfig.
@@ -44,12 +49,32 @@ const ADMIN: (&str, &str) = ("kubernetes-admin", "system:masters");
 pub struct ServeOptions {
     /// The address; port 0 takes any free one. On loopback unless set.
     pub bind: SocketAddr,
-    /// Who may come with a bearer token.
+    /// The users that come with a bearer token.
     pub tokens: Tokens,
+    /// How many connections may be open. A quarter of them is for clients that have not said yet who they are; where
+    /// all of those are taken, the oldest idle one is closed for a new one. Unless set, as many as the limit of open
+    /// files allows, and 8,192 at most.
+    pub connections_max: usize,
+    /// How many requests that read may be in flight: as many as kube-apiserver allows, 400, unless set. One user has
+    /// three quarters of them at most; one request more is refused with status 429. Members of `system:masters` are
+    /// always served and not counted.
+    pub reads_max: usize,
+    /// How many requests that write may be in flight: as many as kube-apiserver allows, 200, unless set. One user has
+    /// three quarters of them at most, as of those that read.
+    pub writes_max: usize,
+    /// How many watches may be open: 32,768 unless set, of which one user has three quarters at most. An open watch
+    /// that is quiet takes some 10 KiB, so that all of them take 320 MiB.
+    pub watches_max: usize,
     /// How long a client may take for the TLS handshake. It takes two round trips: 10 s unless set.
     pub handshake_timeout: Duration,
-    /// How long a client may take for the head of a request: as long as kube-apiserver gives, 32 s, unless set.
+    /// How long a client may take for its first request, and for the head of any: as long as kube-apiserver gives,
+    /// 32 s, unless set.
     pub head_timeout: Duration,
+    /// How long a connection without an open request is kept: as long as kube-apiserver keeps it, 90 s, unless set.
+    pub idle_timeout: Duration,
+    /// How long a client may leave what was sent to it unread until its connection is cut: the minute that
+    /// kube-apiserver gives to a whole request, unless set.
+    pub unread_timeout: Duration,
     /// How long a client may take for the body of a request: the minute that kube-apiserver gives to a whole request,
     /// unless set.
     pub body_timeout: Duration,
@@ -60,8 +85,14 @@ impl Default for ServeOptions {
         Self {
             bind: (Ipv4Addr::LOCALHOST, 0).into(),
             tokens: Tokens::default(),
+            connections_max: files::connections_max(),
+            reads_max: 400,
+            writes_max: 200,
+            watches_max: 32_768,
             handshake_timeout: Duration::from_secs(10),
             head_timeout: Duration::from_secs(32),
+            idle_timeout: Duration::from_secs(90),
+            unread_timeout: Duration::from_secs(60),
             body_timeout: Duration::from_secs(60),
         }
     }
@@ -98,6 +129,7 @@ pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
     host: Host,
+    places: Places,
     ending: watch::Sender<bool>,
     kubeconfig: String,
 }
@@ -129,12 +161,18 @@ impl Server {
             tls,
             tokens,
             ending,
-            handshake_timeout: options.handshake_timeout,
-            head_timeout: options.head_timeout,
-            body_timeout: options.body_timeout,
+            timeouts: Timeouts {
+                handshake: options.handshake_timeout,
+                head: options.head_timeout,
+                idle: options.idle_timeout,
+                body: options.body_timeout,
+                unread: options.unread_timeout,
+            },
             traffic: Traffic::default(),
+            in_flight: InFlight::new(options.reads_max, options.writes_max, options.watches_max),
         };
-        Ok(Self { listener, address, host, ending: sender, kubeconfig })
+        let places = Places::new(options.connections_max);
+        Ok(Self { listener, address, host, places, ending: sender, kubeconfig })
     }
 
     /// The address it listens on.
@@ -154,33 +192,22 @@ impl Server {
 
     /// Writes the kubeconfig to a file that only its owner can read.
     pub fn write_kubeconfig(&self, path: &Path) -> io::Result<()> {
-        authority::write_private(path, &self.kubeconfig)
+        private::write_private(path, &self.kubeconfig)
     }
 
     /// Serves until `stop` is done. Then no connection is taken any more, watches end, and requests have a moment.
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let mut connections = JoinSet::new();
-        let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
         let mut stop = std::pin::pin!(stop);
         loop {
-            let accept = async {
-                let place = places.clone().acquire_owned().await.expect("the semaphore is never closed");
-                (self.listener.accept().await, place)
-            };
-            let (accepted, place) = tokio::select! {
+            let accepted = tokio::select! {
                 biased;
                 () = &mut stop => break,
                 Some(_) = connections.join_next() => continue,
-                accepted = accept => accepted,
+                accepted = self.accept() => accepted,
             };
-            match accepted {
-                Ok((stream, _)) => {
-                    connections.spawn(serving(self.host.clone(), stream, place));
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "cannot take a connection");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                }
+            if let Some(stream) = accepted {
+                connections.spawn(serving(self.host.clone(), stream, self.places.take()));
             }
         }
         drop(self.listener);
@@ -189,15 +216,28 @@ impl Server {
         let _ = self.ending.send(true);
         while connections.join_next().await.is_some() {}
     }
+
+    /// The next connection; none where it could not be taken. Out of file descriptors, a connection that is idle is
+    /// closed, and the next attempt waits a little: the kernel would report the same connection again at once.
+    async fn accept(&self) -> Option<TcpStream> {
+        let error = match self.listener.accept().await {
+            Ok((stream, _)) => return Some(stream),
+            Err(error) => error,
+        };
+        tracing::warn!(%error, "cannot take a connection");
+        // A client that was gone before its connection was taken is no reason to wait.
+        if error.kind() != io::ErrorKind::ConnectionAborted {
+            self.places.make_room();
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+        }
+        None
+    }
 }
 
 /// Serves one connection. Boxed here, so that the road of every request is compiled with this crate and for speed, and
 /// not once more in each program that calls [`Server::run`], by the settings of that program.
-fn serving(host: Host, stream: TcpStream, place: OwnedSemaphorePermit) -> BoxFuture<'static, ()> {
-    Box::pin(async move {
-        host.serve(stream).await;
-        drop(place);
-    })
+fn serving(host: Host, stream: TcpStream, place: Place) -> BoxFuture<'static, ()> {
+    Box::pin(host.serve(stream, place))
 }
 
 /// Clients cannot connect to "any address": they are given loopback.

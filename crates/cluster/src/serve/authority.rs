@@ -1,9 +1,8 @@
 //! The certificate authority of a cluster: it vouches for the server and for the administrator.
 
 use std::fs;
-use std::io::{self, Write as _};
+use std::io;
 use std::net::IpAddr;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use evenkeel_apiserver::SigningKey;
@@ -12,6 +11,8 @@ use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose,
 };
+
+use super::private::{create_folder, write_private};
 
 /// How long certificates are good for. The authority lives in a directory of one developer or one test machine;
 /// nobody is there to renew it.
@@ -83,7 +84,7 @@ impl Authority {
         let (certificate_file, key_file) = (folder.join("ca.crt"), folder.join("ca.key"));
         if !certificate_file.exists() {
             let new = Self::new(now)?;
-            fs::create_dir_all(folder).map_err(at(folder))?;
+            create_folder(folder).map_err(at(folder))?;
             // The certificate is written last: where it is, there is its key.
             write_private(&key_file, &new.issuer.key().serialize_pem()).map_err(at(&key_file))?;
             write_private(&certificate_file, &new.certificate).map_err(at(&certificate_file))?;
@@ -137,7 +138,7 @@ pub(crate) fn signing_key(folder: &Path) -> Result<SigningKey, AuthorityError> {
     let file = folder.join("sa.key");
     if !file.exists() {
         let new = KeyPair::generate()?;
-        fs::create_dir_all(folder).map_err(at(folder))?;
+        create_folder(folder).map_err(at(folder))?;
         write_private(&file, &new.serialize_pem()).map_err(at(&file))?;
     }
     let text = fs::read_to_string(&file).map_err(at(&file))?;
@@ -164,17 +165,4 @@ fn params(names: &[String], common_name: &str, now: Timestamp) -> Result<Certifi
 
 fn at(path: &Path) -> impl Fn(io::Error) -> AuthorityError + '_ {
     move |source| AuthorityError::File { path: path.to_owned(), source }
-}
-
-/// Writes a file that only its owner can read. What was there is replaced as a whole, and is never readable by others
-/// in between.
-pub(crate) fn write_private(path: &Path, text: &str) -> io::Result<()> {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.tmp", std::process::id()));
-    let temporary = path.with_file_name(name);
-    let _ = fs::remove_file(&temporary);
-    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    fs::rename(&temporary, path)
 }

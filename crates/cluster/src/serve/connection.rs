@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use evenkeel_apiserver::{ApiServer, Caller};
+use evenkeel_apiserver::{ApiServer, Body, Caller};
 use futures::future::{BoxFuture, Either, Ready, ready};
 use http::{Request, Response};
 use hyper::body::Incoming;
@@ -18,9 +18,13 @@ use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use super::activity::{Activity, Answering};
 use super::identity::{Certificate, identify, unauthorized};
+use super::in_flight::{Class, InFlight, Permit, TooMany, too_many_requests};
 use super::pace::{Paced, Traffic};
-use super::patience::{Activity, Patience};
+use super::patience::{Lapse, Limits, Patience};
+use super::places::{NoPlace, Place};
+use super::socket::Socket;
 use super::tls::Tls;
 use super::tokens::Tokens;
 
@@ -30,9 +34,27 @@ const HEAD_MAX_BYTES: usize = 1 << 20;
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
 /// How many requests may be open on one HTTP/2 connection; as many as kube-apiserver allows.
-const MOST_STREAMS: u32 = 250;
+const STREAMS_MAX: u32 = 100;
+/// How many bytes of bodies a client may send ahead of their readers: on one stream as many as kube-apiserver lets it,
+/// more than almost any object has, and on the connection those of four such streams.
+const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
+const CONNECTION_WINDOW_BYTES: u32 = 4 * STREAM_WINDOW_BYTES;
+/// How long a frame may be: HTTP/2's own default and least. A longer one ends the connection.
+const FRAME_MAX_BYTES: u32 = 16 * 1024;
+/// How much of one answer HTTP/2 holds for its client: two pieces (`pace.rs`), one that is sent and one that is next.
+const SEND_BUFFER_BYTES: usize = 128 * 1024;
+/// How many streams a client may reset before their requests were looked at. They are looked at as soon as they arrive,
+/// so that more than a few are a flood (CVE-2023-44487); the connection ends. Those that are reset later are counted by
+/// [`Activity::is_abusive`].
+const PENDING_RESETS_MAX: usize = 20;
+/// How many streams the server may have to reset for the client's mistakes until the connection ends: a client that
+/// speaks HTTP/2 makes none.
+const ERROR_RESETS_MAX: usize = 100;
 /// How long requests have to end after the server was told to.
 const FAREWELL: Duration = Duration::from_millis(300);
+
+/// The group of clients that gave no credentials.
+const UNAUTHENTICATED: &str = "system:unauthenticated";
 
 /// What every connection needs.
 #[derive(Clone)]
@@ -42,10 +64,19 @@ pub(crate) struct Host {
     pub(crate) tokens: Arc<Tokens>,
     /// Becomes true when the server ends.
     pub(crate) ending: watch::Receiver<bool>,
-    pub(crate) handshake_timeout: Duration,
-    pub(crate) head_timeout: Duration,
-    pub(crate) body_timeout: Duration,
+    pub(crate) timeouts: Timeouts,
     pub(crate) traffic: Traffic,
+    pub(crate) in_flight: InFlight,
+}
+
+/// How long a client may take for what it does.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timeouts {
+    pub(crate) handshake: Duration,
+    pub(crate) head: Duration,
+    pub(crate) idle: Duration,
+    pub(crate) body: Duration,
+    pub(crate) unread: Duration,
 }
 
 /// An answer that is there, or one to come.
@@ -61,30 +92,49 @@ struct Connection {
     certificate: Certificate,
     body_timeout: Duration,
     traffic: Traffic,
-    activity: Activity,
+    in_flight: InFlight,
+    place: Arc<Place>,
+    is_h2: bool,
 }
 
 impl Host {
-    pub(crate) async fn serve(self, stream: TcpStream) {
+    pub(crate) async fn serve(self, stream: TcpStream, place: Place) {
         // Answers are written whole; waiting for more bytes would only delay them.
         let _ = stream.set_nodelay(true);
         let handshake = TlsAcceptor::from(self.tls.config.clone()).accept(stream);
-        let stream = match tokio::time::timeout(self.handshake_timeout, handshake).await {
-            Ok(Ok(stream)) => stream,
-            Ok(Err(error)) => return tracing::debug!(%error, "a handshake failed"),
-            Err(_) => return tracing::debug!("a handshake took too long"),
+        let handshake = tokio::time::timeout(self.timeouts.handshake, handshake);
+        let stream = tokio::select! {
+            biased;
+            handshake = handshake => match handshake {
+                Ok(Ok(stream)) => stream,
+                Ok(Err(error)) => return tracing::debug!(%error, "a handshake failed"),
+                Err(_) => return tracing::debug!("a handshake took too long"),
+            },
+            () = place.evicted() => return tracing::debug!("a handshake gave way to another connection"),
         };
         let certificate = self.tls.judge(stream.get_ref().1.peer_certificates());
-        let Self { server, tokens, body_timeout, traffic, .. } = self;
-        let activity = Activity::default();
-        let patience = Patience::new(activity.clone(), self.head_timeout);
-        let connection = Connection { server, tokens, certificate, body_timeout, traffic, activity };
-        let requests = Requests(Arc::new(connection));
+        if let Certificate::Good(user) = &certificate {
+            // A client that gets no place stays a stranger, and its requests are refused.
+            let _ = place.recognize(user);
+        }
         let is_h2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-        let ended = if is_h2 {
-            serve_h2(stream, requests, self.ending).await
-        } else {
-            serve_h1(stream, requests, self.ending, patience).await
+        let Timeouts { head, idle, unread, body: body_timeout, .. } = self.timeouts;
+        let limits = Limits { head, idle, unread, bytes_are_heads: !is_h2 };
+        let place = Arc::new(place);
+        let activity = place.activity().clone();
+        let life = Life {
+            ending: self.ending,
+            patience: Patience::new(activity.clone(), limits),
+            place: place.clone(),
+        };
+        let socket = Socket::new(stream, activity);
+        let Self { server, tokens, traffic, in_flight, .. } = self;
+        let connection =
+            Connection { server, tokens, certificate, body_timeout, traffic, in_flight, place, is_h2 };
+        let requests = Requests(Arc::new(connection));
+        let ended = match is_h2 {
+            true => serve_h2(socket, requests, life).await,
+            false => serve_h1(socket, requests, life).await,
         };
         if let Err(error) = ended {
             tracing::debug!(%error, "a connection ended");
@@ -92,72 +142,151 @@ impl Host {
     }
 }
 
-async fn serve_h1(
-    stream: TlsStream<TcpStream>,
-    requests: Requests,
-    ending: watch::Receiver<bool>,
-    patience: Patience,
-) -> hyper::Result<()> {
+async fn serve_h1(socket: Socket<TlsStream<TcpStream>>, requests: Requests, life: Life) -> hyper::Result<()> {
     let connection = http1::Builder::new()
         // The patience is the bound on heads.
         .header_read_timeout(None)
         .max_buf_size(HEAD_MAX_BYTES)
-        .serve_connection(TokioIo::new(stream), requests);
+        .serve_connection(TokioIo::new(socket), requests);
     let mut connection = pin!(connection);
-    match until_end(connection.as_mut(), ending, Some(patience)).await {
-        Some(ended) => return ended,
-        None => connection.as_mut().graceful_shutdown(),
+    match until_end(connection.as_mut(), life).await {
+        End::Itself(ended) => return ended,
+        End::Cut => return Ok(()),
+        End::Asked => connection.as_mut().graceful_shutdown(),
     }
     tokio::time::timeout(FAREWELL, connection).await.unwrap_or(Ok(()))
 }
 
-async fn serve_h2(
-    stream: TlsStream<TcpStream>,
-    requests: Requests,
-    ending: watch::Receiver<bool>,
-) -> hyper::Result<()> {
+async fn serve_h2(socket: Socket<TlsStream<TcpStream>>, requests: Requests, life: Life) -> hyper::Result<()> {
     let connection = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
         .keep_alive_interval(PING_INTERVAL)
         .keep_alive_timeout(PING_TIMEOUT)
-        .max_concurrent_streams(MOST_STREAMS)
+        .max_concurrent_streams(STREAMS_MAX)
         .max_header_list_size(HEAD_MAX_BYTES as u32)
-        .serve_connection(TokioIo::new(stream), requests);
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .max_frame_size(FRAME_MAX_BYTES)
+        .max_send_buf_size(SEND_BUFFER_BYTES)
+        .max_pending_accept_reset_streams(PENDING_RESETS_MAX)
+        .max_local_error_reset_streams(ERROR_RESETS_MAX)
+        .serve_connection(TokioIo::new(socket), requests);
     let mut connection = pin!(connection);
-    match until_end(connection.as_mut(), ending, None).await {
-        Some(ended) => return ended,
-        None => connection.as_mut().graceful_shutdown(),
+    match until_end(connection.as_mut(), life).await {
+        End::Itself(ended) => return ended,
+        End::Cut => return Ok(()),
+        End::Asked => connection.as_mut().graceful_shutdown(),
     }
     tokio::time::timeout(FAREWELL, connection).await.unwrap_or(Ok(()))
 }
 
-/// Drives a connection until it is over; none when the server ends before, or the patience with the client.
+/// What can end a connection from outside.
+struct Life {
+    /// Becomes true when the server ends.
+    ending: watch::Receiver<bool>,
+    patience: Patience,
+    place: Arc<Place>,
+}
+
+/// How a connection came to its end.
+enum End<T> {
+    /// The connection is over.
+    Itself(T),
+    /// The server ends, the client brought no request in time, or another client needs the place: requests that are
+    /// open have a moment.
+    Asked,
+    /// The client does not read, or floods: it gets nothing more.
+    Cut,
+}
+
+/// Drives a connection until it is over or has to be ended.
 ///
-/// A connection is polled at every step of every request, and neither of the two has any news then. They are told once
-/// whom to wake, and asked again when there is something to hear.
-async fn until_end<F: Future>(
-    mut connection: Pin<&mut F>,
-    mut ending: watch::Receiver<bool>,
-    mut patience: Option<Patience>,
-) -> Option<F::Output> {
+/// A connection is polled at every step of every request, and what can end it has no news then. So each of them is told
+/// once whom to wake, and asked again when there is something to hear.
+async fn until_end<F: Future>(mut connection: Pin<&mut F>, life: Life) -> End<F::Output> {
+    let Life { mut ending, mut patience, place } = life;
     let news = ending.clone();
     let mut ended = pin!(ending.wait_for(|ending| *ending));
     let mut told: Option<Waker> = None;
     poll_fn(|cx| {
         if let Poll::Ready(output) = connection.as_mut().poll(cx) {
-            return Poll::Ready(Some(output));
+            return Poll::Ready(End::Itself(output));
+        }
+        if place.activity().is_abusive() {
+            tracing::debug!("a client abandoned too many requests");
+            return Poll::Ready(End::Cut);
         }
         let is_told = told.as_ref().is_some_and(|waker| waker.will_wake(cx.waker()));
-        let is_due = patience.as_ref().is_some_and(Patience::is_due);
         // A server that is gone without a word has ended, too.
-        if is_told && !is_due && !news.has_changed().unwrap_or(true) {
+        if is_told && !patience.is_due() && !place.is_evicted() && !news.has_changed().unwrap_or(true) {
             return Poll::Pending;
         }
         told = Some(cx.waker().clone());
-        let lost = patience.as_mut().is_some_and(|patience| patience.poll(cx).is_ready());
-        if lost || ended.as_mut().poll(cx).is_ready() { Poll::Ready(None) } else { Poll::Pending }
+        place.register(cx.waker());
+        match patience.poll(cx) {
+            Poll::Ready(Lapse::Unread) => {
+                tracing::debug!("a client did not read its answer");
+                return Poll::Ready(End::Cut);
+            }
+            Poll::Ready(Lapse::NoRequest) => return Poll::Ready(End::Asked),
+            Poll::Pending => {}
+        }
+        if place.is_evicted() || ended.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(End::Asked);
+        }
+        Poll::Pending
     })
     .await
+}
+
+impl Connection {
+    fn activity(&self) -> &Activity {
+        self.place.activity()
+    }
+
+    /// The user of a request; a client that is somebody gets a place of its own.
+    fn caller(&self, request: &Request<Incoming>) -> Result<Caller, Box<Response<Body>>> {
+        let accounts = |token: &str| self.server.authenticate(token);
+        let user = identify(&self.certificate, request.headers(), &self.tokens, accounts);
+        let user = user.ok_or_else(|| Box::new(unauthorized()))?;
+        if !user.is_in(UNAUTHENTICATED) {
+            self.place.recognize(&user).map_err(|NoPlace| Box::new(too_many_requests()))?;
+        }
+        Ok(Caller { user, body_timeout: Some(self.body_timeout), held: None })
+    }
+
+    /// Notes that a request was begun, over HTTP/2, where it can be abandoned while others go on.
+    fn answering(&self) -> Option<Answering> {
+        self.is_h2.then(|| self.activity().answering())
+    }
+
+    fn paced(
+        &self,
+        answer: Response<Body>,
+        answering: Option<Answering>,
+        permit: Option<Arc<Permit>>,
+    ) -> Answered {
+        let activity = self.activity();
+        Ok(answer.map(|body| Paced::new(body, &self.traffic, activity, answering, permit)))
+    }
+
+    /// The answer of a handler, with what counts it. One that turns out to be a watch is counted as such.
+    fn counted(
+        &self,
+        caller: Caller,
+        answer: Response<Body>,
+        permit: Option<Arc<Permit>>,
+    ) -> (Response<Body>, Option<Arc<Permit>>) {
+        if !answer.body().is_watch() {
+            return (answer, permit);
+        }
+        let Caller { user, held, .. } = caller;
+        drop((permit, held));
+        match self.in_flight.enter(&user, Class::Watch) {
+            Ok(permit) => (answer, permit.map(Arc::new)),
+            Err(TooMany) => (too_many_requests(), None),
+        }
+    }
 }
 
 impl hyper::service::Service<Request<Incoming>> for Requests {
@@ -166,26 +295,32 @@ impl hyper::service::Service<Request<Incoming>> for Requests {
     type Future = Answer;
 
     fn call(&self, request: Request<Incoming>) -> Answer {
-        let Connection { server, tokens, certificate, body_timeout, traffic, activity } = &*self.0;
-        activity.note_head();
-        let accounts = |token: &str| server.authenticate(token);
-        let Some(user) = identify(certificate, request.headers(), tokens, accounts) else {
-            return Either::Left(ready(Ok(unauthorized().map(|body| Paced::new(body, traffic, activity)))));
+        let connection = &*self.0;
+        connection.activity().note_head();
+        let at_once = |answer| Either::Left(ready(connection.paced(answer, connection.answering(), None)));
+        let mut caller = match connection.caller(&request) {
+            Ok(caller) => caller,
+            Err(refusal) => return at_once(*refusal),
         };
-        let caller = Caller { user, body_timeout: Some(*body_timeout) };
         let (mut head, body) = request.into_parts();
         // What can be answered at once is not kept: hyper tries to read on before it asks for the answer, and takes a
         // new buffer to do so while a request is in the old one.
-        if let Some(answer) = server.serve_now(&caller, &mut head) {
-            return Either::Left(ready(Ok(answer.map(|body| Paced::new(body, traffic, activity)))));
+        if let Some(answer) = connection.server.serve_now(&caller, &mut head) {
+            return at_once(answer);
         }
-        let (connection, open) = (self.0.clone(), activity.open());
+        let Ok(permit) = connection.in_flight.enter(&caller.user, Class::of(&head.method)) else {
+            return at_once(too_many_requests());
+        };
+        let permit = permit.map(Arc::new);
+        caller.held = permit.clone().map(|permit| permit as Arc<_>);
+        let (open, answering) = (connection.activity().open(), connection.answering());
+        let connection = self.0.clone();
         Either::Right(Box::pin(async move {
-            let Connection { server, traffic, activity, .. } = &*connection;
-            let answer = server.serve(&caller, &mut head, body).await;
-            let answer = answer.map(|body| Paced::new(body, traffic, activity));
+            let answer = connection.server.serve(&caller, &mut head, body).await;
+            let (answer, permit) = connection.counted(caller, answer, permit);
+            let answer = connection.paced(answer, answering, permit);
             drop(open);
-            Ok(answer)
+            answer
         }))
     }
 }

@@ -6,18 +6,20 @@
 //! there are; that of a quiet one waits for nothing.
 
 use std::convert::Infallible;
+use std::io::IoSlice;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use evenkeel_apiserver::{Body, Piece};
 use http_body::{Body as _, Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
 
-use super::patience::{Activity, Open};
+use super::activity::{Activity, Answering, Open, Unread};
+use super::in_flight::Permit;
 
 /// How long a busy stream gathers at least: the least that the timer can tell.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
@@ -45,13 +47,30 @@ impl Traffic {
     }
 }
 
-/// The body of an answer, paced where it is a stream.
+/// The body of an answer, paced where it is a watch.
 pub(crate) struct Paced {
     body: Body,
-    /// What paces it; none for a body that is there as a whole, and those are passed on by many hands.
+    /// What paces a watch; none for any other body, and those are passed on by many hands.
     pace: Option<Box<Pace>>,
+    /// What is noted of an answer over HTTP/2.
+    notes: Option<Notes>,
     /// Kept where it takes a while until the client has it all.
-    _open: Option<Open>,
+    _open: Option<(Open, Option<Arc<Permit>>)>,
+}
+
+/// What is noted of an answer over HTTP/2, where many answers share a socket and each can be reset.
+struct Notes {
+    /// Pieces that were not sent yet are noted here.
+    activity: Activity,
+    /// None when the answer was taken as a whole.
+    answering: Option<Answering>,
+}
+
+/// A part of a body, on its way to the socket.
+pub(crate) struct Sending {
+    piece: Piece,
+    /// Dropped with the piece, when it has left or never will.
+    _unread: Option<Unread>,
 }
 
 struct Pace {
@@ -64,11 +83,56 @@ struct Pace {
 }
 
 impl Paced {
-    pub(crate) fn new(body: Body, traffic: &Traffic, activity: &Activity) -> Self {
-        let len = body.size_hint().exact();
-        let pace = len.is_none().then(|| Box::new(Pace::new(traffic.clone())));
-        let _open = len.is_none_or(|len| len > QUICK_BYTES).then(|| activity.open());
-        Self { body, pace, _open }
+    /// The body of an answer. `permit` is kept until the client has it all. Over HTTP/2 there is `answering`.
+    pub(crate) fn new(
+        body: Body,
+        traffic: &Traffic,
+        activity: &Activity,
+        answering: Option<Answering>,
+        permit: Option<Arc<Permit>>,
+    ) -> Self {
+        let pace = body.is_watch().then(|| Box::new(Pace::new(traffic.clone())));
+        let quick = body.size_hint().exact().is_some_and(|len| len <= QUICK_BYTES);
+        let _open = (!quick).then(|| (activity.open(), permit));
+        let notes =
+            answering.map(|answering| Notes { activity: activity.clone(), answering: Some(answering) });
+        let mut paced = Self { body, pace, notes, _open };
+        paced.note_end(false);
+        paced
+    }
+
+    fn sending(&mut self, piece: Piece) -> Frame<Sending> {
+        self.note_end(false);
+        let _unread = self.notes.as_ref().map(|notes| notes.activity.handed_over());
+        Frame::data(Sending { piece, _unread })
+    }
+
+    /// Notes that the answer was taken as a whole, where it was.
+    fn note_end(&mut self, ended: bool) {
+        if let Some(notes) = &mut self.notes
+            && (ended || self.body.is_end_stream())
+            && let Some(answering) = notes.answering.take()
+        {
+            answering.finish();
+        }
+    }
+}
+
+impl Buf for Sending {
+    fn remaining(&self) -> usize {
+        self.piece.remaining()
+    }
+
+    fn chunk(&self) -> &[u8] {
+        self.piece.chunk()
+    }
+
+    fn chunks_vectored<'a>(&'a self, out: &mut [IoSlice<'a>]) -> usize {
+        self.piece.chunks_vectored(out)
+    }
+
+    fn advance(&mut self, count: usize) {
+        self.piece.advance(count);
     }
 }
 
@@ -137,23 +201,32 @@ impl Pace {
 }
 
 impl http_body::Body for Paced {
-    type Data = Piece;
+    type Data = Sending;
     type Error = Infallible;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Piece>, Infallible>>> {
+    ) -> Poll<Option<Result<Frame<Sending>, Infallible>>> {
         let Self { body, pace, .. } = &mut *self;
-        let Some(pace) = pace else {
-            return body.poll_piece(cx).map(|next| next.map(|piece| Ok(Frame::data(piece))));
+        let piece = match pace {
+            None => ready!(body.poll_piece(cx)),
+            Some(pace) => {
+                if let Some(pause) = pace.pause.as_mut().filter(|_| pace.busy) {
+                    ready!(pause.as_mut().poll(cx));
+                }
+                let piece = ready!(pace.gather(body, cx));
+                pace.sent();
+                piece.map(Piece::Bytes)
+            }
         };
-        if let Some(pause) = pace.pause.as_mut().filter(|_| pace.busy) {
-            ready!(pause.as_mut().poll(cx));
+        match piece {
+            Some(piece) => Poll::Ready(Some(Ok(self.sending(piece)))),
+            None => {
+                self.note_end(true);
+                Poll::Ready(None)
+            }
         }
-        let piece = ready!(pace.gather(body, cx));
-        pace.sent();
-        Poll::Ready(piece.map(|bytes| Ok(Frame::data(Piece::Bytes(bytes)))))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -172,13 +245,17 @@ mod tests {
 
     use super::*;
 
+    fn paced(body: Body, traffic: &Traffic) -> Paced {
+        Paced::new(body, traffic, &Activity::default(), None, None)
+    }
+
     fn stream() -> (UnboundedSender<Bytes>, Paced) {
         let (sender, events) = unbounded();
-        (sender, Paced::new(Body::stream(events), &Traffic::default(), &Activity::default()))
+        (sender, paced(Body::stream(events), &Traffic::default()))
     }
 
     async fn next(body: &mut Paced) -> Option<Bytes> {
-        body.frame().await.map(|frame| frame.unwrap().into_data().unwrap().into_bytes())
+        body.frame().await.map(|frame| frame.unwrap().into_data().ok().unwrap().piece.into_bytes())
     }
 
     #[tokio::test(start_paused = true)]
@@ -216,7 +293,7 @@ mod tests {
         let mut streams = Vec::new();
         for _ in 0..100 {
             let (events, body) = unbounded();
-            let mut body = Paced::new(Body::stream(body), &traffic, &Activity::default());
+            let mut body = paced(Body::stream(body), &traffic);
             for event in ["a\n", "b\n"] {
                 events.unbounded_send(event.into()).unwrap();
                 next(&mut body).await;
@@ -248,8 +325,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_whole_stays_so() {
-        let mut body =
-            Paced::new(Body::slices(["a".into(), "b".into()]), &Traffic::default(), &Activity::default());
+        let mut body = paced(Body::slices(["a".into(), "b".into()]), &Traffic::default());
         assert_eq!(body.size_hint().exact(), Some(2));
         assert_eq!(next(&mut body).await.unwrap(), "a");
         assert_eq!(next(&mut body).await.unwrap(), "b");

@@ -1,89 +1,111 @@
-//! How long a connection is kept for a client that does not get on with its next request.
+//! How long a connection is kept for a client that does not get on: that brings no request, or does not read its
+//! answers.
 //!
-//! Such a bound holds for every request and is almost never met. So no request sets a timer: heads are counted, and a
-//! timer of the connection looks a few times within the bound whether one came.
+//! Such bounds hold for every request and are almost never met. So no request sets a timer: what a client does is
+//! counted (`activity.rs`), and one timer of the connection looks a few times within the bounds whether anything was.
 
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::time::{Instant, Sleep, sleep};
 
-/// How many times it is looked within the bound: a client may take longer by one part of so many.
+use super::activity::{Activity, Seen};
+
+/// How many looks are taken within the shortest bound: a client may take longer by one part of so many.
 const LOOKS: u32 = 4;
 
-/// What the client of a connection does. Cloning shares it.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Activity(Arc<Counts>);
-
-#[derive(Debug, Default)]
-struct Counts {
-    /// How many heads of requests came.
-    heads: AtomicU64,
-    /// How many requests are waiting for their answers, or taking them.
-    open: AtomicU64,
+/// The bounds of one connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// For the first request, and for the rest of a head that began to arrive.
+    pub(crate) head: Duration,
+    /// For the next request.
+    pub(crate) idle: Duration,
+    /// For a client to read what was sent to it.
+    pub(crate) unread: Duration,
+    /// Whether bytes that are no complete head are the beginning of one. HTTP/2 has other frames.
+    pub(crate) bytes_are_heads: bool,
 }
 
-/// A request that takes its time: while this is kept, the client is waited for.
-pub(crate) struct Open(Activity);
-
-impl Activity {
-    /// Notes that the head of a request came. One task reads the heads of a connection, so that none is lost.
-    pub(crate) fn note_head(&self) {
-        let heads = self.0.heads.load(Ordering::Relaxed);
-        self.0.heads.store(heads + 1, Ordering::Relaxed);
-    }
-
-    /// Notes that a request takes its time.
-    pub(crate) fn open(&self) -> Open {
-        self.0.open.fetch_add(1, Ordering::Relaxed);
-        Open(self.clone())
-    }
+/// What a client did not do in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lapse {
+    /// The client brought no request.
+    NoRequest,
+    /// The client did not read its answer.
+    Unread,
 }
 
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.0.0.open.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// The patience with a client, until it is at its end.
+/// The patience with one client.
 pub(crate) struct Patience {
     activity: Activity,
+    limits: Limits,
     timer: Pin<Box<Sleep>>,
     /// The time between two looks.
     pause: Duration,
-    /// What was seen at the last look: the heads, and whether a request was open.
-    seen: (u64, bool),
-    /// How many looks in a row have seen nothing.
+    /// What was seen at the last look.
+    seen: Seen,
+    /// How many looks in a row have seen no new request, while none was open.
     quiet: u32,
+    /// How many looks in a row have seen that the client takes nothing.
+    unread: u32,
+    lapse: Option<Lapse>,
 }
 
 impl Patience {
-    pub(crate) fn new(activity: Activity, bound: Duration) -> Self {
-        let pause = bound / LOOKS;
-        Self { activity, timer: Box::pin(sleep(pause)), pause, seen: (0, false), quiet: 0 }
+    pub(crate) fn new(activity: Activity, limits: Limits) -> Self {
+        let pause = limits.head.min(limits.idle).min(limits.unread) / LOOKS;
+        Self {
+            activity,
+            limits,
+            timer: Box::pin(sleep(pause)),
+            pause,
+            seen: Seen::default(),
+            quiet: 0,
+            unread: 0,
+            lapse: None,
+        }
     }
 
-    /// Whether it has to be polled: before, it would only say that it is pending.
+    /// Whether [`Patience::poll`] has news: before, it would only say that it is pending.
     pub(crate) fn is_due(&self) -> bool {
         self.timer.is_elapsed()
     }
 
-    /// Ready when the client brought no head for as long as the bound, while nothing was open.
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        while self.quiet < LOOKS {
+    /// Ready when the client has not done what it should for as long as the bound.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Lapse> {
+        loop {
+            if let Some(lapse) = self.lapse {
+                return Poll::Ready(lapse);
+            }
             std::task::ready!(self.timer.as_mut().poll(cx));
-            let Counts { heads, open } = &*self.activity.0;
-            let now = (heads.load(Ordering::Relaxed), open.load(Ordering::Relaxed) > 0);
-            let active = now != self.seen || now.1;
-            self.quiet = if active { 0 } else { self.quiet + 1 };
-            self.seen = now;
+            self.look();
             self.timer.as_mut().reset(Instant::now() + self.pause);
         }
-        Poll::Ready(())
+    }
+
+    fn look(&mut self) {
+        self.activity.forgive();
+        let now = self.activity.seen();
+        let before = std::mem::replace(&mut self.seen, now);
+        let active = now.is_open || before.is_open || now.heads != before.heads;
+        self.quiet = if active { 0 } else { self.quiet + 1 };
+        let blocked = now.blocked && before.blocked && now.drained == before.drained;
+        let stuck = now.oldest_unsent.is_some() && now.oldest_unsent == before.oldest_unsent;
+        self.unread = if blocked || stuck { self.unread + 1 } else { 0 };
+        let in_head = now.heads == 0 || (self.limits.bytes_are_heads && now.in_head);
+        let bound = if in_head { self.limits.head } else { self.limits.idle };
+        if self.unread >= self.looks(self.limits.unread) {
+            self.lapse = Some(Lapse::Unread);
+        } else if self.quiet >= self.looks(bound) {
+            self.lapse = Some(Lapse::NoRequest);
+        }
+    }
+
+    /// How many looks a bound takes.
+    fn looks(&self, bound: Duration) -> u32 {
+        bound.as_nanos().div_ceil(self.pause.as_nanos().max(1)).try_into().unwrap_or(u32::MAX)
     }
 }
 
@@ -93,49 +115,99 @@ mod tests {
 
     use super::*;
 
-    const BOUND: Duration = Duration::from_secs(8);
+    const HEAD: Duration = Duration::from_secs(8);
+    const IDLE: Duration = Duration::from_secs(24);
+    const UNREAD: Duration = Duration::from_secs(16);
 
-    async fn lost(patience: &mut Patience) -> Duration {
-        let start = Instant::now();
-        poll_fn(|cx| patience.poll(cx)).await;
-        start.elapsed()
+    fn patience(activity: &Activity, bytes_are_heads: bool) -> Patience {
+        let limits = Limits { head: HEAD, idle: IDLE, unread: UNREAD, bytes_are_heads };
+        Patience::new(activity.clone(), limits)
     }
 
-    /// Waits for it in vain.
+    /// Waits for the end of the patience, which must come after `bound` and not much later.
+    async fn lost_after(patience: &mut Patience, bound: Duration) -> Lapse {
+        let start = Instant::now();
+        let lapse = poll_fn(|cx| patience.poll(cx)).await;
+        let took = start.elapsed();
+        assert!(took >= bound && took <= bound + HEAD / LOOKS + Duration::from_millis(10), "{took:?}");
+        lapse
+    }
+
+    /// Waits for the end of the patience in vain.
     async fn kept(patience: &mut Patience, how_long: Duration) {
         let waited = tokio::time::timeout(how_long, poll_fn(|cx| patience.poll(cx))).await;
         assert!(waited.is_err());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_says_nothing_is_waited_for_as_long_as_the_bound() {
-        let mut patience = Patience::new(Activity::default(), BOUND);
+    async fn who_says_nothing_is_waited_for_as_long_as_for_a_head() {
+        let mut patience = patience(&Activity::default(), true);
         assert!(!patience.is_due());
-        let took = lost(&mut patience).await;
-        assert!(took >= BOUND && took < BOUND + Duration::from_millis(10), "{took:?}");
+        assert_eq!(lost_after(&mut patience, HEAD).await, Lapse::NoRequest);
     }
 
     #[tokio::test(start_paused = true)]
     async fn each_head_begins_the_bound_anew() {
         let activity = Activity::default();
-        let mut patience = Patience::new(activity.clone(), BOUND);
+        let mut patience = patience(&activity, true);
         for _ in 0..5 {
-            kept(&mut patience, BOUND * 3 / 4).await;
+            kept(&mut patience, HEAD * 3 / 4).await;
             activity.note_head();
         }
-        let took = lost(&mut patience).await;
-        assert!(took >= BOUND && took <= BOUND * 5 / 4 + Duration::from_millis(10), "{took:?}");
+        assert_eq!(lost_after(&mut patience, IDLE).await, Lapse::NoRequest);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_head_that_has_begun_has_the_shorter_bound_and_frames_are_none() {
+        for (bytes_are_heads, bound) in [(true, HEAD), (false, IDLE)] {
+            let activity = Activity::default();
+            let mut patience = patience(&activity, bytes_are_heads);
+            activity.note_head();
+            kept(&mut patience, HEAD / LOOKS / 2).await;
+            kept(&mut patience, HEAD / LOOKS).await;
+            activity.note_read();
+            let start = Instant::now();
+            assert_eq!(poll_fn(|cx| patience.poll(cx)).await, Lapse::NoRequest);
+            assert!(start.elapsed() <= bound && start.elapsed() + HEAD / 2 >= bound, "{:?}", start.elapsed());
+        }
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_waits_for_an_answer_is_not_given_up_and_has_the_bound_after_it() {
         let activity = Activity::default();
-        let mut patience = Patience::new(activity.clone(), BOUND);
+        let mut patience = patience(&activity, true);
         activity.note_head();
         let open = activity.open();
-        kept(&mut patience, BOUND * 100 - BOUND / 100).await;
+        kept(&mut patience, HEAD * 100 - HEAD / 100).await;
         drop(open);
-        let took = lost(&mut patience).await;
-        assert!(took >= BOUND && took <= BOUND * 5 / 4 + Duration::from_millis(10), "{took:?}");
+        assert_eq!(lost_after(&mut patience, IDLE).await, Lapse::NoRequest);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_does_not_read_is_given_up_even_while_it_asks() {
+        let activity = Activity::default();
+        let mut patience = patience(&activity, false);
+        let _open = activity.open();
+        activity.note_blocked();
+        kept(&mut patience, UNREAD / 2).await;
+        activity.note_drained();
+        activity.note_blocked();
+        assert_eq!(lost_after(&mut patience, UNREAD).await, Lapse::Unread);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_no_window_is_given_for_is_given_up_beside_others_that_are_read() {
+        let activity = Activity::default();
+        let mut patience = patience(&activity, false);
+        let _open = activity.open();
+        let stuck = activity.handed_over();
+        for _ in 0..6 {
+            activity.note_head();
+            drop(activity.handed_over());
+            kept(&mut patience, HEAD / LOOKS).await;
+        }
+        drop(stuck);
+        let _stuck = activity.handed_over();
+        assert_eq!(lost_after(&mut patience, UNREAD).await, Lapse::Unread);
     }
 }

@@ -5,10 +5,16 @@ use std::path::{Path, PathBuf};
 use evenkeel_apiserver::{TokenAuthenticator, User};
 use evenkeel_env::HashMap;
 
-/// The users that bring a bearer token.
-#[derive(Clone, Debug, Default)]
+/// The users that bring a bearer token. Its `Debug` shows how many there are, never a token.
+#[derive(Clone, Default)]
 pub struct Tokens {
     users: HashMap<String, User>,
+}
+
+impl std::fmt::Debug for Tokens {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tokens").field("users", &self.users.len()).finish_non_exhaustive()
+    }
 }
 
 /// Why a token file cannot be used.

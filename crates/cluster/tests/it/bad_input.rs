@@ -163,7 +163,7 @@ async fn slow_clients_are_cut_off() {
 async fn a_quiet_watch_is_no_slow_client_and_an_idle_one_is() {
     let bound = Duration::from_millis(200);
     let mut options = ServeOptions::default();
-    options.head_timeout = bound;
+    (options.head_timeout, options.idle_timeout) = (bound, bound);
     let wire = Wire::start(options).await;
     let get = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").into_bytes();
     let (mut idle, mut watch) = (wire.connect().await, wire.connect().await);

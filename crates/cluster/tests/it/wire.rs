@@ -22,6 +22,10 @@ pub(crate) struct Wire {
     pub(crate) cluster: Cluster,
     pub(crate) address: std::net::SocketAddr,
     connector: TlsConnector,
+    /// Comes without a certificate.
+    stranger: TlsConnector,
+    /// Speak HTTP/2: with the administrator's certificate, and without any.
+    h2_connectors: [TlsConnector; 2],
     /// Ends the server when dropped.
     _stop: tokio::sync::oneshot::Sender<()>,
 }
@@ -40,7 +44,18 @@ impl Wire {
         let kubeconfig: Value = serde_json::from_str(server.kubeconfig()).expect("the kubeconfig is JSON");
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
         tokio::spawn(server.run(async { drop(stopped.await) }));
-        Self { cluster, address, connector: connector(&kubeconfig), _stop: stop }
+        let connector = |alpn: &[&str], is_admin| connector(&kubeconfig, alpn, is_admin);
+        let h2_connectors = [connector(&["h2"], true), connector(&["h2"], false)];
+        let (stranger, connector) = (connector(&[], false), connector(&[], true));
+        Self { cluster, address, connector, stranger, h2_connectors, _stop: stop }
+    }
+
+    /// A connection that speaks HTTP/2.
+    pub(crate) async fn connect_h2(&self, is_admin: bool) -> TlsStream<TcpStream> {
+        let stream = TcpStream::connect(self.address).await.expect("the server listens");
+        let name = ServerName::try_from("localhost").expect("it is a name");
+        let connector = &self.h2_connectors[usize::from(!is_admin)];
+        connector.connect(name, stream).await.expect("the handshake succeeds")
     }
 
     pub(crate) async fn connect(&self) -> TlsStream<TcpStream> {
@@ -49,18 +64,21 @@ impl Wire {
         self.connector.connect(name, stream).await.expect("the handshake succeeds")
     }
 
+    /// A connection without a certificate.
+    pub(crate) async fn connect_stranger(&self) -> TlsStream<TcpStream> {
+        let stream = TcpStream::connect(self.address).await.expect("the server listens");
+        let name = ServerName::try_from("localhost").expect("it is a name");
+        self.stranger.connect(name, stream).await.expect("the handshake succeeds")
+    }
+
     /// Sends these bytes on a connection of their own and reads the answer until the server closes it.
     pub(crate) async fn send(&self, bytes: &[u8]) -> Answer {
-        let (mut reader, mut writer) = tokio::io::split(self.connect().await);
-        let (sent, received) = (async { drop(writer.write_all(bytes).await) }, async {
-            let mut received = Vec::new();
-            let read = reader.read_to_end(&mut received);
-            // A server that has answered may close before everything was sent, which breaks the connection.
-            let _ = tokio::time::timeout(ANSWER_TIMEOUT, read).await.expect("the server answers and closes");
-            received
-        });
-        let (received, ()) = futures::future::join(received, sent).await;
-        answer(&received)
+        exchange(self.connect().await, bytes).await
+    }
+
+    /// Sends these bytes on a connection without a certificate, and reads the answer until the server closes it.
+    pub(crate) async fn send_as_stranger(&self, bytes: &[u8]) -> Answer {
+        exchange(self.connect_stranger().await, bytes).await
     }
 
     /// A request with a body of this type.
@@ -77,13 +95,26 @@ impl Wire {
     }
 }
 
+async fn exchange(stream: TlsStream<TcpStream>, bytes: &[u8]) -> Answer {
+    let (mut reader, mut writer) = tokio::io::split(stream);
+    let (sent, received) = (async { drop(writer.write_all(bytes).await) }, async {
+        let mut received = Vec::new();
+        let read = reader.read_to_end(&mut received);
+        // A server that has answered may close before everything was sent, which breaks the connection.
+        let _ = tokio::time::timeout(ANSWER_TIMEOUT, read).await.expect("the server answers and closes");
+        received
+    });
+    let (received, ()) = futures::future::join(received, sent).await;
+    answer(&received)
+}
+
 fn answer(bytes: &[u8]) -> Answer {
     let text = String::from_utf8_lossy(bytes).into_owned();
     let status = text.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or_default();
     Answer { status, text }
 }
 
-fn connector(kubeconfig: &Value) -> TlsConnector {
+fn connector(kubeconfig: &Value, alpn: &[&str], is_admin: bool) -> TlsConnector {
     let pem = |pointer: &str| {
         let text = kubeconfig.pointer(pointer).and_then(Value::as_str).expect("the kubeconfig has it");
         STANDARD.decode(text).expect("it is base64")
@@ -98,8 +129,11 @@ fn connector(kubeconfig: &Value) -> TlsConnector {
         rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
             .with_safe_default_protocol_versions()
             .expect("ring knows them")
-            .with_root_certificates(roots)
-            .with_client_auth_cert(vec![own], key)
-            .expect("key and certificate fit");
+            .with_root_certificates(roots);
+    let mut config = match is_admin {
+        true => config.with_client_auth_cert(vec![own], key).expect("key and certificate fit"),
+        false => config.with_no_client_auth(),
+    };
+    config.alpn_protocols = alpn.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
     TlsConnector::from(Arc::new(config))
 }

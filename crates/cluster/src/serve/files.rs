@@ -1,0 +1,34 @@
+//! How many connections the limit of open files allows.
+
+use rustix::process::{Resource, getrlimit};
+
+/// How many connections may be open at most. Each costs some 50 KiB with its TLS buffers: 400 MiB at the bound, and far
+/// more clients than one developer's machine has.
+const CONNECTIONS_MAX: u64 = 8192;
+/// How many files are left to the journal, its checkpoints, webhooks, logs and the operators in this process, each of
+/// which opens a few.
+const OTHER_FILES: u64 = 512;
+
+/// How many connections this process can keep open: each is a file.
+pub(crate) fn connections_max() -> usize {
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    usize::try_from(connections_of(limit)).unwrap_or(usize::MAX)
+}
+
+/// How many connections a limit of so many files allows: half of a small one, all but some of a large one.
+fn connections_of(files: u64) -> u64 {
+    (files / 2).max(files.saturating_sub(OTHER_FILES)).min(CONNECTIONS_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_left_for_others() {
+        assert_eq!(
+            [0, 256, 1024, 4096, 20_000, u64::MAX].map(connections_of),
+            [0, 128, 512, 3584, 8192, 8192]
+        );
+    }
+}

@@ -1,0 +1,272 @@
+//! The places for connections: how many may be open, and who has to leave when they are taken.
+//!
+//! A connection is a *stranger* until a client certificate or a request proves who its client is. Strangers have a part
+//! of the places, known clients have the rest, and neither takes those of the other. A new connection always gets a
+//! place: where all places of strangers are taken, the one that has been idle in the longest-held place is closed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Waker;
+
+use evenkeel_apiserver::User;
+use evenkeel_env::HashMap;
+use futures::task::AtomicWaker;
+use parking_lot::Mutex;
+
+use super::activity::Activity;
+use super::in_flight::is_exempt;
+
+/// Strangers have one of so many parts of the places. A client needs a stranger's place for a handshake and one
+/// request, milliseconds, and one of a known client for as long as it stays.
+const STRANGERS_PART: usize = 4;
+/// One user has one of so many parts of the places of known clients at most, so that nobody shuts out the others.
+const USER_PART: usize = 2;
+
+/// The places of one server. Cloning shares them.
+#[derive(Clone)]
+pub(crate) struct Places(Arc<Mutex<Taken>>);
+
+struct Taken {
+    strangers_max: usize,
+    known_max: usize,
+    user_max: usize,
+    next: u64,
+    /// By age, the oldest first.
+    strangers: BTreeMap<u64, Arc<Holder>>,
+    known: BTreeMap<u64, (Arc<Holder>, Arc<str>)>,
+    /// How many places each user has.
+    users: HashMap<Arc<str>, usize>,
+}
+
+/// The connection in a place.
+#[derive(Default)]
+struct Holder {
+    activity: Activity,
+    evicted: AtomicBool,
+    waker: AtomicWaker,
+}
+
+/// A place, kept as long as the connection is open.
+pub(crate) struct Place {
+    places: Places,
+    number: u64,
+    holder: Arc<Holder>,
+    /// Whether the client was known already.
+    is_known: AtomicBool,
+}
+
+/// There is no place for one more connection of this user.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct NoPlace;
+
+impl Places {
+    /// So many places in all, four at least.
+    pub(crate) fn new(most: usize) -> Self {
+        let most = most.max(STRANGERS_PART);
+        let strangers_max = most / STRANGERS_PART;
+        let known_max = most - strangers_max;
+        let user_max = (known_max / USER_PART).max(1);
+        Self(Arc::new(Mutex::new(Taken {
+            strangers_max,
+            known_max,
+            user_max,
+            next: 0,
+            strangers: BTreeMap::new(),
+            known: BTreeMap::new(),
+            users: HashMap::default(),
+        })))
+    }
+
+    /// A place for a new connection. It never waits: another stranger leaves, if need be.
+    pub(crate) fn take(&self) -> Place {
+        let mut taken = self.0.lock();
+        if taken.strangers.len() >= taken.strangers_max {
+            taken.evict_stranger();
+        }
+        let number = taken.next;
+        taken.next += 1;
+        let holder = Arc::<Holder>::default();
+        taken.strangers.insert(number, holder.clone());
+        Place { places: self.clone(), number, holder, is_known: AtomicBool::new(false) }
+    }
+
+    /// Closes one connection that is idle, a stranger's where there is one: the process is out of file descriptors.
+    pub(crate) fn make_room(&self) {
+        let mut taken = self.0.lock();
+        if !taken.evict_stranger() {
+            taken.evict_known(|_| true);
+        }
+    }
+}
+
+impl Taken {
+    /// Closes the connection of the oldest stranger that is idle, or else of the oldest; none where there is none.
+    fn evict_stranger(&mut self) -> bool {
+        let idle = self.strangers.iter().find(|(_, holder)| holder.activity.is_idle());
+        let Some(number) = idle.or(self.strangers.first_key_value()).map(|(number, _)| *number) else {
+            return false;
+        };
+        self.remove(number).is_some_and(|holder| holder.evict())
+    }
+
+    /// Closes the connection of the oldest known client that is idle and belongs to one of these users.
+    fn evict_known(&mut self, of: impl Fn(&str) -> bool) -> bool {
+        let idle = self.known.iter().find(|(_, (holder, user))| of(user) && holder.activity.is_idle());
+        let Some(number) = idle.map(|(number, _)| *number) else { return false };
+        self.remove(number).is_some_and(|holder| holder.evict())
+    }
+
+    /// Makes a stranger known.
+    fn promote(&mut self, number: u64, user: &User) -> Result<(), NoPlace> {
+        let name = user.name.as_str();
+        if !is_exempt(user) && self.users.get(name).is_some_and(|has| *has >= self.user_max) {
+            self.evict_known(|other| other == name).then_some(()).ok_or(NoPlace)?;
+        }
+        if self.known.len() >= self.known_max {
+            self.evict_known(|_| true).then_some(()).ok_or(NoPlace)?;
+        }
+        // A holder that was told to leave has no place any more.
+        if let Some(holder) = self.strangers.remove(&number) {
+            let name: Arc<str> = name.into();
+            *self.users.entry(name.clone()).or_default() += 1;
+            self.known.insert(number, (holder, name));
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self, number: u64) -> Option<Arc<Holder>> {
+        if let Some(holder) = self.strangers.remove(&number) {
+            return Some(holder);
+        }
+        let (holder, user) = self.known.remove(&number)?;
+        if let Some(has) = self.users.get_mut(&user) {
+            *has -= 1;
+            if *has == 0 {
+                self.users.remove(&user);
+            }
+        }
+        Some(holder)
+    }
+}
+
+impl Holder {
+    fn evict(&self) -> bool {
+        self.evicted.store(true, Ordering::Release);
+        self.waker.wake();
+        true
+    }
+}
+
+impl Place {
+    /// What the client in this place does.
+    pub(crate) fn activity(&self) -> &Activity {
+        &self.holder.activity
+    }
+
+    /// Notes who the client is: the connection moves to the places of known clients.
+    pub(crate) fn recognize(&self, user: &User) -> Result<(), NoPlace> {
+        if self.is_known.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        self.places.0.lock().promote(self.number, user)?;
+        self.is_known.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Whether the connection has to be closed for another one.
+    pub(crate) fn is_evicted(&self) -> bool {
+        self.holder.evicted.load(Ordering::Acquire)
+    }
+
+    /// Wakes this task when the connection has to be closed.
+    pub(crate) fn register(&self, waker: &Waker) {
+        self.holder.waker.register(waker);
+    }
+
+    /// Returns when the connection has to be closed.
+    pub(crate) async fn evicted(&self) {
+        std::future::poll_fn(|cx| {
+            self.register(cx.waker());
+            if self.is_evicted() { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+        })
+        .await;
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.places.0.lock().remove(self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn alice() -> User {
+        User::new("alice", ["system:authenticated"])
+    }
+
+    #[test]
+    fn the_oldest_idle_stranger_leaves_for_a_new_one() {
+        let places = Places::new(8);
+        let (first, second) = (places.take(), places.take());
+        let open = first.activity().open();
+        let third = places.take();
+        assert_eq!([&first, &second, &third].map(Place::is_evicted), [false, true, false]);
+        drop(open);
+        let fourth = places.take();
+        assert_eq!([&first, &third, &fourth].map(Place::is_evicted), [true, false, false]);
+    }
+
+    #[test]
+    fn where_all_strangers_are_busy_the_oldest_leaves() {
+        let places = Places::new(4);
+        let first = places.take();
+        let _open = first.activity().open();
+        let second = places.take();
+        assert!(first.is_evicted() && !second.is_evicted());
+    }
+
+    #[test]
+    fn known_clients_are_not_touched_by_strangers() {
+        let places = Places::new(8);
+        let known: Vec<Place> =
+            (0..6).map(|_| places.take()).inspect(|it| it.recognize(&User::admin()).unwrap()).collect();
+        let strangers: Vec<Place> = (0..100).map(|_| places.take()).collect();
+        assert!(known.iter().all(|place| !place.is_evicted()));
+        assert_eq!(strangers.iter().filter(|place| !place.is_evicted()).count(), 2);
+    }
+
+    #[test]
+    fn one_user_has_a_part_of_the_places_and_its_idle_connections_leave_first() {
+        let places = Places::new(8);
+        let recognized = |user: &User| {
+            let place = places.take();
+            place.recognize(user).map(|()| place)
+        };
+        let held: Vec<Place> = (0..3).map(|_| recognized(&alice()).ok().unwrap()).collect();
+        let fourth = recognized(&alice()).ok().unwrap();
+        assert!(held[0].is_evicted() && !fourth.is_evicted());
+        let _busy: Vec<_> = held.iter().chain([&fourth]).map(|place| place.activity().open()).collect();
+        assert_eq!(recognized(&alice()).err(), Some(NoPlace));
+        assert!(recognized(&User::new("bob", [""; 0])).is_ok());
+        drop(fourth);
+        assert!(recognized(&alice()).is_ok());
+    }
+
+    #[test]
+    fn without_file_descriptors_a_stranger_leaves_else_one_who_is_idle() {
+        let places = Places::new(8);
+        places.make_room();
+        let known = places.take();
+        known.recognize(&alice()).unwrap();
+        let stranger = places.take();
+        places.make_room();
+        assert!(stranger.is_evicted() && !known.is_evicted());
+        drop(stranger);
+        places.make_room();
+        assert!(known.is_evicted());
+    }
+}

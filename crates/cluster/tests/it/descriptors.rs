@@ -1,0 +1,48 @@
+//! A server that is out of file descriptors goes on, and lets its clients in again.
+
+use std::fs::File;
+use std::time::Duration;
+
+use evenkeel_cluster::serve::ServeOptions;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::net::TcpStream;
+
+use crate::child;
+use crate::wire::Wire;
+
+/// How many files the process may have open: some dozens are its own.
+const FILES: u64 = 200;
+/// How many files are kept back for the one client that asks.
+const RESERVE: usize = 4;
+
+#[test]
+fn clients_that_take_every_file_shut_nobody_out() {
+    let played = child::play("descriptors::child_runs_out_of_files", &[]);
+    assert!(played.passed, "{}", played.told);
+}
+
+/// In a process of its own, whose limit is changed. Clients that say nothing take all files; each connection that cannot
+/// be taken closes one of theirs.
+#[tokio::test]
+async fn child_runs_out_of_files() {
+    if !child::is_this() {
+        return;
+    }
+    let mut options = ServeOptions::default();
+    // More places than files, and no handshake that ends by itself.
+    (options.connections_max, options.handshake_timeout) = (10_000, Duration::from_secs(3600));
+    let wire = Wire::start(options).await;
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: Some(FILES), maximum }).expect("it is lower than before");
+    let reserve: Vec<_> = (0..RESERVE).map(|_| File::open("/dev/null").expect("there is one")).collect();
+    let mut silent = Vec::new();
+    while let Ok(client) = TcpStream::connect(wire.address).await {
+        silent.push(client);
+        assert!(silent.len() < FILES as usize, "files are limited");
+    }
+    drop(reserve);
+    for _ in 0..3 {
+        let answer = wire.request("GET /readyz", "application/json", b"").await;
+        assert_eq!(answer.status, 200, "{}", answer.text);
+    }
+}

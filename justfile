@@ -46,6 +46,10 @@ kill kills="1000" seed="1":
     cargo build -p evenkeel-cli -p evenkeel-history
     EVENKEEL_KILLS={{kills}} EVENKEEL_KILL_SEED={{seed}} bash tests/kill.sh
 
+# Hold 4,000 connections and 10,000 watches for a minute under 1,000 writes a second, then SIGTERM.
+load:
+    cargo bench -p evenkeel-cli --bench load
+
 # Build the book into docs/book; needs mdbook.
 book:
     mdbook build docs

@@ -4,6 +4,7 @@
 //! something.
 
 mod demo;
+mod files;
 mod hint;
 mod signals;
 mod up;

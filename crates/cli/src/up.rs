@@ -43,6 +43,7 @@ pub(crate) struct Up {
 
 impl Up {
     pub(crate) fn run(self) -> anyhow::Result<()> {
+        crate::files::raise_limit();
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let result = runtime.block_on(self.serve());
         // What still runs has nothing to say to anybody.

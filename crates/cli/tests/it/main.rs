@@ -1,4 +1,5 @@
 //! The binary as its users meet it.
 
 mod demo;
+mod load;
 mod up;

@@ -27,6 +27,15 @@ fn evenkeel(folder: &Path, args: &[&str]) -> Command {
     command
 }
 
+/// A command that runs under a limit, in the words of the shell's `ulimit`.
+fn limited(limit: &str, command: &Command) -> Command {
+    let mut shell = Command::new("sh");
+    shell.arg("-c").arg(format!("ulimit {limit} && exec \"$0\" \"$@\""));
+    shell.arg(command.get_program()).args(command.get_args());
+    shell.stdout(Stdio::piped()).stderr(Stdio::piped());
+    shell
+}
+
 impl Up {
     fn start(args: &[&str]) -> Self {
         Self::start_in(tempfile::tempdir().expect("a folder"), args)
@@ -34,8 +43,18 @@ impl Up {
 
     fn start_in(folder: TempDir, args: &[&str]) -> Self {
         let any_port: &[&str] = if args.contains(&"--bind") { &[] } else { &["--bind", "127.0.0.1:0"] };
-        let args = [any_port, args].concat();
-        let mut child = evenkeel(folder.path(), &args).spawn().expect("the binary runs");
+        let command = evenkeel(folder.path(), &[any_port, args].concat());
+        Self::run(folder, command)
+    }
+
+    fn start_limited(limit: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let command = limited(limit, &evenkeel(folder.path(), &["--bind", "127.0.0.1:0"]));
+        Self::run(folder, command)
+    }
+
+    fn run(folder: TempDir, mut command: Command) -> Self {
+        let mut child = command.spawn().expect("the binary runs");
         let mut line = String::new();
         BufReader::new(child.stdout.as_mut().expect("it is piped")).read_line(&mut line).expect("it is text");
         let Some(url) = line.trim().strip_prefix("ready: ") else {
@@ -177,4 +196,24 @@ async fn credentials_decide() {
     assert_eq!(status(Some("wrong"), "/version").await, 401);
     assert_eq!(status(Some("weak"), "/api/v1/namespaces").await, 403);
     assert_eq!(status(Some("good"), "/api/v1/namespaces").await, 200);
+}
+
+/// Each connection is a file, and shells allow few.
+#[tokio::test]
+async fn it_takes_as_many_files_as_it_may_and_fits_into_few() {
+    let up = Up::start_limited("-Sn 64");
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", up.child.id())).expect("Linux says it");
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files")).expect("it is limited");
+    let values: Vec<&str> = line.split_whitespace().collect();
+    assert_eq!(values[0], values[1], "the soft limit is the hard one");
+    // Clients that say nothing, many more than it can have at a time.
+    let up = Up::start_limited("-n 64");
+    let address = up.url.strip_prefix("https://").expect("it is https").to_owned();
+    let mut silent = Vec::new();
+    for _ in 0..300 {
+        silent.push(tokio::net::TcpStream::connect(&address).await.expect("it listens"));
+    }
+    let maps: Api<ConfigMap> = Api::namespaced(up.client().await, "default");
+    maps.create(&PostParams::default(), &config_map("a")).await.expect("others are served");
+    assert_eq!(up.end().0, 0);
 }

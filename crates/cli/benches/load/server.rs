@@ -1,0 +1,152 @@
+//! The server under load, in a process of its own.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use evenkeel::kube::config::Kubeconfig;
+use rustix::process::{Pid, Signal, kill_process};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::time::Instant;
+
+use super::Client;
+
+/// The clients' users. Each has a quarter of the load.
+const USERS: [&str; 4] = ["alice", "bob", "carol", "dave"];
+
+pub(crate) struct Server {
+    child: Child,
+    url: String,
+    kubeconfig: Kubeconfig,
+    _folder: tempfile::TempDir,
+}
+
+/// The most that was seen of the server's memory and files, sampled while it runs.
+pub(crate) struct Sampled {
+    stop: Arc<AtomicBool>,
+    thread: std::thread::JoinHandle<(u64, usize)>,
+}
+
+impl Server {
+    pub(crate) fn start() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (kubeconfig, tokens) = (folder.path().join("kubeconfig"), folder.path().join("tokens"));
+        let lines: String = USERS.iter().map(|user| format!("token-of-{user},{user},{user}\n")).collect();
+        std::fs::write(&tokens, lines).expect("it can be written");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
+        command.args(["up", "--bind", "127.0.0.1:0", "--kubeconfig"]).arg(&kubeconfig);
+        command.arg("--token-auth-file").arg(&tokens).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("the binary runs");
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().expect("it is piped")).read_line(&mut line).expect("it is text");
+        let url = line.trim().strip_prefix("ready: ").expect("it becomes ready").to_owned();
+        let kubeconfig = Kubeconfig::read_from(kubeconfig).expect("it was written");
+        Self { child, url, kubeconfig, _folder: folder }
+    }
+
+    /// A client with the administrator's certificate.
+    pub(crate) fn admin(&self) -> Client {
+        self.client(None)
+    }
+
+    /// A client for each user.
+    pub(crate) fn clients(&self) -> Arc<[Client]> {
+        USERS.iter().map(|user| self.client(Some(format!("token-of-{user}")))).collect()
+    }
+
+    fn client(&self, token: Option<String>) -> Client {
+        let address = self.url.trim_start_matches("https://").parse().expect("it is an address");
+        let is_admin = token.is_none();
+        let configs =
+            [&b""[..], b"h2"].map(|protocol| Arc::new(config(&self.kubeconfig, protocol, is_admin)));
+        Client { address, configs, token }
+    }
+
+    /// Begins to sample.
+    pub(crate) fn sample(&self) -> Sampled {
+        let (process, stop) = (format!("/proc/{}", self.child.id()), Arc::new(AtomicBool::new(false)));
+        let thread = std::thread::spawn({
+            let stop = stop.clone();
+            move || {
+                let (mut resident, mut files) = (0, 0);
+                while !stop.load(Ordering::Relaxed) {
+                    resident = resident.max(resident_mb(&process));
+                    files = files.max(std::fs::read_dir(format!("{process}/fd")).map_or(0, Iterator::count));
+                    std::thread::park_timeout(Duration::from_millis(250));
+                }
+                (resident, files)
+            }
+        });
+        Sampled { stop, thread }
+    }
+
+    /// Asks the server to end, and waits for it.
+    pub(crate) fn terminate(mut self) -> (Option<i32>, Duration) {
+        let before = Instant::now();
+        kill_process(Pid::from_child(&self.child), Signal::TERM).expect("it runs");
+        let code = super::wait(&mut self.child);
+        (code, before.elapsed())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Sampled {
+    /// The most memory in MB, and the most open files.
+    pub(crate) fn finish(self) -> (u64, usize) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.thread().unpark();
+        self.thread.join().expect("it only reads files")
+    }
+}
+
+fn resident_mb(process: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("{process}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap_or_default() / 1024
+}
+
+/// A binding that lets the users do everything.
+pub(crate) fn binding() -> String {
+    let group = "rbac.authorization.k8s.io";
+    let subjects = USERS.map(|user| serde_json::json!({"kind": "User", "name": user, "apiGroup": group}));
+    let role = serde_json::json!({"kind": "ClusterRole", "name": "cluster-admin", "apiGroup": group});
+    serde_json::json!({"metadata": {"name": "load"}, "subjects": subjects, "roleRef": role}).to_string()
+}
+
+fn config(kubeconfig: &Kubeconfig, protocol: &[u8], is_admin: bool) -> rustls::ClientConfig {
+    use base64::Engine as _;
+    let decode = |text: &str| base64::engine::general_purpose::STANDARD.decode(text).expect("it is base64");
+    let cluster = kubeconfig.clusters[0].cluster.as_ref().expect("it is there");
+    let authority = decode(cluster.certificate_authority_data.as_deref().expect("it is there"));
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(&authority).expect("it is one")).expect("it is good");
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("ring knows them")
+        .with_root_certificates(roots);
+    let mut config = if is_admin {
+        use secrecy::ExposeSecret as _;
+        let user = kubeconfig.auth_infos[0].auth_info.as_ref().expect("it is there");
+        let certificate = decode(user.client_certificate_data.as_deref().expect("it is there"));
+        let key = decode(user.client_key_data.as_ref().expect("it is there").expose_secret());
+        let certificate = CertificateDer::from_pem_slice(&certificate).expect("it is one");
+        let key = PrivateKeyDer::from_pem_slice(&key).expect("it is one");
+        config.with_client_auth_cert(vec![certificate], key).expect("they fit")
+    } else {
+        config.with_no_client_auth()
+    };
+    if !protocol.is_empty() {
+        config.alpn_protocols = vec![protocol.to_vec()];
+    }
+    config
+}

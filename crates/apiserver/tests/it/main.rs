@@ -10,6 +10,7 @@ mod custom;
 mod deletion;
 mod departures;
 mod description;
+mod extremes;
 mod health;
 mod matrix;
 mod panics;

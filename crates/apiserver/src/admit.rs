@@ -1,6 +1,5 @@
 //! Admission: what may change or refuse an object between its decoding and its storing.
 
-mod amounts;
 mod escalation;
 mod ingress;
 mod lifecycle;

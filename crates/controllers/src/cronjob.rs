@@ -1,21 +1,21 @@
 //! CronJobs: Jobs by the clock.
 //!
-//! Schedules are read in UTC; a `timeZone` other than UTC is reported by an event and the job is not run, since no
-//! time zone data is at hand.
+//! The schedule is read by [`evenkeel_schema::cron`], as validation reads it.
 
-mod schedule;
+mod due;
 
 use std::sync::Arc;
-use std::time::Duration;
 
+use due::{NeverFires, most_recent};
 use evenkeel_runtime::{Action, Context, Controller, Result, ResultExt};
+use evenkeel_schema::cron::{Schedule, time_zone};
+use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::batch::v1::{CronJob, CronJobStatus, Job};
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::ResourceExt;
 use kube::core::params::DeleteParams;
-use schedule::Schedule;
 
 use crate::claim::controller_reference;
 use crate::clock::{self, Reminders};
@@ -24,9 +24,6 @@ use crate::{MANAGER, refusal};
 
 /// On a Job: the time that it was scheduled for.
 const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
-
-/// How many missed times are looked through before the rest is given up: the number of Kubernetes.
-const MISSED_MAX: usize = 100;
 
 /// The controller.
 pub(crate) fn controller() -> Controller<CronJob> {
@@ -47,21 +44,40 @@ async fn reconcile(cron: Arc<CronJob>, ctx: Context<Reminders>) -> Result<Action
     let jobs = ctx.children::<Job>()?;
     let mut status = status(&cron, &jobs);
     clean_up(&ctx, &cron, &jobs).await?;
-    if spec.suspend != Some(true) {
-        match (Schedule::parse(&spec.schedule), spec.time_zone.as_deref()) {
-            (Some(schedule), None | Some("UTC" | "Etc/UTC")) => {
-                run_due(&ctx, &cron, &jobs, &schedule, &mut status, now).await?
-            }
-            (None, _) => ctx.warning(
-                &*cron,
-                "UnparseableSchedule",
-                format!("unparseable schedule: {:?}", spec.schedule),
-            ),
-            (_, Some(zone)) => ctx.warning(&*cron, "UnknownTimeZone", format!("invalid timeZone: {zone:?}")),
-        }
+    if spec.suspend != Some(true)
+        && let Some((schedule, zone)) = schedule(&ctx, &cron)
+    {
+        run_due(&ctx, &cron, &jobs, (&schedule, &zone), &mut status, now).await?;
     }
     ctx.status(&*cron, status).await.ignore_not_found()?;
     Ok(Action::done())
+}
+
+/// The schedule with its time zone; an event says why there is none.
+fn schedule(ctx: &Context<Reminders>, cron: &CronJob) -> Option<(Schedule, TimeZone)> {
+    let spec = cron.spec()?;
+    let zone = match spec.time_zone.as_deref().map(time_zone).transpose() {
+        Ok(zone) => zone.unwrap_or(TimeZone::UTC),
+        Err(error) => {
+            let name = spec.time_zone.as_deref().unwrap_or_default();
+            ctx.warning(cron, "UnknownTimeZone", format!("invalid timeZone: {name:?}: {error}"));
+            return None;
+        }
+    };
+    let text = &spec.schedule;
+    if text.contains("TZ") {
+        let why = format!(
+            "CRON_TZ or TZ used in schedule {text:?} is not officially supported, see https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details"
+        );
+        ctx.warning(cron, "UnsupportedSchedule", why);
+    }
+    match Schedule::parse_in(text, zone.clone()) {
+        Ok(schedule) => Some((schedule, zone)),
+        Err(error) => {
+            ctx.warning(cron, "UnparseableSchedule", format!("unparseable schedule: {text:?} : {error}"));
+            None
+        }
+    }
 }
 
 /// Starts a Job where one is due, and sets the clock for the next.
@@ -69,14 +85,14 @@ async fn run_due(
     ctx: &Context<Reminders>,
     cron: &CronJob,
     jobs: &[Arc<Job>],
-    schedule: &Schedule,
+    (schedule, zone): (&Schedule, &TimeZone),
     status: &mut CronJobStatus,
     now: Timestamp,
 ) -> Result<()> {
-    let due = due(cron, schedule, now);
+    let due = due(ctx, cron, schedule, now);
     // Upkeep: nobody waits for a schedule. It is set first, so that a failure below is tried again by its own backoff.
-    let wait = schedule.next(now).and_then(|next| Duration::try_from(next.duration_since(now)).ok());
-    ctx.state().set(ctx.request(), wait);
+    let last = due.or_else(|| last_run(cron)).unwrap_or(now);
+    ctx.state().set(ctx.request(), due::wait(schedule, last, now));
     let Some(due) = due else { return Ok(()) };
     let running: Vec<_> =
         jobs.iter().filter(|job| !is_finished(job) && job.metadata.deletion_timestamp.is_none()).collect();
@@ -97,7 +113,7 @@ async fn run_due(
         }
         _ => {}
     }
-    match ctx.create(job(cron, due)).await {
+    match ctx.create(job(cron, due, zone)).await {
         Ok(job) => {
             ctx.event(cron, "SuccessfulCreate", format!("Created job {}", job.name_any()));
             let reference = reference(&job);
@@ -115,36 +131,42 @@ async fn run_due(
     Ok(())
 }
 
-/// The newest time that has come and was not yet served.
-fn due(cron: &CronJob, schedule: &Schedule, now: Timestamp) -> Option<Timestamp> {
-    let spec = cron.spec()?;
+/// The last time that a Job was made for, or the creation where there was none.
+fn last_run(cron: &CronJob) -> Option<Timestamp> {
     let served = cron.status.as_ref().and_then(|status| status.last_schedule_time.as_ref());
-    let mut last = served.or(cron.metadata.creation_timestamp.as_ref())?.0;
-    if let Some(seconds) = spec.starting_deadline_seconds {
-        last = last.max(now - SignedDuration::from_secs(seconds));
+    served.or(cron.metadata.creation_timestamp.as_ref()).map(|time| time.0)
+}
+
+/// The newest time that has come and for which no Job was made yet.
+fn due(ctx: &Context<Reminders>, cron: &CronJob, schedule: &Schedule, now: Timestamp) -> Option<Timestamp> {
+    let spec = cron.spec()?;
+    let mut earliest = last_run(cron)?;
+    let deadline = spec.starting_deadline_seconds.map(SignedDuration::from_secs);
+    if let Some(oldest) = deadline.and_then(|deadline| now.checked_sub(deadline).ok()) {
+        earliest = earliest.max(oldest);
     }
-    let mut newest = None;
-    for _ in 0..MISSED_MAX {
-        match schedule.next(last).filter(|next| *next <= now) {
-            Some(next) => (newest, last) = (Some(next), next),
-            None => return newest,
+    match most_recent(schedule, earliest, now) {
+        Ok(recent) => {
+            if recent.due.is_some() && recent.many_missed {
+                let why = "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew";
+                ctx.warning(cron, "TooManyMissedTimes", why);
+            }
+            recent.due
+        }
+        Err(error @ NeverFires) => {
+            let why = format!("invalid schedule: {} : {error}", spec.schedule);
+            ctx.warning(cron, "InvalidSchedule", why);
+            None
         }
     }
-    // Too many were missed to go through them all: the newest is looked for backwards from now.
-    let hours = [1, 24, 31 * 24, 366 * 24];
-    let window = hours.into_iter().map(|hours| now - SignedDuration::from_hours(hours));
-    let start = window
-        .map(|from| from.max(last))
-        .find(|from| schedule.next(*from).is_some_and(|next| next <= now))?;
-    std::iter::successors(schedule.next(start), |at| schedule.next(*at)).take_while(|at| *at <= now).last()
 }
 
 /// The Job of one time; its name is made of the time, so that there is at most one.
-fn job(cron: &CronJob, due: Timestamp) -> Job {
+fn job(cron: &CronJob, due: Timestamp, zone: &TimeZone) -> Job {
     let template = cron.spec().map(|spec| spec.job_template.clone()).unwrap_or_default();
     let metadata = template.metadata.unwrap_or_default();
     let mut annotations = metadata.annotations.unwrap_or_default();
-    annotations.insert(SCHEDULED.to_owned(), due.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
+    annotations.insert(SCHEDULED.to_owned(), in_zone(due, zone));
     Job {
         metadata: ObjectMeta {
             name: Some(format!("{}-{}", cron.name_any(), due.as_second() / 60)),
@@ -157,6 +179,13 @@ fn job(cron: &CronJob, due: Timestamp) -> Job {
         spec: template.spec,
         status: None,
     }
+}
+
+/// A time as RFC 3339 writes it in a time zone.
+fn in_zone(time: Timestamp, zone: &TimeZone) -> String {
+    let zoned = time.to_zoned(zone.clone());
+    let form = if zoned.offset().is_zero() { "%Y-%m-%dT%H:%M:%SZ" } else { "%Y-%m-%dT%H:%M:%S%:z" };
+    zoned.strftime(form).to_string()
 }
 
 /// The status that the Jobs give.

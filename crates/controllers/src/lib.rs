@@ -20,7 +20,7 @@
 //! | Endpoints, EndpointSlices, mirroring | `endpoints` | `backends`, `slices` |
 //! | DaemonSets | `daemonset` | `plan`, `placement` |
 //! | Jobs | `job` | `plan`, `indexes` |
-//! | CronJobs | `cronjob` | `schedule` |
+//! | CronJobs | `cronjob` | `due` |
 //! | lifetimes of finished Jobs | `ttl` | – |
 //! | volumes and claims | `volume` | `matching` |
 //! | ResourceQuotas | `quota` | `usage` |
@@ -207,14 +207,14 @@ fn everything(manager: Manager, env: &Env) -> Manager {
     let (by_collector, by_namespaces, on_change) =
         (collector.clone(), terminating.clone(), collector.clone());
     let (quotas, freed) = quota::Quotas::new(env);
-    let by_quotas = quotas.clone();
+    let (by_quotas, known) = (quotas.clone(), quotas.clone());
     let monitors = monitors::Monitors::new(
         vec![
             Arc::new(move |resource, event| by_collector.follow(resource, event)),
             Arc::new(move |_, event| by_namespaces.follow(event)),
             Arc::new(move |_, event| by_quotas.follow(event)),
         ],
-        vec![Arc::new(move || on_change.kinds_changed())],
+        vec![Arc::new(move || on_change.kinds_changed()), Arc::new(move || known.kinds_changed())],
     );
     manager
         .controller(monitors::controller(env, monitors.clone()))

@@ -1,7 +1,8 @@
-//! ResourceQuotas: what is used of what is allowed.
+//! ResourceQuotas: how much of what they limit is used.
 //!
-//! The server itself counts what is added, when it admits it; this controller counts everything anew when the quota
-//! changes and when something goes.
+//! The server adds the usage of a new object when it admits it. This controller counts a namespace anew when the limits
+//! of a quota change, when an object is deleted, and when an update gives something back. Both take the usage of an
+//! object from [`evenkeel_schema::quota`].
 
 mod usage;
 
@@ -9,31 +10,34 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use evenkeel_runtime::{
-    Action, Context, Controller, Env, Event, EventMeta, Index, Predicate, Request, Result, ResultExt, Source,
+    Action, Context, Controller, Env, Event, EventMeta, Object, Predicate, Request, Result, ResultExt,
     Trigger,
 };
+use evenkeel_schema::quota::{Resource, releases};
 use futures::Stream;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, ResourceQuota, Service};
 use kube::ResourceExt;
 use parking_lot::Mutex;
+use serde::Serialize;
 use usage::Content;
 
+use crate::MANAGER;
 use crate::monitors::Monitors;
 use crate::signals::Signals;
-use crate::{MANAGER, pod};
 
 /// The namespaces that have quotas, and the way to their keys.
 pub(crate) struct Quotas {
     /// The quotas of each namespace.
     names: Mutex<BTreeMap<String, BTreeSet<Request>>>,
     signals: Signals,
+    env: Env,
 }
 
 impl Quotas {
     /// Nobody yet, and the stream of quotas under which something went.
     pub(crate) fn new(env: &Env) -> (Arc<Self>, impl Stream<Item = Request> + Send + 'static) {
         let (signals, due) = Signals::channel(env, "quotas: something went");
-        (Arc::new(Self { names: Mutex::default(), signals }), due)
+        (Arc::new(Self { names: Mutex::default(), signals, env: env.clone() }), due)
     }
 
     /// Follows a change of an object of any kind.
@@ -42,6 +46,25 @@ impl Quotas {
         let Some(namespace) = gone.and_then(|old| old.namespace.as_deref()) else { return };
         for key in self.names.lock().get(namespace).into_iter().flatten() {
             self.signals.give(key.clone());
+        }
+    }
+
+    /// Counts all quotas anew, because other kinds can be counted than before.
+    pub(crate) fn kinds_changed(&self) {
+        for key in self.names.lock().values().flatten() {
+            self.signals.give(key.clone());
+        }
+    }
+
+    /// The quotas to count anew because an update of an object gives something back.
+    fn released<K: Object + Serialize>(&self, resource: Resource<'_>, event: &Event<K>) -> Vec<Request> {
+        let (Some(old), Some(new)) = (event.old(), event.new_object()) else { return Vec::new() };
+        let namespace = new.meta().namespace.as_deref().unwrap_or_default();
+        let Some(keys) = self.names.lock().get(namespace).cloned() else { return Vec::new() };
+        let trees = (serde_json::to_value(&**old), serde_json::to_value(&**new));
+        match trees {
+            (Ok(old), Ok(new)) if !releases(resource, &old, &new, self.env.now()) => Vec::new(),
+            _ => keys.into_iter().collect(),
         }
     }
 
@@ -70,15 +93,14 @@ pub(crate) fn controller(
     monitors: Arc<Monitors>,
     due: impl Stream<Item = Request> + Send + 'static,
 ) -> Controller<ResourceQuota> {
-    let by_namespace =
-        Index::new("namespace", |quota: &ResourceQuota| quota.namespace().into_iter().collect());
+    let (pods, services, claims) = (quotas.clone(), quotas.clone(), quotas.clone());
     Controller::new("resourcequota-controller", reconcile)
         .watches(Trigger::<ResourceQuota>::events(move |event| quotas.note(event)))
-        .watches_indexed(by_namespace, |pod: &Pod| {
-            pod.namespace().filter(|_| pod::is_finished(pod)).into_iter().collect()
-        })
-        .reads_source(Source::<Service>::new())
-        .reads::<PersistentVolumeClaim>()
+        .watches(Trigger::<Pod>::events(move |event| pods.released(Resource::PODS, event)))
+        .watches(Trigger::<Service>::events(move |event| services.released(Resource::SERVICES, event)))
+        .watches(Trigger::<PersistentVolumeClaim>::events(move |event| {
+            claims.released(Resource::CLAIMS, event)
+        }))
         .stream("something went", due)
         .filter(Predicate::changed(|_, new| !is_counted(new)))
         .field_manager(MANAGER)
@@ -100,8 +122,9 @@ async fn reconcile(quota: Arc<ResourceQuota>, ctx: Context<State>) -> Result<Act
         services: ctx.list_in::<Service>(&namespace)?,
         claims: ctx.list_in::<PersistentVolumeClaim>(&namespace)?,
     };
-    let count = |group: &str, plural: &str| ctx.state().monitors.count(group, plural, &namespace);
-    let status = usage::status(&quota, &content, &count);
+    let monitors = &ctx.state().monitors;
+    let count = |resource: Resource<'_>| monitors.count(resource.group, resource.plural, &namespace);
+    let status = usage::status(&quota, &content, &count, ctx.now())?;
     ctx.status(&*quota, status).await.ignore_not_found()?;
     Ok(Action::done())
 }

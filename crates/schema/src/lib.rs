@@ -1,5 +1,6 @@
 //! Kubernetes kinds, schemas, patches and server-side apply, as pure functions: no IO, no clock, no async.
 
+pub mod cron;
 pub mod defaults;
 pub mod empties;
 pub mod field;
@@ -12,10 +13,12 @@ mod messages;
 pub mod names;
 pub mod normalize;
 pub mod patch;
+pub mod pod_resources;
 pub mod policy;
 pub mod prepare;
 pub mod protobuf;
 pub mod quantity;
+pub mod quota;
 mod read;
 pub mod selector;
 pub mod structural;

@@ -363,6 +363,12 @@ impl fmt::Display for Quantity {
     }
 }
 
+impl Default for Quantity {
+    fn default() -> Self {
+        Quantity::zero()
+    }
+}
+
 impl PartialEq for Quantity {
     fn eq(&self, other: &Self) -> bool {
         self.nano == other.nano

@@ -175,26 +175,41 @@ impl<'a> Reader<'a> {
 /// assert_eq!(print_duration(5_400_000_000_000), "1h30m0s");
 /// ```
 pub fn parse_duration(text: &str) -> Option<i64> {
+    read_duration(text).ok()
+}
+
+/// Reads a duration as Go does, in nanoseconds; the error is the one that Go's parser gives.
+pub(crate) fn read_duration(text: &str) -> Result<i64, String> {
+    let invalid = || format!("time: invalid duration {}", quote(text));
     let (negative, mut rest) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
         None => (false, text.strip_prefix('+').unwrap_or(text)),
     };
     if rest == "0" {
-        return Some(0);
+        return Ok(0);
     }
     if rest.is_empty() {
-        return None;
+        return Err(invalid());
     }
     let mut total: i128 = 0;
     while !rest.is_empty() {
-        let number = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let number = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
         let (digits, after) = rest.split_at(number);
+        if !digits.bytes().any(|byte| byte.is_ascii_digit()) || digits.matches('.').count() > 1 {
+            return Err(invalid());
+        }
         let length = after.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(after.len());
         let (unit, after) = after.split_at(length);
-        total = total.checked_add(part(digits, unit_nanos(unit)?)?)?;
+        if unit.is_empty() {
+            return Err(format!("time: missing unit in duration {}", quote(text)));
+        }
+        let Some(nanos) = unit_nanos(unit) else {
+            return Err(format!("time: unknown unit {} in duration {}", quote(unit), quote(text)));
+        };
+        total = part(digits, nanos).and_then(|part| total.checked_add(part)).ok_or_else(invalid)?;
         rest = after;
     }
-    i64::try_from(if negative { -total } else { total }).ok()
+    i64::try_from(if negative { -total } else { total }).map_err(|_| invalid())
 }
 
 fn unit_nanos(unit: &str) -> Option<i128> {

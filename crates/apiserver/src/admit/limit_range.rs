@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use evenkeel_schema::pod_resources::{Amounts, Part, PodResources, read};
 use evenkeel_schema::quantity::Quantity;
 use evenkeel_store::{Entry, Range};
 use serde_json::{Map, Value, json};
 
-use super::amounts::{self, Amounts};
 use super::{Admission, Operation, Plugin};
 use crate::Header;
 use crate::registry::storage_prefix;
@@ -131,12 +131,15 @@ fn check_pod(limit: &Value, pod: &Value) -> Vec<String> {
             containers
                 .flat_map(|container| {
                     let resources = &container["resources"];
-                    let of = |part: &str| amounts::read(&resources[part]);
+                    let of = |part: &str| read(Some(&resources[part]));
                     check(limit, kind, &of("requests"), &of("limits"))
                 })
                 .collect()
         }
-        "Pod" => check(limit, kind, &amounts::of_pod(pod, "requests"), &amounts::of_pod(pod, "limits")),
+        "Pod" => {
+            let of = |part| PodResources::of_spec(&pod["spec"], part).without_overhead();
+            check(limit, kind, &of(Part::Requests), &of(Part::Limits))
+        }
         _ => Vec::new(),
     }
 }
@@ -146,12 +149,12 @@ fn check_claim(limit: &Value, claim: &Value) -> Vec<String> {
     if limit["type"] != kind {
         return Vec::new();
     }
-    let requests = amounts::read(&claim["spec"]["resources"]["requests"]);
-    let mut errors: Vec<String> = amounts::read(&limit["min"])
+    let requests = read(Some(&claim["spec"]["resources"]["requests"]));
+    let mut errors: Vec<String> = read(Some(&limit["min"]))
         .iter()
         .filter_map(|(name, bound)| below(kind, name, bound, requests.get(name), None))
         .collect();
-    errors.extend(amounts::read(&limit["max"]).iter().filter_map(|(name, bound)| {
+    errors.extend(read(Some(&limit["max"])).iter().filter_map(|(name, bound)| {
         let Some(asked) = requests.get(name) else {
             return Some(format!("maximum {name} usage per {kind} is {bound}.  No request is specified"));
         };
@@ -163,13 +166,13 @@ fn check_claim(limit: &Value, claim: &Value) -> Vec<String> {
 
 fn check(limit: &Value, kind: &str, requests: &Amounts, limits: &Amounts) -> Vec<String> {
     let mut errors = Vec::new();
-    for (name, bound) in amounts::read(&limit["min"]) {
+    for (name, bound) in read(Some(&limit["min"])) {
         errors.extend(below(kind, &name, &bound, requests.get(&name), limits.get(&name)));
     }
-    for (name, bound) in amounts::read(&limit["max"]) {
+    for (name, bound) in read(Some(&limit["max"])) {
         errors.extend(above(kind, &name, &bound, requests.get(&name), limits.get(&name)));
     }
-    for (name, bound) in amounts::read(&limit["maxLimitRequestRatio"]) {
+    for (name, bound) in read(Some(&limit["maxLimitRequestRatio"])) {
         errors.extend(stretched(kind, &name, &bound, requests.get(&name), limits.get(&name)));
     }
     errors

@@ -1,18 +1,17 @@
-//! ResourceQuotas: nothing is added beyond what its namespace may have.
+//! ResourceQuotas: no write takes the usage of a namespace above its quotas.
 //!
-//! What is added is entered in the quota's status before it is stored, by compare-and-set, so that two who come at
-//! once cannot both take the last place. What goes is subtracted by the quota controller, which counts anew.
-
-mod scope;
-mod usage;
+//! The usage that a write adds is entered in the quota's status before the object is stored, by compare-and-set, so
+//! that two concurrent writes cannot both take the last place. Usage that a write gives back is not subtracted here,
+//! because the write may still fail: the quota controller counts the namespace anew once it sees the change.
 
 use std::sync::Arc;
 
+use evenkeel_schema::pod_resources::{Amounts, read};
 use evenkeel_schema::quantity::Quantity;
+use evenkeel_schema::quota::{self, Resource};
 use evenkeel_store::{Entry, Expect, Range};
 use serde_json::{Map, Value};
 
-use super::amounts::{self, Amounts};
 use super::{Admission, Operation};
 use crate::Header;
 use crate::registry::storage_prefix;
@@ -24,7 +23,7 @@ use crate::write::{RETRIES_MAX, put_plain};
 pub(crate) async fn charge(admission: &Admission<'_>, object: &Value, dry_run: bool) -> Result<()> {
     let namespace = &admission.call.path.namespace;
     let prefix = format!("{}{namespace}/", storage_prefix("", "resourcequotas"));
-    if !concerns(admission) || admission.call.server.store().count(&prefix) == 0 {
+    if !concerns(admission, object) || admission.call.server.store().count(&prefix) == 0 {
         return Ok(());
     }
     for _ in 0..RETRIES_MAX {
@@ -42,17 +41,25 @@ pub(crate) async fn charge(admission: &Admission<'_>, object: &Value, dry_run: b
     Err(refusal(admission, why))
 }
 
-fn concerns(admission: &Admission<'_>) -> bool {
+fn resource<'a>(admission: &'a Admission<'_>) -> Resource<'a> {
     let info = &admission.call.info;
-    let part = &*admission.call.path.subresource;
-    if admission.call.path.namespace.is_empty() || !info.namespaced {
+    Resource { group: &info.group, plural: &info.plural }
+}
+
+/// Whether this kind of write can add to the usage of a quota.
+fn concerns(admission: &Admission<'_>, object: &Value) -> bool {
+    if admission.call.path.namespace.is_empty() || !admission.call.info.namespaced {
         return false;
     }
+    let resource = resource(admission);
+    let part = &*admission.call.path.subresource;
+    let moves = || admission.old.is_some_and(|old| quota::moves(resource, old, object));
     match admission.operation {
         Operation::Create => part.is_empty(),
-        Operation::Update => match (info.group.as_str(), info.kind.as_str()) {
-            ("", "Pod") => part == "resize",
-            ("", "Service" | "PersistentVolumeClaim") => part.is_empty(),
+        Operation::Update => match (resource, part) {
+            (Resource::PODS, "resize") => true,
+            (Resource::PODS, "") | (Resource::CLAIMS, "status") => moves(),
+            (Resource::SERVICES | Resource::CLAIMS, "") => true,
             _ => false,
         },
         Operation::Delete => false,
@@ -66,39 +73,33 @@ fn check(
     entry: Arc<Entry<Header>>,
 ) -> Result<Option<(Arc<Entry<Header>>, Value)>> {
     let mut quota: Value = serde_json::from_slice(&entry.value).map_err(Status::internal)?;
-    let info = &admission.call.info;
+    let resource = resource(admission);
     // A quota whose status is not worked out yet limits nothing.
-    let hard = amounts::read(&quota["status"]["hard"]);
-    let interesting = |name: &str| usage::is_counted(info, name);
-    if !hard.keys().any(|name| interesting(name)) || !scope::matches(&quota, info, object) {
+    let hard = read(quota["status"].get("hard"));
+    let limited: Vec<&str> =
+        hard.keys().map(String::as_str).filter(|name| quota::tracks(resource, name)).collect();
+    if limited.is_empty() || !quota::matches(&quota, resource, object) {
         return Ok(None);
     }
     let name = &entry.header.name;
-    if let Some(why) = usage::unsaid(info, object, hard.keys().filter(|name| interesting(name))) {
+    if let Some(why) = quota::unspecified(resource, object, limited.iter().copied()) {
         return Err(refusal(admission, &format!("failed quota: {name}: {why}")));
     }
-    let mut added = usage::of(info, object);
-    if let Some(old) = admission.old {
-        for (name, amount) in usage::of(info, old) {
-            let now = added.remove(&name).unwrap_or_else(Quantity::zero);
-            added.insert(name, now - amount);
-        }
+    let used = read(quota["status"].get("used"));
+    if limited.iter().any(|name| !used.contains_key(*name)) {
+        let why = format!("status unknown for quota: {name}, resources: {}", limited.join(","));
+        return Err(refusal(admission, &why));
     }
-    added.retain(|name, amount| !amount.is_zero() && hard.contains_key(name));
+    let mut added = added(admission, &quota, object);
+    added.retain(|name, amount| *amount > Quantity::zero() && hard.contains_key(name));
     if added.is_empty() {
         return Ok(None);
     }
-    let used = amounts::read(&quota["status"]["used"]);
-    let after = |name: &str, amount: &Quantity| match used.get(name) {
-        Some(used) => used.clone() + amount.clone(),
-        None => amount.clone(),
-    };
-    let exceeded: Vec<&String> = added
-        .iter()
-        .filter(|(name, amount)| after(name, amount) > hard[*name])
-        .map(|(name, _)| name)
-        .collect();
-    if !exceeded.is_empty() {
+    let mut after = used.clone();
+    evenkeel_schema::pod_resources::add(&mut after, &added);
+    let exceeded: Vec<&String> = added.keys().filter(|name| after[*name] > hard[*name]).collect();
+    // A status reports what has happened already.
+    if !exceeded.is_empty() && admission.call.path.subresource != "status" {
         let told = |amounts: &Amounts| print(amounts, &exceeded);
         let why = format!(
             "exceeded quota: {name}, requested: {}, used: {}, limited: {}",
@@ -111,10 +112,26 @@ fn check(
     if !quota["status"]["used"].is_object() {
         quota["status"]["used"] = Map::new().into();
     }
-    for (name, amount) in &added {
-        quota["status"]["used"][name] = after(name, amount).to_string().into();
+    for name in added.keys() {
+        quota["status"]["used"][name] = after[name].to_string().into();
     }
     Ok(Some((entry, quota)))
+}
+
+/// The usage that the object adds to a quota: all of it, or what an update of an object that the quota counts already
+/// has more than before.
+fn added(admission: &Admission<'_>, quota: &Value, object: &Value) -> Amounts {
+    let resource = resource(admission);
+    let now = admission.call.server.env().now();
+    let mut added = quota::usage(resource, object, now);
+    if let Some(old) = admission.old.filter(|old| quota::matches(quota, resource, old)) {
+        for (name, before) in quota::usage(resource, old, now) {
+            if let Some(amount) = added.get_mut(&name) {
+                *amount = amount.clone() - before;
+            }
+        }
+    }
+    added
 }
 
 /// Stores the quotas with what they have now; whether nobody else did so meanwhile.

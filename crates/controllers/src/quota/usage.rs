@@ -1,145 +1,92 @@
-//! What a namespace uses, by the names that quotas know.
+//! The usage of a namespace, counted from its objects.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{
-    PersistentVolumeClaim, Pod, ResourceQuota, ResourceQuotaStatus, ScopedResourceSelectorRequirement,
-    Service,
-};
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use evenkeel_schema::pod_resources::{Amounts, add, read};
+use evenkeel_schema::quantity::{Format, Quantity};
+use evenkeel_schema::quota::{Resource, matches, tracks, usage};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, ResourceQuota, ResourceQuotaStatus, Service};
+use k8s_openapi::apimachinery::pkg::api::resource;
+use serde::Serialize;
+use serde_json::Value;
 
-use crate::pod;
-use crate::quantity::{Form, Milli};
-
-/// What is counted by its spec and not by its number alone.
+/// The objects of a namespace whose usage depends on their content.
 pub(super) struct Content {
     pub(super) pods: Vec<Arc<Pod>>,
     pub(super) services: Vec<Arc<Service>>,
     pub(super) claims: Vec<Arc<PersistentVolumeClaim>>,
 }
 
-/// Counts the objects of a kind, by group and plural.
-type Count<'a> = &'a dyn Fn(&str, &str) -> Option<usize>;
+/// Counts the objects of a resource; none where the resource is not watched, so that nobody knows.
+type Count<'a> = &'a dyn Fn(Resource<'_>) -> Option<usize>;
 
-/// The status: what is allowed, and how much of it is used.
-pub(super) fn status(quota: &ResourceQuota, content: &Content, count: Count<'_>) -> ResourceQuotaStatus {
-    let spec = quota.spec.clone().unwrap_or_default();
-    let hard = spec.hard.clone().unwrap_or_default();
-    let pods: Vec<_> =
-        content.pods.iter().filter(|pod| !pod::is_finished(pod) && in_scope(quota, pod)).collect();
-    let used: BTreeMap<_, _> = hard
-        .iter()
-        .filter_map(|(name, limit)| Some((name.clone(), used(name, limit, &pods, content, count)?)))
-        .collect();
-    ResourceQuotaStatus { hard: Some(hard), used: Some(used) }
-}
-
-fn used(
-    name: &str,
-    limit: &Quantity,
-    pods: &[&Arc<Pod>],
+/// Counts what a namespace uses of a quota. Resources that nobody can count keep the usage that was counted last.
+pub(super) fn status(
+    quota: &ResourceQuota,
     content: &Content,
     count: Count<'_>,
-) -> Option<Quantity> {
-    let number = |count: usize| Some(Quantity(count.to_string()));
-    if let Some(kind) = name.strip_prefix("count/") {
-        let (plural, group) = kind.split_once('.').unwrap_or((kind, ""));
-        return number(count(group, plural).unwrap_or(0));
-    }
-    match name {
-        "pods" => number(pods.len()),
-        "configmaps"
-        | "secrets"
-        | "replicationcontrollers"
-        | "resourcequotas"
-        | "persistentvolumeclaims"
-        | "services" => number(count("", name).unwrap_or(0)),
-        "services.nodeports" => number(content.services.iter().map(|service| node_ports(service)).sum()),
-        "services.loadbalancers" => {
-            number(content.services.iter().filter(|service| kind(service) == "LoadBalancer").count())
+    now: Timestamp,
+) -> Result<ResourceQuotaStatus, serde_json::Error> {
+    let hard = quota.spec.as_ref().and_then(|spec| spec.hard.clone()).unwrap_or_default();
+    let tree = serde_json::to_value(quota)?;
+    let counting = Counting { quota: &tree, now };
+    let mut used = read(tree["status"].get("used"));
+    used.retain(|name, _| hard.contains_key(name));
+    for (resource, sum) in [
+        (Resource::PODS, counting.sum(Resource::PODS, &content.pods)?),
+        (Resource::SERVICES, counting.sum(Resource::SERVICES, &content.services)?),
+        (Resource::CLAIMS, counting.sum(Resource::CLAIMS, &content.claims)?),
+    ] {
+        for name in hard.keys().filter(|name| tracks(resource, name)) {
+            used.insert(name.clone(), sum.get(name).cloned().unwrap_or_default());
         }
-        "requests.storage" => Some(sum(content.claims.iter().filter_map(|claim| storage(claim)), limit)),
-        "cpu" | "memory" | "ephemeral-storage" => Some(requested(pods, name, limit)),
-        _ => match name.split_once('.')? {
-            ("requests", resource) => Some(requested(pods, resource, limit)),
-            ("limits", resource) => Some(sum(pods.iter().flat_map(|pod| limits(pod, resource)), limit)),
-            _ => None,
-        },
     }
-}
-
-fn kind(service: &Service) -> &str {
-    service.spec.as_ref().and_then(|spec| spec.type_.as_deref()).unwrap_or("ClusterIP")
-}
-
-fn node_ports(service: &Service) -> usize {
-    let ports = service.spec.as_ref().and_then(|spec| spec.ports.as_ref()).map_or(0, Vec::len);
-    if matches!(kind(service), "NodePort" | "LoadBalancer") { ports } else { 0 }
-}
-
-fn storage(claim: &PersistentVolumeClaim) -> Option<Quantity> {
-    claim.spec.as_ref()?.resources.as_ref()?.requests.as_ref()?.get("storage").cloned()
-}
-
-fn requested(pods: &[&Arc<Pod>], resource: &str, limit: &Quantity) -> Quantity {
-    let total: i128 = pods
-        .iter()
-        .map(|pod| {
-            crate::scheduler::resources::Demand::of(pod).requests.get(resource).map_or(0, |amount| amount.0)
-        })
-        .sum();
-    Milli(total).write(Form::of(limit))
-}
-
-fn limits(pod: &Pod, resource: &str) -> Vec<Quantity> {
-    let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
-    containers
-        .filter_map(|container| container.resources.as_ref()?.limits.as_ref()?.get(resource).cloned())
-        .collect()
-}
-
-fn sum(amounts: impl Iterator<Item = Quantity>, limit: &Quantity) -> Quantity {
-    let total = amounts.filter_map(|amount| Milli::parse(&amount)).map(|amount| amount.0).sum();
-    Milli(total).write(Form::of(limit))
-}
-
-/// Whether the quota is about this pod.
-fn in_scope(quota: &ResourceQuota, pod: &Pod) -> bool {
-    let spec = quota.spec.clone().unwrap_or_default();
-    let plain = spec.scopes.iter().flatten().all(|scope| holds(scope, pod));
-    let selected =
-        spec.scope_selector.iter().flat_map(|selector| selector.match_expressions.iter().flatten());
-    plain && selected.into_iter().all(|requirement| selects(requirement, pod))
-}
-
-fn holds(scope: &str, pod: &Pod) -> bool {
-    let spec = pod.spec.as_ref();
-    let deadline = spec.is_some_and(|spec| spec.active_deadline_seconds.is_some());
-    let best_effort =
-        pod.status.as_ref().and_then(|status| status.qos_class.as_deref()) == Some("BestEffort");
-    match scope {
-        "Terminating" => deadline,
-        "NotTerminating" => !deadline,
-        "BestEffort" => best_effort,
-        "NotBestEffort" => !best_effort,
-        "PriorityClass" => spec.is_some_and(|spec| spec.priority_class_name.is_some()),
-        _ => true,
+    for name in hard.keys() {
+        let counted = Resource::counted_by(name).filter(|resource| !is_measured(*resource));
+        used.extend(counted.and_then(count).map(|number| (name.clone(), counting.objects(number))));
     }
+    let used: BTreeMap<_, _> =
+        used.into_iter().map(|(name, amount)| (name, resource::Quantity(amount.to_string()))).collect();
+    Ok(ResourceQuotaStatus { hard: Some(hard), used: Some(used) })
 }
 
-fn selects(requirement: &ScopedResourceSelectorRequirement, pod: &Pod) -> bool {
-    if requirement.scope_name != "PriorityClass" {
-        return holds(&requirement.scope_name, pod);
+fn is_measured(resource: Resource<'_>) -> bool {
+    [Resource::PODS, Resource::SERVICES, Resource::CLAIMS].contains(&resource)
+}
+
+struct Counting<'a> {
+    quota: &'a Value,
+    now: Timestamp,
+}
+
+impl Counting<'_> {
+    /// The usage of all objects that the quota is about; nothing at all where it limits nothing that they use.
+    fn sum<K: Serialize>(
+        &self,
+        resource: Resource<'_>,
+        objects: &[Arc<K>],
+    ) -> Result<Amounts, serde_json::Error> {
+        let mut sum = Amounts::new();
+        let hard = self.quota["spec"]["hard"].as_object();
+        if !hard.is_some_and(|hard| hard.keys().any(|name| tracks(resource, name))) {
+            return Ok(sum);
+        }
+        for object in objects {
+            let object = serde_json::to_value(&**object)?;
+            if matches(self.quota, resource, &object) {
+                add(&mut sum, &usage(resource, &object, self.now));
+            }
+        }
+        Ok(sum)
     }
-    let class = pod.spec.as_ref().and_then(|spec| spec.priority_class_name.clone());
-    let listed =
-        class.as_ref().is_some_and(|class| requirement.values.iter().flatten().any(|value| value == class));
-    match requirement.operator.as_str() {
-        "In" => listed,
-        "NotIn" => !listed,
-        "Exists" => class.is_some(),
-        _ => class.is_none(),
+
+    /// The number of objects of a resource that is counted alone; no scope matches such objects.
+    fn objects(&self, number: usize) -> Quantity {
+        let other = Resource { group: "", plural: "" };
+        let number = if matches(self.quota, other, &Value::Null) { number } else { 0 };
+        Quantity::new(i64::try_from(number).unwrap_or(i64::MAX), Format::DecimalSi)
     }
 }
 
@@ -148,22 +95,44 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    #[test]
-    fn pods_and_counts_are_used() {
-        let quota: ResourceQuota = serde_json::from_value(json!({"spec": {"hard": {
-            "pods": "2", "requests.cpu": "1", "limits.memory": "1Gi", "count/deployments.apps": "1", "secrets": "3"}}})).unwrap();
+    fn used(quota: Value) -> Value {
+        let quota: ResourceQuota = serde_json::from_value(quota).unwrap();
         let pod = crate::pod::tests::pod(json!({"spec": {"containers": [{"name": "c", "resources": {
             "requests": {"cpu": "250m"}, "limits": {"memory": "256Mi"}}}]}}));
         let done = crate::pod::tests::pod(json!({"status": {"phase": "Succeeded"}}));
         let content =
             Content { pods: vec![Arc::new(pod), Arc::new(done)], services: Vec::new(), claims: Vec::new() };
-        let count = |group: &str, plural: &str| {
-            Some(usize::from(group == "apps") + usize::from(plural == "secrets") * 2)
+        let count = |resource: Resource<'_>| match resource {
+            Resource { group: "apps", plural: "deployments" } => Some(1),
+            Resource { group: "", plural: "secrets" } => Some(2),
+            _ => None,
         };
-        let status = serde_json::to_value(status(&quota, &content, &count).used).unwrap();
+        let status = status(&quota, &content, &count, Timestamp::UNIX_EPOCH).unwrap();
+        serde_json::to_value(status.used).unwrap()
+    }
+
+    #[test]
+    fn pods_and_counts_are_used() {
+        let hard = json!({"pods": "2", "requests.cpu": "1", "limits.memory": "1Gi", "count/deployments.apps": "1",
+            "secrets": "3", "services": "4"});
+        let expected = json!({"pods": "1", "requests.cpu": "250m", "limits.memory": "256Mi",
+            "count/deployments.apps": "1", "secrets": "2", "services": "0"});
+        assert_eq!(used(json!({"spec": {"hard": hard}})), expected);
+    }
+
+    #[test]
+    fn what_nobody_can_count_keeps_its_usage_or_has_none() {
+        let hard = json!({"count/widgets.example.com": "2", "count/gadgets.example.com": "2"});
+        let status = json!({"used": {"count/widgets.example.com": "1", "secrets": "5"}});
         assert_eq!(
-            status,
-            json!({"pods": "1", "requests.cpu": "250m", "limits.memory": "256Mi", "count/deployments.apps": "1", "secrets": "2"})
+            used(json!({"spec": {"hard": hard}, "status": status})),
+            json!({"count/widgets.example.com": "1"})
         );
+    }
+
+    #[test]
+    fn a_scope_counts_no_other_objects() {
+        let spec = json!({"hard": {"secrets": "3", "pods": "1"}, "scopes": ["NotBestEffort"]});
+        assert_eq!(used(json!({"spec": spec})), json!({"secrets": "0", "pods": "1"}));
     }
 }

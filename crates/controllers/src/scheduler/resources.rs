@@ -2,14 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use k8s_openapi::api::core::v1::{Container, Node, Pod};
+use evenkeel_schema::pod_resources::{self, Part, PodResources, add};
+use k8s_openapi::api::core::v1::{Container, ContainerStatus, Node, Pod, PodStatus};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use crate::pod;
 use crate::quantity::Milli;
 
 /// Amounts by the name of the resource.
-pub(crate) type Amounts = BTreeMap<String, Milli>;
+pub(crate) type Amounts = pod_resources::Amounts<Milli>;
 
 /// A port of the host that a pod takes: address, protocol, number.
 pub(crate) type HostPort = (String, String, i32);
@@ -22,60 +23,55 @@ pub(crate) struct Demand {
 }
 
 impl Demand {
-    /// The sum over containers, or the most that an init container needs while it runs alone beside the sidecars
-    /// that were started before it; whichever is more; and the pod's overhead.
+    /// The requests of the pod with its overhead, and its ports.
     pub(crate) fn of(pod: &Pod) -> Self {
-        let Some(spec) = pod.spec.as_ref() else { return Self::default() };
-        let mut running = Amounts::new();
-        let mut peak = Amounts::new();
-        for container in spec.init_containers.iter().flatten() {
-            let requests = requests(container);
-            if container.restart_policy.as_deref() == Some("Always") {
-                add(&mut running, &requests);
-                raise(&mut peak, &running);
-            } else {
-                let mut alone = running.clone();
-                add(&mut alone, &requests);
-                raise(&mut peak, &alone);
-            }
-        }
-        for container in &spec.containers {
-            add(&mut running, &requests(container));
-        }
-        raise(&mut running, &peak);
-        // A request for the pod as a whole stands in for the sum of its containers.
-        if let Some(whole) = spec.resources.as_ref().and_then(|resources| resources.requests.as_ref()) {
-            running.extend(amounts(whole));
-        }
-        add(&mut running, &amounts(spec.overhead.as_ref().unwrap_or(&BTreeMap::new())));
-        Self { requests: running, ports: host_ports(pod) }
+        Self { requests: requests(pod).total(), ports: host_ports(pod) }
     }
 }
 
-fn requests(container: &Container) -> Amounts {
-    container
-        .resources
-        .as_ref()
-        .and_then(|resources| resources.requests.as_ref())
-        .map(amounts)
-        .unwrap_or_default()
+fn requests(pod: &Pod) -> PodResources<Milli> {
+    let spec = pod.spec.as_ref();
+    let status = pod.status.as_ref();
+    let of_pod = spec.and_then(|spec| spec.resources.as_ref()).and_then(|it| it.requests.as_ref());
+    let running = status.and_then(|status| status.container_statuses.as_deref()).unwrap_or_default();
+    let initial = status.and_then(|status| status.init_container_statuses.as_deref()).unwrap_or_default();
+    let init = spec.and_then(|spec| spec.init_containers.as_deref()).unwrap_or_default();
+    let containers = spec.map(|spec| spec.containers.as_slice()).unwrap_or_default();
+    PodResources {
+        part: Part::Requests,
+        containers: containers.iter().map(|it| container(it, running)).collect(),
+        init_containers: init.iter().map(|it| container(it, initial)).collect(),
+        pod: of_pod.map(amounts).unwrap_or_default(),
+        overhead: spec.and_then(|spec| spec.overhead.as_ref()).map(amounts).unwrap_or_default(),
+        resize_infeasible: status.is_some_and(is_resize_infeasible),
+    }
+}
+
+fn container(container: &Container, statuses: &[ContainerStatus]) -> pod_resources::Container<Milli> {
+    let requests = container.resources.as_ref().and_then(|resources| resources.requests.as_ref());
+    let status = statuses.iter().find(|status| status.name == container.name);
+    let reported = status.and_then(|status| {
+        let actual = status.resources.as_ref()?.requests.as_ref();
+        let allocated = status.allocated_resources.as_ref();
+        Some(pod_resources::Reported {
+            actual: actual.map(amounts).unwrap_or_default(),
+            allocated: allocated.map(amounts).unwrap_or_default(),
+        })
+    });
+    pod_resources::Container {
+        restartable: container.restart_policy.as_deref() == Some("Always"),
+        wanted: requests.map(amounts).unwrap_or_default(),
+        reported,
+    }
+}
+
+fn is_resize_infeasible(status: &PodStatus) -> bool {
+    let pending = status.conditions.iter().flatten().find(|it| it.type_ == "PodResizePending");
+    pending.and_then(|condition| condition.reason.as_deref()) == Some("Infeasible")
 }
 
 fn amounts(quantities: &BTreeMap<String, Quantity>) -> Amounts {
     quantities.iter().filter_map(|(name, quantity)| Some((name.clone(), Milli::parse(quantity)?))).collect()
-}
-
-fn add(to: &mut Amounts, more: &Amounts) {
-    for (name, amount) in more {
-        to.entry(name.clone()).or_default().0 += amount.0;
-    }
-}
-
-fn raise(to: &mut Amounts, at_least: &Amounts) {
-    for (name, amount) in at_least {
-        let entry = to.entry(name.clone()).or_default();
-        *entry = (*entry).max(*amount);
-    }
 }
 
 fn host_ports(pod: &Pod) -> BTreeSet<HostPort> {

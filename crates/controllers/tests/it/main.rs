@@ -2,8 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that meets what it does not expect should fail right there")]
 
+mod cronjobs;
 mod garbage;
 mod namespaces;
+mod quotas;
 mod rollout;
 mod scheduling;
 mod statefulset;

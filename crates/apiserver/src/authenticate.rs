@@ -123,10 +123,11 @@ impl Authentication {
         Ok(claims)
     }
 
-    /// Makes a token.
-    pub(crate) fn issue(&self, token: &AccountToken<'_>) -> String {
-        let claims = token.claims(self.env.now(), self.env.uid());
-        jwt::seal(&claims, self.key())
+    /// Makes a token, and the id by which the token can be recognized.
+    pub(crate) fn issue(&self, token: &AccountToken<'_>) -> (String, String) {
+        let id = self.env.uid();
+        let claims = token.claims(self.env.now(), id.clone());
+        (jwt::seal(&claims, self.key()), id)
     }
 }
 

@@ -127,6 +127,25 @@ impl Body {
         }
     }
 
+    /// Whether the body begins like this in its first run of bytes; never for one that is made while it is read.
+    pub(crate) fn starts_with(&self, beginning: &[u8]) -> bool {
+        match &self.0 {
+            Kind::One(bytes) => bytes.starts_with(beginning),
+            Kind::Whole(slices, _) => slices.front().is_some_and(|it| it.starts_with(beginning)),
+            Kind::Spliced(_) | Kind::Lazy(..) | Kind::Stream(_) => false,
+        }
+    }
+
+    /// A copy of the bytes. The body becomes one run of them; a watch is left as it is and has none.
+    pub(crate) fn gathered(&mut self) -> Option<Bytes> {
+        if self.is_watch() {
+            return None;
+        }
+        let bytes = std::mem::take(self).whole()?;
+        *self = bytes.clone().into();
+        Some(bytes)
+    }
+
     /// The bytes, where the body is not a watch.
     pub fn whole(self) -> Option<Bytes> {
         match self.0 {

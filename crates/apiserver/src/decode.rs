@@ -166,7 +166,7 @@ pub(crate) fn parse_protobuf(group: &str, version: &str, kind: &str, body: &[u8]
 }
 
 /// What Go says when something else than an object is read into a struct.
-fn not_an_object(value: &Value) -> String {
+pub(crate) fn not_an_object(value: &Value) -> String {
     let what = match value {
         Value::Null | Value::Object(_) => return format!("Object 'Kind' is missing in '{value}'"),
         Value::Bool(_) => "bool",

@@ -15,6 +15,7 @@
 pub mod access;
 mod admit;
 mod allocate;
+mod audit;
 mod authenticate;
 mod authorize;
 mod body;
@@ -51,6 +52,7 @@ mod validate;
 mod webhook;
 mod write;
 
+pub use audit::{Audit, AuditPolicy, AuditPolicyError, AuditSink};
 pub use authenticate::{KeyError, SigningKey, TokenAuthenticator};
 pub use authorize::{Rbac, Rule};
 pub use body::{Body, Piece, Spliced};

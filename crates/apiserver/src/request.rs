@@ -6,13 +6,13 @@ mod query;
 mod timeout;
 
 pub(crate) use accept::{Accept, Format, Shape, negotiate, negotiate_for};
-use path::percent_decode;
-pub(crate) use path::{Prefix, ResourcePath, Route};
+pub(crate) use path::{Prefix, ResourcePath, Route, percent_decode};
 pub(crate) use query::{FieldValidation, ListQuery, Query, WriteQuery, parse_version};
 
 pub(crate) use timeout::check_timeout;
 
 use std::borrow::Cow;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -20,6 +20,7 @@ use std::time::Duration;
 use http::{HeaderMap, Method};
 
 use crate::User;
+use crate::audit::Trail;
 use crate::completion::Submitted;
 
 /// The head of a request, taken apart.
@@ -40,6 +41,8 @@ pub(crate) struct Request<'a> {
     submitted: Submitted,
     /// The last revision that this request has made; zero while it has made none.
     committed: AtomicU64,
+    /// What is recorded of the request, where it is audited.
+    pub(crate) audit: Option<Arc<Trail>>,
     /// What the person behind the client is told in headers, whether the request is granted or not.
     warnings: Mutex<Vec<String>>,
 }
@@ -57,13 +60,20 @@ pub struct Caller {
     pub body_timeout: Option<Duration>,
     /// Kept for as long as the request is worked on, also after its client has gone away: what counts the request.
     pub held: Option<Arc<dyn std::any::Any + Send + Sync>>,
+    /// The address of the client, if the request came over the network.
+    pub remote: Option<IpAddr>,
 }
 
 impl Caller {
     /// Who the extensions of a request say, else nobody known.
     pub(crate) fn of(extensions: &mut http::Extensions) -> Self {
         let user = extensions.remove::<User>().unwrap_or_else(User::anonymous);
-        Self { user: Arc::new(user), body_timeout: None, held: None }
+        Self { user: Arc::new(user), body_timeout: None, remote: None, held: None }
+    }
+
+    /// A caller who proved nothing.
+    pub(crate) fn nobody() -> Self {
+        Self { user: Arc::new(User::anonymous()), body_timeout: None, remote: None, held: None }
     }
 }
 
@@ -89,6 +99,7 @@ impl<'a> Request<'a> {
             body_timeout: caller.body_timeout,
             submitted: Submitted::default(),
             committed: AtomicU64::new(0),
+            audit: None,
             warnings: Mutex::default(),
         }
     }
@@ -101,6 +112,11 @@ impl<'a> Request<'a> {
     /// Notes that a write of this request is about to be handed to the store.
     pub(crate) fn note_submission(&self) {
         self.submitted.note();
+    }
+
+    /// Has the request recorded in this trail.
+    pub(crate) fn audited(self, audit: Option<Arc<Trail>>) -> Self {
+        Self { audit, ..self }
     }
 
     /// Notes a revision that this request has made.

@@ -8,6 +8,7 @@ use flate2::write::GzEncoder;
 use http::header::{ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, VARY};
 use http::{HeaderMap, HeaderName, Method, Response, StatusCode};
 
+use crate::audit::AUDIT_ID;
 use crate::body::{Body, PIECE_BYTES};
 use crate::encode::print_yaml;
 use crate::request::{Format, Request, negotiate};
@@ -23,7 +24,6 @@ const GZIP_WHOLE_MAX: usize = 1 << 20;
 
 const JSON: &str = "application/json";
 const WARNING: HeaderName = HeaderName::from_static("warning");
-const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
 /// An answer in JSON.
 pub(crate) fn json(code: u16, body: impl Into<Body>) -> Response<Body> {
@@ -82,20 +82,31 @@ pub(crate) fn refusal(request: &Request<'_>, status: &Status) -> Response<Body> 
 
 /// Refusals become responses, large answers are compressed, a HEAD has no body.
 pub(crate) fn finish(request: &Request<'_>, answer: Result<Response<Body>>) -> Response<Body> {
-    let mut response = answer.unwrap_or_else(|status| refusal(request, &status));
+    let (mut response, refused) = match answer {
+        Ok(response) => (response, None),
+        Err(status) => (refusal(request, &status), Some(status)),
+    };
+    if let Some(trail) = &request.audit {
+        trail.note_answer(request, refused.as_ref(), &mut response);
+    }
     if let Some(committed) = request.committed() {
         response.extensions_mut().insert(committed);
     }
     request.warnings().iter().for_each(|warning| warn(&mut response, warning));
-    if let Some(id) = request.headers.get(AUDIT_ID) {
-        response.headers_mut().insert(AUDIT_ID, id.clone());
-    }
+    repeat_audit_id(&mut response, request.headers);
     if *request.method == Method::HEAD {
         *response.body_mut() = Body::empty();
     } else {
         compress(request, &mut response);
     }
     response
+}
+
+/// Gives an answer the audit id of its request, where the request has one.
+pub(crate) fn repeat_audit_id(response: &mut Response<Body>, headers: &HeaderMap) {
+    if let Some(id) = headers.get(AUDIT_ID) {
+        response.headers_mut().insert(AUDIT_ID, id.clone());
+    }
 }
 
 /// The last touch: what nearly every answer says in its headers, under what it says of its own.

@@ -52,6 +52,9 @@ where
 fn enter(call: &Call<'_>) -> Result<&'static str> {
     if let Some(warning) = deprecation(call.info) {
         call.request.warn(warning);
+        if let Some(trail) = &call.request.audit {
+            trail.note_deprecation();
+        }
     }
     let verb = call.request.verb();
     check_verb(call, verb)?;
@@ -103,15 +106,20 @@ fn authorize(server: &ApiServer, request: &Request<'_>) -> Result<Option<Box<Use
     refuse_malformed(request)?;
     let authorizer = &*server.inner().authorizer;
     let selected = selected_name(request);
-    let target = match &request.route {
-        Route::Other | Route::VerbOnly => Target::Path(&request.path),
-        Route::Resource(path) => path.target(selected.as_deref().unwrap_or(&path.name)),
-    };
+    let target = target(request, selected.as_deref());
     let own = Attributes { user: request.user, verb: request.verb(), target };
     let other = impersonate(authorizer, &own, request.headers)?;
+    if let (Some(trail), Some(other)) = (&request.audit, &other) {
+        trail.note_impersonation(&other.user, &other.constraint);
+    }
+    let other = other.map(|it| it.user);
     let user = other.as_ref().unwrap_or(request.user);
     let attributes = Attributes { user, ..own };
-    match authorizer.authorize(&attributes) {
+    let decision = authorizer.authorize(&attributes);
+    if let Some(trail) = &request.audit {
+        trail.note_decision(&decision);
+    }
+    match decision {
         Decision::Allow(_) => Ok(other.map(Box::new)),
         Decision::Deny(reason) => Err(forbidden(&attributes, &reason)),
     }
@@ -129,7 +137,7 @@ fn refuse_malformed(request: &Request<'_>) -> Result<()> {
 }
 
 /// Whether a request may go on for as long as its client wants. Its `timeout` is not looked at.
-fn is_long_running(request: &Request<'_>) -> bool {
+pub(crate) fn is_long_running(request: &Request<'_>) -> bool {
     let Route::Resource(path) = &request.route else { return false };
     matches!(request.verb(), "watch" | "proxy")
         || matches!(&*path.subresource, "attach" | "exec" | "proxy" | "log" | "portforward")
@@ -139,7 +147,7 @@ fn is_long_running(request: &Request<'_>) -> bool {
 ///
 /// No other verb takes its name from a selector: a creation or a deletion of many by that selector would be allowed to
 /// whoever may touch that one object.
-fn selected_name(request: &Request<'_>) -> Option<String> {
+pub(crate) fn selected_name(request: &Request<'_>) -> Option<String> {
     let Route::Resource(path) = &request.route else { return None };
     let reads_many = path.name.is_empty()
         && path.prefix.is_none()
@@ -152,6 +160,14 @@ fn selected_name(request: &Request<'_>) -> Option<String> {
     let selector = FieldSelector::parse(&options.fields).ok()?;
     let name = selector.exact("metadata.name")?;
     (path_segment_error(name).is_none() && !has(name, b'/')).then(|| name.to_owned())
+}
+
+/// What a request aims at. `selected` is the name that it selects.
+pub(crate) fn target<'a>(request: &'a Request<'_>, selected: Option<&'a str>) -> Target<'a> {
+    match &request.route {
+        Route::Other | Route::VerbOnly => Target::Path(&request.path),
+        Route::Resource(path) => path.target(selected.unwrap_or(&path.name)),
+    }
 }
 
 impl ResourcePath<'_> {

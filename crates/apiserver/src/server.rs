@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::future::Future;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -16,6 +17,7 @@ use jiff::Timestamp;
 use crate::access::Authorizer;
 use crate::admit::{Plugin, Policies, plugins};
 use crate::allocate::Allocator;
+use crate::audit::{Audit, Refused};
 use crate::authenticate::Authentication;
 use crate::body::Body;
 use crate::completion::{Completion, Submitted};
@@ -40,6 +42,8 @@ pub struct Options {
     pub signing_key: Option<Arc<SigningKey>>,
     /// Who carries questions to admission webhooks; without it none can be reached.
     pub webhooks: Option<Arc<dyn WebhookCaller>>,
+    /// The audit log; without it nothing is recorded.
+    pub audit: Option<Audit>,
 }
 
 /// A Kubernetes API server. Cloning is cheap and shares the same server.
@@ -65,6 +69,8 @@ pub(crate) struct Inner {
     pub(crate) policies: Policies,
     /// Who carries questions to admission webhooks.
     pub(crate) webhooks: Option<Arc<dyn WebhookCaller>>,
+    /// The audit log, where requests are recorded.
+    audit: Option<Audit>,
     /// Who gives out the addresses and ports of services.
     pub(crate) allocator: Allocator,
     /// Events as they were encoded for watchers.
@@ -98,6 +104,7 @@ impl ApiServer {
             plugins: plugins(),
             policies: Policies::default(),
             webhooks: options.webhooks,
+            audit: options.audit,
             allocator,
             events: Arc::default(),
             trees: Trees::default(),
@@ -211,20 +218,30 @@ impl ApiServer {
         B: http_body::Body + Send + 'static,
         B::Data: Send,
     {
-        let parts: &Parts = head;
+        let trail = match &self.inner.audit {
+            Some(audit) => audit.begin(&self.inner.env, caller, head).await,
+            None => None,
+        };
+        let (parts, noted): (&Parts, _) = (head, trail.clone());
         let answered = async {
-            let request = Request::new(parts, caller).noting(submitted);
+            let request = Request::new(parts, caller).noting(submitted).audited(noted);
             let answer = route::answer(self, &request, body).await;
             respond::finish(&request, answer)
         };
-        let answered = self.inner.panics.guard_future(&|| describe(parts), answered).await;
+        let mut answered = self.inner.panics.guard_future(&|| describe(parts), answered).await;
+        match (trail, &mut answered) {
+            (Some(trail), Some(response)) => trail.respond(response).await,
+            (Some(trail), None) => trail.panicked().await,
+            (None, _) => {}
+        }
         dressed(answered, head)
     }
 
     /// Answers a request that need wait for nothing, as most that read an object do. Returns `None` for any other
     /// request, which is left as it is.
     pub fn serve_now(&self, caller: &Caller, head: &mut Parts) -> Option<Response<Body>> {
-        if head.method != Method::GET {
+        // A request that is recorded waits for its event to be written.
+        if head.method != Method::GET || self.inner.audit.is_some() {
             return None;
         }
         let answered = self.inner.panics.guard(&|| describe(head), || {
@@ -249,10 +266,41 @@ fn describe(head: &Parts) -> String {
 fn dressed(response: Option<Response<Body>>, head: &mut Parts) -> Response<Body> {
     let mut response = response.unwrap_or_else(|| {
         let message = "This request caused apiserver to panic. Look in the logs for details.";
-        respond::json(500, Status::new(500, "InternalError", message).to_json())
+        let mut response = respond::json(500, Status::new(500, "InternalError", message).to_json());
+        respond::repeat_audit_id(&mut response, &head.headers);
+        response
     });
     respond::dress(&mut response, std::mem::take(&mut head.headers));
     response
+}
+
+/// Records refusals that are made before a request reaches the server.
+impl ApiServer {
+    /// Records that a request was refused because its credentials are wrong, and gives its answer the audit id. Does
+    /// nothing without an audit log.
+    pub async fn audit_unauthenticated(
+        &self,
+        head: &mut Parts,
+        remote: Option<IpAddr>,
+        answer: &mut Response<Body>,
+    ) {
+        if let Some(audit) = &self.inner.audit {
+            audit.unauthenticated(&self.inner.env, Refused { head, remote, answer }).await;
+        }
+    }
+
+    /// Records that a request of this caller was refused for another reason, and gives its answer the audit id. Does
+    /// nothing without an audit log.
+    pub async fn audit_refusal(&self, caller: &Caller, head: &mut Parts, answer: &mut Response<Body>) {
+        if let Some(audit) = &self.inner.audit {
+            audit.refusal(&self.inner.env, caller, head, answer).await;
+        }
+    }
+
+    /// Whether there is an audit log.
+    pub fn is_audited(&self) -> bool {
+        self.inner.audit.is_some()
+    }
 }
 
 impl<B> tower::Service<http::Request<B>> for ApiServer

@@ -61,7 +61,11 @@ pub(crate) async fn review(call: &Call<'_>, body: Bytes) -> Result<Response<Body
 /// Decodes a body that is of another kind than the resource.
 fn decode_other(call: &Call<'_>, expected: &Expected<'_>, body: &[u8]) -> Result<Value> {
     let media = decode::media(call.request.header("content-type"))?;
-    Ok(decode::object(call.info, expected, media, body, FieldValidation::Ignore)?.object)
+    let object = decode::object(call.info, expected, media, body, FieldValidation::Ignore)?.object;
+    if let Some(trail) = &call.request.audit {
+        trail.note_object(&object);
+    }
+    Ok(object)
 }
 
 /// The answer of a part that is only written to.

@@ -2,12 +2,14 @@
 
 use bytes::Bytes;
 use evenkeel_apiserver::{ApiServer, User};
+use http::request::Parts;
 use http::{Request, Response};
 use http_body_util::Full;
 use kube::Client;
 use tower::{BoxError, Service as _};
 
 use crate::elsewhere;
+use crate::serve::unauthorized;
 use crate::transport::{ResponseBody, boxed};
 
 /// The end of the wire.
@@ -39,6 +41,15 @@ impl Backend {
             Self::Embedded(server) => server.authenticate(token),
             Self::Remote(_) => None,
         }
+    }
+
+    /// The answer to a request of this process whose credentials are wrong.
+    pub(crate) async fn refuse_credentials(&self, head: &mut Parts) -> Response<ResponseBody> {
+        let mut answer = unauthorized();
+        if let Self::Embedded(server) = self {
+            server.audit_unauthenticated(head, None, &mut answer).await;
+        }
+        answer.map(boxed)
     }
 
     /// Forgets every earlier revision, where that is in our hands.

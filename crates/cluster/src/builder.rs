@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use evenkeel_apiserver::Audit;
 use evenkeel_controllers::{NodeOptions, Options as ControllerOptions};
 use evenkeel_env::Env;
 
@@ -24,6 +25,7 @@ pub struct Builder {
     pub(crate) settle_limit: Duration,
     pub(crate) data_dir: Option<PathBuf>,
     pub(crate) root_ca: bool,
+    pub(crate) audit: Option<Audit>,
 }
 
 impl Default for Builder {
@@ -39,6 +41,7 @@ impl Default for Builder {
             settle_limit: SETTLE_LIMIT,
             data_dir: None,
             root_ca: false,
+            audit: None,
         }
     }
 }
@@ -115,6 +118,13 @@ impl Builder {
     #[must_use]
     pub fn root_ca(mut self, on: bool) -> Self {
         self.root_ca = on;
+        self
+    }
+
+    /// Records requests in this audit log. There is none unless set.
+    #[must_use]
+    pub fn audit(mut self, audit: Audit) -> Self {
+        self.audit = Some(audit);
         self
     }
 

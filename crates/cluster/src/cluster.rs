@@ -110,6 +110,7 @@ impl Cluster {
         let store = store(&options, &env).await?;
         let mut server_options = ServerOptions::default();
         server_options.webhooks = Some(Arc::new(Webhooks::new()));
+        server_options.audit = options.audit.clone();
         if let Some(folder) = &options.data_dir {
             server_options.signing_key = Some(Arc::new(signing_key(&folder.join(PKI))?));
         }

@@ -19,7 +19,7 @@ use crate::backend::Backend;
 use crate::crash::{Fate, Life};
 use crate::fault::{Fault, Faults, is_write};
 use crate::record::{Asked, Outcome, Recorder};
-use crate::serve::{Certificate, Tokens, identify, unauthorized};
+use crate::serve::{Certificate, Tokens, identify};
 use crate::target::verb;
 use crate::watches::Watches;
 
@@ -82,7 +82,9 @@ impl Transport {
     async fn carry(&self, request: Request<kube::client::Body>) -> Result<Response<ResponseBody>, BoxError> {
         let (mut parts, body) = request.into_parts();
         let body = body.collect().await?.to_bytes();
-        let Some(user) = self.identity(&parts.headers) else { return Ok(unauthorized().map(boxed)) };
+        let Some(user) = self.identity(&parts.headers) else {
+            return Ok(self.wire.backend.refuse_credentials(&mut parts).await);
+        };
         parts.extensions.insert(user);
         parts.headers.entry(header::USER_AGENT).or_insert_with(|| user_agent(&self.by));
         self.wire.let_others_go_first().await;

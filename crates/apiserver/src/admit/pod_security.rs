@@ -19,6 +19,9 @@ use policy::{Level, Policy, Rule};
 /// The parts of a pod through which its containers cannot be changed.
 const HARMLESS: [&str; 8] =
     ["exec", "attach", "binding", "eviction", "log", "portforward", "proxy", "status"];
+/// The annotations of audit events: the rule that was enforced, and what falls short of the rule of mode `audit`.
+const ENFORCED: &str = "pod-security.kubernetes.io/enforce-policy";
+const VIOLATIONS: &str = "pod-security.kubernetes.io/audit-violations";
 /// How many pods of a namespace are looked at when its labels change, as in Kubernetes.
 const PODS_MAX: usize = 3000;
 
@@ -39,6 +42,7 @@ impl Plugin for PodSecurity {
             (group, kind) if part.is_empty() => {
                 if let Some(template) = template(group, kind, object) {
                     let policy = policy_of(admission);
+                    note(admission, policy.audit, template);
                     warn(admission, policy.warn, template);
                 }
                 Ok(())
@@ -72,9 +76,17 @@ fn policy_of(admission: &Admission<'_>) -> Policy {
 
 fn examine_pod(admission: &Admission<'_>, pod: &Value) -> Result<()> {
     let policy = policy_of(admission);
-    if policy.demands_nothing() || admission.old.is_some_and(|old| !is_significant(pod, old)) {
+    let changes_nothing = admission.old.is_some_and(|old| !is_significant(pod, old));
+    if let Some(trail) = &admission.call.request.audit
+        && (policy.demands_nothing() || !changes_nothing)
+    {
+        let enforced = if policy.demands_nothing() { Rule::default() } else { policy.enforce };
+        trail.annotate(ENFORCED, &enforced.to_string());
+    }
+    if policy.demands_nothing() || changes_nothing {
         return Ok(());
     }
+    note(admission, policy.audit, pod);
     let violations = evaluate(policy.enforce, pod);
     if !violations.is_empty() {
         let why = format!("violates PodSecurity {:?}: {}", policy.enforce.to_string(), violations.detail());
@@ -82,6 +94,16 @@ fn examine_pod(admission: &Admission<'_>, pod: &Value) -> Result<()> {
     }
     warn(admission, policy.warn, pod);
     Ok(())
+}
+
+/// Notes in the audit log how a pod falls short of a rule.
+fn note(admission: &Admission<'_>, rule: Rule, pod: &Value) {
+    let Some(trail) = &admission.call.request.audit else { return };
+    let violations = evaluate(rule, pod);
+    if !violations.is_empty() {
+        let text = format!("would violate PodSecurity {:?}: {}", rule.to_string(), violations.detail());
+        trail.annotate(VIOLATIONS, &text);
+    }
 }
 
 fn warn(admission: &Admission<'_>, rule: Rule, pod: &Value) {

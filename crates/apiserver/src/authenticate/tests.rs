@@ -29,7 +29,7 @@ async fn a_token_proves_its_account() {
     for env in [Env::seeded(1), Env::system()] {
         let authentication = world(env, None).await;
         let pod = Bound::Pod("p".into(), "uid-p".into(), None);
-        let made = authentication.issue(&token(Some(pod)));
+        let made = authentication.issue(&token(Some(pod))).0;
         let Authenticated { user, audiences } = authentication.authenticate(&made, &[]).unwrap();
         assert_eq!(user.name, "system:serviceaccount:ns:robot");
         assert_eq!(
@@ -47,13 +47,13 @@ async fn a_token_proves_its_account() {
 #[tokio::test]
 async fn a_token_ends_with_what_it_is_bound_to() {
     let authentication = world(Env::seeded(1), None).await;
-    let made = authentication.issue(&token(Some(Bound::Pod("p".into(), "uid-p".into(), None))));
+    let made = authentication.issue(&token(Some(Bound::Pod("p".into(), "uid-p".into(), None)))).0;
     let key = "/registry/core/pods/ns/p".into();
     authentication.store.write(Write { key, expect: Expect::Any, op: Op::Delete }).await.unwrap();
     let refusal = authentication.authenticate(&made, &[]).err().unwrap();
     assert_eq!(refusal, "[invalid bearer token, service account token has been invalidated]");
     let gone = AccountToken { account: Account { namespace: "ns", name: "none", uid: "" }, ..token(None) };
-    assert!(authentication.authenticate(&authentication.issue(&gone), &[]).is_err());
+    assert!(authentication.authenticate(&authentication.issue(&gone).0, &[]).is_err());
 }
 
 #[test]
@@ -78,7 +78,7 @@ async fn a_seeded_world_makes_the_same_token_again() {
 async fn the_public_key_is_told_and_has_the_name_that_tokens_use() {
     let key = SigningKey::from_pkcs8(&SigningKey::generate().unwrap()).unwrap();
     let authentication = world(Env::system(), Some(key)).await;
-    let made = authentication.issue(&token(None));
+    let made = authentication.issue(&token(None)).0;
     let header = made.split('.').next().unwrap();
     let header: Value = serde_json::from_slice(
         &base64::Engine::decode(&base64::engine::general_purpose::URL_SAFE_NO_PAD, header).unwrap(),

@@ -35,17 +35,24 @@ enum Mode {
 const MODES: [Mode; 5] =
     [Mode::AssociatedNode, Mode::Node, Mode::ServiceAccount, Mode::UserInfo, Mode::Legacy];
 
+/// Whom a request acts as.
+pub(crate) struct Impersonated {
+    pub(crate) user: User,
+    /// The verb that allowed it, where that was one of the constrained ones; else empty.
+    pub(crate) constraint: String,
+}
+
 /// Whom a request acts as: the user of its headers, where it has them and its own user may; else none.
 pub(crate) fn impersonate(
     authorizer: &dyn Authorizer,
     attributes: &Attributes<'_>,
     headers: &HeaderMap,
-) -> Result<Option<User>> {
+) -> Result<Option<Impersonated>> {
     let Some(wanted) = wanted(headers)? else { return Ok(None) };
     let mut refusal = None;
     for mode in MODES.into_iter().filter(|mode| mode.applies(&wanted, attributes.user)) {
         match mode.check(authorizer, &wanted, attributes) {
-            Ok(user) => return Ok(Some(user)),
+            Ok(user) => return Ok(Some(Impersonated { user, constraint: mode.constraint() })),
             Err(status) => refusal = refusal.or(Some(status)),
         }
     }
@@ -132,6 +139,11 @@ impl Mode {
         }
     }
 
+    /// The verb on the identity that a constrained mode asks for; empty for the old way.
+    fn constraint(self) -> String {
+        if self == Self::Legacy { String::new() } else { format!("impersonate:{}", self.name()) }
+    }
+
     fn applies(self, wanted: &User, requestor: &User) -> bool {
         let only_name = wanted.uid.is_empty() && wanted.groups.is_empty() && wanted.extra.is_empty();
         let node = node_name(&wanted.name);
@@ -154,10 +166,8 @@ impl Mode {
             let verb = format!("impersonate-on:{}:{}", self.name(), attributes.verb);
             require(authorizer, &Attributes { verb: &verb, ..attributes.clone() })?;
         }
-        let verb = match self {
-            Self::Legacy => "impersonate".to_owned(),
-            _ => format!("impersonate:{}", self.name()),
-        };
+        let constraint = self.constraint();
+        let verb = if constraint.is_empty() { "impersonate".to_owned() } else { constraint };
         let check = Check { authorizer, requestor: attributes.user, verb: &verb, mode: self };
         check.identity(wanted)
     }

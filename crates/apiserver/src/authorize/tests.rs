@@ -168,7 +168,8 @@ fn act(world: &World, user: &User, pairs: &[(&str, &str)]) -> crate::status::Res
         namespace: "ns",
         name: "",
     };
-    impersonate(&world.rbac, &Attributes { user, verb: "list", target }, &headers(pairs))
+    let found = impersonate(&world.rbac, &Attributes { user, verb: "list", target }, &headers(pairs))?;
+    Ok(found.map(|it| it.user))
 }
 
 #[tokio::test]

@@ -20,6 +20,8 @@ use crate::status::{Result, Status};
 use crate::write::{Incoming, write_query};
 use crate::{Header, ResourceInfo, ownership, respond};
 
+/// The annotation of audit events that names the token that was made.
+const ISSUED: &str = "authentication.kubernetes.io/issued-credential-id";
 const GROUP: &str = "authentication.k8s.io";
 /// How long a token lives unless the request says otherwise.
 const SECONDS: i64 = 3600;
@@ -42,6 +44,10 @@ pub(super) async fn issue(call: &Call<'_>, body: Bytes) -> Result<Response<Body>
     if incoming.object["spec"]["expirationSeconds"].is_null() {
         incoming.object["spec"]["expirationSeconds"] = SECONDS.into();
     }
+    if let Some(trail) = &call.request.audit {
+        // Decoding has noted the request without its default.
+        trail.note_object(&incoming.object);
+    }
     ownership::track(&part, &mut incoming.object, None);
     let mut request = incoming.object.clone();
     check_name(call, &request)?;
@@ -52,8 +58,12 @@ pub(super) async fn issue(call: &Call<'_>, body: Bytes) -> Result<Response<Body>
     let now = call.server.env().now();
     let lives = SignedDuration::from_secs(seconds(&request));
     let expires = now.checked_add(lives).map_err(Status::internal)?;
+    let (token, id) = call.server.inner().authentication.issue(&token);
+    if let Some(trail) = &call.request.audit {
+        trail.annotate(ISSUED, &format!("JTI={id}"));
+    }
     request["status"] = json!({
-        "token": call.server.inner().authentication.issue(&token),
+        "token": token,
         "expirationTimestamp": time::print(expires, Precision::Seconds),
     });
     Ok(respond::json(201, request.to_string()))

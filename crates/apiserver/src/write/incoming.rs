@@ -48,6 +48,9 @@ impl Incoming {
         let mut incoming = Self { object };
         odd.extend(incoming.shape(call, None));
         Self::report(call, query.validation, odd)?;
+        if let Some(trail) = &call.request.audit {
+            trail.note_object(&incoming.object);
+        }
         Ok(incoming)
     }
 

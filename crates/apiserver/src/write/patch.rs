@@ -26,6 +26,7 @@ pub(crate) async fn patch(call: &Call<'_>, body: Bytes) -> Result<Response<Body>
     let accept = negotiate_for(call.request, false, call.info.is_custom())?;
     let kind = Kind::of(call)?;
     let query = write_query_after(call, "PatchOptions", options_errors(call, kind))?;
+    self::body::note(call, kind, &body);
     // A patch is read where there is something to patch.
     if kind != Kind::Apply && call.server.store().get(&call.key()).is_none() {
         return Err(call.not_found());
@@ -77,6 +78,7 @@ pub(crate) fn patched_part(
 ) -> Result<(Value, Writer)> {
     let kind = Kind::of(call)?;
     write_query_after(call, "PatchOptions", options_errors(call, kind))?;
+    self::body::note(call, kind, body);
     let patch = Patch::parse(kind, body.clone(), query.validation)?;
     let mut old = old.clone();
     old["metadata"]["resourceVersion"] = revision.to_string().into();

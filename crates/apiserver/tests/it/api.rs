@@ -67,7 +67,7 @@ impl Api {
     /// Gets an object by the way of requests that need wait for nothing.
     pub(crate) fn get_now(&self, path: &str) -> Answer {
         let (mut head, ()) = Request::get(path).body(()).unwrap().into_parts();
-        let caller = Caller { user: Arc::new(User::admin()), body_timeout: None, held: None };
+        let caller = Caller { user: Arc::new(User::admin()), body_timeout: None, remote: None, held: None };
         Answer::of(self.server.serve_now(&caller, &mut head).unwrap())
     }
 

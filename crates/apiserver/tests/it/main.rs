@@ -5,6 +5,7 @@
 mod access;
 mod admission;
 mod api;
+mod audit;
 mod consequences;
 mod custom;
 mod deletion;

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::future::poll_fn;
+use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -9,6 +10,7 @@ use std::time::Duration;
 
 use evenkeel_apiserver::{ApiServer, Body, Caller};
 use futures::future::{BoxFuture, Either, Ready, ready};
+use http::request::Parts;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
@@ -23,7 +25,7 @@ use super::identity::{Certificate, identify, unauthorized};
 use super::in_flight::{Class, InFlight, Permit, TooMany, too_many_requests};
 use super::pace::{Paced, Traffic};
 use super::patience::{Lapse, Limits, Patience};
-use super::places::{NoPlace, Place};
+use super::places::Place;
 use super::socket::Socket;
 use super::tls::Tls;
 use super::tokens::Tokens;
@@ -90,6 +92,8 @@ struct Connection {
     server: ApiServer,
     tokens: Arc<Tokens>,
     certificate: Certificate,
+    /// The address of the client, for the audit log.
+    remote: Option<IpAddr>,
     body_timeout: Duration,
     traffic: Traffic,
     in_flight: InFlight,
@@ -101,6 +105,7 @@ impl Host {
     pub(crate) async fn serve(self, stream: TcpStream, place: Place) {
         // Answers are written whole; waiting for more bytes would only delay them.
         let _ = stream.set_nodelay(true);
+        let remote = stream.peer_addr().ok().map(|address| address.ip().to_canonical());
         let handshake = TlsAcceptor::from(self.tls.config.clone()).accept(stream);
         let handshake = tokio::time::timeout(self.timeouts.handshake, handshake);
         let stream = tokio::select! {
@@ -129,8 +134,17 @@ impl Host {
         };
         let socket = Socket::new(stream, activity);
         let Self { server, tokens, traffic, in_flight, .. } = self;
-        let connection =
-            Connection { server, tokens, certificate, body_timeout, traffic, in_flight, place, is_h2 };
+        let connection = Connection {
+            server,
+            tokens,
+            certificate,
+            remote,
+            body_timeout,
+            traffic,
+            in_flight,
+            place,
+            is_h2,
+        };
         let requests = Requests(Arc::new(connection));
         let ended = match is_h2 {
             true => serve_h2(socket, requests, life).await,
@@ -245,14 +259,16 @@ impl Connection {
     }
 
     /// The user of a request; a client that is somebody gets a place of its own.
-    fn caller(&self, request: &Request<Incoming>) -> Result<Caller, Box<Response<Body>>> {
+    fn caller(&self, request: &Request<Incoming>) -> Result<Caller, Box<Refused>> {
         let accounts = |token: &str| self.server.authenticate(token);
         let user = identify(&self.certificate, request.headers(), &self.tokens, accounts);
-        let user = user.ok_or_else(|| Box::new(unauthorized()))?;
-        if !user.is_in(UNAUTHENTICATED) {
-            self.place.recognize(&user).map_err(|NoPlace| Box::new(too_many_requests()))?;
+        let user = user.ok_or_else(|| Box::new(Refused { caller: None, answer: unauthorized() }))?;
+        let body_timeout = Some(self.body_timeout);
+        let caller = Caller { user, body_timeout, remote: self.remote, held: None };
+        if !caller.user.is_in(UNAUTHENTICATED) && self.place.recognize(&caller.user).is_err() {
+            return Err(Box::new(Refused { caller: Some(caller), answer: too_many_requests() }));
         }
-        Ok(Caller { user, body_timeout: Some(self.body_timeout), held: None })
+        Ok(caller)
     }
 
     /// Notes that a request was begun, over HTTP/2, where it can be abandoned while others go on.
@@ -289,6 +305,32 @@ impl Connection {
     }
 }
 
+/// A request that is refused before the server sees it.
+struct Refused {
+    /// Whose it is; `None` if its credentials are wrong.
+    caller: Option<Caller>,
+    answer: Response<Body>,
+}
+
+impl Requests {
+    /// Answers a request that is refused, once the audit log has it where there is one.
+    fn refuse(&self, refused: Refused, mut head: Parts) -> Answer {
+        let (connection, answering) = (self.0.clone(), self.0.answering());
+        let Refused { caller, mut answer } = refused;
+        if !connection.server.is_audited() {
+            return Either::Left(ready(connection.paced(answer, answering, None)));
+        }
+        Either::Right(Box::pin(async move {
+            let (server, remote) = (&connection.server, connection.remote);
+            match &caller {
+                Some(caller) => server.audit_refusal(caller, &mut head, &mut answer).await,
+                None => server.audit_unauthenticated(&mut head, remote, &mut answer).await,
+            }
+            connection.paced(answer, answering, None)
+        }))
+    }
+}
+
 impl hyper::service::Service<Request<Incoming>> for Requests {
     type Response = Response<Paced>;
     type Error = Infallible;
@@ -300,7 +342,7 @@ impl hyper::service::Service<Request<Incoming>> for Requests {
         let at_once = |answer| Either::Left(ready(connection.paced(answer, connection.answering(), None)));
         let mut caller = match connection.caller(&request) {
             Ok(caller) => caller,
-            Err(refusal) => return at_once(*refusal),
+            Err(refused) => return self.refuse(*refused, request.into_parts().0),
         };
         let (mut head, body) = request.into_parts();
         // What can be answered at once is not kept: hyper tries to read on before it asks for the answer, and takes a
@@ -309,7 +351,7 @@ impl hyper::service::Service<Request<Incoming>> for Requests {
             return at_once(answer);
         }
         let Ok(permit) = connection.in_flight.enter(&caller.user, Class::of(&head.method)) else {
-            return at_once(too_many_requests());
+            return self.refuse(Refused { caller: Some(caller), answer: too_many_requests() }, head);
         };
         let permit = permit.map(Arc::new);
         caller.held = permit.clone().map(|permit| permit as Arc<_>);

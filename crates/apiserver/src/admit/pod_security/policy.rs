@@ -21,10 +21,11 @@ pub(super) struct Rule {
     pub(super) version: Option<u32>,
 }
 
-/// What a namespace demands. What it only wants to have noted (`audit`) has no reader here.
+/// What a namespace demands of its pods, wants to have noted in the audit log, and wants to have warned of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Policy {
     pub(super) enforce: Rule,
+    pub(super) audit: Rule,
     pub(super) warn: Rule,
 }
 
@@ -70,18 +71,18 @@ impl Policy {
                 }
             }
         }
-        let [enforce, _, mut warn] = rules;
+        let [enforce, audit, mut warn] = rules;
         if !said[2].0 && said[0].0 && enforce.level > warn.level {
             warn.level = enforce.level;
             if !said[2].1 {
                 warn.version = enforce.version;
             }
         }
-        (Self { enforce, warn }, errors)
+        (Self { enforce, audit, warn }, errors)
     }
 
     pub(super) fn demands_nothing(&self) -> bool {
-        self.enforce.level == Level::Privileged && self.warn.level == Level::Privileged
+        [self.enforce, self.audit, self.warn].iter().all(|rule| rule.level == Level::Privileged)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use evenkeel_schema::field::FieldError;
 use evenkeel_schema::{types, unknown};
+use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
 use crate::call::Call;
@@ -57,6 +58,9 @@ impl DeleteOptions {
         };
         check_kind(&value.object)?;
         check_types(&value.object)?;
+        if let Some(trail) = &call.request.audit {
+            trail.note_body(|| recorded(&value.object));
+        }
         Ok(Self::of_value(&value.object))
     }
 
@@ -117,6 +121,14 @@ impl DeleteOptions {
     pub(crate) fn says_nothing_of_dependents(&self) -> bool {
         self.orphan_dependents.is_none() && self.propagation_policy.is_none()
     }
+}
+
+/// The options as the audit log shows them: with the type that they are read as.
+fn recorded(options: &Value) -> Option<Box<RawValue>> {
+    let mut options = options.as_object()?.clone();
+    options.entry("kind").or_insert_with(|| "DeleteOptions".into());
+    options.entry("apiVersion").or_insert_with(|| "v1".into());
+    to_raw_value(&options).ok()
 }
 
 /// Refuses values that the options cannot hold.

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use evenkeel_schema::patch::{self, PatchError};
 use serde_json::Value;
+use serde_json::value::to_raw_value;
 
 use crate::call::Call;
 use crate::decode::{self, Decoded};
@@ -112,6 +113,15 @@ impl Patch {
             _ => object.to_string(),
         }
     }
+}
+
+/// Notes a patch for the audit log, as JSON. A patch that is no JSON is refused, and not recorded.
+pub(super) fn note(call: &Call<'_>, kind: Kind, body: &Bytes) {
+    let Some(trail) = &call.request.audit else { return };
+    trail.note_body(|| match kind {
+        Kind::Apply => decode::parse_yaml(body, false).ok().and_then(|it| to_raw_value(&it.object).ok()),
+        _ => serde_json::from_slice(body).ok(),
+    });
 }
 
 fn refusal(error: PatchError) -> Status {

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use evenkeel::cluster::audit::AuditLogError;
 use evenkeel::cluster::serve::{ServeError, TokenFileError};
 use evenkeel::cluster::{OpenError, StartError};
 
@@ -11,7 +12,8 @@ pub(crate) fn hint(error: &anyhow::Error) -> Option<String> {
         let serve = cause.downcast_ref::<ServeError>().and_then(of_serving);
         let start = || cause.downcast_ref::<StartError>().and_then(of_starting);
         let tokens = || cause.downcast_ref::<TokenFileError>().map(of_tokens);
-        serve.or_else(start).or_else(tokens)
+        let audit = || cause.downcast_ref::<AuditLogError>().and_then(of_audit);
+        serve.or_else(start).or_else(tokens).or_else(audit)
     })
 }
 
@@ -47,4 +49,14 @@ fn of_starting(error: &StartError) -> Option<String> {
 
 fn of_tokens(_: &TokenFileError) -> String {
     "each line is token,user,uid or token,user,uid,\"group1,group2\"".to_owned()
+}
+
+fn of_audit(error: &AuditLogError) -> Option<String> {
+    match error {
+        AuditLogError::Policy { .. } => Some(
+            "the smallest policy is {apiVersion: audit.k8s.io/v1, kind: Policy, rules: [{level: Metadata}]}"
+                .to_owned(),
+        ),
+        _ => None,
+    }
 }

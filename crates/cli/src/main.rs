@@ -3,6 +3,7 @@
 //! Data goes to stdout, logs to stderr. A command that fails says why, and gives a `hint:` where the user can do
 //! something.
 
+mod audit;
 mod demo;
 mod files;
 mod hint;

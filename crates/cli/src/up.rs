@@ -9,6 +9,8 @@ use clap::Args;
 use evenkeel::Cluster;
 use evenkeel::cluster::serve::{ServeOptions, Server, Tokens};
 
+use crate::audit::{AuditFlags, OpenAudit};
+
 /// Start a Kubernetes cluster in this process and serve its API.
 ///
 /// When it is ready, the address and the kubeconfig are printed:
@@ -39,6 +41,8 @@ pub(crate) struct Up {
     /// Start the API alone: no controllers, no scheduler, no nodes.
     #[arg(long)]
     no_controllers: bool,
+    #[command(flatten)]
+    audit: AuditFlags,
 }
 
 impl Up {
@@ -56,23 +60,30 @@ impl Up {
         let ended = crate::signals::ended()?;
         let tokens = self.token_auth_file.as_deref().map(Tokens::read).transpose()?.unwrap_or_default();
         let kubeconfig = self.kubeconfig_path()?;
-        let cluster = self.cluster().await?;
+        let audit = self.audit.open()?;
+        let cluster = self.cluster(audit.as_ref()).await?;
         let mut options = ServeOptions::default();
         options.bind = self.bind;
         options.tokens = tokens;
         let server = cluster.serve(options).await?;
         announce(&server, &kubeconfig)?;
         server.run(ended).await;
+        if let Some(audit) = audit {
+            audit.log.close().await;
+        }
         Ok(())
     }
 
-    async fn cluster(&self) -> anyhow::Result<Cluster> {
+    async fn cluster(&self, audit: Option<&OpenAudit>) -> anyhow::Result<Cluster> {
         // Without nodes nobody looks at pods at all: they stay as their author left them.
         let (nodes, controllers) = (self.nodes, !self.no_controllers);
         let mut options =
             Cluster::builder().nodes(nodes).scheduler(nodes > 0).controllers(controllers).records(false);
         if let Some(folder) = &self.data_dir {
             options = options.data_dir(folder);
+        }
+        if let Some(OpenAudit { audit, .. }) = audit {
+            options = options.audit(audit.clone());
         }
         Ok(options.start().await?)
     }

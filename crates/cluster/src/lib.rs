@@ -12,6 +12,7 @@
 //! the same [`tower::Service`] that the port serves.
 
 mod assertions;
+pub mod audit;
 mod backend;
 mod builder;
 mod cluster;

@@ -1,5 +1,6 @@
 //! The binary as its users meet it.
 
+mod audit;
 mod demo;
 mod load;
 mod up;

@@ -14,13 +14,13 @@ use futures::TryStreamExt as _;
 use tempfile::TempDir;
 
 /// A running `evenkeel up`; it is killed when this is dropped.
-struct Up {
-    child: Child,
-    url: String,
+pub(crate) struct Up {
+    pub(crate) child: Child,
+    pub(crate) url: String,
     folder: TempDir,
 }
 
-fn evenkeel(folder: &Path, args: &[&str]) -> Command {
+pub(crate) fn evenkeel(folder: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
     command.arg("up").args(["--kubeconfig"]).arg(folder.join("kubeconfig")).args(args);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -37,7 +37,7 @@ fn limited(limit: &str, command: &Command) -> Command {
 }
 
 impl Up {
-    fn start(args: &[&str]) -> Self {
+    pub(crate) fn start(args: &[&str]) -> Self {
         Self::start_in(tempfile::tempdir().expect("a folder"), args)
     }
 
@@ -65,7 +65,7 @@ impl Up {
         Self { url: url.to_owned(), child, folder }
     }
 
-    async fn client(&self) -> Client {
+    pub(crate) async fn client(&self) -> Client {
         let kubeconfig =
             Kubeconfig::read_from(self.folder.path().join("kubeconfig")).expect("it was written");
         let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
@@ -73,7 +73,7 @@ impl Up {
     }
 
     /// Asks it to end, and waits for it.
-    fn end(mut self) -> (i32, Duration, TempDir) {
+    pub(crate) fn end(mut self) -> (i32, Duration, TempDir) {
         #[expect(clippy::disallowed_methods, reason = "it is real time that is measured")]
         let before = std::time::Instant::now();
         let pid = self.child.id().to_string();
@@ -91,7 +91,7 @@ impl Drop for Up {
     }
 }
 
-fn refused(mut command: Command) -> String {
+pub(crate) fn refused(mut command: Command) -> String {
     let Output { status, stderr, .. } = command.output().expect("the binary runs");
     assert_eq!(status.code(), Some(1));
     String::from_utf8(stderr).expect("errors are text")

@@ -1,0 +1,239 @@
+//! The file of an audit log, and the old files beside it.
+//!
+//! A file that has grown to its bound is renamed to `NAME-2026-11-17T22-15-00.000.EXTENSION`, as kube-apiserver does,
+//! and a new one is begun. Old files are removed by number and by age.
+
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use evenkeel_env::Env;
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp, civil};
+
+use super::AuditLogOptions;
+
+/// How the time is written in the name of an old file; in UTC.
+const TIME_IN_NAME: &str = "%Y-%m-%dT%H-%M-%S.%3f";
+/// Only the owner reads the log: with the level `Request` it holds whatever clients send.
+const FILE_MODE: u32 = 0o600;
+const FOLDER_MODE: u32 = 0o700;
+/// How much is gathered for one write.
+const CHUNK_BYTES: usize = 1 << 20;
+
+/// What takes the lines of the log.
+pub(super) trait Output: Send + 'static {
+    /// Writes lines, each with its newline. After an error the rest is tried nevertheless.
+    fn write<'a>(&mut self, lines: impl Iterator<Item = &'a [u8]>) -> Result<(), LostLines>;
+}
+
+/// Lines that could not be written.
+#[derive(Debug)]
+pub(super) struct LostLines {
+    pub(super) lost: u64,
+    /// The first error.
+    pub(super) source: io::Error,
+}
+
+/// The file of a log, or standard output.
+pub(super) struct LogFile {
+    target: Target,
+    /// Whether the last line that was written lacks its end.
+    torn: bool,
+}
+
+enum Target {
+    Stdout(io::Stdout),
+    File(Kept),
+}
+
+/// A file, and what is kept of those before it.
+struct Kept {
+    file: File,
+    bytes: u64,
+    options: AuditLogOptions,
+    env: Env,
+}
+
+impl LogFile {
+    pub(super) fn open(options: &AuditLogOptions, env: Env) -> io::Result<Self> {
+        if options.path == Path::new("-") {
+            return Ok(Self { target: Target::Stdout(io::stdout()), torn: false });
+        }
+        if let Some(folder) = options.path.parent().filter(|it| !it.as_os_str().is_empty()) {
+            fs::DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder)?;
+        }
+        let file = append_to(&options.path)?;
+        let bytes = file.metadata()?.len();
+        let torn = bytes > 0 && !ends_in_newline(&options.path)?;
+        let kept = Kept { file, bytes, options: options.clone(), env };
+        Ok(Self { target: Target::File(kept), torn })
+    }
+
+    /// Writes whole lines that were gathered.
+    fn flush(&mut self, gathered: &mut Vec<u8>) -> Result<(), LostLines> {
+        if gathered.is_empty() {
+            return Ok(());
+        }
+        // A line that was cut off ends here, so that it does not spoil the next one.
+        let begun = std::mem::take(&mut self.torn);
+        if begun {
+            gathered.insert(0, b'\n');
+        }
+        let (done, result) = match &mut self.target {
+            Target::Stdout(out) => write_all(&mut out.lock(), gathered),
+            Target::File(kept) => {
+                let (done, result) = write_all(&mut kept.file, gathered);
+                kept.bytes += done as u64;
+                (done, result)
+            }
+        };
+        let (written, left) = gathered.split_at(done);
+        self.torn = if written.is_empty() { begun } else { !written.ends_with(b"\n") };
+        let newlines = left.iter().filter(|byte| **byte == b'\n').count() as u64;
+        let lost = newlines - u64::from(begun && done == 0);
+        gathered.clear();
+        result.map_err(|source| LostLines { lost, source })
+    }
+
+    /// Begins a new file where this one would grow beyond its bound.
+    fn make_room(&mut self, gathered: &mut Vec<u8>, line: &[u8]) -> Result<(), LostLines> {
+        let Target::File(kept) = &self.target else { return Ok(()) };
+        let size = kept.bytes + gathered.len() as u64;
+        let max = kept.options.max_bytes;
+        if max == 0 || size == 0 || size + line.len() as u64 <= max {
+            return Ok(());
+        }
+        let flushed = self.flush(gathered);
+        if let Target::File(kept) = &mut self.target {
+            match kept.rotate() {
+                Ok(()) => self.torn = false,
+                // The lines go on into the old file: none is lost.
+                Err(error) => tracing::error!(%error, "cannot begin a new audit log file"),
+            }
+        }
+        flushed
+    }
+}
+
+impl Output for LogFile {
+    fn write<'a>(&mut self, lines: impl Iterator<Item = &'a [u8]>) -> Result<(), LostLines> {
+        let mut gathered = Vec::new();
+        let mut result = Ok(());
+        for line in lines {
+            add(&mut result, self.make_room(&mut gathered, line));
+            gathered.extend_from_slice(line);
+            if gathered.len() >= CHUNK_BYTES {
+                add(&mut result, self.flush(&mut gathered));
+            }
+        }
+        add(&mut result, self.flush(&mut gathered));
+        result
+    }
+}
+
+/// Adds up lost lines, and keeps the first error.
+fn add(all: &mut Result<(), LostLines>, more: Result<(), LostLines>) {
+    match (&mut *all, more) {
+        (_, Ok(())) => {}
+        (Ok(()), more) => *all = more,
+        (Err(all), Err(more)) => all.lost += more.lost,
+    }
+}
+
+/// Writes as much as can be written; how much it was, and why it was not all.
+fn write_all(out: &mut impl Write, bytes: &[u8]) -> (usize, io::Result<()>) {
+    let mut done = 0;
+    while done < bytes.len() {
+        match out.write(&bytes[done..]) {
+            Ok(0) => return (done, Err(io::ErrorKind::WriteZero.into())),
+            Ok(count) => done += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return (done, Err(error)),
+        }
+    }
+    (done, out.flush())
+}
+
+fn append_to(path: &Path) -> io::Result<File> {
+    OpenOptions::new().create(true).append(true).mode(FILE_MODE).open(path)
+}
+
+/// Whether the process before this one finished its last line.
+fn ends_in_newline(path: &Path) -> io::Result<bool> {
+    use std::io::{Read as _, Seek as _};
+    let mut file = File::open(path)?;
+    let mut last = [0];
+    file.seek(io::SeekFrom::End(-1))?;
+    file.read_exact(&mut last)?;
+    Ok(last == *b"\n")
+}
+
+impl Kept {
+    /// Puts the file aside and begins a new one; then removes old files that are too many or too old.
+    fn rotate(&mut self) -> io::Result<()> {
+        let path = &self.options.path;
+        let aside = aside(path, self.env.now());
+        fs::rename(path, &aside)?;
+        self.file = append_to(path)?;
+        self.bytes = 0;
+        let backups = backups(path)?;
+        for old in outlived(backups, &self.options, self.env.now()) {
+            fs::remove_file(old)?;
+        }
+        Ok(())
+    }
+}
+
+/// The name of a log without its extension, and the extension with its dot.
+fn split_name(path: &Path) -> (String, String) {
+    let text = |part: Option<&OsStr>| part.map(|it| it.to_string_lossy().into_owned());
+    let extension = text(path.extension()).map(|it| format!(".{it}")).unwrap_or_default();
+    (text(path.file_stem()).unwrap_or_default(), extension)
+}
+
+/// Where a file is put that was ended at this time.
+fn aside(path: &Path, at: Timestamp) -> PathBuf {
+    let (name, extension) = split_name(path);
+    let time = at.to_zoned(TimeZone::UTC).strftime(TIME_IN_NAME).to_string();
+    path.with_file_name(format!("{name}-{time}{extension}"))
+}
+
+/// The old files beside a log, with the times that their names tell.
+fn backups(path: &Path) -> io::Result<Vec<(Timestamp, PathBuf)>> {
+    let (name, extension) = split_name(path);
+    let folder = path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let file = entry?.file_name();
+        let time = file.to_str().and_then(|file| time_in(file, &name, &extension));
+        found.extend(time.map(|time| (time, folder.join(&file))));
+    }
+    Ok(found)
+}
+
+fn time_in(file: &str, name: &str, extension: &str) -> Option<Timestamp> {
+    let time = file.strip_prefix(name)?.strip_prefix('-')?.strip_suffix(extension)?;
+    let time = civil::DateTime::strptime("%Y-%m-%dT%H-%M-%S%.f", time).ok()?;
+    time.to_zoned(TimeZone::UTC).ok().map(|it| it.timestamp())
+}
+
+/// The old files that are not kept any longer.
+fn outlived(
+    mut backups: Vec<(Timestamp, PathBuf)>,
+    options: &AuditLogOptions,
+    now: Timestamp,
+) -> Vec<PathBuf> {
+    backups.sort();
+    backups.reverse();
+    let kept = if options.max_backups == 0 { usize::MAX } else { options.max_backups };
+    let age = SignedDuration::from_hours(24 * i64::from(options.max_age_days));
+    let is_old = |at: Timestamp| options.max_age_days > 0 && now.duration_since(at) > age;
+    let files = backups.into_iter().enumerate();
+    files.filter(|(nth, (at, _))| *nth >= kept || is_old(*at)).map(|(_, (_, path))| path).collect()
+}
+
+#[cfg(test)]
+mod tests;

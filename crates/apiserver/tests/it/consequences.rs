@@ -55,7 +55,7 @@ pub(crate) fn lifecycles() -> Vec<Case> {
 }
 
 fn ask(method: &'static str, path: impl Into<String>, body: Value) -> Ask {
-    Ask { method, path: path.into(), body, user: None }
+    Ask::new(method, path, body)
 }
 
 fn post(path: impl Into<String>, body: Value) -> Ask {
@@ -76,6 +76,11 @@ fn merge(path: impl Into<String>, body: Value) -> Ask {
 }
 
 impl Ask {
+    /// A request of the administrator; a PATCH is a merge patch.
+    pub(crate) fn new(method: &'static str, path: impl Into<String>, body: Value) -> Self {
+        Self { method, path: path.into(), body, user: None }
+    }
+
     pub(crate) fn request(&self) -> Request<http_body_util::Full<Bytes>> {
         let media = if self.method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
         let mut request = Request::builder().method(self.method).uri(&self.path).extension(User::admin());

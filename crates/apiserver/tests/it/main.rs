@@ -16,6 +16,7 @@ mod health;
 mod matrix;
 mod panics;
 mod policies;
+mod races;
 mod reads;
 mod requests;
 mod restarts;

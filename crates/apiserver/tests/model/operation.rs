@@ -224,10 +224,11 @@ impl Selector {
 pub(crate) enum From {
     /// After the revision of so long ago.
     Ago(u64),
-    /// With the current state, as a watch does that says nothing of where it begins. It has the bookmark of a streamed
-    /// list at its end.
+    /// With the current state, and no bookmarks.
     Now,
-    /// With the current state and a bookmark at its end, as a streamed list.
+    /// With the current state, and bookmarks.
+    Bookmarked,
+    /// With the current state, and a bookmark at its end.
     Streamed,
 }
 
@@ -297,6 +298,7 @@ impl Operation {
                 let from = match random.below(10) {
                     0..6 => From::Ago(random.below(60) as u64),
                     6..8 => From::Now,
+                    8 => From::Bookmarked,
                     _ => From::Streamed,
                 };
                 Self::Watch(selector, from)

@@ -292,15 +292,20 @@ impl World {
 
     async fn watch(&mut self, selector: &Selector, from: From) -> Verdict {
         let (seen, options) = match from {
-            From::Ago(ago) => (self.ago(ago), format!("resourceVersion={}", self.ago(ago))),
+            From::Ago(ago) => {
+                let ago = self.ago(ago);
+                (ago, format!("allowWatchBookmarks=true&resourceVersion={ago}"))
+            }
             From::Now => (self.model.revision, String::new()),
+            // Kubernetes streams the state to whoever takes bookmarks and names no revision.
+            From::Bookmarked => (self.model.revision, "allowWatchBookmarks=true".to_owned()),
             From::Streamed => {
-                let options = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
-                (self.model.revision, options.to_owned())
+                let options = "allowWatchBookmarks=true&sendInitialEvents=true";
+                (self.model.revision, format!("{options}&resourceVersionMatch=NotOlderThan"))
             }
         };
         let (path, query) = (shape::collection(selector), shape::query(selector));
-        let path = format!("{path}?watch=1&allowWatchBookmarks=true&{query}&{options}");
+        let path = format!("{path}?watch=1&{query}&{options}");
         let response = self.call("GET", &path, "", Vec::new()).await;
         same("status", &200, &response.status().as_u16())?;
         let mut body = Box::pin(response.into_body());
@@ -310,7 +315,7 @@ impl World {
             return same("events of a watch that is too old", &vec![(&json!("ERROR"), &json!(410))], &codes);
         }
         if !matches!(from, From::Ago(_)) {
-            self.check_initial(selector, &available(&mut body))?;
+            self.check_initial(selector, from, &available(&mut body))?;
         }
         self.watches.push(Watch { selector: selector.clone(), body, seen });
         if self.watches.len() > OPEN_MAX {
@@ -320,7 +325,7 @@ impl World {
     }
 
     /// Compares the events with which a watch of the current state begins.
-    fn check_initial(&self, selector: &Selector, events: &[Value]) -> Verdict {
+    fn check_initial(&self, selector: &Selector, from: From, events: &[Value]) -> Verdict {
         let state = selector.of(&self.model.objects).into_iter();
         let expected: Vec<_> = state.map(|(id, it)| ("ADDED".to_owned(), id, it)).collect();
         same("initial events", &expected, &shape::events(selector.kind, events)?)?;
@@ -328,7 +333,7 @@ impl World {
         let end = end.map(|it| (&it["annotations"], &it["resourceVersion"]));
         let annotations = json!({"k8s.io/initial-events-end": "true"});
         let revision = json!(self.model.revision.to_string());
-        let expected = Some((&annotations, &revision));
+        let expected = matches!(from, From::Bookmarked | From::Streamed).then_some((&annotations, &revision));
         same("the bookmark after them", &expected, &end)
     }
 

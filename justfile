@@ -60,7 +60,7 @@ fuzz seconds="60":
 
 # Run the store on a simulated disk under this many random plans of faults, from this seed on.
 disk-faults plans="100000" seed="1":
-    EVENKEEL_DISK_FAULTS={{plans}} EVENKEEL_DISK_FAULTS_SEED={{seed}} cargo test --release -p evenkeel-store --lib random_plans
+    EVENKEEL_DISK_FAULTS={{plans}} EVENKEEL_DISK_FAULTS_SEED={{seed}} cargo test -p evenkeel-store --lib random_plans
 
 # Run the runtime's tests and the examples against kube-apiserver and etcd, built once from Go's module proxy.
 real *ARGS:

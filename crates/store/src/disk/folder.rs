@@ -142,10 +142,13 @@ impl Folder {
     fn check_format(&self) -> Result<(), OpenError> {
         let file = self.path.join(FORMAT_FILE);
         match self.read(&file) {
-            Ok(text) => format::check(&text).map_err(|why| {
+            Ok(text) => {
                 let path = self.path.display().to_string();
-                OpenError::Foreign { path, why }
-            }),
+                format::check(&text).map_err(|why| OpenError::Foreign { path, why })?;
+                // The process before may have been killed between naming the file and making the name durable. No
+                // other name may be durable before this one: the directory would not be known for ours.
+                self.sync().map_err(|source| self.io_error(source))
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 self.write_format(&file).map_err(|source| self.file_error(&file, source))
             }

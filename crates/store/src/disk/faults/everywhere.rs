@@ -113,6 +113,27 @@ fn recovery_can_be_interrupted_at_any_call() {
     }));
 }
 
+/// One opening named the FORMAT file and was killed; the next found it, trusted its name, and failed half-way through
+/// naming the first log: after a crash there was a log without a FORMAT file, which is nobody's directory.
+#[test]
+fn a_first_opening_can_fail_twice() {
+    let opening = {
+        let disk = Simulated::new(Plan::default());
+        live(&World::default(), &disk, &[Life { batches: 0, ..Life::sound() }]).unwrap();
+        disk.calls().len()
+    };
+    let first = |at| Life { batches: 1, ending: Ending::Exit, plan: Plan::of(at, Fault::Kill) };
+    let second = |at, seed| Life {
+        plan: Plan::of(at, Fault::InputOutput(seed)),
+        batches: 1,
+        ending: Ending::Crash(Tear::Random(seed)),
+    };
+    all_hold((0..opening).flat_map(|killed| {
+        (0..opening + 2)
+            .flat_map(move |failed| (1..6).map(move |seed| check(vec![first(killed), second(failed, seed)])))
+    }));
+}
+
 /// The checker is worth something only if it sees a journal that does not sync.
 #[test]
 fn a_disk_whose_syncs_do_nothing_is_found_out() {

@@ -70,6 +70,7 @@ fn run(seed: u64) -> Result<(), String> {
 #[test]
 fn random_plans_lose_nothing() {
     let (plans, first) = (setting(PLANS, PLANS_DEFAULT), setting(SEED, 1));
-    let broken: Vec<String> = (first..first + plans).filter_map(|seed| run(seed).err()).collect();
-    assert!(broken.is_empty(), "{} of {plans} plans: {}", broken.len(), broken[0]);
+    let broken: Vec<_> = (first..first + plans).filter_map(|seed| Some((seed, run(seed).err()?))).collect();
+    let seeds: Vec<u64> = broken.iter().map(|(seed, _)| *seed).collect();
+    assert!(broken.is_empty(), "{} of {plans} plans, {seeds:?}: {}", broken.len(), broken[0].1);
 }

@@ -207,14 +207,15 @@ impl Operator {
     }
 
     async fn run_elsewhere(self, arguments: &Arguments) -> anyhow::Result<()> {
-        let client = Client::try_default()
-            .await
-            .context("no cluster to run against (hint: set KUBECONFIG, or try --embedded)")?;
+        let config = Config::infer().await.map_err(kube::Error::InferConfig);
+        let config = config.context("no cluster to run against (hint: set KUBECONFIG, or try --embedded)")?;
+        let client = Client::try_from(config.clone())?;
         // In a pod the rules of the account are the least that reconciling needs: whoever deployed it applied these.
         if std::env::var_os("KUBERNETES_SERVICE_HOST").is_none() {
             install::missing(&client, &self.crds).await?;
         }
-        self.run(client, arguments).await
+        // A manager that is given the configuration has sockets that keep to the fence of the election.
+        self.run(client, Manager::from_config(config)?, arguments).await
     }
 
     #[cfg(feature = "cluster")]
@@ -222,7 +223,7 @@ impl Operator {
         let embedded = embedded::Embedded::start(self.name).await?;
         let client = embedded.client();
         install::missing(&client, &self.crds).await?;
-        self.run(client, arguments).await
+        self.run(client.clone(), Manager::new(client), arguments).await
     }
 
     #[cfg(not(feature = "cluster"))]
@@ -233,7 +234,7 @@ impl Operator {
         )
     }
 
-    async fn run(self, client: Client, arguments: &Arguments) -> anyhow::Result<()> {
+    async fn run(self, client: Client, manager: Manager, arguments: &Arguments) -> anyhow::Result<()> {
         if arguments.run.samples {
             for yaml in &self.samples {
                 install::apply(&client, self.name, yaml).await?;
@@ -241,7 +242,7 @@ impl Operator {
         }
         tracing::info!(operator = self.name, "running; Ctrl-C ends it");
         let namespace = client.default_namespace().to_owned();
-        let manager = (self.controllers)(Manager::new(client));
+        let manager = (self.controllers)(manager);
         arguments.replica.applied(manager, self.name, &namespace).run().await?;
         Ok(())
     }

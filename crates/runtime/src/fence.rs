@@ -1,13 +1,13 @@
 //! The fence around a leader's requests: none starts after the renew deadline, and each ends before another may lead.
 //!
-//! What remains: a request that has left the process can still be served after the lease has passed on, if the
-//! network or the server held it for longer than its timeout. Kubernetes has no fencing tokens; whoever cannot bear
-//! that writes with preconditions (a resource version), which the context's updates and finalizers do. A process that
-//! is frozen between the check and the send is in the same case: at most the one request it was about to send, whose
-//! timeout has long passed when it wakes.
+//! A request is checked twice: when it is sent ([`Fence::pass`]), and whenever bytes of it go to a socket ([`socket`]).
+//! The [`leader`](crate::leader) module says what that promises and what it does not.
+
+pub(crate) mod socket;
 
 use std::future::Future;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -54,6 +54,20 @@ impl Fence {
         *self.bounds.lock() = Bounds::Closed;
     }
 
+    /// Whether a leader is elected at all.
+    fn is_used(&self) -> bool {
+        !matches!(*self.bounds.lock(), Bounds::None)
+    }
+
+    /// Whether a request that was let out may still be under way.
+    fn may_end(&self) -> bool {
+        match *self.bounds.lock() {
+            Bounds::None => true,
+            Bounds::Closed => false,
+            Bounds::Open { end, .. } => Instant::now() < end,
+        }
+    }
+
     /// Asks to send a request, which must begin at once.
     pub(crate) fn pass(&self) -> Result<Pass, Fenced> {
         match *self.bounds.lock() {
@@ -68,11 +82,19 @@ impl Pass {
     /// For requests that no fence holds.
     pub(crate) const FREE: Self = Self { end: None };
 
-    /// Waits for the answer, as long as the pass is good.
+    /// Waits for the answer, as long as the pass is good. The clock is asked first: a process that was frozen does not
+    /// go on with the request before it knows how late it is.
     pub(crate) async fn hold<T>(self, sending: impl Future<Output = T>) -> Result<T, Fenced> {
-        match self.end {
-            None => Ok(sending.await),
-            Some(end) => tokio::time::timeout_at(end, sending).await.map_err(|_| Fenced),
+        let Some(end) = self.end else { return Ok(sending.await) };
+        let mut sending = std::pin::pin!(sending);
+        let checked = std::future::poll_fn(|cx| match Instant::now() < end {
+            true => sending.as_mut().poll(cx).map(Ok),
+            false => Poll::Ready(Err(Fenced)),
+        });
+        tokio::select! {
+            biased;
+            answer = checked => answer,
+            () = tokio::time::sleep_until(end) => Err(Fenced),
         }
     }
 }
@@ -86,6 +108,23 @@ mod tests {
     use super::*;
     use crate::error::BoxError;
     use crate::metrics::Metrics;
+
+    /// A process that was frozen in the middle of sending: what it would go on with is dropped unasked.
+    #[tokio::test(start_paused = true)]
+    async fn a_request_does_not_go_on_after_its_time() {
+        let fence = Fence::default();
+        fence.renewed(Instant::now(), Duration::from_secs(10), Duration::from_secs(15));
+        let polls = std::cell::Cell::new(0);
+        let sending = std::future::poll_fn(|_| {
+            polls.set(polls.get() + 1);
+            if polls.get() == 2 { Poll::Ready(()) } else { Poll::Pending }
+        });
+        let mut request = std::pin::pin!(fence.pass().unwrap().hold(sending));
+        assert!(futures::poll!(request.as_mut()).is_pending());
+        tokio::time::advance(Duration::from_secs(60)).await;
+        assert!(matches!(futures::poll!(request.as_mut()), Poll::Ready(Err(Fenced))));
+        assert_eq!(polls.get(), 1);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn requests_start_before_the_deadline_and_end_before_the_lease() {

@@ -2,60 +2,58 @@
 //!
 //! The protocol is that of client-go, so that both kinds of operators can compete for one lease: whoever holds it
 //! renews it every retry period; whoever does not looks at it as often, and takes it when it has not changed for a
-//! lease duration by its own clock. No wall clocks are compared, so that clocks that differ or jump do no harm. Stricter
-//! than there: a lease that was deleted under its holder is not free before its time, and what a candidate saw counts
-//! from the answer, not from the question.
+//! lease duration by its own clock. No wall clocks are compared, so that clocks that differ or jump do no harm. What a
+//! candidate saw counts from the answer, not from the question. No request of the election itself is waited for beyond
+//! half of the deadline, so that one that is never answered costs no leader its lease.
 //!
-//! What a leader sends is fenced: no request starts after the renew deadline (10 s after the write of the last renewal
-//! began), and none is waited for beyond the lease duration (15 s), before which nobody else takes the lease. No request
-//! of the election itself is waited for beyond half of the deadline, so that one that is never answered costs no
-//! leader its lease.
+//! **A deleted lease.** client-go's candidates create a lease that is missing and lead at once. Here a standby that has
+//! seen the holder waits for the lease to pass, as if it were still there. A candidate that has never seen the lease
+//! cannot tell a first start from a deletion: it creates the lease, and leads after one and a half retry periods, within
+//! which a holder renews and is refused. A holder sends nothing between the answer that its lease is gone and its own
+//! creation of a new one, and if another comes first, it has lost.
 //!
-//! **What a frozen process can still send.** A process that is stopped and woken (SIGSTOP, a paused container, a
-//! machine that swaps) asks the clock before each request and sends nothing once the deadline has passed. What remains
-//! is the request that each of its tasks was in the middle of sending: it was allowed when it was checked, and the
-//! rest of it may leave on waking. A *suspended machine* is worse: the monotonic clock of Linux stands still with it,
-//! so that on waking the lease seems fresh until the next renewal fails, at most a retry period (2 s) later.
-//! Kubernetes has no fencing tokens. Whoever cannot bear either writes with preconditions: updates and finalizers of
-//! the [`Context`](crate::Context) carry a resource version or a test, and are refused if a new leader wrote first;
-//! applies are idempotent, and the new leader puts right what an old one applied.
+//! **The fence.** While a leader is elected, [`Manager::client`](crate::Manager::client) and every
+//! [`Context`](crate::Context) send under these rules:
+//!
+//! 1. No request starts after the renew deadline (10 s after the write of the last renewal began), nor after a refused
+//!    renewal.
+//! 2. No request goes on after the lease duration (15 s after that write), before which nobody else takes the lease. The clock is
+//!    asked whenever the request is worked on and, with [`Manager::infer`](crate::Manager::infer) and
+//!    [`Manager::from_config`](crate::Manager::from_config), right before each write to a socket.
+//! 3. With those two constructors, sockets are closed by a reset, so that the kernel does not go on delivering the last
+//!    request of a leader that is gone: on a cut network it would, for minutes.
+//!
+//! **What is not promised.** Kubernetes has no fencing tokens, so that no client can take back what it has sent:
+//!
+//! * A request that has left this machine and is held up for the rest of the lease, by the network, a proxy or the
+//!   server, is served after another has taken over.
+//! * A process can be frozen between its last look at the clock and the system call that follows, some hundred
+//!   nanoseconds later.
+//! * While a *machine* is suspended, the monotonic clock of Linux stands still with it: on waking the lease seems fresh
+//!   until the next renewal is refused, at most a retry period (2 s) later.
+//! * [`Manager::new`](crate::Manager::new) is given a client with sockets of its own: of the second rule only the first
+//!   half holds, and the third does not.
+//!
+//! Whoever cannot bear these writes with preconditions: updates and finalizers of the [`Context`](crate::Context) carry
+//! a resource version or a test, and are refused if a new leader wrote first; applies are idempotent, and the new leader
+//! puts right what an old one applied. `just failover` plays two processes against each other and looks for late writes.
+
+mod election;
+mod requests;
 
 use std::time::Duration;
 
 use evenkeel_env::Env;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
-use kube::core::params::{GetParams, PostParams};
-use kube::{Client, Resource};
+use kube::Client;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::chain;
 use crate::fence::Fence;
-use crate::wire;
 
-/// How to elect a leader. The times are controller-runtime's: 15, 10 and 2 seconds.
-///
-/// ```
-/// use std::time::Duration;
-/// use evenkeel_runtime::LeaderElection;
-///
-/// let election = LeaderElection::new("operators", "my-operator").identity("pod-7");
-///
-/// // Slower, for a server far away; the lease is kept when this process stops.
-/// let [lease, renew, retry] = [60, 40, 5].map(Duration::from_secs);
-/// let patient = LeaderElection::new("operators", "my-operator").times(lease, renew, retry).keep_on_stop();
-/// ```
-#[derive(Clone, Debug)]
-pub struct LeaderElection {
-    namespace: String,
-    name: String,
-    identity: Option<String>,
-    lease_duration: Duration,
-    renew_deadline: Duration,
-    retry_period: Duration,
-    release: bool,
-}
+pub use election::LeaderElection;
 
 /// Leadership was lost, or never could be had: what a [`Manager`](crate::Manager) that was elected ends with.
 ///
@@ -80,52 +78,9 @@ pub struct LostLeadership {
     pub cause: String,
 }
 
-impl LeaderElection {
-    /// An election by the lease of this name.
-    pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
-        Self {
-            namespace: namespace.into(),
-            name: name.into(),
-            identity: None,
-            lease_duration: Duration::from_secs(15),
-            renew_deadline: Duration::from_secs(10),
-            retry_period: Duration::from_secs(2),
-            release: true,
-        }
-    }
-
-    /// Who this candidate is; a random uid unless set. Two candidates must not share one.
-    pub fn identity(mut self, identity: impl Into<String>) -> Self {
-        self.identity = Some(identity.into());
-        self
-    }
-
-    /// How long others wait before they take a lease that is not renewed; after how long without a renewal the
-    /// holder stops; how often either tries. Each is raised or lowered so that the lease outlasts the deadline, and
-    /// the deadline the period.
-    pub fn times(mut self, lease: Duration, renew: Duration, retry: Duration) -> Self {
-        self.retry_period = retry.max(Duration::from_millis(1));
-        self.renew_deadline = renew.max(self.retry_period.mul_f64(1.2));
-        self.lease_duration = lease.max(self.renew_deadline.mul_f64(1.2));
-        self
-    }
-
-    /// How long one request of the election may take.
-    fn request_timeout(&self) -> Duration {
-        (self.renew_deadline / 2).max(Duration::from_secs(1))
-    }
-
-    /// Namespace and name of the lease.
-    pub(crate) fn key(&self) -> (String, String) {
-        (self.namespace.clone(), self.name.clone())
-    }
-
-    /// Keeps the lease when the manager stops, so that the next one waits for it to pass.
-    pub fn keep_on_stop(mut self) -> Self {
-        self.release = false;
-        self
-    }
-}
+/// How many retry periods a candidate waits after it has created a lease whose last holder it does not know. A holder
+/// renews within one period; the half is for its request.
+const PROVING_PERIODS: f64 = 1.5;
 
 /// A request of the election was given up.
 #[derive(Debug, thiserror::Error)]
@@ -144,33 +99,54 @@ pub(crate) struct Candidate {
     observed: Option<(Lease, Instant)>,
     /// When the write began that last made the lease ours.
     renewed: Option<Instant>,
+    /// Whether a write of the lease got no answer since, or one that does not say whether it was served.
+    unanswered: bool,
+    /// Whether we created the lease without knowing who held it before: we do not lead yet.
+    unproven: bool,
 }
 
 impl Candidate {
     pub(crate) fn new(election: LeaderElection, client: Client, env: Env, fence: Fence) -> Self {
         let identity = election.identity.clone().unwrap_or_else(|| env.uid());
-        Self { election, identity, client, env, fence, observed: None, renewed: None }
+        Self {
+            election,
+            identity,
+            client,
+            env,
+            fence,
+            observed: None,
+            renewed: None,
+            unanswered: false,
+            unproven: false,
+        }
     }
 
     /// Waits until it leads; none if it was told to stop before.
     pub(crate) async fn acquire(&mut self, stop: &CancellationToken) -> Option<()> {
+        // Waiting for another's lease is no pending work. Waiting to lead by one's own is: it ends at a known time.
+        let proving = self.env.ledger().deadline(format!("leader election: {} was created", self.lease()));
         loop {
-            match self.attempt().await {
-                Ok(true) => {
+            let attempt = self.attempt().await;
+            proving.set(None);
+            let created = std::mem::take(&mut self.unproven);
+            match attempt {
+                Ok(true) if !created => {
                     tracing::info!(lease = self.lease(), identity = self.identity, "leading");
                     return Some(());
                 }
-                Ok(false) => {}
+                Ok(_) => {}
                 Err(error) => {
                     tracing::warn!(lease = self.lease(), error = chain(&error), "acquire the lease")
                 }
             }
             // Up to a fifth of jitter, so that candidates do not meet at every attempt.
-            let pause = self.election.retry_period.mul_f64(1.0 + 0.2 * self.env.random_fraction());
+            let periods = if created { PROVING_PERIODS } else { 1.0 + 0.2 * self.env.random_fraction() };
+            let next = Instant::now() + self.election.retry_period.mul_f64(periods);
+            proving.set(created.then_some(next));
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return None,
-                () = tokio::time::sleep(pause) => {}
+                () = tokio::time::sleep_until(next) => {}
             }
         }
     }
@@ -267,6 +243,15 @@ impl Candidate {
         if self.renew().await? {
             return Ok(true);
         }
+        match self.take().await {
+            // Another wrote the lease after our look at it: one more look tells whether that was the end of our term.
+            Err(kube::Error::Api(status)) if status.code == 409 => self.take().await,
+            result => result,
+        }
+    }
+
+    /// Looks at the lease, and creates or takes it if it may be ours.
+    async fn take(&mut self) -> kube::Result<bool> {
         let found = self.get().await?;
         let seen = Instant::now();
         let claim = match found {
@@ -282,11 +267,18 @@ impl Candidate {
             }
         };
         let started = Instant::now();
-        let held = match claim {
-            None => self.create().await?,
-            Some(claim) => self.replace(&claim).await?,
-        };
-        self.hold(held, started);
+        match claim {
+            None => {
+                let unproven = !self.knows_last_holder();
+                let held = self.write(self.create().await)?;
+                self.unproven = unproven;
+                self.hold(held, started);
+            }
+            Some(claim) => {
+                let held = self.write(self.replace(&claim).await)?;
+                self.hold(held, started);
+            }
+        }
         Ok(true)
     }
 
@@ -296,21 +288,42 @@ impl Candidate {
             return Ok(false);
         };
         let started = Instant::now();
-        match self.replace(&self.claim(lease.clone())).await {
+        let unanswered = self.unanswered;
+        let replaced = self.replace(&self.claim(lease.clone())).await;
+        match self.write(replaced) {
             Ok(held) => {
                 self.hold(held, started);
                 Ok(true)
             }
-            Err(kube::Error::Api(status)) if [404, 409].contains(&status.code) => Ok(false),
+            Err(kube::Error::Api(status)) if [404, 409].contains(&status.code) => {
+                // The lease is gone or another's, unless the conflict is with a renewal of our own that was served
+                // unseen. Whoever knows that stops at once, and does not wait for a look at the lease.
+                if status.code == 404 || !unanswered {
+                    self.fence.close();
+                }
+                Ok(false)
+            }
             Err(error) => Err(error),
         }
     }
 
-    /// The lease is ours by a write that began at `started`.
+    /// Remembers whether a write of the lease was answered.
+    fn write(&mut self, written: kube::Result<Lease>) -> kube::Result<Lease> {
+        match &written {
+            Ok(_) => self.unanswered = false,
+            Err(kube::Error::Api(status)) if status.code < 500 => {}
+            Err(_) => self.unanswered = true,
+        }
+        written
+    }
+
+    /// The lease is ours by a write that began at `started`; we lead by it, unless that is not proven yet.
     fn hold(&mut self, lease: Lease, started: Instant) {
         self.observed = Some((lease, started));
         self.renewed = Some(started);
-        self.fence.renewed(started, self.election.renew_deadline, self.election.lease_duration);
+        if !self.unproven {
+            self.fence.renewed(started, self.election.renew_deadline, self.election.lease_duration);
+        }
     }
 
     fn is_ours(&self, lease: &Lease) -> bool {
@@ -328,6 +341,12 @@ impl Candidate {
     fn is_free(&self) -> bool {
         let ours = self.observed.as_ref().is_some_and(|(lease, _)| self.is_ours(lease));
         ours || self.has_passed()
+    }
+
+    /// Whether we know who held a lease that is not there, and that its time has passed or is our own.
+    fn knows_last_holder(&self) -> bool {
+        let last = self.observed.as_ref().and_then(|(lease, _)| holder(lease));
+        last.is_some_and(|holder| !holder.is_empty())
     }
 
     /// Whether the lease is free, or has not changed for its duration by our own clock.
@@ -361,44 +380,6 @@ impl Candidate {
 
     fn lease_seconds(&self) -> i32 {
         i32::try_from(self.election.lease_duration.as_secs_f64().ceil() as i64).unwrap_or(i32::MAX)
-    }
-
-    fn requests(&self) -> kube::core::Request {
-        kube::core::Request::new(Lease::url_path(&(), Some(&self.election.namespace)))
-    }
-
-    async fn get(&self) -> kube::Result<Option<Lease>> {
-        match self.send(self.requests().get(&self.election.name, &GetParams::default())).await {
-            Ok(lease) => Ok(Some(lease)),
-            Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    async fn create(&self) -> kube::Result<Lease> {
-        let mut lease = Lease::default();
-        lease.metadata.name = Some(self.election.name.clone());
-        lease.metadata.namespace = Some(self.election.namespace.clone());
-        let body = serde_json::to_vec(&self.claim(lease)).map_err(kube::Error::SerdeError)?;
-        self.send(self.requests().create(&PostParams::default(), body)).await
-    }
-
-    async fn replace(&self, lease: &Lease) -> kube::Result<Lease> {
-        let body = serde_json::to_vec(lease).map_err(kube::Error::SerdeError)?;
-        self.send(self.requests().replace(&self.election.name, &PostParams::default(), body)).await
-    }
-
-    /// Sends a request, and waits no longer for its answer than the election allows.
-    async fn send(
-        &self,
-        request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
-    ) -> kube::Result<Lease> {
-        let sending = wire::send(&self.client, request.map_err(kube::Error::BuildRequest)?);
-        let within = self.election.request_timeout();
-        let bytes = tokio::time::timeout(within, sending)
-            .await
-            .map_err(|_| kube::Error::Service(Box::new(NoAnswer(within))))??;
-        serde_json::from_slice(&bytes).map_err(kube::Error::SerdeError)
     }
 }
 

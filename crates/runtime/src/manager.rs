@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::Object;
 use crate::controller::Controller;
 use crate::error::{BoxError, chain};
-use crate::fence::Fence;
+use crate::fence::{Fence, socket};
 use crate::informer::Informers;
 use crate::leader::LeaderElection;
 use crate::manifests::{Declared, Manifests};
@@ -123,20 +123,21 @@ impl Manager {
     /// ```
     pub fn from_config(config: kube::Config) -> Result<Self, kube::Error> {
         let host = config.cluster_url.authority().map_or_else(String::new, ToString::to_string);
-        Ok(Self::to_host(Client::try_from(config)?, &host))
+        let fence = Fence::default();
+        let fenced = socket::client(config.clone(), fence.clone())?;
+        Ok(Self::to_host(Client::try_from(config)?, fenced, fence, &host))
     }
 
     /// A manager over this client, in the real world. Must be called within a tokio runtime, as making a client.
     pub fn new(client: Client) -> Self {
-        Self::to_host(client, "")
+        Self::to_host(client.clone(), client, Fence::default(), "")
     }
 
-    fn to_host(client: Client, host: &str) -> Self {
+    fn to_host(client: Client, fenced: Client, fence: Fence, host: &str) -> Self {
         let env = Env::system();
         let metrics = Metrics::new();
-        let fence = Fence::default();
-        let unfenced = metrics.around(client.clone(), host.into(), None);
-        let client = metrics.around(client, host.into(), Some(fence.clone()));
+        let unfenced = metrics.around(client, host.into(), None);
+        let client = metrics.around(fenced, host.into(), Some(fence.clone()));
         let informers = Informers::new(unfenced.clone(), env.clone());
         Self {
             client,

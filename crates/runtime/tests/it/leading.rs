@@ -104,10 +104,18 @@ async fn holder(cluster: &Cluster) -> String {
     lease.and_then(|lease| lease.spec?.holder_identity).unwrap_or_default()
 }
 
-/// Waits until somebody holds the lease.
+/// Whether somebody leads by the lease: by one that was created, from the first renewal on.
+async fn leads(cluster: &Cluster, name: &str) -> bool {
+    let lease: Option<Lease> = cluster.get_opt("operator").await.unwrap();
+    let Some(spec) = lease.and_then(|lease| lease.spec) else { return false };
+    let proven = spec.lease_transitions > Some(0) || spec.renew_time > spec.acquire_time;
+    spec.holder_identity.as_deref() == Some(name) && proven
+}
+
+/// Waits until somebody leads.
 async fn held_by(cluster: &Cluster, name: &str) -> Duration {
     let start = Instant::now();
-    while holder(cluster).await != name {
+    while !leads(cluster, name).await {
         tokio::time::sleep(Duration::from_millis(100)).await;
         assert!(start.elapsed() < Duration::from_secs(40), "{name} does not lead");
     }
@@ -327,7 +335,8 @@ async fn a_lease_that_is_deleted_is_made_anew_by_its_holder(cluster: Cluster) {
     seconds(5).await;
     for _ in 0..5 {
         cluster.delete::<Lease>("operator").await.unwrap();
-        assert!(held_by(&cluster, "one").await < Duration::from_secs(3));
+        // One retry period until the holder finds out, and one until it renews what it made.
+        assert!(held_by(&cluster, "one").await < Duration::from_secs(5));
     }
     two.stop().await;
     assert!(!one.has_ended());

@@ -1,0 +1,205 @@
+//! The sockets of a leader's client: the last place at which a request can be held back.
+//!
+//! A request is first checked when it is sent. Between that check and the kernel lie the pool of connections, the
+//! handshakes and the tasks of the connections, and a process can be frozen anywhere in between. So every write to a
+//! socket asks the fence once more, right before the system call.
+//!
+//! What the kernel has taken it goes on delivering after the process has closed the socket, even after the process has
+//! died: for minutes, if the network is cut. The sockets are therefore closed by a reset (`SO_LINGER` of zero), which
+//! throws away what was not delivered.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use futures::future::BoxFuture;
+use http::Uri;
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper_timeout::TimeoutConnector;
+use hyper_util::client::legacy;
+use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use kube::client::retry::RetryPolicy;
+use kube::client::{Body, ConfigExt as _};
+use kube::{Client, Config};
+use tokio::net::TcpStream;
+use tower::retry::RetryLayer;
+use tower::{Service, ServiceBuilder};
+
+use super::{Fence, Fenced};
+use crate::error::BoxError;
+
+/// A client like the one that `kube` makes of this configuration, whose sockets keep to the fence.
+///
+/// A configuration with a proxy is left to `kube`, which knows how to ask for the tunnel: the fence then holds the
+/// requests back, but not the sockets.
+pub(crate) fn client(config: Config, fence: Fence) -> kube::Result<Client> {
+    if config.proxy_url.is_some() {
+        return Client::try_from(config);
+    }
+    let mut http = HttpConnector::new();
+    // The scheme is looked at by the layer above, which adds TLS.
+    http.enforce_http(false);
+    let connector = config.rustls_https_connector_with_connector(Connector { http, fence })?;
+    let mut connector = TimeoutConnector::new(connector);
+    connector.set_connect_timeout(config.connect_timeout);
+    connector.set_read_timeout(config.read_timeout);
+    connector.set_write_timeout(config.write_timeout);
+    connector.set_reset_reader_on_write(config.reset_reader_on_write);
+    let sending: legacy::Client<_, Body> = legacy::Client::builder(TokioExecutor::new()).build(connector);
+    let service = ServiceBuilder::new()
+        .layer(config.base_uri_layer())
+        .option_layer(config.default_retry.then(|| RetryLayer::new(RetryPolicy::server_retry())))
+        .option_layer(config.auth_layer()?)
+        .layer(config.extra_headers_layer()?)
+        .map_err(BoxError::from)
+        .service(sending);
+    Ok(Client::new(service, config.default_namespace))
+}
+
+/// Opens sockets that keep to a fence.
+#[derive(Clone)]
+struct Connector {
+    http: HttpConnector,
+    fence: Fence,
+}
+
+impl Service<Uri> for Connector {
+    type Response = Socket;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Socket, BoxError>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.http.poll_ready(cx).map_err(Into::into)
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        let (connecting, fence) = (self.http.call(uri), self.fence.clone());
+        Box::pin(async move { Ok(Socket::new(connecting.await?, fence)?) })
+    }
+}
+
+/// A socket that sends only while its fence lets requests end.
+struct Socket {
+    stream: TokioIo<TcpStream>,
+    fence: Fence,
+}
+
+impl Socket {
+    fn new(stream: TokioIo<TcpStream>, fence: Fence) -> io::Result<Self> {
+        if fence.is_used() {
+            stream.inner().set_zero_linger()?;
+        }
+        Ok(Self { stream, fence })
+    }
+
+    fn check(&self) -> io::Result<()> {
+        if self.fence.may_end() { Ok(()) } else { Err(io::Error::other(Fenced)) }
+    }
+}
+
+impl Connection for Socket {
+    fn connected(&self) -> Connected {
+        self.stream.inner().connected()
+    }
+}
+
+impl Read for Socket {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buffer)
+    }
+}
+
+impl Write for Socket {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.check()?;
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.check()?;
+        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+    use tokio::time::Instant;
+
+    use super::*;
+
+    const LEASE: Duration = Duration::from_secs(15);
+    const RENEW: Duration = Duration::from_secs(10);
+
+    /// Two ends of a connection, of which one keeps to the fence.
+    async fn pair(fence: &Fence) -> (Socket, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (near, far) = tokio::join!(TcpStream::connect(address), listener.accept());
+        (Socket::new(TokioIo::new(near.unwrap()), fence.clone()).unwrap(), far.unwrap().0)
+    }
+
+    async fn write(socket: &mut Socket, bytes: &[u8]) -> io::Result<usize> {
+        std::future::poll_fn(|cx| Pin::new(&mut *socket).poll_write(cx, bytes)).await
+    }
+
+    /// A request that was let out, and whose process was frozen before the request had reached the socket.
+    #[tokio::test]
+    async fn nothing_leaves_after_the_lease() {
+        let fence = Fence::default();
+        let (mut socket, mut far) = pair(&fence).await;
+        assert_eq!(write(&mut socket, b"a").await.unwrap(), 1, "nobody is elected");
+        fence.renewed(Instant::now(), RENEW, LEASE);
+        assert_eq!(write(&mut socket, b"b").await.unwrap(), 1);
+        let long_ago = Instant::now().checked_sub(LEASE).unwrap();
+        fence.renewed(long_ago, RENEW, LEASE);
+        let refused = write(&mut socket, b"c").await.unwrap_err();
+        assert!(refused.get_ref().is_some_and(|error| error.is::<Fenced>()), "{refused:?}");
+        fence.close();
+        assert!(write(&mut socket, b"d").await.is_err());
+        drop(socket);
+        let mut arrived = Vec::new();
+        far.read_to_end(&mut arrived).await.unwrap();
+        assert_eq!(arrived, b"ab");
+    }
+
+    /// What is still under way when a leader goes is thrown away, and the server is told at once.
+    #[tokio::test]
+    async fn a_leaders_socket_is_reset() {
+        let fence = Fence::default();
+        fence.renewed(Instant::now(), RENEW, LEASE);
+        let (socket, mut far) = pair(&fence).await;
+        drop(socket);
+        let error = far.read(&mut [0; 8]).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+
+        let (socket, mut far) = pair(&Fence::default()).await;
+        drop(socket);
+        assert_eq!(far.read(&mut [0; 8]).await.unwrap(), 0, "where nobody is elected, a socket is closed");
+        far.write_all(b"late").await.unwrap();
+    }
+}

@@ -1,0 +1,73 @@
+//! How to elect a leader: whose lease it is, and its times.
+
+use std::time::Duration;
+
+/// How to elect a leader. The times are controller-runtime's: 15, 10 and 2 seconds.
+///
+/// ```
+/// use std::time::Duration;
+/// use evenkeel_runtime::LeaderElection;
+///
+/// let election = LeaderElection::new("operators", "my-operator").identity("pod-7");
+///
+/// // Slower, for a server far away; the lease is kept when this process stops.
+/// let [lease, renew, retry] = [60, 40, 5].map(Duration::from_secs);
+/// let patient = LeaderElection::new("operators", "my-operator").times(lease, renew, retry).keep_on_stop();
+/// ```
+#[derive(Clone, Debug)]
+pub struct LeaderElection {
+    pub(super) namespace: String,
+    pub(super) name: String,
+    pub(super) identity: Option<String>,
+    pub(super) lease_duration: Duration,
+    pub(super) renew_deadline: Duration,
+    pub(super) retry_period: Duration,
+    pub(super) release: bool,
+}
+
+impl LeaderElection {
+    /// An election by the lease of this name.
+    pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
+        Self {
+            namespace: namespace.into(),
+            name: name.into(),
+            identity: None,
+            lease_duration: Duration::from_secs(15),
+            renew_deadline: Duration::from_secs(10),
+            retry_period: Duration::from_secs(2),
+            release: true,
+        }
+    }
+
+    /// Who this candidate is; a random uid unless set. Two candidates must not share one.
+    pub fn identity(mut self, identity: impl Into<String>) -> Self {
+        self.identity = Some(identity.into());
+        self
+    }
+
+    /// How long others wait before they take a lease that is not renewed; after how long without a renewal the
+    /// holder stops; how often either tries. Each is raised or lowered so that the lease outlasts the deadline, and
+    /// the deadline the period.
+    pub fn times(mut self, lease: Duration, renew: Duration, retry: Duration) -> Self {
+        self.retry_period = retry.max(Duration::from_millis(1));
+        self.renew_deadline = renew.max(self.retry_period.mul_f64(1.2));
+        self.lease_duration = lease.max(self.renew_deadline.mul_f64(1.2));
+        self
+    }
+
+    /// How long one request of the election may take.
+    pub(super) fn request_timeout(&self) -> Duration {
+        (self.renew_deadline / 2).max(Duration::from_secs(1))
+    }
+
+    /// Namespace and name of the lease.
+    pub(crate) fn key(&self) -> (String, String) {
+        (self.namespace.clone(), self.name.clone())
+    }
+
+    /// Keeps the lease when the manager stops, so that the next one waits for it to pass.
+    pub fn keep_on_stop(mut self) -> Self {
+        self.release = false;
+        self
+    }
+}

@@ -50,6 +50,11 @@ kill kills="1000" seed="1":
 load:
     cargo bench -p evenkeel-cli --bench load
 
+# Fail an operator over between two processes this often, and look for writes of an old leader after those of a new one.
+failover rounds="200" seed="1":
+    cargo build -p evenkeel-cli -p evenkeel-history
+    EVENKEEL_FAILOVERS={{rounds}} EVENKEEL_FAILOVER_SEED={{seed}} bash tests/failover.sh
+
 # Build the book into docs/book; needs mdbook.
 book:
     mdbook build docs

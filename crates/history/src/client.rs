@@ -3,11 +3,12 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use base64::Engine as _;
 use bytes::Bytes;
-use evenkeel_history::{Content, Key, Object, Revision};
+
 use http::{Method, Request, StatusCode, header};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
@@ -17,38 +18,51 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use serde_json::Value;
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
+use crate::history::{Content, Key, Object, Revision};
+
 /// The namespace of the objects.
-pub(crate) const NAMESPACE: &str = "history";
+pub const NAMESPACE: &str = "history";
 /// The path of their collection.
-pub(crate) const COLLECTION: &str = "/api/v1/namespaces/history/configmaps";
+pub const COLLECTION: &str = "/api/v1/namespaces/history/configmaps";
 /// The name of the object that is written last.
-pub(crate) const END: &str = "end";
+pub const END: &str = "end";
+
+/// How long a connection or an answer is waited for: on a busy machine a thousand times what it takes. A request that is
+/// not answered by then is lost, and is told apart from others in the error.
+const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 
 /// How to reach a server.
 #[derive(Clone, Debug)]
-pub(crate) struct Client {
+pub struct Client {
     address: String,
     tls: Arc<rustls::ClientConfig>,
 }
 
 /// One connection.
-pub(crate) struct Connection {
+#[derive(Debug)]
+pub struct Connection {
     sender: SendRequest<Full<Bytes>>,
 }
 
 /// An answer that was read to its end.
 #[derive(Debug)]
-pub(crate) struct Reply {
-    pub(crate) status: StatusCode,
-    pub(crate) body: Value,
+pub struct Reply {
+    /// The status code.
+    pub status: StatusCode,
+    /// The body, if it is JSON.
+    pub body: Value,
 }
 
 impl Client {
     /// A client of the server at this address, with the authority and the certificate of a kubeconfig that
     /// `evenkeel up` has written.
-    pub(crate) fn new(address: &str, kubeconfig: &Path) -> anyhow::Result<Self> {
+    ///
+    /// # Errors
+    /// When the kubeconfig is another.
+    pub fn new(address: &str, kubeconfig: &Path) -> anyhow::Result<Self> {
         let kubeconfig: Value = serde_json::from_slice(&std::fs::read(kubeconfig)?)?;
         let field = |pointer: &str| -> anyhow::Result<Vec<u8>> {
             let text = kubeconfig.pointer(pointer).and_then(Value::as_str);
@@ -71,7 +85,15 @@ impl Client {
         Ok(Self { address: address.to_owned(), tls: Arc::new(tls) })
     }
 
-    pub(crate) async fn connect(&self) -> anyhow::Result<Connection> {
+    /// Opens a connection.
+    ///
+    /// # Errors
+    /// When nobody listens, or the handshake fails.
+    pub async fn connect(&self) -> anyhow::Result<Connection> {
+        timeout(ANSWER_WITHIN, self.open()).await.context("nobody answers a new connection")?
+    }
+
+    async fn open(&self) -> anyhow::Result<Connection> {
         let stream = TcpStream::connect(&self.address).await?;
         stream.set_nodelay(true)?;
         let name = ServerName::try_from("localhost")?;
@@ -84,21 +106,23 @@ impl Client {
 
 impl Connection {
     /// Sends a request and reads the whole answer.
-    pub(crate) async fn send(
-        &mut self,
-        method: Method,
-        path: &str,
-        body: Option<Value>,
-    ) -> anyhow::Result<Reply> {
+    ///
+    /// # Errors
+    /// When the connection is lost: the request may have been served.
+    pub async fn send(&mut self, method: Method, path: &str, body: Option<Value>) -> anyhow::Result<Reply> {
         let answer = self.open(method, path, body).await?;
         let status = answer.status();
-        let bytes = answer.into_body().collect().await?.to_bytes();
+        let collected = timeout(ANSWER_WITHIN, answer.into_body().collect()).await;
+        let bytes = collected.context("an answer does not end")??.to_bytes();
         let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
         Ok(Reply { status, body })
     }
 
     /// Sends a request and gives the answer as it comes.
-    pub(crate) async fn open(
+    ///
+    /// # Errors
+    /// When the connection is lost: the request may have been served.
+    pub async fn open(
         &mut self,
         method: Method,
         path: &str,
@@ -112,33 +136,36 @@ impl Connection {
             .header(header::HOST, "localhost")
             .header(header::CONTENT_TYPE, kind)
             .body(Full::new(body))?;
-        self.sender.ready().await?;
-        Ok(self.sender.send_request(request).await?)
+        let sending = async {
+            self.sender.ready().await?;
+            self.sender.send_request(request).await
+        };
+        Ok(timeout(ANSWER_WITHIN, sending).await.context("a request is not answered")??)
     }
 }
 
 /// The name of an object.
-pub(crate) fn name(key: Key) -> String {
+pub fn name(key: Key) -> String {
     format!("k{key}")
 }
 
 /// The object of this name, if it is one of those that are recorded.
-pub(crate) fn key(object: &Value) -> Option<Key> {
+pub fn key(object: &Value) -> Option<Key> {
     object.pointer("/metadata/name")?.as_str()?.strip_prefix('k')?.parse().ok()
 }
 
 /// The path of an object.
-pub(crate) fn path(key: Key) -> String {
+pub fn path(key: Key) -> String {
     format!("{COLLECTION}/{}", name(key))
 }
 
 /// The resourceVersion of an object or of a list.
-pub(crate) fn revision(object: &Value) -> Option<Revision> {
+pub fn revision(object: &Value) -> Option<Revision> {
     object.pointer("/metadata/resourceVersion")?.as_str()?.parse().ok()
 }
 
 /// An object as it was answered.
-pub(crate) fn object(object: &Value) -> Option<Object> {
+pub fn object(object: &Value) -> Option<Object> {
     let token = |pointer: &str| object.pointer(pointer)?.as_str()?.parse().ok();
     let content = Content { set: token("/data/set")?, merged: token("/data/merged") };
     let uid = object.pointer("/metadata/uid")?.as_str()?.to_owned();

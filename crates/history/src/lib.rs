@@ -17,15 +17,20 @@
 //! order of acknowledged writes is known; and a history falls into independent pieces wherever no request is open,
 //! which is the case at every kill.
 //!
-//! `evenkeel-kill` makes such histories by killing `evenkeel up` (`tests/kill.sh`).
+//! `evenkeel-kill` makes such histories by killing `evenkeel up` (`tests/kill.sh`). `evenkeel-failover` plays two
+//! replicas of an operator against each other, and checks by [`check_terms`] that no write of an old leader landed after
+//! the first one of a new leader.
 
 mod check;
+pub mod client;
 mod history;
 mod line;
 mod linearize;
 mod lists;
 mod record;
 mod register;
+pub mod server;
+mod terms;
 mod violation;
 mod watches;
 
@@ -35,4 +40,5 @@ pub use history::{
     Tick,
 };
 pub use record::Recorder;
+pub use terms::{Overlap, Written, check_terms};
 pub use violation::Violation;

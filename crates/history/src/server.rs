@@ -1,4 +1,4 @@
-//! The process that is killed.
+//! `evenkeel up` as a process, which can be killed and started again.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -11,7 +11,8 @@ use tokio::process::{Child, ChildStdout, Command};
 use crate::client::Client;
 
 /// `evenkeel up` in a folder of its own, on the port that it had first.
-pub(crate) struct Server {
+#[derive(Debug)]
+pub struct Server {
     evenkeel: PathBuf,
     folder: TempDir,
     /// Where it listens; port 0 until it was started once.
@@ -21,6 +22,7 @@ pub(crate) struct Server {
     running: Option<Running>,
 }
 
+#[derive(Debug)]
 struct Running {
     child: Child,
     stdout: BufReader<ChildStdout>,
@@ -28,14 +30,21 @@ struct Running {
 }
 
 impl Server {
-    pub(crate) fn new(evenkeel: &Path, lose_tail: Option<u64>) -> anyhow::Result<Self> {
+    /// A server that is not started yet. With each kill, it loses this many bytes of its newest log.
+    ///
+    /// # Errors
+    /// When no folder can be made.
+    pub fn new(evenkeel: &Path, lose_tail: Option<u64>) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir().context("cannot make a folder")?;
         let (evenkeel, bind) = (evenkeel.to_owned(), "127.0.0.1:0".into());
         Ok(Self { evenkeel, folder, bind, lose_tail, running: None })
     }
 
     /// Starts the process, or goes on to wait for one that was started, and waits until it serves.
-    pub(crate) async fn start(&mut self) -> anyhow::Result<Client> {
+    ///
+    /// # Errors
+    /// When the process ends before.
+    pub async fn start(&mut self) -> anyhow::Result<Client> {
         if self.running.is_none() {
             self.running = Some(self.spawn()?);
         }
@@ -50,13 +59,27 @@ impl Server {
         self.client()
     }
 
-    pub(crate) fn is_ready(&self) -> bool {
+    /// Whether the process serves.
+    pub fn is_ready(&self) -> bool {
         self.running.as_ref().is_some_and(|running| running.ready)
     }
 
+    /// Where the process listens.
+    pub fn address(&self) -> &str {
+        &self.bind
+    }
+
+    /// The kubeconfig that the process has written.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.folder.path().join("kubeconfig")
+    }
+
     /// A client of the process, once that serves.
-    pub(crate) fn client(&self) -> anyhow::Result<Client> {
-        Client::new(&self.bind, &self.folder.path().join("kubeconfig"))
+    ///
+    /// # Errors
+    /// When the kubeconfig cannot be read.
+    pub fn client(&self) -> anyhow::Result<Client> {
+        Client::new(&self.bind, &self.kubeconfig())
     }
 
     fn spawn(&self) -> anyhow::Result<Running> {
@@ -64,7 +87,7 @@ impl Server {
         let mut command = Command::new(&self.evenkeel);
         command.args(["up", "--bind", &self.bind, "--nodes", "0", "--data-dir"]);
         command.arg(self.folder.path().join("data"));
-        command.arg("--kubeconfig").arg(self.folder.path().join("kubeconfig"));
+        command.arg("--kubeconfig").arg(self.kubeconfig());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).kill_on_drop(true);
         let mut child = command.spawn().with_context(|| format!("cannot run {}", self.evenkeel.display()))?;
         let stdout = child.stdout.take().context("it is piped")?;
@@ -72,7 +95,10 @@ impl Server {
     }
 
     /// SIGKILL; returns when the process is gone.
-    pub(crate) async fn kill(&mut self) -> anyhow::Result<()> {
+    ///
+    /// # Errors
+    /// When it had ended by itself.
+    pub async fn kill(&mut self) -> anyhow::Result<()> {
         let Some(mut running) = self.running.take() else { return Ok(()) };
         if let Some(status) = running.child.try_wait()? {
             bail!("the server ended by itself ({status}); its log:\n{}", self.log());
@@ -98,7 +124,7 @@ impl Server {
     }
 
     /// Keeps the folder, and says where it is.
-    pub(crate) fn keep(self) -> PathBuf {
+    pub fn keep(self) -> PathBuf {
         self.folder.keep()
     }
 }

@@ -4,8 +4,6 @@
 //! What the clients do and when the server is killed follows from the seed; how that falls together does not, as it is
 //! real time that passes.
 
-mod client;
-mod server;
 mod watcher;
 mod writer;
 
@@ -17,13 +15,12 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use clap::Parser;
+use evenkeel_history::client::{self, Client, Reply};
+use evenkeel_history::server::Server;
 use evenkeel_history::{Answer, Call, Recorder, Revision, check};
 use serde_json::json;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
-
-use client::{Client, Reply};
-use server::Server;
 
 /// How many objects all writers contend for: few, so that most writes meet others.
 const KEYS: usize = 6;
@@ -142,9 +139,14 @@ async fn run(arguments: Arguments) -> anyhow::Result<()> {
     }
     work(&recorder, &mut random).await?;
     tell.send_modify(|phase| phase.done = true);
-    while let Some(ended) = writers.join_next().await {
-        ended?;
-    }
+    let ending = async {
+        while let Some(ended) = writers.join_next().await {
+            ended?;
+        }
+        anyhow::Ok(())
+    };
+    let ended = timeout(WORK_WITHIN, ending).await;
+    ended.with_context(|| format!("{} writers do not end", writers.len()))??;
     let end = last_look(&shared).await?;
     let caught_up = timeout(CATCH_UP, async { while watchers.join_next().await.is_some() {} }).await;
     if caught_up.is_err() {

@@ -11,9 +11,9 @@ use hyper::body::Incoming;
 use serde_json::Value;
 use tokio::sync::Notify;
 
-use crate::client::{self, Client, Connection};
 use crate::writer::add_page;
 use crate::{Phase, Shared};
+use evenkeel_history::client::{self, Client, Connection};
 
 /// Watches until it has seen the last object; `listed` is told when the first list was read.
 pub(crate) async fn watch(shared: Shared, number: usize, listed: Arc<Notify>) {

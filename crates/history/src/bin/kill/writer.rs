@@ -7,8 +7,8 @@ use evenkeel_history::{Answer, Call, Content, Key, Listing, Object, Revision, Ti
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::client::{self, Connection, Reply};
 use crate::{KEYS, Shared};
+use evenkeel_history::client::{self, Connection, Reply};
 
 /// How many items a page of a list has, where it has pages: three pages for all objects.
 const PAGE: usize = 2;
@@ -66,9 +66,15 @@ impl Writer {
         let (method, path, body) = self.form(key, call);
         let recorder = self.shared.recorder.clone();
         let called = recorder.tick();
-        let Ok(reply) = connection.send(method, &path, body).await else {
-            recorder.lost(key, call, called, server);
-            return false;
+        let reply = match connection.send(method, &path, body).await {
+            Ok(reply) => reply,
+            Err(error) => {
+                if error.is::<tokio::time::error::Elapsed>() {
+                    recorder.surprise(format!("{call:?} of object {key} to server {server}: {error:#}"));
+                }
+                recorder.lost(key, call, called, server);
+                return false;
+            }
         };
         match answer(call, &reply) {
             Some(answer) => {

@@ -20,6 +20,8 @@
 //! * **Nothing is shown before it is durable**, not even what is found at a start. The last frame of the log may be
 //!   in the page cache alone: the process before was killed before its sync, or its sync failed. So it is written
 //!   again and synced, and the directory is synced, before the store is open.
+//! * **Backups.** A snapshot of the tree is a stream for anybody to keep (`backup.rs`), and becomes a data directory or a
+//!   store in memory again, whole or not at all (`restore.rs`).
 //! * **Checkpoints.** When the log has grown by as much as the state is large (and by
 //!   [`Options::checkpoint_bytes`]), a second thread writes a snapshot of the tree beside it, and a new log file is
 //!   begun. Older files go when history no longer reaches back to them. So a restart also brings back the history,
@@ -54,6 +56,7 @@
 //! `cargo bench -p evenkeel-store -- writes` sets writes beside what the disk itself can sync: group commit makes 64
 //! writers 30 to 60 times as fast as the disk's own rate of syncs, one writer as fast as it.
 
+mod backup;
 mod checkpoint;
 mod committer;
 #[cfg(test)]
@@ -65,6 +68,7 @@ pub(crate) mod frame;
 mod headers;
 mod queue;
 mod recover;
+mod restore;
 mod segment;
 #[cfg(any(test, feature = "simulation"))]
 pub(crate) mod simulated;
@@ -81,6 +85,9 @@ use tokio::sync::oneshot;
 use crate::journal::{Answers, Journal};
 use crate::state::Shared;
 use crate::{Header, OpenError, Options, Write, WriteError};
+pub use backup::{Backup, BackupError, BackupStream, BackupSummary, verify_backup};
+pub(crate) use restore::first_revision;
+
 use committer::{Committer, Running};
 use files::{Files, OsFiles};
 use folder::Folder;
@@ -96,7 +103,7 @@ pub(crate) struct Disk<H> {
     committer: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// Opens a data directory. Reading it back takes a while, so it is done on a thread of its own.
+/// Opens a data directory.
 pub(crate) async fn open<H: Header>(dir: &Path, env: Env, options: Options) -> Result<Disk<H>, OpenError> {
     open_on(Arc::new(OsFiles), dir, env, options).await
 }
@@ -108,25 +115,45 @@ pub(crate) async fn open_on<H: Header>(
     env: Env,
     options: Options,
 ) -> Result<Disk<H>, OpenError> {
-    let (answer, opened) = oneshot::channel();
     let path = dir.to_owned();
+    on_a_thread(dir, move || start(Folder::open(files, &path)?, &path, env, options)).await
+}
+
+/// Makes a data directory from a backup, and opens it.
+pub(crate) async fn restore<H: Header>(
+    dir: &Path,
+    backup: Backup<H>,
+    env: Env,
+    options: Options,
+) -> Result<Disk<H>, OpenError> {
+    let path = dir.to_owned();
+    on_a_thread(dir, move || {
+        let folder = restore::restore(Arc::new(OsFiles), &path, &backup)?;
+        // What was written is read back; until then there would be two copies in memory.
+        drop(backup);
+        start(folder, &path, env, options)
+    })
+    .await
+}
+
+/// Does what takes a while, as reading everything back does, on a thread of its own.
+async fn on_a_thread<T: Send + 'static>(
+    dir: &Path,
+    work: impl FnOnce() -> Result<T, OpenError> + Send + 'static,
+) -> Result<T, OpenError> {
+    let (answer, opened) = oneshot::channel();
     let spawned = std::thread::Builder::new().name("store-open".to_owned()).spawn(move || {
         // Whoever does not wait any more drops the store with the answer.
-        let _ = answer.send(open_blocking(files, &path, env, options));
+        let _ = answer.send(work());
     });
     let io = |source| OpenError::Io { path: dir.display().to_string(), source };
     spawned.map_err(io)?;
     opened.await.unwrap_or_else(|_| Err(io(std::io::Error::other("reading it panicked"))))
 }
 
-fn open_blocking<H: Header>(
-    files: Arc<dyn Files>,
-    dir: &Path,
-    env: Env,
-    options: Options,
-) -> Result<Disk<H>, OpenError> {
+/// Reads a directory back and starts its committer.
+fn start<H: Header>(folder: Folder, dir: &Path, env: Env, options: Options) -> Result<Disk<H>, OpenError> {
     let io = |source| OpenError::Io { path: dir.display().to_string(), source };
-    let folder = Folder::open(files, dir)?;
     let recovered = recover::recover(&folder, options.clone())?;
     let queue = Arc::new(Queue::new());
     let share = |state| Arc::new(Shared::of(env, state));

@@ -98,6 +98,9 @@ pub enum OpenError {
         /// What is wrong.
         why: String,
     },
+    /// A backup was to be restored into it, and it holds a store already.
+    #[error("{0} holds a store already")]
+    Occupied(String),
     /// It is ours but damaged.
     #[error("{path} is damaged: {why}")]
     Damaged {

@@ -30,6 +30,8 @@ mod store;
 mod tree;
 mod watch;
 
+#[cfg(feature = "disk")]
+pub use disk::{Backup, BackupError, BackupStream, BackupSummary, verify_backup};
 pub use entry::{Change, Entry, Expect, Header, Op, Page, Range, Write, Written};
 pub use error::{OpenError, ReadError, WatchError, WriteError};
 pub use options::Options;

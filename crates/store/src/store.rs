@@ -97,6 +97,51 @@ impl<H: Header> Store<H> {
         Self { shared: disk.shared().clone(), journal: Arc::new(disk) }
     }
 
+    /// A backup of the state as it is now, at one revision; see [`BackupStream`](crate::BackupStream). Writes go on
+    /// meanwhile and are not in it.
+    ///
+    /// ```
+    /// # use evenkeel_store::{Backup, Expect, Op, Options, Store, Write};
+    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+    /// let store: Store<()> = Store::memory(Default::default(), Options::default());
+    /// let put = Write { key: "/fruit/apple".into(), expect: Expect::Absent, op: Op::Put("red".into(), ()) };
+    /// store.write(put).await.unwrap();
+    /// let bytes: Vec<u8> = store.backup().flatten().collect();
+    ///
+    /// let backup = Backup::read(&mut bytes.as_slice()).unwrap();
+    /// let restored: Store<()> = Store::restored(backup, Default::default(), Options::default());
+    /// assert_eq!(restored.get("/fruit/apple").unwrap().value, "red");
+    /// # });
+    /// ```
+    #[cfg(feature = "disk")]
+    pub fn backup(&self) -> crate::BackupStream<H> {
+        let state = self.shared.state.read();
+        crate::BackupStream::new(state.keys.clone(), state.revision)
+    }
+
+    /// A store in memory that begins with the state of a backup. Entries keep their revisions; new ones are far above
+    /// the backup's, and history begins there.
+    #[cfg(feature = "disk")]
+    pub fn restored(backup: crate::Backup<H>, env: Env, options: Options) -> Self {
+        let revision = crate::disk::first_revision(backup.summary().revision);
+        let shared = Arc::new(Shared::of(env, State::new(revision, backup.keys, options)));
+        let journal = Arc::new(Memory::new(shared.clone()));
+        Self { shared, journal }
+    }
+
+    /// Makes a data directory from a backup and opens it. The directory must not hold a store; other directories in it
+    /// are left alone. If this is interrupted, the directory does not open, and can be restored into again.
+    #[cfg(feature = "disk")]
+    pub async fn restore(
+        dir: &std::path::Path,
+        backup: crate::Backup<H>,
+        env: Env,
+        options: Options,
+    ) -> Result<Self, crate::OpenError> {
+        let journal = Arc::new(crate::disk::restore(dir, backup, env, options).await?);
+        Ok(Self { shared: journal.shared().clone(), journal })
+    }
+
     /// The newest revision. A new store is at revision 1, so that no state has revision 0.
     pub fn revision(&self) -> u64 {
         self.shared.state.read().revision

@@ -115,22 +115,29 @@ pub(crate) fn decode<H: Header>(input: &mut impl Read) -> Result<(u64, Keyspace<
 /// Whether entries can be the state as of a revision, in the order in which they are written.
 fn check(entries: &[Kept], newest: u64) -> Result<(), String> {
     let mut before: Option<&str> = None;
-    for Kept { key, create_revision, revision, .. } in entries {
-        if before.is_some_and(|before| *before >= **key) {
-            return Err(format!("{key:?} is out of order"));
-        }
-        if is_too_deep(key) {
-            return Err(format!("a key lies in more than {FOLDERS_MAX} folders"));
-        }
-        if !(1..=*revision).contains(create_revision) || *revision > newest {
-            return Err(format!("{key:?} was created at {create_revision} and written at {revision}"));
-        }
-        before = Some(key);
+    for entry in entries {
+        check_entry(before, entry, newest)?;
+        before = Some(&entry.key);
     }
     Ok(())
 }
 
-fn keyspace_of<H: Header>(entries: Vec<Kept>) -> Result<Keyspace<H>, String> {
+/// Whether an entry can come after the key `before` in the state as of a revision.
+pub(crate) fn check_entry(before: Option<&str>, entry: &Kept, newest: u64) -> Result<(), String> {
+    let Kept { key, create_revision, revision, .. } = entry;
+    if before.is_some_and(|before| *before >= **key) {
+        return Err(format!("{key:?} is out of order"));
+    }
+    if is_too_deep(key) {
+        return Err(format!("a key lies in more than {FOLDERS_MAX} folders"));
+    }
+    if !(1..=*revision).contains(create_revision) || *revision > newest {
+        return Err(format!("{key:?} was created at {create_revision} and written at {revision}"));
+    }
+    Ok(())
+}
+
+pub(crate) fn keyspace_of<H: Header>(entries: Vec<Kept>) -> Result<Keyspace<H>, String> {
     let values: Vec<_> = entries.iter().map(|entry| (&*entry.key, &entry.value)).collect();
     let headers = headers::make(&values)?;
     let mut keys = Keyspace::new();

@@ -10,6 +10,7 @@ mod fixture;
 mod health;
 mod promises;
 mod random;
+mod restore;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -22,6 +22,8 @@ const REVISION_DIGITS: usize = 20;
 const REVISION_MAX: u64 = i64::MAX as u64;
 /// What a checkpoint is called until it is whole.
 const UNFINISHED: &str = "checkpoint.new";
+/// There while a backup is being restored into the directory.
+const RESTORING_FILE: &str = "RESTORING";
 
 /// An open data directory; nobody else can open it while this lives.
 #[derive(Debug)]
@@ -48,9 +50,30 @@ impl Folder {
     pub(crate) fn open(files: Arc<dyn Files>, path: &Path) -> Result<Self, OpenError> {
         let io = |source| OpenError::Io { path: path.display().to_string(), source };
         if !is_ours(&*files, path).map_err(io)? {
-            let why = "it has files but no FORMAT file".to_owned();
+            let why = match names(&*files, path).map_err(io)?.iter().any(|name| name == RESTORING_FILE) {
+                true => "a snapshot was being restored into it and is not whole: restore it again".to_owned(),
+                false => "it has files but no FORMAT file".to_owned(),
+            };
             return Err(OpenError::Foreign { path: path.display().to_string(), why });
         }
+        let folder = Self::lock(files, path)?;
+        folder.check_format()?;
+        Ok(folder)
+    }
+
+    /// Opens a directory that holds no store yet, to restore a backup into it. It may hold other directories, which are
+    /// the caller's.
+    pub(crate) fn open_empty(files: Arc<dyn Files>, path: &Path) -> Result<Self, OpenError> {
+        check_restorable(&*files, path)?;
+        let folder = Self::lock(files, path)?;
+        // Another process may have made a store there meanwhile.
+        check_restorable(folder.files(), path)?;
+        Ok(folder)
+    }
+
+    /// Makes a directory where there is none, and locks it.
+    fn lock(files: Arc<dyn Files>, path: &Path) -> Result<Self, OpenError> {
+        let io = |source| OpenError::Io { path: path.display().to_string(), source };
         create_dirs(&*files, path).map_err(io)?;
         let lock = match files.lock(&path.join(LOCK_FILE)) {
             Ok(lock) => lock,
@@ -58,9 +81,29 @@ impl Folder {
             Err(TryLockError::Error(source)) => return Err(io(source)),
         };
         let dir = files.open_dir(path).map_err(io)?;
-        let folder = Self { files, path: path.to_owned(), dir, _lock: lock };
-        folder.check_format()?;
-        Ok(folder)
+        Ok(Self { files, path: path.to_owned(), dir, _lock: lock })
+    }
+
+    /// Marks the directory as one that is being restored, and removes what an earlier restore has left in it.
+    pub(crate) fn begin_restore(&self) -> io::Result<()> {
+        let mut marker = self.files.create(&self.path.join(RESTORING_FILE))?;
+        marker.sync()?;
+        self.sync()?;
+        for name in self.files.list(&self.path)? {
+            let is_numbered =
+                [LOG_PREFIX, CHECKPOINT_PREFIX].iter().any(|it| revision_of(&name, it).is_some());
+            if is_numbered || name == UNFINISHED || name == FORMAT_NEW_FILE {
+                self.remove(&self.path.join(&name))?;
+            }
+        }
+        self.sync()
+    }
+
+    /// Makes the directory one that opens.
+    pub(crate) fn finish_restore(&self) -> io::Result<()> {
+        self.write_format(&self.path.join(FORMAT_FILE))?;
+        self.remove(&self.path.join(RESTORING_FILE))?;
+        self.sync()
     }
 
     pub(crate) fn files(&self) -> &dyn Files {
@@ -178,12 +221,34 @@ impl Folder {
 
 /// Whether a directory is ours, or is not there, or holds nothing but what a first opening that was cut short leaves.
 fn is_ours(files: &dyn Files, path: &Path) -> io::Result<bool> {
-    let names = match files.list(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
-        names => names?,
-    };
+    let names = names(files, path)?;
     let is_beginning = |name: &String| name == LOCK_FILE || name == FORMAT_NEW_FILE;
     Ok(names.iter().any(|name| name == FORMAT_FILE) || names.iter().all(is_beginning))
+}
+
+/// Says why a backup cannot be restored into a directory: it holds a store, or files that are not ours.
+fn check_restorable(files: &dyn Files, path: &Path) -> Result<(), OpenError> {
+    let io = |source| OpenError::Io { path: path.display().to_string(), source };
+    let names = names(files, path).map_err(io)?;
+    let has = |wanted: &str| names.iter().any(|name| name == wanted);
+    if has(FORMAT_FILE) {
+        return Err(OpenError::Occupied(path.display().to_string()));
+    }
+    let is_ours =
+        |name: &String| name == LOCK_FILE || name == FORMAT_NEW_FILE || files.is_dir(&path.join(name));
+    if has(RESTORING_FILE) || names.iter().all(is_ours) {
+        return Ok(());
+    }
+    let why = "it has files but no FORMAT file".to_owned();
+    Err(OpenError::Foreign { path: path.display().to_string(), why })
+}
+
+/// The names in a directory; none if it is not there.
+fn names(files: &dyn Files, path: &Path) -> io::Result<Vec<String>> {
+    match files.list(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        names => names,
+    }
 }
 
 /// Makes a directory and those above it that are missing, and makes their names durable.

@@ -132,7 +132,8 @@ impl Policy {
         Verdict { denials: self.fails.then_some(denial).into_iter().collect(), unnoted: Vec::new() }
     }
 
-    /// Runs the expressions of annotations, of which only the errors matter: nobody keeps an audit log here.
+    /// Runs the expressions of audit annotations and returns their errors. Their values are not recorded: events of the
+    /// audit log do not carry the annotations of policies.
     fn unnoted(&self, scope: &Scope<'_>) -> Vec<String> {
         let mut budget = BUDGET;
         let mut problems = Vec::new();

@@ -10,13 +10,20 @@ use std::time::Duration;
 use evenkeel_env::{Env, Work};
 use evenkeel_runtime::Request;
 use futures::Stream;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 /// The time in whole seconds: finer parts are lost when a status is written, and would make it differ for ever.
 pub(crate) fn seconds(now: Timestamp) -> Timestamp {
     Timestamp::from_second(now.as_second()).unwrap_or(now)
+}
+
+/// The time so many seconds after another. Users may write any number and any time: what lies beyond the calendar is its
+/// first or last moment.
+pub(crate) fn after(time: Timestamp, seconds: i64) -> Timestamp {
+    let bound = if seconds < 0 { Timestamp::MIN } else { Timestamp::MAX };
+    time.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(bound)
 }
 
 /// Reminds a controller of its keys, as upkeep. Cloning shares it.
@@ -45,7 +52,9 @@ impl Reminders {
     /// Reminds of the key after this time, and not at the time that was set before; `None` clears it.
     pub(crate) fn set(&self, key: &Request, after: Option<Duration>) {
         // The receiver is gone only when the controller is; then nobody is to be reminded.
-        let _ = self.sender.send((key.clone(), after.map(|after| Instant::now() + after)));
+        // A time that lies beyond what the clock can count never comes.
+        let at = after.and_then(|after| Instant::now().checked_add(after));
+        let _ = self.sender.send((key.clone(), at));
     }
 }
 

@@ -48,7 +48,7 @@ async fn reconcile(set: Arc<DaemonSet>, ctx: Context) -> Result<Action> {
     let history = ctx.children::<ControllerRevision>()?;
     let Some(hash) = newest(&ctx, &set, &history).await? else {
         let mut status = set.status.clone().unwrap_or_default();
-        status.collision_count = Some(status.collision_count.unwrap_or(0) + 1);
+        status.collision_count = Some(status.collision_count.unwrap_or(0).saturating_add(1));
         ctx.status(&*set, status).await?;
         return Ok(Action::requeue());
     };

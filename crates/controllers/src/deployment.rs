@@ -123,7 +123,7 @@ async fn taken(
     };
     if !found.as_ref().is_some_and(ours) {
         *status = deployment.status.clone().unwrap_or_default();
-        status.collision_count = Some(status.collision_count.unwrap_or(0) + 1);
+        status.collision_count = Some(status.collision_count.unwrap_or(0).saturating_add(1));
     }
     Err(Error::from(error))
 }

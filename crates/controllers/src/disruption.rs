@@ -15,7 +15,7 @@ use kube::core::{Selector, SelectorExt};
 use crate::claim::controller_of;
 use crate::clock::{self, Reminders};
 use crate::optional::HasSpec as _;
-use crate::{MANAGER, labelled};
+use crate::{MANAGER, count, labelled};
 
 /// The controller.
 pub(crate) fn controller() -> Controller<PodDisruptionBudget> {
@@ -83,7 +83,7 @@ fn scale(ctx: &Context<Reminders>, pods: &[Arc<Pod>]) -> Result<i32> {
         };
         seen.insert(uid, wanted);
     }
-    Ok(seen.values().sum())
+    Ok(count::sum(seen.into_values()))
 }
 
 /// A ReplicaSet under a Deployment stands for that one's size.

@@ -18,7 +18,7 @@ pub(crate) fn of(value: Option<&IntOrString>, total: i32, round: Round) -> i32 {
         Some(IntOrString::Int(number)) => *number,
         Some(IntOrString::String(text)) => {
             let percent = text.strip_suffix('%').and_then(|digits| digits.parse::<i64>().ok()).unwrap_or(0);
-            let parts = percent * i64::from(total);
+            let parts = percent.saturating_mul(i64::from(total));
             let whole = match round {
                 Round::Up => parts.div_euclid(100) + i64::from(parts.rem_euclid(100) != 0),
                 Round::Down => parts.div_euclid(100),

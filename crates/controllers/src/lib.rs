@@ -41,6 +41,7 @@ mod autoscaler;
 mod claim;
 mod clock;
 mod cluster_role;
+mod count;
 mod cronjob;
 mod daemonset;
 mod deployment;

@@ -8,7 +8,7 @@ pub(crate) mod plan;
 mod ranking;
 pub(crate) mod status;
 
-pub(crate) use plan::Pods;
+pub(crate) use plan::{BURST, Pods};
 
 use std::sync::Arc;
 

@@ -82,7 +82,7 @@ async fn newest(
         Newest::Create(revision) => match make_revision(ctx, *revision).await? {
             Some(name) => Some(name),
             None => {
-                *collisions += 1;
+                *collisions = collisions.saturating_add(1);
                 return Ok(None);
             }
         },

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_runtime::{Action, Context, Controller, Result};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt;
 use kube::core::params::{DeleteParams, Preconditions};
@@ -42,5 +42,5 @@ fn end(job: &Job) -> Option<Timestamp> {
     let finished = conditions
         .iter()
         .find(|one| matches!(one.type_.as_str(), "Complete" | "Failed") && one.status == "True")?;
-    Some(finished.last_transition_time.as_ref()?.0 + SignedDuration::from_secs(i64::from(seconds)))
+    Some(clock::after(finished.last_transition_time.as_ref()?.0, i64::from(seconds)))
 }

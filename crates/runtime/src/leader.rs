@@ -372,7 +372,7 @@ impl Candidate {
             lease_duration_seconds: Some(self.lease_seconds()),
             acquire_time: if ours { spec.acquire_time } else { Some(now.clone()) },
             renew_time: Some(now),
-            lease_transitions: Some(if ours || new { transitions } else { transitions + 1 }),
+            lease_transitions: Some(if ours || new { transitions } else { transitions.saturating_add(1) }),
             ..LeaseSpec::default()
         };
         Lease { metadata: found.metadata, spec: Some(spec) }

@@ -52,7 +52,7 @@ fn annotation<'a>(set: &'a ReplicaSet, key: &str) -> Option<&'a str> {
 pub(super) fn note_size(set: &mut ReplicaSet, replicas: i32, surge: i32) {
     let annotations = set.metadata.annotations.get_or_insert_default();
     annotations.insert(DESIRED.to_owned(), replicas.to_string());
-    annotations.insert(MAX.to_owned(), (replicas + surge).to_string());
+    annotations.insert(MAX.to_owned(), replicas.saturating_add(surge).to_string());
 }
 
 /// Copies the Deployment's annotations and raises the revision to `revision`; one that comes back from an earlier

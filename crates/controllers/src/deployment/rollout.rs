@@ -14,6 +14,7 @@ use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec, DeploymentStatus, R
 
 use super::conditions::{self, PROGRESSING};
 use super::{revision, scaling, status};
+use crate::count;
 use crate::int_or_percent::{self, Round};
 use crate::optional::{HasSpec as _, spec_mut};
 
@@ -81,6 +82,11 @@ impl Draft {
     /// Pods that exist by its own account.
     fn counted(&self) -> i32 {
         self.after.status.as_ref().map_or(0, |status| status.replicas)
+    }
+
+    /// Pods of its present size that are not available.
+    fn unavailable(&self) -> i32 {
+        self.replicas().saturating_sub(self.available())
     }
 
     /// Available pods that will stay available at its present size.
@@ -155,7 +161,8 @@ impl Rollout {
     fn roll(&mut self) {
         let new = self.ensure_new();
         let size = self.drafts[new].replicas();
-        let wanted = if size > self.replicas() { self.replicas() } else { size + self.room(new) };
+        let wanted =
+            if size > self.replicas() { self.replicas() } else { size.saturating_add(self.room(new)) };
         if self.resize(new, wanted) || self.scale_down_old(new) {
             return;
         }
@@ -164,29 +171,29 @@ impl Rollout {
 
     /// How much the new ReplicaSet may grow within the surge.
     fn room(&self, new: usize) -> i32 {
-        let exist: i32 = self.drafts.iter().map(|draft| draft.replicas().max(draft.counted())).sum();
-        let room = self.replicas() + self.max_surge() - exist;
-        room.min(self.replicas() - self.drafts[new].replicas()).max(0)
+        let exist = count::sum(self.drafts.iter().map(|draft| draft.replicas().max(draft.counted())));
+        let room = self.replicas().saturating_add(self.max_surge()).saturating_sub(exist);
+        room.min(self.replicas().saturating_sub(self.drafts[new].replicas())).max(0)
     }
 
     /// Makes old ReplicaSets smaller, by as much as availability allows. Says whether it did.
     fn scale_down_old(&mut self, new: usize) -> bool {
-        let all: i32 = self.drafts.iter().map(Draft::replicas).sum();
-        let min_available = self.replicas() - self.max_unavailable();
-        let new_unavailable = self.drafts[new].replicas() - self.drafts[new].available();
-        let mut budget = all - min_available - new_unavailable;
+        let all = count::sum(self.drafts.iter().map(Draft::replicas));
+        let min_available = self.replicas().saturating_sub(self.max_unavailable());
+        let new_unavailable = self.drafts[new].unavailable();
+        let mut budget = all.saturating_sub(min_available).saturating_sub(new_unavailable);
         let before = budget;
         // The pods that are not available go first: they hold nothing up, and a broken revision must not block.
         for index in self.active_old() {
-            let unhealthy = self.drafts[index].replicas() - self.drafts[index].available();
-            budget -= self.shrink(index, unhealthy.min(budget));
+            let unhealthy = self.drafts[index].unavailable();
+            budget = budget.saturating_sub(self.shrink(index, unhealthy.min(budget)));
         }
-        let available: i32 = self.drafts.iter().map(Draft::available).sum();
-        let mut spare = (available - min_available).min(budget);
+        let available = count::sum(self.drafts.iter().map(Draft::available));
+        let mut spare = available.saturating_sub(min_available).min(budget);
         for index in self.active_old() {
             let taken = self.shrink(index, spare);
-            spare -= taken;
-            budget -= taken;
+            spare = spare.saturating_sub(taken);
+            budget = budget.saturating_sub(taken);
         }
         budget < before
     }
@@ -366,7 +373,7 @@ impl Rollout {
     /// Makes one smaller by up to `count`. Says by how much it did.
     fn shrink(&mut self, index: usize, count: i32) -> i32 {
         let size = self.drafts[index].replicas();
-        let taken = count.clamp(0, size);
+        let taken = count.clamp(0, size.max(0));
         self.resize(index, size - taken);
         taken
     }

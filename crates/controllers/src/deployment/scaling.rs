@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 
 use super::revision;
 use super::rollout::Rollout;
+use crate::count;
 
 /// Brings the ReplicaSets to the size that the Deployment has now.
 pub(super) fn scale(rollout: &mut Rollout) {
@@ -33,9 +34,10 @@ fn is_saturated(rollout: &Rollout) -> bool {
 }
 
 fn proportionally(rollout: &mut Rollout, mut active: Vec<usize>) {
-    let total: i32 = active.iter().map(|index| rollout.drafts[*index].replicas()).sum();
-    let allowed = if rollout.replicas() > 0 { rollout.replicas() + rollout.max_surge() } else { 0 };
-    let change = allowed - total;
+    let total = count::sum(active.iter().map(|index| rollout.drafts[*index].replicas()));
+    let allowed =
+        if rollout.replicas() > 0 { rollout.replicas().saturating_add(rollout.max_surge()) } else { 0 };
+    let change = allowed.saturating_sub(total);
     // The largest first; among equals the newer grow first and the older shrink first.
     if change < 0 {
         active.reverse();
@@ -45,12 +47,12 @@ fn proportionally(rollout: &mut Rollout, mut active: Vec<usize>) {
     let mut given = 0;
     for index in &active {
         let share = share(rollout, *index, change, given);
-        sizes.push(rollout.drafts[*index].replicas() + share);
-        given += share;
+        sizes.push(rollout.drafts[*index].replicas().saturating_add(share));
+        given = count::sum([given, share]);
     }
     // What rounding left over goes to the largest.
     if let Some(largest) = sizes.first_mut() {
-        *largest = (*largest + change - given).max(0);
+        *largest = largest.saturating_add(change.saturating_sub(given)).max(0);
     }
     for (index, size) in active.into_iter().zip(sizes) {
         rollout.resize(index, size);
@@ -60,7 +62,7 @@ fn proportionally(rollout: &mut Rollout, mut active: Vec<usize>) {
 
 /// The part of `change` that falls to one ReplicaSet when `given` is given already.
 fn share(rollout: &Rollout, index: usize, change: i32, given: i32) -> i32 {
-    let left = change - given;
+    let left = change.saturating_sub(given);
     if left == 0 {
         return 0;
     }
@@ -71,13 +73,13 @@ fn share(rollout: &Rollout, index: usize, change: i32, given: i32) -> i32 {
 fn fraction(rollout: &Rollout, index: usize) -> i32 {
     let size = rollout.drafts[index].replicas();
     if rollout.replicas() == 0 {
-        return -size;
+        return size.saturating_neg();
     }
     let before = revision::max(&rollout.drafts[index].after).filter(|max| *max > 0);
     let before = before.or(rollout.status.replicas).filter(|before| *before > 0);
     let Some(before) = before else { return 0 };
-    let after = rollout.replicas() + rollout.max_surge();
+    let after = rollout.replicas().saturating_add(rollout.max_surge());
     let scaled = f64::from(size) * f64::from(after) / f64::from(before);
-    // Halves round away from zero; sizes are far below what an f64 holds exactly.
-    scaled.round() as i32 - size
+    // Halves round away from zero. An f64 holds every i32 exactly, and the cast saturates.
+    (scaled.round() as i32).saturating_sub(size)
 }

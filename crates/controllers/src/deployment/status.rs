@@ -2,21 +2,22 @@
 
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{DeploymentStatus, ReplicaSetStatus};
 
 use super::conditions::{self, AVAILABLE, NEW_AVAILABLE, PROGRESSING, REPLICA_FAILURE, TIMED_OUT, condition};
 use super::rollout::{Draft, Rollout};
 use crate::optional::text;
+use crate::{clock, count};
 
 /// The status that the ReplicaSets give.
 pub(super) fn calculate(rollout: &Rollout, judge_progress: bool, now: Timestamp) -> DeploymentStatus {
     let existing = || rollout.drafts.iter().filter(|draft| draft.after.metadata.uid.is_some());
-    let sum = |count: &dyn Fn(&ReplicaSetStatus) -> i32| -> i32 {
-        existing().filter_map(|draft| draft.after.status.as_ref()).map(count).sum()
+    let sum = |number: &dyn Fn(&ReplicaSetStatus) -> i32| -> i32 {
+        count::sum(existing().filter_map(|draft| draft.after.status.as_ref()).map(number))
     };
     let available = sum(&|status| status.available_replicas.unwrap_or(0));
-    let wanted: i32 = rollout.drafts.iter().map(Draft::replicas).sum();
+    let wanted = count::sum(rollout.drafts.iter().map(Draft::replicas));
     let updated = rollout.new_index().and_then(|index| rollout.drafts[index].after.status.as_ref());
     let mut status = DeploymentStatus {
         observed_generation: rollout.deployment.metadata.generation,
@@ -24,12 +25,12 @@ pub(super) fn calculate(rollout: &Rollout, judge_progress: bool, now: Timestamp)
         updated_replicas: some(updated.map_or(0, |status| status.replicas)),
         ready_replicas: some(sum(&|status| status.ready_replicas.unwrap_or(0))),
         available_replicas: some(available),
-        unavailable_replicas: some((wanted - available).max(0)),
+        unavailable_replicas: some(wanted.saturating_sub(available).max(0)),
         terminating_replicas: terminating(existing()),
         collision_count: rollout.status.collision_count,
         conditions: rollout.status.conditions.clone(),
     };
-    let minimum = rollout.replicas() - rollout.max_unavailable();
+    let minimum = rollout.replicas().saturating_sub(rollout.max_unavailable());
     let (state, reason, message) = if available >= minimum {
         ("True", "MinimumReplicasAvailable", "Deployment has minimum availability.")
     } else {
@@ -82,7 +83,8 @@ fn subject(rollout: &Rollout) -> String {
 fn has_progressed(rollout: &Rollout, new: &DeploymentStatus) -> bool {
     let old = rollout.deployment.status.clone().unwrap_or_default();
     let number = |count: Option<i32>| count.unwrap_or(0);
-    let outdated = |status: &DeploymentStatus| number(status.replicas) - number(status.updated_replicas);
+    let outdated =
+        |status: &DeploymentStatus| number(status.replicas).saturating_sub(number(status.updated_replicas));
     number(new.updated_replicas) > number(old.updated_replicas)
         || outdated(new) < outdated(&old)
         || number(new.ready_replicas) > number(old.ready_replicas)
@@ -97,9 +99,7 @@ fn has_timed_out(rollout: &Rollout, status: &DeploymentStatus, now: Timestamp) -
         Some((Some(TIMED_OUT), _)) => true,
         Some((_, updated)) => {
             let seconds = conditions::deadline_seconds(&rollout.deployment).unwrap_or(i32::MAX);
-            updated
-                .as_ref()
-                .is_some_and(|updated| updated.0 + SignedDuration::from_secs(i64::from(seconds)) < now)
+            updated.as_ref().is_some_and(|updated| clock::after(updated.0, i64::from(seconds)) < now)
         }
     }
 }
@@ -113,7 +113,7 @@ pub(super) fn look_again(rollout: &Rollout, status: &DeploymentStatus, now: Time
     }
     let updated = current.last_update_time.as_ref()?.0;
     // One second more: times are written in whole seconds, and the deadline must have passed, not just come.
-    let at = updated + SignedDuration::from_secs(i64::from(seconds) + 1);
+    let at = clock::after(updated, i64::from(seconds) + 1);
     Some(Duration::try_from(at.duration_since(now)).unwrap_or(Duration::ZERO).max(Duration::from_secs(1)))
 }
 
@@ -129,7 +129,7 @@ fn fail(rollout: &Rollout, status: &mut DeploymentStatus) {
 fn terminating<'a>(drafts: impl Iterator<Item = &'a Draft>) -> Option<i32> {
     drafts.filter_map(|draft| draft.after.status.as_ref()).try_fold(0, |sum, status| {
         match (status.observed_generation, status.terminating_replicas) {
-            (_, Some(count)) => Some(sum + count),
+            (_, Some(count)) => Some(count::sum([sum, count])),
             (None | Some(0), None) => Some(sum),
             (Some(_), None) => None,
         }

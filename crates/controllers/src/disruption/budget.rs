@@ -33,7 +33,7 @@ pub(super) fn status(observed: &Observed, now: Timestamp) -> (PodDisruptionBudge
     let granted = status.disrupted_pods.take().unwrap_or_default();
     let holds = |name: &str, at: Timestamp| {
         let there = observed.pods.iter().any(|pod| pod.name_any() == name && !pod::is_deleting(pod));
-        there && at + SignedDuration::try_from(GRANTED).unwrap_or(SignedDuration::ZERO) > now
+        there && SignedDuration::try_from(GRANTED).is_ok_and(|granted| now.duration_since(at) < granted)
     };
     let granted: std::collections::BTreeMap<_, _> =
         granted.into_iter().filter(|(name, at)| holds(name, at.0)).collect();
@@ -45,7 +45,7 @@ pub(super) fn status(observed: &Observed, now: Timestamp) -> (PodDisruptionBudge
         pod::is_ready(pod) && !pod::is_deleting(pod) && !granted.contains_key(&pod.name_any())
     };
     let current = i32::try_from(observed.pods.iter().filter(healthy).count()).unwrap_or(i32::MAX);
-    let allowed = if expected > 0 { (current - desired).max(0) } else { 0 };
+    let allowed = if expected > 0 { current.saturating_sub(desired).max(0) } else { 0 };
     status.current_healthy = given(current);
     status.desired_healthy = given(desired);
     status.expected_pods = given(expected);
@@ -67,7 +67,7 @@ fn counts(observed: &Observed) -> (i32, i32) {
         (Some(unavailable), _) => {
             let expected = observed.scale;
             let unavailable = int_or_percent::of(Some(unavailable), expected, Round::Up);
-            (expected, (expected - unavailable).max(0))
+            (expected, expected.saturating_sub(unavailable).max(0))
         }
         (None, Some(IntOrString::Int(minimum))) => (there, *minimum),
         (None, Some(minimum)) => {

@@ -1,6 +1,7 @@
 //! Completion indexes: which are done, as text and as a set.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
+use std::fmt;
 
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Container, EnvVar, EnvVarSource, ObjectFieldSelector, Pod};
@@ -18,30 +19,77 @@ pub(super) fn of(pod: &Pod) -> Option<i32> {
     pod.metadata.annotations.as_ref()?.get(INDEX)?.parse().ok()
 }
 
-/// Reads `0,2-4`.
-pub(super) fn parse(text: &str) -> BTreeSet<i32> {
-    let ranges = text.split(',').filter_map(|part| {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        Some(first.parse::<i32>().ok()?..=last.parse::<i32>().ok()?)
-    });
-    ranges.flatten().collect()
+/// A set of completion indexes, kept as ranges: a user can write a range of two billion into a status.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Indexes {
+    /// The last index of each range by its first. Ranges neither overlap nor touch.
+    ranges: BTreeMap<i32, i32>,
 }
 
-/// Writes `0,2-4`: two in a row are listed, more are a range.
-pub(super) fn text(indexes: &BTreeSet<i32>) -> String {
-    let mut parts: Vec<(i32, i32)> = Vec::new();
-    for index in indexes {
-        match parts.last_mut() {
-            Some((_, last)) if *last + 1 == *index => *last = *index,
-            _ => parts.push((*index, *index)),
+impl Indexes {
+    /// Reads `0,2-4`. Parts that are no ranges are left out.
+    pub(super) fn parse(text: &str) -> Self {
+        let mut indexes = Self::default();
+        for part in text.split(',') {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            if let (Ok(first), Ok(last)) = (first.parse(), last.parse()) {
+                indexes.insert_range(first, last);
+            }
         }
+        indexes
     }
-    let part = |(first, last): (i32, i32)| match last - first {
-        0 => first.to_string(),
-        1 => format!("{first},{last}"),
-        _ => format!("{first}-{last}"),
-    };
-    parts.into_iter().map(part).collect::<Vec<_>>().join(",")
+
+    pub(super) fn insert(&mut self, index: i32) {
+        self.insert_range(index, index);
+    }
+
+    fn insert_range(&mut self, first: i32, last: i32) {
+        if first > last {
+            return;
+        }
+        // Everything that overlaps or touches becomes one range with the new one.
+        let joined: Vec<(i32, i32)> = self
+            .ranges
+            .range(..=last.saturating_add(1))
+            .rev()
+            .map(|(first, last)| (*first, *last))
+            .take_while(|(_, end)| *end >= first.saturating_sub(1))
+            .collect();
+        let (mut first, mut last) = (first, last);
+        for (start, end) in joined {
+            self.ranges.remove(&start);
+            (first, last) = (first.min(start), last.max(end));
+        }
+        self.ranges.insert(first, last);
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> i64 {
+        self.ranges.iter().map(|(first, last)| i64::from(*last) - i64::from(*first) + 1).sum()
+    }
+
+    /// The indexes from zero up to `end` that are not in the set.
+    pub(super) fn missing(&self, end: i32) -> impl Iterator<Item = i32> {
+        let after = |last: &i32| last.saturating_add(1);
+        let firsts = std::iter::once(0).chain(self.ranges.values().map(after));
+        let ends = self.ranges.keys().copied().chain(std::iter::once(end));
+        firsts.zip(ends).flat_map(move |(first, next)| first.max(0)..next.min(end))
+    }
+}
+
+/// As a status shows it, `0,2-4`: two in a row are listed, more are a range.
+impl fmt::Display for Indexes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, (first, last)) in self.ranges.iter().enumerate() {
+            let comma = if number > 0 { "," } else { "" };
+            match i64::from(*last) - i64::from(*first) {
+                0 => write!(f, "{comma}{first}")?,
+                1 => write!(f, "{comma}{first},{last}")?,
+                _ => write!(f, "{comma}{first}-{last}")?,
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Gives a pod its index: in its name, its labels, its host name and its environment.
@@ -75,9 +123,27 @@ mod tests {
 
     #[test]
     fn indexes_are_written_in_ranges() {
-        let set = BTreeSet::from([0, 2, 3, 5, 6, 7, 9]);
-        assert_eq!(text(&set), "0,2,3,5-7,9");
-        assert_eq!(parse("0,2,3,5-7,9"), set);
-        assert_eq!(parse(""), BTreeSet::new());
+        let mut set = Indexes::default();
+        for index in [0, 9, 2, 6, 5, 3, 7, 6] {
+            set.insert(index);
+        }
+        assert_eq!(set.to_string(), "0,2,3,5-7,9");
+        assert_eq!(Indexes::parse("0,2,3,5-7,9"), set);
+        assert_eq!(set.len(), 7);
+        assert_eq!(set.missing(12).collect::<Vec<_>>(), [1, 4, 8, 10, 11]);
+        assert_eq!(set.missing(2).collect::<Vec<_>>(), [1]);
+        assert_eq!(Indexes::parse(""), Indexes::default());
+        assert_eq!(Indexes::default().missing(2).collect::<Vec<_>>(), [0, 1]);
+    }
+
+    #[test]
+    fn a_range_of_everything_costs_nothing() {
+        let all = Indexes::parse("0-2147483647");
+        assert_eq!((all.len(), all.missing(i32::MAX).next()), (1 << 31, None));
+        assert_eq!(Indexes::parse("3-1,x,-2147483648-5").to_string(), "");
+        let mut ends = Indexes::parse("0-5,2147483647");
+        ends.insert(i32::MIN);
+        ends.insert_range(3, i32::MAX - 1);
+        assert_eq!(ends.to_string(), "-2147483648,0-2147483647");
     }
 }

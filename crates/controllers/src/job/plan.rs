@@ -7,13 +7,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::{Job, JobCondition, JobSpec, JobStatus, UncountedTerminatedPods};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::indexes;
-use crate::pod;
+use super::indexes::{self, Indexes};
+use crate::replicaset::BURST;
+use crate::{clock, count, pod};
 
 /// Kept on a pod until it is counted.
 pub(crate) const TRACKING: &str = "batch.kubernetes.io/job-tracking";
@@ -63,7 +64,7 @@ struct Planner<'a> {
     pods: &'a [Arc<Pod>],
     now: Timestamp,
     indexed: bool,
-    done: BTreeSet<i32>,
+    done: Indexes,
     deleting: bool,
 }
 
@@ -72,7 +73,7 @@ impl<'a> Planner<'a> {
         let status = job.status.clone().unwrap_or_default();
         Self {
             spec: job.spec.clone().unwrap_or_default(),
-            done: indexes::parse(status.completed_indexes.as_deref().unwrap_or_default()),
+            done: Indexes::parse(status.completed_indexes.as_deref().unwrap_or_default()),
             status,
             pods,
             now,
@@ -125,7 +126,7 @@ impl<'a> Planner<'a> {
             if pod::phase(pod) == "Succeeded" {
                 match indexes::of(pod).filter(|_| self.indexed) {
                     // An index counts once, and by itself.
-                    Some(index) => drop(self.done.insert(index)),
+                    Some(index) => self.done.insert(index),
                     None => uncounted.succeeded.get_or_insert_default().push(uid),
                 }
             } else if pod::phase(pod) == "Failed" || pod::is_deleting(pod) {
@@ -133,12 +134,12 @@ impl<'a> Planner<'a> {
             }
         }
         self.status.succeeded = some(match self.indexed {
-            true => i32::try_from(self.done.len()).unwrap_or(0),
-            false => self.status.succeeded.unwrap_or(0) + succeeded,
+            true => i32::try_from(self.done.len()).unwrap_or(i32::MAX),
+            false => self.status.succeeded.unwrap_or(0).saturating_add(succeeded),
         });
-        self.status.failed = some(self.status.failed.unwrap_or(0) + failed);
+        self.status.failed = some(self.status.failed.unwrap_or(0).saturating_add(failed));
         if self.indexed {
-            self.status.completed_indexes = Some(indexes::text(&self.done)).filter(|text| !text.is_empty());
+            self.status.completed_indexes = Some(self.done.to_string()).filter(|text| !text.is_empty());
         }
         self.status.uncounted_terminated_pods = Some(uncounted);
     }
@@ -148,11 +149,11 @@ impl<'a> Planner<'a> {
     }
 
     fn succeeded(&self) -> i32 {
-        self.status.succeeded.unwrap_or(0) + len(self.uncounted().succeeded.as_ref())
+        self.status.succeeded.unwrap_or(0).saturating_add(len(self.uncounted().succeeded.as_ref()))
     }
 
     fn failed(&self) -> i32 {
-        self.status.failed.unwrap_or(0) + len(self.uncounted().failed.as_ref())
+        self.status.failed.unwrap_or(0).saturating_add(len(self.uncounted().failed.as_ref()))
     }
 
     fn active(&self) -> Vec<Arc<Pod>> {
@@ -164,7 +165,7 @@ impl<'a> Planner<'a> {
         if self.has("FailureTarget") || self.has("SuccessCriteriaMet") {
             return;
         }
-        let restarts: i32 = self.active().iter().map(|pod| pod::restarts(pod)).sum();
+        let restarts = count::sum(self.active().iter().map(|pod| pod::restarts(pod)));
         let limit = self.spec.backoff_limit.unwrap_or(6);
         let on_failure = self.restart_policy() == Some("OnFailure");
         let too_many_restarts = on_failure && restarts > 0 && restarts >= limit;
@@ -196,7 +197,7 @@ impl<'a> Planner<'a> {
         if self.spec.suspend == Some(true) {
             return None;
         }
-        let end = started + SignedDuration::from_secs(seconds);
+        let end = clock::after(started, seconds);
         Some(Duration::try_from(end.duration_since(self.now)).unwrap_or(Duration::ZERO))
     }
 
@@ -234,9 +235,9 @@ impl<'a> Planner<'a> {
             (true, _) => 0,
             (false, None) if self.succeeded() > 0 => active.len(),
             (false, None) => self.parallelism(),
-            (false, Some(completions)) => {
-                self.parallelism().min(usize::try_from(completions - self.succeeded()).unwrap_or(0))
-            }
+            (false, Some(completions)) => self
+                .parallelism()
+                .min(usize::try_from(completions.saturating_sub(self.succeeded())).unwrap_or(0)),
         };
         if active.len() > wanted {
             let mut surplus = active.clone();
@@ -246,7 +247,7 @@ impl<'a> Planner<'a> {
         } else if active.len() < wanted && !self.deleting {
             plan.retry = self.backoff();
             if plan.retry.is_none() {
-                plan.create = wanted - active.len();
+                plan.create = (wanted - active.len()).min(BURST);
                 plan.indexes = self.free_indexes(&active, plan.create);
             }
         }
@@ -267,8 +268,8 @@ impl<'a> Planner<'a> {
             return Vec::new();
         }
         let taken: BTreeSet<_> = active.iter().filter_map(|pod| indexes::of(pod)).collect();
-        let all = 0..self.spec.completions.unwrap_or(0);
-        all.filter(|index| !self.done.contains(index) && !taken.contains(index)).take(count).collect()
+        let free = self.done.missing(self.spec.completions.unwrap_or(0));
+        free.filter(|index| !taken.contains(index)).take(count).collect()
     }
 
     /// How long to wait because of what failed last.

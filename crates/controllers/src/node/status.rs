@@ -136,7 +136,7 @@ impl<'a> Writer<'a> {
         status.container_statuses = self.each(&self.spec.containers, &|container| {
             let mut status =
                 self.container(container, waiting("CrashLoopBackOff", Some(self.back_off(container))), false);
-            status.restart_count += 1;
+            status.restart_count = status.restart_count.saturating_add(1);
             status.last_state = Some(self.terminate(container, code));
             status
         });
@@ -148,7 +148,7 @@ impl<'a> Writer<'a> {
         let namespace = self.pod.metadata.namespace.as_deref().unwrap_or_default();
         let name = self.pod.metadata.name.as_deref().unwrap_or_default();
         let uid = self.pod.metadata.uid.as_deref().unwrap_or_default();
-        let restarts = self.old_container(container).map_or(0, |old| old.restart_count) + 1;
+        let restarts = self.old_container(container).map_or(0, |old| old.restart_count).saturating_add(1);
         let wait = super::behaviour::restart_after(restarts).as_secs();
         let wait = if wait >= 60 { format!("{}m{}s", wait / 60, wait % 60) } else { format!("{wait}s") };
         format!(

@@ -6,6 +6,8 @@ use k8s_openapi::api::core::v1::{
     Node, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec, Taint, Toleration,
 };
 
+use crate::count;
+
 /// Whether the node matches the pod's selector and its required node affinity.
 pub(crate) fn matches(pod: &PodSpec, node: &Node) -> bool {
     let labels = node.metadata.labels.clone().unwrap_or_default();
@@ -28,7 +30,7 @@ pub(crate) fn preference(pod: &PodSpec, node: &Node) -> i32 {
         .and_then(|affinity| affinity.node_affinity.as_ref())
         .and_then(|affinity| affinity.preferred_during_scheduling_ignored_during_execution.as_ref());
     let liked = preferred.into_iter().flatten().filter(|preferred| term_matches(&preferred.preference, node));
-    liked.map(|preferred| preferred.weight).sum()
+    count::sum(liked.map(|preferred| preferred.weight))
 }
 
 /// A term without requirements matches nothing.

@@ -35,7 +35,12 @@ impl Ordinals {
     }
 
     pub(crate) fn iter(self) -> impl DoubleEndedIterator<Item = i32> {
-        self.start..self.start.saturating_add(self.count)
+        self.skipping(0)
+    }
+
+    /// The ordinals without the first so many.
+    pub(crate) fn skipping(self, skipped: i32) -> impl DoubleEndedIterator<Item = i32> {
+        self.start.saturating_add(skipped.max(0))..self.start.saturating_add(self.count)
     }
 }
 

@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::{Pod, PodTemplateSpec};
 
 use super::identity::{self, Ordinals};
 use crate::optional::HasSpec as _;
+use crate::replicaset::BURST;
 use crate::{history, pod};
 
 /// A revision by its name, with the template that it holds.
@@ -88,8 +89,15 @@ impl<'a> Planner<'a> {
     /// Replicas first, in order; then what is too many, the highest first; then the update. Says whether a pod is
     /// deleted for the update.
     fn next(&self, steps: &mut Vec<Step>) -> bool {
+        let mut created = 0;
         for ordinal in self.ordinals.iter() {
+            let before = steps.len();
             if self.fill(ordinal, steps) && !self.parallel {
+                return false;
+            }
+            created += steps[before..].iter().filter(|step| matches!(step, Step::Create(_))).count();
+            // With many missing, the pods that were made bring the set back for the rest.
+            if created == BURST {
                 return false;
             }
         }
@@ -137,8 +145,7 @@ impl<'a> Planner<'a> {
             return false;
         }
         let partition = self.partition().unwrap_or(0);
-        for ordinal in self.ordinals.iter().rev().filter(|ordinal| ordinal - self.ordinals.start >= partition)
-        {
+        for ordinal in self.ordinals.skipping(partition).rev() {
             let Some(pod) = self.pods.get(&ordinal) else { return false };
             if revision_of(pod) != Some(&self.observed.update.name) && !pod::is_deleting(pod) {
                 steps.push(Step::Delete(pod.clone()));

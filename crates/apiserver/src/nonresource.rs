@@ -1,15 +1,16 @@
-//! Paths that are no resources: health, version, discovery.
+//! Paths that are no resources: health, version, discovery, snapshots.
 
 use http::Response;
 
 use crate::body::Body;
 use crate::request::Request;
 use crate::status::{Result, Status};
-use crate::{ApiServer, authenticate, discovery, health};
+use crate::{ApiServer, authenticate, discovery, health, snapshot};
 
 /// Answers a path that is no resource.
 pub(crate) fn answer(server: &ApiServer, request: &Request<'_>) -> Result<Response<Body>> {
     let answer = health::answer(server, request).or_else(|| documents(server, request));
+    let answer = answer.or_else(|| snapshot::answer(server, request));
     answer.unwrap_or_else(|| Err(Status::page_not_found()))
 }
 

@@ -4,6 +4,7 @@ use std::io;
 
 use evenkeel::cluster::audit::AuditLogError;
 use evenkeel::cluster::serve::{ServeError, TokenFileError};
+use evenkeel::cluster::snapshot::SnapshotError;
 use evenkeel::cluster::{OpenError, StartError};
 
 /// What to do about this error, where we know something.
@@ -13,7 +14,8 @@ pub(crate) fn hint(error: &anyhow::Error) -> Option<String> {
         let start = || cause.downcast_ref::<StartError>().and_then(of_starting);
         let tokens = || cause.downcast_ref::<TokenFileError>().map(of_tokens);
         let audit = || cause.downcast_ref::<AuditLogError>().and_then(of_audit);
-        serve.or_else(start).or_else(tokens).or_else(audit)
+        let snapshot = || cause.downcast_ref::<SnapshotError>().and_then(of_snapshot);
+        serve.or_else(start).or_else(tokens).or_else(audit).or_else(snapshot)
     })
 }
 
@@ -34,15 +36,40 @@ fn of_serving(error: &ServeError) -> Option<String> {
 }
 
 fn of_starting(error: &StartError) -> Option<String> {
-    let StartError::DataDir(error) = error else { return None };
+    let error = match error {
+        StartError::DataDir(error) => error,
+        StartError::Restore(error) => return of_snapshot(error),
+        _ => return None,
+    };
     match error {
         OpenError::Locked(_) => {
             Some("another `evenkeel up` uses it; end that one, or choose another --data-dir".to_owned())
         }
+        OpenError::Occupied(_) => Some(
+            "start without --restore to go on with the store that is there, or choose a new --data-dir"
+                .to_owned(),
+        ),
         OpenError::Foreign { .. } => Some("choose an empty or new directory with --data-dir".to_owned()),
         OpenError::Damaged { .. } => {
             Some("nothing was changed in it; restore it from a copy, or choose a new --data-dir".to_owned())
         }
+        _ => None,
+    }
+}
+
+fn of_snapshot(error: &SnapshotError) -> Option<String> {
+    match error {
+        SnapshotError::Request(_) => {
+            Some("is `evenkeel up` running? name its kubeconfig with --kubeconfig or KUBECONFIG".to_owned())
+        }
+        SnapshotError::Refused { status: 401 | 403, .. } => Some(
+            "the user needs the verb get on the nonResourceURL /evenkeel/snapshot, as system:masters has"
+                .to_owned(),
+        ),
+        SnapshotError::Refused { status: 404, .. } => {
+            Some("only `evenkeel up` has snapshots; is this its kubeconfig?".to_owned())
+        }
+        SnapshotError::Damaged { .. } => Some("nothing was written; use another copy of it".to_owned()),
         _ => None,
     }
 }

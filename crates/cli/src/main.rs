@@ -8,6 +8,7 @@ mod demo;
 mod files;
 mod hint;
 mod signals;
+mod snapshot;
 mod up;
 
 use std::io::IsTerminal;
@@ -35,6 +36,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Demo(demo::Demo),
+    Snapshot(snapshot::Snapshot),
     Up(up::Up),
 }
 
@@ -42,10 +44,11 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let filter = cli.log.as_deref().unwrap_or(match cli.command {
         Command::Demo(_) => "off",
-        Command::Up(_) => "warn",
+        Command::Snapshot(_) | Command::Up(_) => "warn",
     });
     let result = logs(filter).and_then(|()| match cli.command {
         Command::Demo(demo) => demo.run(),
+        Command::Snapshot(snapshot) => snapshot.run(),
         Command::Up(up) => up.run(),
     });
     match result {

@@ -32,6 +32,10 @@ pub(crate) struct Up {
     /// Keep everything in this directory: acknowledged writes survive a crash. Without it the cluster lives in memory.
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
+    /// Begin with the state of this snapshot, which `evenkeel snapshot save` wrote: in memory, or with --data-dir in a
+    /// directory that holds no store yet. A damaged snapshot is refused before anything is written.
+    #[arg(long, value_name = "FILE")]
+    restore: Option<PathBuf>,
     /// How many simulated nodes run pods; 0 for none, and no scheduler: pods stay pending, untouched.
     #[arg(long, value_name = "N", default_value_t = 1)]
     nodes: usize,
@@ -85,6 +89,9 @@ impl Up {
         if let Some(OpenAudit { audit, .. }) = audit {
             options = options.audit(audit.clone());
         }
+        if let Some(snapshot) = &self.restore {
+            options = options.restore(snapshot);
+        }
         Ok(options.start().await?)
     }
 
@@ -92,13 +99,16 @@ impl Up {
         let path = match (&self.kubeconfig, &self.data_dir) {
             (Some(path), _) => path.clone(),
             (None, Some(folder)) => folder.join("kubeconfig"),
-            (None, None) => {
-                let home = std::env::home_dir().context("there is no home directory: give --kubeconfig")?;
-                home.join(".kube").join("evenkeel.kubeconfig")
-            }
+            (None, None) => default_kubeconfig()?,
         };
         std::path::absolute(&path).with_context(|| format!("cannot use {}", path.display()))
     }
+}
+
+/// Where the kubeconfig is unless an option says otherwise.
+pub(crate) fn default_kubeconfig() -> anyhow::Result<PathBuf> {
+    let home = std::env::home_dir().context("there is no home directory: give --kubeconfig")?;
+    Ok(home.join(".kube").join("evenkeel.kubeconfig"))
 }
 
 fn announce(server: &Server, kubeconfig: &std::path::Path) -> anyhow::Result<()> {

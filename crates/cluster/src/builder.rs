@@ -24,6 +24,7 @@ pub struct Builder {
     pub(crate) real_time: bool,
     pub(crate) settle_limit: Duration,
     pub(crate) data_dir: Option<PathBuf>,
+    pub(crate) restore: Option<PathBuf>,
     pub(crate) root_ca: bool,
     pub(crate) audit: Option<Audit>,
 }
@@ -40,6 +41,7 @@ impl Default for Builder {
             real_time: false,
             settle_limit: SETTLE_LIMIT,
             data_dir: None,
+            restore: None,
             root_ca: false,
             audit: None,
         }
@@ -110,6 +112,15 @@ impl Builder {
     #[must_use]
     pub fn data_dir(mut self, folder: impl Into<PathBuf>) -> Self {
         self.data_dir = Some(folder.into());
+        self
+    }
+
+    /// Begins with the state of this snapshot, which [`Cluster::save_snapshot`] or `evenkeel snapshot save` wrote: in
+    /// memory, or in a [data directory](Self::data_dir) that holds no store yet. The snapshot is checked as a whole
+    /// before anything is written.
+    #[must_use]
+    pub fn restore(mut self, snapshot: impl Into<PathBuf>) -> Self {
+        self.restore = Some(snapshot.into());
         self
     }
 

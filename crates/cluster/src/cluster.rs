@@ -16,6 +16,7 @@ use crate::fault::Faults;
 use crate::operator::Operator;
 use crate::record::Recorder;
 use crate::serve::{Authority, AuthorityError, ServeError, ServeOptions, Server, signing_key};
+use crate::snapshot::{self, SnapshotError};
 use crate::transport::{Transport, Wire};
 use crate::watches::Watches;
 use crate::webhooks::Webhooks;
@@ -77,6 +78,9 @@ pub enum StartError {
     /// The data directory cannot be used.
     #[error("cannot open the data directory")]
     DataDir(#[from] OpenError),
+    /// The snapshot cannot be restored. Nothing was written.
+    #[error(transparent)]
+    Restore(#[from] Box<SnapshotError>),
     /// The objects of a new cluster cannot be written.
     #[error("cannot write the objects that every cluster begins with")]
     Bootstrap(#[source] Box<dyn std::error::Error + Send + Sync>),
@@ -257,13 +261,20 @@ fn authority(options: &Builder, env: &Env) -> Result<OnceLock<Authority>, Author
 }
 
 async fn store(options: &Builder, env: &Env) -> Result<Store<Header>, StartError> {
-    let Some(folder) = &options.data_dir else {
-        return Ok(bootstrap::memory(env, StoreOptions::default()).await);
-    };
-    if evenkeel_env::time_is_paused() {
+    if options.data_dir.is_some() && evenkeel_env::time_is_paused() {
         return Err(StartError::PausedTime);
     }
-    let store = Store::open(folder, env.clone(), StoreOptions::default()).await?;
+    let limits = StoreOptions::default();
+    let backup = match &options.restore {
+        Some(path) => Some(snapshot::read(path).await.map_err(Box::new)?),
+        None => None,
+    };
+    let store = match (&options.data_dir, backup) {
+        (None, None) => return Ok(bootstrap::memory(env, limits).await),
+        (None, Some(backup)) => Store::restored(backup, env.clone(), limits),
+        (Some(folder), None) => Store::open(folder, env.clone(), limits).await?,
+        (Some(folder), Some(backup)) => Store::restore(folder, backup, env.clone(), limits).await?,
+    };
     bootstrap::prepare(&store, env).await.map_err(|error| StartError::Bootstrap(Box::new(error)))?;
     Ok(store)
 }

@@ -28,6 +28,7 @@ mod operator;
 mod record;
 mod rules;
 pub mod serve;
+pub mod snapshot;
 mod target;
 pub mod testing;
 mod transport;

@@ -3,4 +3,5 @@
 mod audit;
 mod demo;
 mod load;
+mod snapshot;
 mod up;

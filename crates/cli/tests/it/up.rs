@@ -17,7 +17,7 @@ use tempfile::TempDir;
 pub(crate) struct Up {
     pub(crate) child: Child,
     pub(crate) url: String,
-    folder: TempDir,
+    pub(crate) folder: TempDir,
 }
 
 pub(crate) fn evenkeel(folder: &Path, args: &[&str]) -> Command {
@@ -41,7 +41,7 @@ impl Up {
         Self::start_in(tempfile::tempdir().expect("a folder"), args)
     }
 
-    fn start_in(folder: TempDir, args: &[&str]) -> Self {
+    pub(crate) fn start_in(folder: TempDir, args: &[&str]) -> Self {
         let any_port: &[&str] = if args.contains(&"--bind") { &[] } else { &["--bind", "127.0.0.1:0"] };
         let command = evenkeel(folder.path(), &[any_port, args].concat());
         Self::run(folder, command)

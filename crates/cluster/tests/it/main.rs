@@ -14,6 +14,7 @@ mod mirror;
 mod options;
 mod real_time;
 mod secrets;
+mod snapshot;
 mod timeline;
 mod unread;
 mod webhooks;

@@ -1,0 +1,72 @@
+//! `evenkeel snapshot`: backups of a running cluster.
+
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use clap::{Args, Subcommand};
+use evenkeel::cluster::snapshot::save;
+use evenkeel::kube::config::{KubeConfigOptions, Kubeconfig};
+use evenkeel::kube::{Client, Config};
+
+/// Save the state of a running cluster, for `evenkeel up --restore`.
+#[derive(Debug, Args)]
+pub(crate) struct Snapshot {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Save(Save),
+}
+
+/// Save every object of a running cluster, as of one revision, to a file that only you can read.
+///
+/// The file holds Secrets in the clear. It gets its name when it is whole and checked, and replaces one of that name.
+/// Not in it: the certificate authority and the key of service account tokens, which are files in DATA_DIR/pki.
+#[derive(Debug, Args)]
+struct Save {
+    /// The file to write.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// The kubeconfig of the cluster, whose user may read /evenkeel/snapshot
+    /// [default: $KUBECONFIG, else ~/.kube/evenkeel.kubeconfig].
+    #[arg(long, value_name = "PATH")]
+    kubeconfig: Option<PathBuf>,
+}
+
+impl Snapshot {
+    pub(crate) fn run(self) -> anyhow::Result<()> {
+        let Command::Save(save) = self.command;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(save.run())
+    }
+}
+
+impl Save {
+    async fn run(self) -> anyhow::Result<()> {
+        let kubeconfig = self.kubeconfig()?;
+        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
+        let client = Client::try_from(config.context("cannot use the kubeconfig")?)?;
+        let saved = save(&client, &self.file).await?;
+        println!(
+            "saved {}: revision {}, {} objects, {} bytes",
+            self.file.display(),
+            saved.revision,
+            saved.entries,
+            saved.bytes
+        );
+        Ok(())
+    }
+
+    fn kubeconfig(&self) -> anyhow::Result<Kubeconfig> {
+        if let Some(path) = &self.kubeconfig {
+            return Kubeconfig::read_from(path).with_context(|| format!("cannot read {}", path.display()));
+        }
+        if let Some(kubeconfig) = Kubeconfig::from_env().context("cannot read $KUBECONFIG")? {
+            return Ok(kubeconfig);
+        }
+        let path = crate::up::default_kubeconfig()?;
+        Kubeconfig::read_from(&path).with_context(|| format!("cannot read {}", path.display()))
+    }
+}

@@ -1,0 +1,190 @@
+//! Snapshots: the state of a running cluster in a file, and a cluster from such a file.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use evenkeel_apiserver::{Header, SNAPSHOT_PATH};
+use evenkeel_store::{Backup, BackupError, verify_backup};
+use http_body_util::{BodyExt as _, Limited};
+use kube::Client;
+use kube::client::Body;
+
+use crate::Cluster;
+
+pub use evenkeel_store::BackupSummary as Saved;
+
+/// How much of a refusal is read: a Status is some hundred bytes.
+const REFUSAL_BYTES_MAX: usize = 64 << 10;
+
+/// A snapshot could not be saved or restored. No file has its name that is not whole.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SnapshotError {
+    /// The server cannot be reached.
+    #[error("cannot ask the server for a snapshot")]
+    Request(#[source] Box<kube::Error>),
+    /// The server does not give a snapshot to this user, or at all.
+    #[error("the server refuses the snapshot ({status}): {message}")]
+    Refused {
+        /// The HTTP status.
+        status: u16,
+        /// What the server said.
+        message: String,
+    },
+    /// The connection ended too early.
+    #[error("the snapshot broke off")]
+    Cut(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// A file cannot be read or written.
+    #[error("cannot use {path}")]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The file is not a whole snapshot.
+    #[error("cannot use the snapshot {path}")]
+    Damaged {
+        /// Which.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: BackupError,
+    },
+}
+
+/// Saves the state of the cluster that the client talks to, as of one revision, to a file that only its owner can read.
+///
+/// The file gets its name when it is whole, checked and durable, and replaces one of that name. The client's user must
+/// be allowed to `get` the path `/evenkeel/snapshot`, as those in `system:masters` are.
+///
+/// # Errors
+/// When the server refuses, the connection breaks, or the file cannot be written; then no file is left behind.
+pub async fn save(client: &Client, path: &Path) -> Result<Saved, SnapshotError> {
+    let mut body = request(client).await?;
+    let mut partial = Partial::create(path)?;
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| SnapshotError::Cut(error.into()))?;
+        if let Ok(bytes) = frame.into_data() {
+            partial = blocking(move || partial.write(&bytes)).await?;
+        }
+    }
+    blocking(move || partial.finish()).await
+}
+
+async fn request(client: &Client) -> Result<Body, SnapshotError> {
+    let failed = |error| SnapshotError::Request(Box::new(error));
+    let request = http::Request::get(SNAPSHOT_PATH).body(Body::empty());
+    let request = request.map_err(|error| failed(kube::Error::HttpError(error)))?;
+    let response = client.send(request).await.map_err(failed)?;
+    if response.status().is_success() {
+        return Ok(response.into_body());
+    }
+    let status = response.status().as_u16();
+    let text = Limited::new(response.into_body(), REFUSAL_BYTES_MAX).collect().await;
+    let text = text.map(|text| text.to_bytes()).unwrap_or_default();
+    Err(SnapshotError::Refused { status, message: message_of(&text) })
+}
+
+/// The message of a Status, or the text as it is.
+fn message_of(text: &Bytes) -> String {
+    let status: Option<serde_json::Value> = serde_json::from_slice(text).ok();
+    let message = status.as_ref().and_then(|status| status["message"].as_str());
+    message.map_or_else(|| String::from_utf8_lossy(text).trim().to_owned(), str::to_owned)
+}
+
+/// Runs what waits for the disk where it keeps nobody else waiting.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, SnapshotError> + Send + 'static,
+) -> Result<T, SnapshotError> {
+    let failed = |error| SnapshotError::Cut(Box::new(error));
+    tokio::task::spawn_blocking(work).await.map_err(failed)?
+}
+
+/// A file beside the one that it will become; it is removed unless it does.
+struct Partial {
+    file: File,
+    path: PathBuf,
+    target: PathBuf,
+}
+
+impl Partial {
+    fn create(target: &Path) -> Result<Self, SnapshotError> {
+        let refused = |source| SnapshotError::File { path: target.to_owned(), source };
+        let Some(name) = target.file_name().filter(|_| !target.is_dir()) else {
+            return Err(refused(io::ErrorKind::IsADirectory.into()));
+        };
+        let mut hidden = std::ffi::OsString::from(".");
+        hidden.push(name);
+        hidden.push(format!(".{}.partial", std::process::id()));
+        let path = target.with_file_name(hidden);
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let file = options.open(&path).map_err(refused)?;
+        Ok(Self { file, path, target: target.to_owned() })
+    }
+
+    fn error(&self, source: io::Error) -> SnapshotError {
+        SnapshotError::File { path: self.target.clone(), source }
+    }
+
+    fn write(mut self, bytes: &[u8]) -> Result<Self, SnapshotError> {
+        self.file.write_all(bytes).map_err(|source| self.error(source))?;
+        Ok(self)
+    }
+
+    /// Checks what was written, and gives it its name.
+    fn finish(self) -> Result<Saved, SnapshotError> {
+        self.file.sync_all().map_err(|source| self.error(source))?;
+        let mut written = BufReader::new(File::open(&self.path).map_err(|source| self.error(source))?);
+        let saved = verify_backup(&mut written)
+            .map_err(|source| SnapshotError::Damaged { path: self.target.clone(), source })?;
+        fs::rename(&self.path, &self.target).map_err(|source| self.error(source))?;
+        sync_folder_of(&self.target).map_err(|source| self.error(source))?;
+        Ok(saved)
+    }
+}
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        // After a rename there is nothing of this name any more.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Makes the name of a file durable.
+#[cfg(unix)]
+fn sync_folder_of(path: &Path) -> io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+/// Elsewhere a directory cannot be opened to be synced, and need not be.
+#[cfg(not(unix))]
+fn sync_folder_of(_: &Path) -> io::Result<()> {
+    Ok(())
+}
+
+/// Reads a snapshot and checks all of it.
+pub(crate) async fn read(path: &Path) -> Result<Backup<Header>, SnapshotError> {
+    let path = path.to_owned();
+    blocking(move || {
+        let file = File::open(&path).map_err(|source| SnapshotError::File { path: path.clone(), source })?;
+        Backup::read(&mut BufReader::new(file)).map_err(|source| SnapshotError::Damaged { path, source })
+    })
+    .await
+}
+
+impl Cluster {
+    /// Saves the state of this cluster to a file, as [`save`] does, as this handle's user. A cluster is started from it
+    /// with [`Builder::restore`](crate::Builder::restore).
+    ///
+    /// # Errors
+    /// When the user may not, or the file cannot be written.
+    pub async fn save_snapshot(&self, path: impl AsRef<Path>) -> Result<Saved, SnapshotError> {
+        save(&self.client(), path.as_ref()).await
+    }
+}

@@ -35,6 +35,25 @@ async fn a_pod_on_a_node_gets_its_grace_period() {
     assert_eq!(api.get(&path).await.status, 404);
 }
 
+/// Kubernetes v1.36.4 answers so: the end of a grace period is computed in 64 bits of nanoseconds, which wrap around.
+#[tokio::test(start_paused = true)]
+async fn a_grace_period_of_any_length_is_taken() {
+    let api = Api::start().await;
+    let pods = "/api/v1/namespaces/a/pods";
+    let spec = json!({"nodeName": "n", "containers": [{"name": "c", "image": "i"}]});
+    let made = api.post(pods, json!({"metadata": {"name": "p"}, "spec": spec})).await.body;
+    let begun: jiff::Timestamp = made["metadata"]["creationTimestamp"].as_str().unwrap().parse().unwrap();
+    for (seconds, wrapped) in
+        [(i64::MAX, -1), (9_223_372_036, 9_223_372_036), (9_223_372_037, -9_223_372_036)]
+    {
+        let path = format!("{pods}/p?dryRun=All&gracePeriodSeconds={seconds}");
+        let metadata = api.delete(&path).await.body["metadata"].take();
+        assert_eq!(metadata["deletionGracePeriodSeconds"], seconds);
+        let end: jiff::Timestamp = metadata["deletionTimestamp"].as_str().unwrap().parse().unwrap();
+        assert!((end.duration_since(begun).as_secs() - wrapped).abs() <= 1, "{seconds}: {end}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_namespace_waits_for_its_content() {
     let api = Api::start().await;

@@ -132,8 +132,12 @@ fn shorten(call: &Call<'_>, metadata: &mut Value, pending: i64, period: i64) -> 
     period
 }
 
+/// The time so many seconds after another. Kubernetes counts in nanoseconds of 64 bits, which wrap around: a grace period
+/// beyond 292 years may end in the past.
 fn seconds_after(time: Timestamp, seconds: i64) -> Timestamp {
-    time.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(Timestamp::MAX)
+    const NANOSECONDS: i64 = 1_000_000_000;
+    let passed = SignedDuration::from_nanos(seconds.wrapping_mul(NANOSECONDS));
+    time.checked_add(passed).unwrap_or(time)
 }
 
 /// A namespace is marked and says so in its phase; it goes when its content has gone.

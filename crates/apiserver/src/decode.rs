@@ -7,6 +7,7 @@ mod yaml;
 use std::pin::pin;
 
 use bytes::{Bytes, BytesMut};
+use evenkeel_schema::depth;
 use evenkeel_schema::field::FieldError;
 use evenkeel_schema::kinds::{self, split_api_version};
 use evenkeel_schema::protobuf;
@@ -123,6 +124,9 @@ fn settle(info: &ResourceInfo, kind: &Expected<'_>, mut decoded: Decoded, body: 
     }
     if !decoded.object.is_object() {
         return Err(unrecognized(kind, body, &not_an_object(&decoded.object)));
+    }
+    if depth::check(&decoded.object).is_err() {
+        return Err(unrecognized(kind, body, &json_refusal("exceeded max depth")));
     }
     check_kind(info, kind, &mut decoded.object, body)?;
     Ok(decoded)

@@ -44,6 +44,7 @@ mod route;
 mod server;
 mod snapshot;
 pub mod status;
+mod storable;
 mod strategy;
 mod subresource;
 mod table;

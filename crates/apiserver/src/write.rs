@@ -22,6 +22,7 @@ use crate::allocate::Reservation;
 use crate::call::Call;
 use crate::header::seal;
 use crate::status::{Result, Status};
+use crate::storable::seal_storable;
 use crate::{Header, custom, faces};
 
 /// How often a write that lost a race is tried again before it is given up.
@@ -41,7 +42,7 @@ pub(crate) async fn put(
     expect: Expect,
 ) -> Result<Attempt<Arc<Entry<Header>>>> {
     let stored = faces::to_stored(call.info, object);
-    let entry = put_sealed(call, key, seal(&stored), expect).await?;
+    let entry = put_sealed(call, key, seal_storable(call.info, &stored)?, expect).await?;
     if let Ok(entry) = &entry {
         faces::keep(call, entry, stored);
     }

@@ -2,6 +2,7 @@
 
 pub mod cron;
 pub mod defaults;
+pub mod depth;
 pub mod empties;
 pub mod field;
 pub mod fieldset;

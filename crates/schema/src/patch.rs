@@ -19,6 +19,9 @@ pub enum PatchError {
     /// The patch does not fit the object: 422 with a general message, which does not show this one.
     #[error("{0}")]
     Unprocessable(String),
+    /// The patched object would be nested deeper than [`crate::depth::DEPTH_MAX`]: 422 with this message.
+    #[error("{0}")]
+    TooDeep(#[from] crate::depth::TooDeep),
     /// The patch is a kind of wrong that Kubernetes does not expect: 500 with this message.
     #[error("{0}")]
     Internal(String),

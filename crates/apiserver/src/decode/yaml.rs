@@ -1,6 +1,8 @@
 //! YAML that comes in.
 
+use evenkeel_schema::depth::DEPTH_MAX;
 use serde_json::Value;
+use serde_saphyr::budget::BudgetBreach;
 use serde_saphyr::options::DuplicateKeyPolicy;
 
 use super::{Decoded, Oddities};
@@ -25,13 +27,27 @@ fn parse_yaml(body: &[u8], strict: bool) -> Result<Decoded, String> {
     if strict && let Err(error) = read(text, DuplicateKeyPolicy::Error) {
         oddities.0.extend(repeat(&error));
     }
-    let object = read(text, DuplicateKeyPolicy::LastWins).map_err(|error| format!("yaml: {error}"))?;
+    let object = read(text, DuplicateKeyPolicy::LastWins).map_err(|error| refusal(&error))?;
     Ok(Decoded { object, oddities })
 }
 
 fn read(text: &str, duplicates: DuplicateKeyPolicy) -> Result<Value, serde_saphyr::Error> {
-    let options = serde_saphyr::options! { duplicate_keys: duplicates, legacy_octal_numbers: true };
+    let options = serde_saphyr::options! {
+        duplicate_keys: duplicates,
+        legacy_octal_numbers: true,
+        budget: serde_saphyr::budget! { max_depth: DEPTH_MAX },
+    };
     serde_saphyr::from_str_with_options(text, options)
+}
+
+/// Why a text is refused; nesting is refused in the words of Go's parser.
+fn refusal(error: &serde_saphyr::Error) -> String {
+    match error.without_snippet() {
+        serde_saphyr::Error::Budget { breach: BudgetBreach::Depth { .. }, .. } => {
+            format!("yaml: exceeded max depth of {DEPTH_MAX}")
+        }
+        error => format!("yaml: {error}"),
+    }
 }
 
 /// What strict decoding says of a key that stands twice.

@@ -17,6 +17,7 @@ use crate::encode::Shown;
 use crate::read::respond_object;
 use crate::request::{WriteQuery, negotiate_for};
 use crate::status::{Result, Status};
+use crate::storable::check_depth;
 use crate::strategy::{prepare_create, set_or_remove};
 use crate::{decode, faces, ownership, validate};
 
@@ -82,6 +83,7 @@ pub(crate) async fn create_object(
         let key = call.info.key(&call.path.namespace, &name);
         let reservation = reserve(call, &mut object, None)?;
         if query.dry_run {
+            check_depth(call.info, &object)?;
             return match call.server.store().get(&key) {
                 Some(_) => Err(exists(call, &key, &name)),
                 None => Ok(Shown::sealed(&object, 0)),

@@ -17,10 +17,10 @@ use crate::allocate::Reservation;
 use crate::body::Body;
 use crate::call::Call;
 use crate::encode::Shown;
-use crate::header::seal;
 use crate::read::respond_object;
 use crate::request::{WriteQuery, negotiate_for, parse_version};
 use crate::status::{Result, Status};
+use crate::storable::seal_storable;
 use crate::strategy::{Strategy, prepare_update};
 use crate::{Header, decode, faces, ownership, validate};
 
@@ -187,7 +187,7 @@ async fn store(
     let converted = faces::converts(call.info).then(|| new.clone());
     let stored = faces::to_stored(call.info, new);
     let new = converted.as_ref().unwrap_or(&stored);
-    let sealed = seal(&stored);
+    let sealed = seal_storable(call.info, &stored)?;
     if sealed.0 == current.value {
         return Ok(Some(faces::show(call.info, current, current.revision)));
     }

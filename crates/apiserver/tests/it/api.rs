@@ -138,6 +138,10 @@ impl Api {
         self.call("PUT", path, "application/json", body.to_string().into_bytes()).await
     }
 
+    pub(crate) async fn patch(&self, path: &str, media: &str, body: Vec<u8>) -> Answer {
+        self.call("PATCH", path, media, body).await
+    }
+
     pub(crate) async fn merge(&self, path: &str, body: Value) -> Answer {
         self.call("PATCH", path, "application/merge-patch+json", body.to_string().into_bytes()).await
     }

@@ -10,6 +10,7 @@ mod consequences;
 mod custom;
 mod deletion;
 mod departures;
+mod depth;
 mod description;
 mod extremes;
 mod health;

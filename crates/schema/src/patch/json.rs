@@ -4,6 +4,7 @@
 //! from the end, and `test` for null passes where there is nothing.
 
 use super::PatchError;
+use crate::depth::{self, TooDeep};
 use crate::json::{Value, go_kind, go_quote};
 
 /// More operations are refused. The number is Kubernetes's.
@@ -94,7 +95,7 @@ impl JsonPatch {
         let mut document = object.clone();
         let mut copied = 0;
         for operation in &self.operations {
-            operation.apply(&mut document, &mut copied).map_err(PatchError::Unprocessable)?;
+            operation.apply(&mut document, &mut copied)?;
         }
         Ok(document)
     }
@@ -112,29 +113,54 @@ pub fn apply(object: &Value, patch: &Value) -> Result<Value, PatchError> {
     JsonPatch::parse(patch)?.apply(object)
 }
 
+/// Why one operation was refused.
+enum Refusal {
+    /// The operation does not fit the document.
+    Misfit(String),
+    /// The operation would nest the document too deep.
+    TooDeep(TooDeep),
+}
+
+impl From<String> for Refusal {
+    fn from(why: String) -> Self {
+        Self::Misfit(why)
+    }
+}
+
+impl From<Refusal> for PatchError {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Misfit(why) => Self::Unprocessable(why),
+            Refusal::TooDeep(too_deep) => Self::TooDeep(too_deep),
+        }
+    }
+}
+
 impl Operation {
-    fn apply(&self, document: &mut Value, copied: &mut usize) -> Result<(), String> {
+    fn apply(&self, document: &mut Value, copied: &mut usize) -> Result<(), Refusal> {
         match self.op.as_str() {
             "add" => add(document, self.path("add")?, self.value()),
-            "remove" => remove(document, self.path("remove")?).map(drop),
+            "remove" => Ok(remove(document, self.path("remove")?).map(drop)?),
             "replace" => replace(document, self.path("replace")?, self.value()),
-            "test" => test(document, self.path("test")?, self.value.as_ref()),
+            "test" => Ok(test(document, self.path("test")?, self.value.as_ref())?),
             "move" => {
                 let value = remove(document, self.from("move")?)?;
                 add(document, self.path("move")?, value)
             }
             "copy" => {
-                let value = get(document, self.from("copy")?)?.cloned().unwrap_or(Value::Null);
+                let found = get(document, self.from("copy")?)?.unwrap_or(&Value::Null);
+                refuse_too_deep(self.path("copy")?, found)?;
+                let value = found.clone();
                 *copied += value.to_string().len();
                 if *copied > COPIED_BYTES_MAX {
-                    return Err(format!(
+                    return Err(Refusal::Misfit(format!(
                         "Unable to complete the copy, the accumulated size increase of copy is {copied}, exceeding \
                          the limit {COPIED_BYTES_MAX}"
-                    ));
+                    )));
                 }
                 add(document, self.path("copy")?, value)
             }
-            other => Err(format!("Unexpected kind: {other}")),
+            other => Err(Refusal::Misfit(format!("Unexpected kind: {other}"))),
         }
     }
 
@@ -149,6 +175,16 @@ impl Operation {
     fn value(&self) -> Value {
         self.value.clone().unwrap_or(Value::Null)
     }
+}
+
+/// Refuses a value that would be nested too deep where a path leads: each step of the path is a level above it.
+///
+/// Every value that an operation places is checked before it is placed. So no sequence of operations makes a document that
+/// cannot be copied, printed or dropped within a thread's stack.
+fn refuse_too_deep(path: &str, value: &Value) -> Result<(), Refusal> {
+    let steps = path.matches('/').count();
+    let fits = steps <= depth::DEPTH_MAX && depth::fits(value, depth::DEPTH_MAX - steps);
+    if fits { Ok(()) } else { Err(Refusal::TooDeep(TooDeep)) }
 }
 
 /// The parent of what a path leads to, and the last step. What stands before the first `/` does not count.
@@ -193,8 +229,9 @@ fn get<'d>(document: &'d mut Value, path: &str) -> Result<Option<&'d Value>, Str
     }
 }
 
-fn add(document: &mut Value, path: &str, value: Value) -> Result<(), String> {
+fn add(document: &mut Value, path: &str, value: Value) -> Result<(), Refusal> {
     let (parent, key) = parent(document, path)?;
+    refuse_too_deep(path, &value)?;
     match parent {
         Value::Array(items) if key == "-" => items.push(value),
         Value::Array(items) => {
@@ -220,15 +257,17 @@ fn remove(document: &mut Value, path: &str) -> Result<Value, String> {
     }
 }
 
-fn replace(document: &mut Value, path: &str, value: Value) -> Result<(), String> {
+fn replace(document: &mut Value, path: &str, value: Value) -> Result<(), Refusal> {
     if path.is_empty() {
         if !value.is_object() && !value.is_array() {
-            return Err("replace operation value must be object or array".into());
+            return Err(Refusal::Misfit("replace operation value must be object or array".into()));
         }
+        refuse_too_deep(path, &value)?;
         *document = value;
         return Ok(());
     }
     let (parent, key) = parent(document, path)?;
+    refuse_too_deep(path, &value)?;
     match parent {
         Value::Array(items) => {
             let index = position(&key, items.len()).map_err(|_| {
@@ -314,6 +353,33 @@ mod tests {
             refused(json!({}), json!({})).to_string(),
             "error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp"
         );
+    }
+
+    /// Ten copies of a map into its own innermost map, each of which doubles its depth, made a tree of 100,000 levels out
+    /// of a body of 410 KB: dropping it overflowed the stack.
+    #[test]
+    fn copies_cannot_nest_an_object_without_bound() {
+        let mut path = "/data".to_owned();
+        let mut document = json!({"data": {}});
+        for _ in 0..50 {
+            document = json!({"data": {"a": document["data"]}});
+            path.push_str("/a");
+        }
+        let copies: Vec<_> = (0..10)
+            .map(|_| {
+                let copy = json!({"op": "copy", "from": "/data", "path": format!("{path}/a")});
+                path.push_str(&path["/data".len()..].to_owned());
+                path.push_str("/a");
+                copy
+            })
+            .collect();
+        assert!(matches!(refused(document.clone(), copies.into()), PatchError::TooDeep(_)));
+        let one = json!([{"op": "copy", "from": "/data", "path": format!("/data{}", "/a".repeat(51))}]);
+        assert!(apply(&document, &one).is_ok(), "one copy is within the bound");
+        let add = json!([{"op": "add", "path": format!("/data{}", "/a".repeat(51)), "value": document}]);
+        assert!(apply(&document, &add).is_ok(), "{add}");
+        let long = json!([{"op": "add", "path": "/a/b".repeat(200), "value": 1}]);
+        assert!(matches!(refused(document, long), PatchError::Unprocessable(_)));
     }
 
     #[test]

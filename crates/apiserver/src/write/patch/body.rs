@@ -129,6 +129,12 @@ fn refusal(error: PatchError) -> Status {
         PatchError::BadRequest(message) => Status::bad_request(message),
         PatchError::TooLarge(message) => Status::too_large(message),
         PatchError::Internal(message) => Status::server_error(message),
+        PatchError::TooDeep(too_deep) => Status::new(
+            422,
+            "Invalid",
+            format!("the server rejected our request due to an error in our request: {too_deep}"),
+        )
+        .with(Details::default()),
         PatchError::Unprocessable(_) => {
             Status::new(422, "Invalid", "the server rejected our request due to an error in our request")
                 .with(Details::default())

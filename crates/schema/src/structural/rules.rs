@@ -24,6 +24,7 @@ mod library;
 mod literals;
 mod macros;
 pub(crate) mod mutation;
+mod nesting;
 mod operators;
 pub(crate) mod policy;
 mod program;

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "what a test unwraps wrongly fails it, as it should")]
 
+mod depth;
 mod fieldsets;
 mod ownership;
 mod pods;

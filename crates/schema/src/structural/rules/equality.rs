@@ -22,7 +22,12 @@ pub(super) struct Fuel(Cell<u64>);
 
 impl Fuel {
     pub(super) fn new() -> Self {
-        Fuel(Cell::new(STEPS_MAX))
+        Self::of(STEPS_MAX)
+    }
+
+    /// So many steps.
+    pub(super) fn of(steps: u64) -> Self {
+        Fuel(Cell::new(steps))
     }
 
     /// Takes steps, or says that there are none left.

@@ -48,8 +48,16 @@ impl Scan {
         let mut rest = source;
         while let Some(c) = rest.chars().next() {
             let after = &rest[c.len_utf8()..];
+            if is_word(c) {
+                let (word, after) = rest.split_at(rest.find(|c| !is_word(c)).unwrap_or(rest.len()));
+                rest = skip_raw_string(word, after);
+                if is_in(word) && !(self.deeper() && self.deeper()) {
+                    return false;
+                }
+                continue;
+            }
             rest = match c {
-                '"' | '\'' => skip_string(rest, c),
+                '"' | '\'' => skip_string(rest, c, true),
                 '/' if after.starts_with('/') => after.find('\n').map_or("", |at| &after[at..]),
                 _ => after,
             };
@@ -97,8 +105,26 @@ impl Scan {
     }
 }
 
-/// What follows a string literal; a string that does not end is left to the parser.
-fn skip_string(text: &str, quote: char) -> &str {
+fn is_word(c: char) -> bool {
+    c == '_' || c.is_ascii_alphanumeric()
+}
+
+/// Whether a word is the operator `in`, which may stand right after a number.
+fn is_in(word: &str) -> bool {
+    word == "in" || word.starts_with(|c: char| c.is_ascii_digit()) && word.ends_with("in")
+}
+
+/// What follows a word: a raw string literal whose prefix the word is, is skipped.
+fn skip_raw_string<'a>(word: &str, after: &'a str) -> &'a str {
+    let raw = matches!(word.to_ascii_lowercase().as_str(), "r" | "br" | "rb");
+    match after.chars().next() {
+        Some(quote @ ('"' | '\'')) if raw => skip_string(after, quote, false),
+        _ => after,
+    }
+}
+
+/// What follows a string literal; a string that does not end is left to the parser. A raw one has no escapes.
+fn skip_string(text: &str, quote: char, escapes: bool) -> &str {
     let triple: String = [quote; 3].iter().collect();
     let (body, end) = match text.strip_prefix(&triple) {
         Some(body) => (body, triple),
@@ -108,7 +134,7 @@ fn skip_string(text: &str, quote: char) -> &str {
     for (at, c) in body.char_indices() {
         match c {
             _ if escaped => escaped = false,
-            '\\' => escaped = true,
+            '\\' if escapes => escaped = true,
             _ if body[at..].starts_with(&end) => return &body[at + end.len()..],
             _ => {}
         }
@@ -131,5 +157,13 @@ mod tests {
         assert!(check("'...........' == \"((((\"").is_ok());
         assert_eq!(check("f(a.b, (c))").unwrap_or_default(), 2);
         assert!(check(&format!("'{}'", "(".repeat(3000))).is_ok());
+        assert!(check(&"1 in ".repeat(300)).is_err());
+        assert!(check(&"1e5in ".repeat(300)).is_err());
+        assert!(check(&"inn.in_ + ".repeat(100)).is_ok());
+        assert!(
+            check(&format!(r#"r"\" + {}"#, "(".repeat(3000))).is_err(),
+            "a raw string ends at its first quote"
+        );
+        assert!(check(&format!(r#"R"""\""" + {}"#, "(".repeat(3000))).is_err());
     }
 }

@@ -5,7 +5,7 @@ use super::value::{Key, Map, Value};
 use crate::json::{Map as Fields, Value as Json};
 use crate::read::Read;
 use crate::types::Schema;
-use crate::{managed, patch};
+use crate::{depth, managed, patch};
 
 /// A compiled `MutatingAdmissionPolicy`.
 #[derive(Debug)]
@@ -85,6 +85,12 @@ impl Mutation {
             Mutation::Apply(expression) => {
                 let made = scope.run(expression, &mut budget).map_err(Problem::text)?;
                 let mut config = to_json(&made)?;
+                if !config.is_object() {
+                    let kind = made.kind().runtime_name().to_owned();
+                    return Err(format!(
+                        "unsupported return type from ApplyConfiguration expression: {kind}"
+                    ));
+                }
                 for field in ["apiVersion", "kind"] {
                     config[field] = object[field].clone();
                 }
@@ -105,28 +111,51 @@ impl Mutation {
     }
 }
 
+/// How much JSON an expression may make: one for each value, and one for each byte of text. What is larger could not be
+/// stored; and a value that holds another one twice, which holds a third one twice, would take all memory.
+const MADE_MAX: usize = 4 * 1024 * 1024;
+/// How many levels a mutation may make: those of a stored object inside of the list of a patch and its operation.
+const MADE_LEVELS_MAX: usize = depth::DEPTH_MAX + 2;
+
 /// A value as it is written.
 fn to_json(value: &Value<'_>) -> Result<Json, String> {
+    write(value, MADE_LEVELS_MAX, &mut { MADE_MAX })
+}
+
+fn take(room: &mut usize, size: usize) -> Result<(), String> {
+    *room = room.checked_sub(size).ok_or("the value of the expression is too large")?;
+    Ok(())
+}
+
+fn write(value: &Value<'_>, levels: usize, room: &mut usize) -> Result<Json, String> {
     let other = |kind: &str| {
         format!("JSONPath valueExpression evaluated to a type that could not marshal to JSON: {kind}")
     };
+    let below = || levels.checked_sub(1).ok_or_else(|| depth::TooDeep.to_string());
+    take(room, 1)?;
     Ok(match value {
         Value::Null | Value::Optional(None) => Json::Null,
         Value::Bool(value) => Json::from(*value),
         Value::Int(value) => Json::from(*value),
         Value::Uint(value) => Json::from(*value),
         Value::Double(value) => Json::from(*value),
-        Value::String(text) => Json::from(&**text),
-        Value::Optional(Some(value)) => to_json(value)?,
+        Value::String(text) => {
+            take(room, text.len())?;
+            Json::from(&**text)
+        }
+        Value::Optional(Some(value)) => write(value, below()?, room)?,
         Value::List(list) => {
+            let below = below()?;
             let items = list.to_vec().map_err(|_| other("list"))?;
-            items.iter().map(to_json).collect::<Result<Vec<_>, _>>()?.into()
+            items.iter().map(|item| write(item, below, room)).collect::<Result<Vec<_>, _>>()?.into()
         }
         Value::Map(Map::Owned(entries)) => {
+            let below = below()?;
             let mut fields = Fields::new();
             for (key, (_, value)) in entries.iter() {
                 let Key::String(name) = key else { return Err(other("map")) };
-                fields.insert(name.to_string(), to_json(value)?);
+                take(room, name.len())?;
+                fields.insert(name.to_string(), write(value, below, room)?);
             }
             Json::Object(fields)
         }

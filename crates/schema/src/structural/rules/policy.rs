@@ -8,6 +8,7 @@ use std::rc::Rc;
 use super::check::{self, Checked};
 use super::eval;
 use super::kind::{Kind, Opaque};
+use super::nesting;
 use super::syntax;
 use super::value::{Fault, Key, Map, Text, Value};
 use crate::json::Value as Json;
@@ -258,8 +259,8 @@ impl<'a> Scope<'a> {
     pub(super) fn define(&mut self, variables: &'a [(String, Expression)]) {
         let mut entries = BTreeMap::new();
         for (name, expression) in variables {
-            let value = match self.evaluate(expression) {
-                Ok((value, _)) => value,
+            let value = match self.evaluate(expression).and_then(|(value, _)| nesting::shallow(value)) {
+                Ok(value) => value,
                 Err(error) => Value::Failed(
                     format!("composited variable {name:?} fails to evaluate: {error}").as_str().into(),
                 ),

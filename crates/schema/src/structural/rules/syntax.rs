@@ -10,15 +10,16 @@ use cel::parser::Parser;
 use super::guard;
 use super::issue::{Issue, Issues, Place};
 use super::macros;
+use super::nesting;
 
 /// How deep a tree may be: what the evaluator needs of a thread's stack grows with it.
 const DEPTH_MAX: usize = 300;
-/// The stack of the thread that parses: the generated parser needs up to 20 KiB for a level in the debug profile,
-/// and [`guard`] lets it see at most some 2,000 levels.
+/// The stack of the thread that parses. The generated parser needs up to 150 KiB for a bracket in the debug profile, of which
+/// [`guard`] lets it see 250, and 20 KiB for an operator of a chain, of which it lets it see some 2,000 levels in all.
 const STACK_BYTES: usize = 128 << 20;
-/// What is no deeper is parsed where it is, since a thread costs more than most expressions: at 20 KiB for a level it
+/// What is no deeper is parsed where it is, since a thread costs more than the smallest expressions: at 150 KiB for a level it
 /// takes a quarter of the stack that threads have.
-const SHALLOW_LEVELS_MAX: usize = 24;
+const SHALLOW_LEVELS_MAX: usize = 3;
 
 /// A node's place in its tree.
 pub(super) type Id = usize;
@@ -128,6 +129,9 @@ fn parse_deep(source: &str) -> Result<Tree, Issues> {
         Ok((expr, info)) => {
             let mut lowering = Lowering { tree: Tree::default(), info, source, issues: Vec::new() };
             lowering.tree.root = lowering.node(&expr, 0);
+            if lowering.issues.is_empty() && !nesting::is_shallow(&lowering.tree) {
+                lowering.issues.push(guard::too_deep());
+            }
             match lowering.issues.is_empty() {
                 true => Ok(lowering.tree),
                 false => Err(Issues::new(source, lowering.issues)),

@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::registry::storage_prefix;
+use crate::stored;
 use crate::{Header, bootstrap};
 
 /// The ports of nodes that services may have.
@@ -69,7 +70,9 @@ impl Allocator {
         let allocator = Self::default();
         let range = Range { prefix: storage_prefix("", "services"), ..Range::default() };
         for entry in store.range(&range).map(|page| page.entries).unwrap_or_default() {
-            allocator.note(&serde_json::from_slice(&entry.value).unwrap_or_default());
+            if let Some(service) = stored::read_or_skip(&entry) {
+                allocator.note(&service);
+            }
         }
         allocator
     }

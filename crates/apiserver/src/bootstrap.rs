@@ -12,11 +12,12 @@ use bytes::Bytes;
 use evenkeel_env::Env;
 use evenkeel_schema::time::{self, Precision};
 use evenkeel_store::{Entry, Expect, Op, Options, Store, Write, WriteError};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::Header;
 use crate::header::seal;
 use crate::registry::storage_prefix;
+use crate::stored;
 
 /// The addresses that services get.
 pub const SERVICE_CIDR: &str = "10.96.0.0/12";
@@ -154,7 +155,7 @@ async fn shared(beginning: &'static OnceLock<Store<Header>>, env: &Env) -> &'sta
 pub async fn advertise(store: &Store<Header>, address: &str, port: u16) -> Result<(), WriteError<Header>> {
     for seed in objects::endpoints(address, port).into_iter().chain([objects::service(port)]) {
         let Some(entry) = store.get(&seed.key) else { continue };
-        let mut object: Value = serde_json::from_slice(&entry.value).unwrap_or_else(|_| json!({}));
+        let Some(mut object) = stored::read_or_skip::<Value>(&entry) else { continue };
         for (field, value) in seed.object.as_object().into_iter().flatten() {
             if field != "metadata" {
                 object[field] = value.clone();

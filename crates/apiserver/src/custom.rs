@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use crate::header::seal;
 use crate::registry::storage_prefix;
 use crate::status::{Result, Status};
-use crate::{ApiServer, Header};
+use crate::{ApiServer, Header, stored};
 use terminate::End;
 
 /// Instances go before their definition: while there are any, this holds it.
@@ -58,7 +58,7 @@ pub(crate) fn load(server: &ApiServer) {
 /// Takes every definition as far as it can go: a server before this one may have ended between a write of a
 /// definition, or of its last instance, and what follows it.
 pub(crate) async fn resume(server: &ApiServer) -> Result<()> {
-    for entry in all(server) {
+    for entry in all(server).iter().filter(|entry| stored::check(entry).is_ok()) {
         follow(server, &entry.key).await?;
     }
     Ok(())
@@ -162,8 +162,7 @@ fn name_of(key: &str) -> &str {
 }
 
 fn parse(entry: &Entry<Header>) -> Result<Value> {
-    serde_json::from_slice(&entry.value)
-        .map_err(|error| Status::internal(format!("cannot read what is stored at {}: {error}", entry.key)))
+    stored::read(entry)
 }
 
 /// Serves what a definition declares, where its names were accepted.

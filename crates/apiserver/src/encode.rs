@@ -122,9 +122,13 @@ impl Shown {
         out.push(b'}');
     }
 
-    /// The object as a tree, with its resourceVersion.
+    /// The object as a tree, with its resourceVersion. Bytes that cannot be parsed are shown as an empty object.
     pub(crate) fn to_value(&self) -> Value {
-        let mut value: Value = serde_json::from_slice(&self.bytes).unwrap_or_default();
+        let mut value: Value = serde_json::from_slice(&self.bytes).unwrap_or_else(|error| {
+            let begin = String::from_utf8_lossy(&self.bytes[..self.metadata_at]);
+            tracing::error!(%error, %begin, "a stored object cannot be shown");
+            Value::Object(serde_json::Map::new())
+        });
         if self.revision > 0 {
             value["metadata"]["resourceVersion"] = self.revision.to_string().into();
         }

@@ -15,7 +15,8 @@ use serde_json::Value;
 use crate::call::Call;
 use crate::encode::Shown;
 use crate::header::seal;
-use crate::{Header, ResourceInfo};
+use crate::status::Result;
+use crate::{Header, ResourceInfo, stored};
 
 /// Built-in resources whose objects are stored in another form than they are shown in.
 enum Other {
@@ -41,32 +42,42 @@ pub(crate) fn is_stored_face(info: &ResourceInfo, entry: &Entry<Header>) -> bool
 }
 
 /// A stored object as this resource shows it, at `revision`.
-pub(crate) fn show(info: &ResourceInfo, entry: &Entry<Header>, revision: u64) -> Shown {
+///
+/// # Errors
+/// Names the key of an object whose bytes are damaged.
+pub(crate) fn show(info: &ResourceInfo, entry: &Entry<Header>, revision: u64) -> Result<Shown> {
+    stored::check(entry)?;
     if is_stored_face(info, entry) {
-        return Shown::stored(entry, revision);
+        return Ok(Shown::stored(entry, revision));
     }
-    let make = || seal(&open(info, entry));
+    let make = || open(info, entry).map(|object| seal(&object));
     let (bytes, header) = match &info.custom {
-        Some(custom) => custom.converted.get(entry, make),
-        None => make(),
+        Some(custom) => custom.converted.get(entry, make)?,
+        None => make()?,
     };
-    Shown::new(bytes, &header, revision)
+    Ok(Shown::new(bytes, &header, revision))
 }
 
 /// A stored object as a tree, in the face of this resource, without a resourceVersion.
-pub(crate) fn open(info: &ResourceInfo, entry: &Entry<Header>) -> Value {
-    let object = serde_json::from_slice(&entry.value).expect("what is stored was written by us as JSON");
-    if is_stored_face(info, entry) { object } else { from_stored(info, object) }
+///
+/// # Errors
+/// Names the key of an object whose bytes are damaged.
+pub(crate) fn open(info: &ResourceInfo, entry: &Entry<Header>) -> Result<Value> {
+    let object = stored::read(entry)?;
+    Ok(if is_stored_face(info, entry) { object } else { from_stored(info, object) })
 }
 
 /// A stored object as a tree, in the face of this resource, with its resourceVersion.
-pub(crate) fn tree(call: &Call<'_>, entry: &Entry<Header>) -> Arc<Value> {
+///
+/// # Errors
+/// Names the key of an object whose bytes are damaged.
+pub(crate) fn tree(call: &Call<'_>, entry: &Entry<Header>) -> Result<Arc<Value>> {
     if is_stored_face(call.info, entry)
         && let Some(tree) = call.server.inner().trees.get(&entry.key, entry.revision)
     {
-        return tree;
+        return Ok(tree);
     }
-    keep(call, entry, open(call.info, entry))
+    Ok(keep(call, entry, open(call.info, entry)?))
 }
 
 /// A tree like [`tree`] that is the caller's own.

@@ -44,6 +44,9 @@ pub struct Header {
     pub deleting: bool,
     /// Whether there are finalizers.
     pub finalizers: bool,
+    /// Why the bytes are no object in canonical form, for an object that was damaged on disk. Everything else in such a
+    /// header is empty but for the name and namespace, which the key says.
+    pub(crate) damage: Option<Box<str>>,
 }
 
 impl Header {
@@ -67,13 +70,27 @@ impl Header {
             owners: owners(&metadata["ownerReferences"]),
             deleting: metadata["deletionTimestamp"].is_string(),
             finalizers: metadata["finalizers"].as_array().is_some_and(|it| !it.is_empty()),
+            damage: None,
         }
+    }
+
+    /// The header of bytes that are no object. The key is `/registry/GROUP/PLURAL/[NAMESPACE/]NAME`.
+    fn damaged(key: &str, why: &str) -> Self {
+        let mut names = key.split('/').skip(4);
+        let (first, second) = (names.next().unwrap_or_default(), names.next());
+        let (namespace, name) = second.map_or(("", first), |second| (first, second));
+        let metadata = serde_json::json!({"metadata": {"namespace": namespace, "name": name}});
+        Self { damage: Some(why.into()), ..Self::of(&metadata, Offsets::default()) }
     }
 }
 
 impl evenkeel_store::Header for Header {
+    /// Reads the header of any bytes: a damaged object must not keep a server from starting.
     fn parse(key: &str, value: &Bytes) -> Result<Self, String> {
-        read(value).map_err(|why| format!("{key}: {why}"))
+        Ok(read(value).unwrap_or_else(|why| {
+            tracing::error!(key, why, "a stored object is damaged");
+            Self::damaged(key, &why)
+        }))
     }
 }
 
@@ -150,6 +167,7 @@ fn read(value: &Bytes) -> Result<Header, String> {
         owners: metadata.owner_references.into_iter().map(|owner| owner.uid.into()).collect(),
         deleting: metadata.deletion_timestamp.is_some(),
         finalizers: !metadata.finalizers.is_empty(),
+        damage: None,
     })
 }
 
@@ -226,6 +244,7 @@ impl Plain<'_> {
             owners: Box::default(),
             deleting: false,
             finalizers: false,
+            damage: None,
         };
         (Bytes::copy_from_slice(out.as_bytes()), header)
     }
@@ -342,11 +361,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_canonical_is_refused() {
+    fn what_is_not_canonical_is_damaged() {
         for bytes in
             [r#"{"kind":"Pod","apiVersion":"v1","metadata":{}}"#, r#"{"apiVersion":"v1","kind":"Pod"}"#, "{"]
         {
-            assert!(Header::parse("/k", &Bytes::from(bytes)).is_err(), "{bytes}");
+            let header = Header::parse("/registry/core/pods/a/b", &Bytes::from(bytes)).unwrap();
+            assert!(header.damage.is_some(), "{bytes}");
+            assert_eq!((&*header.namespace, &*header.name), ("a", "b"));
         }
+        let header = Header::parse("/registry/core/nodes/n", &Bytes::new()).unwrap();
+        assert_eq!((&*header.namespace, &*header.name), ("", "n"));
     }
 }

@@ -45,6 +45,7 @@ mod server;
 mod snapshot;
 pub mod status;
 mod storable;
+mod stored;
 mod strategy;
 mod subresource;
 mod table;

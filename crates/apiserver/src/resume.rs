@@ -22,7 +22,7 @@ use serde_json::Value;
 
 use crate::registry::storage_prefix;
 use crate::status::{Result, Status};
-use crate::{ApiServer, custom};
+use crate::{ApiServer, custom, stored};
 
 /// Takes up what was cut.
 pub(crate) async fn resume(server: &ApiServer) -> Result<()> {
@@ -36,8 +36,8 @@ async fn remove_marked_pods(server: &ApiServer) -> Result<()> {
     let page = server.store().range(&range).map_err(Status::internal)?;
     let marked = page.entries.iter().filter(|it| it.header.deleting && !it.header.finalizers);
     let at_once = marked.filter(|it| {
-        let pod: Value = serde_json::from_slice(&it.value).unwrap_or_default();
-        pod["metadata"]["deletionGracePeriodSeconds"] == 0
+        let pod: Option<Value> = stored::read_or_skip(it);
+        pod.is_some_and(|pod| pod["metadata"]["deletionGracePeriodSeconds"] == 0)
     });
     let writes = at_once.map(|entry| Write {
         key: entry.key.clone(),

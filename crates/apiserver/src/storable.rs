@@ -12,6 +12,12 @@ use crate::header::seal;
 use crate::status::{Result, Status};
 use crate::{Header, ResourceInfo};
 
+/// How many bytes a stored object may have: etcd's default limit of a request.
+///
+/// etcd counts the whole transaction, which is some hundred bytes longer than the object, and Kubernetes stores built-in
+/// kinds in protobuf, which is shorter than JSON. Objects near the limit may differ in this.
+pub(crate) const OBJECT_BYTES_MAX: usize = 1536 * 1024;
+
 /// The canonical bytes of an object that is about to be stored, and its header.
 ///
 /// # Errors
@@ -40,4 +46,33 @@ fn read_back((bytes, header): &(Bytes, Header)) -> std::result::Result<(), Strin
     serde_json::from_slice::<Value>(bytes).map_err(|error| error.to_string())?;
     let read = <Header as evenkeel_store::Header>::parse("", bytes)?;
     if read == *header { Ok(()) } else { Err(format!("the header {header:?} is read back as {read:?}")) }
+}
+
+/// Makes room in an object that is too large to be stored. Kubernetes forgets who manages its fields then, which can be
+/// most of an object, unless the write is an apply, which is about nothing else.
+///
+/// # Errors
+/// Refuses an object that is too large nevertheless, as etcd does.
+pub(crate) fn make_room(
+    info: &ResourceInfo,
+    object: &mut Value,
+    sealed: (Bytes, Header),
+    applies: bool,
+) -> Result<(Bytes, Header)> {
+    if sealed.0.len() <= OBJECT_BYTES_MAX {
+        return Ok(sealed);
+    }
+    let metadata = object["metadata"].as_object_mut().filter(|_| !applies);
+    if metadata.is_none_or(|metadata| metadata.remove("managedFields").is_none()) {
+        return check_size(sealed);
+    }
+    check_size(seal_storable(info, object)?)
+}
+
+/// Refuses bytes that are too large to be stored, with the answer that Kubernetes gives when etcd refuses them.
+fn check_size(sealed: (Bytes, Header)) -> Result<(Bytes, Header)> {
+    match sealed.0.len() <= OBJECT_BYTES_MAX {
+        true => Ok(sealed),
+        false => Err(Status::server_error("etcdserver: request is too large")),
+    }
 }

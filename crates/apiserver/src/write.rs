@@ -22,8 +22,8 @@ use crate::allocate::Reservation;
 use crate::call::Call;
 use crate::header::seal;
 use crate::status::{Result, Status};
-use crate::storable::seal_storable;
-use crate::{Header, custom, faces};
+use crate::storable::{make_room, seal_storable};
+use crate::{Header, custom, faces, stored};
 
 /// How often a write that lost a race is tried again before it is given up.
 pub(crate) const RETRIES_MAX: usize = 16;
@@ -34,15 +34,18 @@ pub(crate) struct Raced;
 /// The outcome of a write that may have lost a race.
 pub(crate) type Attempt<T> = std::result::Result<T, Raced>;
 
-/// Stores an object where the key is still as expected.
+/// Stores an object where the key is still as expected. `applies` is whether the object comes from an apply.
 pub(crate) async fn put(
     call: &Call<'_>,
     key: &str,
     object: Value,
     expect: Expect,
+    applies: bool,
 ) -> Result<Attempt<Arc<Entry<Header>>>> {
-    let stored = faces::to_stored(call.info, object);
-    let entry = put_sealed(call, key, seal_storable(call.info, &stored)?, expect).await?;
+    let mut stored = faces::to_stored(call.info, object);
+    let sealed = seal_storable(call.info, &stored)?;
+    let sealed = make_room(call.info, &mut stored, sealed, applies)?;
+    let entry = put_sealed(call, key, sealed, expect).await?;
     if let Ok(entry) = &entry {
         faces::keep(call, entry, stored);
     }
@@ -110,8 +113,8 @@ pub(crate) async fn follow_up(call: &Call<'_>, key: &str, written: &Written<Head
     } else if call.info.kind == "Service"
         && written.entry.is_none()
         && let Some(before) = &written.before
+        && let Some(service) = stored::read_or_skip(before)
     {
-        let service = serde_json::from_slice(&before.value).unwrap_or_default();
         call.server.inner().allocator.release(&service, None);
     }
     Ok(())

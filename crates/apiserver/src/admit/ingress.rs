@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::{Admission, Operation, Plugin};
 use crate::registry::storage_prefix;
 use crate::status::Result;
+use crate::stored;
 
 /// Where an ingress named its class before there was a field for it.
 const CLASS: &str = "kubernetes.io/ingress.class";
@@ -37,7 +38,7 @@ fn default_class(admission: &Admission<'_>) -> Option<String> {
     let prefix = storage_prefix("networking.k8s.io", "ingressclasses");
     let page = admission.call.server.store().range(&Range { prefix, ..Range::default() }).ok()?;
     let marked = page.entries.iter().filter_map(|entry| {
-        let class: Value = serde_json::from_slice(&entry.value).ok()?;
+        let class: Value = stored::read_or_skip(entry)?;
         let metadata = &class["metadata"];
         let created = metadata["creationTimestamp"].as_str().unwrap_or_default().to_owned();
         (metadata["annotations"][DEFAULT] == "true")

@@ -1,16 +1,14 @@
 //! LimitRanges: what containers, pods and claims get where they say nothing, and the bounds of what they may say.
 
-use std::sync::Arc;
-
 use evenkeel_schema::pod_resources::{Amounts, Part, PodResources, read};
 use evenkeel_schema::quantity::Quantity;
-use evenkeel_store::{Entry, Range};
+use evenkeel_store::Range;
 use serde_json::{Map, Value, json};
 
 use super::{Admission, Operation, Plugin};
-use crate::Header;
 use crate::registry::storage_prefix;
 use crate::status::{Result, Status};
+use crate::stored;
 
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 /// Above this many units, thousandths do not fit.
@@ -75,8 +73,7 @@ fn ranges(admission: &Admission<'_>) -> Result<Vec<Value>> {
     let prefix = format!("{}{}/", storage_prefix("", "limitranges"), admission.call.path.namespace);
     let page = admission.call.server.store().range(&Range { prefix, ..Range::default() });
     let page = page.map_err(Status::internal)?;
-    let parse = |entry: &Arc<Entry<Header>>| serde_json::from_slice(&entry.value).ok();
-    Ok(page.entries.iter().filter_map(parse).collect())
+    page.entries.iter().map(|entry| stored::read(entry)).collect()
 }
 
 /// Gives containers the defaults of a range, and says so in an annotation.

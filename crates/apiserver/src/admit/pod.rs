@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::{Admission, Operation, Plugin};
 use crate::registry::storage_prefix;
 use crate::status::{Result, Status};
+use crate::stored;
 
 const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 /// How the names of volumes with a token begin.
@@ -58,7 +59,7 @@ impl Plugin for ServiceAccount {
             );
             return Err(refuse(admission, &why));
         };
-        let account: Value = serde_json::from_slice(&entry.value).unwrap_or_default();
+        let account: Value = stored::read(&entry)?;
         let automount = |value: &Value| value["automountServiceAccountToken"].as_bool();
         if automount(spec).or(automount(&account)).unwrap_or(true) {
             mount_token(admission, spec);
@@ -147,7 +148,7 @@ fn classes() -> String {
 
 fn class(admission: &Admission<'_>, name: &str) -> Result<Option<Value>> {
     match admission.call.server.store().get(&format!("{}{name}", classes())) {
-        Some(entry) => Ok(serde_json::from_slice(&entry.value).ok()),
+        Some(entry) => stored::read(&entry).map(Some),
         None => Err(refuse(admission, &format!("no PriorityClass with name {name} was found"))),
     }
 }
@@ -156,7 +157,7 @@ fn class(admission: &Admission<'_>, name: &str) -> Result<Option<Value>> {
 fn default_class(admission: &Admission<'_>) -> Option<Value> {
     let range = Range { prefix: classes(), ..Range::default() };
     let page = admission.call.server.store().range(&range).ok()?;
-    let classes = page.entries.iter().filter_map(|it| serde_json::from_slice::<Value>(&it.value).ok());
+    let classes = page.entries.iter().filter_map(|it| stored::read_or_skip::<Value>(it));
     classes.filter(|it| it["globalDefault"] == true).min_by_key(|it| it["value"].as_i64())
 }
 

@@ -13,6 +13,7 @@ use super::{Admission, Operation, Plugin};
 use crate::Header;
 use crate::registry::storage_prefix;
 use crate::status::{Result, Status};
+use crate::stored;
 use checks::{Violations, evaluate};
 use policy::{Level, Policy, Rule};
 
@@ -157,7 +158,7 @@ fn examine_pods(admission: &Admission<'_>, namespace: &str, rule: Rule) -> Resul
     let entries = prioritized(page.map_err(Status::internal)?.entries);
     let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for entry in entries.iter().take(PODS_MAX) {
-        let pod: Value = serde_json::from_slice(&entry.value).map_err(Status::internal)?;
+        let Some(pod) = stored::read_or_skip::<Value>(entry) else { continue };
         let violations: Violations = evaluate(rule, &pod);
         if !violations.is_empty() {
             found.entry(violations.reasons()).or_default().insert(entry.header.name.to_string());

@@ -15,6 +15,7 @@ use super::{Admission, Operation, Plugin};
 use crate::call::Call;
 use crate::registry::storage_prefix;
 use crate::status::{Cause, Result, Status};
+use crate::stored;
 use crate::strategy::set_or_remove;
 use crate::{Header, ResourceInfo, faces};
 
@@ -47,7 +48,7 @@ pub(crate) fn examine_deletion(call: &Call<'_>, entry: &Entry<Header>, dry_run: 
     if bound.validating.is_empty() {
         return Ok(());
     }
-    let old = faces::tree(call, entry);
+    let old = faces::tree(call, entry)?;
     let admission = Admission::deletion(call, entry, &old);
     examine(&admission, &Value::Null, &bound.validating, dry_run)
 }
@@ -199,7 +200,7 @@ fn namespace_object(admission: &Admission<'_>) -> Value {
     let key = format!("{}{}", storage_prefix("", "namespaces"), call.path.namespace);
     let entry = (!call.path.namespace.is_empty()).then(|| call.server.store().get(&key)).flatten();
     let Some(entry) = entry else { return Value::Null };
-    let mut namespace: Value = serde_json::from_slice(&entry.value).unwrap_or_default();
+    let Some(mut namespace) = stored::read_or_skip::<Value>(&entry) else { return Value::Null };
     for field in ["apiVersion", "kind"] {
         set_or_remove(&mut namespace, field, Value::Null);
     }

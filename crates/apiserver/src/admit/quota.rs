@@ -16,6 +16,7 @@ use super::{Admission, Operation};
 use crate::Header;
 use crate::registry::storage_prefix;
 use crate::status::{Result, Status};
+use crate::stored;
 use crate::write::{RETRIES_MAX, put_plain};
 
 /// Refuses what a quota of the namespace does not allow, and enters what it does. It comes last: everything else has
@@ -72,7 +73,7 @@ fn check(
     object: &Value,
     entry: Arc<Entry<Header>>,
 ) -> Result<Option<(Arc<Entry<Header>>, Value)>> {
-    let mut quota: Value = serde_json::from_slice(&entry.value).map_err(Status::internal)?;
+    let mut quota: Value = stored::read(&entry)?;
     let resource = resource(admission);
     // A quota whose status is not worked out yet limits nothing.
     let hard = read(quota["status"].get("hard"));

@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 use super::{Admission, Operation, Plugin};
 use crate::registry::storage_prefix;
 use crate::status::{Result, Status};
+use crate::stored;
 
 const MISMATCH: &str = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead";
 const WITHOUT_CLASS: &str =
@@ -68,7 +69,7 @@ fn class(admission: &Admission<'_>, pod: &Value) -> Result<Value> {
     let Some(name) = pod["spec"]["runtimeClassName"].as_str() else { return Ok(Value::Null) };
     let key = format!("{}{name}", storage_prefix("node.k8s.io", "runtimeclasses"));
     match admission.call.server.store().get(&key) {
-        Some(entry) => serde_json::from_slice(&entry.value).map_err(Status::internal),
+        Some(entry) => stored::read(&entry),
         None => Err(refuse(admission, &format!("pod rejected: RuntimeClass {name:?} not found"))),
     }
 }

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::{Admission, Operation, Plugin};
 use crate::registry::storage_prefix;
 use crate::status::{Result, Status};
+use crate::stored;
 
 /// Where a claim named its class before there was a field for it; it still comes first.
 const CLASS: &str = "volume.beta.kubernetes.io/storage-class";
@@ -106,7 +107,7 @@ fn requested(claim: &Value) -> Quantity {
 fn may_expand(admission: &Admission<'_>, class: &str) -> bool {
     let key = format!("{}{class}", storage_prefix("storage.k8s.io", "storageclasses"));
     let class = admission.call.server.store().get(&key);
-    let class = class.and_then(|entry| serde_json::from_slice::<Value>(&entry.value).ok());
+    let class: Option<Value> = class.and_then(|entry| stored::read_or_skip(&entry));
     class.is_some_and(|class| class["allowVolumeExpansion"] == true)
 }
 
@@ -115,7 +116,7 @@ fn default_class(admission: &Admission<'_>) -> Result<Option<String>> {
     let prefix = storage_prefix("storage.k8s.io", "storageclasses");
     let page = admission.call.server.store().range(&Range { prefix, ..Range::default() });
     let page = page.map_err(Status::internal)?;
-    let classes = page.entries.iter().filter_map(|entry| serde_json::from_slice::<Value>(&entry.value).ok());
+    let classes = page.entries.iter().filter_map(|entry| stored::read_or_skip::<Value>(entry));
     let marked =
         classes.filter(|class| DEFAULT.iter().any(|it| class["metadata"]["annotations"][it] == "true"));
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();

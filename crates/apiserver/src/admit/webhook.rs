@@ -78,7 +78,7 @@ pub(crate) async fn ask_deletion(call: &Call<'_>, entry: &Entry<Header>, dry_run
     if bound.mutating_webhooks.is_empty() && bound.validating_webhooks.is_empty() {
         return Ok(());
     }
-    let old = faces::tree(call, entry);
+    let old = faces::tree(call, entry)?;
     let admission = Admission::deletion(call, entry, &old);
     for hook in &bound.mutating_webhooks {
         mutate(&admission, hook, &mut Value::Null, dry_run).await?;

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::ISSUER;
 use super::jwt::{Claims, Kubernetes, Reference};
 use crate::registry::storage_prefix;
+use crate::stored;
 use crate::{Header, User};
 
 /// How far clocks may be apart.
@@ -145,7 +146,8 @@ fn is_gone(entry: &Entry<Header>, now: Timestamp) -> bool {
     if !entry.header.deleting {
         return false;
     }
-    let object: Value = serde_json::from_slice(&entry.value).unwrap_or_default();
+    // An object that is being deleted and cannot be read counts as gone: its tokens are refused.
+    let Some(object) = stored::read_or_skip::<Value>(entry) else { return true };
     let at = object["metadata"]["deletionTimestamp"].as_str().unwrap_or_default();
     time::parse(at, Precision::Seconds).is_ok_and(|at| at.as_second() < now.as_second() - LEEWAY_SECONDS)
 }

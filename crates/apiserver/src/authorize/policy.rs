@@ -115,8 +115,11 @@ impl Policy {
             }
         }
         let Some(bytes) = bytes else { return };
-        // What is stored was validated; bytes that do not parse grant nothing.
-        let mut binding: Binding = serde_json::from_slice(bytes).unwrap_or_default();
+        let mut binding: Binding = serde_json::from_slice(bytes).unwrap_or_else(|error| {
+            let (namespace, name) = &id;
+            tracing::error!(namespace = &**namespace, name = &**name, %error, "a stored binding cannot be read and binds nobody");
+            Binding::default()
+        });
         (binding.namespace, binding.name) = id.clone();
         for subject in binding.effective_subjects() {
             self.by_subject.entry(subject).or_default().entry(id.0.clone()).or_default().insert(id.1.clone());
@@ -208,8 +211,10 @@ impl Policy {
 impl Role {
     fn parsed(&self) -> &ParsedRole {
         self.parsed.get_or_init(|| {
-            // What is stored was validated; bytes that do not parse grant nothing.
-            let stored: StoredRole = serde_json::from_slice(&self.bytes).unwrap_or_default();
+            let stored: StoredRole = serde_json::from_slice(&self.bytes).unwrap_or_else(|error| {
+                tracing::error!(%error, "a stored role cannot be read and grants nothing");
+                StoredRole::default()
+            });
             let rules = Arc::new(stored.rules.unwrap_or_default());
             ParsedRole { rules, aggregation: stored.aggregation_rule }
         })

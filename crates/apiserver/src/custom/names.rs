@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{all, condition, parse, set_condition};
-use crate::ApiServer;
+use super::{all, condition, set_condition};
+use crate::{ApiServer, stored};
 
 /// Accepts the names that are free, and says so in the conditions.
 pub(super) fn accept(server: &ApiServer, definition: &mut Value) {
@@ -74,7 +74,9 @@ fn taken(server: &ApiServer, definition: &Value) -> Vec<String> {
     let group = definition["spec"]["group"].as_str().unwrap_or_default();
     let others = all.iter().filter(|it| *name != *it.header.name);
     // A definition's name ends with its group: most need not be parsed.
-    let others = others.filter(|it| it.header.name.ends_with(group)).filter_map(|it| parse(it).ok());
+    let others = others
+        .filter(|it| it.header.name.ends_with(group))
+        .filter_map(|it| stored::read_or_skip::<Value>(it));
     let others = others.filter(|it| it["spec"]["group"] == group);
     others
         .flat_map(|other| {

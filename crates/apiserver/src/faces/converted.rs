@@ -6,6 +6,7 @@ use evenkeel_store::Entry;
 use parking_lot::Mutex;
 
 use crate::Header;
+use crate::status::Result;
 
 /// How many bytes are kept in a generation; two are kept. So a list of ten thousand objects of a kilobyte or two is
 /// converted once, and a resource that nobody reads any more costs 32 MiB at most.
@@ -30,13 +31,13 @@ impl Converted {
     pub(crate) fn get(
         &self,
         entry: &Entry<Header>,
-        make: impl FnOnce() -> (Bytes, Header),
-    ) -> (Bytes, Header) {
+        make: impl FnOnce() -> Result<(Bytes, Header)>,
+    ) -> Result<(Bytes, Header)> {
         let kept = self.0.lock().take(entry.revision);
         // Made without the lock: two who come at once make it twice, and nobody waits.
-        let made = kept.unwrap_or_else(make);
+        let made = kept.map_or_else(make, Ok)?;
         self.0.lock().put(entry.revision, made.clone());
-        made
+        Ok(made)
     }
 }
 

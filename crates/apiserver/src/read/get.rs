@@ -41,18 +41,15 @@ fn newest(call: &Call<'_>, accept: Accept) -> Result<Response<Body>> {
         call.info.write_key(&call.path.namespace, &call.path.name, key);
         call.server.store().look(key, |entry| {
             // Converting takes its time: it is not done while writes wait.
-            faces::is_stored_face(call.info, entry)
-                .then(|| Shown::stored(entry, entry.revision))
-                .ok_or_else(|| entry.clone())
+            let as_is = entry.header.damage.is_none() && faces::is_stored_face(call.info, entry);
+            as_is.then(|| Shown::stored(entry, entry.revision)).ok_or_else(|| entry.clone())
         })
     });
-    let shown = seen.ok_or_else(|| call.not_found())?;
-    respond_object(
-        call,
-        200,
-        accept,
-        shown.unwrap_or_else(|entry| faces::show(call.info, &entry, entry.revision)),
-    )
+    let shown = match seen.ok_or_else(|| call.not_found())? {
+        Ok(shown) => shown,
+        Err(entry) => faces::show(call.info, &entry, entry.revision)?,
+    };
+    respond_object(call, 200, accept, shown)
 }
 
 /// The object that the path names, as new as the request demands.

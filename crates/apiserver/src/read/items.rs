@@ -10,8 +10,10 @@ use bytes::Bytes;
 use evenkeel_store::Entry;
 
 use crate::body::{Body, PIECE_BYTES};
+use crate::call::Call;
 use crate::encode::Shown;
-use crate::{Header, ResourceInfo, faces};
+use crate::status::Result;
+use crate::{Header, ResourceInfo, faces, stored};
 
 /// One object of a list.
 pub(crate) enum Item {
@@ -33,12 +35,20 @@ pub(crate) enum Form {
 }
 
 impl Item {
+    /// Stored objects as the resource of a call shows them. Those whose bytes are damaged are left out, with a warning that
+    /// names them.
+    pub(crate) fn all(call: &Call<'_>, entries: &[Arc<Entry<Header>>]) -> Vec<Self> {
+        let items = entries.iter().map(|entry| Self::of(call.info, entry));
+        items.filter_map(|item| item.map_err(|status| call.request.warn(status.message)).ok()).collect()
+    }
+
     /// A stored object as this resource shows it.
-    pub(crate) fn of(info: &ResourceInfo, entry: &Arc<Entry<Header>>) -> Self {
+    fn of(info: &ResourceInfo, entry: &Arc<Entry<Header>>) -> Result<Self> {
+        stored::check(entry)?;
         if faces::is_stored_face(info, entry) {
-            return Self::Stored(entry.clone());
+            return Ok(Self::Stored(entry.clone()));
         }
-        Self::Made(Box::new(faces::show(info, entry, entry.revision)))
+        Ok(Self::Made(Box::new(faces::show(info, entry, entry.revision)?)))
     }
 
     pub(crate) fn shown(&self) -> Shown {

@@ -38,8 +38,7 @@ pub(crate) async fn list(call: &Call<'_>) -> Result<Response<Body>> {
     validate(&query)?;
     let selection = Selection::parse(call.info, &query.labels, &query.fields)?;
     let found = find(call, &query, &selection).await?;
-    let items = found.entries.iter().map(|entry| Item::of(call.info, entry)).collect();
-    write_list(call, accept, items, &found)
+    write_list(call, accept, Item::all(call, &found.entries), &found)
 }
 
 /// Refuses options that do not go together.

@@ -88,7 +88,8 @@ impl Term {
 }
 
 fn custom_value(bytes: &[u8], path: &[String]) -> String {
-    let object: Value = serde_json::from_slice(bytes).unwrap_or_default();
+    // An object that cannot be read has no fields; whoever shows it says that it is damaged.
+    let Ok(object) = serde_json::from_slice::<Value>(bytes) else { return String::new() };
     let found = path.iter().try_fold(&object, |value, key| value.get(key));
     match found {
         None | Some(Value::Null) => String::new(),

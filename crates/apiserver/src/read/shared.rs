@@ -70,18 +70,18 @@ impl Default for SharedEvents {
 }
 
 impl SharedEvents {
-    /// The bytes of an event, encoded now if nobody has done so lately.
-    pub(crate) fn get(&self, id: EventId, encode: impl FnOnce() -> Bytes) -> Bytes {
+    /// The bytes of an event, encoded now if nobody has done so lately; none where it cannot be encoded.
+    pub(crate) fn get(&self, id: EventId, encode: impl FnOnce() -> Option<Bytes>) -> Option<Bytes> {
         let mut place = self.places[id.place()].lock();
         if let Some((kept, bytes)) = &*place
             && *kept == id
         {
-            return bytes.clone();
+            return Some(bytes.clone());
         }
         // Held while it is encoded: whoever waits here wants the same bytes.
-        let bytes = encode();
+        let bytes = encode()?;
         *place = (bytes.len() <= EVENT_MAX_BYTES).then(|| (id, bytes.clone()));
-        bytes
+        Some(bytes)
     }
 }
 
@@ -97,19 +97,22 @@ mod tests {
     fn an_event_is_encoded_once_for_each_form() {
         let shared = SharedEvents::default();
         let info = Arc::new(ResourceInfo::default());
-        let first = shared.get(id(7, "ADDED", &info), || "a".into());
+        let first = shared.get(id(7, "ADDED", &info), || Some("a".into()));
         assert_eq!(first, shared.get(id(7, "ADDED", &info), || unreachable!("it is kept")));
-        assert_eq!(shared.get(id(7, "MODIFIED", &info), || "b".into()), "b");
+        assert_eq!(shared.get(id(7, "MODIFIED", &info), || Some("b".into())), Some("b".into()));
         let other = Arc::new(ResourceInfo::default());
-        assert_eq!(shared.get(id(7, "MODIFIED", &other), || "c".into()), "c");
-        assert_eq!(shared.get(id(7 + PLACES as u64, "MODIFIED", &other), || "d".into()), "d");
+        assert_eq!(shared.get(id(7, "MODIFIED", &other), || Some("c".into())), Some("c".into()));
+        assert_eq!(
+            shared.get(id(7 + PLACES as u64, "MODIFIED", &other), || Some("d".into())),
+            Some("d".into())
+        );
     }
 
     #[test]
     fn what_is_too_large_is_not_kept() {
         let shared = SharedEvents::default();
         let info = Arc::new(ResourceInfo::default());
-        shared.get(id(7, "ADDED", &info), || vec![0; EVENT_MAX_BYTES + 1].into());
-        assert_eq!(shared.get(id(7, "ADDED", &info), || "again".into()), "again");
+        shared.get(id(7, "ADDED", &info), || Some(vec![0; EVENT_MAX_BYTES + 1].into()));
+        assert_eq!(shared.get(id(7, "ADDED", &info), || Some("again".into())), Some("again".into()));
     }
 }

@@ -237,8 +237,10 @@ impl Stream for Events {
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         let this = &mut *self;
-        if let Some(entry) = this.initial.pop_front() {
-            return Poll::Ready(Some(this.event("ADDED", &entry, entry.revision)));
+        while let Some(entry) = this.initial.pop_front() {
+            if let Some(event) = this.event("ADDED", &entry, entry.revision) {
+                return Poll::Ready(Some(event));
+            }
         }
         if let Some(revision) = this.end_mark.take() {
             return Poll::Ready(Some(this.bookmark_event(revision, true)));
@@ -308,29 +310,30 @@ impl Events {
         };
         match (select(&change.before), select(&change.after)) {
             (None, None) => None,
-            (None, Some(after)) => Some(self.shared_event("ADDED", &after, change.revision)),
-            (Some(_), Some(after)) => Some(self.shared_event("MODIFIED", &after, change.revision)),
-            (Some(before), None) => Some(self.shared_event("DELETED", &before, change.revision)),
+            (None, Some(after)) => self.shared_event("ADDED", &after, change.revision),
+            (Some(_), Some(after)) => self.shared_event("MODIFIED", &after, change.revision),
+            (Some(before), None) => self.shared_event("DELETED", &before, change.revision),
         }
     }
 
-    /// An event of the log, which other watchers see, too.
-    fn shared_event(&mut self, kind: &'static str, entry: &Entry<Header>, revision: u64) -> Bytes {
+    /// An event of the log, which other watchers see, too. There is none for an object whose bytes are damaged.
+    fn shared_event(&mut self, kind: &'static str, entry: &Entry<Header>, revision: u64) -> Option<Bytes> {
         if self.first && self.form.rows.is_some() {
             return self.event(kind, entry, revision);
         }
         let form = &self.form;
         let table = form.rows.as_ref().map(Rows::options_now);
         let id = EventId { revision, kind, shape: form.shape, table, info: form.info.clone() };
-        let encode = || form.event(kind, &faces::show(&form.info, entry, revision), false);
+        let encode = || Some(form.event(kind, &faces::show(&form.info, entry, revision).ok()?, false));
         self.first = false;
         self.shared.get(id, encode)
     }
 
-    fn event(&mut self, kind: &str, entry: &Entry<Header>, revision: u64) -> Bytes {
-        let shown = faces::show(&self.form.info, entry, revision);
+    /// An event for this watcher alone. There is none for an object whose bytes are damaged.
+    fn event(&mut self, kind: &str, entry: &Entry<Header>, revision: u64) -> Option<Bytes> {
+        let shown = faces::show(&self.form.info, entry, revision).ok()?;
         let first = std::mem::take(&mut self.first);
-        self.form.event(kind, &shown, first)
+        Some(self.form.event(kind, &shown, first))
     }
 
     fn bookmark_event(&mut self, revision: u64, end_of_initial: bool) -> Bytes {

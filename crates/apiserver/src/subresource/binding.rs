@@ -13,6 +13,7 @@ use crate::call::Call;
 use crate::decode::Expected;
 use crate::request::WriteQuery;
 use crate::status::{Result, Status};
+use crate::stored;
 use crate::write::{RETRIES_MAX, put, write_query};
 
 /// Answers a POST of a Binding: to `pods/{name}/binding`, or to the older `bindings`.
@@ -54,7 +55,7 @@ fn validate(binding: &Value) -> Result<()> {
 /// Puts the pod on the node; false where another writer was faster.
 async fn assign(call: &Call<'_>, query: &WriteQuery, key: &str, name: &str, binding: &Value) -> Result<bool> {
     let entry = call.server.store().get(key).ok_or_else(|| Status::not_found("", "pods", name))?;
-    let mut pod: Value = serde_json::from_slice(&entry.value).map_err(Status::internal)?;
+    let mut pod: Value = stored::read(&entry)?;
     let uid = binding["metadata"]["uid"].as_str().unwrap_or_default();
     if !uid.is_empty() && uid != &*entry.header.uid {
         let why = format!(
@@ -78,7 +79,7 @@ async fn assign(call: &Call<'_>, query: &WriteQuery, key: &str, name: &str, bind
     if query.dry_run {
         return Ok(true);
     }
-    Ok(put(call, key, pod, Expect::Revision(entry.revision)).await?.is_ok())
+    Ok(put(call, key, pod, Expect::Revision(entry.revision), false).await?.is_ok())
 }
 
 fn place(call: &Call<'_>, pod: &mut Value, binding: &Value) {

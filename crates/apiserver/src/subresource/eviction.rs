@@ -13,6 +13,7 @@ use crate::body::Body;
 use crate::call::Call;
 use crate::decode::Expected;
 use crate::status::{Result, Status};
+use crate::stored;
 use crate::write::{
     DeleteOptions, RETRIES_MAX, check_preconditions, conflict, delete_object, put, write_query,
 };
@@ -58,7 +59,7 @@ pub(super) async fn evict(call: &Call<'_>, body: Bytes) -> Result<Response<Body>
 }
 
 async fn judge(call: &Call<'_>, entry: &Entry<Header>, options: &DeleteOptions) -> Result<Verdict> {
-    let pod: Value = serde_json::from_slice(&entry.value).map_err(Status::internal)?;
+    let pod: Value = stored::read(entry)?;
     let phase = pod["status"]["phase"].as_str().unwrap_or_default();
     // Pods that do not run, or that go already, count in no budget.
     if entry.header.deleting || matches!(phase, "Succeeded" | "Failed") {
@@ -88,7 +89,7 @@ async fn mark(call: &Call<'_>, options: &DeleteOptions) -> Result<u64> {
     for _ in 0..RETRIES_MAX {
         let entry = call.server.store().get(&call.key()).ok_or_else(|| call.not_found())?;
         check_preconditions(call, options, &entry)?;
-        let mut pod: Value = serde_json::from_slice(&entry.value).map_err(Status::internal)?;
+        let mut pod: Value = stored::read(&entry)?;
         let mut conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
         let index = conditions.iter().position(|it| it["type"] == "DisruptionTarget");
         let told = index.map(|index| conditions.remove(index));
@@ -103,7 +104,7 @@ async fn mark(call: &Call<'_>, options: &DeleteOptions) -> Result<u64> {
             pod["status"] = json!({});
         }
         pod["status"]["conditions"] = conditions.into();
-        if let Ok(written) = put(call, &entry.key, pod, Expect::Revision(entry.revision)).await? {
+        if let Ok(written) = put(call, &entry.key, pod, Expect::Revision(entry.revision), false).await? {
             return Ok(written.revision);
         }
     }

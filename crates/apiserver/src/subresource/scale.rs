@@ -26,7 +26,7 @@ pub(super) async fn answer(call: &Call<'_>, verb: &str, body: Bytes) -> Result<R
     let part = Call { info: &part_info, ..*call };
     if verb == "get" {
         let entry = find_named(call).await?;
-        let mut scale = scale_of(call, &faces::open(call.info, &entry), Missing::Refused)?;
+        let mut scale = scale_of(call, &faces::open(call.info, &entry)?, Missing::Refused)?;
         forget_owners(&mut scale);
         return respond_object(&part, 200, accept, Shown::sealed(&scale, entry.revision));
     }
@@ -55,7 +55,7 @@ async fn write(call: &Call<'_>, part: &Call<'_>, verb: &str, body: &Bytes) -> Re
     let update = if verb == "patch" { None } else { Some(decode_update(part, &query, body)?) };
     for _ in 0..RETRIES_MAX {
         let entry = call.server.store().get(&key).ok_or_else(|| call.not_found())?;
-        let parent = faces::open(call.info, &entry);
+        let parent = faces::open(call.info, &entry)?;
         let old = scale_of(call, &parent, Missing::Zero)?;
         let (mut scale, writer) = match &update {
             None => patched_part(part, &query, body, &old, entry.revision)?,

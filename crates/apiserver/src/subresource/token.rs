@@ -17,6 +17,7 @@ use crate::body::Body;
 use crate::call::Call;
 use crate::registry::storage_prefix;
 use crate::status::{Result, Status};
+use crate::stored;
 use crate::write::{Incoming, write_query};
 use crate::{Header, ResourceInfo, ownership, respond};
 
@@ -187,7 +188,7 @@ fn bound(call: &Call<'_>, reference: &Value) -> Result<Option<Bound>> {
 
 /// Name and uid of the node of a pod, which must run as the account of the path.
 fn node_of(call: &Call<'_>, pod: &Entry<Header>) -> Result<Option<(String, String)>> {
-    let pod: Value = serde_json::from_slice(&pod.value).map_err(Status::internal)?;
+    let pod: Value = stored::read(pod)?;
     let account = &call.path.name;
     if pod["spec"]["serviceAccountName"] != **account {
         return Err(Status::bad_request(format!(

@@ -56,6 +56,10 @@ enum Comparison {
 
 type Values<'a> = Vec<Cow<'a, Value>>;
 
+/// How many values a path may lead to at any of its steps: a cell shows some hundred characters, and every `..` of a path
+/// multiplies them.
+const VALUES_MAX: usize = 100_000;
+
 impl JsonPath {
     /// Parses a path such as `.spec.containers[*].name`, without braces around it.
     pub(crate) fn parse(text: &str) -> Result<Self, PathError> {
@@ -71,6 +75,9 @@ impl JsonPath {
 fn walk<'a>(mut values: Values<'a>, steps: &[Step]) -> Result<Values<'a>, PathError> {
     for step in steps {
         values = take(values, step)?;
+        if values.len() > VALUES_MAX {
+            return Err(PathError);
+        }
     }
     Ok(values)
 }
@@ -127,7 +134,7 @@ fn children<'a>(value: &Cow<'a, Value>) -> Values<'a> {
 
 fn descend<'a>(value: Cow<'a, Value>, results: &mut Values<'a>) {
     let below = children(&value);
-    if !below.is_empty() {
+    if !below.is_empty() && results.len() <= VALUES_MAX {
         results.push(value);
         below.into_iter().for_each(|value| descend(value, results));
     }

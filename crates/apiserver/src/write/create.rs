@@ -89,10 +89,10 @@ pub(crate) async fn create_object(
                 None => Ok(Shown::sealed(&object, 0)),
             };
         }
-        match put(call, &key, object, Expect::Absent).await? {
+        match put(call, &key, object, Expect::Absent, !track).await? {
             Ok(entry) => {
                 reservation.into_iter().for_each(Reservation::keep);
-                return Ok(faces::show(call.info, &entry, entry.revision));
+                return faces::show(call.info, &entry, entry.revision);
             }
             Err(_) if generated && attempt + 1 < RETRIES_MAX => {}
             Err(_) => return Err(exists(call, &key, &name)),

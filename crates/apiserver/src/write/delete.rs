@@ -25,7 +25,7 @@ use crate::read::{Found, Item, Selection, find_entries, respond_object, write_li
 use crate::request::{ListQuery, negotiate_for};
 use crate::status::{Result, Status};
 use crate::strategy::Strategy;
-use crate::{Header, faces, respond};
+use crate::{Header, faces, respond, stored};
 
 /// Kubernetes keeps the pods of a job by default, and says so.
 const JOB_WARNING: &str = "child pods are preserved by default when jobs are deleted; set \
@@ -69,6 +69,7 @@ pub(crate) async fn delete_object(call: &Call<'_>, options: &DeleteOptions) -> R
     let key = call.key();
     for _ in 0..RETRIES_MAX {
         let entry = call.server.store().get(&key).ok_or_else(|| call.not_found())?;
+        stored::check(&entry)?;
         admit_deletion(call, &entry, options).await?;
         let plan = plan(call, options, &entry)?;
         if let Some(deleted) = carry_out(call, options, entry, plan).await? {
@@ -95,30 +96,29 @@ async fn carry_out(
 ) -> Result<Option<Deleted>> {
     let show = |entry: &Entry<Header>| faces::show(call.info, entry, entry.revision);
     match plan {
-        Plan::Nothing => Ok(Some(Deleted::Marked(show(&entry)))),
-        Plan::Remove if options.dry_run => Ok(Some(Deleted::Gone(show(&entry), entry))),
-        Plan::Remove => Ok(remove(call, &entry.key, entry.revision).await?.ok().map(|revision| {
-            let shown = faces::show(call.info, &entry, revision);
-            Deleted::Gone(shown, entry)
-        })),
+        Plan::Nothing => Ok(Some(Deleted::Marked(show(&entry)?))),
+        Plan::Remove if options.dry_run => Ok(Some(Deleted::Gone(show(&entry)?, entry))),
+        Plan::Remove => {
+            let Ok(revision) = remove(call, &entry.key, entry.revision).await? else { return Ok(None) };
+            let shown = faces::show(call.info, &entry, revision)?;
+            Ok(Some(Deleted::Gone(shown, entry)))
+        }
         Plan::Mark { object, then_remove } if options.dry_run => {
             let shown = Shown::sealed(&object, entry.revision);
             Ok(Some(if then_remove { Deleted::Gone(shown, entry) } else { Deleted::Marked(shown) }))
         }
         Plan::Mark { object, then_remove } => {
             if seal(&faces::to_stored(call.info, object.clone())).0 == entry.value {
-                return Ok(Some(Deleted::Marked(show(&entry))));
+                return Ok(Some(Deleted::Marked(show(&entry)?)));
             }
-            let Ok(marked) = put(call, &entry.key, object, Expect::Revision(entry.revision)).await? else {
-                return Ok(None);
-            };
+            let expect = Expect::Revision(entry.revision);
+            let Ok(marked) = put(call, &entry.key, object, expect, false).await? else { return Ok(None) };
             if !then_remove {
-                return Ok(Some(Deleted::Marked(show(&marked))));
+                return Ok(Some(Deleted::Marked(show(&marked)?)));
             }
-            Ok(remove(call, &marked.key, marked.revision).await?.ok().map(|revision| {
-                let shown = faces::show(call.info, &marked, revision);
-                Deleted::Gone(shown, marked)
-            }))
+            let Ok(revision) = remove(call, &marked.key, marked.revision).await? else { return Ok(None) };
+            let shown = faces::show(call.info, &marked, revision)?;
+            Ok(Some(Deleted::Gone(shown, marked)))
         }
     }
 }
@@ -137,7 +137,7 @@ pub(crate) async fn delete_collection(call: &Call<'_>, body: Bytes) -> Result<Re
     let found = find_entries(call, &query, &selection).await?;
     let mut rest = Vec::new();
     let mut batch = Vec::new();
-    for entry in &found.entries {
+    for entry in found.entries.iter().filter(|entry| stored::check(entry).is_ok()) {
         admit_deletion(call, entry, &options).await?;
         match plan(call, &options, entry)? {
             Plan::Remove if options.dry_run => {}
@@ -162,7 +162,7 @@ pub(crate) async fn delete_collection(call: &Call<'_>, body: Bytes) -> Result<Re
     for entry in rest {
         delete_entry(call, &options, &entry).await?;
     }
-    let items = found.entries.iter().map(|it| Item::of(call.info, it)).collect();
+    let items = Item::all(call, &found.entries);
     write_list(call, accept, items, &Found::all(Vec::new(), found.revision))
 }
 

@@ -56,7 +56,7 @@ async fn patch_object(call: &Call<'_>, query: &WriteQuery, patch: &Patch) -> Res
         let Some(current) = call.server.store().get(&key) else {
             return create_by_apply(call, query, patch).await;
         };
-        let old = faces::tree(call, &current);
+        let old = faces::tree(call, &current)?;
         let own = faces::copy(call, &current, &old);
         let (object, writer) = patched(call, query, patch, own)?;
         let incoming = shape(call, query, patch, object, Some(&old))?;

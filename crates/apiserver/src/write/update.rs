@@ -20,7 +20,7 @@ use crate::encode::Shown;
 use crate::read::respond_object;
 use crate::request::{WriteQuery, negotiate_for, parse_version};
 use crate::status::{Result, Status};
-use crate::storable::seal_storable;
+use crate::storable::{make_room, seal_storable};
 use crate::strategy::{Strategy, prepare_update};
 use crate::{Header, decode, faces, ownership, validate};
 
@@ -102,7 +102,7 @@ pub(crate) async fn change(
     writer: Writer,
 ) -> Result<Option<Shown>> {
     let strategy = Strategy::of(call.info);
-    let old = &*faces::tree(call, current);
+    let old = &*faces::tree(call, current)?;
     let version = take_version(&mut new)?;
     // Both sides carry the version that is replaced, as every rule that compares them expects.
     new["metadata"]["resourceVersion"] = current.revision.to_string().into();
@@ -124,7 +124,7 @@ pub(crate) async fn change(
     ask(&admission, &new).await?;
     charge(&admission, &new, query.dry_run).await?;
     let reservation = reserve(call, &mut new, Some(old))?;
-    store(call, query, current, new, reservation).await
+    store(call, query, current, new, reservation, writer).await
 }
 
 /// Takes out owners that are named twice after admission: a patch was not looked at before.
@@ -183,13 +183,14 @@ async fn store(
     current: &Arc<Entry<Header>>,
     new: Value,
     reservation: Option<Reservation<'_>>,
+    writer: Writer,
 ) -> Result<Option<Shown>> {
     let converted = faces::converts(call.info).then(|| new.clone());
-    let stored = faces::to_stored(call.info, new);
+    let mut stored = faces::to_stored(call.info, new);
     let new = converted.as_ref().unwrap_or(&stored);
     let sealed = seal_storable(call.info, &stored)?;
     if sealed.0 == current.value {
-        return Ok(Some(faces::show(call.info, current, current.revision)));
+        return faces::show(call.info, current, current.revision).map(Some);
     }
     let goes = is_done(new, current);
     if query.dry_run {
@@ -201,14 +202,15 @@ async fn store(
         // What is shown is the last write, which was never stored: it still has the old version.
         return Ok(removed.ok().map(|_| Shown::sealed(new, current.revision)));
     }
+    let sealed = make_room(call.info, &mut stored, sealed, writer == Writer::Apply)?;
     let Ok(entry) = put_sealed(call, &current.key, sealed, expect).await? else { return Ok(None) };
     if let Some(reservation) = reservation {
         reservation.keep();
-        let before = faces::open(call.info, current);
+        let before = faces::open(call.info, current)?;
         call.server.inner().allocator.release(&before, Some(&stored));
     }
     faces::keep(call, &entry, stored);
-    Ok(Some(faces::show(call.info, &entry, entry.revision)))
+    faces::show(call.info, &entry, entry.revision).map(Some)
 }
 
 /// Whether this write takes the last finalizer from an object that is being deleted, so that it goes now.

@@ -83,6 +83,22 @@ impl Api {
         Self { server: ApiServer::new(store, env, Options::default()) }
     }
 
+    /// Short ways to ask a server that was made elsewhere.
+    pub(crate) fn over(server: ApiServer) -> Self {
+        Self { server }
+    }
+
+    /// Another server over the same store, as after a restart.
+    pub(crate) async fn restarted(&self) -> Self {
+        let server = ApiServer::new(self.store().clone(), Env::seeded(2), Options::default());
+        server.resume().await.unwrap();
+        Self::over(server)
+    }
+
+    pub(crate) fn store(&self) -> &Store<Header> {
+        self.server.store()
+    }
+
     /// Sends a request as somebody else.
     pub(crate) async fn act(&self, user: &str, method: &str, path: &str, body: Value) -> Answer {
         let headers = [("content-type", "application/json"), ("impersonate-user", user)];

@@ -22,9 +22,10 @@ async fn with_trees() -> Api {
     api
 }
 
-/// So many levels of maps inside of each other.
+/// So many levels of maps inside of each other. The innermost one has a member, whose place is as deep as its managed
+/// fields go.
 fn nested(levels: usize) -> Value {
-    (1..levels).fold(json!({}), |inner, _| json!({ "a": inner }))
+    (1..levels).fold(json!({"a": "text"}), |inner, _| json!({ "a": inner }))
 }
 
 /// Ten copies of `/data` into its own innermost map, each of which doubles its depth, made a tree of 100,000 levels out of a
@@ -92,13 +93,14 @@ async fn every_write_is_held_to_the_bound() {
     let path = format!("{TREES}/t");
     let tree = |levels: usize| json!({"apiVersion": "x.io/v1", "kind": "Tree", "metadata": {"name": "t"}, "spec": nested(levels - 1)});
     assert_eq!(api.post(TREES, tree(deep)).await.status, 201);
-    let add = json!([{"op": "add", "path": format!("/spec{}", "/a".repeat(deep - 1)), "value": {}}]);
+    let add =
+        json!([{"op": "add", "path": format!("/spec{}", "/a".repeat(deep - 1)), "value": {"a": "text"}}]);
     let longer = deep + 1;
     let answers = [
         api.patch(&path, JSON_PATCH, add.to_string().into_bytes()).await,
         api.merge(&path, json!({"spec": nested(longer - 1)})).await,
         api.apply(&format!("{path}?fieldManager=m&force=true"), tree(longer)).await,
-        api.put(&path, tree(longer)).await,
+        api.put(&path, versioned(&api, tree(longer)).await).await,
     ];
     for (index, answer) in answers.iter().enumerate() {
         assert_eq!(answer.status, 422, "{index}: {answer:?}");
@@ -106,4 +108,11 @@ async fn every_write_is_held_to_the_bound() {
         assert!(message.contains("exceeded max depth"), "{index}: {message}");
     }
     assert_eq!(api.get(&path).await.body["spec"], nested(deep - 1), "nothing was written");
+}
+
+/// An object with the version that is stored now, which updates of custom resources need.
+async fn versioned(api: &Api, mut object: Value) -> Value {
+    let stored = api.get(&format!("{TREES}/t")).await.body;
+    object["metadata"]["resourceVersion"] = stored["metadata"]["resourceVersion"].clone();
+    object
 }

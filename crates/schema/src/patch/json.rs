@@ -355,33 +355,6 @@ mod tests {
         );
     }
 
-    /// Ten copies of a map into its own innermost map, each of which doubles its depth, made a tree of 100,000 levels out
-    /// of a body of 410 KB: dropping it overflowed the stack.
-    #[test]
-    fn copies_cannot_nest_an_object_without_bound() {
-        let mut path = "/data".to_owned();
-        let mut document = json!({"data": {}});
-        for _ in 0..50 {
-            document = json!({"data": {"a": document["data"]}});
-            path.push_str("/a");
-        }
-        let copies: Vec<_> = (0..10)
-            .map(|_| {
-                let copy = json!({"op": "copy", "from": "/data", "path": format!("{path}/a")});
-                path.push_str(&path["/data".len()..].to_owned());
-                path.push_str("/a");
-                copy
-            })
-            .collect();
-        assert!(matches!(refused(document.clone(), copies.into()), PatchError::TooDeep(_)));
-        let one = json!([{"op": "copy", "from": "/data", "path": format!("/data{}", "/a".repeat(51))}]);
-        assert!(apply(&document, &one).is_ok(), "one copy is within the bound");
-        let add = json!([{"op": "add", "path": format!("/data{}", "/a".repeat(51)), "value": document}]);
-        assert!(apply(&document, &add).is_ok(), "{add}");
-        let long = json!([{"op": "add", "path": "/a/b".repeat(200), "value": 1}]);
-        assert!(matches!(refused(document, long), PatchError::Unprocessable(_)));
-    }
-
     #[test]
     fn copies_cannot_grow_an_object_without_bound() {
         let big = json!({"a": "x".repeat(1024 * 1024), "b": {}});

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::GROUP;
 use crate::Header;
 use crate::registry::{storage_folder, storage_prefix};
+use crate::stored;
 
 /// A policy with its bindings.
 #[derive(Debug)]
@@ -162,7 +163,7 @@ fn hooks<P>(entries: &Entries, policies: &str, bindings: &str, compile: fn(&Valu
 /// The names of all objects of a resource, with one of their fields.
 fn objects(entries: &Entries, plural: &str, field: &str) -> Vec<(String, Value)> {
     let prefix = storage_prefix(GROUP, plural);
-    let object = |bytes: &[u8]| serde_json::from_slice::<Value>(bytes).unwrap_or_default();
     let own = entries.iter().filter(|entry| entry.key.starts_with(&prefix));
-    own.map(|entry| (entry.header.name.to_string(), object(&entry.value)[field].take())).collect()
+    let objects = own.filter_map(|entry| Some((entry, stored::read_or_skip::<Value>(entry)?)));
+    objects.map(|(entry, mut object)| (entry.header.name.to_string(), object[field].take())).collect()
 }

@@ -61,11 +61,11 @@ pub(super) fn find(
         return Err("no params found for policy binding with `Deny` parameterNotFoundAction".to_owned());
     }
     let open = |entry: &_| {
-        let mut object = faces::open(kind, entry);
+        let mut object = faces::open(kind, entry).map_err(|status| status.message)?;
         object["metadata"]["resourceVersion"] = entry.revision.to_string().into();
-        object
+        Ok(object)
     };
-    Ok(params.iter().map(|entry| open(entry)).collect())
+    params.iter().map(|entry| open(entry)).collect()
 }
 
 type Found = Vec<Arc<evenkeel_store::Entry<crate::Header>>>;

@@ -13,6 +13,7 @@ use crate::admit::policy::Webhook;
 use crate::call::Call;
 use crate::registry::storage_prefix;
 use crate::status::quote;
+use crate::stored;
 use crate::{WebhookAnswer, WebhookQuestion};
 
 /// How long an answer may take where the webhook does not say it: what Kubernetes sets by default.
@@ -99,7 +100,7 @@ fn resolve(call: &Call<'_>, service: &Service<'_>) -> Result<String, String> {
     let Service { namespace, name, port } = service;
     let key = format!("{}{namespace}/{name}", storage_prefix("", "services"));
     let entry = call.server.store().get(&key).ok_or_else(|| format!("service {} not found", quote(name)))?;
-    let found: Value = serde_json::from_slice(&entry.value).unwrap_or_default();
+    let found: Value = stored::read(&entry).map_err(|status| status.message)?;
     let spec = &found["spec"];
     if spec["type"] == "ExternalName" {
         return Ok(format!("{}:{port}", spec["externalName"].as_str().unwrap_or_default()));
@@ -118,7 +119,7 @@ fn endpoint(call: &Call<'_>, service: &Service<'_>, port: &str) -> Option<String
     let slices = call.server.store().range(&Range { prefix, ..Range::default() }).ok()?.entries;
     let own = slices.iter().filter(|it| it.header.label("kubernetes.io/service-name") == Some(service.name));
     own.filter_map(|entry| {
-        let slice: Value = serde_json::from_slice(&entry.value).ok()?;
+        let slice: Value = stored::read_or_skip(entry)?;
         let mut ports = slice["ports"].as_array()?.iter();
         let number = ports.find(|it| it["name"].as_str().unwrap_or_default() == port)?["port"].as_u64()?;
         let mut endpoints = slice["endpoints"].as_array()?.iter();

@@ -11,6 +11,7 @@ use crate::Header;
 use crate::call::Call;
 use crate::registry::storage_prefix;
 use crate::status::{Cause, Result, Status};
+use crate::stored;
 use crate::write::{RETRIES_MAX, put};
 
 const REFUSAL: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
@@ -36,7 +37,7 @@ pub(super) async fn ask(
             return Ok(Verdict::Free);
         }
         take(&mut budget, &entry.header.name, &call.server.now());
-        if put(call, &kept.key, budget, Expect::Revision(kept.revision)).await?.is_ok() {
+        if put(call, &kept.key, budget, Expect::Revision(kept.revision), false).await?.is_ok() {
             return Ok(Verdict::Free);
         }
     }
@@ -54,7 +55,7 @@ fn budget_of(call: &Call<'_>, pod: &Entry<Header>) -> Result<Option<(Arc<Entry<H
     let page = call.server.store().range(&Range { prefix, ..Range::default() }).map_err(Status::internal)?;
     let mut found = None;
     for entry in page.entries {
-        let budget: Value = serde_json::from_slice(&entry.value).map_err(Status::internal)?;
+        let budget: Value = stored::read(&entry)?;
         let selector = LabelSelector::from_object(&budget["spec"]["selector"]);
         if !selector.is_ok_and(|it| it.matches(|key| pod.header.label(key))) {
             continue;

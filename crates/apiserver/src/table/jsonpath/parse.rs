@@ -4,9 +4,20 @@ use serde_json::Value;
 
 use super::{Comparison, PathError, Slice, Step};
 
+/// How deep paths may stand inside of each other, as a filter's do: deeper ones would overflow the stack, and no column
+/// has two.
+const DEPTH_MAX: usize = 16;
+
 /// Parses what stands between the braces of a template.
 pub(super) fn action(text: &str) -> Result<Vec<Step>, PathError> {
-    let mut parser = Parser { rest: text, steps: Vec::new() };
+    action_at(text, 0)
+}
+
+fn action_at(text: &str, depth: usize) -> Result<Vec<Step>, PathError> {
+    if depth > DEPTH_MAX {
+        return Err(PathError);
+    }
+    let mut parser = Parser { rest: text, steps: Vec::new(), depth };
     while !parser.rest.is_empty() && !parser.rest.starts_with('}') {
         parser.step()?;
     }
@@ -16,6 +27,8 @@ pub(super) fn action(text: &str) -> Result<Vec<Step>, PathError> {
 struct Parser<'a> {
     rest: &'a str,
     steps: Vec<Step>,
+    /// How many paths this one stands inside of.
+    depth: usize,
 }
 
 impl<'a> Parser<'a> {
@@ -40,6 +53,11 @@ impl<'a> Parser<'a> {
             _ => return Err(PathError),
         }
         Ok(())
+    }
+
+    /// Parses a path that stands inside of this one.
+    fn inner(&self, text: &str) -> Result<Vec<Step>, PathError> {
+        action_at(text, self.depth + 1)
     }
 
     /// Takes the first `len` bytes.
@@ -118,13 +136,13 @@ impl<'a> Parser<'a> {
         let end = self.rest.find(']').ok_or(PathError)?;
         let inside = &self.take(end + 1)[1..end];
         if inside.contains(',') {
-            let paths = inside.split(',').map(|part| action(&format!("[{}]", part.trim_matches(' '))));
+            let paths = inside.split(',').map(|part| self.inner(&format!("[{}]", part.trim_matches(' '))));
             self.steps.push(Step::Union(paths.collect::<Result<_, _>>()?));
             return Ok(());
         }
         let key = inside.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\''));
         match key {
-            Some(key) if !key.contains('\'') => self.steps.extend(action(&format!(".{key}"))?),
+            Some(key) if !key.contains('\'') => self.steps.extend(self.inner(&format!(".{key}"))?),
             _ => self.steps.push(Step::Slice(slice(inside)?)),
         }
         Ok(())
@@ -141,10 +159,10 @@ impl<'a> Parser<'a> {
             Some((left, &rest[..len], &rest[len..]))
         });
         self.steps.push(match comparison {
-            None => Step::Filter { left: action(text)?, comparison: None },
+            None => Step::Filter { left: self.inner(text)?, comparison: None },
             Some((left, operator, right)) => {
-                let comparison = Some((operator_of(operator)?, action(right)?));
-                Step::Filter { left: action(left)?, comparison }
+                let comparison = Some((operator_of(operator)?, self.inner(right)?));
+                Step::Filter { left: self.inner(left)?, comparison }
             }
         });
         Ok(())

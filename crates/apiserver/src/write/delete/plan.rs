@@ -30,10 +30,10 @@ pub(super) fn plan(call: &Call<'_>, options: &DeleteOptions, entry: &Entry<Heade
     let strategy = Strategy::of(call.info);
     let built_in = !call.info.is_custom();
     match call.info.kind.as_str() {
-        "Pod" if built_in => Ok(plan_pod(call, &strategy, options, entry)),
-        "Namespace" if built_in && call.info.group.is_empty() => Ok(plan_namespace(call, options, entry)),
-        "CustomResourceDefinition" if built_in => Ok(plan_definition(call, &strategy, options, entry)),
-        _ => Ok(plan_plain(call, &strategy, options, entry)),
+        "Pod" if built_in => plan_pod(call, &strategy, options, entry),
+        "Namespace" if built_in && call.info.group.is_empty() => plan_namespace(call, options, entry),
+        "CustomResourceDefinition" if built_in => plan_definition(call, &strategy, options, entry),
+        _ => plan_plain(call, &strategy, options, entry),
     }
 }
 
@@ -68,23 +68,33 @@ pub(crate) fn check_preconditions(
 }
 
 /// Kinds without a grace period: gone at once, or marked where finalizers hold them.
-fn plan_plain(call: &Call<'_>, strategy: &Strategy, options: &DeleteOptions, entry: &Entry<Header>) -> Plan {
+fn plan_plain(
+    call: &Call<'_>,
+    strategy: &Strategy,
+    options: &DeleteOptions,
+    entry: &Entry<Header>,
+) -> Result<Plan> {
     // Where the client says nothing and nothing holds the object, it need not be parsed.
     if options.says_nothing_of_dependents() && !strategy.orphans && !entry.header.finalizers {
-        return Plan::Remove;
+        return Ok(Plan::Remove);
     }
-    let mut object = faces::open(call.info, entry);
+    let mut object = faces::open(call.info, entry)?;
     set_finalizers(strategy, options, &mut object);
     if !has_finalizers(&object) {
-        return Plan::Remove;
+        return Ok(Plan::Remove);
     }
     mark(call, &mut object);
-    Plan::Mark { object, then_remove: false }
+    Ok(Plan::Mark { object, then_remove: false })
 }
 
 /// Pods are marked first, always: a node has a grace period to end them, and others see them go.
-fn plan_pod(call: &Call<'_>, strategy: &Strategy, options: &DeleteOptions, entry: &Entry<Header>) -> Plan {
-    let mut pod = faces::open(call.info, entry);
+fn plan_pod(
+    call: &Call<'_>,
+    strategy: &Strategy,
+    options: &DeleteOptions,
+    entry: &Entry<Header>,
+) -> Result<Plan> {
+    let mut pod = faces::open(call.info, entry)?;
     let requested = options.grace_period_seconds.map(|it| if it < 0 { 1 } else { it });
     let metadata = &mut pod["metadata"];
     let then_remove;
@@ -93,7 +103,7 @@ fn plan_pod(call: &Call<'_>, strategy: &Strategy, options: &DeleteOptions, entry
         if pending == 0 {
             return plan_plain(call, strategy, options, entry);
         }
-        let Some(period) = requested.filter(|it| *it < pending) else { return Plan::Nothing };
+        let Some(period) = requested.filter(|it| *it < pending) else { return Ok(Plan::Nothing) };
         then_remove = shorten(call, metadata, pending, period) == 0;
     } else {
         let period = pod_grace(requested, &pod);
@@ -106,7 +116,7 @@ fn plan_pod(call: &Call<'_>, strategy: &Strategy, options: &DeleteOptions, entry
     }
     set_finalizers(strategy, options, &mut pod);
     let then_remove = then_remove && !has_finalizers(&pod);
-    Plan::Mark { object: pod, then_remove }
+    Ok(Plan::Mark { object: pod, then_remove })
 }
 
 /// The grace that a pod gets: none where no node has it or it has ended.
@@ -141,12 +151,12 @@ fn seconds_after(time: Timestamp, seconds: i64) -> Timestamp {
 }
 
 /// A namespace is marked and says so in its phase; it goes when its content has gone.
-fn plan_namespace(call: &Call<'_>, options: &DeleteOptions, entry: &Entry<Header>) -> Plan {
+fn plan_namespace(call: &Call<'_>, options: &DeleteOptions, entry: &Entry<Header>) -> Result<Plan> {
     let strategy = Strategy::of(call.info);
-    let mut namespace = faces::open(call.info, entry);
+    let mut namespace = faces::open(call.info, entry)?;
     if entry.header.deleting {
         let held = namespace["spec"]["finalizers"].as_array().is_some_and(|it| !it.is_empty());
-        return if held { Plan::Nothing } else { plan_plain(call, &strategy, options, entry) };
+        return if held { Ok(Plan::Nothing) } else { plan_plain(call, &strategy, options, entry) };
     }
     set_finalizers(&strategy, options, &mut namespace);
     namespace["metadata"]["deletionTimestamp"] = call.server.now().into();
@@ -154,7 +164,7 @@ fn plan_namespace(call: &Call<'_>, options: &DeleteOptions, entry: &Entry<Header
         namespace["status"] = json!({});
     }
     namespace["status"]["phase"] = "Terminating".into();
-    Plan::Mark { object: namespace, then_remove: false }
+    Ok(Plan::Mark { object: namespace, then_remove: false })
 }
 
 /// A definition is marked first; its objects go before it.
@@ -163,14 +173,14 @@ fn plan_definition(
     strategy: &Strategy,
     options: &DeleteOptions,
     entry: &Entry<Header>,
-) -> Plan {
+) -> Result<Plan> {
     if entry.header.deleting {
         return plan_plain(call, strategy, options, entry);
     }
-    let mut definition = faces::open(call.info, entry);
+    let mut definition = faces::open(call.info, entry)?;
     definition["metadata"]["deletionTimestamp"] = call.server.now().into();
     crate::custom::mark_terminating(&mut definition, &call.server.now());
-    Plan::Mark { object: definition, then_remove: false }
+    Ok(Plan::Mark { object: definition, then_remove: false })
 }
 
 /// Sets the finalizers that a propagation policy asks for, and takes away the others of that kind.

@@ -1,8 +1,8 @@
 //! The items of a list, written while the list is read.
 //!
 //! A long list is not written as a whole for each of its readers: its body holds the stored objects themselves, which
-//! all readers share, and the next piece is written when the reader has taken the one before. A client that does not
-//! read holds one piece, however long the list.
+//! all readers share, and a piece is written when it is asked for. A client that does not read holds the few pieces that
+//! its connection takes ahead, 1 MiB at most, however long the list.
 
 use std::sync::Arc;
 

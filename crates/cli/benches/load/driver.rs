@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use http::{Method, StatusCode};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -40,6 +41,32 @@ pub(crate) struct Load {
     pub(crate) watches: usize,
     pub(crate) writes_per_second: u64,
     pub(crate) seconds: u64,
+}
+
+impl Load {
+    /// This load, but for what the environment says: `EVENKEEL_LOAD_CONNECTIONS`, `EVENKEEL_LOAD_WATCHES`,
+    /// `EVENKEEL_LOAD_WRITES` (a second) and `EVENKEEL_LOAD_SECONDS`.
+    pub(crate) fn or_settings(self) -> Result<Self, String> {
+        Ok(Self {
+            connections: setting("EVENKEEL_LOAD_CONNECTIONS", self.connections)?,
+            watches: setting("EVENKEEL_LOAD_WATCHES", self.watches)?,
+            writes_per_second: setting("EVENKEEL_LOAD_WRITES", self.writes_per_second)?,
+            seconds: setting("EVENKEEL_LOAD_SECONDS", self.seconds)?,
+        })
+    }
+}
+
+/// A setting of the environment, a number above zero; an error where it is anything else.
+fn setting<T: std::str::FromStr + PartialOrd + From<u16>>(name: &str, unless_set: T) -> Result<T, String> {
+    let Some(text) = std::env::var_os(name) else { return Ok(unless_set) };
+    let number = text.to_str().and_then(|text| text.parse().ok()).filter(|number| *number > T::from(0));
+    number.ok_or_else(|| format!("{name} is no number above zero: {text:?}"))
+}
+
+/// Lets this process open as many files as it may: the clients are files, too.
+fn raise_limit() {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }
 
 /// What was seen.
@@ -73,6 +100,7 @@ impl std::fmt::Display for Report {
 
 /// Runs the load; an error says what went wrong first.
 pub(crate) async fn run(load: Load) -> Result<Report, String> {
+    raise_limit();
     let server = Server::start();
     let clients = server.clients();
     let groups = (load.watches / WATCHES_EACH).max(1);

@@ -177,7 +177,7 @@ impl<R: Read> Frames<'_, R> {
 ///
 /// After a failure nothing of it is left, and no room on the disk is taken: the next attempt starts afresh. If even
 /// the removal fails, or is lost in a crash, what is left is a file without its name, which the next attempt or opening
-/// replaces, or a whole checkpoint, which is as good as one that was wanted.
+/// replaces, or a whole checkpoint, which must be gone before the log after it is.
 pub(crate) fn write<H>(
     folder: &Folder,
     keys: &Keyspace<H>,

@@ -40,6 +40,8 @@ pub(crate) struct Committer<H> {
     /// Segments and checkpoints that exist durably, oldest first.
     segments: Vec<u64>,
     checkpoints: Vec<u64>,
+    /// Checkpoints that failed, whose files may still be there.
+    failed_checkpoints: Vec<u64>,
     /// How large the newest checkpoint is, and how much log came after it.
     checkpoint_bytes: u64,
     log_bytes: u64,
@@ -115,6 +117,7 @@ impl<H: Header> Committer<H> {
             segment,
             segments: listing.segments,
             checkpoints: listing.checkpoints,
+            failed_checkpoints: Vec::new(),
             checkpoint_bytes,
             log_bytes,
             checkpoint_bytes_min: options.checkpoint_bytes,

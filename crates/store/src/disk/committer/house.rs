@@ -101,16 +101,27 @@ impl<H: Header> Committer<H> {
                 self.checkpoint_bytes = bytes;
                 self.checkpoints.push(revision);
             }
-            Err(error) => tracing::warn!(%error, "cannot write a checkpoint; the log grows on"),
+            Err(error) => {
+                tracing::warn!(%error, "cannot write a checkpoint; the log grows on");
+                self.failed_checkpoints.push(revision);
+            }
         }
         if let Err(error) = self.remove_needless() {
             tracing::warn!(%error, "cannot remove files that are no longer needed");
         }
     }
 
+    /// Removes what no opening will start from any more.
+    ///
     /// A checkpoint is needed while history reaches back before the next one; a segment while a checkpoint before it
     /// is there.
     fn remove_needless(&mut self) -> io::Result<()> {
+        // One that was named and could neither be made durable nor be removed would be the oldest for an opening,
+        // which would then miss the log after it.
+        while let Some(failed) = self.failed_checkpoints.last() {
+            self.folder.remove(&self.folder.checkpoint(*failed))?;
+            self.failed_checkpoints.pop();
+        }
         let floor = self.shared.state.read().log.floor();
         while let [oldest, next, ..] = self.checkpoints[..]
             && next <= floor

@@ -134,6 +134,23 @@ fn a_first_opening_can_fail_twice() {
     }));
 }
 
+/// A checkpoint was named, its directory could not be synced, and the file could not be removed: it was forgotten, the
+/// log after it was removed in time, and the next opening began with it and missed that log.
+#[test]
+fn a_failed_checkpoint_that_cannot_be_removed_is_not_forgotten() {
+    let calls = calls_of_a_sound_life();
+    let named = |at: &usize| calls[..=*at].ends_with(&[Call::Rename, Call::SyncDir]);
+    let syncs: Vec<usize> = (2..calls.len()).filter(named).skip(1).collect();
+    assert!(syncs.len() > 2, "the first is that of the FORMAT file: {calls:?}");
+    all_hold(syncs.into_iter().flat_map(|at| {
+        (1..8).map(move |seed| {
+            let faults = vec![(at, Fault::InputOutput(seed)), (at + 1, Fault::InputOutput(seed))];
+            let plan = Plan { faults, ..Plan::default() };
+            check(vec![long(plan, Ending::Exit), long(Plan::default(), Ending::Exit)])
+        })
+    }));
+}
+
 /// The checker is worth something only if it sees a journal that does not sync.
 #[test]
 fn a_disk_whose_syncs_do_nothing_is_found_out() {

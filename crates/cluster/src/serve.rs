@@ -40,6 +40,9 @@ use places::{Place, Places};
 
 /// How long to wait after an accept that failed for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// How long all connections together have to end. Each has a moment of its own; thousands of them share a busy
+/// processor, and whoever sent SIGTERM sends SIGKILL next.
+const END_MAX: Duration = Duration::from_secs(3);
 /// The user of the kubeconfig.
 const ADMIN: (&str, &str) = ("kubernetes-admin", "system:masters");
 
@@ -214,7 +217,10 @@ impl Server {
         // Open watches end with the store; then the connections have nothing left to do.
         self.host.server.store().close();
         let _ = self.ending.send(true);
-        while connections.join_next().await.is_some() {}
+        let ended = tokio::time::timeout(END_MAX, async { while connections.join_next().await.is_some() {} });
+        if ended.await.is_err() {
+            tracing::warn!(connections = connections.len(), "connections are cut: they took too long to end");
+        }
     }
 
     /// The next connection; none where it could not be taken. Out of file descriptors, a connection that is idle is

@@ -137,7 +137,7 @@ fn indexes_are_filled() {
 fn a_deadline_and_a_suspension_take_the_pods_away() {
     let mut late = World::new(json!({"activeDeadlineSeconds": 60}));
     late.run();
-    late.job.status.as_mut().unwrap().start_time = Some(Time(now() - SignedDuration::from_secs(61)));
+    late.job.status.as_mut().unwrap().start_time = Some(Time(clock::after(now(), -61)));
     late.run();
     assert_eq!(late.conditions()[1], ("Failed".to_owned(), "DeadlineExceeded".to_owned()));
     assert_eq!((late.pods.len(), late.status()["failed"].clone()), (0, json!(1)));

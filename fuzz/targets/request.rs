@@ -29,6 +29,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         let env = Env::seeded(0);
         let server = ApiServer::new(Store::memory(env.clone(), Default::default()), env, Options::default());
         let _ = server.clone().oneshot(request).await;
+        assert_eq!(server.panics(), 0, "a request that panics is answered, and counted");
         let mut health = Request::get("/healthz").body(Full::<bytes::Bytes>::default()).expect("it is well formed");
         health.extensions_mut().insert(User::admin());
         let answer = server.oneshot(health).await.expect("it cannot fail");

@@ -1,16 +1,17 @@
-//! The audit log: who asked for what, when, and how it was answered.
+//! The audit log: who requested what, when, and how the server answered.
 //!
-//! Events have the form of Kubernetes' `audit.k8s.io/v1`, one line of JSON each. An [`AuditPolicy`] decides for each
-//! request how much of it is recorded, and a [`Trail`] follows the request through its stages:
+//! Events have the form of Kubernetes' `audit.k8s.io/v1`, one line of JSON each. An [`AuditPolicy`] decides
+//! how much of each request is recorded, and a [`Trail`] records the stages of one request:
 //!
 //! ```text
 //! RequestReceived ▸ (ResponseStarted, for watches) ▸ ResponseComplete, or Panic
 //! ```
 //!
-//! Where the lines go is the business of an [`AuditSink`], which the cluster brings: this crate writes no file.
+//! An [`AuditSink`], which the cluster provides, writes the lines; this crate writes no files.
 //!
-//! Below the level `Request` no body of a request or of a response is kept, so that no secret's data can be in an event.
-//! A bearer token is in no event at all: headers are not recorded, and the query parameter `access_token` is masked.
+//! Below the level `Request` no body of a request or response is recorded, so that an event cannot contain a
+//! Secret's data. No event contains a bearer token: headers are not recorded, and the query parameter
+//! `access_token` is redacted.
 
 mod event;
 mod policy;
@@ -36,20 +37,22 @@ use crate::body::Body;
 use crate::request::{Caller, Request, Route};
 use crate::{respond, route};
 
-/// The header by which a request and its events are found: taken from the request, else made, and sent with the answer.
+/// The header that links a request to its audit events. The server generates a value if the client sends
+/// none, and repeats it in the response.
 pub(crate) const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
-/// Where audit events are written.
+/// A destination for audit events, such as a file.
 pub trait AuditSink: Send + Sync {
-    /// Takes one event: a line of JSON with its newline.
+    /// Records one event: a line of JSON that ends with a newline.
     ///
-    /// The call itself takes the line, in the order of the calls. The future only waits: it is ready when the line is
-    /// written, or when it is lost to an error that the sink has reported. A request waits for it, as with
-    /// kube-apiserver's mode `blocking`; the last event of a watch is not waited for.
+    /// The call itself accepts the line, so that lines keep the order of the calls. The future only waits: it
+    /// completes when the line is written, or when it is lost to an error that the sink has reported. A
+    /// request waits for the future, as in kube-apiserver's mode `blocking`; nothing waits for the last event
+    /// of a watch.
     fn record(&self, line: Vec<u8>) -> BoxFuture<'static, ()>;
 }
 
-/// An audit log: what is recorded, and where to.
+/// An audit log: the policy that decides what is recorded, and the sink that writes it.
 #[derive(Clone)]
 pub struct Audit {
     policy: Arc<AuditPolicy>,
@@ -63,13 +66,13 @@ impl std::fmt::Debug for Audit {
 }
 
 impl Audit {
-    /// Records what this policy says in this sink.
+    /// Creates an audit log that records in `sink` what `policy` demands.
     pub fn new(policy: AuditPolicy, sink: Arc<dyn AuditSink>) -> Self {
         Self { policy: Arc::new(policy), sink }
     }
 
-    /// Begins the record of a request: gives it an audit id and records that it arrived. Returns `None` if the policy
-    /// does not record the request.
+    /// Begins the record of a request: gives the request an audit ID and records `RequestReceived`. Returns
+    /// `None` if the policy does not record the request.
     pub(crate) async fn begin(&self, env: &Env, caller: &Caller, head: &mut Parts) -> Option<Arc<Trail>> {
         identify(env, head);
         let trail = {
@@ -81,7 +84,7 @@ impl Audit {
         Some(trail)
     }
 
-    /// Records a request whose credentials were wrong. As in Kubernetes it is one event, which names no user.
+    /// Records a request that failed authentication. As in Kubernetes, this is one event without a user.
     pub(crate) async fn unauthenticated(&self, env: &Env, refused: Refused<'_>) {
         let Refused { head, remote, answer } = refused;
         identify(env, head);
@@ -97,7 +100,8 @@ impl Audit {
         trail.finish();
     }
 
-    /// Records a request that was refused before the server saw it.
+    /// Records a request that was refused before it reached the API server, such as one beyond the limit of
+    /// requests in flight.
     pub(crate) async fn refusal(
         &self,
         env: &Env,
@@ -121,7 +125,7 @@ impl Audit {
         user: Option<&crate::User>,
         remote: Option<IpAddr>,
     ) -> Option<Arc<Trail>> {
-        // kube-apiserver refuses these before it looks at the policy.
+        // kube-apiserver refuses these requests before it evaluates the policy.
         if request.malformed || request.route == Route::VerbOnly {
             return None;
         }
@@ -142,14 +146,14 @@ impl Audit {
     }
 }
 
-/// A request that was refused because its credentials are wrong.
+/// A request that failed authentication, with its response.
 pub(crate) struct Refused<'a> {
     pub(crate) head: &'a mut Parts,
     pub(crate) remote: Option<IpAddr>,
     pub(crate) answer: &'a mut Response<Body>,
 }
 
-/// Gives a request an audit id unless its client did.
+/// Gives a request an audit ID unless its client sent one.
 fn identify(env: &Env, head: &mut Parts) {
     if head.headers.get(AUDIT_ID).is_some_and(|id| !id.is_empty()) {
         return;

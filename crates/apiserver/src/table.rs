@@ -1,7 +1,7 @@
-//! Objects as rows: what `kubectl get` shows.
+//! Server-side printing: objects as rows of a `Table`, which `kubectl get` shows.
 //!
-//! A [`Printer`] knows the columns of a resource and makes the cells of its objects, and frames rows for a
-//! list, a single object or one event of a watch. The time is a parameter: ages are part of the answer.
+//! A [`Printer`] knows the columns of a resource and builds a Table for a list, a single object or one watch
+//! event. The current time is a parameter, because cells show ages.
 
 mod age;
 mod cells;
@@ -16,7 +16,7 @@ use crate::registry::{Column, ResourceInfo};
 use crate::status::Status;
 use custom::CustomColumns;
 
-/// Makes rows for the objects of one resource.
+/// Prints the objects of one resource as rows of a Table.
 #[derive(Debug)]
 pub(crate) struct Printer {
     columns: Vec<Value>,
@@ -24,20 +24,20 @@ pub(crate) struct Printer {
     quirk: Quirk,
 }
 
-/// What two kinds have beside their cells.
+/// How the Tables of a few kinds differ from all others, apart from their cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Quirk {
     None,
-    /// The row of a pod that is done says so.
+    /// A row of a finished pod carries a `Completed` condition.
     Completion,
-    /// Flow schemas are listed in the order in which they match.
+    /// Rows are sorted by `matchingPrecedence`, the order in which the API server tries flow schemas.
     Precedence,
 }
 
 enum Rows {
-    /// A built-in kind with columns of its own.
+    /// A built-in kind with its own columns.
     Kind(cells::Row),
-    /// A built-in kind of which name and creation time are shown.
+    /// A built-in kind that shows only its name and creation time.
     Plain,
     Custom(CustomColumns),
 }
@@ -52,20 +52,20 @@ impl std::fmt::Debug for Rows {
     }
 }
 
-/// How much of each object a row carries (`includeObject`).
+/// How much of each object a row carries (the query parameter `includeObject`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Include {
-    /// Nothing.
+    /// The row carries no object.
     None,
-    /// Its metadata, which kubectl needs for names and labels.
+    /// The row carries the object's metadata, from which kubectl reads names and labels.
     #[default]
     Metadata,
-    /// All of it.
+    /// The row carries the whole object.
     Object,
 }
 
 impl Include {
-    /// Reads the query parameter; absent and empty mean the metadata.
+    /// Parses the value of `includeObject`; an empty value means [`Include::Metadata`].
     pub(crate) fn parse(text: &str) -> Result<Self, Status> {
         match text {
             "None" => Ok(Self::None),
@@ -79,18 +79,18 @@ impl Include {
     }
 }
 
-/// What a client asked for beside the objects.
+/// The options of a request that asks for a Table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TableOptions {
-    /// `v1`, or `v1beta1` where an old client asks for it.
+    /// The version of `meta.k8s.io`: `v1`, or `v1beta1` if an old client asks for it.
     pub(crate) version: &'static str,
     pub(crate) include: Include,
-    /// The time of the request.
+    /// The time of the request, from which ages are counted.
     pub(crate) now: Timestamp,
 }
 
 impl TableOptions {
-    /// The options of a request for a Table.
+    /// Reads the options from the query of a request.
     pub(crate) fn of(call: &Call<'_>, beta: bool) -> Result<Self, Status> {
         let include = Include::parse(call.request.query.text("includeObject"))?;
         let version = if beta { "v1beta1" } else { "v1" };
@@ -99,7 +99,7 @@ impl TableOptions {
 }
 
 impl Printer {
-    /// The printer of a resource.
+    /// Creates the printer for a resource.
     pub(crate) fn of(info: &ResourceInfo) -> Self {
         if info.is_custom() {
             let columns = if info.columns.is_empty() { vec![age_column()] } else { info.columns.clone() };
@@ -124,7 +124,7 @@ impl Printer {
         Self { columns, rows, quirk }
     }
 
-    /// The cells of one object's row.
+    /// Returns the cells of the row that shows `object`.
     pub(crate) fn cells(&self, object: &Value, now: Timestamp) -> Vec<Value> {
         match &self.rows {
             Rows::Kind(row) => cells::cells(*row, object, now),
@@ -136,8 +136,10 @@ impl Printer {
         }
     }
 
-    /// A Table of these objects, whole and in the version that the client reads. `metadata` is that of the list, or
-    /// of a single object its resourceVersion; later events of a watch come without headings.
+    /// Returns a Table that shows these objects.
+    ///
+    /// `metadata` is the metadata of the list, or only the resource version of a single object. A watch sends
+    /// the column definitions (`headings`) with its first event only.
     pub(crate) fn table(
         &self,
         objects: &[Value],
@@ -159,7 +161,7 @@ impl Printer {
         })
     }
 
-    /// A Table of one object.
+    /// Returns a Table with one row.
     pub(crate) fn single(&self, object: Value, headings: bool, options: TableOptions) -> Value {
         let version = object.pointer("/metadata/resourceVersion").cloned();
         let metadata = version.map_or_else(|| json!({}), |version| json!({ "resourceVersion": version }));
@@ -206,7 +208,7 @@ fn heading(column: &Column) -> Value {
     })
 }
 
-/// The heading of a printer column, which says where its cells come from unless the definition describes it.
+/// The definition of a custom resource's column. A column without a description is described by its JSONPath.
 fn custom_heading(column: &Column) -> Value {
     let mut value = heading(column);
     if column.description.is_empty() {
@@ -225,7 +227,7 @@ fn name_column() -> Value {
     })
 }
 
-/// What a definition without columns shows behind the name.
+/// The column that a CRD without `additionalPrinterColumns` shows after the name.
 fn age_column() -> Column {
     let json_path = ".metadata.creationTimestamp".to_owned();
     Column { name: "Age".into(), kind: "date".into(), json_path, ..Column::default() }

@@ -1,4 +1,4 @@
-//! An audit event, and its form as a line of JSON.
+//! An audit event and its encoding as a line of JSON.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -15,14 +15,14 @@ use crate::User;
 use crate::access::Target;
 use crate::request::percent_decode;
 
-/// How many bytes of a User-Agent are recorded; as many as kube-apiserver records.
+/// The number of bytes of a User-Agent that are recorded, as in kube-apiserver.
 const USER_AGENT_MAX: usize = 1024;
 const TRUNCATED: &str = "...TRUNCATED";
 /// The query parameter in which some clients send a bearer token.
 const ACCESS_TOKEN: &str = "access_token";
 const REDACTED: &str = "REDACTED";
 
-/// What is known about a request so far, in the order in which kube-apiserver writes it.
+/// An audit event. The fields stand in the order in which kube-apiserver writes them.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Event {
@@ -62,7 +62,7 @@ pub(super) struct Event {
     pub(super) annotations: BTreeMap<String, String>,
 }
 
-/// A user, as `authentication.k8s.io/v1` UserInfo.
+/// A user in the form of `authentication.k8s.io/v1` UserInfo.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct UserInfo {
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -75,7 +75,7 @@ pub(super) struct UserInfo {
     extra: BTreeMap<String, Vec<String>>,
 }
 
-/// How a request was authenticated.
+/// How a request was authenticated, beyond the user.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct AuthenticationMetadata {
@@ -83,7 +83,7 @@ pub(super) struct AuthenticationMetadata {
     pub(super) impersonation_constraint: String,
 }
 
-/// The object that a request is about.
+/// A reference to the object or collection that a request addresses.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ObjectReference {
@@ -105,11 +105,11 @@ pub(super) struct ObjectReference {
     subresource: String,
 }
 
-/// How a request was answered.
+/// The response to a request, without its object.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct ResponseStatus {
-    /// Always empty, and always written.
+    /// Always empty, but always written, as in kube-apiserver.
     #[serde(skip_deserializing)]
     pub(super) metadata: Empty,
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -123,17 +123,17 @@ pub(super) struct ResponseStatus {
     pub(super) code: u16,
 }
 
-/// An object without fields.
+/// A JSON object without fields.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Empty {}
 
-/// What an event says from its first stage on.
+/// The facts of a request that are known at its first stage.
 pub(super) struct Beginning<'a> {
     pub(super) level: Level,
     pub(super) head: &'a Parts,
-    /// The user that was authenticated; `None` if authentication failed.
+    /// The authenticated user; `None` if authentication failed.
     pub(super) user: Option<&'a User>,
-    /// The address of the client, if the request came over the network.
+    /// The client's address, if the request came over the network.
     pub(super) remote: Option<IpAddr>,
     pub(super) verb: &'a str,
     pub(super) target: Target<'a>,
@@ -166,7 +166,7 @@ impl Event {
         }
     }
 
-    /// Whether the body of the request holds secrets or tokens.
+    /// Whether the body of the request contains secrets or tokens.
     pub(super) fn is_about_credentials(&self) -> bool {
         let Some(reference) = &self.object_ref else { return false };
         matches!(
@@ -177,7 +177,7 @@ impl Event {
         )
     }
 
-    /// The event as one line of JSON, in the form that Go's encoder gives it.
+    /// Encodes the event as one line of JSON, as Go's encoder would.
     pub(super) fn to_line(&self) -> Vec<u8> {
         let json = serde_json::to_vec(self).expect("an event is written to memory without fail");
         let mut line = compact(&json);
@@ -187,7 +187,7 @@ impl Event {
 }
 
 impl ResponseStatus {
-    /// This status with another message, and without the details that go with its own.
+    /// Replaces the message and drops the details, which belong to the old message.
     pub(super) fn without_message(self, message: &str) -> Self {
         Self { message: message.to_owned(), details: None, ..self }
     }
@@ -217,7 +217,7 @@ impl ObjectReference {
     }
 }
 
-/// The path and the query of a request, without the value of an access token.
+/// Returns the path and query of a request, with the value of `access_token` redacted.
 fn request_uri(head: &Parts) -> String {
     let Some(query) = head.uri.query() else { return head.uri.path().to_owned() };
     let shown = |pair: &str| match pair.split_once('=') {
@@ -230,9 +230,10 @@ fn request_uri(head: &Parts) -> String {
     format!("{}?{}", head.uri.path(), pairs.join("&"))
 }
 
-/// The addresses that a request passed: what proxies say in headers, then the address of the client.
+/// Returns the addresses that a request passed: those that proxies wrote into headers, then the client's
+/// address.
 ///
-/// All but the last can be made up by the client.
+/// A client can forge all of them but the last.
 fn source_ips(headers: &HeaderMap, remote: Option<IpAddr>) -> Vec<String> {
     let parse = |text: &str| text.trim().parse::<IpAddr>().ok();
     let mut ips: Vec<IpAddr> = text(headers, "x-forwarded-for").split(',').filter_map(parse).collect();
@@ -254,9 +255,9 @@ fn text(headers: &HeaderMap, name: &str) -> String {
     headers.get(name).map(|it| String::from_utf8_lossy(it.as_bytes()).into_owned()).unwrap_or_default()
 }
 
-/// Takes the spaces out of JSON and escapes the characters that Go escapes for HTML.
+/// Removes the whitespace from JSON and escapes the characters that Go escapes for HTML.
 ///
-/// What a client sent may have line breaks, and an event is one line.
+/// The JSON may contain line breaks that a client sent, but an event must be one line.
 fn compact(json: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(json.len() + 1);
     let (mut in_text, mut escaped) = (false, false);
@@ -266,7 +267,7 @@ fn compact(json: &[u8]) -> Vec<u8> {
             b'<' => out.extend_from_slice(b"\\u003c"),
             b'>' => out.extend_from_slice(b"\\u003e"),
             b'&' => out.extend_from_slice(b"\\u0026"),
-            // U+2028 and U+2029, which JavaScript takes for line breaks, are E2 80 A8 and E2 80 A9.
+            // JavaScript treats U+2028 (E2 80 A8) and U+2029 (E2 80 A9) as line breaks.
             0xA8 | 0xA9 if json[..at].ends_with(&[0xE2, 0x80]) => {
                 out.truncate(out.len() - 2);
                 out.extend_from_slice(if byte == 0xA8 { b"\\u2028" } else { b"\\u2029" });

@@ -1,7 +1,6 @@
 //! The audit policy: which requests are recorded, and how much of each.
 //!
-//! Rules are tried in order and the first that matches a request decides. A request that no rule matches is not
-//! recorded.
+//! The first rule that matches a request decides. A request that no rule matches is not recorded.
 
 use crate::User;
 use crate::access::Target;
@@ -9,33 +8,33 @@ use crate::access::Target;
 /// How much of a request is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Level {
-    /// Nothing.
+    /// The request is not recorded.
     None,
-    /// Who asked for what and how it was answered, without bodies.
+    /// The event says who requested what and how the server answered, without bodies.
     Metadata,
-    /// Metadata and the body of the request.
+    /// Adds the request body to [`Level::Metadata`].
     Request,
-    /// Metadata and the bodies of request and response.
+    /// Adds the response body to [`Level::Request`].
     RequestResponse,
 }
 
-/// A moment in the life of a request at which an event is recorded.
+/// The point in a request's life at which an event is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// The request has arrived and nothing was done for it yet.
+    /// The request has arrived; the server has not processed it yet.
     RequestReceived,
-    /// The head of the response is about to be sent: only for requests that take long, such as a watch.
+    /// The response headers are about to be sent. Recorded for long-running requests only, such as a watch.
     ResponseStarted,
     /// The response is complete.
     ResponseComplete,
-    /// The server panicked.
+    /// The server panicked while it served the request.
     Panic,
 }
 
 impl Level {
     pub(super) const ALL: [Self; 4] = [Self::None, Self::Metadata, Self::Request, Self::RequestResponse];
 
-    /// The level's name in a policy and in events.
+    /// The level's name in policies and events.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::None => "None",
@@ -50,7 +49,7 @@ impl Stage {
     pub(super) const ALL: [Self; 4] =
         [Self::RequestReceived, Self::ResponseStarted, Self::ResponseComplete, Self::Panic];
 
-    /// The stage's name in a policy and in events.
+    /// The stage's name in policies and events.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::RequestReceived => "RequestReceived",
@@ -85,21 +84,22 @@ pub(super) struct Rule {
     pub(super) user_groups: Vec<String>,
     pub(super) verbs: Vec<String>,
     pub(super) resources: Vec<GroupResources>,
-    /// The empty string stands for resources without a namespace.
+    /// The namespaces that match; the empty string matches cluster-scoped resources.
     pub(super) namespaces: Vec<String>,
     pub(super) non_resource_urls: Vec<String>,
-    /// The stages that this rule or the whole policy leaves out.
+    /// The stages that this rule or the whole policy omits.
     pub(super) omit_stages: Stages,
-    /// Overrides the policy's own setting.
+    /// Overrides the policy's `omitManagedFields`.
     pub(super) omit_managed_fields: Option<bool>,
 }
 
-/// Resources of one API group.
+/// A set of resources in one API group.
 #[derive(Clone, Debug, Default)]
 pub(super) struct GroupResources {
-    /// Empty for the core group, `*` for every group.
+    /// The API group: empty for the core group, `*` for every group.
     pub(super) group: String,
-    /// `pods`, `pods/log`, `pods/*`, `*/log` or `*`; empty for everything in the group.
+    /// Resource patterns: `pods`, `pods/log`, `pods/*`, `*/log` or `*`. An empty list matches everything in
+    /// the group.
     pub(super) resources: Vec<String>,
     pub(super) resource_names: Vec<String>,
 }
@@ -122,7 +122,7 @@ impl Stages {
     }
 }
 
-/// What a policy says about one request.
+/// What the policy says about one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Recording {
     pub(super) level: Level,
@@ -131,7 +131,7 @@ pub(super) struct Recording {
 }
 
 impl AuditPolicy {
-    /// How a request is recorded; `None` if it is not recorded at all. Without a user its authentication failed.
+    /// Decides how a request is recorded; `None` if it is not. `user` is `None` if authentication failed.
     pub(super) fn evaluate(&self, user: Option<&User>, verb: &str, target: &Target<'_>) -> Option<Recording> {
         let rule = self.rules.iter().find(|rule| rule.matches(user, verb, target))?;
         (rule.level != Level::None).then(|| Recording {
@@ -183,10 +183,11 @@ impl GroupResources {
     }
 }
 
-/// Whether a resource of a rule covers this resource or part of it: `pods` covers no part, `*` covers all.
+/// Whether the resource pattern of a rule matches a resource or subresource. `pods` matches no subresource of
+/// pods, `*` matches everything.
 fn matches_resource(pattern: &str, resource: &str, subresource: &str) -> bool {
     match pattern.split_once('/') {
-        // Kubernetes lets `pods/*` cover pods themselves, too.
+        // In Kubernetes, `pods/*` also matches pods themselves.
         Some((wanted, "*")) if wanted == resource => true,
         Some(("*", part)) if !subresource.is_empty() && part == subresource => true,
         Some((wanted, part)) => wanted == resource && part == subresource && !subresource.is_empty(),

@@ -1,4 +1,4 @@
-//! Reading an audit policy from a file's text, with the checks and the words of kube-apiserver.
+//! The parser of audit policy files, with kube-apiserver's validation and error messages.
 
 use evenkeel_schema::field::{self, FieldError, Path};
 use evenkeel_schema::names;
@@ -9,7 +9,7 @@ use super::policy::{AuditPolicy, GroupResources, Level, Rule, Stage, Stages};
 use crate::decode::{self, Decoded, type_name};
 
 const API_VERSION: &str = "audit.k8s.io/v1";
-/// How kube-apiserver's messages name the set of kinds that a policy may be of.
+/// The name of the Go scheme that kube-apiserver's error messages mention.
 const SCHEME: &str = "pkg/runtime/scheme.go:111";
 
 const POLICY_FIELDS: [&str; 6] =
@@ -31,13 +31,13 @@ const RESOURCES_FIELDS: [&str; 3] = ["group", "resources", "resourceNames"];
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuditPolicyError {
-    /// The text is no policy.
+    /// The text is not a policy.
     #[error("failed decoding: {0}")]
     Decode(String),
-    /// The policy is of another version, or its fields have values that they cannot have.
+    /// The policy has another API version, or a field has an invalid value.
     #[error("{0}")]
     Invalid(String),
-    /// A policy without rules would record nothing.
+    /// The policy has no rules and would record nothing.
     #[error("loaded illegal policy with 0 rules")]
     Empty,
 }
@@ -45,9 +45,9 @@ pub enum AuditPolicyError {
 type Result<T> = std::result::Result<T, AuditPolicyError>;
 
 impl AuditPolicy {
-    /// Reads a policy in YAML or JSON, and returns warnings for a person to read.
+    /// Parses a policy in YAML or JSON. Also returns warnings for the user.
     ///
-    /// Unknown and repeated fields are warned of and ignored, as kube-apiserver does.
+    /// Like kube-apiserver, it warns of unknown and duplicate fields and ignores them.
     pub fn parse(text: &[u8]) -> Result<(Self, Vec<String>)> {
         let Decoded { object, oddities } =
             decode::parse_yaml(text, true).map_err(AuditPolicyError::Decode)?;
@@ -70,7 +70,7 @@ fn lenient(odd: &[String]) -> String {
     format!("Audit policy contains errors, falling back to lenient decoding: {why}")
 }
 
-/// Refuses any document that is not a `Policy` of `audit.k8s.io/v1`. A kind that is missing is taken for granted.
+/// Refuses a document that is not a `Policy` of `audit.k8s.io/v1`. The kind may be missing.
 fn check_kind(object: &Value) -> Result<()> {
     if !object.is_object() {
         return Err(AuditPolicyError::Decode(decode::not_an_object(object)));
@@ -94,11 +94,11 @@ fn check_kind(object: &Value) -> Result<()> {
     }
 }
 
-/// Reads the fields of a policy and collects what is wrong with them.
+/// Reads the fields of a policy and collects their errors.
 struct Reader {
-    /// Unknown and repeated fields, as strict decoding words them.
+    /// Unknown and duplicate fields, in the words of strict decoding.
     odd: Vec<String>,
-    /// What validation refuses.
+    /// Validation errors.
     errors: Vec<FieldError>,
 }
 
@@ -149,7 +149,8 @@ impl Reader {
         })
     }
 
-    /// Errors carry the path of the whole list, as in Kubernetes.
+    /// Reads one entry of a rule's `resources`. As in Kubernetes, its errors carry the path of the whole
+    /// list.
     fn group_resources(&mut self, value: &Value, path: &Path<'_>, nth: usize) -> Result<GroupResources> {
         let known = &RESOURCES_FIELDS;
         let prefix = format!("{}.", path.index(nth));
@@ -173,7 +174,7 @@ impl Reader {
         Ok(read)
     }
 
-    /// The level of a rule; a level that is missing or unknown is entered among the errors.
+    /// Reads the level of a rule; a missing or unknown level is a validation error.
     fn level(&mut self, field: &Field<'_>, path: &Path<'_>) -> Result<Level> {
         let name = field.text("level", "v1.Level")?;
         if let Some(level) = Level::ALL.into_iter().find(|level| level.name() == name) {
@@ -213,7 +214,7 @@ impl Reader {
         }
     }
 
-    /// The fields of an object. Unknown ones are noted; null stands for an empty object.
+    /// Returns the fields of an object and notes unknown ones; null counts as an empty object.
     fn object(
         &mut self,
         value: &Value,
@@ -233,12 +234,12 @@ impl Reader {
     }
 }
 
-/// An object whose fields are read, and how Go's decoder names it.
+/// A JSON object whose fields are read, with the names that Go's decoder gives it in errors.
 struct Field<'a> {
-    /// The Go struct.
+    /// The name of the Go struct.
     owner: &'a str,
     map: &'a Map<String, Value>,
-    /// The names of the fields that lead here, each with a dot behind it.
+    /// The field names that lead here, each followed by a dot.
     path: &'a str,
 }
 
@@ -290,7 +291,7 @@ impl<'a> Field<'a> {
     }
 }
 
-/// What Go's decoder says of a value whose type the field does not have.
+/// The error of Go's decoder for a value that does not have the field's type.
 fn mismatch(value: &Value, field: &str, go_type: &str) -> AuditPolicyError {
     let what = type_name(value);
     AuditPolicyError::Decode(format!(

@@ -1,4 +1,4 @@
-//! What is recorded of one request, from its first stage to its last.
+//! The audit record of one request, from its first stage to its last.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -27,17 +27,18 @@ const FORBID: &str = "forbid";
 const REASON: &str = "authorization.k8s.io/reason";
 const DEPRECATED: &str = "k8s.io/deprecated";
 
-/// How every `Status` begins that this server sends.
+/// The first bytes of every `Status` that this server sends.
 const STATUS_BEGINNING: &[u8] = br#"{"kind":"Status","apiVersion":"v1","#;
 
-/// What is recorded of one request.
+/// The audit record of one request.
 ///
-/// The last stage is recorded at the latest when the trail is dropped: a request whose client went away ends there.
+/// Dropping the trail records the last stage if nothing has recorded it before, as for a request whose client
+/// has gone away.
 pub(crate) struct Trail {
     sink: Arc<dyn AuditSink>,
     env: Env,
     recording: Recording,
-    /// Whether the head of the response has a stage of its own.
+    /// Whether the stage `ResponseStarted` is recorded.
     long_running: bool,
     state: Mutex<State>,
 }
@@ -46,11 +47,11 @@ struct State {
     event: Event,
     /// Whether the last stage was recorded.
     finished: bool,
-    /// Annotations that belong to the last stage alone.
+    /// Annotations that appear in the event of the last stage only.
     at_end: Vec<(&'static str, String)>,
 }
 
-/// The codes of refusals whose messages do not quote the body of a request.
+/// The status codes whose error messages never quote the request body.
 const QUOTES_NO_BODY: [u16; 5] = [401, 404, 405, 409, 429];
 const CONCEALED: &str = "not recorded at this level: it may quote the body of the request";
 
@@ -70,7 +71,8 @@ impl Trail {
         self.recording.level >= level
     }
 
-    /// Records a stage. The line is taken at once; the future waits until it is written.
+    /// Records a stage. The sink accepts the line at once; the returned future waits until the line is
+    /// written.
     pub(super) fn stage(&self, stage: Stage) -> impl Future<Output = ()> + Send + use<> {
         let written = (!self.recording.omit_stages.contains(stage)).then(|| {
             let mut state = self.state.lock();
@@ -87,7 +89,8 @@ impl Trail {
         }
     }
 
-    /// Notes on whose behalf a request acts, and the verb that allowed it where that was a constrained one.
+    /// Notes the impersonated user, and the verb that allowed a constrained impersonation (empty if it was
+    /// not constrained).
     pub(crate) fn note_impersonation(&self, user: &User, constraint: &str) {
         let mut state = self.state.lock();
         state.event.impersonated_user = Some(UserInfo::of(user));
@@ -95,7 +98,7 @@ impl Trail {
             .then(|| AuthenticationMetadata { impersonation_constraint: constraint.to_owned() });
     }
 
-    /// Notes what the authorizer decided.
+    /// Notes the decision of the authorizer.
     pub(crate) fn note_decision(&self, decision: &Decision) {
         let (decision, reason) = match decision {
             Decision::Allow(reason) => ("allow", reason),
@@ -105,17 +108,18 @@ impl Trail {
         self.annotate(REASON, reason);
     }
 
-    /// Notes that the resource is deprecated. kube-apiserver adds this to the last stage alone.
+    /// Notes that the resource is deprecated. As in kube-apiserver, only the event of the last stage says so.
     pub(crate) fn note_deprecation(&self) {
         self.state.lock().at_end.push((DEPRECATED, "true".to_owned()));
     }
 
-    /// Adds an annotation. One that is there already stays.
+    /// Adds an annotation; an existing one with the same key stays.
     pub(crate) fn annotate(&self, key: &str, value: &str) {
         self.state.lock().event.annotations.entry(key.to_owned()).or_insert_with(|| value.to_owned());
     }
 
-    /// Notes the object that a request brought, decoded: what the event refers to, and the body where it is kept.
+    /// Notes the decoded object of a request: completes the object reference, and keeps the object at the
+    /// level `Request` and above.
     pub(crate) fn note_object(&self, object: &Value) {
         let mut state = self.state.lock();
         if let Some(reference) = &mut state.event.object_ref {
@@ -136,7 +140,7 @@ impl Trail {
         }
     }
 
-    /// Notes the body of a request that is no object with metadata: the options of a deletion, or a patch.
+    /// Notes a request body that is not an API object with metadata: delete options or a patch.
     pub(crate) fn note_body(&self, body: impl FnOnce() -> Option<Box<RawValue>>) {
         if self.keeps(Level::Request)
             && let Some(body) = body()
@@ -145,7 +149,7 @@ impl Trail {
         }
     }
 
-    /// Notes how a request is answered. `refusal` is the status that the response was made from.
+    /// Notes the response. `refusal` is the status from which an error response was made.
     pub(crate) fn note_answer(
         &self,
         request: &Request<'_>,
@@ -167,15 +171,18 @@ impl Trail {
         }
     }
 
-    /// Whether a refusal's message stays out of the event. At the level `Metadata` nothing of a secret or a token may be
-    /// recorded, and a refusal of a body that cannot be used may quote it.
+    /// Whether the message of an error response stays out of the event.
+    ///
+    /// At the level `Metadata` an event must not contain any part of a secret or token, but the error about
+    /// an invalid body may quote it.
     fn conceals(&self, event: &Event, code: u16) -> bool {
         let is_forbidden = event.annotations.get(DECISION).is_some_and(|it| it == FORBID);
         let may_quote = code >= 400 && !QUOTES_NO_BODY.contains(&code) && !is_forbidden;
         may_quote && !self.keeps(Level::Request) && event.is_about_credentials()
     }
 
-    /// Records the stages of a response that is about to be sent. The last stage of a watch follows when it ends.
+    /// Records the stages of a response that is about to be sent. The last stage of a watch is recorded when
+    /// the watch ends.
     pub(crate) async fn respond(self: Arc<Self>, response: &mut Response<Body>) {
         if self.long_running {
             self.stage(Stage::ResponseStarted).await;
@@ -188,8 +195,8 @@ impl Trail {
         self.complete().await;
     }
 
-    /// Records that the server panicked while it served the request. What the panic said is in the server's own log: it
-    /// may quote an object.
+    /// Records that the server panicked while it served the request. The panic message is left out because it
+    /// may quote an object; the server's log has it.
     pub(crate) async fn panicked(&self) {
         if !self.finish() {
             return;
@@ -204,7 +211,7 @@ impl Trail {
         self.stage(Stage::Panic).await;
     }
 
-    /// Takes the right to record the last stage; false where it was taken before.
+    /// Claims the right to record the last stage; `false` if it was claimed before.
     pub(super) fn finish(&self) -> bool {
         !std::mem::replace(&mut self.state.lock().finished, true)
     }
@@ -225,7 +232,7 @@ impl Trail {
         }
     }
 
-    /// An object as events show it.
+    /// Encodes an object for an event, without `managedFields` if the policy omits them.
     fn shown(&self, object: &Value) -> Option<Box<RawValue>> {
         if self.recording.omit_managed_fields {
             let mut object = object.clone();
@@ -244,7 +251,8 @@ impl Trail {
 }
 
 impl Drop for Trail {
-    /// A request that was given up before its answer: the client went away, or the server ends.
+    /// Records the last stage of a request that ended before its response: the client went away, or the
+    /// server shuts down.
     fn drop(&mut self) {
         let state = self.state.get_mut();
         if state.finished {
@@ -271,10 +279,10 @@ impl std::fmt::Debug for Trail {
     }
 }
 
-/// The body of a watch, whose end is recorded.
+/// The body of a watch; its end records the last stage of the request.
 struct Followed {
     body: Body,
-    /// Let go of when the body ends.
+    /// Dropped when the body ends, which records the last stage.
     trail: Option<Arc<Trail>>,
 }
 
@@ -290,8 +298,8 @@ impl Stream for Followed {
     }
 }
 
-/// The API object in a response as JSON: every `Status`, and any other object where `whole` is set. Texts and documents
-/// that are no API objects are none.
+/// Returns the API object in a response as JSON: every `Status`, and any other object if `whole` is set. A
+/// response that is not an API object gives `None`.
 fn sent_object(
     request: &Request<'_>,
     refusal: Option<&Status>,
@@ -299,7 +307,7 @@ fn sent_object(
     whole: bool,
 ) -> Option<Vec<u8>> {
     if let Some(status) = refusal {
-        // What cannot be negotiated is written past the encoder that records objects.
+        // kube-apiserver does not record the response to a request whose media type cannot be negotiated.
         return (!status.plain && negotiate(request, false).is_ok()).then(|| status.to_json());
     }
     let is_api = match &request.route {
@@ -321,7 +329,7 @@ fn sent_object(
     if is_status { Some(status_text(&object)) } else { whole.then(|| object.to_string().into_bytes()) }
 }
 
-/// A `Status` with its fields in the order in which this server writes them.
+/// Encodes a `Status` with its fields in the order in which this server writes them.
 fn status_text(status: &Value) -> Vec<u8> {
     let mut text = STATUS_BEGINNING.to_vec();
     let fields = ["metadata", "status", "message", "reason", "details", "code"];
@@ -339,7 +347,7 @@ pub(crate) fn raw(json: Vec<u8>) -> Option<Box<RawValue>> {
     RawValue::from_string(String::from_utf8(json).ok()?).ok()
 }
 
-/// Takes managedFields out of an object, of the items of a list and of the rows of a table.
+/// Removes `managedFields` from an object, from the items of a list and from the rows of a Table.
 fn forget_managed_fields(object: &mut Value) {
     let forget = |object: &mut Value| {
         if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {

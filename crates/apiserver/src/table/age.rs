@@ -1,4 +1,4 @@
-//! Durations as kubectl users know them: two or three significant figures.
+//! Durations in the short form that kubectl prints: two or three significant figures.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -8,10 +8,10 @@ const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
 const YEAR: i64 = 365 * DAY;
 
-/// How much smaller than zero a duration may be and still be shown: clocks of two machines differ.
+/// The most negative duration that still prints as `0s`, because the clocks of two machines differ slightly.
 const SKEW_SECONDS: i64 = -1;
 
-/// A duration in whole seconds, as a person would say it: `119s`, `5m3s`, `3h15m`, `2d4h`, `400d`, `3y2d`.
+/// Prints a duration in whole seconds the way kubectl does: `119s`, `5m3s`, `3h15m`, `2d4h`, `400d`, `3y2d`.
 pub(crate) fn human(seconds: i64) -> String {
     match seconds {
         s if s < SKEW_SECONDS => "<invalid>".to_owned(),
@@ -28,7 +28,7 @@ pub(crate) fn human(seconds: i64) -> String {
     }
 }
 
-/// How long ago a timestamp of an object was; `<unknown>` where it is not set.
+/// Prints how long ago a timestamp was; `<unknown>` if it is missing or cannot be parsed.
 pub(crate) fn since(timestamp: Option<&Value>, now: Timestamp) -> String {
     match timestamp.and_then(parse) {
         Some(then) => human(between(then, now)),
@@ -36,12 +36,12 @@ pub(crate) fn since(timestamp: Option<&Value>, now: Timestamp) -> String {
     }
 }
 
-/// Whole seconds from one time to another, cut towards zero.
+/// Returns the whole seconds between two times, rounded towards zero.
 pub(crate) fn between(from: Timestamp, to: Timestamp) -> i64 {
     to.duration_since(from).as_secs()
 }
 
-/// A timestamp field, where it is set and readable.
+/// Parses a timestamp field; `None` if it is not an RFC 3339 string.
 pub(crate) fn parse(value: &Value) -> Option<Timestamp> {
     value.as_str()?.parse().ok()
 }

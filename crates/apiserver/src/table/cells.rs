@@ -1,4 +1,4 @@
-//! What stands in the row of a built-in kind: one pure function of the object and the time for each kind.
+//! The cells of built-in kinds: one pure function of the object and the current time for each kind.
 
 mod cluster;
 mod network;
@@ -16,10 +16,10 @@ use serde_json::Value;
 
 use view::View;
 
-/// Makes the cells of one row.
+/// Returns the cells of one object's row.
 pub(super) type Row = fn(View<'_>) -> Vec<Value>;
 
-/// The row function of a built-in kind; none where only name and creation time are shown.
+/// Returns the row function of a built-in kind; `None` if the kind shows only its name and creation time.
 pub(super) fn of(group: &str, kind: &str) -> Option<Row> {
     let row: Row = match (group, kind) {
         ("", "Pod") => pod::pod,
@@ -107,12 +107,11 @@ fn of_resource(kind: &str) -> Option<Row> {
     })
 }
 
-/// The cells of an object's row.
 pub(super) fn cells(row: Row, object: &Value, now: Timestamp) -> Vec<Value> {
     row(View { value: object, now })
 }
 
-/// Conditions of the row of a pod that is done.
+/// Returns the conditions of a pod's row; `None` while the pod has not finished.
 pub(super) fn pod_conditions(object: &Value, now: Timestamp) -> Option<Value> {
     pod::row_conditions(View { value: object, now })
 }

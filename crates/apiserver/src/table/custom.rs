@@ -1,4 +1,4 @@
-//! Rows of custom resources: the printer columns of their definition.
+//! Rows of custom resources, from the `additionalPrinterColumns` of their CRD.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -7,7 +7,8 @@ use super::age;
 use super::jsonpath::JsonPath;
 use crate::Column;
 
-/// The columns that a definition adds behind the name; a path that cannot be read gives empty cells.
+/// The columns that a CRD shows after the name, each as a JSONPath and a type. A path that cannot be parsed
+/// is `None` and gives empty cells.
 #[derive(Debug)]
 pub(super) struct CustomColumns(Vec<(Option<JsonPath>, String)>);
 
@@ -37,7 +38,7 @@ fn cell(path: Option<&JsonPath>, kind: &str, object: &Value, now: Timestamp) -> 
     }
 }
 
-/// The cell of a column that is no string; a value of another type gives an empty cell.
+/// Returns the cell of a column whose type is not `string`; a value of another type gives an empty cell.
 fn typed(kind: &str, value: &Value, now: Timestamp) -> Value {
     match (kind, value) {
         ("integer", Value::Number(number)) => match (number.as_i64(), number.as_f64()) {
@@ -46,7 +47,7 @@ fn typed(kind: &str, value: &Value, now: Timestamp) -> Value {
             (None, None) => Value::Null,
         },
         ("number", Value::Number(number)) => match number.as_i64() {
-            // A float without a fraction is written without one, as Go does.
+            // Go prints a float without a fraction as an integer.
             Some(integer) => integer.into(),
             None => value.clone(),
         },
@@ -60,7 +61,7 @@ fn typed(kind: &str, value: &Value, now: Timestamp) -> Value {
     }
 }
 
-/// A value as a string column shows it: text without quotes, maps and lists as JSON.
+/// Prints a value in a column of type `string`: text without quotes, maps and lists as JSON.
 fn text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -73,7 +74,7 @@ fn text(value: &Value) -> String {
     }
 }
 
-/// A float as Go prints it: an exponent of at least two digits where the number is very small or large.
+/// Prints a float as Go does: very small and very large numbers have an exponent of at least two digits.
 fn go_float(float: f64) -> String {
     let magnitude = float.abs();
     if magnitude == 0.0 || (1e-4..1e21).contains(&magnitude) {

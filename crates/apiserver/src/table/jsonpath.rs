@@ -1,7 +1,8 @@
-//! JSONPath in the Kubernetes dialect, as far as printer columns use it.
+//! Kubernetes' dialect of JSONPath, as far as printer columns use it.
 //!
-//! The dialect differs from the RFC: fields may hold dashes, dots are escaped with a backslash, an index out of
-//! bounds is an error and not an empty result, and a comparison needs two values of the same type.
+//! The dialect differs from RFC 9535: field names may contain dashes, dots are escaped with a backslash, an
+//! index out of bounds is an error instead of an empty result, and a comparison needs two values of the same
+//! type.
 
 mod parse;
 
@@ -9,29 +10,29 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-/// A path that was parsed.
+/// A parsed JSONPath.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct JsonPath(Vec<Step>);
 
-/// The path cannot be read, or does not fit the value that it is applied to.
+/// A path cannot be parsed, or does not fit the value that it is applied to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PathError;
 
 #[derive(Clone, Debug, PartialEq)]
 enum Step {
-    /// A member of an object.
+    /// The member of a map with this name.
     Field(String),
-    /// Everything directly beneath.
+    /// All direct children of a map or list.
     Wildcard,
-    /// The value and everything beneath it that has members.
+    /// The value and all its descendants that have children (`..`).
     Descend,
-    /// Items of a list.
+    /// The items of a list at an index or in a range.
     Slice(Slice),
     /// The results of several paths, one after the other.
     Union(Vec<Vec<Step>>),
-    /// Items of a list for which the comparison holds.
+    /// The items of a list for which a comparison holds, or for which `left` finds anything.
     Filter { left: Vec<Step>, comparison: Option<(Comparison, Vec<Step>)> },
-    /// A value that stands in the path itself.
+    /// A literal value, as on the right side of a comparison.
     Literal(Value),
 }
 
@@ -39,7 +40,7 @@ enum Step {
 struct Slice {
     start: Option<i64>,
     end: Option<i64>,
-    /// The end was not written: a single index was.
+    /// Set if the brackets hold a single index and no colon.
     single: bool,
     step: Option<i64>,
 }
@@ -56,8 +57,8 @@ enum Comparison {
 
 type Values<'a> = Vec<Cow<'a, Value>>;
 
-/// How many values a path may lead to at any of its steps: a cell shows some hundred characters, and every `..` of a path
-/// multiplies them.
+/// The number of values that any step of a path may produce. A cell shows a few hundred characters at most,
+/// and every `..` in a path multiplies the number of values.
 const VALUES_MAX: usize = 100_000;
 
 impl JsonPath {
@@ -66,7 +67,7 @@ impl JsonPath {
         parse::action(text).map(Self)
     }
 
-    /// Every value that the path leads to.
+    /// Returns every value that the path matches.
     pub(crate) fn find<'a>(&self, root: &'a Value) -> Result<Values<'a>, PathError> {
         walk(vec![Cow::Borrowed(root)], &self.0)
     }
@@ -145,7 +146,7 @@ fn items<'a>(value: &Cow<'a, Value>) -> Result<Values<'a>, PathError> {
 }
 
 impl Slice {
-    /// The chosen items; none where the slice is empty, which ends the whole step.
+    /// Returns the chosen items. `None` if the slice is empty, which ends the step for all remaining values.
     fn of<'a>(self, items: &Values<'a>) -> Result<Option<Values<'a>>, PathError> {
         let len = items.len() as i64;
         let from_end = |index: i64| if index < 0 { index + len } else { index };

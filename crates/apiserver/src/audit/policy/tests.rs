@@ -1,4 +1,4 @@
-//! The policy held against requests. Every case is a request in one line:
+//! Tests that evaluate policies for requests. Each case is a request in one line:
 //!
 //! ```text
 //! user(group,group) verb group:resource/subresource namespace name
@@ -33,7 +33,7 @@ fn evaluate(policy: &AuditPolicy, request: &str) -> Option<Recording> {
     policy.evaluate((!name.is_empty()).then_some(&user), verb, &target)
 }
 
-/// Holds requests against the level that stands before each.
+/// Checks that the policy records each request at the level before it.
 fn check(rules: &str, cases: &[(&str, &str)]) {
     let policy = read(rules);
     for (level, request) in cases {

@@ -2,7 +2,7 @@ use super::*;
 
 const HEAD: &str = "apiVersion: audit.k8s.io/v1\nkind: Policy\n";
 
-/// What is said about a policy with these fields.
+/// Returns the error for a policy with these fields.
 fn refusal(fields: &str) -> String {
     AuditPolicy::parse(format!("{HEAD}{fields}").as_bytes()).unwrap_err().to_string()
 }

@@ -8,7 +8,7 @@ use super::view::{NONE, View};
 
 const UNKNOWN: &str = "<unknown>";
 
-/// Name and age: all there is to see of some kinds.
+/// The row of a kind that shows only its name and age.
 pub(super) fn name_and_age(object: View<'_>) -> Vec<Value> {
     vec![object.name().into(), object.age().into()]
 }
@@ -110,7 +110,7 @@ fn node_address<'a>(node: View<'a>, kind: &str) -> &'a str {
     address.map_or(NONE, |address| address.text("/address"))
 }
 
-/// Both faces of an event: the core one, and that of `events.k8s.io` with its renamed fields.
+/// The row of an Event of either API: the core API, or `events.k8s.io` with its renamed fields.
 pub(super) fn event(object: View<'_>) -> Vec<Value> {
     let first = match known_since(object, ["/firstTimestamp", "/deprecatedFirstTimestamp"]) {
         Some(first) => first,

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::view::{NONE, View, with_more};
 
-/// At most this many addresses, ports or hosts are spelled out.
+/// The number of addresses, ports or hosts that a cell spells out.
 const SHOWN: usize = 3;
 
 pub(super) fn service(object: View<'_>) -> Vec<Value> {
@@ -48,7 +48,7 @@ fn external_ip(service: View<'_>) -> String {
     }
 }
 
-/// The addresses of a load balancer, or its host names where it has no addresses.
+/// The addresses of a load balancer, with the host name of each ingress point that has no address.
 fn load_balancer(object: View<'_>) -> String {
     let addresses: BTreeSet<_> = object
         .list("/status/loadBalancer/ingress")
@@ -75,7 +75,7 @@ pub(super) fn endpoints(object: View<'_>) -> Vec<Value> {
     vec![object.name().into(), with_more(&entries, SHOWN, empty).into(), object.age().into()]
 }
 
-/// An IPv6 address stands in brackets before its port.
+/// Formats an address and a port; an IPv6 address is put in brackets.
 fn host_port(ip: &str, port: i64) -> String {
     if ip.contains(':') { format!("[{ip}]:{port}") } else { format!("{ip}:{port}") }
 }
@@ -120,7 +120,7 @@ pub(super) fn ingress(object: View<'_>) -> Vec<Value> {
     ]
 }
 
-/// The hosts of the rules. What is more is counted in rules, not in hosts, as kubectl users see it.
+/// The hosts of an Ingress. As in kubectl, the "+ N more" counts rules, not hosts.
 fn hosts(ingress: View<'_>) -> String {
     let rules = ingress.len("/spec/rules");
     let mut shown = Vec::new();
@@ -166,7 +166,7 @@ pub(super) fn service_cidr(object: View<'_>) -> Vec<Value> {
     vec![object.name().into(), object.texts("/spec/cidrs").join(",").into(), object.age().into()]
 }
 
-/// Kubernetes gives this row a third cell, its age, without a column for it.
+/// The row of an IPAddress. Kubernetes gives it a third cell, its age, without a column for it.
 pub(super) fn ip_address(object: View<'_>) -> Vec<Value> {
     let parent = object.get("/spec/parentRef").map_or_else(
         || NONE.to_owned(),

@@ -25,7 +25,7 @@ pub(super) fn pod(pod: View<'_>) -> Vec<Value> {
     ]
 }
 
-/// What marks a row of a pod that will not run again.
+/// The conditions of the row of a pod that has succeeded or failed.
 pub(super) fn row_conditions(pod: View<'_>) -> Option<Value> {
     let (reason, message) = match pod.text("/status/phase") {
         "Succeeded" => ("Succeeded", "The pod has completed successfully."),
@@ -40,7 +40,7 @@ pub(super) fn template(object: View<'_>) -> Vec<Value> {
     vec![object.name().into(), names.into(), images.into(), object.labels("/template/metadata/labels").into()]
 }
 
-/// The columns that need a walk over the container statuses.
+/// The cells that need a walk over the container statuses.
 struct Summary {
     ready: usize,
     reason: String,
@@ -48,9 +48,9 @@ struct Summary {
     last_restart: Option<Timestamp>,
 }
 
-/// What the init containers say.
+/// The result of a walk over the statuses of the init containers.
 struct Initialization {
-    /// The reason that stands in the way, while one does.
+    /// The reason why initialization has not finished; `None` once it has.
     blocked_by: Option<String>,
     ready: usize,
     all: Restarts,
@@ -144,7 +144,8 @@ fn init_reason(status: View<'_>, index: usize, declared: usize) -> String {
     }
 }
 
-/// What the main containers say, read from the last to the first: the first one has the last word.
+/// The result of a walk over the statuses of the main containers. The walk goes from the last container to
+/// the first, so that the first one decides the reason.
 struct Containers {
     reason: String,
     error: Option<String>,
@@ -173,7 +174,7 @@ impl Containers {
         result
     }
 
-    /// A pod of which one container is done and another still runs is not Completed.
+    /// The reason to show. A pod with one completed and one running container is not `Completed`.
     fn reason(self, pod: View<'_>) -> String {
         if self.reason != "Completed" {
             return self.reason;
@@ -195,7 +196,7 @@ fn terminated_reason(terminated: View<'_>) -> String {
     }
 }
 
-/// An init container that keeps running beside the main ones.
+/// Whether an init container is a sidecar, which keeps running beside the main containers.
 fn is_sidecar(container: View<'_>) -> bool {
     container.text("/restartPolicy") == "Always"
 }

@@ -1,4 +1,4 @@
-//! Rows of what governs: RBAC bindings, admission, certificates, flow control, priorities and device claims.
+//! Rows of RBAC bindings, admission, certificates, flow control, priorities and device claims.
 
 use serde_json::Value;
 
@@ -60,7 +60,7 @@ fn parameter_reference(reference: View<'_>) -> String {
     }
 }
 
-/// A selector in the debug form that Kubernetes prints in this one place.
+/// Prints a selector in Go's debug form, which Kubernetes shows in this column only.
 fn raw_selector(selector: View<'_>) -> String {
     let labels = selector.map("/matchLabels").into_iter().flatten();
     let labels: String = labels.map(|(key, value)| format!("{key}: {},", plain(value))).collect();

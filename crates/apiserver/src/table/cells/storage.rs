@@ -52,7 +52,7 @@ fn storage_class_name(object: View<'_>) -> &str {
     object.annotation(CLASS_ANNOTATION).unwrap_or_else(|| object.text("/spec/storageClassName"))
 }
 
-/// The access modes in their short forms, always in the same order.
+/// The access modes in their short forms, in a fixed order.
 fn access_modes(object: View<'_>, pointer: &str) -> String {
     let modes = object.texts(pointer);
     let short = [

@@ -2,7 +2,7 @@ use serde_json::json;
 
 use super::*;
 
-/// Compares the cells of an object behind its name; ages are those of an object ten minutes old.
+/// Compares the cells after the name, for an object that is ten minutes old.
 fn check(group: &str, kind: &str, mut object: Value, expected: Value) {
     object["metadata"]["name"] = json!("n");
     object["metadata"]["creationTimestamp"] = json!("2026-01-01T00:00:00Z");
@@ -343,7 +343,7 @@ fn what_governs() {
     );
 }
 
-/// Every kind that has columns of its own has a row with as many cells.
+/// Every kind with its own columns has a row function that returns as many cells.
 #[test]
 fn rows_fit_the_columns_of_the_facts() {
     for resource in evenkeel_schema::kinds::resources() {

@@ -1,16 +1,16 @@
-//! Lenient access to a stored object: what is absent reads as the zero value, as it does in a typed struct.
+//! Lenient access to a stored object: an absent field reads as the zero value, as in a Go struct.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
 use crate::table::age;
 
-/// What a cell shows for something that is not there.
+/// The cell text for a value that is absent.
 pub(super) const NONE: &str = "<none>";
-/// What a cell shows for an optional setting that is not set.
+/// The cell text for an optional setting that is not set.
 pub(super) const UNSET: &str = "<unset>";
 
-/// An object, or a part of one, at the time of the request.
+/// An object or a part of one, with the time of the request.
 #[derive(Clone, Copy)]
 pub(in crate::table) struct View<'a> {
     pub(in crate::table) value: &'a Value,
@@ -18,7 +18,7 @@ pub(in crate::table) struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// The part at a JSON pointer; a null counts as absent.
+    /// The part at a JSON pointer; `None` if it is absent or null.
     pub(super) fn get(self, pointer: &str) -> Option<View<'a>> {
         let value = self.value.pointer(pointer).filter(|value| !value.is_null())?;
         Some(Self { value, now: self.now })
@@ -28,7 +28,7 @@ impl<'a> View<'a> {
         self.get(pointer).is_some()
     }
 
-    /// The string at a pointer, or the empty string.
+    /// The string at a JSON pointer, or the empty string.
     pub(super) fn text(self, pointer: &str) -> &'a str {
         self.maybe_text(pointer).unwrap_or_default()
     }
@@ -37,7 +37,7 @@ impl<'a> View<'a> {
         self.get(pointer)?.value.as_str()
     }
 
-    /// The string at a pointer, or `other` where it is absent or empty.
+    /// The string at a JSON pointer, or `other` if it is absent or empty.
     pub(super) fn text_or(self, pointer: &str, other: &'a str) -> &'a str {
         self.maybe_text(pointer).filter(|text| !text.is_empty()).unwrap_or(other)
     }
@@ -63,7 +63,7 @@ impl<'a> View<'a> {
         items.iter().map(move |value| View { value, now: self.now })
     }
 
-    /// The strings of a list.
+    /// The strings in the list at a JSON pointer.
     pub(super) fn texts(self, pointer: &str) -> Vec<&'a str> {
         self.list(pointer).filter_map(|item| item.value.as_str()).collect()
     }
@@ -72,7 +72,7 @@ impl<'a> View<'a> {
         self.get(pointer)?.value.as_object()
     }
 
-    /// How many entries the map or list at a pointer has.
+    /// The number of entries in the map or list at a JSON pointer.
     pub(super) fn len(self, pointer: &str) -> usize {
         match self.get(pointer).map(|part| part.value) {
             Some(Value::Array(items)) => items.len(),
@@ -105,29 +105,29 @@ impl<'a> View<'a> {
         self.map("/metadata/annotations")?.get(key)?.as_str()
     }
 
-    /// A quantity or int-or-string as text; a quantity that is not set is zero.
+    /// A quantity or int-or-string as text; `0` if it is not set.
     pub(super) fn quantity(self, pointer: &str) -> String {
         self.get(pointer).map_or_else(|| "0".to_owned(), |part| plain(part.value))
     }
 
-    /// The status of the first condition of a type.
+    /// The first condition of the given type.
     pub(super) fn condition(self, list: &str, kind: &str) -> Option<View<'a>> {
         self.list(list).find(|condition| condition.text("/type") == kind)
     }
 
-    /// Whether the first condition of a type is True.
+    /// Whether the first condition of the given type has the status `True`.
     pub(super) fn condition_is_true(self, list: &str, kind: &str) -> bool {
         self.condition(list, kind).is_some_and(|condition| condition.text("/status") == "True")
     }
 
-    /// Names and images of the containers at a pointer, each joined by commas.
+    /// The names and the images of the containers at a JSON pointer, each joined by commas.
     pub(super) fn containers(self, pointer: &str) -> (String, String) {
         let names: Vec<_> = self.list(pointer).map(|container| container.text("/name")).collect();
         let images: Vec<_> = self.list(pointer).map(|container| container.text("/image")).collect();
         (names.join(","), images.join(","))
     }
 
-    /// A map of labels as `a=b,c=d`, or `<none>`.
+    /// A map of labels as `a=b,c=d`, or `<none>` if it is empty.
     pub(super) fn labels(self, pointer: &str) -> String {
         let pairs: Vec<_> = self
             .map(pointer)
@@ -138,13 +138,13 @@ impl<'a> View<'a> {
         if pairs.is_empty() { NONE.to_owned() } else { pairs.join(",") }
     }
 
-    /// A label selector in its query form, or `<none>` where it has no requirement.
+    /// A label selector in its query form, or `<none>` if it has no requirements.
     pub(super) fn selector(self, pointer: &str) -> String {
         let text = self.selector_query(pointer);
         if text.is_empty() { NONE.to_owned() } else { text }
     }
 
-    /// A label selector in its query form, sorted by key; empty where it has no requirement.
+    /// A label selector in its query form, sorted by key; empty if it has no requirements.
     pub(super) fn selector_query(self, pointer: &str) -> String {
         let Some(selector) = self.get(pointer) else { return String::new() };
         let labels = selector.map("/matchLabels").into_iter().flatten();
@@ -169,7 +169,7 @@ fn requirement(expression: View<'_>) -> String {
     }
 }
 
-/// A scalar as text, without quotes.
+/// Prints a scalar as text, without quotes.
 pub(super) fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -177,7 +177,7 @@ pub(super) fn plain(value: &Value) -> String {
     }
 }
 
-/// The first `max` entries, and how many more there are; `empty` where there is none.
+/// Joins the first `max` entries and says how many more there are; `empty` if there are none.
 pub(super) fn with_more(entries: &[String], max: usize, empty: &str) -> String {
     let shown = entries[..entries.len().min(max)].join(",");
     match entries.len() {

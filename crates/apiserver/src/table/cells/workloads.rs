@@ -1,4 +1,4 @@
-//! Rows of what makes pods: replica controllers, jobs, autoscalers and the budgets around them.
+//! Rows of the kinds that create or manage pods: workloads, Jobs, autoscalers and disruption budgets.
 
 use serde_json::Value;
 
@@ -179,12 +179,12 @@ pub(super) fn horizontal_pod_autoscaler(object: View<'_>) -> Vec<Value> {
     ]
 }
 
-/// At most this many metrics of an autoscaler are spelled out.
+/// The number of an autoscaler's metrics that a cell spells out.
 const METRICS_SHOWN: usize = 2;
 
 fn hpa_metrics(hpa: View<'_>) -> String {
     if let Some(target) = hpa.maybe_int("/spec/targetCPUUtilizationPercentage") {
-        // The autoscaling/v1 face of an object has its one metric in fields of its own.
+        // In autoscaling/v1 the only metric is in fields of its own.
         let current = hpa.maybe_int("/status/currentCPUUtilizationPercentage");
         return format!("cpu: {}/{target}%", percent(current, "<unknown>"));
     }

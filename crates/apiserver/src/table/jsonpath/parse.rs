@@ -1,14 +1,14 @@
-//! From text to steps.
+//! The parser of JSONPath.
 
 use serde_json::Value;
 
 use super::{Comparison, PathError, Slice, Step};
 
-/// How deep paths may stand inside of each other, as a filter's do: deeper ones would overflow the stack, and no column
-/// has two.
+/// The deepest nesting of paths, as in filters within filters. Deeper paths would overflow the stack; real
+/// columns do not nest twice.
 const DEPTH_MAX: usize = 16;
 
-/// Parses what stands between the braces of a template.
+/// Parses the inside of a `{…}` template.
 pub(super) fn action(text: &str) -> Result<Vec<Step>, PathError> {
     action_at(text, 0)
 }
@@ -27,7 +27,7 @@ fn action_at(text: &str, depth: usize) -> Result<Vec<Step>, PathError> {
 struct Parser<'a> {
     rest: &'a str,
     steps: Vec<Step>,
-    /// How many paths this one stands inside of.
+    /// The number of paths that enclose this one.
     depth: usize,
 }
 
@@ -55,12 +55,12 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// Parses a path that stands inside of this one.
+    /// Parses a path nested in this one.
     fn inner(&self, text: &str) -> Result<Vec<Step>, PathError> {
         action_at(text, self.depth + 1)
     }
 
-    /// Takes the first `len` bytes.
+    /// Consumes the first `len` bytes.
     fn take(&mut self, len: usize) -> &'a str {
         let (taken, rest) = self.rest.split_at(len);
         self.rest = rest;
@@ -93,7 +93,7 @@ impl<'a> Parser<'a> {
         });
     }
 
-    /// `true` and `false` are values; the other words belong to templates and lead nowhere in a column.
+    /// Parses `true` or `false`. All other words belong to templates and are errors in a column.
     fn word(&mut self) -> Result<(), PathError> {
         let end = self.rest.find(is_terminator).unwrap_or(self.rest.len());
         let literal = match self.take(end) {
@@ -169,7 +169,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// Where the closing parenthesis of a filter stands; one within quotes does not count.
+/// Finds the closing parenthesis of a filter, skipping parentheses within quotes.
 fn filter_end(text: &str) -> Option<usize> {
     let mut quote = None;
     let mut escaped = false;

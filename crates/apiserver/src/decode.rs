@@ -1,4 +1,5 @@
-//! Bodies to objects: media type, size, syntax, duplicate keys, and whether the object is of the kind of the path.
+//! Decoding of request bodies into objects: media type, size, syntax, duplicate keys, and the check that the
+//! object has the kind that the path serves.
 
 mod json;
 mod syntax;
@@ -23,12 +24,12 @@ use crate::status::{Result, Status, quote};
 pub(crate) use json::{parse as parse_json, type_name};
 pub(crate) use yaml::parse as parse_yaml;
 
-/// The largest body that is read: what etcd takes in a request (1.5 MiB) doubled, as Kubernetes has it.
+/// The largest request body, as in Kubernetes: twice what etcd accepts in a request (1.5 MiB).
 pub(crate) const BODY_MAX: usize = 3 * 1024 * 1024;
-/// How far a body that is too large is read before its connection is given up.
+/// How many bytes of a too large body are read before the connection is abandoned.
 const DRAINED_MAX: usize = 16 * BODY_MAX;
 
-/// A media type that bodies of objects come in.
+/// A media type of request bodies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Media {
     Json,
@@ -36,19 +37,21 @@ pub(crate) enum Media {
     Protobuf,
 }
 
-/// What is odd about a body that was read nevertheless, each as strict decoding words it.
+/// Warnings about a body that was decoded nevertheless, in the words of strict decoding.
 #[derive(Debug, Default)]
 pub(crate) struct Oddities(pub(crate) Vec<String>);
 
-/// A body as it was decoded.
+/// A decoded body.
 #[derive(Debug)]
 pub(crate) struct Decoded {
     pub(crate) object: Value,
     pub(crate) oddities: Oddities,
 }
 
-/// Reads a body to its end. What is beyond [`BODY_MAX`] is dropped, but read: a client that writes before it reads would
-/// lose its answer together with a connection that is closed on unread bytes.
+/// Reads a body to its end.
+///
+/// Bytes beyond [`BODY_MAX`] are read but dropped: a client that writes its whole request before it reads
+/// would lose the response if the connection were closed with bytes unread.
 pub(crate) async fn read_body<B>(body: B) -> Result<Bytes>
 where
     B: HttpBody,
@@ -75,7 +78,7 @@ where
     if size > BODY_MAX { Err(too_large()) } else { Ok(whole.freeze()) }
 }
 
-/// Which media type a Content-Type header names.
+/// Returns the media type that a Content-Type header names.
 pub(crate) fn media(content_type: &str) -> Result<Media> {
     match content_type.split(';').next().unwrap_or_default().trim() {
         "" | "application/json" => Ok(Media::Json),
@@ -88,7 +91,8 @@ pub(crate) fn media(content_type: &str) -> Result<Media> {
     }
 }
 
-/// Decodes an object of the kind that `info` serves. Defaults and unknown fields are the next station's.
+/// Decodes an object of the kind that `info` serves. It neither applies defaults nor looks for unknown
+/// fields.
 pub(crate) fn object(
     info: &ResourceInfo,
     kind: &Expected<'_>,
@@ -100,7 +104,8 @@ pub(crate) fn object(
     settle(info, kind, decoded, body)
 }
 
-/// Decodes a JSON object of a built-in kind by its schema, reading it once; and why Go could not decode it, if so.
+/// Decodes a JSON object of a built-in kind by its schema in one pass. Also returns the error with which Go
+/// would refuse to decode it, if any.
 pub(crate) fn typed(
     info: &ResourceInfo,
     kind: &Expected<'_>,
@@ -109,16 +114,16 @@ pub(crate) fn typed(
 ) -> Result<(Decoded, Option<String>)> {
     let (object, findings) = match unknown::decode(schema, &info.kind, body) {
         Ok(read) => read,
-        // It is no JSON: the parser says why in the words of Go.
+        // The body is not JSON; this parser words the error as Go does.
         Err(_) => return object(info, kind, Media::Json, body, FieldValidation::Ignore).map(|it| (it, None)),
     };
     let decoded = Decoded { object, oddities: Oddities(findings.strict) };
     Ok((settle(info, kind, decoded, body)?, findings.refusal))
 }
 
-/// Refuses what is no object of the kind.
+/// Refuses a body that is not an object of the expected kind.
 fn settle(info: &ResourceInfo, kind: &Expected<'_>, mut decoded: Decoded, body: &[u8]) -> Result<Decoded> {
-    // A struct that null is read into stays as it is.
+    // In Go, decoding null into a struct leaves the struct empty.
     if decoded.object.is_null() && !info.is_custom() {
         decoded.object = Value::Object(serde_json::Map::new());
     }
@@ -132,7 +137,7 @@ fn settle(info: &ResourceInfo, kind: &Expected<'_>, mut decoded: Decoded, body: 
     Ok(decoded)
 }
 
-/// The kind that an endpoint takes.
+/// The kind of object that an endpoint takes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Expected<'a> {
     pub(crate) group: &'a str,
@@ -164,12 +169,12 @@ fn protobuf(kind: &Expected<'_>, body: &[u8]) -> Result<Decoded> {
     Ok(Decoded { object, oddities: Oddities::default() })
 }
 
-/// Decodes a protobuf body of this kind.
+/// Decodes a protobuf body of the given kind.
 pub(crate) fn parse_protobuf(group: &str, version: &str, kind: &str, body: &[u8]) -> Result<Decoded> {
     protobuf(&Expected { group, version, kind }, body)
 }
 
-/// What Go says when something else than an object is read into a struct.
+/// Go's error for decoding a value that is not an object into a struct.
 pub(crate) fn not_an_object(value: &Value) -> String {
     let what = match value {
         Value::Null | Value::Object(_) => return format!("Object 'Kind' is missing in '{value}'"),
@@ -191,7 +196,7 @@ fn unrecognized(kind: &Expected<'_>, body: &[u8], why: &str) -> Status {
     ))
 }
 
-/// The beginning of a body, as refusals show it: JSON as it is, anything else in hexadecimal.
+/// The beginning of a body as error messages quote it: JSON as it is, anything else in hexadecimal.
 fn summary(body: &[u8]) -> String {
     const SHOWN: usize = 30;
     let shown = &body[..body.len().min(SHOWN)];
@@ -203,7 +208,7 @@ fn summary(body: &[u8]) -> String {
     }
 }
 
-/// Checks apiVersion and kind against the path, and fills in what is missing.
+/// Checks `apiVersion` and `kind` against the path and fills them in if they are missing.
 fn check_kind(info: &ResourceInfo, expected: &Expected<'_>, object: &mut Value, body: &[u8]) -> Result<()> {
     let given_kind = type_text(object, "kind").map_err(|why| unrecognized(expected, body, &why))?;
     let given_version = type_text(object, "apiVersion").map_err(|why| unrecognized(expected, body, &why))?;
@@ -276,7 +281,7 @@ fn mismatch(
     Err(Status::bad_request(format!("{kind} in version {version} cannot be handled as a {as_kind}: {why}")))
 }
 
-/// Versions that Kubernetes still knows how to read but no longer serves.
+/// Whether Kubernetes can still decode a version that it no longer serves.
 fn is_retired(group: &str, version: &str, kind: &str) -> bool {
     match (group, version) {
         ("extensions", "v1beta1") => {
@@ -302,7 +307,7 @@ fn is_retired(group: &str, version: &str, kind: &str) -> bool {
     }
 }
 
-/// The name by which Kubernetes calls the internal form of a group, which its messages show.
+/// The name of the Go package of a group's internal types, which Kubernetes' messages contain.
 pub(crate) fn go_package(group: &str) -> &str {
     match group {
         "" => "core",
@@ -319,7 +324,7 @@ mod tests {
     use super::*;
     use crate::Body;
 
-    /// How a body of so many pieces of one MiB is taken, and how many of them were read.
+    /// Reads a body of `pieces` MiB. Returns the result and the number of pieces that were read.
     async fn read(pieces: usize) -> (Result<Bytes>, usize) {
         let read = std::cell::Cell::new(0);
         let piece = Bytes::from(vec![b'x'; 1 << 20]);

@@ -1,7 +1,8 @@
-//! What is served, for clients to find out: the lists of groups, versions and resources, and the server's version.
+//! Discovery: the groups, versions and resources that are served, and the server's version.
 //!
-//! There are two forms. The legacy one is a document for each group and version; the aggregated one is everything at
-//! once, which kubectl asks for by its `Accept` header and recognizes by the parameters of the `Content-Type`.
+//! There are two forms. The legacy form has one document for each group and version. The aggregated form is
+//! one document with everything; kubectl asks for it in the `Accept` header and recognizes it by the
+//! parameters of the `Content-Type`.
 //!
 //! ETags and the aggregated form follow Kubernetes v1.36, which no longer serves `v2beta1`.
 
@@ -24,10 +25,10 @@ pub(crate) use groups::{Group, Version, groups};
 
 const AGGREGATED_TYPE: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// The Kubernetes version whose API this is.
+/// The Kubernetes version whose API is served.
 const VERSION: &str = "v1.36.4";
 
-/// Answers a path of discovery; none where the path is none.
+/// Answers a discovery request; `None` if the path is not a discovery path.
 pub(crate) fn answer(registry: &Registry, request: &Request<'_>) -> Option<Result<Response<Body>>> {
     let path = request.path.trim_end_matches('/');
     let mut parts = path.split('/').skip(1);
@@ -45,7 +46,7 @@ pub(crate) fn answer(registry: &Registry, request: &Request<'_>) -> Option<Resul
     Some(document.answer(registry, request))
 }
 
-/// One document of discovery.
+/// A discovery document, by its path.
 #[derive(Clone, Copy)]
 enum Document<'a> {
     Paths,
@@ -71,7 +72,7 @@ impl Document<'_> {
             Self::Group(name) => legacy::group(find(&groups, name).ok_or_else(Status::page_not_found)?),
             Self::Resources(group, version) => resources(&groups, group, version)?,
         };
-        // Kubernetes serves the lists of groups by a handler that looks at no method.
+        // In Kubernetes, the handler that serves these documents ignores the method.
         let any_method = matches!(self, Self::Paths | Self::Groups | Self::Group(_));
         if request.method != Method::GET && !any_method {
             return Err(Status::method_not_allowed());
@@ -85,7 +86,8 @@ fn find<'a>(groups: &'a [Group], name: &str) -> Option<&'a Group> {
     groups.iter().find(|group| !name.is_empty() && group.name == name)
 }
 
-/// The resources of a version. An unknown version of a built-in group is an API error, all else is no page.
+/// The resources of a version. An unknown version of a built-in group gives a `Status`; an unknown group or
+/// custom version gives a plain `404 page not found`.
 fn resources(groups: &[Group], group: &str, version: &str) -> Result<Value> {
     let group = groups.iter().find(|it| it.name == group).ok_or_else(Status::page_not_found)?;
     match group.versions.iter().find(|it| it.name == version) {
@@ -106,7 +108,7 @@ fn aggregated(request: &Request<'_>, document: aggregated::Document) -> Result<R
     Ok(response)
 }
 
-/// A response with the hash of its bytes as ETag; without a body where the client has them.
+/// Builds a response with an ETag; its body is empty (304) if the client already has the document.
 fn cached(
     request: &Request<'_>,
     aggregated::Document { body, etag }: aggregated::Document,
@@ -120,13 +122,13 @@ fn cached(
     response
 }
 
-/// The SHA-512 of a document in upper-case hex, as Kubernetes has it.
+/// The SHA-512 of a document in upper-case hexadecimal, as in Kubernetes.
 pub(crate) fn hash(bytes: &[u8]) -> String {
     let digest = Sha512::digest(bytes);
     digest.iter().map(|byte| format!("{byte:02X}")).collect()
 }
 
-/// Whether the client prefers the aggregated form that is served here to the legacy one.
+/// Whether the client prefers the aggregated form to the legacy form.
 fn wants_aggregated(request: &Request<'_>) -> bool {
     let accept = request.header("accept");
     let mut clauses = accept.split(',').map(|clause| {
@@ -166,7 +168,7 @@ fn version() -> Value {
     })
 }
 
-/// The architecture in the words of Go, which is what clients compare.
+/// The architecture under Go's name, which clients compare.
 fn go_architecture() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",
@@ -175,7 +177,7 @@ fn go_architecture() -> &'static str {
     }
 }
 
-/// Every path that is no object, for people who ask for `/`.
+/// Every path that does not belong to an object, as `/` lists them.
 fn paths(groups: &[Group]) -> Vec<String> {
     let fixed =
         ["/healthz", "/healthz/ping", "/livez", "/livez/ping", "/openapi/v2", "/openapi/v3", "/readyz"];

@@ -1,8 +1,9 @@
-//! OpenAPI: the documents by which kubectl validates, explains and applies.
+//! The OpenAPI documents from which kubectl validates, explains and applies objects.
 //!
-//! Version 3 has a document for each group and version, under a URL that names its hash: a wrong hash is redirected,
-//! the right one may be kept for ever. Documents of built-in groups are made once for the process, when they are
-//! first asked for; those of custom resources when their definitions have changed.
+//! OpenAPI v3 has one document for each group and version. Its URL contains the hash of the document: a
+//! request with the wrong hash is redirected, and a response with the right hash may be cached forever.
+//! Documents of built-in groups are built once per process, on first use; documents of custom resources are
+//! rebuilt when a CRD changes.
 
 mod custom;
 mod document;
@@ -27,18 +28,18 @@ use crate::respond;
 use crate::status::{Details, Result, Status};
 use document::Document;
 
-/// The documents of one server.
+/// The OpenAPI documents of one server.
 #[derive(Debug, Default)]
 pub(crate) struct OpenApi {
-    /// Those with custom resources, as of a generation of the registry.
+    /// The documents of custom resources, with the registry generation from which they were built.
     custom: Mutex<Option<(u64, Documents)>>,
 }
 
-/// By path beneath `/openapi/v3/`: `api/v1`, `apis/apps/v1`.
+/// Documents by their path below `/openapi/v3/`: `api/v1`, `apis/apps/v1`.
 type Documents = Arc<BTreeMap<String, Arc<Document>>>;
 
 impl OpenApi {
-    /// Answers a path beneath `/openapi`; none where the path is none.
+    /// Answers a request for a path below `/openapi`; `None` if the path is not an OpenAPI path.
     pub(crate) fn answer(
         &self,
         registry: &Registry,
@@ -61,7 +62,7 @@ impl OpenApi {
             let url = format!("/openapi/v3/{path}?hash={}", document.hash);
             paths.insert(path.clone(), json!({ "serverRelativeURL": url }));
         }
-        // Kubernetes says of this JSON that it is text.
+        // Kubernetes sends this JSON with the content type `text/plain`.
         Ok(respond::text(200, json!({ "paths": paths }).to_string()))
     }
 
@@ -127,10 +128,10 @@ impl OpenApi {
     }
 }
 
-/// How long a document under its hash may be kept: a year, as Kubernetes says.
+/// How long a document may be cached under its hash: one year, as in Kubernetes.
 const YEAR_HOURS: i64 = 365 * 24;
 
-/// The documents of the built-in groups.
+/// The documents of the built-in groups, built on first use.
 fn built_in() -> &'static BTreeMap<String, Arc<Document>> {
     static BUILT_IN: OnceLock<BTreeMap<String, Arc<Document>>> = OnceLock::new();
     BUILT_IN.get_or_init(|| {
@@ -148,7 +149,8 @@ fn built_in() -> &'static BTreeMap<String, Arc<Document>> {
     })
 }
 
-/// Documents come as JSON alone; clients that want protobuf ask again without it.
+/// Whether the client accepts JSON. Documents are served as JSON only; clients that prefer protobuf repeat
+/// the request without it.
 fn accepts_json(request: &Request<'_>) -> bool {
     let accept = request.header("accept");
     let mut types = accept.split(',').map(|it| it.split(';').next().unwrap_or_default().trim());
@@ -177,7 +179,7 @@ fn set(response: &mut Response<Body>, name: http::HeaderName, value: &str) {
     }
 }
 
-/// A reference to a schema of the document.
+/// A `$ref` to a schema of the same document.
 fn reference(name: &str) -> Value {
     json!({ "$ref": format!("#/components/schemas/{name}") })
 }

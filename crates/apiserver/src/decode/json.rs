@@ -1,4 +1,4 @@
-//! JSON to a value, seeing keys that stand twice.
+//! JSON bodies, with detection of duplicate keys.
 
 use std::cell::Cell;
 
@@ -8,12 +8,12 @@ use serde_json::Value;
 
 use super::{Decoded, Oddities, syntax};
 
-/// Parses a body; the error is worded as Go words it. With `strict`, keys that stand twice are reported.
+/// Parses a JSON body. Errors are worded as in Go. With `strict`, duplicate keys are reported.
 pub(crate) fn parse(body: &[u8], strict: bool) -> Result<Decoded, String> {
     let repeats = Cell::new(false);
     let object = read(body, &repeats)?;
     let mut oddities = Oddities::default();
-    // The path of a repeat is wanted rarely: only then is the body read a second time, with a path at hand.
+    // Duplicate keys are rare, so only then is the body parsed a second time to find their paths.
     if strict && repeats.get() {
         syntax::repeated_keys(body, &mut oddities.0);
     }
@@ -27,7 +27,7 @@ fn read(body: &[u8], repeats: &Cell<bool>) -> Result<Value, String> {
     value.map_err(|error| syntax::explain(body).unwrap_or_else(|| error.to_string()))
 }
 
-/// The name Go gives to a JSON type in its errors.
+/// The name of a JSON type in Go's errors.
 pub(crate) fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",

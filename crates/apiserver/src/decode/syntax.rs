@@ -1,18 +1,19 @@
-//! What Go's JSON scanner says about a text that is not JSON, and where keys stand twice.
+//! A JSON scanner that words syntax errors as Go does and finds the paths of duplicate keys.
 //!
-//! It runs only when the text was refused or has repeats, so that it is written for its wording, not for speed.
+//! It runs only if a body was refused or has duplicate keys, so it need not be fast.
 
-/// Deeper nesting than this is refused in Go's words. Go allows 10,000; the parser of this crate allows 128, and no
-/// kind of Kubernetes nests half as deep. A recursion of thousands would overflow the stack of a worker thread.
+/// The deepest nesting that the scanner accepts. Go allows 10,000 levels, but recursion that deep would
+/// overflow the stack of a worker thread. The JSON parser allows 128, and no Kubernetes kind nests half as
+/// deep.
 const DEPTH_MAX: usize = 127;
 
-/// The scanner's refusal; none where it finds the text well-formed.
+/// Returns the syntax error that Go would report; `None` if the text is well-formed.
 pub(super) fn explain(body: &[u8]) -> Option<String> {
     let mut scan = Scan { body, at: 0, path: Vec::new(), repeats: None };
     scan.document().err()
 }
 
-/// Adds `duplicate field "path"` for every key that stands twice in its object.
+/// Adds `duplicate field "path"` for every duplicate key of an object.
 pub(super) fn repeated_keys(body: &[u8], out: &mut Vec<String>) {
     let mut scan = Scan { body, at: 0, path: Vec::new(), repeats: Some(Vec::new()) };
     let _ = scan.document();
@@ -27,7 +28,7 @@ pub(super) fn repeated_keys(body: &[u8], out: &mut Vec<String>) {
 struct Scan<'a> {
     body: &'a [u8],
     at: usize,
-    /// The way to where the scanner is: `a`, `b`, `[0]`.
+    /// The path of the current position: `a`, `b`, `[0]`.
     path: Vec<String>,
     repeats: Option<Vec<String>>,
 }
@@ -210,7 +211,7 @@ impl Scan<'_> {
     }
 }
 
-/// A byte as Go's scanner shows it.
+/// Quotes a byte as Go's scanner does.
 fn quote_byte(byte: u8) -> String {
     match byte {
         b'\'' => "'\\''".to_owned(),

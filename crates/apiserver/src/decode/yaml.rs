@@ -1,4 +1,4 @@
-//! YAML that comes in.
+//! YAML bodies.
 
 use evenkeel_schema::depth::DEPTH_MAX;
 use serde_json::Value;
@@ -8,8 +8,11 @@ use serde_saphyr::options::DuplicateKeyPolicy;
 use super::{Decoded, Oddities};
 use crate::status::quote;
 
-/// Parses a body. Most clients send JSON, which is YAML too, and is read much faster as what it is; where it has
-/// something to be told about, it is told as of YAML.
+/// Parses a YAML body.
+///
+/// JSON is valid YAML and most clients send it, so a body that looks like JSON is tried with the faster JSON
+/// parser first. If it has duplicate keys, the YAML parser reads it again, so that the warning is worded as
+/// for YAML.
 pub(crate) fn parse(body: &[u8], strict: bool) -> Result<Decoded, String> {
     if body.first() == Some(&b'{')
         && let Ok(Decoded { object, oddities }) = super::json::parse(body, true)
@@ -20,7 +23,7 @@ pub(crate) fn parse(body: &[u8], strict: bool) -> Result<Decoded, String> {
     parse_yaml(body, strict)
 }
 
-/// A key that stands twice is an oddity with `strict`; the last one wins, as in Go.
+/// Parses YAML. With `strict`, a duplicate key is reported; the last value wins, as in Go.
 fn parse_yaml(body: &[u8], strict: bool) -> Result<Decoded, String> {
     let text = std::str::from_utf8(body).map_err(|_| "yaml: invalid leading UTF-8 octet".to_owned())?;
     let mut oddities = Oddities::default();
@@ -40,7 +43,7 @@ fn read(text: &str, duplicates: DuplicateKeyPolicy) -> Result<Value, serde_saphy
     serde_saphyr::from_str_with_options(text, options)
 }
 
-/// Why a text is refused; nesting is refused in the words of Go's parser.
+/// Returns the error message for a text; excessive nesting is worded as in Go's parser.
 fn refusal(error: &serde_saphyr::Error) -> String {
     match error.without_snippet() {
         serde_saphyr::Error::Budget { breach: BudgetBreach::Depth { .. }, .. } => {
@@ -50,7 +53,7 @@ fn refusal(error: &serde_saphyr::Error) -> String {
     }
 }
 
-/// What strict decoding says of a key that stands twice.
+/// Returns strict decoding's message for a duplicate key.
 fn repeat(error: &serde_saphyr::Error) -> Option<String> {
     match error.without_snippet() {
         serde_saphyr::Error::DuplicateMappingKey { key, location } => {

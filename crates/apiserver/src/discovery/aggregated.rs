@@ -1,4 +1,4 @@
-//! Everything at once: `APIGroupDiscoveryList`.
+//! The aggregated form of discovery: `APIGroupDiscoveryList`.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -12,17 +12,18 @@ use super::groups::{Group, Version, groups};
 use super::hash;
 use crate::registry::{Registry, ResourceInfo, SubresourceInfo};
 
-/// A list as it is sent.
+/// An encoded list and its ETag.
 #[derive(Clone)]
 pub(super) struct Document {
     pub(super) body: Bytes,
     pub(super) etag: String,
 }
 
-/// The lists of servers without custom resources: all servers of a process share them.
+/// The lists without custom resources, one for the core group and one for all others. All servers of a
+/// process share them.
 static BUILT_IN: [OnceLock<Document>; 2] = [const { OnceLock::new() }; 2];
 
-/// The list: of the core group, or of all others.
+/// Returns the list of the core group, or of all other groups.
 pub(super) fn document(groups: &[Group], core: bool) -> Document {
     let listed: Vec<&Group> = groups.iter().filter(|group| group.name.is_empty() == core).collect();
     let print = || hashed(list(&listed).into());
@@ -32,10 +33,11 @@ pub(super) fn document(groups: &[Group], core: bool) -> Document {
     }
 }
 
-/// A list and its hash. The servers of a process's tests declare the same resources again and again: what was hashed
-/// lately is kept.
+/// Returns a list with its hash. Recent lists are cached, because the many servers in a process of tests
+/// declare the same resources.
 fn hashed(body: Bytes) -> Document {
-    /// As many as the tests of one process take turns with, at a hundred kilobytes each.
+    /// Enough for the sets of custom resources that one test process alternates between; a list takes about a
+    /// hundred kilobytes.
     const KEPT_MAX: usize = 8;
     static KEPT: Mutex<Vec<Document>> = Mutex::new(Vec::new());
     let mut kept = KEPT.lock();
@@ -63,7 +65,7 @@ fn list(groups: &[&Group]) -> Vec<u8> {
     out.into_bytes()
 }
 
-/// The text of a group. A definition of a custom resource changes the list, but none of the built-in groups in it.
+/// Encodes a group. Built-in groups are encoded once per process, because a CRD changes only its own group.
 fn printed(group: &Group) -> Cow<'static, str> {
     static BUILT_IN: OnceLock<BTreeMap<String, String>> = OnceLock::new();
     let print = |it: &Group| self::group(it).to_string();
@@ -115,7 +117,8 @@ fn subresource(info: &ResourceInfo, part: &SubresourceInfo) -> Value {
     })
 }
 
-/// The kind of an answer. Built-in kinds leave group and version empty where they are the resource's own.
+/// The response kind of a resource or subresource. Built-in resources leave group and version empty if they
+/// equal the resource's own.
 fn kind(info: &ResourceInfo, group: &str, version: &str, kind: &str) -> Value {
     let (group, version) = match version {
         "" if info.is_custom() => (info.group.as_str(), info.version.as_str()),

@@ -10,22 +10,22 @@ use crate::registry::{Registry, ResourceInfo};
 /// An API group.
 #[derive(Debug)]
 pub(crate) struct Group {
-    /// Empty for the core group.
+    /// The group's name; empty for the core group.
     pub(crate) name: String,
-    /// The preferred one first.
+    /// The versions, the preferred one first.
     pub(crate) versions: Vec<Version>,
-    /// Whether CustomResourceDefinitions made it.
+    /// Whether the group exists only because of CRDs.
     pub(crate) custom: bool,
 }
 
-/// A version of a group, with its resources by name.
+/// A version of a group, with its resources sorted by name.
 #[derive(Debug)]
 pub(crate) struct Version {
     pub(crate) name: String,
     pub(crate) resources: Vec<Arc<ResourceInfo>>,
 }
 
-/// Every group: the built-in ones in Kubernetes' own order, then those of custom resources by name.
+/// Returns every group: the built-in ones in Kubernetes' order, then those of custom resources by name.
 pub(crate) fn groups(registry: &Registry) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     for info in registry.all() {
@@ -54,24 +54,24 @@ impl Group {
         }
     }
 
-    /// Whether a CustomResourceDefinition made some part of it.
+    /// Whether the group contains a custom resource.
     pub(super) fn serves_custom(&self) -> bool {
         self.versions.iter().flat_map(|version| &version.resources).any(|info| info.is_custom())
     }
 
-    /// `group/version`, or the version alone in the core group.
+    /// Returns `group/version`, or only the version in the core group.
     pub(crate) fn group_version(&self, version: &str) -> String {
         kinds::api_version(&self.name, version)
     }
 }
 
-/// Where a built-in group stands; none for others.
+/// The position of a built-in group in Kubernetes' order; `None` for other groups.
 fn rank(group: &str) -> Option<usize> {
     kinds::resources().iter().position(|resource| resource.group == group)
 }
 
-/// Kubernetes' order of versions: stable before beta before alpha, the higher number first, and whatever has
-/// another form last, by its letters.
+/// Kubernetes' order of versions: stable before beta before alpha, higher numbers first; versions of any
+/// other form come last, in alphabetical order.
 pub(crate) fn prefer(a: &str, b: &str) -> Ordering {
     match (stage(a), stage(b)) {
         (Some(a), Some(b)) => b.cmp(&a),
@@ -81,7 +81,7 @@ pub(crate) fn prefer(a: &str, b: &str) -> Ordering {
     }
 }
 
-/// Stability, major and minor number of `v2`, `v1beta3`, `v1alpha1`.
+/// Parses versions such as `v2`, `v1beta3` and `v1alpha1` into stability, major and minor number.
 fn stage(version: &str) -> Option<(u8, u64, u64)> {
     let rest = version.strip_prefix('v')?;
     let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());

@@ -1,4 +1,4 @@
-//! The legacy documents: one for each group and version.
+//! The legacy form of discovery: one document for each group and version.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -9,7 +9,7 @@ use super::groups::{Group, Version};
 use crate::registry::{ResourceInfo, SubresourceInfo};
 use crate::request::Request;
 
-/// `/api`: the versions of the core group.
+/// The document at `/api`: the versions of the core group.
 pub(super) fn versions(request: &Request<'_>) -> Value {
     let address = request.header("host");
     json!({
@@ -19,13 +19,13 @@ pub(super) fn versions(request: &Request<'_>) -> Value {
     })
 }
 
-/// `/apis`: every group but the core one.
+/// The document at `/apis`: every group but the core group.
 pub(super) fn groups(groups: &[Group]) -> Value {
     let named = groups.iter().filter(|group| !group.name.is_empty());
     json!({ "kind": "APIGroupList", "apiVersion": "v1", "groups": named.map(entry).collect::<Vec<_>>() })
 }
 
-/// `/apis/{group}`.
+/// The document at `/apis/{group}`.
 pub(super) fn group(group: &Group) -> Value {
     let mut value = entry(group);
     value["kind"] = "APIGroup".into();
@@ -42,7 +42,7 @@ fn entry(group: &Group) -> Value {
     json!({ "name": group.name, "versions": versions, "preferredVersion": versions.first() })
 }
 
-/// `/api/v1` and `/apis/{group}/{version}`.
+/// The document at `/api/v1` or `/apis/{group}/{version}`.
 pub(super) fn resources(group: &Group, version: &Version) -> Value {
     let mut resources = Vec::new();
     for info in &version.resources {
@@ -54,7 +54,7 @@ pub(super) fn resources(group: &Group, version: &Version) -> Value {
         "groupVersion": group.group_version(&version.name),
         "resources": resources,
     });
-    // The core group's list has come without an apiVersion ever since.
+    // Kubernetes' list of the core group has no apiVersion.
     if !group.name.is_empty() {
         list["apiVersion"] = "v1".into();
     }
@@ -88,7 +88,7 @@ fn subresource(info: &ResourceInfo, part: &SubresourceInfo) -> Value {
         "kind": info.kind_of(part),
         "verbs": part.verbs,
     });
-    // The kind's group is named where it is another than the list's.
+    // Group and version of the kind are given only if they differ from those of the list.
     if !part.version.is_empty() && (part.group != info.group || part.version != info.version) {
         entry["group"] = part.group.clone().into();
         entry["version"] = part.version.clone().into();
@@ -96,14 +96,14 @@ fn subresource(info: &ResourceInfo, part: &SubresourceInfo) -> Value {
     entry
 }
 
-/// What identifies the version that is stored: the first eight bytes of a hash of its name.
+/// The `storageVersionHash`: the first eight bytes of a hash of the stored group, version and kind.
 fn storage_version_hash(info: &ResourceInfo) -> String {
     let (group, version) = stored_as(info);
     let digest = Sha256::digest(format!("{group}/{version}/{}", info.kind));
     STANDARD.encode(&digest[..8])
 }
 
-/// The version in which Kubernetes v1.36 stores a kind, where it is not the served one.
+/// The group and version in which Kubernetes v1.36 stores a kind.
 fn stored_as(info: &ResourceInfo) -> (&str, &str) {
     if let Some(custom) = &info.custom {
         return (&info.group, &custom.storage_version);

@@ -1,4 +1,4 @@
-//! The schemas of custom resources, from their definition: what it says, and what every object has beside it.
+//! The schemas of custom resources: the schema of the CRD, with the fields that every object has.
 
 use serde_json::{Map, Value, json};
 
@@ -11,16 +11,16 @@ const LIST_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta";
 const CONVENTIONS: &str =
     "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md";
 
-/// The name of a schema: the group from its last part to its first, the version and the kind.
+/// The name of a schema: the group's labels in reverse order, the version and the kind.
 pub(super) fn type_name(info: &ResourceInfo, kind: &str) -> String {
     let group: Vec<&str> = info.group.rsplit('.').collect();
     format!("{}.{}.{kind}", group.join("."), info.version)
 }
 
-/// The schemas of the kind and of its list.
+/// The schemas of the kind and of its list kind.
 pub(super) fn schemas(info: &ResourceInfo) -> [(String, Value); 2] {
     let kind = type_name(info, &info.kind);
-    // Kubernetes names the schema of the list after the kind, whatever the definition calls the list.
+    // Kubernetes derives the name of the list's schema from the kind and ignores the CRD's `listKind`.
     let list = format!("{kind}List");
     let list_schema = list_of(info, &kind);
     [(kind, object_of(info)), (list, list_schema)]
@@ -61,7 +61,7 @@ fn list_of(info: &ResourceInfo, kind_name: &str) -> Value {
     })
 }
 
-/// Spells out in a whole schema what its extensions imply.
+/// Adds to a schema, recursively, what its `x-kubernetes-` extensions imply.
 fn publish(schema: &mut Value) {
     let Some(node) = schema.as_object_mut() else { return };
     if node.get("x-kubernetes-int-or-string") == Some(&Value::Bool(true)) && !node.contains_key("anyOf") {
@@ -80,7 +80,7 @@ fn publish(schema: &mut Value) {
     }
 }
 
-/// An object within an object has type and metadata too.
+/// Adds `apiVersion`, `kind` and `metadata` to the schema of an embedded resource.
 fn embed(schema: &mut Value) {
     let Some(properties) = properties_of(schema) else { return };
     let link = |part: &str| format!("More info: {CONVENTIONS}#{part}");

@@ -1,4 +1,4 @@
-//! One document: the operations of a group and version, and the schemas that they name.
+//! One OpenAPI document: the operations of a group and version, and the schemas that they refer to.
 
 use std::collections::BTreeMap;
 
@@ -11,16 +11,16 @@ use crate::discovery::{Group, Version, hash};
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
 
-/// A document, ready to be sent.
+/// An encoded document.
 #[derive(Debug)]
 pub(super) struct Document {
     pub(super) bytes: Bytes,
-    /// The hash of the bytes, which its URL names.
+    /// The hash of the bytes, which is part of the document's URL.
     pub(super) hash: String,
 }
 
 impl Document {
-    /// The document of a built-in group and version.
+    /// Builds the document of a built-in group and version.
     pub(super) fn built_in(group: &Group, version: &Version) -> Self {
         let mut names: Vec<String> = ["DeleteOptions", "Status", "Patch", "WatchEvent", "APIResourceList"]
             .map(|name| format!("{META}.{name}"))
@@ -46,7 +46,7 @@ impl Document {
         Self::assemble(info, operations::paths(group, version), schemas.collect(), Some(bearer))
     }
 
-    /// The document of a group and version that CustomResourceDefinitions made.
+    /// Builds the document of a group and version that CRDs define.
     pub(super) fn custom(group: &Group, version: &Version) -> Self {
         let mut names: Vec<String> = ["DeleteOptions", "Status", "Patch", "ListMeta", "ObjectMeta"]
             .map(|name| format!("{META}.{name}"))

@@ -1,4 +1,4 @@
-//! The operations on a resource: which methods its paths take, with which parameters, bodies and answers.
+//! The operations on a resource: the methods of its paths, with their parameters, bodies and responses.
 
 use evenkeel_schema::types::{builtin_type, builtin_type_name};
 use serde_json::{Map, Value, json};
@@ -11,7 +11,7 @@ const STATUS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Status";
 const PATCH: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Patch";
 const DELETE_OPTIONS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions";
 
-/// Every path of a group and version.
+/// Returns every path of a group and version.
 pub(super) fn paths(group: &Group, version: &Version) -> Value {
     let root = match group.name.as_str() {
         "" => format!("/api/{}", version.name),
@@ -25,7 +25,7 @@ pub(super) fn paths(group: &Group, version: &Version) -> Value {
     Value::Object(paths)
 }
 
-/// The forms of group and version in tags and operation ids.
+/// The forms of a group and version that appear in tags and operation IDs.
 struct Words {
     tag: String,
     id: String,
@@ -56,14 +56,14 @@ struct Resource<'a> {
     words: Words,
 }
 
-/// What an operation takes and gives.
+/// The request and response of an operation.
 struct Exchange<'a> {
-    /// The type of the body and of the answer; none for streams of bytes.
+    /// The type of both bodies; `None` for byte streams such as `pods/exec`.
     type_name: Option<String>,
     group: &'a str,
     version: &'a str,
     kind: &'a str,
-    /// What the operation id ends with: the kind, and the part of it.
+    /// The end of the operation ID: the kind and the subresource.
     suffix: String,
 }
 
@@ -111,7 +111,7 @@ impl Resource<'_> {
             _ => Some(builtin_type_name(group, version, kind)).filter(|name| builtin_type(name).is_some()),
         };
         let suffix = format!("{}{}", info.kind, part.map(|part| capitalized(&part.name)).unwrap_or_default());
-        // Of a custom resource's scale Kubernetes says that it is the resource's kind.
+        // Kubernetes documents the `scale` of a custom resource with the resource's own kind.
         match info.is_custom() {
             true => {
                 Exchange { type_name, group: &info.group, version: &info.version, kind: &info.kind, suffix }
@@ -255,7 +255,7 @@ impl Resource<'_> {
                     "application/merge-patch+json",
                     "application/apply-patch+yaml",
                 ];
-                // By this kubectl knows whether it may send strategic merge patches.
+                // From this media type kubectl sees whether it may send strategic merge patches.
                 if !is_custom {
                     types.push("application/strategic-merge-patch+json");
                 }
@@ -299,7 +299,7 @@ fn query_parameters(verb: &str) -> Vec<Value> {
         "create" | "update" => write.to_vec(),
         "patch" => write.into_iter().chain([("force", "boolean")]).collect(),
         "delete" => delete.to_vec(),
-        // What is selected is deleted, but nothing is watched.
+        // A `deletecollection` takes the selectors of a list, but cannot be watched.
         "deletecollection" => {
             let selection =
                 list.into_iter().filter(|(name, _)| !matches!(*name, "allowWatchBookmarks" | "watch"));

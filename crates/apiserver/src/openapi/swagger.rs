@@ -1,8 +1,9 @@
-//! OpenAPI v2: everything in one document, for clients that do not know v3. It is made from the v3 documents.
+//! OpenAPI v2: one document with everything, for clients that do not know v3. It is built from the v3
+//! documents.
 
 use serde_json::{Map, Value, json};
 
-/// The v2 document of these v3 documents.
+/// Builds the v2 document from v3 documents.
 pub(super) fn of(documents: impl IntoIterator<Item = Value>) -> Vec<u8> {
     let mut paths = Map::new();
     let mut definitions = Map::new();
@@ -42,7 +43,7 @@ fn path_item(mut item: Value) -> Value {
     item
 }
 
-/// Body and answers move from `content` to where v2 has them.
+/// Moves request and response bodies from `content` to their places in v2.
 fn operation(operation: &mut Value) {
     let Some(node) = operation.as_object_mut() else { return };
     node.entry("parameters").or_insert_with(|| json!([]));
@@ -77,7 +78,7 @@ fn first_schema(content: &Map<String, Value>) -> Value {
     content.values().next().map(|media| media["schema"].clone()).unwrap_or_default()
 }
 
-/// The schema of a parameter stands in the parameter itself.
+/// Moves the fields of a parameter's schema into the parameter, as v2 demands.
 fn flatten(parameters: &mut Value) {
     for parameter in parameters.as_array_mut().into_iter().flatten() {
         let Some(node) = parameter.as_object_mut() else { continue };
@@ -87,7 +88,8 @@ fn flatten(parameters: &mut Value) {
     }
 }
 
-/// References to where v2 has its schemas. Beside a reference v2 takes nothing, so that `allOf` with one goes.
+/// Points references to v2's `#/definitions/`. v2 ignores the siblings of a `$ref`, so an `allOf` with one
+/// reference becomes that reference.
 fn relink(value: &mut Value) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(relink),

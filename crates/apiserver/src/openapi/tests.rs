@@ -54,7 +54,7 @@ fn with_widgets() -> Registry {
     registry
 }
 
-/// What kubectl looks for before it writes: the PATCH operation of the kind.
+/// kubectl looks at the PATCH operation of a kind before it writes an object of that kind.
 #[test]
 fn a_patch_operation_says_what_kubectl_asks() {
     let document = get(&OpenApi::default(), &Registry::new(), "/openapi/v3/apis/apps/v1");

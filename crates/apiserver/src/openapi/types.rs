@@ -1,4 +1,4 @@
-//! The schemas of built-in types as text, each written once for the process.
+//! The schemas of built-in types as JSON text, each encoded once per process.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -6,14 +6,15 @@ use std::sync::Arc;
 use evenkeel_schema::types::{Additional, Schema, builtin_type};
 use parking_lot::Mutex;
 
-/// A built-in type: its schema as JSON, and the types that it refers to.
+/// A built-in type: its schema as JSON, and the names of the types that it refers to.
 #[derive(Clone, Debug)]
 pub(super) struct TypeText {
     pub(super) json: Arc<str>,
     references: Arc<[String]>,
 }
 
-/// Adds a type and all that it refers to, directly or not; a name without a type adds nothing.
+/// Returns the named types and all types that they refer to, directly or indirectly. Unknown names are
+/// skipped.
 pub(super) fn close_over(names: impl IntoIterator<Item = String>) -> BTreeMap<String, TypeText> {
     let mut closed = BTreeMap::new();
     let mut open: Vec<String> = names.into_iter().collect();

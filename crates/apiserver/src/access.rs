@@ -1,69 +1,72 @@
-//! The question that authorization answers, and who may answer it.
+//! The interface of authorization: the attributes of a request, and the trait that decides on them.
 
 use crate::User;
 use crate::authorize::Rule;
 
-/// What a request wants to do, in the words of RBAC.
+/// The attributes of a request on which authorization decides.
 #[derive(Clone, Debug)]
 pub struct Attributes<'a> {
-    /// Who asks.
+    /// The user who makes the request.
     pub user: &'a User,
-    /// `get`, `list`, `create`, …; for a path that is no resource, the method in lower case.
+    /// The verb: `get`, `list`, `create`, …; for a path that is not a resource, the HTTP method in lower
+    /// case.
     pub verb: &'a str,
-    /// What is asked for.
+    /// The resource or path that the request addresses.
     pub target: Target<'a>,
 }
 
-/// What a request is aimed at.
+/// The resource or path that a request addresses.
 #[derive(Clone, Copy, Debug)]
 pub enum Target<'a> {
     /// Objects of the API.
     Resource {
-        /// The API group, empty for core.
+        /// The API group; empty for the core group.
         group: &'a str,
         /// The API version.
         version: &'a str,
-        /// The plural name.
+        /// The plural name of the resource.
         resource: &'a str,
-        /// The part of the object, else empty.
+        /// The subresource; empty if the request addresses the object itself.
         subresource: &'a str,
-        /// The namespace, else empty.
+        /// The namespace; empty for cluster-scoped resources and requests across all namespaces.
         namespace: &'a str,
-        /// The name, else empty. A list or watch by `metadata.name` has it too.
+        /// The object's name; empty for a collection. A list or watch with the field selector `metadata.name`
+        /// has a name too.
         name: &'a str,
     },
     /// Any other path, such as `/healthz`.
     Path(&'a str),
 }
 
-/// The answer.
+/// The decision of an [`Authorizer`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// It may; the reason is shown in access reviews and may be empty.
+    /// The request is allowed. The reason appears in access reviews and may be empty.
     Allow(String),
-    /// It may not; the reason is shown to the client and may be empty.
+    /// The request is denied. The reason is shown to the client and may be empty.
     Deny(String),
 }
 
-/// Decides whether a request may be served.
+/// Decides whether a request is allowed.
 pub trait Authorizer: Send + Sync {
-    /// Decides on one request. It must not block: it reads what the store has in memory.
+    /// Decides on one request. It must not block; it reads only what is in memory.
     fn authorize(&self, attributes: &Attributes<'_>) -> Decision;
 
-    /// Every rule that is known to hold for a user in a namespace, as far as the authorizer works by rules.
+    /// Every rule that applies to a user in a namespace; empty if the authorizer does not work with rules.
     fn rules(&self, user: &User, namespace: &str) -> Vec<Rule> {
         let _ = (user, namespace);
         Vec::new()
     }
 
-    /// The rules that a binding in `namespace` to this Role or ClusterRole grants; none where there is no such role.
+    /// The rules that a binding in `namespace` to this Role or ClusterRole grants; `None` if the role does
+    /// not exist.
     fn role(&self, kind: &str, name: &str, namespace: &str) -> Option<Vec<Rule>> {
         let _ = (kind, name, namespace);
         None
     }
 }
 
-/// Allows everything to everybody.
+/// Allows every request.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AllowAll;
 

@@ -1,7 +1,9 @@
-//! Who asks, by bearer token: tokens of service accounts, and whatever else a server was told to trust.
+//! Authentication by bearer token: service account tokens, and the tokens of other authenticators that the
+//! server trusts.
 //!
-//! Certificates are the transport's to look at. A token is the API's own: it is made here (`serviceaccounts/NAME/token`),
-//! asked about here (TokenReview), and good only as long as the account and the object that it is bound to are there.
+//! Client certificates are checked by the transport, not here. Service account tokens are issued here
+//! (`serviceaccounts/NAME/token`) and reviewed here (TokenReview). They are valid only while the account and
+//! the object that they are bound to exist.
 
 mod account;
 mod discovery;
@@ -23,40 +25,41 @@ pub(crate) use review::token_review;
 use crate::{Header, User};
 use jwt::Claims;
 
-/// Who makes the tokens of a Kubernetes cluster, and for whom they are good unless the request says otherwise.
+/// The issuer of service account tokens, which is also the audience of a token whose request names none.
 pub(crate) const ISSUER: &str = "https://kubernetes.default.svc";
 
-/// How many tokens are remembered to be signed by us. A check takes some 60 µs; a cluster has a few clients, each with
-/// one token at a time.
+/// How many tokens with a verified signature are cached. Verifying one takes about 60 µs; a cluster has a few
+/// clients, each with one token at a time.
 const KNOWN_MAX: usize = 1024;
 
-/// Somebody else who knows tokens, such as a file of them.
+/// A further source of bearer tokens, such as a static token file.
 pub trait TokenAuthenticator: Send + Sync {
-    /// Who brings this token; none where it is not known here.
+    /// Returns the user to whom a token belongs; `None` if this authenticator does not know the token.
     fn user(&self, token: &str) -> Option<User>;
 }
 
-/// Whom a token proves.
+/// The user that a token authenticates.
 pub(crate) struct Authenticated {
     pub(crate) user: User,
-    /// Which of the audiences that were asked for the token is good for.
+    /// The requested audiences for which the token is valid.
     pub(crate) audiences: Vec<String>,
 }
 
-/// Why a token proves nobody, as TokenReview tells it.
+/// Why a token was refused, as TokenReview reports it.
 pub(crate) type Refusal = String;
 
-/// What Kubernetes says of a token that nobody knows.
+/// Kubernetes' message for a token that no authenticator knows.
 const UNKNOWN: &str = "invalid bearer token";
 
-/// Knows tokens, and makes those of service accounts.
+/// Authenticates bearer tokens and issues service account tokens.
 pub(crate) struct Authentication {
     store: Store<Header>,
     env: Env,
-    /// Made when it is first needed, unless one was given.
+    /// The signing key; generated on first use unless one was given.
     key: OnceLock<Arc<SigningKey>>,
     others: RwLock<Vec<Arc<dyn TokenAuthenticator>>>,
-    /// Tokens whose signature was found to be ours. What else makes a token good is looked at every time.
+    /// Tokens whose signature has been verified. Expiry, account and bound object are checked on every
+    /// request.
     known: Mutex<HashMap<String, Arc<Claims>>>,
 }
 
@@ -74,13 +77,13 @@ impl Authentication {
         self.key.get_or_init(|| Arc::new(SigningKey::for_env(&self.env)))
     }
 
-    /// Whom a token proves to one of these audiences; the API itself where none is named.
+    /// Authenticates a token for these audiences; without any, for the API server itself.
     pub(crate) fn authenticate(&self, token: &str, audiences: &[String]) -> Result<Authenticated, Refusal> {
         let own = [ISSUER.to_owned()];
         let audiences = if audiences.is_empty() { &own } else { audiences };
         if let Some(mut user) = self.others.read().iter().find_map(|it| it.user(token)) {
             user.groups.push("system:authenticated".to_owned());
-            // A token without an audience is one for the API.
+            // A token without an audience is valid for the API server only.
             let audiences: Vec<String> = audiences.iter().filter(|it| *it == ISSUER).cloned().collect();
             return if audiences.is_empty() {
                 Err(UNKNOWN.to_owned())
@@ -109,7 +112,7 @@ impl Authentication {
         Ok(Authenticated { user, audiences: good })
     }
 
-    /// What a token that we signed says.
+    /// Returns the claims of a token after verifying its signature.
     fn claims(&self, token: &str) -> Result<Arc<Claims>, Refusal> {
         if let Some(claims) = self.known.lock().get(token) {
             return Ok(claims.clone());
@@ -123,7 +126,7 @@ impl Authentication {
         Ok(claims)
     }
 
-    /// Makes a token, and the id by which the token can be recognized.
+    /// Issues a token. Returns it with its ID (the claim `jti`).
     pub(crate) fn issue(&self, token: &AccountToken<'_>) -> (String, String) {
         let id = self.env.uid();
         let claims = token.claims(self.env.now(), id.clone());
@@ -131,7 +134,7 @@ impl Authentication {
     }
 }
 
-/// A list of texts as Go prints it with `%q`.
+/// Prints a list of strings like Go's `%q`.
 fn quoted(texts: &[String]) -> String {
     let texts: Vec<String> = texts.iter().map(|text| crate::status::quote(text)).collect();
     format!("[{}]", texts.join(" "))

@@ -1,7 +1,7 @@
-//! Role-based access control: who may do what, by the roles and bindings in the store.
+//! Role-based access control: who may do what, according to the roles and bindings in the store.
 //!
-//! [`Rbac`] follows the store: before it answers it takes in what has changed since it last looked, so that a
-//! binding counts for the very next request, and nobody has to tell it. Only changes are read, never everything.
+//! [`Rbac`] follows the store: before each decision it applies the changes since the last one, so that a new
+//! binding counts for the very next request. It reads only the changes, not all roles and bindings.
 
 mod escalate;
 mod forbidden;
@@ -25,10 +25,10 @@ use crate::access::{Attributes, Authorizer, Decision, Target};
 use crate::{Header, User};
 use policy::{Binding, Policy, RoleRef, Subject};
 
-/// Whoever is in this group may do everything: the server itself and its administrators.
+/// The group whose members may do everything: the server itself and its administrators.
 const MASTERS: &str = "system:masters";
 
-/// Where roles and bindings lie.
+/// The prefix of the keys of roles and bindings in the store.
 const PREFIX: &str = "/registry/rbac.authorization.k8s.io/";
 
 /// Role-based access control over the objects of a store.
@@ -37,21 +37,21 @@ pub struct Rbac {
     followed: RwLock<Followed>,
 }
 
-/// What the evaluator knows, and as of when.
+/// The roles and bindings that were read, and the revision up to which they are current.
 #[derive(Default)]
 struct Followed {
     policy: Policy,
-    /// Everything up to this revision was taken in; zero before the first look.
+    /// Every change up to this revision has been applied; zero before the first read.
     revision: u64,
 }
 
 impl Rbac {
-    /// An evaluator over this store. It reads nothing until it is first asked.
+    /// Creates an authorizer for this store. It reads nothing until the first decision.
     pub fn new(store: Store<Header>) -> Self {
         Self { store, followed: RwLock::default() }
     }
 
-    /// Asks the policy, once it knows all that the store has.
+    /// Calls `ask` with a policy that includes every change in the store.
     fn with_policy<T>(&self, ask: impl FnOnce(&Policy) -> T) -> T {
         let newest = self.store.revision();
         let known = self.followed.read();
@@ -72,7 +72,7 @@ impl Rbac {
         }
     }
 
-    /// Takes in the changes since the last look; none where they are no longer kept.
+    /// Applies the changes since the last read; `None` if the store no longer has them all.
     fn replay(&self, known: &mut Followed) -> Option<()> {
         let mut watch = self.store.watch(PREFIX, known.revision).ok()?;
         while let Some(change) = watch.try_next() {
@@ -82,7 +82,7 @@ impl Rbac {
                 (None, Some(before)) => known.policy.remove(&before.key),
                 (None, None) => {}
             }
-            // Last, so that a change whose reading panics is not taken for known.
+            // Last, so that a change that panics while it is applied does not count as applied.
             known.revision = known.revision.max(change.revision);
         }
         known.revision = known.revision.max(watch.revision());
@@ -97,7 +97,7 @@ impl Rbac {
         known.revision = page.revision;
     }
 
-    /// Every rule that holds for a user in a namespace, cluster-wide ones first.
+    /// Every rule that applies to a user in a namespace, cluster-wide rules first.
     fn rules_for(&self, user: &User, namespace: &str) -> Vec<Rule> {
         self.with_policy(|policy| {
             let bindings = policy.bindings_of(user, namespace);
@@ -127,7 +127,7 @@ impl Policy {
     }
 }
 
-/// Whether a key is that of a role (or else a binding), with namespace and name.
+/// Parses a key: whether it belongs to a role (rather than a binding), with namespace and name.
 fn locate(key: &str) -> Option<(bool, (String, String))> {
     let (resource, rest) = key.strip_prefix(PREFIX)?.split_once('/')?;
     let (namespace, name) = match resource {
@@ -184,7 +184,7 @@ fn decide(policy: &Policy, attributes: &Attributes<'_>, namespace: &str) -> Deci
     })
 }
 
-/// `ClusterRoleBinding "b" of ClusterRole "r" to Group "g"`.
+/// Formats a binding as `ClusterRoleBinding "b" of ClusterRole "r" to Group "g"`.
 fn describe(binding: &Binding, user: &User) -> String {
     let fallback = Subject::default();
     let subject = binding.subject_of(user).unwrap_or(&fallback);

@@ -1,4 +1,4 @@
-//! Stored bytes to answers: slices of them, with the resourceVersion put in.
+//! Encoding of stored objects into responses: slices of the stored bytes, with the resourceVersion inserted.
 
 mod yaml;
 
@@ -12,7 +12,8 @@ use crate::Header;
 use crate::body::{Body, Spliced};
 use crate::header::seal;
 
-/// An object as a reader sees it: canonical bytes, where their parts are, and the resourceVersion to show.
+/// An encoded object: its canonical JSON bytes without resourceVersion, the offsets of its parts, and the
+/// resourceVersion to insert.
 #[derive(Clone, Debug)]
 pub(crate) struct Shown {
     bytes: Bytes,
@@ -23,18 +24,20 @@ pub(crate) struct Shown {
 }
 
 impl Shown {
-    /// A stored object in the face that it is stored in. `revision` differs from the entry's own for deletions.
+    /// A stored object in the version in which it is stored. `revision` is the entry's own, except for an
+    /// object whose deletion is reported.
     pub(crate) fn stored(entry: &Entry<Header>, revision: u64) -> Self {
         Self::new(entry.value.clone(), &entry.header, revision)
     }
 
-    /// An object that is not stored in this form: converted, or not written at all.
+    /// Encodes an object that is not stored in this form: it was converted, or never written.
     pub(crate) fn sealed(object: &Value, revision: u64) -> Self {
         let (bytes, header) = seal(object);
         Self::new(bytes, &header, revision)
     }
 
-    /// An object that is nothing but metadata, which is JSON. Groups, versions and kinds need no escapes.
+    /// An object that consists of nothing but metadata, given as JSON. API versions and kinds need no
+    /// escaping.
     pub(crate) fn bare(api_version: &str, kind: &str, metadata: &str, revision: u64) -> Self {
         let mut text = format!(r#"{{"apiVersion":"{api_version}","kind":"{kind}","#);
         let metadata_at = text.len();
@@ -46,7 +49,7 @@ impl Shown {
         Self { bytes: text.into(), metadata_at, version_at, metadata_end, revision }
     }
 
-    /// An object in bytes that were sealed with this header.
+    /// An object whose bytes and header were made by `seal`.
     pub(crate) fn new(bytes: Bytes, header: &Header, revision: u64) -> Self {
         Self {
             bytes,
@@ -57,22 +60,22 @@ impl Shown {
         }
     }
 
-    /// The resourceVersion that is shown.
+    /// The resourceVersion to insert; zero if the object has none.
     pub(crate) fn revision(&self) -> u64 {
         self.revision
     }
 
-    /// How many bytes [`Shown::write`] writes.
+    /// The number of bytes that [`Shown::write`] writes.
     pub(crate) fn len(&self) -> usize {
         self.bytes.len() + self.version_len()
     }
 
-    /// How many bytes [`Shown::write_untyped`] writes.
+    /// The number of bytes that [`Shown::write_untyped`] writes.
     pub(crate) fn untyped_len(&self) -> usize {
         1 + self.bytes.len() - self.metadata_at + self.version_len()
     }
 
-    /// How many bytes [`Shown::write_metadata`] writes.
+    /// The number of bytes that [`Shown::write_metadata`] writes.
     pub(crate) fn metadata_len(&self, beta: bool) -> usize {
         PARTIAL_KIND.len() + partial_version(beta).len() + self.metadata_end - self.metadata_at
             + self.version_len()
@@ -91,7 +94,8 @@ impl Shown {
         out.extend_from_slice(&self.bytes[self.version_at..]);
     }
 
-    /// The whole object as a body: the stored bytes themselves, with the version between them.
+    /// Turns the whole object into a body that shares the stored bytes, with the resourceVersion between
+    /// them.
     pub(crate) fn body(self) -> Body {
         if self.revision == 0 {
             return self.bytes.into();
@@ -104,7 +108,7 @@ impl Shown {
         spliced.into()
     }
 
-    /// Writes the object without apiVersion and kind, as items of built-in lists are.
+    /// Writes the object without `apiVersion` and `kind`, as the items of built-in lists are written.
     pub(crate) fn write_untyped(&self, out: &mut Vec<u8>) {
         out.push(b'{');
         out.extend_from_slice(&self.bytes[self.metadata_at..self.version_at]);
@@ -112,7 +116,7 @@ impl Shown {
         out.extend_from_slice(&self.bytes[self.version_at..]);
     }
 
-    /// Writes the object's metadata alone, as a PartialObjectMetadata.
+    /// Writes only the object's metadata, as a PartialObjectMetadata.
     pub(crate) fn write_metadata(&self, out: &mut Vec<u8>, beta: bool) {
         out.extend_from_slice(PARTIAL_KIND);
         out.extend_from_slice(partial_version(beta));
@@ -122,7 +126,7 @@ impl Shown {
         out.push(b'}');
     }
 
-    /// The object as a tree, with its resourceVersion. Bytes that cannot be parsed are shown as an empty object.
+    /// Parses the object and sets its resourceVersion. Bytes that cannot be parsed give an empty object.
     pub(crate) fn to_value(&self) -> Value {
         let mut value: Value = serde_json::from_slice(&self.bytes).unwrap_or_else(|error| {
             let begin = String::from_utf8_lossy(&self.bytes[..self.metadata_at]);
@@ -139,7 +143,7 @@ impl Shown {
         if self.bytes.get(self.version_at) == Some(&b'}') { b"\"" } else { b"\"," }
     }
 
-    /// A dry run's creation has no resourceVersion.
+    /// Writes the resourceVersion, unless the object has none: one created by a dry run.
     fn write_version(&self, out: &mut Vec<u8>) {
         if self.revision == 0 {
             return;
@@ -158,7 +162,8 @@ fn partial_version(beta: bool) -> &'static [u8] {
 
 const VERSION: &[u8] = b"\"resourceVersion\":\"";
 
-/// How long the resourceVersion is at most, with its name: [`VERSION`], the digits of a u64, and what follows them.
+/// The largest length of the resourceVersion field: [`VERSION`], the digits of a `u64`, and the quote and
+/// comma after them.
 pub(crate) const VERSION_LEN_MAX: usize = VERSION.len() + DIGITS_MAX + 2;
 const DIGITS_MAX: usize = 20;
 
@@ -167,7 +172,8 @@ pub(crate) fn push_number(out: &mut Vec<u8>, number: u64) {
     out.extend_from_slice(Digits::of(number).text());
 }
 
-/// A number in decimal, at the end of its room.
+/// The decimal digits of a number, right-aligned in a buffer; the second field is the offset of the first
+/// digit.
 struct Digits([u8; DIGITS_MAX], usize);
 
 impl Digits {
@@ -188,7 +194,7 @@ impl Digits {
     }
 }
 
-/// Writes a text as JSON.
+/// Writes a string as JSON.
 pub(crate) fn push_text(out: &mut Vec<u8>, text: &str) {
     serde_json::to_writer(out, text).expect("a text is written to memory without fail");
 }

@@ -1,12 +1,12 @@
-//! Who asks.
+//! The user who makes a request.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-/// The identity behind a request, as an authenticator found it.
+/// The user who makes a request, as an authenticator identified it.
 ///
-/// It travels in the extensions of the [`http::Request`]; a request without one is anonymous.
+/// The user travels in the extensions of the [`http::Request`]; a request without one is anonymous.
 ///
 /// ```
 /// use evenkeel_apiserver::User;
@@ -14,34 +14,35 @@ use serde_json::{Map, Value, json};
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct User {
-    /// The name that authorization knows.
+    /// The user name that authorization uses.
     pub name: String,
-    /// A unique id, where the authenticator has one; else empty.
+    /// A unique ID; empty if the authenticator has none.
     pub uid: String,
-    /// The groups the user is in.
+    /// The groups that the user belongs to.
     pub groups: Vec<String>,
-    /// What else the authenticator said.
+    /// Further attributes from the authenticator.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
 impl User {
-    /// A user of this name in these groups.
+    /// Creates a user with this name and these groups.
     pub fn new<G: Into<String>>(name: impl Into<String>, groups: impl IntoIterator<Item = G>) -> Self {
         let groups = groups.into_iter().map(Into::into).collect();
         Self { name: name.into(), groups, ..Self::default() }
     }
 
-    /// The administrator that in-process clients are: in `system:masters`, so that everything is allowed.
+    /// The administrator: a member of `system:masters`, who may do everything. In-process clients use it by
+    /// default.
     pub fn admin() -> Self {
         Self::new("system:admin", ["system:masters", "system:authenticated"])
     }
 
-    /// Whoever gave no credentials.
+    /// The user of a request without credentials.
     pub fn anonymous() -> Self {
         Self::new("system:anonymous", ["system:unauthenticated"])
     }
 
-    /// The user as reviews tell it; what is empty is left out.
+    /// The user in the form of UserInfo, without empty fields.
     pub(crate) fn to_info(&self) -> Value {
         let mut info = Map::new();
         info.insert("username".into(), self.name.clone().into());

@@ -1,4 +1,4 @@
-//! Tokens of service accounts: what they say, and whether it still holds.
+//! Service account tokens: their claims, and whether the claims still hold.
 
 use evenkeel_schema::time::{self, Precision};
 use evenkeel_store::{Entry, Store};
@@ -11,7 +11,7 @@ use crate::registry::storage_prefix;
 use crate::stored;
 use crate::{Header, User};
 
-/// How far clocks may be apart.
+/// How far the clocks of two machines may differ.
 const LEEWAY_SECONDS: i64 = 60;
 
 const INVALIDATED: &str = "service account token has been invalidated";
@@ -24,25 +24,27 @@ pub(crate) struct Account<'a> {
     pub(crate) uid: &'a str,
 }
 
-/// An object without which a token is no good.
+/// An object to which a token is bound; the token is invalid once the object is gone.
 #[derive(Clone, Debug)]
 pub(crate) enum Bound {
-    /// A pod, and the name and uid of its node where it has one. The uid is empty where the node does not exist.
+    /// A pod's name and UID, and the name and UID of its node if it is scheduled. The node's UID is empty if
+    /// the node does not exist.
     Pod(String, String, Option<(String, String)>),
-    /// A secret.
+    /// A Secret's name and UID.
     Secret(String, String),
-    /// A node.
+    /// A Node's name and UID.
     Node(String, String),
 }
 
-/// A token to be made.
+/// A token to be issued.
 #[derive(Clone, Debug)]
 pub(crate) struct AccountToken<'a> {
     pub(crate) account: Account<'a>,
     pub(crate) audiences: Vec<String>,
     pub(crate) bound: Option<Bound>,
     pub(crate) seconds: i64,
-    /// After how many seconds its use is noted as stale, where it lives longer than was asked for.
+    /// The number of seconds after which use of the token counts as stale. Set if the token lives longer than
+    /// the client requested.
     pub(crate) warn_after: Option<i64>,
 }
 
@@ -83,7 +85,7 @@ fn user_name(namespace: &str, name: &str) -> String {
     format!("system:serviceaccount:{namespace}:{name}")
 }
 
-/// The user of claims that hold now, or why they do not.
+/// Returns the user of claims that hold at `now`, or the reason why they do not.
 pub(super) fn check(store: &Store<Header>, now: Timestamp, claims: &Claims) -> Result<User, String> {
     check_times(now.as_second(), claims)?;
     let Kubernetes { namespace, serviceaccount, pod, secret, node, .. } = &claims.kubernetes;
@@ -141,12 +143,12 @@ fn check_times(now: i64, claims: &Claims) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether an object has been going for longer than clocks may be apart.
+/// Whether an object's deletion timestamp is further in the past than clocks may differ.
 fn is_gone(entry: &Entry<Header>, now: Timestamp) -> bool {
     if !entry.header.deleting {
         return false;
     }
-    // An object that is being deleted and cannot be read counts as gone: its tokens are refused.
+    // An object that is being deleted and cannot be parsed counts as gone, so that its tokens are refused.
     let Some(object) = stored::read_or_skip::<Value>(entry) else { return true };
     let at = object["metadata"]["deletionTimestamp"].as_str().unwrap_or_default();
     time::parse(at, Precision::Seconds).is_ok_and(|at| at.as_second() < now.as_second() - LEEWAY_SECONDS)

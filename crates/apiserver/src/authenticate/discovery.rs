@@ -1,4 +1,5 @@
-//! What others need to check our tokens: the issuer's configuration and its public keys.
+//! OpenID Connect discovery, by which others verify service account tokens: the issuer's configuration and
+//! public keys.
 
 use evenkeel_store::Store;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
@@ -15,10 +16,10 @@ use crate::{Header, respond};
 
 const CONFIGURATION: &str = "/.well-known/openid-configuration";
 const KEYS: &str = "/openid/v1/jwks";
-/// How long clients may keep both, as Kubernetes has it.
+/// How long clients may cache both documents, as in Kubernetes.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("public, max-age=3600");
 
-/// Answers a path of the issuer; none where the path is none.
+/// Answers a request for the issuer's configuration or keys; `None` for any other path.
 pub(crate) fn answer(
     authentication: &Authentication,
     store: &Store<Header>,
@@ -48,7 +49,7 @@ fn configuration(authentication: &Authentication, store: &Store<Header>) -> Valu
     })
 }
 
-/// Where the API server is reached, as the endpoints of `default/kubernetes` say.
+/// The API server's address, from the Endpoints `default/kubernetes`.
 fn address(store: &Store<Header>) -> String {
     let entry = store.get(&format!("{}default/kubernetes", storage_prefix("", "endpoints")));
     let endpoints: Value = entry.and_then(|it| stored::read_or_skip(&it)).unwrap_or_default();

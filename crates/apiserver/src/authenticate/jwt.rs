@@ -1,4 +1,4 @@
-//! Tokens as JSON Web Tokens: `header.claims.signature`.
+//! JSON Web Tokens: `header.claims.signature`.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::SigningKey;
 
-/// What a token says.
+/// The claims of a token.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Claims {
     #[serde(rename = "aud", default)]
@@ -28,7 +28,7 @@ pub(super) struct Claims {
     pub(super) subject: String,
 }
 
-/// What a token says about the cluster that made it.
+/// The private claims under `kubernetes.io`: the objects that the token belongs to.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Kubernetes {
     #[serde(default)]
@@ -45,7 +45,7 @@ pub(super) struct Kubernetes {
     pub(super) warnafter: Option<i64>,
 }
 
-/// One object, by name and uid.
+/// A reference to an object by name and UID.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Reference {
     pub(super) name: String,
@@ -57,7 +57,7 @@ pub(super) fn base64url(bytes: &[u8]) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// Signs claims.
+/// Encodes and signs claims.
 pub(super) fn seal(claims: &Claims, key: &SigningKey) -> String {
     let header = json!({"alg": key.algorithm(), "kid": key.id()}).to_string();
     let claims = serde_json::to_vec(claims).expect("claims are written to memory without fail");
@@ -68,7 +68,7 @@ pub(super) fn seal(claims: &Claims, key: &SigningKey) -> String {
     token
 }
 
-/// Whether a token says that it is from this issuer. That is no proof.
+/// Whether a token claims to be from this issuer. The signature is not verified.
 pub(super) fn is_issued_by(token: &str, issuer: &str) -> bool {
     let mut parts = token.split('.');
     let (Some(_), Some(claims), Some(_), None) = (parts.next(), parts.next(), parts.next(), parts.next())
@@ -78,7 +78,7 @@ pub(super) fn is_issued_by(token: &str, issuer: &str) -> bool {
     decode(claims).is_some_and(|claims| claims["iss"] == issuer)
 }
 
-/// The claims of a token that this key has signed.
+/// Verifies a token's signature with this key and returns its claims.
 pub(super) fn open(token: &str, key: &SigningKey) -> Result<Claims, String> {
     let malformed = || "go-jose/go-jose: compact JWS format must have three parts".to_owned();
     let (message, signature) = token.rsplit_once('.').ok_or_else(malformed)?;
@@ -88,7 +88,7 @@ pub(super) fn open(token: &str, key: &SigningKey) -> Result<Claims, String> {
         return Err("invalid signature, no keys found".to_owned());
     }
     let signature = URL_SAFE_NO_PAD.decode(signature).unwrap_or_default();
-    // The algorithm is the key's, whatever the token says.
+    // The algorithm must be the key's own, never one that the token chooses.
     if header["alg"] != key.algorithm() || !key.verify(message.as_bytes(), &signature) {
         return Err("go-jose/go-jose: error in cryptographic primitive".to_owned());
     }

@@ -1,4 +1,4 @@
-//! The key that tokens of service accounts are signed with.
+//! The key that signs service account tokens.
 
 use evenkeel_env::Env;
 use ring::rand::SystemRandom;
@@ -10,25 +10,26 @@ use serde_json::{Value, json};
 
 use super::jwt::base64url;
 
-/// What stands before the point of a P-256 key in its public form: an SPKI that says which curve it is on.
+/// The prefix of a P-256 public key in SPKI form, up to the point itself.
 const P256_SPKI: [u8; 26] = [
     0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86,
     0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
 ];
 
-/// The key is no key of ours.
+/// A signing key cannot be read or generated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it is no private key of the curve P-256 in PKCS #8")]
 pub struct KeyError;
 
-/// The key that tokens of service accounts are signed with.
+/// The key that signs service account tokens.
 ///
-/// In the real world it is an ECDSA key, whose public half anybody can read (`/openid/v1/jwks`). An ECDSA signature
-/// is random, which a run that replays from its seed cannot have: a seeded world signs with a secret of its seed.
+/// Normally it is an ECDSA key, whose public half anybody can read (`/openid/v1/jwks`). ECDSA signatures are
+/// random, but a simulation must repeat exactly from its seed, so a seeded [`Env`] signs with an HMAC key
+/// derived from the seed.
 pub struct SigningKey(Kind);
 
 enum Kind {
-    /// Boxed, since it is large.
+    /// An ECDSA key pair, boxed because it is large, and its key ID.
     Ecdsa(Box<EcdsaKeyPair>, String),
     Seeded(hmac::Key),
 }
@@ -40,19 +41,19 @@ impl std::fmt::Debug for SigningKey {
 }
 
 impl SigningKey {
-    /// A new key, as PKCS #8.
+    /// Generates a key in PKCS #8 form.
     ///
     /// # Errors
-    /// Where the system has no randomness to give.
+    /// If the system's random number generator fails.
     pub fn generate() -> Result<Vec<u8>, KeyError> {
         let made = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new());
         Ok(made.map_err(|_| KeyError)?.as_ref().to_vec())
     }
 
-    /// The key in these bytes of PKCS #8.
+    /// Reads a key in PKCS #8 form.
     ///
     /// # Errors
-    /// Where they hold something else.
+    /// If the bytes are not a P-256 key.
     pub fn from_pkcs8(bytes: &[u8]) -> Result<Self, KeyError> {
         let random = SystemRandom::new();
         let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, bytes, &random);
@@ -62,12 +63,13 @@ impl SigningKey {
         Ok(Self(Kind::Ecdsa(Box::new(pair), id)))
     }
 
-    /// The key of a world that was given none.
+    /// Creates a key for a server that was given none.
     pub(crate) fn for_env(env: &Env) -> Self {
         let new = || Self::from_pkcs8(&Self::generate()?);
         match env.seed() {
             Some(seed) => Self::seeded(seed),
-            // Without randomness nothing can be signed; then tokens are good in this process alone.
+            // If the random number generator fails, an HMAC key takes its place; its tokens are valid in this
+            // process only.
             None => new().unwrap_or_else(|_| Self::seeded(env.random_below(u64::MAX))),
         }
     }
@@ -77,7 +79,7 @@ impl SigningKey {
         Self(Kind::Seeded(hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes())))
     }
 
-    /// The name of the algorithm in tokens.
+    /// The algorithm's name in a token's header (`alg`).
     pub(crate) fn algorithm(&self) -> &'static str {
         match &self.0 {
             Kind::Ecdsa(..) => "ES256",
@@ -85,7 +87,7 @@ impl SigningKey {
         }
     }
 
-    /// By which name the key is known in tokens.
+    /// The key's ID in a token's header (`kid`).
     pub(crate) fn id(&self) -> &str {
         match &self.0 {
             Kind::Ecdsa(_, id) => id,
@@ -114,10 +116,10 @@ impl SigningKey {
         }
     }
 
-    /// The public halves, as a JSON Web Key Set has them.
+    /// The public keys, as entries of a JSON Web Key Set; empty for an HMAC key.
     pub(crate) fn public(&self) -> Vec<Value> {
         let Kind::Ecdsa(pair, id) = &self.0 else { return Vec::new() };
-        // The point is 4, x and y.
+        // The encoded point is the byte 4, then x, then y.
         let (x, y) = pair.public_key().as_ref()[1..].split_at(32);
         vec![json!({
             "use": "sig", "kty": "EC", "kid": id, "crv": "P-256", "alg": "ES256",

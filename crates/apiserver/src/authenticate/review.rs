@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{Authenticated, Authentication};
 use crate::status::{Result, Status};
 
-/// Answers a TokenReview: the object with its status filled in.
+/// Answers a TokenReview: returns the object with its status filled in.
 pub(crate) fn token_review(authentication: &Authentication, mut review: Value) -> Result<Value> {
     let token = review["spec"]["token"].as_str().unwrap_or_default();
     if token.is_empty() {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::header::seal;
 
-/// An authentication whose store holds the account `ns/robot` and the pod `ns/p`.
+/// An `Authentication` whose store holds the service account `ns/robot` and the pod `ns/p`.
 async fn world(env: Env, key: Option<SigningKey>) -> Authentication {
     let store = Store::memory(env.clone(), Options::default());
     for (plural, kind, name) in [("serviceaccounts", "ServiceAccount", "robot"), ("pods", "Pod", "p")] {

@@ -1,4 +1,4 @@
-//! Nobody grants what they do not hold: the check on writes of roles and bindings.
+//! Prevention of privilege escalation: a user can grant only permissions that the user holds.
 
 use serde_json::Value;
 
@@ -19,13 +19,13 @@ pub(crate) struct Grant<'a> {
     pub(crate) namespace: &'a str,
     /// The name in the path; empty for a create.
     pub(crate) name: &'a str,
-    /// The object as it would be stored, defaults included.
+    /// The object to be stored, with defaults applied.
     pub(crate) object: &'a Value,
-    /// The object as it is.
+    /// The stored object, if it exists.
     pub(crate) old: Option<&'a Value>,
 }
 
-/// Refuses a write that would grant more than its user holds.
+/// Refuses a write that would grant more permissions than its user holds.
 pub(crate) fn check_grant(authorizer: &dyn Authorizer, grant: &Grant<'_>) -> Result<()> {
     if grant.user.is_in(MASTERS) || grant.old.is_some_and(|old| only_collection_fields(old, grant.object)) {
         return Ok(());
@@ -62,13 +62,14 @@ fn check_binding(authorizer: &dyn Authorizer, grant: &Grant<'_>) -> Result<()> {
     let roles = match reference.kind.as_str() {
         "ClusterRole" => "clusterroles",
         "Role" => "roles",
-        // Validation refuses it.
+        // Validation refuses any other kind.
         _ => return Ok(()),
     };
     if is_allowed(authorizer, user, "bind", roles, namespace, &reference.name) {
         return Ok(());
     }
-    // Kubernetes looks the role up in the name of the request: the refusal names the binding's resource.
+    // As in Kubernetes, the error about a missing role names the binding's resource, because that is the
+    // resource of the request.
     let wanted = authorizer
         .role(&reference.kind, &reference.name, namespace)
         .ok_or_else(|| Status::not_found(GROUP, resource, &reference.name))?;
@@ -109,7 +110,7 @@ fn aggregates(role: &Value) -> bool {
     selectors.is_some_and(|selectors| !selectors.is_empty())
 }
 
-/// All verbs on all resources and all paths.
+/// Rules that grant all verbs on all resources and all paths.
 fn everything() -> [Rule; 2] {
     let star = || vec!["*".to_owned()];
     [
@@ -118,7 +119,8 @@ fn everything() -> [Rule; 2] {
     ]
 }
 
-/// Whether two versions differ only in what the garbage collector changes: it may do so without holding the role.
+/// Whether two versions of an object differ only in fields that the garbage collector changes. It may change
+/// them without holding the role's permissions.
 fn only_collection_fields(old: &Value, new: &Value) -> bool {
     let strip = |object: &Value| {
         let mut object = object.clone();

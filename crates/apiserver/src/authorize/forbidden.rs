@@ -1,10 +1,10 @@
-//! How a refusal is worded.
+//! The messages of refused requests, in Kubernetes' words.
 
 use super::rule::quoted_list;
 use crate::access::{Attributes, Target};
 use crate::status::{Details, Status, quote};
 
-/// The answer to a request that is not allowed; `reason` may be empty.
+/// Returns the `Status` for a request that is not allowed; `reason` may be empty.
 pub(crate) fn forbidden(attributes: &Attributes<'_>, reason: &str) -> Status {
     let why = match reason {
         "" => sanitize(&sentence(attributes)),
@@ -25,7 +25,7 @@ pub(crate) fn forbidden(attributes: &Attributes<'_>, reason: &str) -> Status {
     }
 }
 
-/// The sentence in the middle: who cannot do what, and where.
+/// The middle of the message: who cannot do what, and where.
 fn sentence(attributes: &Attributes<'_>) -> String {
     let Attributes { user, verb, target } = attributes;
     let user = quote(&user.name);
@@ -46,12 +46,12 @@ fn sentence(attributes: &Attributes<'_>) -> String {
     }
 }
 
-/// Names and paths are the client's: a browser must not read them as HTML.
+/// Escapes HTML: names and paths come from the client, and a browser must not render them.
 fn sanitize(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// Why a role may not be granted: the user does not hold all of it.
+/// The message for a role that must not be granted because the user does not hold all its permissions.
 pub(super) fn escalation(user: &crate::User, missing: &[super::Rule]) -> String {
     let mut lines: Vec<String> = missing.iter().map(ToString::to_string).collect();
     lines.sort();

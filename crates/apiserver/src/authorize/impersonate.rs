@@ -1,8 +1,9 @@
-//! Acting as somebody else: the `Impersonate-…` headers.
+//! Impersonation: the `Impersonate-…` headers.
 //!
-//! There are two ways to be allowed: the old one, `impersonate` on each part of the identity, and the constrained
-//! ones, which also ask whether the request itself may be made while impersonating (`impersonate-on:MODE:VERB`).
-//! The constrained modes are tried first; the refusal is that of the first that applies.
+//! There are two ways to be allowed. Legacy impersonation requires the verb `impersonate` on each part of the
+//! identity. Constrained impersonation also requires permission to make this request while impersonating
+//! (`impersonate-on:MODE:VERB`). The constrained modes are tried first; if all fail, the error is that of the
+//! first mode that applies.
 
 use std::collections::BTreeMap;
 
@@ -18,31 +19,33 @@ const EXTRA_PREFIX: &str = "impersonate-extra-";
 const AUTHENTICATION: &str = "authentication.k8s.io";
 const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
 
-/// How an identity is taken on.
+/// A mode of impersonation, in the terms of Kubernetes' constrained impersonation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
-    /// A service account as the node that it runs on.
+    /// A service account impersonates the node on which it runs.
     AssociatedNode,
-    /// Any node.
+    /// The impersonated user is a node.
     Node,
     ServiceAccount,
-    /// Anybody who is neither node nor service account, with all parts of the identity.
+    /// The impersonated user is neither a node nor a service account; group, UID and extra fields may be set
+    /// as well.
     UserInfo,
-    /// As it was before there were modes.
+    /// Unconstrained impersonation, as before modes existed.
     Legacy,
 }
 
 const MODES: [Mode; 5] =
     [Mode::AssociatedNode, Mode::Node, Mode::ServiceAccount, Mode::UserInfo, Mode::Legacy];
 
-/// Whom a request acts as.
+/// The result of a successful impersonation.
 pub(crate) struct Impersonated {
     pub(crate) user: User,
-    /// The verb that allowed it, where that was one of the constrained ones; else empty.
+    /// The verb of the constrained mode that allowed the impersonation; empty for the legacy mode.
     pub(crate) constraint: String,
 }
 
-/// Whom a request acts as: the user of its headers, where it has them and its own user may; else none.
+/// Returns the impersonated user if the request has impersonation headers; fails if the requesting user is
+/// not allowed to impersonate.
 pub(crate) fn impersonate(
     authorizer: &dyn Authorizer,
     attributes: &Attributes<'_>,
@@ -59,9 +62,9 @@ pub(crate) fn impersonate(
     Err(refusal.unwrap_or_else(|| Status::internal("all impersonation modes failed")))
 }
 
-/// The identity that the headers ask for, as it stands there.
+/// Reads the requested identity from the headers, unchecked.
 fn wanted(headers: &HeaderMap) -> Result<Option<User>> {
-    // Hardly any request has them: all are asked for by one prefix first.
+    // Hardly any request has these headers, so one scan for their prefix comes first.
     if !headers.keys().any(|name| name.as_str().starts_with("impersonate-")) {
         return Ok(None);
     }
@@ -87,7 +90,7 @@ fn text_of(value: &http::HeaderValue) -> String {
     String::from_utf8_lossy(value.as_bytes()).into_owned()
 }
 
-/// The identity as Go prints the struct behind it.
+/// Prints the identity as Go prints its struct.
 fn as_go(user: &User) -> String {
     let list = |items: &[String]| {
         let items: Vec<_> = items.iter().map(|item| format!("{item:?}")).collect();
@@ -110,7 +113,7 @@ fn as_go(user: &User) -> String {
     )
 }
 
-/// Percent-encoded bytes of a header name; a name that is not well encoded is taken as it is.
+/// Decodes percent-encoded bytes in a header name; a name that is not properly encoded is returned unchanged.
 fn unescape(key: &str) -> String {
     let mut bytes = Vec::with_capacity(key.len());
     let mut rest = key.as_bytes();
@@ -139,7 +142,7 @@ impl Mode {
         }
     }
 
-    /// The verb on the identity that a constrained mode asks for; empty for the old way.
+    /// The verb on the identity that a constrained mode requires; empty for the legacy mode.
     fn constraint(self) -> String {
         if self == Self::Legacy { String::new() } else { format!("impersonate:{}", self.name()) }
     }
@@ -173,7 +176,7 @@ impl Mode {
     }
 }
 
-/// The questions about each part of an identity.
+/// The permission checks for each part of an identity.
 struct Check<'a> {
     authorizer: &'a dyn Authorizer,
     requestor: &'a User,
@@ -237,7 +240,7 @@ impl Check<'_> {
         self.part(group, "groups", "", "", name)
     }
 
-    /// The old way asks about users and groups of the core group.
+    /// The API group in which users and groups are checked; the legacy mode uses the core group.
     fn group_of_users(&self) -> &'static str {
         if self.mode == Mode::Legacy { "" } else { AUTHENTICATION }
     }
@@ -273,7 +276,7 @@ fn require(authorizer: &dyn Authorizer, attributes: &Attributes<'_>) -> Result<(
     }
 }
 
-/// The node behind a user name.
+/// The name of the node behind a user name; `None` if the user is not a node.
 fn node_name(user: &str) -> Option<&str> {
     let name = user.strip_prefix("system:node:")?;
     let is_label = |label: &str| {

@@ -1,7 +1,7 @@
-//! The roles and bindings of one cluster, indexed by who they speak of.
+//! The roles and bindings of one cluster, indexed by subject.
 //!
-//! A request looks at the bindings of its user and groups alone. The rules of a role are parsed when they are first
-//! needed: most roles of a cluster never are.
+//! A request looks only at the bindings of its user and groups. The rules of a role are parsed on first use,
+//! because most roles of a cluster are never used.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
@@ -14,17 +14,17 @@ use serde_json::Value;
 use super::rule::Rule;
 use crate::User;
 
-/// Namespace, empty for cluster roles and cluster bindings, and name.
+/// Namespace (empty for cluster roles and cluster role bindings) and name.
 type Id = (String, String);
 
-/// Roles and bindings.
+/// All roles and bindings.
 #[derive(Debug, Default)]
 pub(super) struct Policy {
     roles: BTreeMap<Id, Arc<Role>>,
     bindings: BTreeMap<Id, Arc<Binding>>,
-    /// For each subject the bindings that name it, by their namespace.
+    /// For each subject, the names of the bindings that list it, by namespace.
     by_subject: HashMap<Subject, BTreeMap<String, BTreeSet<String>>>,
-    /// The rules of cluster roles that gather others; dropped whenever a cluster role changes.
+    /// The collected rules of aggregated cluster roles; cleared whenever a role changes.
     aggregated: parking_lot::Mutex<BTreeMap<String, Arc<Vec<Rule>>>>,
 }
 
@@ -41,7 +41,7 @@ struct ParsedRole {
     aggregation: Option<AggregationRule>,
 }
 
-/// A role as it is stored.
+/// The fields of a stored role that matter here.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct StoredRole {
@@ -81,20 +81,20 @@ pub(crate) struct RoleRef {
     pub(crate) name: String,
 }
 
-/// Whom a binding speaks of.
+/// A subject of a binding: a user, group or service account.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 pub(super) struct Subject {
     #[serde(default)]
     pub(super) kind: String,
     #[serde(default)]
     pub(super) name: String,
-    /// Of a service account; of others empty.
+    /// The namespace of a service account; empty for users and groups.
     #[serde(default)]
     pub(super) namespace: String,
 }
 
 impl Policy {
-    /// Takes in a role, or forgets it.
+    /// Adds or replaces a role, or removes it if `role` is `None`.
     pub(super) fn set_role(&mut self, id: Id, role: Option<(Bytes, BTreeMap<String, String>)>) {
         self.aggregated.get_mut().clear();
         match role {
@@ -107,7 +107,7 @@ impl Policy {
         }
     }
 
-    /// Takes in a binding, or forgets it.
+    /// Adds or replaces a binding, or removes it if `bytes` is `None`.
     pub(super) fn set_binding(&mut self, id: Id, bytes: Option<&Bytes>) {
         if let Some(old) = self.bindings.remove(&id) {
             for subject in old.effective_subjects() {
@@ -140,7 +140,8 @@ impl Policy {
         }
     }
 
-    /// The bindings that speak of a user in the whole cluster, then those in a namespace, by name.
+    /// The bindings that apply to a user: cluster role bindings, then role bindings in `namespace`, each
+    /// sorted by name.
     pub(super) fn bindings_of(&self, user: &User, namespace: &str) -> Vec<Arc<Binding>> {
         let subjects = subjects_of(user);
         let scopes = if namespace.is_empty() { vec![""] } else { vec!["", namespace] };
@@ -157,7 +158,7 @@ impl Policy {
         found
     }
 
-    /// The rules of the role that a binding in `namespace` refers to; none where it is missing.
+    /// The rules of the role to which a binding in `namespace` refers; `None` if the role does not exist.
     pub(super) fn rules_of(&self, reference: &RoleRef, namespace: &str) -> Option<Arc<Vec<Rule>>> {
         let scope = if reference.kind == "Role" { namespace } else { "" };
         let role = self.roles.get(&(scope.to_owned(), reference.name.clone()))?;
@@ -168,7 +169,7 @@ impl Policy {
         }
     }
 
-    /// The union of the rules of all cluster roles whose labels match, in the order of their names.
+    /// Collects the rules of all cluster roles that an aggregation rule selects, in the order of their names.
     fn gather<'a>(&'a self, name: &'a str, aggregation: &AggregationRule) -> Arc<Vec<Rule>> {
         if let Some(rules) = self.aggregated.lock().get(name) {
             return rules.clone();
@@ -180,7 +181,8 @@ impl Policy {
         rules
     }
 
-    /// Gathers through roles that gather themselves; `path` keeps a circle of them from going on for ever.
+    /// Collects rules recursively, since a selected role may be aggregated too. `path` holds the roles being
+    /// visited and breaks cycles.
     fn gather_into<'a>(
         &'a self,
         rules: &mut Vec<Rule>,
@@ -222,7 +224,7 @@ impl Role {
 }
 
 impl Binding {
-    /// The first of the binding's subjects that a user is.
+    /// The first subject of the binding that matches a user.
     pub(super) fn subject_of(&self, user: &User) -> Option<&Subject> {
         let subjects = subjects_of(user);
         self.subjects.iter().flatten().find(|it| subjects.contains(&it.within(&self.namespace)))
@@ -238,7 +240,8 @@ impl Subject {
         Self { kind: kind.into(), name: name.into(), namespace: namespace.into() }
     }
 
-    /// A service account without a namespace is one of the binding's namespace; others have none.
+    /// The subject with its effective namespace: a service account without a namespace belongs to the
+    /// binding's namespace; users and groups have none.
     fn within(&self, namespace: &str) -> Self {
         match self.kind.as_str() {
             "ServiceAccount" if self.namespace.is_empty() => Self::new(&self.kind, &self.name, namespace),
@@ -248,7 +251,7 @@ impl Subject {
     }
 }
 
-/// Everything a user is to a binding.
+/// All subjects that match a user.
 fn subjects_of(user: &User) -> Vec<Subject> {
     let account = service_account(&user.name);
     let account = account.map(|(namespace, name)| Subject::new("ServiceAccount", name, namespace));
@@ -256,14 +259,15 @@ fn subjects_of(user: &User) -> Vec<Subject> {
     std::iter::once(Subject::new("User", &user.name, "")).chain(groups).chain(account).collect()
 }
 
-/// Namespace and name of the service account behind a user name.
+/// The namespace and name of the service account behind a user name; `None` if the user is not a service
+/// account.
 pub(super) fn service_account(user: &str) -> Option<(&str, &str)> {
     let (namespace, name) = user.strip_prefix("system:serviceaccount:")?.split_once(':')?;
     let valid = !namespace.is_empty() && !name.is_empty() && !name.contains(':');
     valid.then_some((namespace, name))
 }
 
-/// Whether a label selector of an aggregation rule selects these labels; an empty one selects all.
+/// Whether a label selector of an aggregation rule matches these labels; an empty selector matches all.
 fn selects(selector: &Value, labels: &BTreeMap<String, String>) -> bool {
     let equal = selector.get("matchLabels").and_then(Value::as_object).into_iter().flatten();
     let mut equal = equal.map(|(key, value)| labels.get(key).map(String::as_str) == value.as_str());

@@ -1,4 +1,4 @@
-//! Questions about access that are asked through the API: the review kinds, which are answered and never stored.
+//! Access reviews: questions about permissions that are answered but never stored.
 
 use evenkeel_schema::field::{BadValue, FieldError};
 use jiff::Timestamp;
@@ -11,9 +11,10 @@ use crate::status::{Result, Status};
 
 const GROUP: &str = "authorization.k8s.io";
 
-/// Answers a review: the object with its status filled in. `kind` is the kind of the resource that was posted to.
+/// Answers a review: returns the object with its status filled in. `kind` is the kind of the resource that
+/// was posted to.
 ///
-/// None where the kind is no review that is known here.
+/// Returns `None` if the kind is not an access review.
 pub(crate) fn review(
     authorizer: &dyn Authorizer,
     user: &User,
@@ -69,7 +70,7 @@ fn rules_review(authorizer: &dyn Authorizer, user: &User, object: &Value) -> Res
     }))
 }
 
-/// An access review: for the asking user, or where that is none for the user of the spec.
+/// Answers an access review for `asking`, or for the user in the spec if `asking` is `None`.
 fn access_review(
     authorizer: &dyn Authorizer,
     asking: Option<&User>,
@@ -193,7 +194,7 @@ fn validate_local(object: &Value, resource: Option<&Value>, path: Option<&Value>
     errors
 }
 
-/// The struct behind the attributes as Go prints it: with its own field names.
+/// The attributes as Kubernetes prints them in errors: with the field names of the Go struct.
 fn as_go(attributes: &Value) -> BadValue {
     json!({ "Path": text(attributes, "/path"), "Verb": text(attributes, "/verb") }).into()
 }

@@ -1,4 +1,4 @@
-//! One rule of a role: what it allows, what it covers, and how it is shown.
+//! A rule of a role: the requests that it allows, the rules that it covers, and its printed form.
 
 use std::collections::BTreeMap;
 
@@ -10,19 +10,19 @@ use crate::access::{Attributes, Target};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Rule {
-    /// What may be done; `*` is everything.
+    /// The verbs that are allowed; `*` matches all.
     #[serde(default, deserialize_with = "list")]
     pub verbs: Vec<String>,
-    /// The API groups of the resources.
+    /// The API groups of the resources; empty for the core group, `*` matches all.
     #[serde(default, deserialize_with = "list", skip_serializing_if = "Vec::is_empty")]
     pub api_groups: Vec<String>,
-    /// Resources, `resource/subresource` or `*/subresource`.
+    /// The resources: `resource`, `resource/subresource`, `*/subresource` or `*`.
     #[serde(default, deserialize_with = "list", skip_serializing_if = "Vec::is_empty")]
     pub resources: Vec<String>,
-    /// The only names that are meant; empty for all.
+    /// The object names to which the rule is limited; an empty list matches all.
     #[serde(default, deserialize_with = "list", skip_serializing_if = "Vec::is_empty")]
     pub resource_names: Vec<String>,
-    /// Paths that are no resources; a `*` at the end is a prefix.
+    /// URL paths that are not resources; a trailing `*` matches any suffix.
     #[serde(
         default,
         rename = "nonResourceURLs",
@@ -32,7 +32,7 @@ pub struct Rule {
     pub non_resource_urls: Vec<String>,
 }
 
-/// A list, where null is the empty one.
+/// Deserializes a list; null counts as an empty list.
 fn list<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     Option::<Vec<String>>::deserialize(deserializer).map(Option::unwrap_or_default)
 }
@@ -61,7 +61,7 @@ impl Rule {
         })
     }
 
-    /// The rule as single permissions: one verb, one resource or path, at most one name.
+    /// Splits the rule into single permissions: one verb, one resource or path, at most one name.
     pub(super) fn singles(&self) -> Vec<Rule> {
         let mut singles = Vec::new();
         for group in &self.api_groups {
@@ -90,7 +90,7 @@ impl Rule {
         singles
     }
 
-    /// Whether this rule gives all that a single permission gives.
+    /// Whether this rule grants everything that a single permission grants.
     pub(super) fn covers(&self, single: &Rule) -> bool {
         let names = match single.resource_names.is_empty() {
             true => self.resource_names.is_empty(),
@@ -114,7 +114,7 @@ impl Rule {
     }
 }
 
-/// The rule as refusals show it.
+/// Prints the rule as Kubernetes' error messages do.
 impl std::fmt::Display for Rule {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let parts = [
@@ -130,10 +130,11 @@ impl std::fmt::Display for Rule {
     }
 }
 
-/// Groups, resources and names: all of a single permission but its verb.
+/// The API groups, resources and resource names of a single permission: everything but its verb.
 type Scope = (Vec<String>, Vec<String>, Vec<String>);
 
-/// The single permissions of `wanted` that no rule of `held` covers, those that differ by verb alone put together.
+/// The single permissions of `wanted` that no rule of `held` covers. Permissions that differ only in the verb
+/// are merged.
 pub(super) fn missing(held: &[Rule], wanted: &[Rule]) -> Vec<Rule> {
     let uncovered =
         wanted.iter().flat_map(Rule::singles).filter(|single| !held.iter().any(|rule| rule.covers(single)));
@@ -156,7 +157,7 @@ pub(super) fn missing(held: &[Rule], wanted: &[Rule]) -> Vec<Rule> {
     missing
 }
 
-/// A list of strings as Go quotes it: `["a" "b"]`.
+/// Prints a list of strings as Go's `%q` does: `["a" "b"]`.
 pub(super) fn quoted_list(list: &[String]) -> String {
     let quoted: Vec<_> = list.iter().map(|item| format!("{item:?}")).collect();
     format!("[{}]", quoted.join(" "))

@@ -1,4 +1,5 @@
-//! YAML as Go's library writes it: the same quotes, folds and order, since clients compare it as text.
+//! A YAML writer that produces the same text as Go's library (quotes, folds and key order), because clients
+//! compare it as text.
 
 mod scalar;
 
@@ -8,10 +9,10 @@ use serde_json::{Map, Value};
 
 use self::scalar::Place;
 
-/// How far each level is indented.
+/// The number of spaces per level of indentation.
 const INDENT: usize = 2;
 
-/// Prints a value as a document.
+/// Prints a value as a YAML document.
 pub(crate) fn print(value: &Value) -> String {
     let mut printer = Printer { out: String::new() };
     match value {
@@ -27,7 +28,7 @@ struct Printer {
 }
 
 impl Printer {
-    /// Writes the fields of a mapping; the first stands where the line is.
+    /// Writes the fields of a mapping, the first one at the current position in the line.
     fn mapping(&mut self, fields: &Map<String, Value>, indent: usize) {
         let mut sorted: Vec<(&String, &Value)> = fields.iter().collect();
         sorted.sort_by(|(a, _), (b, _)| natural(a, b));
@@ -43,7 +44,7 @@ impl Printer {
                     self.indent(indent + INDENT);
                     self.mapping(fields, indent + INDENT);
                 }
-                // Items of a list stand below its name, not further in.
+                // List items are indented as far as the list's key.
                 Value::Array(items) if !items.is_empty() => {
                     self.out.push('\n');
                     self.indent(indent);
@@ -71,7 +72,7 @@ impl Printer {
         }
     }
 
-    /// Writes what fits behind a key or a dash, and ends the line.
+    /// Writes a scalar or an empty collection after a key or a dash, and ends the line.
     fn scalar(&mut self, value: &Value, indent: usize) {
         match value {
             Value::Null => self.out.push_str("null"),
@@ -91,7 +92,7 @@ impl Printer {
     }
 }
 
-/// The order of keys: letters after what is none, numbers by their value.
+/// The order of keys: other characters before letters, and digits by their numeric value.
 fn natural(a: &str, b: &str) -> Ordering {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let Some(at) = a.iter().zip(&b).position(|(a, b)| a != b) else { return a.len().cmp(&b.len()) };
@@ -102,7 +103,7 @@ fn natural(a: &str, b: &str) -> Ordering {
         (false, true) => return Ordering::Less,
         (false, false) => {}
     }
-    // A zero inside of a number counts as a digit of it, not as one that leads.
+    // A zero within a number is one of its digits; only leading zeros are skipped.
     let zero = x == '0' || y == '0';
     let before = a[..at].iter().rev().take_while(|it| it.is_ascii_digit());
     let inside = zero && before.clone().any(|it| *it != '0');

@@ -1,19 +1,19 @@
-//! Texts in YAML: in which style, and where they are folded.
+//! Strings in YAML: their style, and where they are folded.
 
 use std::fmt::Write as _;
 
-/// Behind which column a text is folded at the next space.
+/// The column after which a string is folded at the next space.
 const WIDTH: usize = 80;
 
-/// Where a text is written.
+/// The position at which a string is written.
 pub(super) struct Place {
-    /// The indentation of what it is in.
+    /// The indentation of the enclosing mapping or sequence.
     pub(super) indent: usize,
-    /// Keys stay on their line.
+    /// Whether the string is a key; keys are never folded.
     pub(super) is_key: bool,
 }
 
-/// Writes a text in the style that Go's library chooses for it.
+/// Writes a string in the style that Go's library chooses for it.
 pub(super) fn write(out: &mut String, text: &str, place: &Place) {
     let looks = Looks::of(text);
     if text.contains('\n') {
@@ -32,11 +32,11 @@ pub(super) fn write(out: &mut String, text: &str, place: &Place) {
     }
 }
 
-/// What a text's characters allow.
+/// The styles that a string's characters allow.
 struct Looks {
     plain: bool,
     block: bool,
-    /// It has characters that must be escaped.
+    /// Whether the string has characters that must be escaped.
     special: bool,
 }
 
@@ -73,7 +73,7 @@ fn is_printable(c: char) -> bool {
         && c != '\u{feff}'
 }
 
-/// Whether a plain text would be read as something else than a text.
+/// Whether YAML would read the unquoted string as something other than a string.
 fn means_something_else(text: &str) -> bool {
     const WORDS: [&str; 46] = [
         "", "~", "null", "Null", "NULL", "true", "True", "TRUE", "false", "False", "FALSE", "y", "Y", "yes",
@@ -118,7 +118,7 @@ fn is_number(text: &str) -> bool {
     whole && exponent
 }
 
-/// Numbers in base 60, which older readers know: `1:30`.
+/// Whether a string is a number in base 60, such as `1:30`, which YAML 1.1 parsers recognize.
 fn is_sexagesimal(text: &str) -> bool {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let mut parts = unsigned.split(':');
@@ -132,7 +132,7 @@ fn is_sexagesimal(text: &str) -> bool {
     first.as_bytes()[0].is_ascii_digit() && !rest.is_empty() && rest.iter().all(below_sixty)
 }
 
-/// `2024-01-02`, also with a time behind it.
+/// Whether a string is a date such as `2024-01-02`, with or without a time.
 fn is_time(text: &str) -> bool {
     let digits = |it: &str, length: std::ops::RangeInclusive<usize>| {
         length.contains(&it.len()) && it.bytes().all(|it| it.is_ascii_digit())
@@ -148,7 +148,7 @@ fn is_time(text: &str) -> bool {
     is_date && parsed
 }
 
-/// Writes characters, with breaks in place of single spaces where the line is too long.
+/// Writes characters and replaces single spaces by line breaks where the line is too long.
 fn folded(out: &mut String, text: &str, place: &Place, put: impl Fn(char, &mut String)) {
     let chars: Vec<char> = text.chars().collect();
     let line = out.rfind('\n').map_or(0, |it| it + 1);
@@ -230,7 +230,7 @@ fn escape(out: &mut String, c: char) {
     out.push(short);
 }
 
-/// Lines as they are, below a mark that says what becomes of the last break.
+/// Writes a literal block. Its indicator says whether the text ends with a line break.
 fn literal(out: &mut String, text: &str, place: &Place) {
     out.push('|');
     if text.starts_with([' ', '\n']) {

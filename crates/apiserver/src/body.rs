@@ -1,4 +1,4 @@
-//! Response bodies: slices of stored bytes, or a watch that is pulled.
+//! Response bodies: slices of stored bytes, or a watch that is encoded on demand.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -12,23 +12,23 @@ use http_body::{Frame, SizeHint};
 
 use crate::encode::VERSION_LEN_MAX;
 
-/// How much of a body that is made while it is read is made at a time, about: what four TLS records hold.
+/// The approximate size of the pieces of a body that is encoded while it is read: four TLS records.
 pub(crate) const PIECE_BYTES: usize = 64 * 1024;
 
 /// The body of a response.
 ///
-/// It never fails: a watch that cannot go on says so in its last event, or ends.
+/// Reading a body never fails: a watch that cannot continue says so in its last event, or ends.
 #[derive(Default)]
 pub struct Body(Kind);
 
 enum Kind {
-    /// What is still to be written.
+    /// The bytes still to be written.
     One(Bytes),
-    /// The same, of an object with its version.
+    /// An object with its resource version inserted.
     Spliced(Spliced),
-    /// The slices still to be written, and how many bytes they are together.
+    /// The slices still to be written, and their total length.
     Whole(VecDeque<Bytes>, u64),
-    /// A whole that is made piece by piece while it is read, and how many bytes are left, where that is known.
+    /// Pieces that are encoded while the body is read, and the number of bytes left, if known.
     Lazy(Box<dyn Iterator<Item = Bytes> + Send>, Option<u64>),
     /// A watch: nothing is encoded before the reader asks for it.
     Stream(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
@@ -37,21 +37,21 @@ enum Kind {
 /// A part of a body that is written at once.
 #[derive(Debug)]
 pub enum Piece {
-    /// As it is.
+    /// Plain bytes.
     Bytes(Bytes),
-    /// With something put in.
+    /// Bytes with a short text inserted.
     Spliced(Spliced),
 }
 
-/// Stored bytes with a short text put in: what is written where, without a copy of the bytes.
+/// Stored bytes with a short text inserted, without a copy of the bytes.
 #[derive(Debug)]
 pub struct Spliced {
     bytes: Bytes,
-    /// Where the text goes.
+    /// The offset at which the text is inserted.
     at: usize,
     text: [u8; VERSION_LEN_MAX],
     text_len: u8,
-    /// How much has been written.
+    /// The number of bytes already written.
     done: usize,
 }
 
@@ -62,34 +62,35 @@ impl Default for Kind {
 }
 
 impl Body {
-    /// No bytes.
+    /// Creates an empty body.
     pub fn empty() -> Self {
         Self::default()
     }
 
-    /// These slices, one after the other.
+    /// Creates a body from slices.
     pub fn slices(slices: impl IntoIterator<Item = Bytes>) -> Self {
         let slices: VecDeque<Bytes> = slices.into_iter().filter(|it| !it.is_empty()).collect();
         let len = slices.iter().map(|it| it.len() as u64).sum();
         Self(Kind::Whole(slices, len))
     }
 
-    /// These pieces, each made when it is asked for. `len` is how many bytes they are together, where that is known.
+    /// Creates a body whose pieces are made on demand. `len` is their total length, if known.
     pub(crate) fn lazy(len: Option<u64>, pieces: impl Iterator<Item = Bytes> + Send + 'static) -> Self {
         Self(Kind::Lazy(Box::new(pieces), len))
     }
 
-    /// What this stream gives, each item when it is asked for.
+    /// Creates the body of a watch from a stream, which is polled on demand.
     pub fn stream(stream: impl Stream<Item = Bytes> + Send + 'static) -> Self {
         Self(Kind::Stream(Box::pin(stream)))
     }
 
-    /// Whether this is a watch: its pieces come when something happens, and nobody knows when it ends.
+    /// Whether this is a watch, whose pieces arrive as events happen and whose end is not known.
     pub fn is_watch(&self) -> bool {
         matches!(self.0, Kind::Stream(_))
     }
 
-    /// The next part. Unlike a frame of [`http_body::Body`], which is one run of bytes, it is never a copy.
+    /// Polls for the next part. Unlike a frame of [`http_body::Body`], which is contiguous bytes, it is never
+    /// a copy.
     pub fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Piece>> {
         match &mut self.0 {
             Kind::One(bytes) => {
@@ -116,7 +117,7 @@ impl Body {
         }
     }
 
-    /// How many bytes are left, where that is known.
+    /// The number of bytes left, if known.
     pub(crate) fn whole_len(&self) -> Option<usize> {
         match &self.0 {
             Kind::One(bytes) => Some(bytes.len()),
@@ -127,7 +128,8 @@ impl Body {
         }
     }
 
-    /// Whether the body begins like this in its first run of bytes; never for one that is made while it is read.
+    /// Whether the first slice of the body starts with these bytes; always `false` for a body that is made
+    /// while it is read.
     pub(crate) fn starts_with(&self, beginning: &[u8]) -> bool {
         match &self.0 {
             Kind::One(bytes) => bytes.starts_with(beginning),
@@ -136,7 +138,7 @@ impl Body {
         }
     }
 
-    /// A copy of the bytes. The body becomes one run of them; a watch is left as it is and has none.
+    /// Returns the bytes and keeps them as the body. Returns `None` for a watch, which it leaves unchanged.
     pub(crate) fn gathered(&mut self) -> Option<Bytes> {
         if self.is_watch() {
             return None;
@@ -146,7 +148,7 @@ impl Body {
         Some(bytes)
     }
 
-    /// The bytes, where the body is not a watch.
+    /// Returns the bytes; `None` for a watch.
     pub fn whole(self) -> Option<Bytes> {
         match self.0 {
             Kind::One(bytes) => Some(bytes),
@@ -157,7 +159,7 @@ impl Body {
         }
     }
 
-    /// The parts of the body one after the other, where it is not a watch.
+    /// Returns the parts of the body in order; `None` for a watch.
     pub(crate) fn into_pieces(self) -> Option<Box<dyn Iterator<Item = Bytes> + Send>> {
         match self.0 {
             Kind::Lazy(pieces, _) => Some(pieces),
@@ -180,7 +182,7 @@ impl From<Spliced> for Body {
 }
 
 impl Piece {
-    /// One run of bytes.
+    /// Copies the piece into contiguous bytes.
     pub fn into_bytes(self) -> Bytes {
         match self {
             Self::Bytes(bytes) => bytes,
@@ -190,19 +192,19 @@ impl Piece {
 }
 
 impl Spliced {
-    /// These bytes, with a place for a text.
+    /// Creates stored bytes with room for a text at the offset `at`.
     pub(crate) fn new(bytes: Bytes, at: usize) -> Self {
         Self { bytes, at, text: [0; VERSION_LEN_MAX], text_len: 0, done: 0 }
     }
 
-    /// Adds to the text.
+    /// Appends to the inserted text.
     pub(crate) fn put(&mut self, text: &[u8]) {
         let end = usize::from(self.text_len) + text.len();
         self.text[usize::from(self.text_len)..end].copy_from_slice(text);
         self.text_len = end as u8;
     }
 
-    /// What is still to be written, in its order. Some may be empty.
+    /// The slices still to be written, in order. Some may be empty.
     fn chunks(&self) -> [&[u8]; 3] {
         let (before, after) = self.bytes.split_at(self.at);
         let mut skip = self.done;

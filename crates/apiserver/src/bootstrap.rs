@@ -1,7 +1,8 @@
-//! What is there after boot: the objects that clients, controllers and people look for in a new cluster.
+//! The objects of a new cluster, which clients, controllers and users expect to exist.
 //!
-//! Kubernetes' own start makes them; here they come out of compact facts. The clusters of a process share one such
-//! state, made once and copied when it is changed: the five-hundredth costs a pointer.
+//! In Kubernetes, the API server creates them at startup; here they are generated from compact tables in
+//! `facts/`. All clusters of a process share one such state, which is created once and copied on write, so
+//! that a further cluster costs almost nothing.
 
 mod objects;
 mod rbac;
@@ -19,26 +20,26 @@ use crate::header::seal;
 use crate::registry::storage_prefix;
 use crate::stored;
 
-/// The addresses that services get.
+/// The range of the cluster IPs of services.
 pub const SERVICE_CIDR: &str = "10.96.0.0/12";
-/// The address of the service `default/kubernetes`: the first of the range.
+/// The cluster IP of the service `default/kubernetes`: the first one of the range.
 pub const SERVICE_IP: &str = "10.96.0.1";
 
-/// Where the endpoints of `default/kubernetes` point to unless [`advertise`] says better: an address that is reserved
-/// for documentation, since the server of a cluster in process has none.
+/// The address in the endpoints of `default/kubernetes` until [`advertise`] sets another. The server of an
+/// in-process cluster has no address, so this one is from a range reserved for documentation.
 const NO_ADDRESS: (&str, u16) = ("192.0.2.1", 6443);
 
-/// The seed of the uids that clusters in virtual time share, so that they are the same in every process.
+/// The seed of the UIDs that clusters in virtual time share, so that they are the same in every process.
 const SHARED_SEED: u64 = 0x6b65_656c;
 
-/// An object to be made, and where it lies.
+/// An object to be created, and its key in the store.
 struct Seed {
     key: String,
     object: Value,
 }
 
 impl Seed {
-    /// A seed of this kind; the namespace is empty for cluster-scoped kinds.
+    /// Creates a seed of this kind; the namespace is empty for cluster-scoped kinds.
     fn new(
         api_version: &str,
         kind: &str,
@@ -68,7 +69,7 @@ impl Seed {
         self
     }
 
-    /// The write that makes the object, with an identity of its own.
+    /// Returns the write that creates the object, with a new UID.
     fn write(mut self, env: &Env, now: &str) -> Write<Header> {
         self.object["metadata"]["uid"] = env.uid().into();
         self.object["metadata"]["creationTimestamp"] = now.into();
@@ -77,16 +78,16 @@ impl Seed {
     }
 }
 
-/// A store in memory with everything that is there after boot.
+/// Creates a store in memory with all objects of a new cluster.
 ///
-/// Its beginning is shared by the clusters of a process: those in virtual time all start at the same moment, and those
-/// in real time take the moment at which the first of them started, with uids of their own.
+/// The clusters of a process share its initial state. Clusters in virtual time all start at the same moment.
+/// Clusters in real time get the creation timestamps of the first of them, but UIDs of their own.
 pub async fn memory(env: &Env, options: Options) -> Store<Header> {
     let shared = match env.seed() {
         Some(_) if env.now() == evenkeel_env::EPOCH => shared(&VIRTUAL, &Env::seeded(SHARED_SEED)).await,
-        // In the real world no two objects share a uid.
+        // In real time, no two objects may share a UID.
         None => return shared(&REAL, env).await.fork_with(env.clone(), options, |entry| renamed(entry, env)),
-        // Virtual time that has moved on: its objects are of that time.
+        // Virtual time has advanced, so the objects need other creation timestamps.
         Some(_) => {
             let store = Store::memory(env.clone(), options);
             fill(&store, env).await;
@@ -96,7 +97,7 @@ pub async fn memory(env: &Env, options: Options) -> Store<Header> {
     shared.fork(env.clone(), options)
 }
 
-/// The same object with a uid of its own. The bytes that differ are in their place: both are of one length.
+/// Returns an object with a new UID. Both UIDs have the same length, so the bytes are replaced in place.
 fn renamed(entry: &Entry<Header>, env: &Env) -> (Bytes, Header) {
     let (old, new) = (&entry.header.uid, env.uid());
     let mut bytes = entry.value.to_vec();
@@ -109,10 +110,10 @@ fn renamed(entry: &Entry<Header>, env: &Env) -> (Bytes, Header) {
     (bytes.into(), header)
 }
 
-/// Makes what is missing of the objects that are there after boot, and leaves the rest as it is.
+/// Creates those objects of a new cluster that are missing, and leaves the others unchanged.
 ///
 /// # Errors
-/// Fails where the store takes no writes.
+/// Fails if the store accepts no writes.
 pub async fn prepare(store: &Store<Header>, env: &Env) -> Result<(), WriteError<Header>> {
     for outcome in fill(store, env).await {
         match outcome {
@@ -132,26 +133,26 @@ async fn fill(store: &Store<Header>, env: &Env) -> Vec<Outcome> {
 
 type Outcome = Result<evenkeel_store::Written<Header>, WriteError<Header>>;
 
-/// What clusters in virtual time begin with.
+/// The initial state of clusters in virtual time.
 static VIRTUAL: OnceLock<Store<Header>> = OnceLock::new();
-/// What clusters in real time begin with.
+/// The initial state of clusters in real time.
 static REAL: OnceLock<Store<Header>> = OnceLock::new();
 
 async fn shared(beginning: &'static OnceLock<Store<Header>>, env: &Env) -> &'static Store<Header> {
     if let Some(store) = beginning.get() {
         return store;
     }
-    // A world of its own: the ledger of the first cluster must not outlive it here.
+    // The shared store needs its own `Env`: it must not keep the ledger of the first cluster alive.
     let world = if env.seed().is_some() { env.clone() } else { Env::system() };
     let store = Store::memory(world.clone(), Options::default());
     fill(&store, &world).await;
     beginning.get_or_init(|| store)
 }
 
-/// Tells the cluster where its API server is reached: `default/kubernetes` and its endpoints.
+/// Sets the address of the API server in `default/kubernetes` and its endpoints.
 ///
 /// # Errors
-/// Fails where the store takes no writes.
+/// Fails if the store accepts no writes.
 pub async fn advertise(store: &Store<Header>, address: &str, port: u16) -> Result<(), WriteError<Header>> {
     for seed in objects::endpoints(address, port).into_iter().chain([objects::service(port)]) {
         let Some(entry) = store.get(&seed.key) else { continue };

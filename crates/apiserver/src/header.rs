@@ -1,8 +1,9 @@
-//! What is known of a stored object without parsing it, and the canonical bytes that it stands beside.
+//! The header of a stored object, and the canonical bytes that belong to it.
 //!
-//! The bytes are JSON in one fixed outer order: `{"apiVersion":…,"kind":…,"metadata":{…},…}`, without a
-//! resourceVersion, which is known only at commit. The header remembers where the metadata begins, where the
-//! resourceVersion goes in and where the metadata ends, so that readers write slices.
+//! The bytes are JSON with a fixed order of the outer fields: `{"apiVersion":…,"kind":…,"metadata":{…},…}`.
+//! They lack the resourceVersion, which is known only at commit. The header holds the offsets where the
+//! metadata begins, where the resourceVersion is inserted and where the metadata ends, so that responses are
+//! written from slices.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -17,35 +18,35 @@ use serde_json::{Map, Value};
 
 use crate::fields;
 
-/// What is known of a stored object without parsing it.
+/// The facts about a stored object that are known without parsing it.
 ///
-/// It is made by `seal` at the write, or read back from a journal.
+/// The header is made by `seal` when the object is written, or parsed from the bytes in a journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Where `"metadata":` begins: what stands before it is `{`, apiVersion and kind.
+    /// The offset of `"metadata":`; before it are `{`, `apiVersion` and `kind`.
     pub(crate) metadata_at: u32,
-    /// Just after `"metadata":{`: the resourceVersion is written here.
+    /// The offset after `"metadata":{`, where the resourceVersion is inserted.
     pub(crate) version_at: u32,
-    /// Just after the metadata's closing brace.
+    /// The offset after the metadata's closing brace.
     pub(crate) metadata_end: u32,
     /// The object's name.
     pub name: Box<str>,
-    /// The object's namespace; empty where it has none.
+    /// The object's namespace; empty for cluster-scoped objects.
     pub namespace: Box<str>,
-    /// The object's uid.
+    /// The object's UID.
     pub uid: Box<str>,
     /// The labels, sorted by key.
     pub labels: Box<[(Box<str>, Box<str>)]>,
-    /// The kind's selectable fields, in the order of its list.
+    /// The values of the kind's selectable fields, in the order in which the kind declares them.
     pub(crate) fields: Box<[Box<str>]>,
-    /// The uids of the owners.
+    /// The UIDs of the owner references.
     pub owners: Box<[Box<str>]>,
     /// Whether the deletionTimestamp is set.
     pub deleting: bool,
-    /// Whether there are finalizers.
+    /// Whether the object has finalizers.
     pub finalizers: bool,
-    /// Why the bytes are no object in canonical form, for an object that was damaged on disk. Everything else in such a
-    /// header is empty but for the name and namespace, which the key says.
+    /// Why the bytes are not an object in canonical form, if the object was damaged on disk. In that case all
+    /// other fields are empty except for name and namespace, which come from the key.
     pub(crate) damage: Option<Box<str>>,
 }
 
@@ -74,7 +75,7 @@ impl Header {
         }
     }
 
-    /// The header of bytes that are no object. The key is `/registry/GROUP/PLURAL/[NAMESPACE/]NAME`.
+    /// The header of bytes that are not an object. The key is `/registry/GROUP/PLURAL/[NAMESPACE/]NAME`.
     fn damaged(key: &str, why: &str) -> Self {
         let mut names = key.split('/').skip(4);
         let (first, second) = (names.next().unwrap_or_default(), names.next());
@@ -85,7 +86,8 @@ impl Header {
 }
 
 impl evenkeel_store::Header for Header {
-    /// Reads the header of any bytes: a damaged object must not keep a server from starting.
+    /// Parses the header of any bytes. It never fails, because a damaged object must not keep the server from
+    /// starting.
     fn parse(key: &str, value: &Bytes) -> Result<Self, String> {
         Ok(read(value).unwrap_or_else(|why| {
             tracing::error!(key, why, "a stored object is damaged");
@@ -94,7 +96,7 @@ impl evenkeel_store::Header for Header {
     }
 }
 
-/// The outermost members of a stored object, as far as the header is made of them.
+/// The outer fields of a stored object that the header needs.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Outer<'a> {
@@ -106,7 +108,7 @@ struct Outer<'a> {
     metadata: &'a RawValue,
 }
 
-/// The metadata, as far as the header is made of it.
+/// The metadata fields that the header needs.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Metadata<'a> {
@@ -131,8 +133,8 @@ struct Owner<'a> {
     uid: Cow<'a, str>,
 }
 
-/// Reads the header back from canonical bytes. Only what it is made of is looked at: opening a large data directory
-/// spends its time here.
+/// Parses the header from canonical bytes. It reads only the fields that it needs, because opening a large
+/// data directory spends its time here.
 fn read(value: &Bytes) -> Result<Header, String> {
     let outer: Outer<'_> = serde_json::from_slice(value).map_err(|error| error.to_string())?;
     let begin = "{\"apiVersion\":,\"kind\":,".len() + outer.api_version.get().len() + outer.kind.get().len();
@@ -148,7 +150,7 @@ fn read(value: &Bytes) -> Result<Header, String> {
     let metadata: Metadata<'_> =
         serde_json::from_str(outer.metadata.get()).map_err(|error| error.to_string())?;
     let text = |raw: &RawValue| serde_json::from_str::<String>(raw.get()).unwrap_or_default();
-    // Few kinds have fields to select by; only those are read as a whole.
+    // Few kinds have selectable fields; only their objects are parsed completely.
     let fields = if fields::is_selectable(&text(outer.api_version), &text(outer.kind)) {
         fields::values(&serde_json::from_slice(value).map_err(|error| error.to_string())?)
     } else {
@@ -179,13 +181,14 @@ struct Offsets {
 }
 
 thread_local! {
-    /// Where objects are written before it is known how long they become: what is stored takes no byte more than that.
+    /// A buffer for objects whose encoded length is not known yet, so that the stored copy has the exact
+    /// size.
     static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
-/// A scratch that has grown beyond this is given back.
+/// The capacity above which the buffer is shrunk after use.
 const SCRATCH_MAX_BYTES: usize = 256 * 1024;
 
-/// The canonical bytes of an object, and its header. A resourceVersion in it is left out.
+/// Encodes an object into its canonical bytes and header, without its resourceVersion.
 pub(crate) fn seal(object: &Value) -> (Bytes, Header) {
     SCRATCH.with_borrow_mut(|out| {
         out.clear();
@@ -196,11 +199,11 @@ pub(crate) fn seal(object: &Value) -> (Bytes, Header) {
     })
 }
 
-/// An object with the plainest metadata, whose texts need no escapes: it is sealed without a tree of values.
+/// An object with simple metadata that needs no escaping, which is encoded without a JSON tree.
 pub(crate) struct Plain<'a> {
     pub(crate) api_version: &'a str,
     pub(crate) kind: &'a str,
-    /// Empty where the kind has none.
+    /// The namespace; empty for cluster-scoped kinds.
     pub(crate) namespace: &'a str,
     pub(crate) name: &'a str,
     pub(crate) uid: &'a str,
@@ -212,8 +215,8 @@ pub(crate) struct Plain<'a> {
 }
 
 impl Plain<'_> {
-    /// The canonical bytes and the header, as [`seal`] makes them. `rest` writes the members after the metadata, of
-    /// which there must be one at least, in their order.
+    /// Encodes the canonical bytes and header, like [`seal`]. `rest` writes the fields after the metadata in
+    /// canonical order; there must be at least one.
     pub(crate) fn seal(&self, rest: impl FnOnce(&mut String)) -> (Bytes, Header) {
         let mut out = String::with_capacity(1024);
         out.extend([r#"{"apiVersion":""#, self.api_version, r#"","kind":""#, self.kind, r#"","#]);
@@ -250,7 +253,7 @@ impl Plain<'_> {
     }
 }
 
-/// A member whose values are texts, and the comma after it; nothing where there are none.
+/// Writes a map of strings and a comma after it; nothing if the map is empty.
 fn write_texts(out: &mut String, member: &str, texts: &[(&str, &str)]) {
     if texts.is_empty() {
         return;
@@ -284,7 +287,7 @@ fn write_sealed(out: &mut Vec<u8>, object: &Value) -> Header {
     Header::of(object, Offsets { metadata_at, version_at, metadata_end })
 }
 
-/// The members of a map with commas between them, without those named.
+/// Writes the fields of a map, separated by commas, except for those in `without`.
 fn write_members(out: &mut Vec<u8>, map: Option<&Map<String, Value>>, without: &[&str]) {
     let mut first = true;
     for (key, value) in map.into_iter().flatten().filter(|(key, _)| !without.contains(&key.as_str())) {

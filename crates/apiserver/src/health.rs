@@ -1,10 +1,11 @@
-//! `/healthz`, `/livez` and `/readyz`, whole and by single checks.
+//! The health endpoints `/healthz`, `/livez` and `/readyz`, and their single checks.
 //!
-//! The checks have the names that clients know from Kubernetes. All parts of this server start before it answers, so
-//! that only the store can fail: a journal that cannot make writes durable fails `etcd`, and `etcd-readiness` with it.
+//! The checks have Kubernetes' names. All parts of this server start before it answers requests, so that only
+//! the store can fail: if a journal cannot make writes durable, the checks `etcd` and `etcd-readiness` fail.
 //!
-//! The whole paths are open to everybody, so that they name the checks that failed and withhold why, as Kubernetes does.
-//! The reason is in the log, and in the answer of the single check (`/readyz/etcd`), which takes a permission.
+//! Everybody may read the three endpoints, so, as in Kubernetes, they name the failed checks but withhold the
+//! reason. The reason is in the log, and in the response of the single check (`/readyz/etcd`), which requires
+//! a permission.
 
 use http::Response;
 use http::header::{HeaderValue, X_CONTENT_TYPE_OPTIONS};
@@ -15,7 +16,7 @@ use crate::request::Request;
 use crate::respond;
 use crate::status::{Result, Status};
 
-/// The checks of all three paths.
+/// The checks of all three endpoints.
 const CHECKS: [&str; 8] = [
     "ping",
     "log",
@@ -27,18 +28,18 @@ const CHECKS: [&str; 8] = [
     "poststarthook/start-system-namespaces-controller",
 ];
 
-/// The further checks of readiness.
+/// The additional checks of `/readyz`.
 const READINESS: [&str; 3] = [ETCD_READINESS, "informer-sync", "shutdown"];
 
-/// What Kubernetes calls the checks of its store.
+/// Kubernetes' names for the checks of the store.
 const ETCD: &str = "etcd";
 const ETCD_READINESS: &str = "etcd-readiness";
 
-/// Answers a health path; none for any other path.
+/// Answers a request for a health endpoint; `None` for any other path.
 pub(crate) fn answer(server: &ApiServer, request: &Request<'_>) -> Option<Result<Response<Body>>> {
     let path = request.path.strip_prefix('/')?;
     let (group, check) = match path.split_once('/') {
-        // Unlike a resource, a check is not found with a slash behind it.
+        // Unlike a resource, a check with a trailing slash does not exist.
         Some((_, "")) => return None,
         Some(parts) => parts,
         None => (path, ""),
@@ -59,16 +60,16 @@ pub(crate) fn answer(server: &ApiServer, request: &Request<'_>) -> Option<Result
     })
 }
 
-/// What there is to say at one moment.
+/// The health of the server at one moment.
 struct Report<'a> {
-    /// The first part of the path.
+    /// The endpoint: `healthz`, `livez` or `readyz`.
     group: &'a str,
-    /// Why the store cannot make writes durable; none if it can.
+    /// Why the store cannot make writes durable; `None` if it can.
     failure: Option<String>,
 }
 
 impl Report<'_> {
-    /// Why a check fails; none if it passes.
+    /// Why a check fails; `None` if it passes.
     fn failure_of(&self, check: &str) -> Option<&str> {
         self.failure.as_deref().filter(|_| matches!(check, ETCD | ETCD_READINESS))
     }
@@ -114,7 +115,7 @@ impl Report<'_> {
     }
 }
 
-/// The warning about names that are no checks, each of them once and in order.
+/// The warning about excluded names that are not checks, each one once and sorted.
 fn cannot_exclude(mut names: Vec<&str>) -> String {
     names.sort_unstable();
     names.dedup();
@@ -122,7 +123,7 @@ fn cannot_exclude(mut names: Vec<&str>) -> String {
     format!("warn: some health checks cannot be excluded: no matches for {}\n", quoted.join(","))
 }
 
-/// An error in plain text, as Go's HTTP server words its own.
+/// An error in plain text, as Go's HTTP server sends it.
 fn error(text: String) -> Response<Body> {
     let mut response = respond::text(500, text);
     response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));

@@ -1,8 +1,8 @@
-//! What becomes of a panic while a request is served: an answer with status 500 and a line in the log, and never a
-//! connection that just ends.
+//! Panics while a request is served: the client gets status 500 and the log gets an error; the connection
+//! does not just end.
 //!
-//! Whatever a request holds is given back while the panic unwinds: its work in the ledger, reserved addresses, locks.
-//! Locks are those of `parking_lot`, which a panic does not poison.
+//! Unwinding releases everything that the request holds: its work in the ledger, reserved addresses, locks.
+//! The locks are from `parking_lot`, which a panic does not poison.
 
 use std::any::Any;
 use std::backtrace::Backtrace;
@@ -17,15 +17,15 @@ use bytes::Bytes;
 use futures::Stream;
 
 thread_local! {
-    /// How many pieces of guarded code this thread is in, one within another.
+    /// The number of nested guards that are running on this thread.
     static DEPTH: Cell<usize> = const { Cell::new(0) };
-    /// What the hook saw of the last panic in guarded code.
+    /// What the panic hook saw of the last panic in guarded code.
     static SEEN: RefCell<Option<Seen>> = const { RefCell::new(None) };
 }
 
-/// A panic at the moment it happened.
+/// A panic, as the panic hook saw it.
 struct Seen {
-    /// The message and where it came from.
+    /// The message and the source location.
     what: String,
     backtrace: Backtrace,
 }
@@ -35,13 +35,13 @@ struct Seen {
 pub(crate) struct Panics(Arc<AtomicU64>);
 
 impl Panics {
-    /// A counter at zero.
+    /// Creates a counter at zero and installs the panic hook.
     pub(crate) fn new() -> Self {
         install_hook();
         Self::default()
     }
 
-    /// How many panics were caught.
+    /// The number of panics that were caught.
     pub(crate) fn count(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -54,7 +54,8 @@ impl Panics {
         result.map_err(|payload| self.caught(&what(), &*payload)).ok()
     }
 
-    /// Runs a request to its end. Resolves to `None` if it panicked, which is counted and logged under `what`.
+    /// Runs a future that serves a request. Resolves to `None` if it panicked, which is counted and logged
+    /// under `what`.
     pub(crate) async fn guard_future<T>(
         &self,
         what: &(dyn Fn() -> String + Sync),
@@ -68,7 +69,7 @@ impl Panics {
         .await
     }
 
-    /// A body that ends where the given one panics.
+    /// Wraps the stream of a response body; the wrapper ends if the stream panics.
     pub(crate) fn guard_stream<S>(&self, what: String, stream: S) -> Guarded<S> {
         Guarded { panics: self.clone(), what, stream: Some(Box::pin(stream)) }
     }
@@ -85,12 +86,12 @@ impl Panics {
     }
 }
 
-/// A stream that ends where the one within panics.
+/// A stream that ends if the wrapped stream panics.
 pub(crate) struct Guarded<S> {
     panics: Panics,
-    /// What is served, for the log.
+    /// The request, for the log.
     what: String,
-    /// None once it has panicked: what is left of it is not polled again.
+    /// The wrapped stream; `None` once it has panicked, so that it is not polled again.
     stream: Option<Pin<Box<S>>>,
 }
 
@@ -103,7 +104,7 @@ impl<S: Stream<Item = Bytes>> Stream for Guarded<S> {
         match panics.guard(&|| what.clone(), || within.as_mut().poll_next(cx)) {
             Some(poll) => poll,
             None => {
-                // Whatever its end does may panic as well.
+                // Dropping the broken stream may panic as well.
                 let broken = stream.take();
                 let _ = panics.guard(&|| what.clone(), || drop(broken));
                 Poll::Ready(None)
@@ -112,8 +113,8 @@ impl<S: Stream<Item = Bytes>> Stream for Guarded<S> {
     }
 }
 
-/// Has panics in guarded code seen where they happen, as their backtrace is gone when they are caught. All others go to
-/// the hook that was there before.
+/// Installs a panic hook that captures panics in guarded code, because their backtrace is lost once they are
+/// caught. All other panics go to the previous hook.
 fn install_hook() {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| {

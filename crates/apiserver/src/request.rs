@@ -1,4 +1,4 @@
-//! The first station: what a request asks for, read from its method, path, query and headers.
+//! The parsed head of a request: method, path, query and headers.
 
 mod accept;
 mod path;
@@ -23,62 +23,65 @@ use crate::User;
 use crate::audit::Trail;
 use crate::completion::Submitted;
 
-/// The head of a request, taken apart.
+/// The head of a request, parsed, and what is noted while the request is served.
 #[derive(Debug)]
 pub(crate) struct Request<'a> {
     pub(crate) method: &'a Method,
-    /// The path, decoded.
+    /// The path, percent-decoded.
     pub(crate) path: Cow<'a, str>,
     pub(crate) route: Route<'a>,
-    /// Whether the path has a malformed escape. Such a request is refused before anything else.
+    /// Whether the path contains a malformed escape. Such a request is refused before anything else.
     pub(crate) malformed: bool,
     pub(crate) query: Query,
     pub(crate) headers: &'a HeaderMap,
     pub(crate) user: &'a User,
-    /// How long the body may take to arrive, where there is a bound.
+    /// The time limit for the body to arrive; `None` if there is none.
     pub(crate) body_timeout: Option<Duration>,
-    /// Whether the store has a write of this request.
+    /// Set before the request's first write is handed to the store. From then on the request is completed
+    /// even if its client goes away.
     submitted: Submitted,
-    /// The last revision that this request has made; zero while it has made none.
+    /// The revision of the request's last write; zero before the first.
     committed: AtomicU64,
-    /// What is recorded of the request, where it is audited.
+    /// The audit record of the request; `None` if the request is not audited.
     pub(crate) audit: Option<Arc<Trail>>,
-    /// What the person behind the client is told in headers, whether the request is granted or not.
+    /// Messages for the `Warning` headers of the response, whether the request succeeds or not.
     warnings: Mutex<Vec<String>>,
 }
 
-/// In the extensions of a response: the last revision that its request made. A request that changed nothing has none.
+/// The revision of the last write that a request made, in the extensions of its response. Absent if the
+/// request changed nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Committed(pub u64);
 
-/// Who sends a request, and how patiently it is waited for.
+/// The sender of a request, as the transport knows it.
 #[derive(Clone, Debug)]
 pub struct Caller {
-    /// Who it is.
+    /// The authenticated user.
     pub user: Arc<User>,
-    /// How long the body may take to arrive. Without it, as in process, it is waited for.
+    /// The time limit for the body to arrive. `None` for clients in the same process.
     pub body_timeout: Option<Duration>,
-    /// Kept for as long as the request is worked on, also after its client has gone away: what counts the request.
+    /// A guard that counts the request as in flight. It is held until the server has finished the request,
+    /// even if the client goes away before.
     pub held: Option<Arc<dyn std::any::Any + Send + Sync>>,
-    /// The address of the client, if the request came over the network.
+    /// The client's address, if the request came over the network.
     pub remote: Option<IpAddr>,
 }
 
 impl Caller {
-    /// Who the extensions of a request say, else nobody known.
+    /// The caller with the [`User`] in the extensions of a request; anonymous if there is none.
     pub(crate) fn of(extensions: &mut http::Extensions) -> Self {
         let user = extensions.remove::<User>().unwrap_or_else(User::anonymous);
         Self { user: Arc::new(user), body_timeout: None, remote: None, held: None }
     }
 
-    /// A caller who proved nothing.
+    /// The caller of a request that failed authentication.
     pub(crate) fn nobody() -> Self {
         Self { user: Arc::new(User::anonymous()), body_timeout: None, remote: None, held: None }
     }
 }
 
 impl<'a> Request<'a> {
-    /// Takes the head of an HTTP request apart.
+    /// Parses the head of an HTTP request.
     pub(crate) fn new(parts: &'a http::request::Parts, caller: &'a Caller) -> Self {
         let raw = parts.uri.path();
         let decoded = percent_decode(raw);
@@ -104,7 +107,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Lets the request note its first write, so that it is carried to its end from then on.
+    /// Sets the flag that notes the request's first write.
     pub(crate) fn noting(self, submitted: Submitted) -> Self {
         Self { submitted, ..self }
     }
@@ -114,23 +117,23 @@ impl<'a> Request<'a> {
         self.submitted.note();
     }
 
-    /// Has the request recorded in this trail.
+    /// Sets the audit record of the request.
     pub(crate) fn audited(self, audit: Option<Arc<Trail>>) -> Self {
         Self { audit, ..self }
     }
 
-    /// Notes a revision that this request has made.
+    /// Notes the revision of a write that this request made.
     pub(crate) fn note_commit(&self, revision: u64) {
         self.committed.fetch_max(revision, Ordering::Relaxed);
     }
 
-    /// The last revision that this request has made.
+    /// The revision of the last write that this request made.
     pub(crate) fn committed(&self) -> Option<Committed> {
         let revision = self.committed.load(Ordering::Relaxed);
         (revision > 0).then_some(Committed(revision))
     }
 
-    /// Notes what the person behind the client should know; the same is said once.
+    /// Adds a `Warning` header to the response, unless the same warning was added before.
     pub(crate) fn warn(&self, warning: impl Into<String>) {
         let warning = warning.into();
         let mut warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
@@ -139,17 +142,17 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// What was noted for the person behind the client, in its order.
+    /// The warnings so far, in the order in which they were added.
     pub(crate) fn warnings(&self) -> Vec<String> {
         self.warnings.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The value of a header; empty where it is missing or not text.
+    /// The value of a header; empty if it is missing or not visible ASCII.
     pub(crate) fn header(&self, name: &str) -> &str {
         self.headers.get(name).and_then(|it| it.to_str().ok()).unwrap_or_default()
     }
 
-    /// The verb of authorization and of discovery.
+    /// The verb of the request, as authorization and discovery know it.
     pub(crate) fn verb(&self) -> &'static str {
         let Route::Resource(path) = &self.route else { return method_verb(self.method) };
         if let Some(prefix) = path.prefix {
@@ -168,7 +171,8 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Who writes, for managedFields: the query says it, or else the User-Agent up to its first slash.
+    /// The field manager for managedFields: the query parameter `fieldManager`, or else the User-Agent up to
+    /// its first slash.
     pub(crate) fn manager(&self) -> String {
         match self.query.get("fieldManager") {
             Some(manager) if !manager.is_empty() => manager.to_owned(),
@@ -177,7 +181,8 @@ impl<'a> Request<'a> {
     }
 }
 
-/// As Kubernetes cuts a User-Agent: up to the first slash, at most 128 bytes, nothing that cannot be printed.
+/// Shortens a User-Agent as Kubernetes does: up to the first slash, at most 128 bytes, without control
+/// characters.
 fn user_agent_prefix(agent: &str) -> String {
     let prefix = agent.split('/').next().unwrap_or_default();
     let prefix: String = prefix.chars().filter(|c| !c.is_control()).collect();

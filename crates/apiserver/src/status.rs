@@ -1,30 +1,30 @@
-//! Refusals: the `Status` object, with the reasons and the wording of Kubernetes.
+//! Errors of the API: the `Status` object, with Kubernetes' reasons and messages.
 
 pub(crate) use evenkeel_schema::field::quote;
 use evenkeel_schema::field::{self, FieldError};
 use serde::Serialize;
 
-/// Shorthand for what may be refused.
+/// The result of an operation that may be refused with a [`Status`].
 pub type Result<T> = std::result::Result<T, Status>;
 
-/// Why a request was refused; or, for deletions, that it was done.
+/// Why a request was refused, or that a deletion succeeded.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Status {
     /// The HTTP status code.
     pub code: u16,
-    /// The machine-readable reason; empty where Kubernetes gives none.
+    /// The machine-readable reason; empty if Kubernetes gives none.
     pub reason: &'static str,
-    /// The sentence for people.
+    /// The message for people.
     pub message: String,
-    /// More about what was refused.
+    /// Details about the error.
     pub details: Option<Box<Details>>,
-    /// Whether it is answered as plain text, as paths outside of the API are.
+    /// Whether the response is plain text, as for paths outside of the API.
     pub plain: bool,
-    /// Where an expired list may go on, else empty.
+    /// The continue token with which a client may resume an expired list; otherwise empty.
     pub token: String,
 }
 
-/// More about a refusal.
+/// The `details` of a [`Status`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Details {
@@ -34,30 +34,30 @@ pub struct Details {
     /// The API group of `kind`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub group: String,
-    /// A kind or a plural name, as Kubernetes has it in each case.
+    /// A kind or a plural name, whichever Kubernetes uses for the error.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub kind: String,
-    /// The uid of the object.
+    /// The UID of the object.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub uid: String,
-    /// One for each single error.
+    /// The single errors, such as one for each invalid field.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub causes: Vec<Cause>,
-    /// When to try again.
+    /// After how many seconds the client may retry; zero if not given.
     #[serde(skip_serializing_if = "is_zero")]
     pub retry_after_seconds: u32,
 }
 
-/// One single error.
+/// One of several errors in a [`Status`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Cause {
     /// The machine-readable reason.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// The sentence for people.
+    /// The message for people.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// The field in question.
+    /// The path of the field with the error.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub field: String,
 }
@@ -83,25 +83,25 @@ struct Wire<'a> {
     code: Option<u16>,
 }
 
-/// `plural` or `plural.group`: how messages name a resource.
+/// Formats a resource as `plural` or `plural.group`, as error messages do.
 pub(crate) fn qualified(name: &str, group: &str) -> String {
     if group.is_empty() { name.to_owned() } else { format!("{name}.{group}") }
 }
 
 impl Status {
-    /// A refusal without details.
+    /// Creates a status without details.
     pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
         Self { code, reason, message: message.into(), details: None, plain: false, token: String::new() }
     }
 
-    /// The same with details.
+    /// Sets the details.
     #[must_use]
     pub fn with(mut self, details: Details) -> Self {
         self.details = Some(Box::new(details));
         self
     }
 
-    /// The JSON form.
+    /// Encodes the status as JSON.
     pub fn to_json(&self) -> Vec<u8> {
         let failed = self.code >= 400;
         let wire = Wire {
@@ -122,55 +122,55 @@ impl Status {
         token.into_iter().collect()
     }
 
-    /// What took too long.
+    /// The request took too long.
     pub fn timeout(message: impl Into<String>) -> Self {
         Self::new(504, "Timeout", message).with(Details::default())
     }
 
-    /// Any malformed request.
+    /// The request is malformed.
     pub fn bad_request(message: impl Into<String>) -> Self {
         Self::new(400, "BadRequest", message)
     }
 
-    /// Wrong credentials.
+    /// Authentication failed.
     pub fn unauthorized() -> Self {
         Self::new(401, "Unauthorized", "Unauthorized")
     }
 
-    /// Not allowed for the user, or by admission. The message is complete.
+    /// The user or an admission plugin forbids the request. `message` is the complete message.
     pub fn forbidden(group: &str, plural: &str, name: &str, message: impl Into<String>) -> Self {
         Self::new(403, "Forbidden", message).with(Details::of(group, plural, name))
     }
 
-    /// Refused by admission: `plural "name" is forbidden: why`.
+    /// Admission refuses the request: `plural "name" is forbidden: why`.
     pub fn not_admitted(group: &str, plural: &str, name: &str, why: &str) -> Self {
         let resource = qualified(plural, group);
         Self::forbidden(group, plural, name, format!("{resource} {} is forbidden: {why}", quote(name)))
     }
 
-    /// The object is missing.
+    /// The object does not exist.
     pub fn not_found(group: &str, plural: &str, name: &str) -> Self {
         let message = format!("{} {} not found", qualified(plural, group), quote(name));
         Self::new(404, "NotFound", message).with(Details::of(group, plural, name))
     }
 
-    /// The path names no resource of a known group.
+    /// The path names an unknown resource of a known group.
     pub fn no_such_resource() -> Self {
         Self::new(404, "NotFound", "the server could not find the requested resource")
             .with(Details::default())
     }
 
-    /// The path lies outside of the API.
+    /// The path is outside of the API and not served.
     pub fn page_not_found() -> Self {
         Self::plain(404, "404 page not found\n")
     }
 
-    /// A refusal in plain text.
+    /// Creates an error in plain text.
     pub fn plain(code: u16, message: impl Into<String>) -> Self {
         Self { plain: true, ..Self::new(code, "", message) }
     }
 
-    /// The path has a verb and no resource.
+    /// The path has a verb but no resource.
     pub fn no_request_info(path: &str) -> Self {
         let why = "unable to determine kind and namespace from url";
         let message =
@@ -178,81 +178,81 @@ impl Status {
         Self::plain(500, message)
     }
 
-    /// The resource does not have this verb.
+    /// The resource does not support this verb.
     pub fn method_not_allowed() -> Self {
         Self::new(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
             .with(Details::default())
     }
 
-    /// The resource knows the verb but not for this use, such as creating by a patch.
+    /// The resource supports the verb but not this use of it, such as creating an object with a merge patch.
     pub fn not_supported(message: impl Into<String>) -> Self {
         Self::new(405, "MethodNotAllowed", message)
     }
 
-    /// No representation that the client accepts. The message is complete.
+    /// None of the accepted media types can be served. `message` is the complete message.
     pub fn not_acceptable(message: impl Into<String>) -> Self {
         Self::new(406, "NotAcceptable", message)
     }
 
-    /// The name is taken.
+    /// An object with this name exists.
     pub fn already_exists(group: &str, plural: &str, name: &str) -> Self {
         let message = format!("{} {} already exists", qualified(plural, group), quote(name));
         Self::new(409, "AlreadyExists", message).with(Details::of(group, plural, name))
     }
 
-    /// The write lost against another one, or its precondition does not hold.
+    /// The write lost a race against another one, or its precondition does not hold.
     pub fn conflict(group: &str, kind: &str, name: &str, why: &str) -> Self {
         let resource = qualified(kind, group);
         let message = format!("Operation cannot be fulfilled on {resource} {}: {why}", quote(name));
         Self::new(409, "Conflict", message).with(Details::of(group, kind, name))
     }
 
-    /// An object, or the options of a request, with fields that are refused.
+    /// An object, or the options of a request, has invalid fields.
     pub fn invalid(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> Self {
         let causes = errors.iter().map(Cause::of).collect();
         let details = Details { causes, ..Details::of(group, kind, name) };
         Self::new(422, "Invalid", field::invalid_message(group, kind, name, errors)).with(details)
     }
 
-    /// The revision is no longer kept.
+    /// The revision is no longer available.
     pub fn expired(message: impl Into<String>) -> Self {
         Self::new(410, "Expired", message)
     }
 
-    /// The body is larger than what is read.
+    /// The request body is too large.
     pub fn too_large(message: impl Into<String>) -> Self {
         Self::new(413, "RequestEntityTooLarge", message)
     }
 
-    /// The body's media type is unknown.
+    /// The media type of the request body is not supported.
     pub fn unsupported_media_type(message: impl Into<String>) -> Self {
         Self::new(415, "UnsupportedMediaType", message)
     }
 
-    /// Refused for now.
+    /// The server is too busy; the client should retry later.
     pub fn too_many_requests(message: impl Into<String>, retry_after_seconds: u32) -> Self {
         let details = Details { retry_after_seconds, ..Details::default() };
         Self::new(429, "TooManyRequests", message).with(details)
     }
 
-    /// Something failed that is not the client's fault, or that Kubernetes treats so. It carries no reason.
+    /// An internal error, or one that Kubernetes reports as such, without a reason.
     pub fn server_error(message: impl Into<String>) -> Self {
         Self::new(500, "", message)
     }
 
-    /// Something failed that is not the client's fault, with the reason InternalError.
+    /// An internal error with the reason `InternalError`.
     pub fn internal(message: impl std::fmt::Display) -> Self {
         let cause = Cause { message: message.to_string(), ..Cause::default() };
         let details = Details { causes: vec![cause], ..Details::default() };
         Self::new(500, "InternalError", format!("Internal error occurred: {message}")).with(details)
     }
 
-    /// Not served yet.
+    /// The server cannot serve the request yet.
     pub fn unavailable(message: impl Into<String>) -> Self {
         Self::new(503, "ServiceUnavailable", message)
     }
 
-    /// The revision is in the future.
+    /// The requested resource version is newer than the newest revision.
     pub fn too_large_resource_version(asked: u64, newest: u64) -> Self {
         let message = format!("Timeout: Too large resource version: {asked}, current: {newest}");
         let cause = Cause {
@@ -264,7 +264,7 @@ impl Status {
         Self::new(504, "Timeout", message).with(details)
     }
 
-    /// A deletion that was done.
+    /// An object was deleted.
     pub fn deleted(group: &str, plural: &str, name: &str, uid: &str) -> Self {
         let details = Details { uid: uid.to_owned(), ..Details::of(group, plural, name) };
         Self::new(200, "", "").with(details)
@@ -272,7 +272,7 @@ impl Status {
 }
 
 impl Details {
-    /// Of this object.
+    /// Details that name an object.
     pub fn of(group: &str, kind: &str, name: &str) -> Self {
         Self { group: group.to_owned(), kind: kind.to_owned(), name: name.to_owned(), ..Self::default() }
     }

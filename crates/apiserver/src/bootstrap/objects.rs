@@ -1,4 +1,5 @@
-//! Everything but roles: namespaces, the service of the API itself, priorities, flow control, API services.
+//! The objects of a new cluster except for RBAC: namespaces, the service `kubernetes`, priority classes, flow
+//! control and API services.
 
 use serde_json::{Value, json};
 
@@ -29,7 +30,7 @@ fn namespace(name: &str) -> Seed {
     Seed::new("v1", "Namespace", "namespaces", "", name, object)
 }
 
-/// `group version group-priority version-priority`.
+/// Parses a line `group version group-priority version-priority`.
 fn api_service(line: &str, now: &str) -> Option<Seed> {
     let mut words = line.split_whitespace().filter(|_| !line.starts_with('#'));
     let group = match words.next()? {
@@ -61,7 +62,7 @@ fn api_service(line: &str, now: &str) -> Option<Seed> {
     Some(Seed::new("apiregistration.k8s.io/v1", "APIService", "apiservices", "", &name, object))
 }
 
-/// A line of JSON with kind, name and spec.
+/// Parses a line of JSON with kind, name and spec.
 fn flow_control(line: &str, now: &str) -> Option<Seed> {
     let line: Value = serde_json::from_str(line).ok()?;
     let (kind, name) = (line["kind"].as_str()?, line["name"].as_str()?);
@@ -114,7 +115,7 @@ fn priority_classes() -> [Seed; 2] {
     ]
 }
 
-/// The range of service addresses, and the first address of it, which is taken.
+/// The ServiceCIDR, and the IPAddress of the service `kubernetes`.
 fn service_network(now: &str) -> [Seed; 2] {
     let ready = json!({
         "type": "Ready",
@@ -141,7 +142,7 @@ fn service_network(now: &str) -> [Seed; 2] {
     ]
 }
 
-/// The service of the API itself.
+/// The service `default/kubernetes`.
 pub(super) fn service(port: u16) -> Seed {
     let object = json!({
         "metadata": { "labels": { "component": "apiserver", "provider": "kubernetes" } },
@@ -160,7 +161,7 @@ pub(super) fn service(port: u16) -> Seed {
     Seed::new("v1", "Service", "services", "default", "kubernetes", object)
 }
 
-/// Both forms of the endpoints of the service.
+/// The Endpoints and the EndpointSlice of the service `kubernetes`.
 pub(super) fn endpoints(address: &str, port: u16) -> [Seed; 2] {
     let old = json!({
         "metadata": { "labels": { "endpointslice.kubernetes.io/skip-mirror": "true" } },

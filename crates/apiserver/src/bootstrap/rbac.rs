@@ -1,7 +1,7 @@
-//! The roles and bindings of `facts/rbac.txt`; its first lines say how it is written.
+//! The roles and bindings in `facts/rbac.txt`, whose first lines explain its format.
 //!
-//! They are most of what is there after boot, and every process waits for them at its first cluster. So they go from
-//! the facts to the stored form without a tree of values in between.
+//! Roles and bindings are most of a new cluster's objects, and the first cluster of every process waits for
+//! them. Therefore they are encoded directly from the file, without a JSON tree in between.
 
 use evenkeel_env::Env;
 use evenkeel_store::{Expect, Op, Write};
@@ -18,31 +18,31 @@ const ANNOTATION: (&str, &str) = ("rbac.authorization.kubernetes.io/autoupdate",
 
 /// A role or a binding.
 struct Object {
-    /// `Role` or `RoleBinding`; those of the whole cluster have `Cluster` before it.
+    /// `Role` or `RoleBinding`, with the prefix `Cluster` if it is cluster-scoped.
     kind: &'static str,
-    /// Its plural, likewise.
+    /// The plural name of the resource.
     plural: &'static str,
     namespace: &'static str,
     name: &'static str,
-    /// The role that gathers this one.
+    /// The aggregated cluster role that collects this role's rules.
     to: Option<&'static str>,
     content: Content,
 }
 
 enum Content {
-    /// The lines of its rules, and whether it gathers those of others.
+    /// The lines of the role's rules, and whether the role is aggregated from others.
     Role(Vec<&'static str>, bool),
-    /// The role that it binds, and the subjects.
+    /// The role that is bound, and the subjects.
     Binding(&'static str, Vec<&'static str>),
 }
 
-/// The writes that make the roles and bindings.
+/// The writes that create the roles and bindings.
 pub(super) fn writes(env: &Env, now: &str) -> Vec<Write<Header>> {
     let (roles, bindings) = objects();
     bindings.iter().chain(&roles).map(|object| object.write(env, now)).collect()
 }
 
-/// Reads the facts: the roles, with what they gather, and the bindings.
+/// Parses the file into roles, aggregated ones included, and bindings.
 fn objects() -> (Vec<Object>, Vec<Object>) {
     let (mut roles, mut bindings) = (Vec::new(), Vec::new());
     for line in FACTS.lines().filter(|line| !line.starts_with('#')) {
@@ -120,7 +120,7 @@ impl Object {
 }
 
 impl Content {
-    /// The members after the metadata, in their order. Nothing in the facts needs to be escaped.
+    /// Writes the fields after the metadata, in canonical order. Nothing in the file needs escaping.
     fn print(&self, object: &Object, out: &mut String) {
         match self {
             Self::Role(rules, gathers) => {
@@ -150,7 +150,7 @@ impl Content {
     }
 }
 
-/// Fills the roles that gather others, as the aggregation controller would, until nothing is added.
+/// Collects the rules of aggregated roles, as the aggregation controller would, until nothing changes.
 fn gather(roles: &mut [Object]) {
     let mut order: Vec<usize> = (0..roles.len()).collect();
     order.sort_by_key(|at| roles[*at].name);
@@ -176,7 +176,7 @@ fn gather(roles: &mut [Object]) {
     }
 }
 
-/// A member whose value is a list.
+/// Writes a field whose value is a list.
 fn print_list<'a>(
     out: &mut String,
     member: &str,

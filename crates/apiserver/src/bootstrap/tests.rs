@@ -88,7 +88,7 @@ async fn everything_is_stored_as_a_write_would_store_it() {
     }
 }
 
-/// Writers rely on it: what did not change since it was stored is not looked at again.
+/// Writes rely on this: they skip fields that have not changed since the object was stored.
 #[tokio::test(start_paused = true)]
 async fn everything_is_stored_in_its_normal_form_with_its_defaults() {
     let store = memory(&Env::seeded(1), Options::default()).await;

@@ -1,4 +1,4 @@
-//! Content negotiation: in which format, and in which shape, an answer is wanted.
+//! Content negotiation: the format and the shape of a response.
 
 use std::borrow::Cow;
 
@@ -7,27 +7,27 @@ use http::header::ACCEPT;
 use super::Request;
 use crate::status::{Details, Result, Status};
 
-/// How the answer is written.
+/// The media type in which a response is encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
     Json,
     Yaml,
 }
 
-/// What the answer shows of the objects.
+/// How a response represents objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
     /// Whole objects.
     Object,
-    /// Rows; whether the old `v1beta1` form was asked for.
+    /// A Table; `beta` if the client asked for the old `v1beta1` form.
     Table { beta: bool },
-    /// The metadata of an object.
+    /// The metadata of one object, as a PartialObjectMetadata.
     Metadata { beta: bool },
-    /// The metadata of the objects of a list.
+    /// The metadata of a list's objects, as a PartialObjectMetadataList.
     MetadataList { beta: bool },
 }
 
-/// What a client accepts, after negotiation.
+/// The negotiated format and shape of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Accept {
     pub(crate) format: Format,
@@ -54,12 +54,14 @@ impl Clause<'_> {
     }
 }
 
-/// What of `Accept` is served; or 406. `streams` is whether the route can watch, which the refusal lists.
+/// Negotiates the representation of a response by the `Accept` header, or fails with 406. `streams` says
+/// whether the route supports watch, which the error message mentions.
 pub(crate) fn negotiate(request: &Request<'_>, streams: bool) -> Result<Accept> {
     negotiate_for(request, streams, false)
 }
 
-/// The same where the resource may be a custom one: those have no routes that refuse a media type beforehand.
+/// Negotiates like [`negotiate`], for a resource that may be custom. In Kubernetes, custom resources have no
+/// static routes that refuse a media type up front, so the error differs.
 pub(crate) fn negotiate_for(request: &Request<'_>, streams: bool, custom: bool) -> Result<Accept> {
     let mut values = request.headers.get_all(ACCEPT).iter();
     if values.next().is_some_and(|it| it == "application/json") && values.next().is_none() {
@@ -74,7 +76,7 @@ pub(crate) fn negotiate_for(request: &Request<'_>, streams: bool, custom: bool) 
     if text.trim().is_empty() {
         return Ok(Accept::JSON);
     }
-    // Where nothing is said of quality, the first clause that is served wins, and what follows is not looked at.
+    // Without quality values, the first clause that is supported wins.
     let first = text.split(',').next().and_then(parse_clause);
     if let Some(accept) = first.filter(|_| !text.contains("q=")).as_ref().and_then(serve) {
         return Ok(accept);

@@ -1,45 +1,45 @@
-//! Paths: `/api/v1/…` and `/apis/{group}/{version}/…`.
+//! Parsing of request paths: `/api/v1/…` and `/apis/{group}/{version}/…`.
 
 use std::borrow::Cow;
 
-/// What a path leads to.
+/// What a path addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Route<'a> {
     /// A resource, whether it exists or not.
     Resource(ResourcePath<'a>),
-    /// A path that begins with a verb and ends there, such as `/api/v1/watch`: it names no resource.
+    /// A path that ends after a verb, such as `/api/v1/watch`, and names no resource.
     VerbOnly,
-    /// Anything else: discovery, health, version, or nothing.
+    /// Any other path: discovery, health, version, or one that is not served.
     Other,
 }
 
-/// A path to a resource, taken apart.
+/// The parts of a path that addresses a resource.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ResourcePath<'a> {
     pub(crate) group: Cow<'a, str>,
     pub(crate) version: Cow<'a, str>,
-    /// Empty for paths outside of a namespace.
+    /// The namespace; empty for paths outside of a namespace.
     pub(crate) namespace: Cow<'a, str>,
-    /// The plural name.
+    /// The plural name of the resource.
     pub(crate) resource: Cow<'a, str>,
-    /// Empty for collections.
+    /// The object's name; empty for collections.
     pub(crate) name: Cow<'a, str>,
-    /// Empty for the object itself.
+    /// The subresource; empty for the object itself.
     pub(crate) subresource: Cow<'a, str>,
-    /// The verb that stands in the path before the resource, as in `/api/v1/watch/pods`. It is the verb of the
-    /// request whatever its method is.
+    /// The verb before the resource, as in `/api/v1/watch/pods`. It is the verb of the request, whatever the
+    /// method.
     pub(crate) prefix: Option<Prefix>,
-    /// The path has an empty segment within it, or more segments than a subresource has: it matches no resource.
+    /// The path has an empty segment, or more segments than a subresource has, and matches no resource.
     pub(crate) broken: bool,
-    /// The path begins with more than one slash, or has an empty group: it lies outside of the API.
+    /// The path begins with more than one slash, or has an empty group, and is outside of the API.
     pub(crate) outside: bool,
-    /// The path has a subresource of an object without a name.
+    /// The path has a subresource but an empty object name.
     pub(crate) unnamed: bool,
-    /// The path names namespaces inside of a namespace, which leads nowhere.
+    /// The path names namespaces within a namespace, and matches no resource.
     pub(crate) nested: bool,
 }
 
-/// A verb in a path. Both date from before verbs were query parameters and subresources.
+/// A verb in a path. Both verbs predate the query parameter `watch` and the subresource `proxy`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Prefix {
     Watch,
@@ -55,7 +55,7 @@ impl Prefix {
         }
     }
 
-    /// The verb of authorization.
+    /// The verb for authorization.
     pub(crate) fn verb(self) -> &'static str {
         match self {
             Self::Watch => "watch",
@@ -65,7 +65,7 @@ impl Prefix {
 }
 
 impl Route<'_> {
-    /// The route of a decoded path that does not live as long as the request.
+    /// Parses a decoded path that does not live as long as the request.
     pub(crate) fn parse_owned(path: &str) -> Route<'static> {
         match Route::parse(path) {
             Route::Resource(path) => Route::Resource(path.into_owned()),
@@ -76,8 +76,8 @@ impl Route<'_> {
 }
 
 impl<'a> Route<'a> {
-    /// Takes a decoded path apart. Authorization and routing both use the result, so that what is allowed is what is
-    /// served.
+    /// Parses a decoded path. Authorization and routing use the same result, so that the resource that is
+    /// authorized is the one that is served.
     pub(crate) fn parse(path: &'a str) -> Self {
         let mut parts = Segments(Some(path.trim_matches('/')));
         let mut outside = path.starts_with("//");
@@ -108,7 +108,7 @@ impl<'a> Route<'a> {
     }
 }
 
-/// The segments of a path.
+/// An iterator over the segments of a path.
 struct Segments<'a>(Option<&'a str>);
 
 impl<'a> Iterator for Segments<'a> {
@@ -116,7 +116,7 @@ impl<'a> Iterator for Segments<'a> {
 
     fn next(&mut self) -> Option<&'a str> {
         let path = self.0?;
-        // Segments are short: looking at each byte costs less than searching.
+        // Segments are short, so a byte-wise loop is faster than a search.
         match path.bytes().position(|byte| byte == b'/') {
             Some(at) => {
                 self.0 = Some(&path[at + 1..]);
@@ -128,7 +128,7 @@ impl<'a> Iterator for Segments<'a> {
 }
 
 impl<'a> ResourcePath<'a> {
-    /// The part of a path behind group, version and prefix.
+    /// Parses the part of a path after group, version and prefix.
     fn of(first: &'a str, parts: impl Iterator<Item = &'a str>, prefix: Option<Prefix>) -> Self {
         let mut path = Self { prefix, ..Self::default() };
         let mut parts = parts;
@@ -139,7 +139,8 @@ impl<'a> ResourcePath<'a> {
         {
             path.namespace = second.unwrap_or_default().into();
             path.broken = path.namespace.is_empty();
-            // `/namespaces/a/status` is a part of the namespace, `/namespaces/a/pods` a resource in it.
+            // `/namespaces/a/status` is a subresource of the namespace, `/namespaces/a/pods` a resource in
+            // it.
             if !matches!(inner, "status" | "finalize") {
                 path.nested = inner == "namespaces";
                 (first, second, third) = (inner, parts.next(), parts.next());
@@ -150,7 +151,7 @@ impl<'a> ResourcePath<'a> {
         path.broken |= first.is_empty() || third == Some("");
         path.resource = first.into();
         path.name = second.unwrap_or_default().into();
-        // What follows the name is the business of what is proxied to.
+        // Segments after the name belong to the proxied server.
         path.subresource = third.filter(|_| prefix != Some(Prefix::Proxy)).unwrap_or_default().into();
         path.broken |= longer && path.subresource != "proxy";
         path
@@ -174,10 +175,10 @@ impl<'a> ResourcePath<'a> {
     }
 }
 
-/// Decodes `%xx`. Returns `None` if a percent sign begins no escape, as Go's parser refuses such a text as a whole. Bytes
-/// that are no UTF-8 become the replacement character.
+/// Decodes `%xx` escapes. Returns `None` if a percent sign does not begin an escape, because Go's parser
+/// refuses such a text as a whole. Bytes that are not UTF-8 become the replacement character.
 pub(crate) fn percent_decode(text: &str) -> Option<Cow<'_, str>> {
-    // Most texts have no escapes. All of the text is looked at without a stop, which takes no time.
+    // Most texts have no escapes. A fold without an early exit is vectorized and costs almost nothing.
     if !text.bytes().fold(false, |escaped, byte| escaped | (byte == b'%')) {
         return Some(text.into());
     }

@@ -5,14 +5,14 @@ use evenkeel_schema::selector::{FieldSelector, LabelSelector};
 use super::path::percent_decode;
 use crate::status::{Result, Status, quote};
 
-/// The parameters of a request in their order.
+/// The query parameters of a request, in order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Query(Vec<(String, String)>);
 
 impl Query {
-    /// Reads `a=b&c=d`. Like Go, it leaves out parameters with malformed escapes or a semicolon.
+    /// Parses `a=b&c=d`. Like Go, it drops parameters with malformed escapes or semicolons.
     pub(crate) fn parse(text: &str) -> Self {
-        // As most requests have it.
+        // Most requests have no query.
         if text.is_empty() {
             return Self::default();
         }
@@ -28,7 +28,7 @@ impl Query {
         self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// The first value of a parameter, or nothing where it is missing or empty.
+    /// The first value of a parameter; empty if the parameter is missing.
     pub(crate) fn text(&self, name: &str) -> &str {
         self.get(name).unwrap_or_default()
     }
@@ -38,7 +38,7 @@ impl Query {
         self.0.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// A whole number, or the refusal in the words of Go's parser. A parameter that is there and empty is no number.
+    /// A parameter as an integer. Errors are worded as in Go's parser; an empty value is an error.
     pub(crate) fn number(&self, name: &str) -> Result<Option<i64>> {
         match self.get(name) {
             None => Ok(None),
@@ -53,18 +53,18 @@ impl Query {
         }
     }
 
-    /// A switch: set and neither `0` nor `false` in any case, as Kubernetes reads booleans.
+    /// A parameter as a boolean. As in Kubernetes, every value is true except `0` and `false` in any case.
     pub(crate) fn flag(&self, name: &str) -> Option<bool> {
         self.get(name).map(|text| text != "0" && !text.eq_ignore_ascii_case("false"))
     }
 
-    /// Whether a list is to be a watch.
+    /// Whether a list request is a watch.
     pub(crate) fn wants_watch(&self) -> bool {
         self.flag("watch").unwrap_or(false)
     }
 }
 
-/// What Go's number parsers say about a text that they refuse.
+/// The reason in the errors of Go's number parsers.
 fn number_error(text: &str) -> &'static str {
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
     let is_number = !digits.is_empty() && digits.bytes().all(|it| it.is_ascii_digit());
@@ -79,7 +79,7 @@ fn decode(text: &str) -> Option<String> {
     Some(decoded)
 }
 
-/// A resource version, with the refusal that Go's parser words.
+/// Parses a resource version. Errors are worded as in Go's parser.
 pub(crate) fn parse_version(text: &str) -> std::result::Result<u64, String> {
     match text.bytes().all(|it| it.is_ascii_digit()).then(|| text.parse().ok()).flatten() {
         Some(number) => Ok(number),
@@ -90,7 +90,7 @@ pub(crate) fn parse_version(text: &str) -> std::result::Result<u64, String> {
     }
 }
 
-/// What to do with fields that the schema does not know and with keys that stand twice.
+/// What to do about unknown fields and duplicate keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FieldValidation {
     Ignore,
@@ -103,7 +103,7 @@ pub(crate) enum FieldValidation {
 pub(crate) struct WriteQuery {
     pub(crate) dry_run: bool,
     pub(crate) validation: FieldValidation,
-    /// Patch alone: take over what others own.
+    /// For an apply patch only: take over fields that other managers own.
     pub(crate) force: Option<bool>,
 }
 
@@ -122,9 +122,9 @@ pub(crate) struct ListQuery {
 }
 
 impl ListQuery {
-    /// Reads the options, or refuses what cannot be read. Whether the options go together is checked later.
+    /// Parses the options. Whether they can be combined is checked later.
     pub(crate) fn parse(query: &Query) -> Result<Self> {
-        // In the order of Kubernetes: the numbers as the fields stand in ListOptions, then the selectors.
+        // Checked in Kubernetes' order: the numbers in the order of ListOptions' fields, then the selectors.
         let timeout_seconds = query.number("timeoutSeconds")?;
         let limit = query.number("limit")?.unwrap_or(0);
         LabelSelector::parse(query.text("labelSelector")).map_err(Status::bad_request)?;
@@ -132,7 +132,7 @@ impl ListQuery {
         Ok(Self {
             labels: query.text("labelSelector").to_owned(),
             fields: query.text("fieldSelector").to_owned(),
-            // A limit below zero is none.
+            // A negative limit means no limit.
             limit: usize::try_from(limit).unwrap_or(0),
             token: query.text("continue").to_owned(),
             version: query.text("resourceVersion").to_owned(),

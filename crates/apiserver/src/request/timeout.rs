@@ -1,11 +1,11 @@
-//! The `timeout` of a request: a duration as Go writes it.
+//! The query parameter `timeout`: a duration in Go's syntax.
 
 use evenkeel_schema::time::parse_duration;
 
 use crate::status::{Result, Status, quote};
 
-/// Refuses a `timeout` that is no duration. An answer never takes as long as the least that Kubernetes would wait, so that
-/// a duration that can be read changes nothing.
+/// Refuses a `timeout` that is not a duration. A valid timeout has no effect, because every response is
+/// faster than the shortest time that Kubernetes would wait.
 pub(crate) fn check_timeout(text: &str) -> Result<()> {
     if text.is_empty() || parse_duration(text).is_some() {
         return Ok(());
@@ -14,7 +14,7 @@ pub(crate) fn check_timeout(text: &str) -> Result<()> {
     Err(Status::bad_request(format!("invalid timeout specified in the request URL - time: {why}")))
 }
 
-/// Why Go's parser refuses a duration.
+/// The reason with which Go's parser refuses a duration.
 fn refusal(text: &str) -> String {
     const UNITS: [&str; 8] = ["ns", "us", "\u{b5}s", "\u{3bc}s", "ms", "s", "m", "h"];
     let is_number = |c: char| c.is_ascii_digit() || c == '.';

@@ -1,7 +1,7 @@
-//! Addresses and ports of services: given out once, and taken back when the service goes.
+//! Allocation of cluster IPs and node ports to services.
 //!
-//! What is taken is known from the services themselves: it is read once when the server starts, and followed from then
-//! on, so that giving out an address looks at nothing else.
+//! The allocator reads the services once, when the server starts, and follows every write from then on. It
+//! holds all allocations in memory.
 
 mod families;
 
@@ -18,25 +18,25 @@ use crate::registry::storage_prefix;
 use crate::stored;
 use crate::{Header, bootstrap};
 
-/// The ports of nodes that services may have.
+/// The range of node ports.
 const NODE_PORTS: std::ops::RangeInclusive<u16> = 30000..=32767;
-/// How many random guesses are made before the first free one is looked for.
+/// How many random addresses or ports are tried before the range is searched in order.
 const GUESSES: usize = 32;
 
-/// What is taken.
+/// The allocated addresses and ports.
 #[derive(Debug, Default)]
 struct Taken {
     addresses: BTreeSet<u32>,
     ports: BTreeSet<u16>,
 }
 
-/// Who gives out addresses and ports.
+/// Allocates cluster IPs and node ports.
 #[derive(Debug, Default)]
 pub(crate) struct Allocator {
     taken: Mutex<Taken>,
 }
 
-/// What a write has taken; given back unless it is kept.
+/// The allocations of a write that is not committed yet; dropping the reservation releases them.
 #[derive(Debug)]
 pub(crate) struct Reservation<'a> {
     allocator: &'a Allocator,
@@ -45,7 +45,7 @@ pub(crate) struct Reservation<'a> {
 }
 
 impl Reservation<'_> {
-    /// The write was made: what it took stays taken.
+    /// Keeps the allocations, because the write was committed.
     pub(crate) fn keep(mut self) {
         self.addresses.clear();
         self.ports.clear();
@@ -65,7 +65,7 @@ impl Drop for Reservation<'_> {
 }
 
 impl Allocator {
-    /// Knows what the services of a store have.
+    /// Creates an allocator that knows the allocations of all services in the store.
     pub(crate) fn load(store: &Store<Header>) -> Self {
         let allocator = Self::default();
         let range = Range { prefix: storage_prefix("", "services"), ..Range::default() };
@@ -77,14 +77,14 @@ impl Allocator {
         allocator
     }
 
-    /// Enters what a service has.
+    /// Adds the allocations of a service.
     pub(crate) fn note(&self, service: &Value) {
         let mut taken = self.taken.lock();
         taken.addresses.extend(addresses(service));
         taken.ports.extend(ports(service));
     }
 
-    /// Gives back what a service had, but for what it still has.
+    /// Releases the allocations of a service, except for those that its new version still has.
     pub(crate) fn release(&self, old: &Value, new: Option<&Value>) {
         let (kept_addresses, kept_ports) = new.map(|it| (addresses(it), ports(it))).unwrap_or_default();
         let mut taken = self.taken.lock();
@@ -96,7 +96,7 @@ impl Allocator {
         }
     }
 
-    /// Gives a service what it needs and does not have yet. `old` is what is stored.
+    /// Allocates what a service needs and does not have yet. `old` is the stored service.
     pub(crate) fn assign(
         &self,
         env: &Env,
@@ -140,7 +140,7 @@ impl Allocator {
                 let why = format!("failed to allocate IP {given}: {why}");
                 vec![FieldError::invalid("spec.clusterIPs", value, why)]
             };
-            // Addresses of other families are the client's own.
+            // Addresses of other families are not managed.
             let Ok(address) = given.parse::<Ipv4Addr>() else { return Ok(()) };
             let address = u32::from(address);
             if had.contains(&address) {
@@ -220,7 +220,7 @@ impl Allocator {
     }
 }
 
-/// Keeps on an update what was given out and is not named again.
+/// Keeps the allocations of the old version that an update leaves out.
 pub(crate) fn keep_allocated(new: &mut Value, old: &Value) {
     let Some(new) = new.get_mut("spec") else { return };
     let old = &old["spec"];
@@ -266,7 +266,8 @@ fn ports(service: &Value) -> Vec<u16> {
     ports.filter_map(|it| u16::try_from(it.as_i64()?).ok()).filter(|it| *it > 0).collect()
 }
 
-/// The first address after the network's own, and how many there are before the broadcast's.
+/// The first usable address of the range, and the number of usable addresses, without network and broadcast
+/// address.
 fn range() -> (u32, u32) {
     let (base, bits) = bootstrap::SERVICE_CIDR.split_once('/').unwrap_or(("10.96.0.0", "12"));
     let base = base.parse::<Ipv4Addr>().map_or(0x0a60_0000, u32::from);

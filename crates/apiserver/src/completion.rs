@@ -1,16 +1,17 @@
-//! A request that has begun to write is carried to its end, whether or not its client waits for the answer.
+//! Requests that have begun to write are completed, even if their client goes away.
 //!
-//! A client may go away at any moment, and whoever serves it then drops the future that answers its request. While a
-//! write waits for the disk that future is no more than an onlooker: the write is made without it. What the request
-//! still had to do would be lost: a definition would not be served, the address of a Service would be given out a
-//! second time, half of a collection would be deleted, an eviction would be charged to a budget and never happen.
+//! A client may disconnect at any moment; the transport then drops the future that serves its request. A
+//! write that has been handed to the store commits regardless, but everything that the request still had to
+//! do would be lost: a CRD would not be served, the address of a Service would be allocated twice, half of a
+//! collection would remain, an eviction would count against a budget and never happen.
 //!
-//! [`Completion`] is the one place that prevents this. It runs the whole request, and owns everything that the request
-//! needs. Until the first write is handed to the store ([`Submitted`]), dropping it drops the request, and nothing was
-//! written. From then on a request that is dropped goes on as a task of the runtime, as work in the ledger. A request
-//! that is waited for is polled in place: it costs no task, and runs in the same order as without this module.
+//! [`Completion`] prevents this. It runs the whole request and owns everything that the request needs.
+//! Dropping it before the first write is handed to the store ([`Submitted`]) drops the request, and nothing
+//! was written. After that, a dropped request continues as a task of the runtime, registered as work in the
+//! ledger. A request that is not dropped is polled in place, without a task and in the same order as without
+//! this module.
 //!
-//! A process that dies takes such requests with it; what they leave undone is taken up at the next start
+//! If the process dies, such requests die with it; the next start completes what they left unfinished
 //! ([`resume`](crate::resume)).
 
 use std::future::Future;
@@ -24,17 +25,18 @@ use tokio::runtime::Handle;
 
 use crate::ApiServer;
 
-/// Whether a request has handed a write to the store. The default is that of a request that nobody completes.
+/// Whether a request has handed a write to the store. The default value ignores notes; it is for requests
+/// that need no completion.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Submitted(Option<Arc<AtomicBool>>);
 
 impl Submitted {
-    /// No write was handed to the store yet.
+    /// Creates the flag of a request that has not written yet.
     pub(crate) fn not_yet() -> Self {
         Self(Some(Arc::default()))
     }
 
-    /// Notes that the store has a write of this request, or will have it in a moment.
+    /// Notes that a write of this request has been handed to the store, or is about to be.
     pub(crate) fn note(&self) {
         if let Some(submitted) = &self.0 {
             submitted.store(true, Ordering::Release);
@@ -48,16 +50,17 @@ impl Submitted {
 
 /// The future of a request that may write.
 pub(crate) struct Completion<T: 'static> {
-    /// None once the request has ended, and while it is polled: a request that panicked is not polled again.
+    /// The request; `None` after it has ended, and while it is polled, so that a request that panicked is not
+    /// polled again.
     request: Option<BoxFuture<'static, T>>,
     submitted: Submitted,
     server: ApiServer,
-    /// The runtime on which the request goes on, where it is dropped outside of one.
+    /// The runtime on which the request continues if it is dropped outside of any runtime.
     runtime: Option<Handle>,
 }
 
 impl<T: Send + 'static> Completion<T> {
-    /// A request to this server, which notes its first write in `submitted`.
+    /// Creates the future of a request that notes its first write in `submitted`.
     pub(crate) fn new(
         server: ApiServer,
         submitted: Submitted,
@@ -87,7 +90,8 @@ impl<T: 'static> Drop for Completion<T> {
         let Some(runtime) = Handle::try_current().ok().or_else(|| self.runtime.take()) else {
             return tracing::warn!("a request that was writing is given up: it runs on no runtime");
         };
-        // Entered before the work of the request itself is let go.
+        // Acquired before the request releases its own work, so that the ledger never appears idle in
+        // between.
         let work = self.server.hold("a write whose client went away");
         runtime.spawn(finish(request, work));
     }

@@ -1,16 +1,17 @@
 //! A Kubernetes API server as a [`tower::Service`]: requests to revisions, without sockets.
 //!
-//! One generic road serves every resource; there is no handler for a kind. A request passes these stations:
+//! All resources take the same path; no kind has a handler of its own. A request passes these stations:
 //!
 //! ```text
 //! request ▸ authenticate ▸ authorize ▸ decode ▸ admit ▸ default ▸ validate ▸ strategy ▸ ownership ▸ store ▸ encode
 //! ```
 //!
-//! What differs between kinds is data: [`ResourceInfo`] (from the facts, or from a CustomResourceDefinition) and its
-//! strategy. A stored object is its canonical JSON bytes beside a [`Header`]; reads write slices of those bytes and
-//! never parse them, unless a table or a conversion asks for it.
+//! What differs between kinds is data: [`ResourceInfo`] (built in, or from a CustomResourceDefinition) and
+//! its strategy. A stored object consists of canonical JSON bytes and a [`Header`]. Reads send slices of
+//! those bytes and parse them only for a Table or a conversion.
 //!
-//! *Invariant:* this crate opens no socket, reads no OS clock and no OS randomness, and does not know the runtime.
+//! *Invariant:* this crate opens no sockets, reads neither the OS clock nor OS randomness, and does not
+//! depend on the runtime.
 
 pub mod access;
 mod admit;

@@ -1,4 +1,4 @@
-//! Paths that are no resources: health, version, discovery, snapshots.
+//! Paths that are not resources: health, version, discovery, snapshots.
 
 use http::Response;
 
@@ -7,14 +7,14 @@ use crate::request::Request;
 use crate::status::{Result, Status};
 use crate::{ApiServer, authenticate, discovery, health, snapshot};
 
-/// Answers a path that is no resource.
+/// Answers a request for a path that is not a resource.
 pub(crate) fn answer(server: &ApiServer, request: &Request<'_>) -> Result<Response<Body>> {
     let answer = health::answer(server, request).or_else(|| documents(server, request));
     let answer = answer.or_else(|| snapshot::answer(server, request));
     answer.unwrap_or_else(|| Err(Status::page_not_found()))
 }
 
-/// What describes the API itself.
+/// The documents that describe the API: OpenAPI, discovery, token issuer.
 fn documents(server: &ApiServer, request: &Request<'_>) -> Option<Result<Response<Body>>> {
     let registry = server.registry();
     let openapi = server.inner().openapi.answer(registry, request, server.env().now());

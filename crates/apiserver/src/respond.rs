@@ -1,4 +1,4 @@
-//! Answers to HTTP responses: status codes, content types, warnings, compression.
+//! HTTP responses: status codes, content types, warnings, compression.
 
 use std::io::Write as _;
 
@@ -14,23 +14,24 @@ use crate::encode::print_yaml;
 use crate::request::{Format, Request, negotiate};
 use crate::status::{Result, Status};
 
-/// Answers below this are not worth compressing; the limit is Kubernetes' own.
+/// The smallest body that is compressed, as in Kubernetes.
 const GZIP_MIN: usize = 128 * 1024;
 
-/// The fastest level, as Kubernetes has it: the network is faster than a better one.
+/// The fastest level, as in Kubernetes: better compression takes longer than it saves on the network.
 const GZIP_LEVEL: Compression = Compression::new(1);
-/// A longer answer is compressed while its client reads, so that one that does not read costs one piece.
+/// The largest body that is compressed at once. A larger one is compressed while the client reads it, so that
+/// a client that does not read costs no more than one piece.
 const GZIP_WHOLE_MAX: usize = 1 << 20;
 
 const JSON: &str = "application/json";
 const WARNING: HeaderName = HeaderName::from_static("warning");
 
-/// An answer in JSON.
+/// Builds a JSON response.
 pub(crate) fn json(code: u16, body: impl Into<Body>) -> Response<Body> {
     with_type(code, JSON, body.into())
 }
 
-/// An answer in the format that was negotiated. The bytes are JSON.
+/// Builds a response in the negotiated format from JSON bytes.
 pub(crate) fn formatted(code: u16, format: Format, body: impl Into<Body>) -> Result<Response<Body>> {
     match format {
         Format::Json => Ok(json(code, body)),
@@ -42,7 +43,7 @@ pub(crate) fn formatted(code: u16, format: Format, body: impl Into<Body>) -> Res
     }
 }
 
-/// An answer in plain text.
+/// Builds a response in plain text.
 pub(crate) fn text(code: u16, text: impl Into<String>) -> Response<Body> {
     with_type(code, "text/plain; charset=utf-8", text.into().into())
 }
@@ -56,7 +57,7 @@ fn with_type(code: u16, content_type: &'static str, body: Body) -> Response<Body
     response
 }
 
-/// Adds a warning for the person behind the client.
+/// Adds a `Warning` header.
 fn warn(response: &mut Response<Body>, message: &str) {
     let text = format!("299 - \"{}\"", message.replace('\\', "\\\\").replace('"', "\\\""));
     if let Ok(value) = HeaderValue::from_bytes(text.as_bytes()) {
@@ -64,7 +65,7 @@ fn warn(response: &mut Response<Body>, message: &str) {
     }
 }
 
-/// A refusal as a response, in the format that the client accepts.
+/// Builds the response of a refused request, in a format that the client accepts.
 pub(crate) fn refusal(request: &Request<'_>, status: &Status) -> Response<Body> {
     if status.plain {
         return text(status.code, status.message.clone());
@@ -80,7 +81,8 @@ pub(crate) fn refusal(request: &Request<'_>, status: &Status) -> Response<Body> 
     response
 }
 
-/// Refusals become responses, large answers are compressed, a HEAD has no body.
+/// Builds the final response: errors become statuses, warnings become headers, large bodies are compressed,
+/// and a HEAD has no body.
 pub(crate) fn finish(request: &Request<'_>, answer: Result<Response<Body>>) -> Response<Body> {
     let (mut response, refused) = match answer {
         Ok(response) => (response, None),
@@ -102,17 +104,17 @@ pub(crate) fn finish(request: &Request<'_>, answer: Result<Response<Body>>) -> R
     response
 }
 
-/// Gives an answer the audit id of its request, where the request has one.
+/// Copies the audit ID of a request into its response.
 pub(crate) fn repeat_audit_id(response: &mut Response<Body>, headers: &HeaderMap) {
     if let Some(id) = headers.get(AUDIT_ID) {
         response.headers_mut().insert(AUDIT_ID, id.clone());
     }
 }
 
-/// The last touch: what nearly every answer says in its headers, under what it says of its own.
+/// Adds the headers that nearly all responses have, unless the response sets them itself.
 ///
-/// The map is that of the request, which is no longer needed. hyper takes it back for the next request of the
-/// connection, so that headers cost no allocation at all.
+/// The header map is that of the request, which is no longer needed. hyper reuses the map for the next
+/// request of the connection, so that headers need no allocation.
 pub(crate) fn dress(response: &mut Response<Body>, mut headers: HeaderMap) {
     headers.clear();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
@@ -132,7 +134,7 @@ fn compress(request: &Request<'_>, response: &mut Response<Body>) {
         return;
     }
     let body = std::mem::take(response.body_mut());
-    // What is short is compressed as a whole, so that its length is known; what is long while it is read.
+    // A short body is compressed at once, so that its length is known; a long one while it is read.
     let is_short = body.whole_len().is_some_and(|len| len <= GZIP_WHOLE_MAX);
     let Some(pieces) = body.into_pieces() else { return };
     let mut zipped = Gzipped { pieces, encoder: Some(GzEncoder::new(Vec::new(), GZIP_LEVEL)) };
@@ -147,7 +149,7 @@ fn compress(request: &Request<'_>, response: &mut Response<Body>) {
 /// Compresses pieces while they are read.
 struct Gzipped {
     pieces: Box<dyn Iterator<Item = Bytes> + Send>,
-    /// None when everything was given.
+    /// The encoder; `None` at the end.
     encoder: Option<GzEncoder<Vec<u8>>>,
 }
 

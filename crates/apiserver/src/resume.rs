@@ -1,21 +1,21 @@
-//! What a server takes up when it starts over a store that another one wrote to.
+//! Completion of operations that a previous process left unfinished in the store.
 //!
-//! A process may be killed between two writes of one operation. Each of the operations below is safe to be cut there,
-//! because somebody goes on from what is stored:
+//! A process may be killed between two writes of one operation. Each operation in this table can be
+//! interrupted there, because the component in the last column completes it from the stored state:
 //!
 //! | operation | writes | who goes on |
 //! |---|---|---|
-//! | create or update a definition | the definition, its status | [`custom::resume`] |
-//! | delete a definition | the mark, its instances, its conditions, its removal | [`custom::resume`] |
-//! | remove the last instance of such a definition | the instance, the definition | [`custom::resume`] |
-//! | delete a pod that no node runs | the mark, its removal | [`remove_marked_pods`] |
-//! | create what a quota counts | the quota's usage, the object | the quota controller, which counts anew |
-//! | evict a pod | the budget, the pod's condition, its deletion | the disruption controller, which counts anew, and the client |
-//! | delete a collection | its objects, one by one | the client, which was not answered |
-//! | start a cluster | the objects of [`bootstrap`](crate::bootstrap) | the next start, which makes those that are missing |
+//! | create or update a CRD | the CRD, its status | [`custom::resume`] |
+//! | delete a CRD | its deletion timestamp, its custom resources, its conditions, its removal | [`custom::resume`] |
+//! | remove the last custom resource of a CRD that is being deleted | the custom resource, the CRD | [`custom::resume`] |
+//! | delete a pod that no node runs | its deletion timestamp, its removal | [`remove_marked_pods`] |
+//! | create an object that a quota counts | the quota's usage, the object | the quota controller, which recounts |
+//! | evict a pod | the budget, the pod's condition, its deletion | the disruption controller, which recounts, and the client |
+//! | delete a collection | its objects, one by one | the client, which got no response |
+//! | start a cluster | the objects of [`bootstrap`](crate::bootstrap) | the next start, which creates the missing ones |
 //!
-//! What is known in memory alone (the addresses and ports of services, roles, policies, what is served) is read from
-//! the store at start.
+//! State that exists only in memory (allocated addresses and ports, roles, admission policies, served
+//! resources) is rebuilt from the store at startup.
 
 use evenkeel_store::{Expect, Op, Range, Write, WriteError};
 use serde_json::Value;
@@ -24,13 +24,14 @@ use crate::registry::storage_prefix;
 use crate::status::{Result, Status};
 use crate::{ApiServer, custom, stored};
 
-/// Takes up what was cut.
+/// Completes the operations that a previous process left unfinished.
 pub(crate) async fn resume(server: &ApiServer) -> Result<()> {
     custom::resume(server).await?;
     remove_marked_pods(server).await
 }
 
-/// Removes pods that were marked to go at once and did not: no node runs them, and nothing holds them.
+/// Removes pods that are to be deleted immediately but still exist: no node runs them, and no finalizer holds
+/// them.
 async fn remove_marked_pods(server: &ApiServer) -> Result<()> {
     let range = Range { prefix: storage_prefix("", "pods"), ..Range::default() };
     let page = server.store().range(&range).map_err(Status::internal)?;

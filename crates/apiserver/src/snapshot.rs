@@ -1,7 +1,7 @@
-//! `/evenkeel/snapshot`: the whole state as of one revision, for backups.
+//! The endpoint `/evenkeel/snapshot`: the whole state at one revision, for backups.
 //!
-//! It holds every object, Secrets among them, so that nobody may read it but whom RBAC allows to `get` this path: those
-//! in `system:masters`, unless a ClusterRole names it in `nonResourceURLs`.
+//! A snapshot contains every object, Secrets included. Only users whom RBAC allows to `get` this path may
+//! read it: members of `system:masters`, and those whose ClusterRole lists it in `nonResourceURLs`.
 
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Response};
@@ -11,16 +11,16 @@ use crate::body::Body;
 use crate::request::Request;
 use crate::status::{Result, Status};
 
-/// Where a snapshot is read.
+/// The path from which a snapshot is read.
 pub const SNAPSHOT_PATH: &str = "/evenkeel/snapshot";
 
-/// Answers the path of snapshots; none where the path is another.
+/// Answers a request for a snapshot; `None` for any other path.
 pub(crate) fn answer(server: &ApiServer, request: &Request<'_>) -> Option<Result<Response<Body>>> {
     (request.path == SNAPSHOT_PATH).then(|| {
         if request.verb() != "get" {
             return Err(Status::method_not_allowed());
         }
-        // Each part is made when the reader asks for it.
+        // Each part is made when the client reads it.
         let parts = futures::stream::iter(server.store().backup());
         let mut response = Response::new(Body::stream(parts));
         let kind = HeaderValue::from_static("application/octet-stream");

@@ -1,7 +1,7 @@
-//! The one place where an object becomes the bytes that are stored.
+//! The checks that every object passes before it is stored.
 //!
-//! Whatever made an object (a body, a patch, an apply, defaults, a conversion, admission), its depth and its size are checked
-//! here, after the last change to it. In debug builds the bytes are read back.
+//! Whatever produced an object (a request body, a patch, an apply, defaults, a conversion, admission), its
+//! depth and size are checked here, after the last change to it. Debug builds also parse the encoded bytes.
 
 use bytes::Bytes;
 use evenkeel_schema::depth;
@@ -12,16 +12,17 @@ use crate::header::seal;
 use crate::status::{Result, Status};
 use crate::{Header, ResourceInfo};
 
-/// How many bytes a stored object may have: etcd's default limit of a request.
+/// The largest stored object: etcd's default limit for a request.
 ///
-/// etcd counts the whole transaction, which is some hundred bytes longer than the object, and Kubernetes stores built-in
-/// kinds in protobuf, which is shorter than JSON. Objects near the limit may differ in this.
+/// Objects near the limit may behave differently than in Kubernetes: etcd counts the whole transaction, which
+/// is some hundred bytes longer than the object, and Kubernetes stores built-in kinds as protobuf, which is
+/// shorter than JSON.
 pub(crate) const OBJECT_BYTES_MAX: usize = 1536 * 1024;
 
-/// The canonical bytes of an object that is about to be stored, and its header.
+/// Encodes an object that is about to be stored.
 ///
 /// # Errors
-/// Refuses an object that no reader could parse.
+/// If the object is nested too deeply to be parsed again.
 pub(crate) fn seal_storable(info: &ResourceInfo, object: &Value) -> Result<(Bytes, Header)> {
     check_depth(info, object)?;
     let sealed = seal(object);
@@ -29,7 +30,7 @@ pub(crate) fn seal_storable(info: &ResourceInfo, object: &Value) -> Result<(Byte
     Ok(sealed)
 }
 
-/// Refuses an object that is nested deeper than its readers can parse.
+/// Refuses an object that is nested too deeply to be parsed again.
 pub(crate) fn check_depth(info: &ResourceInfo, object: &Value) -> Result<()> {
     depth::check(object).map_err(|too_deep| {
         let members = object.as_object().into_iter().flatten();
@@ -41,18 +42,18 @@ pub(crate) fn check_depth(info: &ResourceInfo, object: &Value) -> Result<()> {
     })
 }
 
-/// Reads sealed bytes as every later reader does: the whole object, and its header alone.
+/// Parses encoded bytes as every later reader does: the whole object, and its header alone.
 fn read_back((bytes, header): &(Bytes, Header)) -> std::result::Result<(), String> {
     serde_json::from_slice::<Value>(bytes).map_err(|error| error.to_string())?;
     let read = <Header as evenkeel_store::Header>::parse("", bytes)?;
     if read == *header { Ok(()) } else { Err(format!("the header {header:?} is read back as {read:?}")) }
 }
 
-/// Makes room in an object that is too large to be stored. Kubernetes forgets who manages its fields then, which can be
-/// most of an object, unless the write is an apply, which is about nothing else.
+/// Shrinks an object that is too large to be stored. As Kubernetes does, it drops the managedFields, which
+/// can be most of an object; an apply keeps them, because it depends on them.
 ///
 /// # Errors
-/// Refuses an object that is too large nevertheless, as etcd does.
+/// If the object is still too large.
 pub(crate) fn make_room(
     info: &ResourceInfo,
     object: &mut Value,
@@ -69,7 +70,8 @@ pub(crate) fn make_room(
     check_size(seal_storable(info, object)?)
 }
 
-/// Refuses bytes that are too large to be stored, with the answer that Kubernetes gives when etcd refuses them.
+/// Refuses bytes that are too large to be stored, with the error that Kubernetes returns when etcd refuses
+/// them.
 fn check_size(sealed: (Bytes, Header)) -> Result<(Bytes, Header)> {
     match sealed.0.len() <= OBJECT_BYTES_MAX {
         true => Ok(sealed),

@@ -1,7 +1,7 @@
-//! Reading stored objects back.
+//! Parsing of stored objects.
 //!
-//! What is stored was written by this server, yet it comes from a disk: bytes that cannot be parsed are an error that names
-//! their key, and concern nobody but the reader of that object.
+//! This server wrote the stored objects, but they come from a disk. Bytes that cannot be parsed are an error
+//! that names their key, and affect no other object.
 
 use evenkeel_store::Entry;
 use serde::de::DeserializeOwned;
@@ -12,13 +12,13 @@ use crate::status::{Result, Status};
 /// Parses a stored object.
 ///
 /// # Errors
-/// Names the key of an object that cannot be parsed.
+/// If the object cannot be parsed; the error names its key.
 pub(crate) fn read<T: DeserializeOwned>(entry: &Entry<Header>) -> Result<T> {
     check(entry)?;
     serde_json::from_slice(&entry.value).map_err(|error| damaged(entry, &error.to_string()))
 }
 
-/// Parses a stored object of several that are read; logs and skips one that cannot be parsed.
+/// Parses one of several stored objects; logs and skips it if it cannot be parsed.
 pub(crate) fn read_or_skip<T: DeserializeOwned>(entry: &Entry<Header>) -> Option<T> {
     match read(entry) {
         Ok(object) => Some(object),
@@ -33,7 +33,7 @@ pub(crate) fn read_or_skip<T: DeserializeOwned>(entry: &Entry<Header>) -> Option
     }
 }
 
-/// Refuses an object whose header could not be read from its bytes.
+/// Refuses an object whose header could not be parsed from its bytes.
 pub(crate) fn check(entry: &Entry<Header>) -> Result<()> {
     match &entry.header.damage {
         None => Ok(()),
@@ -41,7 +41,7 @@ pub(crate) fn check(entry: &Entry<Header>) -> Result<()> {
     }
 }
 
-/// The answer about an object that cannot be decoded, in the words of Kubernetes' storage.
+/// The error for an object that cannot be decoded, in the words of Kubernetes' storage.
 fn damaged(entry: &Entry<Header>, why: &str) -> Status {
     let (key, revision) = (&entry.key, entry.revision);
     Status::internal(format!(

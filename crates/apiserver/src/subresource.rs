@@ -1,4 +1,4 @@
-//! Parts of objects that are served by themselves, and resources that are answered but never stored.
+//! Subresources, and resources that are answered but never stored.
 
 mod binding;
 mod eviction;
@@ -18,7 +18,7 @@ use crate::status::{Result, Status};
 use crate::write::{Incoming, write_query};
 use crate::{ResourceInfo, authenticate, authorize, ownership, read, respond, write};
 
-/// Answers a request to a part of an object.
+/// Answers a request to a subresource.
 pub(crate) async fn answer(call: &Call<'_>, verb: &str, body: Bytes) -> Result<Response<Body>> {
     match (&*call.path.subresource, verb) {
         ("scale", _) => scale::answer(call, verb, body).await,
@@ -33,12 +33,12 @@ pub(crate) async fn answer(call: &Call<'_>, verb: &str, body: Bytes) -> Result<R
     }
 }
 
-/// Whether objects of this resource are answered and never stored.
+/// Whether objects of this resource are answered but never stored.
 pub(crate) fn is_virtual(info: &ResourceInfo) -> bool {
     info.verbs == ["create"]
 }
 
-/// Answers a question that comes as an object; a Binding is one too.
+/// Answers the create of a resource that is never stored: a review or a Binding.
 pub(crate) async fn review(call: &Call<'_>, body: Bytes) -> Result<Response<Body>> {
     if call.info.kind == "Binding" {
         return binding::bind(call, body).await;
@@ -58,7 +58,7 @@ pub(crate) async fn review(call: &Call<'_>, body: Bytes) -> Result<Response<Body
     Ok(respond::json(201, object.to_string()))
 }
 
-/// Decodes a body that is of another kind than the resource.
+/// Decodes a body whose kind differs from the resource's.
 fn decode_other(call: &Call<'_>, expected: &Expected<'_>, body: &[u8]) -> Result<Value> {
     let media = decode::media(call.request.header("content-type"))?;
     let object = decode::object(call.info, expected, media, body, FieldValidation::Ignore)?.object;
@@ -68,7 +68,7 @@ fn decode_other(call: &Call<'_>, expected: &Expected<'_>, body: &[u8]) -> Result
     Ok(object)
 }
 
-/// The answer of a part that is only written to.
+/// The response of a subresource that can only be created.
 fn created() -> Response<Body> {
     respond::json(201, Status::new(201, "", "").to_json())
 }

@@ -1,28 +1,29 @@
-//! What carries a question to an admission webhook: somebody else, since this crate opens no socket.
+//! The interface of the client that calls admission webhooks. The cluster provides it, because this crate
+//! opens no sockets.
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
 
-/// A question to a webhook, as an HTTP request that is to be sent over TLS.
+/// A request to a webhook, to be sent over TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WebhookQuestion {
-    /// Where to connect to, as `host:port`.
+    /// The address to connect to, as `host:port`.
     pub address: String,
-    /// The name that the certificate must be for.
+    /// The name that the webhook's TLS certificate must have.
     pub server_name: String,
-    /// The host of the request, with its port.
+    /// The host and port of the request URL.
     pub authority: String,
-    /// The path and the query.
+    /// The path and query of the request URL.
     pub path: String,
-    /// The certificates, in PEM, of which one must have signed that of the webhook; those of the system where it is
-    /// empty.
+    /// The CA certificates in PEM that are trusted for the webhook's TLS certificate; empty for those of the
+    /// system.
     pub ca_bundle: Vec<u8>,
     /// The AdmissionReview, as JSON.
     pub body: Bytes,
 }
 
-/// What came back over HTTP.
+/// The HTTP response of a webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebhookAnswer {
     /// The status code.
@@ -31,9 +32,8 @@ pub struct WebhookAnswer {
     pub body: Bytes,
 }
 
-/// Who carries questions to webhooks. How long an answer may take is the caller's business: the future is dropped when
-/// the time is over.
+/// A client that calls webhooks. It needs no timeout: the caller drops the future when the time is over.
 pub trait WebhookCaller: Send + Sync {
-    /// Posts the question. The error says, as Go would, why there is no answer.
+    /// Posts a request to a webhook. The error is worded as in Go.
     fn post(&self, question: WebhookQuestion) -> BoxFuture<'_, Result<WebhookAnswer, String>>;
 }

@@ -1,4 +1,4 @@
-//! PodSecurity: namespaces say by labels how harmless their pods must be.
+//! The PodSecurity plugin: the labels of a namespace select the Pod Security Standard for its pods.
 
 mod checks;
 mod policy;
@@ -17,16 +17,16 @@ use crate::stored;
 use checks::{Violations, evaluate};
 use policy::{Level, Policy, Rule};
 
-/// The parts of a pod through which its containers cannot be changed.
+/// Subresources of a pod that cannot change its containers.
 const HARMLESS: [&str; 8] =
     ["exec", "attach", "binding", "eviction", "log", "portforward", "proxy", "status"];
-/// The annotations of audit events: the rule that was enforced, and what falls short of the rule of mode `audit`.
+/// Annotations of audit events: the policy that was enforced, and the violations of the policy in the mode
+/// `audit`.
 const ENFORCED: &str = "pod-security.kubernetes.io/enforce-policy";
 const VIOLATIONS: &str = "pod-security.kubernetes.io/audit-violations";
-/// How many pods of a namespace are looked at when its labels change, as in Kubernetes.
+/// How many existing pods are checked when the labels of a namespace change, as in Kubernetes.
 const PODS_MAX: usize = 3000;
 
-/// The PodSecurity plugin.
 #[derive(Debug)]
 pub(super) struct PodSecurity;
 
@@ -53,7 +53,7 @@ impl Plugin for PodSecurity {
     }
 }
 
-/// The pods that an object makes.
+/// The pod template of a workload object; `None` for other kinds.
 fn template<'a>(group: &str, kind: &str, object: &'a Value) -> Option<&'a Value> {
     let template = match (group, kind) {
         ("", "PodTemplate") => &object["template"],
@@ -66,7 +66,7 @@ fn template<'a>(group: &str, kind: &str, object: &'a Value) -> Option<&'a Value>
     template.is_object().then_some(template)
 }
 
-/// What the namespace of the request demands.
+/// The policy of the namespace of the request.
 fn policy_of(admission: &Admission<'_>) -> Policy {
     let key = format!("{}{}", storage_prefix("", "namespaces"), admission.call.path.namespace);
     match admission.call.server.store().get(&key) {
@@ -97,7 +97,7 @@ fn examine_pod(admission: &Admission<'_>, pod: &Value) -> Result<()> {
     Ok(())
 }
 
-/// Notes in the audit log how a pod falls short of a rule.
+/// Adds a pod's violations of a policy to the audit event.
 fn note(admission: &Admission<'_>, rule: Rule, pod: &Value) {
     let Some(trail) = &admission.call.request.audit else { return };
     let violations = evaluate(rule, pod);
@@ -115,7 +115,7 @@ fn warn(admission: &Admission<'_>, rule: Rule, pod: &Value) {
     }
 }
 
-/// Whether an update changes what a pod runs; the rest of a pod cannot become harmful.
+/// Whether an update changes the containers or images of a pod; no other change can violate a policy.
 fn is_significant(pod: &Value, old: &Value) -> bool {
     let list = |pod: &Value, name: &str| pod["spec"][name].as_array().cloned().unwrap_or_default();
     let fixed = ["containers", "initContainers"].iter().any(|name| {
@@ -151,7 +151,7 @@ fn examine_namespace(admission: &Admission<'_>, namespace: &Value) -> Result<()>
     Ok(())
 }
 
-/// What a new rule means for the pods that are there.
+/// Returns warnings about existing pods that violate a new policy.
 fn examine_pods(admission: &Admission<'_>, namespace: &str, rule: Rule) -> Result<Vec<String>> {
     let prefix = format!("{}{namespace}/", storage_prefix("", "pods"));
     let page = admission.call.server.store().range(&Range { prefix, ..Range::default() });
@@ -191,7 +191,7 @@ fn examine_pods(admission: &Admission<'_>, namespace: &str, rule: Rule) -> Resul
     Ok(warnings)
 }
 
-/// One pod of each owner before all others, so that as many kinds as possible are looked at.
+/// Sorts one pod of each owner before all others, so that the check covers as many owners as possible.
 fn prioritized(entries: Vec<Arc<Entry<Header>>>) -> Vec<Arc<Entry<Header>>> {
     let mut seen = BTreeSet::new();
     let is_first =

@@ -1,13 +1,14 @@
-//! Which families of addresses a service has, on a cluster that has IPv4 alone.
+//! IP families of services, on a cluster that supports IPv4 only.
 
 use evenkeel_schema::field::FieldError;
 use serde_json::{Value, json};
 
-/// The family that the cluster has.
+/// The IP family that the cluster supports.
 const FAMILY: &str = "IPv4";
 const OTHER_FAMILY: &str = "IPv6";
 
-/// Fills in the policy and the families, or refuses what the cluster cannot give. `old` is what is stored.
+/// Sets `ipFamilyPolicy` and `ipFamilies`, or refuses what the cluster does not support. `old` is the stored
+/// service.
 pub(super) fn settle(service: &mut Value, old: Option<&Value>) -> Result<(), Vec<FieldError>> {
     let spec = &mut service["spec"];
     let headless = spec["clusterIP"] == "None";
@@ -39,7 +40,7 @@ fn list<'a>(spec: &'a Value, field: &str) -> &'a [Value] {
     spec[field].as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
-/// Who goes back to one family and leaves the lists alone means the first of each.
+/// Truncates both lists to one entry if an update returns to a single family and leaves the lists unchanged.
 fn keep_first(spec: &mut Value, old: &Value) {
     for field in ["clusterIPs", "ipFamilies"] {
         if spec[field] == old[field]
@@ -50,7 +51,7 @@ fn keep_first(spec: &mut Value, old: &Value) {
     }
 }
 
-/// Addresses say their family, where the service does not.
+/// Infers the families from the addresses if the service does not name them.
 fn infer(spec: &mut Value, single: bool) -> Result<(), Vec<FieldError>> {
     let mut errors = Vec::new();
     if single {
@@ -82,7 +83,8 @@ fn infer(spec: &mut Value, single: bool) -> Result<(), Vec<FieldError>> {
     if errors.is_empty() { Ok(()) } else { Err(errors) }
 }
 
-/// A headless service without a selector is whatever its endpoints are: it may have both families on any cluster.
+/// Sets the families of a headless service without a selector. Its endpoints are managed by the user, so it
+/// may have both families on any cluster.
 fn settle_loose(spec: &mut Value, single: bool) {
     let mut families = list(spec, "ipFamilies").to_vec();
     if families.is_empty() {

@@ -1,4 +1,4 @@
-//! Binding a pod to a node.
+//! The subresource `pods/binding`: assigning a pod to a node.
 
 use bytes::Bytes;
 use evenkeel_schema::field::FieldError;
@@ -16,7 +16,7 @@ use crate::status::{Result, Status};
 use crate::stored;
 use crate::write::{RETRIES_MAX, put, write_query};
 
-/// Answers a POST of a Binding: to `pods/{name}/binding`, or to the older `bindings`.
+/// Answers a POST of a Binding to `pods/{name}/binding`, or to the older resource `bindings`.
 pub(super) async fn bind(call: &Call<'_>, body: Bytes) -> Result<Response<Body>> {
     let query = write_query(call, "CreateOptions")?;
     let expected = Expected { group: "", version: "v1", kind: "Binding" };
@@ -47,12 +47,13 @@ fn validate(binding: &Value) -> Result<()> {
     }
     match errors.is_empty() {
         true => Ok(()),
-        // Kubernetes does not turn this list of errors into a refusal of the object, so that it is a plain failure.
+        // Kubernetes does not convert these errors into an `Invalid` status, so the client sees an internal
+        // error.
         false => Err(Status::server_error(evenkeel_schema::field::aggregate(&errors))),
     }
 }
 
-/// Puts the pod on the node; false where another writer was faster.
+/// Assigns the pod to the node; `false` if another writer was faster.
 async fn assign(call: &Call<'_>, query: &WriteQuery, key: &str, name: &str, binding: &Value) -> Result<bool> {
     let entry = call.server.store().get(key).ok_or_else(|| Status::not_found("", "pods", name))?;
     let mut pod: Value = stored::read(&entry)?;

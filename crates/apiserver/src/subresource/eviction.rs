@@ -1,4 +1,4 @@
-//! Evicting a pod: deleting it as far as its disruption budget allows.
+//! The subresource `pods/eviction`: deleting a pod as far as its disruption budget allows.
 
 mod budget;
 
@@ -18,12 +18,12 @@ use crate::write::{
     DeleteOptions, RETRIES_MAX, check_preconditions, conflict, delete_object, put, write_query,
 };
 
-/// How an eviction may go on, once the budget was asked.
+/// The decision on an eviction.
 enum Verdict {
-    /// The pod may go, whatever happens to it meanwhile.
+    /// The pod may be deleted, even if it changes in the meantime.
     Free,
-    /// The pod may go as it is now: it is not ready, and a ready one would count. Carries the budget's name, if one
-    /// was asked.
+    /// The pod may be deleted in its present state only: it is not ready, and a ready pod would count against
+    /// the budget. Carries the name of the disruption budget, if there is one.
     AsItIs(Option<String>),
 }
 
@@ -61,7 +61,7 @@ pub(super) async fn evict(call: &Call<'_>, body: Bytes) -> Result<Response<Body>
 async fn judge(call: &Call<'_>, entry: &Entry<Header>, options: &DeleteOptions) -> Result<Verdict> {
     let pod: Value = stored::read(entry)?;
     let phase = pod["status"]["phase"].as_str().unwrap_or_default();
-    // Pods that do not run, or that go already, count in no budget.
+    // Pods that do not run or are being deleted do not count in any budget.
     if entry.header.deleting || matches!(phase, "Succeeded" | "Failed") {
         return Ok(Verdict::Free);
     }
@@ -71,12 +71,12 @@ async fn judge(call: &Call<'_>, entry: &Entry<Header>, options: &DeleteOptions) 
     budget::ask(call, entry, &pod, options.dry_run).await
 }
 
-/// Says on the pod why it goes, then deletes it.
+/// Sets the condition `DisruptionTarget` on the pod, then deletes the pod.
 async fn carry_out(call: &Call<'_>, mut options: DeleteOptions) -> Result<()> {
     if !options.dry_run {
         let marked = mark(call, &options).await?;
         if options.resource_version.is_some() {
-            // The revision that was asked for is the one before our own write.
+            // The client's precondition named the revision before the condition was written.
             options.resource_version = Some(marked.to_string());
         }
     }
@@ -84,7 +84,7 @@ async fn carry_out(call: &Call<'_>, mut options: DeleteOptions) -> Result<()> {
     Ok(())
 }
 
-/// Writes the condition `DisruptionTarget`; gives the pod's revision after it.
+/// Writes the condition `DisruptionTarget`; returns the pod's new revision.
 async fn mark(call: &Call<'_>, options: &DeleteOptions) -> Result<u64> {
     for _ in 0..RETRIES_MAX {
         let entry = call.server.store().get(&call.key()).ok_or_else(|| call.not_found())?;

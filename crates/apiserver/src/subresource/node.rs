@@ -1,4 +1,4 @@
-//! What only a node can answer.
+//! Subresources that the kubelet would serve, such as logs and exec.
 
 use http::Response;
 use serde_json::Value;
@@ -8,7 +8,8 @@ use crate::call::Call;
 use crate::status::{Result, Status};
 use crate::stored;
 
-/// Nodes are simulated: there is nobody to ask. The refusals before that are Kubernetes' own.
+/// Refuses a request that the kubelet would serve, because nodes are simulated. Kubernetes' own errors take
+/// precedence.
 pub(super) fn unreachable(call: &Call<'_>) -> Result<Response<Body>> {
     let entry = call.server.store().get(&call.key()).ok_or_else(|| call.not_found())?;
     let name = &call.path.name;

@@ -1,4 +1,4 @@
-//! The scale of an object: its replicas as an object of their own.
+//! The subresource `scale`: the replicas of an object as an object of the kind Scale.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ pub(super) async fn answer(call: &Call<'_>, verb: &str, body: Bytes) -> Result<R
     respond_object(&part, 200, accept, shown)
 }
 
-/// The resource as which a Scale is decoded, patched and owned.
+/// The resource with which a Scale is decoded, patched and tracked in managedFields.
 fn info(call: &Call<'_>) -> ResourceInfo {
     ResourceInfo {
         group: "autoscaling".into(),
@@ -51,7 +51,7 @@ async fn write(call: &Call<'_>, part: &Call<'_>, verb: &str, body: &Bytes) -> Re
     let kind = if verb == "patch" { "PatchOptions" } else { "UpdateOptions" };
     let query = write_query(call, kind)?;
     let key = call.key();
-    // What an update brings is read before the parent is looked for.
+    // The body of an update is decoded before the parent object is looked up.
     let update = if verb == "patch" { None } else { Some(decode_update(part, &query, body)?) };
     for _ in 0..RETRIES_MAX {
         let entry = call.server.store().get(&key).ok_or_else(|| call.not_found())?;
@@ -65,7 +65,8 @@ async fn write(call: &Call<'_>, part: &Call<'_>, verb: &str, body: &Bytes) -> Re
             ownership::track(part, &mut scale, Some(&old));
         }
         let new = scaled(call, &parent, &scale, &entry)?;
-        // Who owns what has been settled on the Scale: the parent's own road must not settle it again.
+        // managedFields were already updated on the Scale, so the update of the parent must not track them
+        // again.
         if let Some(shown) = change(call, &query, &entry, new, Writer::Apply).await? {
             let parent = shown.to_value();
             let mut scale = scale_of(call, &parent, Missing::Refused)?;
@@ -76,7 +77,7 @@ async fn write(call: &Call<'_>, part: &Call<'_>, verb: &str, body: &Bytes) -> Re
     Err(conflict(call))
 }
 
-/// The Scale that an update brings.
+/// Decodes the Scale in the body of an update.
 fn decode_update(part: &Call<'_>, query: &WriteQuery, body: &Bytes) -> Result<Value> {
     let mut incoming = Incoming::decode(part, query, body)?;
     incoming.check_name(part)?;
@@ -84,7 +85,7 @@ fn decode_update(part: &Call<'_>, query: &WriteQuery, body: &Bytes) -> Result<Va
     Ok(incoming.object)
 }
 
-/// The parent with the replicas of a Scale, and with its owners.
+/// Returns the parent object with the replicas and the managedFields of a Scale.
 fn scaled(call: &Call<'_>, parent: &Value, scale: &Value, entry: &Entry<Header>) -> Result<Value> {
     let replicas = scale["spec"]["replicas"].as_i64().unwrap_or_default();
     if replicas < 0 {
@@ -102,7 +103,7 @@ fn scaled(call: &Call<'_>, parent: &Value, scale: &Value, entry: &Entry<Header>)
     Ok(parent)
 }
 
-/// Where a kind has its replicas and its selector.
+/// The JSON paths of a kind's replicas and selector.
 struct Paths {
     replicas: Vec<String>,
     status_replicas: Vec<String>,
@@ -137,17 +138,17 @@ fn mapping(call: &Call<'_>) -> managed::Scale {
     managed::Scale::new(&call.info.api_version(), &replicas)
 }
 
-/// What is shown of a Scale says nothing of owners: those are the parent's.
+/// Removes managedFields from a Scale before it is shown; they belong to the parent object.
 fn forget_owners(scale: &mut Value) {
     crate::strategy::set_or_remove(&mut scale["metadata"], "managedFields", Value::Null);
 }
 
-/// What becomes of a custom resource that does not have the field of its replicas.
+/// How to treat a custom resource without the field of its replicas.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Missing {
-    /// There is nothing to read.
+    /// A read fails.
     Refused,
-    /// Whoever writes may set it.
+    /// A write continues, because it may set the field.
     Zero,
 }
 
@@ -185,7 +186,7 @@ fn scale_of(call: &Call<'_>, parent: &Value, missing: Missing) -> Result<Value> 
     }))
 }
 
-/// The selector as a text.
+/// The selector of a Scale's status, as text.
 fn selector(call: &Call<'_>, parent: &Value, paths: &Paths) -> String {
     if let Some(path) = &paths.selector {
         return get(parent, path).and_then(Value::as_str).unwrap_or_default().to_owned();

@@ -1,4 +1,4 @@
-//! Making tokens of service accounts: TokenRequest.
+//! The subresource `serviceaccounts/token`: issuing service account tokens.
 
 use std::sync::Arc;
 
@@ -21,14 +21,15 @@ use crate::stored;
 use crate::write::{Incoming, write_query};
 use crate::{Header, ResourceInfo, ownership, respond};
 
-/// The annotation of audit events that names the token that was made.
+/// The annotation of audit events that holds the ID of the issued token.
 const ISSUED: &str = "authentication.kubernetes.io/issued-credential-id";
 const GROUP: &str = "authentication.k8s.io";
-/// How long a token lives unless the request says otherwise.
+/// The lifetime of a token whose request names none.
 const SECONDS: i64 = 3600;
 const SECONDS_MIN: i64 = 600;
 const SECONDS_MAX: i64 = 1 << 32;
-/// What pods ask for by themselves. Kubernetes gives such tokens a year, for programs that read theirs only once.
+/// The lifetime that kubelets request for pods. As in Kubernetes, such tokens live for a year, for programs
+/// that read their token only once.
 const POD_SECONDS: i64 = 3607;
 const EXTENDED_SECONDS: i64 = 365 * 24 * 3600;
 
@@ -46,7 +47,7 @@ pub(super) async fn issue(call: &Call<'_>, body: Bytes) -> Result<Response<Body>
         incoming.object["spec"]["expirationSeconds"] = SECONDS.into();
     }
     if let Some(trail) = &call.request.audit {
-        // Decoding has noted the request without its default.
+        // When the request was decoded, the audit event noted it without defaults.
         trail.note_object(&incoming.object);
     }
     ownership::track(&part, &mut incoming.object, None);
@@ -70,7 +71,7 @@ pub(super) async fn issue(call: &Call<'_>, body: Bytes) -> Result<Response<Body>
     Ok(respond::json(201, request.to_string()))
 }
 
-/// The resource as which a TokenRequest is decoded and owned.
+/// The resource with which a TokenRequest is decoded and tracked in managedFields.
 fn info(call: &Call<'_>) -> ResourceInfo {
     ResourceInfo {
         group: GROUP.into(),
@@ -93,7 +94,7 @@ fn check_name(call: &Call<'_>, request: &Value) -> Result<()> {
     Err(Status::invalid(GROUP, "TokenRequest", wanted, &[FieldError::invalid("metadata.name", name, why)]))
 }
 
-/// What the account and the server say where the request says nothing.
+/// Fills in the fields of a request that are not set.
 fn fill(call: &Call<'_>, request: &mut Value, account: &Entry<Header>) -> Result<()> {
     let uid = request["metadata"]["uid"].as_str().unwrap_or_default();
     let actual = &account.header.uid;
@@ -113,7 +114,7 @@ fn fill(call: &Call<'_>, request: &mut Value, account: &Entry<Header>) -> Result
         spec["audiences"] = json!([ISSUER]);
     }
     if spec["boundObjectRef"].is_null() {
-        // It is told even where there is none.
+        // Kubernetes shows the field even if it is null.
         spec["boundObjectRef"] = Value::Null;
     }
     Ok(())
@@ -150,7 +151,7 @@ fn token<'a>(call: &Call<'_>, request: &Value, entry: &'a Entry<Header>) -> Resu
     })
 }
 
-/// The object that the token is bound to.
+/// The object to which the token is bound.
 fn bound(call: &Call<'_>, reference: &Value) -> Result<Option<Bound>> {
     if !reference.is_object() {
         return Ok(None);
@@ -186,7 +187,7 @@ fn bound(call: &Call<'_>, reference: &Value) -> Result<Option<Bound>> {
     Ok(Some(bound))
 }
 
-/// Name and uid of the node of a pod, which must run as the account of the path.
+/// The name and UID of a pod's node. Fails if the pod does not run as the service account of the request.
 fn node_of(call: &Call<'_>, pod: &Entry<Header>) -> Result<Option<(String, String)>> {
     let pod: Value = stored::read(pod)?;
     let account = &call.path.name;

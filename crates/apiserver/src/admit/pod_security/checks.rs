@@ -1,4 +1,4 @@
-//! What makes a pod harmful, check by check, in the words of Kubernetes.
+//! The checks of the Pod Security Standards, with Kubernetes' messages.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::policy::{Level, Rule};
 
-/// What a pod violates: reasons with their details.
+/// The violations of a pod, each with its reason and detail.
 pub(super) struct Violations(Vec<(String, String)>);
 
 impl Violations {
@@ -14,12 +14,12 @@ impl Violations {
         self.0.is_empty()
     }
 
-    /// The reasons alone.
+    /// The reasons, joined by commas.
     pub(super) fn reasons(&self) -> String {
         self.0.iter().map(|(reason, _)| reason.as_str()).collect::<Vec<_>>().join(", ")
     }
 
-    /// The reasons with what is behind them.
+    /// The reasons with their details, joined by commas.
     pub(super) fn detail(&self) -> String {
         let line = |(reason, detail): &(String, String)| match detail.as_str() {
             "" => reason.clone(),
@@ -31,11 +31,11 @@ impl Violations {
 
 type Check = fn(&Pod<'_>) -> Option<(String, String)>;
 
-/// A check, and the minor version since which it is made.
+/// A check, and the minor version of Kubernetes that introduced it.
 struct Listed {
     since: u32,
     check: Check,
-    /// Whether a stricter check takes its place in the strictest level.
+    /// The minor version since which a stricter check replaces this one at the level `restricted`.
     replaced_since: Option<u32>,
 }
 
@@ -47,7 +47,7 @@ const fn replaced(check: Check, since: u32) -> Listed {
     Listed { since: 0, check, replaced_since: Some(since) }
 }
 
-/// In the order of their names.
+/// The checks of the level `baseline`, sorted by name.
 const BASELINE: [Listed; 12] = [
     listed(0, app_armor),
     replaced(capabilities_baseline, 22),
@@ -72,7 +72,7 @@ const RESTRICTED: [Listed; 7] = [
     listed(19, seccomp_restricted),
 ];
 
-/// What a pod, or what looks like one, violates of a rule.
+/// Checks a pod or pod template against a policy.
 pub(super) fn evaluate(rule: Rule, pod: &Value) -> Violations {
     let version = rule.version.unwrap_or(u32::MAX);
     let pod = Pod { metadata: &pod["metadata"], spec: &pod["spec"], version };
@@ -97,7 +97,7 @@ impl<'a> Pod<'a> {
         lists.into_iter().flat_map(move |list| spec[list].as_array().into_iter().flatten())
     }
 
-    /// The names of the containers of which this holds.
+    /// The names of the containers for which `holds` is true.
     fn where_container(&self, holds: impl Fn(&Value) -> bool) -> Vec<String> {
         self.containers().filter(|it| holds(it)).map(name).collect()
     }
@@ -110,7 +110,7 @@ impl<'a> Pod<'a> {
         self.version >= 25 && self.spec["os"]["name"] == "windows"
     }
 
-    /// A pod whose root is nobody outside of it.
+    /// Whether the pod has its own user namespace, in which root is an unprivileged user of the host.
     fn has_own_users(&self) -> bool {
         self.version >= 35 && self.spec["hostUsers"] == false
     }
@@ -137,12 +137,12 @@ fn plural<'a>(one: &'a str, many: &'a str, count: usize) -> &'a str {
     if count == 1 { one } else { many }
 }
 
-/// `container "a"` or `containers "a", "b"`.
+/// Formats names as `container "a"` or `containers "a", "b"`.
 fn containers(names: &[String]) -> String {
     format!("{} {}", plural("container", "containers", names.len()), quoted(names))
 }
 
-/// Who sets something: the pod itself, some containers, or both; none where nobody does.
+/// Names the pod, its containers or both as those that set a field; `None` if none of them does.
 fn setters(pod: bool, names: &[String]) -> Option<String> {
     let own = pod.then(|| "pod".to_owned());
     let theirs = (!names.is_empty()).then(|| containers(names));
@@ -212,7 +212,7 @@ const DEFAULT_CAPABILITIES: [&str; 13] = [
     "SYS_CHROOT",
 ];
 
-/// The capabilities that a container adds beyond those that it may.
+/// The capabilities that a container adds beyond the allowed ones.
 fn added_beyond(container: &Value, allowed: &[&str]) -> BTreeSet<String> {
     let added = context(container, "capabilities")["add"].as_array().into_iter().flatten().map(text);
     added.filter(|it| !allowed.contains(&it.as_str())).collect()
@@ -403,7 +403,7 @@ fn seccomp_baseline(pod: &Pod<'_>) -> Option<(String, String)> {
     )
 }
 
-/// Before there was a field, profiles were annotations.
+/// Checks the annotations that held seccomp profiles before the field existed.
 fn seccomp_annotations(pod: &Pod<'_>) -> Option<(String, String)> {
     let is_good = |value: &str| {
         matches!(value, "runtime/default" | "docker/default") || value.starts_with("localhost/")

@@ -1,10 +1,10 @@
-//! What a namespace demands, by its labels.
+//! The Pod Security policy of a namespace, from its labels.
 
 use std::fmt;
 
 use evenkeel_schema::field::{FieldError, Path};
 
-/// How strict a rule is.
+/// A level of the Pod Security Standards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Level {
     #[default]
@@ -13,15 +13,15 @@ pub(super) enum Level {
     Restricted,
 }
 
-/// A level as it was in a version of Kubernetes.
+/// A level of the Pod Security Standards in a version of Kubernetes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Rule {
     pub(super) level: Level,
-    /// The minor version; none for the latest.
+    /// The minor version; `None` for the latest.
     pub(super) version: Option<u32>,
 }
 
-/// What a namespace demands of its pods, wants to have noted in the audit log, and wants to have warned of.
+/// The policy of a namespace: the rule for each mode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Policy {
     pub(super) enforce: Rule,
@@ -44,8 +44,8 @@ impl fmt::Display for Rule {
 }
 
 impl Policy {
-    /// Reads the labels of a namespace, and what is wrong with them. A level that cannot be read is the strictest
-    /// where it is enforced, and none where it is not.
+    /// Parses the labels of a namespace and returns their errors. An invalid level counts as `restricted` in
+    /// the mode `enforce`, and as `privileged` in the other modes.
     pub(super) fn read(label: impl Fn(&str) -> Option<String>) -> (Self, Vec<FieldError>) {
         let mut errors = Vec::new();
         let mut rules = [Rule::default(); 3];
@@ -99,7 +99,7 @@ fn level(text: &str) -> Option<Level> {
     }
 }
 
-/// None where the text is no version; the latest is none within.
+/// Parses a version; the outer `None` is an error, the inner `None` means the latest version.
 fn version(text: &str) -> Option<Option<u32>> {
     if text == "latest" {
         return Some(None);

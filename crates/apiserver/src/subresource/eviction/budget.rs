@@ -1,4 +1,4 @@
-//! The disruption budget of a pod: whether it may be evicted, and the entry that takes it out of the budget.
+//! The disruption budget of a pod: whether it allows an eviction, and how the eviction is recorded in it.
 
 use std::sync::Arc;
 
@@ -15,12 +15,12 @@ use crate::stored;
 use crate::write::{RETRIES_MAX, put};
 
 const REFUSAL: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
-/// When to ask again while a budget is still being worked out.
+/// When the client should retry while the controller has not processed the budget yet.
 const RETRY_AFTER_SECONDS: u32 = 10;
-/// How many evictions may wait for the controller of budgets to see them.
+/// How many evictions may wait for the disruption controller to observe them.
 const DISRUPTED_MAX: usize = 2000;
 
-/// Asks the budget of a running pod, and takes the pod out of it where it counts.
+/// Asks the budget of a running pod, and records the eviction in it if the pod counts.
 pub(super) async fn ask(
     call: &Call<'_>,
     entry: &Entry<Header>,
@@ -44,7 +44,7 @@ pub(super) async fn ask(
     Err(Status::too_many_requests(REFUSAL, RETRY_AFTER_SECONDS))
 }
 
-/// The budget is still being worked out, or the pod changed while it was asked.
+/// The error if the controller has not processed the budget yet, or the pod changed in the meantime.
 pub(super) fn busy(name: &str) -> Status {
     let why = format!("The disruption budget {name} is still being processed by the server.");
     blame(Status::too_many_requests(REFUSAL, RETRY_AFTER_SECONDS), why)
@@ -75,7 +75,8 @@ fn is_ready(pod: &Value) -> bool {
     conditions.into_iter().flatten().any(|it| it["type"] == "Ready" && it["status"] == "True")
 }
 
-/// Whether pods that are not ready may go without counting: always, or while enough others are healthy.
+/// Whether pods that are not ready may be evicted without counting: by the budget's policy, or because enough
+/// pods are healthy.
 fn spares_unready(budget: &Value) -> bool {
     let (has, wanted) = (count(budget, "currentHealthy"), count(budget, "desiredHealthy"));
     budget["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow" || (has >= wanted && wanted > 0)
@@ -125,7 +126,7 @@ fn why_not(budget: &Value, currently: &str) -> String {
     }
 }
 
-/// Enters a pod as disrupted, so that it counts until the controller of budgets has seen it go.
+/// Records a pod as disrupted, so that it counts until the disruption controller has observed its deletion.
 fn take(budget: &mut Value, pod: &str, now: &str) {
     let left = count(budget, "disruptionsAllowed") - 1;
     let generation = budget["status"]["observedGeneration"].clone();

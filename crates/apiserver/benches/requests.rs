@@ -1,4 +1,4 @@
-//! What single requests cost in process, with the memory store: `cargo bench -p evenkeel-apiserver`.
+//! The cost of single requests in process, with a store in memory: `cargo bench -p evenkeel-apiserver`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,7 +13,7 @@ use tokio::runtime::Handle;
 use tower::ServiceExt as _;
 
 const MAPS: &str = "/api/v1/namespaces/a/configmaps";
-/// How many objects the lists and collections have.
+/// The number of objects in lists and collections.
 const MANY: u64 = 5_000;
 
 fn main() {
@@ -42,7 +42,7 @@ fn map(name: &str) -> Bytes {
     numbered(name, 0)
 }
 
-/// An object of about 1 KiB when it is stored, that differs by its number.
+/// An object of about 1 KiB when stored, with a number in its data.
 fn numbered(name: &str, number: u64) -> Bytes {
     let data = json!({"k": "x".repeat(700), "n": number.to_string()});
     let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data});
@@ -90,11 +90,11 @@ fn merge_patch(bencher: Bencher<'_, '_>) {
         });
 }
 
-/// How many containers a Pod has that takes 2, 20, 50 and 200 KiB when it is stored, with the record of its fields. The
-/// third is one that is 20 KiB when it is sent.
+/// The numbers of containers with which a Pod takes 2, 20, 50 and 200 KiB when stored, managedFields
+/// included. The third Pod is 20 KiB in a request.
 const CONTAINERS: [u64; 4] = [2, 16, 40, 160];
 
-/// A Pod, one image of which changes.
+/// A Pod whose second container has the image version `image`.
 fn pod(containers: u64, image: u64) -> serde_json::Value {
     let container = |number: u64| {
         let version = if number == 1 { image } else { 0 };
@@ -123,7 +123,7 @@ fn apply(server: &ApiServer, config: &serde_json::Value) {
     assert!(response.expect("an API server never fails").status().is_success());
 }
 
-/// One field of a Pod is applied: the whole request.
+/// Applies one field of a Pod: the whole request.
 #[divan::bench(args = CONTAINERS)]
 fn apply_one_field(bencher: Bencher<'_, '_>, containers: u64) {
     let server = server();
@@ -145,7 +145,7 @@ fn apply_one_field(bencher: Bencher<'_, '_>, containers: u64) {
         .bench_local_values(|config| apply(&server, &config));
 }
 
-/// The same Pod is applied as a whole with one field changed.
+/// Applies a whole Pod with one changed field.
 #[divan::bench(args = CONTAINERS)]
 fn apply_whole(bencher: Bencher<'_, '_>, containers: u64) {
     let server = server();

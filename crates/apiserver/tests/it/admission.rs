@@ -36,7 +36,7 @@ async fn a_quota_is_used_up() {
     let hard = json!({"secrets": "1", "requests.cpu": "1"});
     let made = api.post(quotas, json!({"metadata": {"name": "q"}, "spec": {"hard": hard}})).await;
     assert_eq!(made.status, 201);
-    // Without a status it limits nothing; there is no controller here that would write it.
+    // A quota without a status limits nothing, and no quota controller runs here to write one.
     let status = json!({"status": {"hard": hard, "used": {"secrets": "0", "requests.cpu": "0"}}});
     assert_eq!(api.merge(&format!("{quotas}/q/status"), status).await.status, 200);
     let dry = api.post(&format!("{SECRETS}?dryRun=All"), json!({"metadata": {"name": "a"}})).await;
@@ -132,7 +132,7 @@ async fn a_claim_grows_only_where_its_class_lets_it() {
     for (name, class, grows) in cases {
         assert_eq!(api.post(CLAIMS, claim(name, class)).await.status, 201);
         let path = format!("{CLAIMS}/{name}");
-        // Validation is asked first.
+        // Validation comes before admission plugins that validate.
         assert_eq!(api.merge(&path, larger.clone()).await.status, 422, "{name} is not bound");
         api.merge(&path, json!({"spec": {"volumeName": "v"}})).await;
         api.merge(&format!("{path}/status"), json!({"status": {"phase": "Bound"}})).await;

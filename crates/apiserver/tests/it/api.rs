@@ -1,4 +1,4 @@
-//! A server of its own for each test, and short ways to ask it.
+//! An API server for each test, and short methods for requests.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -15,7 +15,7 @@ use http_body::Body as _;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
-/// What came back.
+/// The response to a request.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -49,7 +49,7 @@ impl Api {
         api
     }
 
-    /// A server of which somebody else says what is allowed.
+    /// Starts a server with another authorizer.
     pub(crate) async fn with_authorizer(authorizer: Arc<dyn Authorizer>) -> Self {
         let env = Env::seeded(1);
         let store: Store<Header> = Store::memory(env.clone(), evenkeel_store::Options::default());
@@ -64,31 +64,31 @@ impl Api {
         &self.server
     }
 
-    /// Gets an object by the way of requests that need wait for nothing.
+    /// Gets an object by `serve_now`, the path of requests that never have to wait.
     pub(crate) fn get_now(&self, path: &str) -> Answer {
         let (mut head, ()) = Request::get(path).body(()).unwrap().into_parts();
         let caller = Caller { user: Arc::new(User::admin()), body_timeout: None, remote: None, held: None };
         Answer::of(self.server.serve_now(&caller, &mut head).unwrap())
     }
 
-    /// A server of a store that the test keeps.
+    /// Starts a server with a store that the test keeps.
     pub(crate) fn of(store: Store<Header>) -> Self {
         Self { server: ApiServer::new(store, Env::system(), Options::default()) }
     }
 
-    /// A server with everything that is there after boot.
+    /// Starts a server with all objects of a new cluster.
     pub(crate) async fn booted() -> Self {
         let env = Env::seeded(1);
         let store = bootstrap::memory(&env, evenkeel_store::Options::default()).await;
         Self { server: ApiServer::new(store, env, Options::default()) }
     }
 
-    /// Short ways to ask a server that was made elsewhere.
+    /// Wraps a server that was created elsewhere.
     pub(crate) fn over(server: ApiServer) -> Self {
         Self { server }
     }
 
-    /// Another server over the same store, as after a restart.
+    /// Starts another server with the same store, as after a restart.
     pub(crate) async fn restarted(&self) -> Self {
         let server = ApiServer::new(self.store().clone(), Env::seeded(2), Options::default());
         server.resume().await.unwrap();
@@ -99,7 +99,7 @@ impl Api {
         self.server.store()
     }
 
-    /// Sends a request as somebody else.
+    /// Sends a request as another user.
     pub(crate) async fn act(&self, user: &str, method: &str, path: &str, body: Value) -> Answer {
         let headers = [("content-type", "application/json"), ("impersonate-user", user)];
         let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
@@ -116,7 +116,7 @@ impl Api {
         self.server.store().compact(self.server.store().revision());
     }
 
-    /// Sends a request and gives the response with its body unread.
+    /// Sends a request and returns the response with its body unread.
     pub(crate) async fn send(
         &self,
         method: &str,
@@ -175,7 +175,7 @@ impl Api {
         self.watch_as(path, "application/json").await
     }
 
-    /// Opens a watch of this media type.
+    /// Opens a watch with this media type.
     pub(crate) async fn watch_as(&self, path: &str, accept: &str) -> Watch {
         Watch::of(self.send("GET", path, &[("accept", accept)], Vec::new()).await)
     }
@@ -184,7 +184,7 @@ impl Api {
 /// An open watch.
 pub(crate) struct Watch {
     body: Pin<Box<Body>>,
-    /// Events that came with the one before them.
+    /// Events that were read together with the previous one.
     lines: VecDeque<Value>,
 }
 
@@ -195,7 +195,7 @@ impl Watch {
         Self { body: Box::pin(response.into_body()), lines: VecDeque::new() }
     }
 
-    /// The next event, or null at the end.
+    /// Returns the next event, or null at the end.
     pub(crate) async fn next(&mut self) -> Value {
         if let Some(event) = self.lines.pop_front() {
             return event;
@@ -207,7 +207,7 @@ impl Watch {
         self.lines.pop_front().unwrap_or_default()
     }
 
-    /// Whether nothing is there to read.
+    /// Whether no event is ready.
     pub(crate) async fn is_silent(&mut self) -> bool {
         let silent = std::future::poll_fn(|cx| Poll::Ready(self.body.as_mut().poll_frame(cx).is_pending()));
         self.lines.is_empty() && silent.await

@@ -22,13 +22,13 @@ impl AuditSink for Lines {
     }
 }
 
-/// A server that records by a policy.
+/// A server with an audit policy, and the events that it recorded.
 struct Recorded {
     server: ApiServer,
     lines: Arc<Lines>,
 }
 
-/// The secret part of every body that these tests send.
+/// The secret data in the request bodies of these tests.
 const SECRET: &str = "c2VjcmV0";
 
 impl Recorded {
@@ -46,7 +46,7 @@ impl Recorded {
         Self { server: ApiServer::new(store, env, options), lines }
     }
 
-    /// Sends a request, whose line is `METHOD path`, with headers, each `name: value`.
+    /// Sends a request. `line` is `METHOD path`, each header is `name: value`.
     async fn send(&self, user: User, line: &str, headers: &[&str], body: &str) -> Response<Body> {
         let (method, path) = line.split_once(' ').unwrap();
         let mut request =
@@ -66,7 +66,8 @@ impl Recorded {
         self.send(User::admin(), line, &[&format!("content-type: {patch}")], body).await
     }
 
-    /// The events since the last call, each without what all events of these tests have in common.
+    /// Returns the events since the last call, without the parts that all events of these tests have in
+    /// common.
     fn events(&self) -> String {
         let lines = std::mem::take(&mut *self.lines.0.lock());
         let common = [
@@ -123,7 +124,7 @@ async fn an_event_is_written_as_kube_apiserver_writes_it() {
     );
 }
 
-/// The events of a request by the administrator.
+/// Returns the events of a request by the administrator.
 async fn events(recorded: &Recorded, line: &str, body: &str) -> String {
     recorded.ask(line, body).await;
     recorded.events()
@@ -170,7 +171,7 @@ async fn a_refusal_that_quotes_a_secret_is_recorded_without_its_message() {
     let events = recorded.events();
     assert!(!events.contains(SECRET), "{events}");
     assert!(events.contains(r#""message":"not recorded at this level"#), "{events}");
-    // Another kind's body is quoted.
+    // The body of another kind may be quoted.
     recorded.ask("POST /api/v1/namespaces/default/configmaps", r#"{"data":{"p":"quoted"},]"#).await;
     assert!(recorded.events().contains("quoted"));
 }
@@ -232,7 +233,7 @@ async fn a_request_whose_client_goes_away_is_recorded_to_its_end() {
     "#);
 }
 
-/// An authorizer with a mistake in it.
+/// An authorizer that panics.
 struct Mistaken;
 
 impl Authorizer for Mistaken {
@@ -264,7 +265,7 @@ async fn users_are_recorded_with_the_decision_about_them() {
     let headers = ["impersonate-user: bob", "impersonate-group: ops", "impersonate-extra-k: v"];
     recorded.send(User::admin(), "GET /api/v1/nodes", &headers, "").await;
     assert_snapshot!(recorded.events(), @r#"{"Metadata","stage":"ResponseComplete","requestURI":"/api/v1/nodes","verb":"list","impersonatedUser":{"username":"bob","groups":["ops","system:authenticated"],"extra":{"k":["v"]}},"authenticationMetadata":{"impersonationConstraint":"impersonate:user-info"},"objectRef":{"resource":"nodes","apiVersion":"v1"},"responseStatus":{"metadata":{},"status":"Failure","message":"nodes is forbidden: User \"bob\" cannot list resource \"nodes\" in API group \"\" at the cluster scope","reason":"Forbidden","details":{"kind":"nodes"},"code":403},"annotations":{"authorization.k8s.io/decision":"forbid","authorization.k8s.io/reason":""}}"#);
-    // A request that may not impersonate has no decision about what it asks for.
+    // A request that may not impersonate has no decision on the request itself.
     recorded.send(User::new("eve", ["system:authenticated"]), "GET /api/v1/nodes", &headers, "").await;
     assert_snapshot!(recorded.events(), @r#"{"Metadata","stage":"ResponseComplete","requestURI":"/api/v1/nodes","verb":"list","user":{"username":"eve","groups":["system:authenticated"]},"objectRef":{"resource":"nodes","apiVersion":"v1"},"responseStatus":{"metadata":{},"status":"Failure","message":"nodes is forbidden: User \"eve\" cannot impersonate-on:user-info:list resource \"nodes\" in API group \"\" at the cluster scope","reason":"Forbidden","details":{"kind":"nodes"},"code":403}}"#);
 }
@@ -296,7 +297,8 @@ async fn tokens_are_recorded_only_where_the_policy_asks_for_bodies() {
         let events = recorded.events();
         assert_eq!(events.contains(&token), kept, "{level}");
         assert!(events.contains(r#""authentication.kubernetes.io/issued-credential-id":"JTI="#), "{events}");
-        // A review brings a token with it; the bearer token of a request itself is recorded by nobody.
+        // A TokenReview contains a token in its body. The bearer token of the request itself is never
+        // recorded.
         let review = format!(r#"{{"spec":{{"token":"{token}"}}}}"#);
         let headers = ["content-type: application/json", "authorization: Bearer own-token"];
         let reviews = "POST /apis/authentication.k8s.io/v1/tokenreviews?access_token=own-token";

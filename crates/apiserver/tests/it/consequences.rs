@@ -22,11 +22,12 @@ pub(crate) struct Ask {
     pub(crate) method: &'static str,
     pub(crate) path: String,
     pub(crate) body: Value,
-    /// Whom the administrator acts as, where that is somebody else.
+    /// The user whom the administrator impersonates, if any.
     user: Option<&'static str>,
 }
 
-/// A write, what must be there before it, and requests whose answers tell whether all its consequences have come.
+/// A write, the requests that prepare it, and the requests whose responses show whether all its consequences
+/// have happened.
 pub(crate) struct Case {
     pub(crate) name: &'static str,
     pub(crate) setup: Vec<Ask>,
@@ -34,7 +35,7 @@ pub(crate) struct Case {
     pub(crate) probes: Vec<Ask>,
 }
 
-/// Makes a webhook that is asked about every write, and allows it.
+/// Creates a webhook that is called for every write, and allows it.
 pub(crate) fn asks_of_everything() -> Ask {
     let rule = json!({"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*/*"]});
     let hook = json!({"name": "all.example.com", "rules": [rule], "sideEffects": "None",
@@ -49,7 +50,7 @@ pub(crate) fn cases() -> Vec<Case> {
     custom::cases().into_iter().chain(custom::collections()).chain(plain::cases()).collect()
 }
 
-/// The lifecycle of definitions.
+/// The writes in the lifecycle of a CRD.
 pub(crate) fn lifecycles() -> Vec<Case> {
     custom::cases()
 }
@@ -76,7 +77,7 @@ fn merge(path: impl Into<String>, body: Value) -> Ask {
 }
 
 impl Ask {
-    /// A request of the administrator; a PATCH is a merge patch.
+    /// A request by the administrator; a PATCH is a merge patch.
     pub(crate) fn new(method: &'static str, path: impl Into<String>, body: Value) -> Self {
         Self { method, path: path.into(), body, user: None }
     }
@@ -100,7 +101,7 @@ impl Ask {
     }
 }
 
-/// Webhooks that deny everything, or allow it, after they were asked twice for their answer.
+/// Webhooks that deny or allow everything, and whose response is pending once.
 struct Webhooks;
 
 impl WebhookCaller for Webhooks {
@@ -117,7 +118,7 @@ impl WebhookCaller for Webhooks {
     }
 }
 
-/// A server over this store.
+/// Creates a server with this store.
 pub(crate) fn serve(store: Store<Header>, env: &Env) -> ApiServer {
     let mut options = Options::default();
     options.webhooks = Some(Arc::new(Webhooks));
@@ -133,7 +134,8 @@ pub(crate) async fn set_up(server: &ApiServer, case: &Case) {
     }
 }
 
-/// What there is: the objects, what is served, and how the probes are answered; without what differs from run to run.
+/// The state of a server: the objects, the served resources and the responses to the probes, without values
+/// that differ between runs.
 pub(crate) async fn state(server: &ApiServer, case: &Case) -> Value {
     let page = server.store().range(&Range::default()).unwrap();
     let mut objects: Vec<Value> =
@@ -150,7 +152,7 @@ pub(crate) async fn state(server: &ApiServer, case: &Case) -> Value {
     json!({"objects": objects, "served": served, "probes": probes})
 }
 
-/// An object without what differs from run to run.
+/// Returns an object without values that differ between runs.
 fn normal(mut object: Value) -> Value {
     if let Some(base) = object["metadata"].get("generateName").cloned() {
         object["metadata"]["name"] = base;

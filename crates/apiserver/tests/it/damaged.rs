@@ -1,4 +1,5 @@
-//! Stored objects whose bytes were damaged: an error that names the key, and everything else goes on.
+//! Stored objects with damaged bytes: requests for them fail with an error that names the key, and everything
+//! else works.
 
 use bytes::Bytes;
 use evenkeel_apiserver::{ApiServer, Header, Options};
@@ -8,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::api::Api;
 
-/// Bytes that are no object: nothing, garbage, the beginning of an object, another order, another value.
+/// Bytes that are not a stored object: empty, garbage, truncated, fields in another order, not an object.
 const DAMAGE: [&[u8]; 5] = [
     b"",
     b"\xff\x00garbage",
@@ -17,7 +18,7 @@ const DAMAGE: [&[u8]; 5] = [
     b"[1,2]",
 ];
 
-/// Where a kind is stored and served, and an object of it that can be created.
+/// The key prefix and the path of a kind, and an object of it that can be created.
 struct Kind {
     keys: &'static str,
     path: &'static str,
@@ -82,7 +83,7 @@ fn name_of(kind: &Kind) -> &'static str {
     if kind.keys.starts_with("apiextensions") { "goods.x.io" } else { "good" }
 }
 
-/// Puts damaged bytes under the name `bad` of a kind, as a store that is read back from a disk would have them.
+/// Stores damaged bytes under the name `bad`, as if they had been read from a disk.
 async fn damage(store: &Store<Header>, kind: &Kind, bytes: &'static [u8]) -> String {
     let key = format!("/registry/{}/bad", kind.keys);
     let bytes = Bytes::from_static(bytes);
@@ -92,7 +93,7 @@ async fn damage(store: &Store<Header>, kind: &Kind, bytes: &'static [u8]) -> Str
     key
 }
 
-/// Demands the error that names a damaged object.
+/// Asserts the error that names a damaged object.
 fn names_key(answer: &crate::api::Answer, key: &str) {
     let message = answer.body["message"].as_str().unwrap_or_default();
     assert_eq!(
@@ -103,7 +104,7 @@ fn names_key(answer: &crate::api::Answer, key: &str) {
     assert!(message.contains("corrupt object") && message.contains(key), "{message}");
 }
 
-/// Reads and writes of a damaged object name it; lists and watches have everything else.
+/// Reads and writes of a damaged object name it; lists and watches contain everything else.
 async fn check_kind(api: &Api, kind: &Kind, key: &str) {
     let path = kind.path;
     let bad = format!("{path}/bad");
@@ -158,7 +159,7 @@ async fn damaged_objects_are_named_and_the_rest_is_served() {
         let pods = "/api/v1/namespaces/a/pods";
         assert_eq!(api.delete(pods).await.status, 200, "the rest of a collection is deleted");
         names_key(&api.get(&format!("{pods}/bad")).await, "/registry/core/pods/a/bad");
-        // Another server over the same store starts, and serves the same.
+        // Another server with the same store starts and serves the same.
         let again = api.restarted().await;
         names_key(&again.get(&format!("{pods}/bad")).await, "/registry/core/pods/a/bad");
         assert_eq!(again.get("/apis/x.io/v1/namespaces/a/goods/g").await.status, 200);

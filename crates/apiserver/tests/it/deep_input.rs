@@ -1,5 +1,5 @@
-//! Requests of thousands of levels, of every media type and in every part of a request. Each is answered with a refusal, on
-//! half of the stack that a thread of the server has: a stack that overflows ends the test's process.
+//! Requests with thousands of levels of nesting, in every media type and every part of a request. The server
+//! must refuse each on half the stack of its threads: a stack overflow would end the test's process.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -20,7 +20,7 @@ fn on_small_stack<F: Future<Output = ()> + 'static>(test: fn(Api) -> F) {
     std::thread::Builder::new().stack_size(STACK_BYTES).spawn(run).unwrap().join().unwrap();
 }
 
-/// A text of so many levels: what opens, what stands in the middle, and what closes.
+/// Builds a text of nested levels from its opening, middle and closing parts.
 fn text(levels: usize, open: &str, middle: &str, close: &str) -> String {
     format!("{}{middle}{}", open.repeat(levels), close.repeat(levels))
 }
@@ -55,12 +55,12 @@ fn bodies() {
     });
 }
 
-/// Documents that nest by indentation, by brackets, by keys, and by anchors that hold each other.
+/// Documents that nest by indentation, brackets, keys, and anchors that refer to each other.
 #[test]
 fn yaml() {
     on_small_stack(|api| async move {
         for levels in LEVELS {
-            // Indentation is as long as the document is deep: a thousand levels are half a megabyte.
+            // The indentation grows with the depth: a thousand levels take half a megabyte.
             let block: String =
                 (0..levels.min(1_500)).map(|level| format!("{}a:\n", " ".repeat(level))).collect();
             let anchors: String = (1..levels / 100)
@@ -104,7 +104,7 @@ fn queries() {
         for levels in LEVELS {
             for text in [text(levels, "a%20in%20(", "b", ")"), "!".repeat(levels), "a,".repeat(levels)] {
                 for option in ["labelSelector", "fieldSelector", "continue"] {
-                    // A path that HTTP does not take has no answer.
+                    // HTTP refuses longer paths.
                     if text.len() < 60_000 {
                         let _ = api.get(&format!("{MAPS}?{option}={text}")).await;
                     }
@@ -114,7 +114,7 @@ fn queries() {
     });
 }
 
-/// Columns whose paths nest, and definitions whose schemas do.
+/// Printer columns with nested paths, and CRDs with nested schemas.
 #[test]
 fn definitions() {
     on_small_stack(|api| async move {

@@ -35,7 +35,8 @@ async fn a_pod_on_a_node_gets_its_grace_period() {
     assert_eq!(api.get(&path).await.status, 404);
 }
 
-/// Kubernetes v1.36.4 answers so: the end of a grace period is computed in 64 bits of nanoseconds, which wrap around.
+/// Like Kubernetes v1.36.4, the server computes the end of a grace period in 64 bits of nanoseconds, which
+/// wrap around.
 #[tokio::test(start_paused = true)]
 async fn a_grace_period_of_any_length_is_taken() {
     let api = Api::start().await;

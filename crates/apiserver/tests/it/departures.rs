@@ -1,8 +1,8 @@
-//! Clients that go away while their request is answered.
+//! Clients that disconnect before their request is answered.
 //!
-//! With a data directory a write waits for the disk, and a client that goes away in the meantime took the rest of its
-//! request with it: a policy was stored and not enforced, a definition never established, an address given out twice,
-//! an eviction charged to a budget that never happened.
+//! With a data directory a write waits for the disk. A client that disconnected in the meantime used to
+//! cancel the rest of its request: a policy was stored but not enforced, a CRD never established, an address
+//! allocated twice, an eviction that never happened counted against a budget.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -18,13 +18,14 @@ use tower::ServiceExt as _;
 
 use crate::consequences::{Case, asks_of_everything, cases, lifecycles, serve, set_up, state};
 
-/// A server that was asked comes to rest within this, or never: it has a few writes to make.
+/// A server that has a few writes to make settles within this time or never.
 const REST: Duration = Duration::from_secs(60);
 
-/// More often than any of these requests waits: each makes a handful of writes.
+/// The upper bound for how often one of these requests is pending: each makes a handful of writes.
 const PENDING_MAX: usize = 64;
 
-/// Lets a future be pending so many times and drops it then; gives what it made if it was ready before that.
+/// Polls a future until it has been pending `times` times, then drops it. Returns its output if it completes
+/// before that.
 async fn abandon<F: Future>(future: F, times: usize) -> Option<F::Output> {
     let mut future = Box::pin(future);
     let mut left = times;
@@ -38,23 +39,23 @@ async fn abandon<F: Future>(future: F, times: usize) -> Option<F::Output> {
     .await
 }
 
-/// Waits until the store has everything that was handed to it, and the server has done everything it will do.
+/// Waits until the store has committed everything and the server has nothing left to do.
 async fn rest(server: &ApiServer) {
     server.store().write_all(Vec::new()).await;
     server.env().ledger().settled(REST).await.unwrap();
     server.store().write_all(Vec::new()).await;
 }
 
-/// Where a write waits.
+/// What a write waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Waits {
-    /// For the disk: each write to the store.
+    /// The disk: each write to the store is pending.
     Disk,
-    /// For a webhook, which every write asks; writes to the store take no time.
+    /// A webhook that is called for every write; writes to the store complete at once.
     Webhook,
 }
 
-/// A server for a case, and the folder that its store is in.
+/// A server prepared for a case, and the directory of its store.
 async fn prepared(case: &Case, waits: Waits) -> (ApiServer, Option<tempfile::TempDir>) {
     let env = Env::seeded(1);
     let folder = (waits == Waits::Disk).then(|| tempfile::tempdir().unwrap());
@@ -67,7 +68,7 @@ async fn prepared(case: &Case, waits: Waits) -> (ApiServer, Option<tempfile::Tem
     (server, folder)
 }
 
-/// The state without the write of a case, and with it.
+/// The state without the write of a case, and the state with it.
 async fn outcomes(case: &Case) -> (Value, Value) {
     let (reference, _) = prepared(case, Waits::Webhook).await;
     let never = state(&reference, case).await;
@@ -84,7 +85,7 @@ fn is_one_of(case: &Case, times: usize, now: &Value, (never, done): &(Value, Val
     );
 }
 
-/// Drops the write of a case after it was pending once, twice, and so on, until it comes to its end.
+/// Drops the write of a case after it has been pending once, twice, and so on, until it completes.
 async fn check(case: &Case, waits: Waits) {
     let outcomes = outcomes(case).await;
     for times in 1..PENDING_MAX {
@@ -115,8 +116,8 @@ async fn a_write_that_is_dropped_while_a_webhook_is_asked_has_all_its_consequenc
     }
 }
 
-/// The process ends while a write waits for the disk: its tasks end with the runtime, and the next server takes up what
-/// they left.
+/// The process ends while a write waits for the disk: its tasks end with the runtime, and the next server
+/// completes what they left unfinished.
 #[test]
 fn a_lifecycle_whose_process_ends_goes_on_in_the_next() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
@@ -144,7 +145,7 @@ fn a_lifecycle_whose_process_ends_goes_on_in_the_next() {
     }
 }
 
-/// A body that sends this much and then nothing.
+/// A body that sends these bytes and then stalls.
 struct Stalling(Option<Bytes>);
 
 impl http_body::Body for Stalling {

@@ -1,4 +1,4 @@
-//! Objects that are nested deep: whatever is stored can be read back, and nothing overflows the stack.
+//! Deeply nested objects: whatever is stored can be parsed again, and nothing overflows the stack.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ const MAPS: &str = "/api/v1/namespaces/a/configmaps";
 const TREES: &str = "/apis/x.io/v1/namespaces/a/trees";
 const JSON_PATCH: &str = "application/json-patch+json";
 
-/// A server with a custom resource that keeps whatever is in its `spec`.
+/// A server with a custom resource that preserves unknown fields in its `spec`.
 async fn with_trees() -> Api {
     let api = Api::start().await;
     let schema = json!({"type": "object", "properties": {
@@ -22,14 +22,14 @@ async fn with_trees() -> Api {
     api
 }
 
-/// So many levels of maps inside of each other. The innermost one has a member, whose place is as deep as its managed
-/// fields go.
+/// Builds nested maps with this many levels. The innermost map has a field, so that managedFields reach the
+/// same depth.
 fn nested(levels: usize) -> Value {
     (1..levels).fold(json!({"a": "text"}), |inner, _| json!({ "a": inner }))
 }
 
-/// Ten copies of `/data` into its own innermost map, each of which doubles its depth, made a tree of 100,000 levels out of a
-/// body of 410 KB. Dropping the tree overflowed the stack, which ended the process.
+/// Ten copies of `/data` into its own innermost map, each of which doubles the depth, made an object of
+/// 100,000 levels out of a body of 410 KB. Dropping that object overflowed the stack and ended the process.
 #[tokio::test(start_paused = true)]
 async fn copies_of_a_json_patch_cannot_nest_without_bound() {
     let api = Api::start().await;
@@ -50,8 +50,8 @@ async fn copies_of_a_json_patch_cannot_nest_without_bound() {
     assert_eq!(api.get(&format!("{MAPS}/c")).await.status, 200);
 }
 
-/// The managed fields of an object are deeper than the object. A tree of 121 levels was stored with 126 of them and could
-/// not be parsed in a list any more; from 123 on it could not be parsed at all.
+/// managedFields are nested deeper than the object itself. An object of 121 levels was stored with 126 levels
+/// and could no longer be parsed in a list; from 123 levels on it could not be parsed at all.
 #[tokio::test(start_paused = true)]
 async fn what_is_stored_can_be_read_back() {
     let api = with_trees().await;
@@ -85,7 +85,7 @@ async fn what_is_stored_can_be_read_back() {
     assert_eq!(rows["rows"].as_array().map(Vec::len), Some(taken.len()), "the table is parsed");
 }
 
-/// Each way to make an object deeper than what came in.
+/// Each way to make an object deeper than the request that changes it.
 #[tokio::test(start_paused = true)]
 async fn every_write_is_held_to_the_bound() {
     let api = with_trees().await;
@@ -110,7 +110,7 @@ async fn every_write_is_held_to_the_bound() {
     assert_eq!(api.get(&path).await.body["spec"], nested(deep - 1), "nothing was written");
 }
 
-/// An object with the version that is stored now, which updates of custom resources need.
+/// Sets the current resourceVersion, which updates of custom resources need.
 async fn versioned(api: &Api, mut object: Value) -> Value {
     let stored = api.get(&format!("{TREES}/t")).await.body;
     object["metadata"]["resourceVersion"] = stored["metadata"]["resourceVersion"].clone();

@@ -1,5 +1,5 @@
-//! Numbers at the ends of their ranges, at every numeric field of every built-in kind: written, shown, updated, deleted.
-//! Whatever the server says to them, it answers, and nothing panics.
+//! Extreme numbers in every numeric field of every built-in kind: created, printed, updated, deleted. Whether
+//! the server accepts or refuses them, it must answer, and nothing may panic.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,18 +9,18 @@ use serde_json::{Value, json};
 
 use crate::api::Api;
 
-/// How many levels of objects that a sample does not have are made for a field.
+/// How many levels of missing objects are created to set a field.
 const MADE_LEVELS: usize = 2;
-/// How deep fields are looked for. Beyond are the schemas of definitions, which contain themselves.
+/// How deep fields are searched for. Below that are the schemas of CRDs, which contain themselves.
 const LEVELS_MAX: usize = 12;
 
-/// An object that a recorded case creates, and the path that it is posted to.
+/// An object that a recorded parity case creates, and the path to which it is posted.
 struct Sample {
     path: String,
     object: Value,
 }
 
-/// One object of each kind that the server takes, out of the cases of the parity tests.
+/// One object of each kind that the server accepts, from the parity cases.
 async fn samples(api: &Api) -> Vec<Sample> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../parity/cases");
     let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -46,7 +46,7 @@ async fn samples(api: &Api) -> Vec<Sample> {
     by_kind.into_values().collect()
 }
 
-/// What a field that holds a number can be set to.
+/// The extreme values of a numeric field.
 fn extremes(schema: &Schema) -> Vec<Value> {
     let integers = [0, -1, i64::from(i32::MAX), i64::from(i32::MAX) + 1, i64::MAX, i64::MIN];
     let quantities = [
@@ -77,7 +77,7 @@ fn extremes(schema: &Schema) -> Vec<Value> {
     }
 }
 
-/// The numeric fields of an object, each with what it can be set to.
+/// Collects the numeric fields of an object, each with the values to try.
 fn fields(
     schema: &Schema,
     object: &Value,
@@ -94,7 +94,7 @@ fn fields(
     if path.len() >= LEVELS_MAX || made > MADE_LEVELS {
         return;
     }
-    // The template of a pod is that of the Pod itself, which is a sample of its own.
+    // A pod template has the same fields as a Pod, which is a sample of its own.
     let left_out = |name: &str| matches!(name, "managedFields" | "template");
     for (name, field) in schema.fields().iter().filter(|(name, _)| !left_out(name)) {
         let value = object.get(name).unwrap_or(&Value::Null);
@@ -110,7 +110,7 @@ fn fields(
     }
 }
 
-/// The object with another value at a path; what is missing on the way is made.
+/// Returns the object with another value at a path; missing levels are created.
 fn with(object: &Value, path: &[String], value: &Value) -> Value {
     let mut changed = object.clone();
     let mut place = &mut changed;
@@ -147,8 +147,8 @@ async fn no_number_in_an_object_stops_the_server() {
     assert!(tried > 1500, "more fields hold numbers than {tried}");
 }
 
-/// Creates an object, shows it, writes it as an update and as a status, and deletes it. Then makes it as it was before
-/// and updates it to this one.
+/// Creates an object, prints it, writes it as an update and as a status, and deletes it. Then creates the
+/// object `before` and updates it to this one.
 async fn try_out(api: &Api, path: &str, object: &Value, before: &Value) {
     let name = object["metadata"]["name"].as_str().unwrap_or("none");
     let own = format!("{path}/{name}");

@@ -1,4 +1,4 @@
-//! What the health paths say, above all when the journal fails: they said ok whatever happened to it.
+//! The health endpoints, above all when the journal fails: they used to say `ok` regardless.
 
 use evenkeel_env::Env;
 use evenkeel_store::simulation::SimulatedDisk;
@@ -18,7 +18,7 @@ async fn create(api: &Api, name: &str) -> u16 {
     api.post(CONFIG_MAPS, json!({"metadata": {"name": name}})).await.status
 }
 
-/// The status and the text of a path.
+/// The status code and the text of a path.
 async fn ask(api: &Api, path: &str) -> (u16, String) {
     let answer = api.get(path).await;
     (answer.status, answer.body.as_str().unwrap_or_default().to_owned())

@@ -1,4 +1,4 @@
-//! Requests in process: the server as its clients see it.
+//! Tests that send requests to an API server in the same process.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails where it stands")]
 

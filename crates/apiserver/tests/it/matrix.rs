@@ -1,4 +1,4 @@
-//! Tables of requests with the answers that Kubernetes v1.36.4 gave to them, replayed.
+//! Tables of requests with the responses that Kubernetes v1.36.4 gave, replayed.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,26 +11,26 @@ use crate::api::{Api, Watch};
 /// How many differences a failed test shows.
 const SHOWN: usize = 40;
 
-/// What is there before the requests of the access table are sent.
+/// The state before the requests of the access table are sent.
 #[derive(Deserialize)]
 struct World {
-    /// Who asks.
+    /// The users who send each request.
     users: Vec<String>,
-    /// Objects by the path that they are posted to.
+    /// The objects to create, each with the path to which it is posted.
     setup: Vec<(String, Value)>,
-    /// The media type and the body of each method that has one.
+    /// The media type and body for each method that has one.
     bodies: BTreeMap<String, (String, Value)>,
 }
 
-/// One row of the access table.
+/// A row of the access table.
 struct Row<'a> {
     method: &'a str,
     path: &'a str,
-    /// Who is not refused.
+    /// The users who are allowed.
     allowed: &'a str,
-    /// The code and the reason for an administrator; a `*` stands for any text.
+    /// The code and reason that an administrator gets; a `*` matches any text.
     served: &'a str,
-    /// What somebody without any right is told.
+    /// The message that a user without permissions gets.
     denial: &'a str,
 }
 
@@ -42,8 +42,8 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Every verb, form of a path, selector and role together. Authorization and routing must agree on what a request is,
-/// and with Kubernetes.
+/// All combinations of verbs, forms of paths, selectors and roles. Authorization and routing must agree with
+/// each other, and with Kubernetes, on what a request addresses.
 #[tokio::test(start_paused = true)]
 async fn access_is_granted_as_kubernetes_grants_it() {
     let world: World = serde_json::from_str(include_str!("../matrix/access.json")).unwrap();
@@ -99,7 +99,7 @@ async fn answer(api: &Api, world: &World, row: &Row<'_>) -> [String; 3] {
     [allowed, format!("{code} {reason}").trim().to_owned(), denial]
 }
 
-/// The body of an answer; null for a watch and for what is not JSON.
+/// The body of a response; null for a watch and for anything that is not JSON.
 fn read(response: http::Response<evenkeel_apiserver::Body>) -> Value {
     let bytes = response.into_body().whole().unwrap_or_default();
     serde_json::from_slice(&bytes).unwrap_or_default()
@@ -107,20 +107,20 @@ fn read(response: http::Response<evenkeel_apiserver::Body>) -> Value {
 
 const SECRETS: &str = "/api/v1/namespaces/o/secrets";
 
-/// One row of the table of options. `{s}` stands for a Secret of the row's own.
+/// A row of the table of options. `{s}` stands for the name of a Secret that only this row uses.
 struct Asked<'a> {
     method: &'a str,
     path: &'a str,
-    /// Empty where there is no body.
+    /// The media type; empty if there is no body.
     media: &'a str,
     body: &'a str,
-    /// Whether the Secret is there before.
+    /// Whether the Secret exists before the request.
     made: bool,
-    /// The code and the reason.
+    /// The code and reason of the response.
     answer: &'a str,
-    /// The message of a refusal, or the events of a watch. A `*` stands for any text.
+    /// The message of an error, or the events of a watch. A `*` matches any text.
     message: &'a str,
-    /// What has become of the Secret: `absent`, `made`, `same` or `changed`; `-` where it does not matter.
+    /// The state of the Secret afterwards: `absent`, `made`, `same` or `changed`; `-` if it does not matter.
     after: &'a str,
 }
 
@@ -141,8 +141,8 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// Every option of the query at every verb: missing, empty, malformed, repeated, extreme. What Kubernetes refuses is
-/// refused and writes nothing; what it ignores is ignored.
+/// Every query option with every verb: missing, empty, malformed, repeated, extreme. What Kubernetes refuses
+/// is refused and writes nothing; what Kubernetes ignores is ignored.
 #[tokio::test(start_paused = true)]
 async fn options_are_read_as_kubernetes_reads_them() {
     let api = Api::booted().await;
@@ -171,7 +171,7 @@ async fn options_are_read_as_kubernetes_reads_them() {
     assert_eq!(api.server().panics(), 0);
 }
 
-/// The answer, its message and what became of the Secret of this name.
+/// The response, its message and the state of the Secret with this name.
 async fn ask(api: &Api, row: &Asked<'_>, name: &str) -> [String; 3] {
     let secret =
         json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "labels": {"row": name}}});
@@ -213,7 +213,8 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// What a watch says within the time for which the recorded ones were read, and whether it has ended by then.
+/// The events of a watch within the time for which the recorded watches were read, and whether it ended in
+/// that time.
 async fn events(mut watch: Watch) -> String {
     const LISTENED: Duration = Duration::from_millis(4500);
     let mut seen = Vec::new();
@@ -237,7 +238,7 @@ async fn events(mut watch: Watch) -> String {
     }
 }
 
-/// Whether a text fits a pattern in which `*` stands for any text.
+/// Whether a text matches a pattern in which `*` stands for any text.
 fn fits(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(mut rest) = parts.next().and_then(|first| text.strip_prefix(first)) else { return false };

@@ -1,4 +1,4 @@
-//! A part of the server that panics: the request is answered, the panic is counted, and the server goes on.
+//! A panic in a part of the server: the request is answered, the panic is counted, and the server goes on.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +11,7 @@ use crate::api::Api;
 const SECRETS: &str = "/api/v1/namespaces/a/secrets";
 const MESSAGE: &str = "This request caused apiserver to panic. Look in the logs for details.";
 
-/// Allows everything, and panics while it is told to.
+/// An authorizer that allows everything, but panics while the flag is set.
 #[derive(Default)]
 struct Broken(AtomicBool);
 

@@ -1,7 +1,8 @@
-//! Definitions that change while requests about them are under way.
+//! CRDs that change while requests for their custom resources are in progress.
 //!
-//! A request knows the resource as it was when the request came. What follows its write went by that: an instance that
-//! was created late outlived its definition, and a definition waited for ever for an instance that had gone.
+//! A request holds the resource as it was when the request arrived. What followed the request's write used to
+//! depend on that: a custom resource that was created late outlived its CRD, and a CRD waited forever for a
+//! custom resource that was already gone.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -31,7 +32,7 @@ fn widget(finalizers: Value) -> Ask {
     ask("POST", WIDGETS, json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": metadata}))
 }
 
-/// A server with the definition of widgets, and with a webhook that every write waits for.
+/// A server with the CRD of widgets, and with a webhook that every write waits for.
 async fn server_with(asks: &[Ask]) -> ApiServer {
     let env = Env::seeded(1);
     let server = serve(Store::memory(env.clone(), Options::default()), &env);
@@ -43,7 +44,7 @@ async fn server_with(asks: &[Ask]) -> ApiServer {
     server
 }
 
-/// A request that was begun and waits.
+/// A request that has begun and is waiting for the webhook.
 async fn begun(server: &ApiServer, ask: &Ask) -> Pin<Box<dyn Future<Output = u16>>> {
     let request = server.clone().oneshot(ask.request());
     let mut answer: Pin<Box<dyn Future<Output = u16>>> =
@@ -98,7 +99,7 @@ async fn an_instance_that_is_released_while_its_definition_is_deleted_lets_it_go
     all_gone(&server);
 }
 
-/// Two definitions that are stored in one moment want one kind: one gets it.
+/// Two CRDs that are stored at the same moment want the same kind: one of them gets it.
 #[tokio::test]
 async fn one_name_is_given_to_one_definition() {
     let dir = tempfile::tempdir().unwrap();

@@ -64,7 +64,7 @@ async fn large_answers_are_compressed_when_asked() {
     assert!(plain.headers().get("content-encoding").is_none());
 }
 
-/// A long list is written, and compressed, while it is read.
+/// A long list is encoded, and compressed, while it is read.
 #[tokio::test(start_paused = true)]
 async fn a_long_list_is_the_same_however_it_is_sent() {
     let api = Api::start().await;

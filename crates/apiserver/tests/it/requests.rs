@@ -1,4 +1,4 @@
-//! What the path and the query of a request may say, and what is refused before anything is written.
+//! Paths and queries of requests, and what is refused before anything is written.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::api::Api;
 const SECRETS: &str = "/api/v1/namespaces/default/secrets";
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/default";
 
-/// A server on which alice may do everything to the secret `x`, and nothing else.
+/// A server on which alice may do everything with the Secret `x`, and nothing else.
 async fn with_role_for_one_secret() -> Api {
     let api = Api::booted().await;
     let rule = json!({"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["x"], "verbs": ["*"]});
@@ -26,8 +26,8 @@ async fn with_role_for_one_secret() -> Api {
     api
 }
 
-/// The name of authorization was taken from the selector for every verb: whoever could write one secret could create
-/// any, and delete all by a second selector of the same request.
+/// Authorization used to take the object's name from the field selector for every verb: a user who could
+/// write one Secret could create any, and could delete all with a second selector in the same request.
 #[tokio::test(start_paused = true)]
 async fn a_selector_names_the_object_for_list_and_watch_alone() {
     let api = with_role_for_one_secret().await;
@@ -46,7 +46,7 @@ async fn a_selector_names_the_object_for_list_and_watch_alone() {
     assert_eq!(api.get(&format!("{SECRETS}/y")).await.status, 200, "nothing was deleted");
 }
 
-/// Options that cannot be read as a whole name nothing, and neither does a name that no path could carry.
+/// Malformed list options give authorization no name, and neither does a name that no path could contain.
 #[tokio::test(start_paused = true)]
 async fn a_selector_names_nothing_where_the_options_are_malformed() {
     let api = with_role_for_one_secret().await;
@@ -62,7 +62,7 @@ async fn a_selector_names_nothing_where_the_options_are_malformed() {
     }
 }
 
-/// The verb in a legacy path stands for every method, and no method but GET is served there.
+/// The verb in a legacy path is the verb of every method, and only GET is served there.
 #[tokio::test(start_paused = true)]
 async fn a_verb_in_the_path_is_the_verb_of_every_method() {
     let api = with_role_for_one_secret().await;
@@ -79,7 +79,7 @@ async fn a_verb_in_the_path_is_the_verb_of_every_method() {
     assert_eq!(api.get("/api/v1/proxy/nodes/n").await.status, 404);
 }
 
-/// What is authorized is what is served, however the path is written.
+/// The resource that is authorized is the one that is served, however the path is written.
 #[tokio::test(start_paused = true)]
 async fn escapes_and_slashes_do_not_lead_elsewhere() {
     let api = with_role_for_one_secret().await;
@@ -96,7 +96,7 @@ async fn escapes_and_slashes_do_not_lead_elsewhere() {
     assert_eq!(api.get("/%68ealthz").await.status, 200);
 }
 
-/// An empty `dryRun` was taken for none, and the request wrote.
+/// An empty `dryRun` used to count as absent, and the request was executed.
 #[tokio::test(start_paused = true)]
 async fn a_dry_run_of_nothing_known_is_refused_and_writes_nothing() {
     let api = Api::start().await;
@@ -127,7 +127,8 @@ async fn a_dry_run_of_nothing_known_is_refused_and_writes_nothing() {
     assert_eq!(api.get(&path).await.body, made, "nothing was written");
 }
 
-/// The preconditions of a deletion may stand in the query, too; they were ignored there, and the object was deleted.
+/// The preconditions of a deletion may be query parameters; they used to be ignored there, and the object was
+/// deleted.
 #[tokio::test(start_paused = true)]
 async fn preconditions_in_the_query_hold() {
     let api = Api::start().await;
@@ -141,7 +142,7 @@ async fn preconditions_in_the_query_hold() {
     assert_eq!(api.delete(&format!("{path}?{query}")).await.status, 200);
 }
 
-/// A number that is no number was taken for none where it was empty.
+/// An empty number used to count as absent.
 #[tokio::test(start_paused = true)]
 async fn numbers_are_read_or_refused() {
     let api = Api::start().await;
@@ -160,7 +161,7 @@ async fn numbers_are_read_or_refused() {
     assert_eq!(api.delete(&format!("{secrets}/s?gracePeriodSeconds=")).await.status, 400);
 }
 
-/// The end of a watch was computed with an addition that panics.
+/// The end of a watch used to be computed with an addition that panics on overflow.
 #[tokio::test(start_paused = true)]
 async fn a_watch_takes_any_timeout() {
     let api = Api::start().await;
@@ -172,7 +173,8 @@ async fn a_watch_takes_any_timeout() {
             if !more.is_empty() && !matches!(seconds, -1 | i64::MAX) {
                 assert_eq!(watch.next().await["type"], "BOOKMARK", "{path}");
             }
-            // In 64 bits of nanoseconds, the largest number of seconds is minus one, and the smallest is none.
+            // In 64 bits of nanoseconds, the largest number of seconds wraps to minus one, and the smallest
+            // to zero.
             match seconds {
                 -1 | i64::MAX => assert_eq!(watch.next().await["object"]["code"], 500, "{path}"),
                 1 => assert_eq!(watch.next().await, json!(null), "{path}"),

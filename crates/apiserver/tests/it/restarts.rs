@@ -1,6 +1,7 @@
-//! Servers that are killed between two writes of one operation, and what the next one makes of it.
+//! Servers that are killed between two writes of one operation, and how the next server completes it.
 //!
-//! A definition that was stored and not named, or whose last instance had gone, stayed so for ever.
+//! A CRD that was stored but whose names were not accepted yet, or whose last custom resource was gone, used
+//! to stay that way forever.
 
 use evenkeel_apiserver::{ApiServer, Header};
 use evenkeel_env::Env;
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::consequences::{Case, lifecycles, serve, set_up, state};
 
-/// A server over what a store had at a revision, as one that starts after a crash.
+/// A server with the state of a store at a revision, as one that starts after a crash.
 async fn restarted(store: &Store<Header>, at: u64) -> ApiServer {
     let env = Env::seeded(2);
     let page = store.range(&Range { at: Some(at), ..Range::default() }).unwrap();
@@ -71,7 +72,7 @@ async fn a_pod_that_was_marked_to_go_at_once_goes_at_the_next_start() {
     assert_eq!(state(&restarted, &case).await, state(&server, &case).await);
 }
 
-/// A definition written by a server that ended before it could say anything of its names.
+/// A CRD written by a server that ended before it could accept the names.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_served_of_a_definition_until_its_names_are_accepted() {
     let case = lifecycles().remove(0);

@@ -1,14 +1,14 @@
-//! The largest object that is stored is as large as etcd takes it.
+//! The largest object that can be stored: as large as etcd accepts.
 
 use serde_json::{Value, json};
 
 use crate::api::{Answer, Api};
 
 const BLOBS: &str = "/apis/x.io/v1/namespaces/a/blobs";
-/// etcd's default limit of a request.
+/// etcd's default limit for a request.
 const LIMIT: usize = 1536 * 1024;
 
-/// A server with a custom resource that keeps whatever it is given.
+/// A server with a custom resource that preserves unknown fields.
 async fn with_blobs() -> Api {
     let api = Api::start().await;
     let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
@@ -25,7 +25,7 @@ fn blob(name: &str, bytes: usize) -> Value {
     json!({"apiVersion": "x.io/v1", "kind": "Blob", "metadata": {"name": name}, "spec": {"text": "x".repeat(bytes)}})
 }
 
-/// Demands the answer of Kubernetes to an object that etcd does not take.
+/// Asserts the error that Kubernetes returns for an object that etcd refuses.
 fn too_large(what: &str, answer: &Answer) {
     assert_eq!(answer.status, 500, "{what}: {}", answer.body["message"]);
     assert_eq!(answer.body["message"], "etcdserver: request is too large", "{what}");
@@ -45,7 +45,7 @@ async fn an_object_above_the_limit_of_etcd_is_refused_by_every_write() {
     let path = format!("{BLOBS}/b");
     let before = api.get(&path).await.body;
     let half = "y".repeat(LIMIT / 2);
-    // Each patch is well below the limit of a request; the object that it makes is not.
+    // Each patch is well below the limit of a request; the resulting object is not.
     too_large("merge", &api.merge(&path, json!({"more": half})).await);
     let copy = json!([{"op": "copy", "from": "/spec/text", "path": "/spec/again"}]).to_string();
     too_large("copy", &api.patch(&path, "application/json-patch+json", copy.into_bytes()).await);
@@ -58,7 +58,7 @@ async fn an_object_above_the_limit_of_etcd_is_refused_by_every_write() {
     assert_eq!(api.get(&path).await.body, before, "nothing was written");
 }
 
-/// Kubernetes stores an object that is too large only for its managed fields, without them.
+/// Kubernetes drops the managedFields of an object if it is too large only because of them.
 #[tokio::test(start_paused = true)]
 async fn managed_fields_are_forgotten_where_they_make_an_object_too_large() {
     let api = with_blobs().await;

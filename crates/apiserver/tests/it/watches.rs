@@ -38,7 +38,7 @@ async fn a_watch_starts_with_the_state_and_marks_its_end() {
     assert_eq!(mark["type"], "BOOKMARK");
     assert_eq!(mark["object"]["metadata"]["annotations"]["k8s.io/initial-events-end"], "true");
     assert!(watch.is_silent().await);
-    // Bookmarks follow by themselves: upkeep, in virtual time.
+    // Bookmarks follow periodically, in virtual time.
     assert_eq!(watch.next().await["type"], "BOOKMARK");
 }
 

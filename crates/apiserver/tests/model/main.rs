@@ -1,7 +1,7 @@
-//! Random operations through the whole API server, against a simple model of what it should do.
+//! Random operations through the whole API server, compared with a simple model.
 //!
-//! `EVENKEEL_MODEL_OPERATIONS` sets how many, `EVENKEEL_SEED` which; `just model` runs a million. A failure tells the
-//! seed, and as few of the operations as still show the difference.
+//! `EVENKEEL_MODEL_OPERATIONS` sets the number of operations, `EVENKEEL_SEED` the seed; `just model` runs a
+//! million. A failure reports the seed and a short sequence of operations that still shows the difference.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails where it stands")]
 
@@ -17,13 +17,14 @@ use operation::Operation;
 use random::Random;
 use shrink::{Found, Setting};
 
-/// How many operations CI runs: seconds of them.
+/// The number of operations that CI runs, which takes a few seconds.
 const OPERATIONS: usize = 18_000;
-/// One in so many is run on a disk, where each write waits for a sync.
+/// The share of operations (one in this many) that run with a store on disk, where each write waits for a
+/// sync.
 const ON_DISK: usize = 9;
 /// The seed of CI.
 const SEED: u64 = 14;
-/// Every fault of these tests of the test is seen by then.
+/// The number of operations after which every deliberate fault must have been detected.
 const FAULT_OPERATIONS: usize = 4_000;
 
 fn setting(name: &str, default: u64) -> u64 {
@@ -33,7 +34,7 @@ fn setting(name: &str, default: u64) -> u64 {
     }
 }
 
-/// The operations of a seed, made up as they are run: a million of them would fill the memory.
+/// Generates the operations of a seed lazily, because a million of them would not fit into memory.
 fn operations(seed: u64, count: usize) -> impl Iterator<Item = Operation> {
     let mut random = Random(seed);
     (0..count).map(move |_| Operation::random(&mut random))

@@ -1,13 +1,13 @@
-//! What an API server should do, said as simply as possible.
+//! A model of what an API server should do, as simple as possible.
 //!
-//! An object is a few maps; the state is a map of objects; the past is a list of changes. Nothing here calls the
-//! server's own rules: this is a second opinion, written from what Kubernetes documents.
+//! An object is a few maps; the state is a map of objects; the history is a list of changes. The model uses
+//! none of the server's own rules: it is a second implementation, written from Kubernetes' documentation.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::operation::{Config, Edit, Id, Policy, Selector, Version};
 
-/// A value that every object has and nobody takes away, so that no object is without owners.
+/// A key that every object has and nothing removes, so that every object has at least one field manager.
 pub(crate) const KEPT: &str = "kept";
 
 /// An object.
@@ -19,9 +19,9 @@ pub(crate) struct Object {
     pub(crate) deleting: bool,
     pub(crate) finalizers: BTreeSet<String>,
     pub(crate) labels: BTreeMap<String, String>,
-    /// The `data` of a ConfigMap, the `spec` of a Widget.
+    /// The `data` of a ConfigMap, or the `spec` of a Widget.
     pub(crate) data: BTreeMap<String, String>,
-    /// Who owns which fields, by manager and operation.
+    /// The owned fields, by manager and operation.
     pub(crate) owners: BTreeMap<(String, &'static str), BTreeSet<String>>,
 }
 
@@ -34,18 +34,18 @@ pub(crate) struct Change {
     pub(crate) after: Option<Object>,
 }
 
-/// What a write is answered with.
+/// The expected response to a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// The object as it is now, with this code.
+    /// The object after the write, with this status code.
     Object(u16, Object),
-    /// The object was removed; this is its uid.
+    /// The object was removed; this was its UID.
     Removed(String),
-    /// A refusal: its code, reason, and the fields that it names.
+    /// An error: its code, reason, and the fields that it names.
     Refused(u16, &'static str, BTreeSet<String>),
 }
 
-/// The state of a server, and its past since the last compaction.
+/// The state of a server, and its history since the last compaction.
 #[derive(Default)]
 pub(crate) struct Model {
     pub(crate) revision: u64,
@@ -53,22 +53,22 @@ pub(crate) struct Model {
     pub(crate) floor: u64,
     pub(crate) objects: BTreeMap<Id, Object>,
     pub(crate) changes: Vec<Change>,
-    /// A fault on purpose, for the test of the test.
+    /// A deliberate fault, to test that these tests detect it.
     pub(crate) fault: Option<Fault>,
 }
 
 /// A rule that the model can get wrong on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// Every update takes a revision, even one that changes nothing.
+    /// Every update creates a revision, even one that changes nothing.
     EveryUpdateWrites,
     /// An apply never conflicts.
     NoConflicts,
-    /// An object that leaves a selector is shown as modified.
+    /// An object that no longer matches a selector is reported as modified instead of deleted.
     LeavingIsModified,
-    /// A page that goes on shows the newest state.
+    /// The next page of a list shows the newest state.
     PagesAreNew,
-    /// Finalizers hold nothing.
+    /// Finalizers do not delay a deletion.
     NothingIsHeld,
 }
 
@@ -81,7 +81,7 @@ impl Model {
         self.fault == Some(fault)
     }
 
-    /// The revision that a client names.
+    /// The resource version that a client sends.
     pub(crate) fn version(&self, id: &Id, version: Version) -> Option<u64> {
         let current = self.objects.get(id).map_or(1, |it| it.revision);
         match version {
@@ -103,7 +103,7 @@ impl Model {
         Outcome::Object(201, self.put(id, object))
     }
 
-    /// A PUT, or a patch that makes an object another one.
+    /// A PUT, or a patch that changes an existing object.
     pub(crate) fn update(&mut self, id: &Id, edit: &Edit, version: Version) -> Outcome {
         let Some(old) = self.objects.get(id).cloned() else { return refused(404, "NotFound") };
         let Some(mut new) = edit.apply(&old) else { return refused(422, "Invalid") };
@@ -140,7 +140,7 @@ impl Model {
         }
         new.labels.extend(config.labels.clone());
         new.data.extend(config.data.clone());
-        // What would change is contested where somebody else owns it: a map, too, that comes to be again.
+        // A changed field conflicts if another manager owns it. This includes a map that is created again.
         let changed = changed(&old.fields(id), &new.fields(id));
         let contested: BTreeSet<String> = changed.intersection(&shared).cloned().collect();
         if !contested.is_empty() && !force && !self.has(Fault::NoConflicts) {
@@ -181,7 +181,8 @@ impl Model {
         Outcome::Object(200, self.mark(id, &old, finalizers))
     }
 
-    /// Deletes what is selected; gives what it was before. What nothing holds goes first.
+    /// Deletes the selected objects and returns their previous state. Objects without finalizers are deleted
+    /// first.
     pub(crate) fn delete_collection(&mut self, selector: &Selector) -> Vec<(Id, Object)> {
         let selected: Vec<_> = selector.of(&self.objects);
         let (free, held): (Vec<_>, Vec<_>) =
@@ -199,8 +200,8 @@ impl Model {
         if marked == *old { marked } else { self.put(id, marked) }
     }
 
-    /// Stores what an object has become: nothing where it is the same, and nothing is left where it was being deleted
-    /// and nothing holds it any more.
+    /// Stores a changed object. Nothing is stored if it is unchanged, and it is removed if it was being
+    /// deleted and its last finalizer is gone.
     fn change(&mut self, id: &Id, old: Object, mut new: Object) -> Object {
         if new == old && !self.has(Fault::EveryUpdateWrites) {
             return old;
@@ -210,7 +211,7 @@ impl Model {
         }
         if old.deleting && new.finalizers.is_empty() {
             self.remove(id);
-            // The answer shows what would have been stored, at the revision before.
+            // The response shows the object that would have been stored, at the previous revision.
             return new;
         }
         self.put(id, new)
@@ -231,14 +232,14 @@ impl Model {
         self.changes.push(Change { revision: self.revision, id: id.clone(), before, after: None });
     }
 
-    /// Forgets the past up to a revision.
+    /// Forgets the history up to a revision.
     pub(crate) fn compact(&mut self, revision: u64) {
         self.floor = self.floor.max(revision);
         let floor = self.floor;
         self.changes.retain(|change| change.revision > floor);
     }
 
-    /// All objects as they were at a revision; none where that is forgotten.
+    /// All objects at a revision; `None` if the history does not reach back that far.
     pub(crate) fn at(&self, revision: u64) -> Option<BTreeMap<Id, Object>> {
         if revision < self.floor {
             return None;
@@ -256,7 +257,7 @@ impl Model {
         Some(objects)
     }
 
-    /// What a watcher of a selection is told of a change: the type of the event, and the object in it.
+    /// The event that a watch with a selector gets for a change: its type and object.
     pub(crate) fn event(&self, selector: &Selector, change: &Change) -> Option<(&'static str, Object)> {
         let selects = |it: &&Object| selector.selects(&change.id, it);
         let (before, after) = (change.before.as_ref().filter(selects), change.after.as_ref().filter(selects));
@@ -279,7 +280,8 @@ fn changed(before: &BTreeMap<String, String>, after: &BTreeMap<String, String>) 
     after.iter().filter(differs).map(|(field, _)| field.clone()).collect()
 }
 
-/// What a writer has changed becomes its own, and what it has removed nobody's.
+/// Makes `manager` the owner of the fields that it changed, and removes the ownership of fields that it
+/// removed.
 fn own_changes(new: &mut Object, old: &Object, id: &Id, manager: &str) {
     let (before, after) = (old.fields(id), new.fields(id));
     let changed = changed(&before, &after);
@@ -294,7 +296,7 @@ fn own_changes(new: &mut Object, old: &Object, id: &Id, manager: &str) {
 }
 
 impl Object {
-    /// The fields that somebody can own, with their values; maps and lists can be owned beside what is in them.
+    /// The fields that can be owned, with their values. Maps and lists can be owned as well as their entries.
     fn fields(&self, id: &Id) -> BTreeMap<String, String> {
         let mut fields = fields(id, &self.labels, &self.data);
         fields.extend(self.finalizers.iter().map(|it| (format!("metadata.finalizers[{it}]"), String::new())));
@@ -318,7 +320,7 @@ impl Object {
     }
 }
 
-/// The fields of labels and values, with their values.
+/// The fields of labels and data, with their values.
 pub(crate) fn fields(
     id: &Id,
     labels: &BTreeMap<String, String>,

@@ -1,11 +1,11 @@
-//! What clients do: operations that can be made up from a seed, and sent again in a shorter run.
+//! The operations of clients: they are generated from a seed, and can be replayed in a shorter run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::{KEPT, Object, fields};
 use crate::random::Random;
 
-/// The two kinds: one that is built in, and one that a definition declares.
+/// The two kinds: a built-in one, and one that a CRD defines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     ConfigMap,
@@ -13,7 +13,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// The field of the object that its values are in.
+    /// The field that holds the object's data.
     pub(crate) fn root(self) -> &'static str {
         match self {
             Self::ConfigMap => "data",
@@ -25,13 +25,13 @@ impl Kind {
         self == Self::Widget
     }
 
-    /// Whether a PUT must name the revision that it replaces.
+    /// Whether a PUT must contain the resource version that it replaces.
     pub(crate) fn demands_version(self) -> bool {
         self == Self::Widget
     }
 }
 
-/// Which object.
+/// The identity of an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Id {
     pub(crate) kind: Kind,
@@ -39,7 +39,7 @@ pub(crate) struct Id {
     pub(crate) name: String,
 }
 
-/// Which revision a writer names.
+/// The resource version that a write contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Version {
     None,
@@ -47,7 +47,7 @@ pub(crate) enum Version {
     Stale,
 }
 
-/// What becomes of the dependents of an object that is deleted.
+/// The propagation policy of a deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Policy {
     Background,
@@ -55,7 +55,7 @@ pub(crate) enum Policy {
     Orphan,
 }
 
-/// What a client wants an object to be.
+/// The content of an object that a client creates or applies.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Config {
     pub(crate) manager: String,
@@ -65,36 +65,36 @@ pub(crate) struct Config {
 }
 
 impl Config {
-    /// The fields that it speaks of, with their values.
+    /// The fields that are set, with their values.
     pub(crate) fn fields(&self, id: &Id) -> BTreeMap<String, String> {
         fields(id, &self.labels, &self.data)
     }
 }
 
-/// A change of an object that exists.
+/// A change of an existing object.
 #[derive(Clone, Debug)]
 pub(crate) enum Edit {
     /// A PUT.
     Replace(Config),
-    /// A merge patch: a value, or none where it is taken away.
+    /// A merge patch.
     Merge(Patch),
     /// A strategic merge patch.
     Strategic(Patch),
-    /// A JSON patch of labels and values.
+    /// A JSON patch of the data, by this manager.
     Json(String, Vec<Step>),
 }
 
-/// A patch of labels and values; those without a value are taken away.
+/// A patch of labels and data; a key without a value is removed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Patch {
     pub(crate) manager: String,
     pub(crate) labels: BTreeMap<String, Option<String>>,
     pub(crate) data: BTreeMap<String, Option<String>>,
-    /// The finalizers from now on; none where they stay.
+    /// The new list of finalizers; `None` to leave it unchanged.
     pub(crate) finalizers: Option<BTreeSet<String>>,
 }
 
-/// A step of a JSON patch, on one of the values.
+/// An operation of a JSON patch on one key of the data.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     Add(String, String),
@@ -116,7 +116,7 @@ impl Edit {
         matches!(self, Self::Replace(_))
     }
 
-    /// The object after the change; none where it cannot be made.
+    /// The object after the change; `None` if the change is not possible.
     pub(crate) fn apply(&self, old: &Object) -> Option<Object> {
         let mut new = old.clone();
         match self {
@@ -156,7 +156,7 @@ fn merge(map: &mut BTreeMap<String, String>, patch: &BTreeMap<String, Option<Str
     }
 }
 
-/// A demand on one label.
+/// A label requirement.
 #[derive(Clone, Debug)]
 pub(crate) enum Demand {
     Is(String, String),
@@ -188,11 +188,11 @@ impl Demand {
     }
 }
 
-/// Which objects of a kind are meant.
+/// A selection of objects of one kind.
 #[derive(Clone, Debug)]
 pub(crate) struct Selector {
     pub(crate) kind: Kind,
-    /// All namespaces where there is none.
+    /// The namespace; `None` for all namespaces.
     pub(crate) namespace: Option<&'static str>,
     pub(crate) labels: Vec<Demand>,
     pub(crate) name: Option<String>,
@@ -203,7 +203,7 @@ impl Selector {
         self.labels.is_empty() && self.name.is_none()
     }
 
-    /// Whether an object lies where the selector looks.
+    /// Whether an object is in the collection that the selector reads.
     pub(crate) fn reaches(&self, id: &Id) -> bool {
         id.kind == self.kind && self.namespace.is_none_or(|it| it == id.namespace)
     }
@@ -222,37 +222,38 @@ impl Selector {
 /// Where a watch begins.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum From {
-    /// After the revision of so long ago.
+    /// After the revision this many revisions ago.
     Ago(u64),
-    /// With the current state, and no bookmarks.
+    /// With the current state, without bookmarks.
     Now,
-    /// With the current state, and bookmarks.
+    /// With the current state, with bookmarks.
     Bookmarked,
-    /// With the current state, and a bookmark at its end.
+    /// With the current state (`sendInitialEvents`), and a bookmark at its end.
     Streamed,
 }
 
-/// One thing that a client, or the one who runs the server, does.
+/// One action of a client or of the server's administrator.
 #[derive(Clone, Debug)]
 pub(crate) enum Operation {
     Create(Id, Config),
     Update(Id, Edit, Version),
     Apply(Id, Config, bool),
-    /// With a uid that is right or wrong, a revision, and what becomes of dependents.
+    /// A deletion, with preconditions (whether the UID is right, and the resource version) and propagation
+    /// policy.
     Delete(Id, Option<bool>, Version, Option<Policy>),
     DeleteCollection(Selector),
     Get(Id),
-    /// A list, in pages of so many where that is not zero; the pages after the first come later.
+    /// A list with a page size (zero for no limit); later pages are read by [`Operation::NextPage`].
     List(Selector, usize),
-    /// The next page of the list that was begun so many lists ago.
+    /// The next page of an unfinished list, by its index.
     NextPage(usize),
-    /// A list of the state so many revisions ago.
+    /// A list of the state this many revisions ago.
     ListAt(Selector, u64),
     Watch(Selector, From),
     EndWatch(usize),
-    /// Forgets what is older than so many revisions.
+    /// Compacts revisions older than this many revisions ago.
     Compact(u64),
-    /// A new server over the same store.
+    /// A new server with the same store.
     Restart,
 }
 
@@ -264,7 +265,7 @@ const HOLDS: [&str; 2] = ["example.com/p", "example.com/q"];
 const MANAGERS: [&str; 3] = ["ann", "bob", "cat"];
 
 impl Operation {
-    /// Makes one up.
+    /// Generates a random operation.
     pub(crate) fn random(random: &mut Random) -> Self {
         match random.below(100) {
             0..18 => Self::Create(id(random), config(random, true)),

@@ -1,4 +1,4 @@
-//! Numbers from a seed (SplitMix64).
+//! A random number generator with a seed (SplitMix64).
 
 pub(crate) struct Random(pub(crate) u64);
 
@@ -11,12 +11,12 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below another.
+    /// A number below `end`.
     pub(crate) fn below(&mut self, end: usize) -> usize {
         (self.next() % end as u64) as usize
     }
 
-    /// Whether something happens that does so many times in a hundred.
+    /// Returns `true` in this many percent of all calls.
     pub(crate) fn chance(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }

@@ -1,4 +1,4 @@
-//! Objects on the wire: how the model's are sent, and how the server's are read.
+//! Objects on the wire: encoding of the model's objects, and parsing of the server's.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::model::Object;
 use crate::operation::{Config, Edit, Id, Kind, Patch, Selector, Step};
 
-/// The definition of Widgets: their spec is a map of texts.
+/// The CRD of Widgets, whose spec is a map of strings.
 pub(crate) fn definition() -> Value {
     let schema = json!({"type": "object", "properties": {
         "spec": {"type": "object", "additionalProperties": {"type": "string"}}}});
@@ -26,7 +26,7 @@ fn resource(kind: Kind) -> (&'static str, &'static str, &'static str, &'static s
     }
 }
 
-/// The path of the collection that an object lies in.
+/// The path of the collection that contains an object.
 pub(crate) fn folder(id: &Id) -> String {
     let (root, plural, ..) = resource(id.kind);
     format!("{root}/namespaces/{}/{plural}", id.namespace)
@@ -37,21 +37,21 @@ pub(crate) fn path(id: &Id) -> String {
     format!("{}/{}", folder(id), id.name)
 }
 
-/// The path of the collection that a selector looks at.
+/// The path of the collection that a selector reads.
 pub(crate) fn collection(selector: &Selector) -> String {
     let (root, plural, ..) = resource(selector.kind);
     let namespace = selector.namespace.map(|it| format!("/namespaces/{it}")).unwrap_or_default();
     format!("{root}{namespace}/{plural}")
 }
 
-/// A selector as a query.
+/// A selector as query parameters.
 pub(crate) fn query(selector: &Selector) -> String {
     let labels: Vec<String> = selector.labels.iter().map(|it| it.text()).collect();
     let name = selector.name.as_ref().map(|it| format!("metadata.name={it}")).unwrap_or_default();
     format!("labelSelector={}&fieldSelector={}", encode(&labels.join(",")), encode(&name))
 }
 
-/// A text in a query.
+/// Percent-encodes a text for a query.
 pub(crate) fn encode(text: &str) -> String {
     text.bytes().fold(String::new(), |mut encoded, byte| {
         if byte.is_ascii_alphanumeric() {
@@ -72,7 +72,7 @@ fn head(id: &Id, revision: Option<u64>) -> Value {
     object
 }
 
-/// An object as a client sends it. What is empty is left out.
+/// An object as a client sends it, without empty fields.
 pub(crate) fn object(id: &Id, config: &Config, revision: Option<u64>) -> Value {
     let mut object = head(id, revision);
     if !config.labels.is_empty() {
@@ -125,12 +125,12 @@ fn step(id: &Id, step: &Step) -> Value {
     }
 }
 
-/// The uid of an object that was answered; empty where there is none.
+/// The UID of the object in a response; empty if there is none.
 pub(crate) fn uid(body: &Value) -> &str {
     body["metadata"]["uid"].as_str().unwrap_or_default()
 }
 
-/// Reads an object that the server shows.
+/// Parses an object that the server sent.
 pub(crate) fn read(kind: Kind, body: &Value) -> Result<(Id, Object), String> {
     let metadata = &body["metadata"];
     let text = |field: &str| metadata[field].as_str().unwrap_or_default().to_owned();
@@ -167,7 +167,7 @@ fn texts(map: &Value) -> BTreeMap<String, String> {
 
 type Owners = BTreeMap<(String, &'static str), BTreeSet<String>>;
 
-/// Who owns which fields.
+/// Parses managedFields into owned fields.
 fn owners(entries: &Value) -> Result<Owners, String> {
     let mut owners = Owners::new();
     for entry in entries.as_array().into_iter().flatten() {
@@ -203,11 +203,11 @@ fn leaves(path: &str, node: &Value, into: &mut BTreeSet<String>) {
     }
 }
 
-/// The objects of a list.
+/// Parses the objects of a list.
 pub(crate) fn items(kind: Kind, body: &Value) -> Result<Vec<(Id, Object)>, String> {
     let (_, _, version, name) = resource(kind);
     let items = body["items"].as_array().ok_or_else(|| format!("no list: {body:#}"))?;
-    // The items of a list of a built-in kind do not say what they are.
+    // The items of built-in lists have no apiVersion and kind.
     let whole = |item: &Value| {
         let mut item = item.clone();
         for (field, value) in [("apiVersion", version), ("kind", name)] {
@@ -220,7 +220,7 @@ pub(crate) fn items(kind: Kind, body: &Value) -> Result<Vec<(Id, Object)>, Strin
     items.iter().map(|item| read(kind, &whole(item))).collect()
 }
 
-/// The events of a watch, but for bookmarks.
+/// Parses the events of a watch, without bookmarks.
 pub(crate) fn events(kind: Kind, events: &[Value]) -> Result<Vec<(String, Id, Object)>, String> {
     let events = events.iter().filter(|it| it["type"] != "BOOKMARK");
     let event = |it: &Value| {
@@ -230,7 +230,7 @@ pub(crate) fn events(kind: Kind, events: &[Value]) -> Result<Vec<(String, Id, Ob
     events.map(event).collect()
 }
 
-/// The fields that a refusal names.
+/// The fields that an error names.
 pub(crate) fn blamed(body: &Value) -> BTreeSet<String> {
     let causes = body["details"]["causes"].as_array().into_iter().flatten();
     causes.filter_map(|it| it["field"].as_str()).map(|it| it.trim_start_matches('.').to_owned()).collect()

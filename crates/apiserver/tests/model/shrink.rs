@@ -1,4 +1,4 @@
-//! Running operations, and finding few of them that show what many have shown.
+//! Runs operations, and reduces a failing sequence to a short one.
 
 use serde_json::Value;
 
@@ -6,33 +6,34 @@ use crate::model::Fault;
 use crate::operation::Operation;
 use crate::world::World;
 
-/// How many shorter runs are tried: each takes from a third to all of the time of the run before it.
+/// The maximum number of shorter runs; each takes between a third and all of the time of the run before it.
 const TRIES_MAX: usize = 400;
 
-/// How much of the end of a long run is tried by itself first.
+/// The lengths of the ends of a long run that are tried first.
 const TAILS: [usize; 3] = [500, 5_000, 50_000];
 
-/// In which world operations are run.
+/// How operations are run.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Setting {
     /// Whether the store is on disk.
     pub(crate) lasts: bool,
-    /// What the model gets wrong.
+    /// The deliberate fault of the model.
     pub(crate) fault: Option<Fault>,
-    /// What becomes of the server's answers.
+    /// A deliberate change of the server's responses.
     pub(crate) tamper: Option<fn(&mut Value)>,
 }
 
-/// The first operation whose outcome differs, and how.
+/// The first operation whose result differs from the model, and the difference.
 pub(crate) struct Found {
     pub(crate) index: usize,
     pub(crate) why: String,
 }
 
 impl Setting {
-    /// Runs operations in a new world, up to the first difference.
+    /// Runs operations on a new server, up to the first difference.
     pub(crate) fn run(&self, operations: impl IntoIterator<Item = Operation>) -> Option<Found> {
-        // Time stands still in memory, so that no watch ends by itself; disks do not wait for such a clock.
+        // With a store in memory, time is paused, so that no watch times out. With a store on disk it is not:
+        // paused time would advance whenever the runtime waits for the disk.
         let mut runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = runtime.enable_time().start_paused(!self.lasts).build().unwrap();
         runtime.block_on(async {
@@ -47,7 +48,7 @@ impl Setting {
         })
     }
 
-    /// Leaves operations out as long as the rest still shows a difference; gives the rest, and what differs there.
+    /// Removes operations as long as the rest still shows a difference. Returns the rest and its difference.
     pub(crate) fn shrink(&self, operations: Vec<Operation>, why: String) -> (Vec<Operation>, String) {
         let (mut few, mut why) = self.tail(&operations).unwrap_or((operations, why));
         let mut tries = 0;
@@ -71,8 +72,8 @@ impl Setting {
         (few, why)
     }
 
-    /// The end of many operations, where that alone shows a difference: there are few objects, and most of what
-    /// happened to them long ago is forgotten.
+    /// The end of a long run, if it shows a difference on its own. That is likely, because there are few
+    /// objects and old operations hardly affect them.
     fn tail(&self, operations: &[Operation]) -> Option<(Vec<Operation>, String)> {
         let windows = TAILS.into_iter().filter(|it| *it < operations.len());
         windows.map(|it| &operations[operations.len() - it..]).find_map(|tail| {

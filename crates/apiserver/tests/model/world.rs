@@ -1,4 +1,4 @@
-//! A server and its model, side by side: each operation is done to both, and every difference is told.
+//! A server and its model: each operation is applied to both, and differences are reported.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -19,15 +19,15 @@ use crate::shape::{self, encode};
 /// How many lists and watches are open at once.
 const OPEN_MAX: usize = 4;
 
-/// What differs, or nothing.
+/// `Err` describes a difference.
 pub(crate) type Verdict = Result<(), String>;
 
-/// A list that has not come to its end.
+/// An unfinished list.
 struct Pages {
     selector: Selector,
     limit: usize,
     token: String,
-    /// At which revision it is read; the newest where there is none.
+    /// The revision of the list; `None` for the newest.
     revision: Option<u64>,
     after: Id,
 }
@@ -36,7 +36,7 @@ struct Pages {
 struct Watch {
     selector: Selector,
     body: Pin<Box<Body>>,
-    /// Everything up to this revision was compared.
+    /// Events up to this revision have been compared.
     seen: u64,
 }
 
@@ -46,13 +46,13 @@ pub(crate) struct World {
     pub(crate) model: Model,
     pages: Vec<Pages>,
     watches: Vec<Watch>,
-    /// Where the store lasts, if it does.
+    /// The directory of the store, if it is on disk.
     folder: Option<tempfile::TempDir>,
-    /// What becomes of the server's answers on their way, for the test of the test.
+    /// A deliberate change of the server's responses, to test that these tests detect it.
     pub(crate) tamper: Option<fn(&mut Value)>,
 }
 
-/// No history is let go but by [`Operation::Compact`].
+/// History is compacted only by [`Operation::Compact`].
 fn store_options() -> evenkeel_store::Options {
     let day = std::time::Duration::from_secs(24 * 3600);
     evenkeel_store::Options::default().keep_for(day).keep_changes(usize::MAX).keep_bytes(usize::MAX)
@@ -63,7 +63,7 @@ fn serve(store: Store<Header>, env: &Env) -> ApiServer {
 }
 
 impl World {
-    /// A world whose store lasts, or does not.
+    /// Creates a server, with its store on disk or in memory.
     pub(crate) async fn new(lasts: bool, fault: Option<Fault>) -> Self {
         let env = Env::seeded(1);
         let folder = lasts.then(|| tempfile::tempdir().unwrap());
@@ -109,7 +109,7 @@ impl World {
         (status, body)
     }
 
-    /// Does one operation to both, and compares what came of it.
+    /// Applies one operation to both and compares the results.
     pub(crate) async fn run(&mut self, operation: &Operation) -> Verdict {
         match operation {
             Operation::Create(id, config) => {
@@ -223,7 +223,7 @@ impl World {
         self.check_page(&selector, limit, revision, Some(after), &answer)
     }
 
-    /// Compares a page, and keeps the place where it goes on.
+    /// Compares a page and remembers where the list continues.
     fn check_page(
         &mut self,
         selector: &Selector,
@@ -250,7 +250,7 @@ impl World {
                 break;
             }
         }
-        // One object by its name is read by its key: there is nothing after it.
+        // A list with a name and a namespace is read by its key, so it has one page.
         let single = selector.name.is_some() && selector.namespace.is_some() && after.is_none();
         let goes_on = is_full(expected.len()) && left > 0 && !single;
         same("page", &expected, &shape::items(selector.kind, body)?)?;
@@ -297,7 +297,7 @@ impl World {
                 (ago, format!("allowWatchBookmarks=true&resourceVersion={ago}"))
             }
             From::Now => (self.model.revision, String::new()),
-            // Kubernetes streams the state to whoever takes bookmarks and names no revision.
+            // Kubernetes sends the current state to a watch with bookmarks and without a resource version.
             From::Bookmarked => (self.model.revision, "allowWatchBookmarks=true".to_owned()),
             From::Streamed => {
                 let options = "allowWatchBookmarks=true&sendInitialEvents=true";
@@ -324,7 +324,7 @@ impl World {
         Ok(())
     }
 
-    /// Compares the events with which a watch of the current state begins.
+    /// Compares the initial events of a watch that begins with the current state.
     fn check_initial(&self, selector: &Selector, from: From, events: &[Value]) -> Verdict {
         let state = selector.of(&self.model.objects).into_iter();
         let expected: Vec<_> = state.map(|(id, it)| ("ADDED".to_owned(), id, it)).collect();
@@ -337,7 +337,7 @@ impl World {
         same("the bookmark after them", &expected, &end)
     }
 
-    /// Compares what every watcher has been told with what it should have been told.
+    /// Compares the events that every watch received with those that the model expects.
     fn drain(&mut self) -> Verdict {
         for watch in &mut self.watches {
             let events = shape::events(watch.selector.kind, &available(&mut watch.body))?;
@@ -355,7 +355,7 @@ impl World {
     }
 
     fn compact(&mut self, ago: u64) {
-        // How far back a store that was opened again can go is its own business.
+        // How much history a store has after it was reopened is not specified.
         if self.folder.is_none() {
             let revision = self.ago(ago);
             self.server.store().compact(revision);
@@ -395,7 +395,7 @@ fn same<T: PartialEq + std::fmt::Debug + ?Sized>(what: &str, expected: &T, actua
     }
 }
 
-/// Compares the answer to a write with what the model expects.
+/// Compares the response to a write with what the model expects.
 fn check(id: &Id, expected: &Outcome, (status, body): &(u16, Value)) -> Verdict {
     match expected {
         Outcome::Object(code, object) => {

@@ -1,4 +1,4 @@
-//! The lifecycle of definitions: names, what is served, and the end with all instances.
+//! The lifecycle of CRDs: names, served resources, and deletion with all custom resources.
 
 use serde_json::{Value, json};
 
@@ -56,7 +56,7 @@ pub(super) fn cases() -> Vec<Case> {
     let two = json!({"spec": {"versions": [wider[0], second]}});
     let terminating = || vec![widgets(), widget("w", json!(["example.com/hold"])), delete(path())];
     let release = json!({"metadata": {"finalizers": null}});
-    // Both want one kind; the second waits until it is free.
+    // Both CRDs want the same kind; the second waits until the kind is free.
     let waiting = || vec![widgets(), post(DEFINITIONS, definition("gadgets", "Widget"))];
     let short = || {
         let named = |plural, kind| {
@@ -88,7 +88,8 @@ pub(super) fn cases() -> Vec<Case> {
     ]
 }
 
-/// The end of many definitions at once: each goes its way, and it is the client who asks for all of them.
+/// The deletion of all CRDs at once. Each is a separate write, and the client retries if the request is
+/// interrupted.
 pub(super) fn collections() -> Vec<Case> {
     let gadgets = post(DEFINITIONS, definition("gadgets", "Gadget"));
     let held = widget("w", json!(["example.com/hold"]));

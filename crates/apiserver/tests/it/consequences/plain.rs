@@ -1,4 +1,5 @@
-//! Writes of built-in kinds that entail something: policies, webhooks, services, roles, quotas, budgets, collections.
+//! Writes of built-in kinds that have consequences: policies, webhooks, services, roles, quotas, budgets,
+//! collections.
 
 use serde_json::{Value, json};
 
@@ -76,7 +77,7 @@ fn service(metadata: Value, address: &str, port: u16) -> Value {
         "ports": [{"port": 80, "nodePort": port}]}})
 }
 
-/// Tries to take each address and port that the cases use: what a service has is refused, what none has is not.
+/// Tries to allocate each address and port that the cases use; the attempt fails if a service has it.
 fn try_services() -> Vec<Ask> {
     let path = format!("{CORE}/services?dryRun=All");
     let name = json!({"name": "tried"});
@@ -134,7 +135,8 @@ fn access() -> Vec<Case> {
     ]
 }
 
-/// What a quota counts. Its usage is the number of objects, or the write has happened in part.
+/// Writes that a quota counts. If the usage differs from the number of objects, the write has happened in
+/// part.
 fn counted() -> Vec<Case> {
     let quotas = format!("{CORE}/resourcequotas");
     let hard = json!({"count/configmaps": "3"});

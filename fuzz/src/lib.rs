@@ -1,5 +1,5 @@
-//! A server in memory that fuzz targets send requests to. It has the namespace `a`, the service account `robot` in it, and
-//! the custom resource `trees.x.io`, which keeps whatever is in its spec.
+//! An API server in memory, to which fuzz targets send requests. It has the namespace `a` with the service
+//! account `robot`, and the custom resource `trees.x.io`, which preserves unknown fields in its spec.
 
 use std::sync::LazyLock;
 
@@ -18,7 +18,7 @@ static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
     builder.enable_time().start_paused(true).build().expect("a runtime without IO needs nothing from the system")
 });
 
-/// What every server begins with. Inputs work on copies, so that none depends on those before it.
+/// The initial state of every server. Each input works on a copy, so that no input depends on an earlier one.
 static BEGINNING: LazyLock<Store<Header>> = LazyLock::new(|| {
     let env = Env::seeded(0);
     let store = Store::memory(env.clone(), Default::default());
@@ -43,33 +43,33 @@ static BEGINNING: LazyLock<Store<Header>> = LazyLock::new(|| {
     store
 });
 
-/// What came back.
+/// The response to a request.
 #[derive(Debug)]
 pub struct Answer {
     /// The status code.
     pub status: u16,
-    /// The body; none where it is a stream.
+    /// The body; `None` for a stream.
     pub body: Option<Bytes>,
 }
 
 impl Answer {
-    /// The body as every client reads it.
+    /// Parses the body as a client would; `None` for a stream.
     pub fn json(&self) -> Option<Result<Value, serde_json::Error>> {
         self.body.as_ref().map(|body| serde_json::from_slice(body))
     }
 }
 
-/// A server, asked by an administrator.
+/// A server that gets requests from an administrator.
 #[derive(Clone)]
 pub struct Api(ApiServer);
 
 impl Api {
-    /// Sends a request; none where it cannot be put into HTTP.
+    /// Sends a request; `None` if it is not valid HTTP.
     pub async fn send(&self, method: &str, uri: &str, content_type: &str, body: &[u8]) -> Option<Answer> {
         self.send_with(method, uri, &[("content-type", content_type)], body).await
     }
 
-    /// Sends a request with these headers; none where it cannot be put into HTTP.
+    /// Sends a request with these headers; `None` if it is not valid HTTP.
     pub async fn send_with(
         &self,
         method: &str,
@@ -88,7 +88,8 @@ impl Api {
         Some(Answer { status, body: response.into_body().whole() })
     }
 
-    /// Demands that the server still answers, and that no request caused a panic: the server answers those with status 500.
+    /// Asserts that the server still answers and that no request panicked; the server answers a panic with
+    /// status 500.
     pub async fn check_alive(&self) {
         assert_eq!(self.0.panics(), 0, "a request panicked");
         let answer = self.send("GET", "/api/v1/namespaces/a", "", b"").await.expect("the request is well formed");
@@ -97,7 +98,7 @@ impl Api {
     }
 }
 
-/// Runs a test on a server of its own.
+/// Runs a test with a server of its own.
 pub fn run<F: Future<Output = ()>>(test: impl FnOnce(Api) -> F) {
     let env = Env::seeded(0);
     let store = BEGINNING.fork(env.clone(), Default::default());

@@ -1,5 +1,5 @@
-//! Server-side apply: the first document is the live object, the second a configuration. They are parted by a zero byte.
-//! An apply that succeeds can be repeated, and changes nothing then.
+//! Fuzzes server-side apply. The input is the live object and an applied configuration, separated by a zero
+//! byte. A successful apply can be repeated and then changes nothing.
 #![no_main]
 
 use evenkeel_schema::managed::{self, Context, OneVersion, Reset};

@@ -1,6 +1,8 @@
-//! The bytes of a checkpoint, with an empty log after it. With an even first byte, the rest is the file; with an odd
-//! one, it is bodies of frames, each behind its length in two bytes, which get their checksums here. The store opens or
-//! says what is damaged; a store that opened can be written to, and opened again as it was.
+//! Fuzzes the bytes of a checkpoint, with an empty log after it.
+//!
+//! If the first byte is even, the rest is the file. If it is odd, the rest is frame bodies, each after its
+//! length in two bytes; they get valid checksums here. The store opens or reports the damage; a store that
+//! opened accepts writes, and opens again in the same state.
 #![no_main]
 
 #[path = "files.rs"]

@@ -1,4 +1,5 @@
-//! What the targets of journal and checkpoint share: a data directory of given bytes, opened, written to, opened again.
+//! Shared by the targets `journal` and `checkpoint`: opens a data directory with the given bytes, writes to
+//! it and opens it again.
 
 use std::sync::LazyLock;
 
@@ -7,17 +8,17 @@ use evenkeel_store::simulation::{SimulatedDisk, frame};
 use evenkeel_store::{Expect, Op, OpenError, Options, Range, Store, Write};
 use tokio::runtime::{Builder, Runtime};
 
-/// What a log file begins with.
+/// The first bytes of a log file.
 pub const LOG_HEADER: &[u8] = b"evenkeel log  1\n";
-/// What a checkpoint begins with.
+/// The first bytes of a checkpoint.
 #[allow(dead_code, reason = "only one of the two targets uses it")]
 pub const CHECKPOINT_HEADER: &[u8] = b"evenkeel state1\n";
 
 static RUNTIME: LazyLock<Runtime> =
     LazyLock::new(|| Builder::new_current_thread().enable_time().build().expect("it needs nothing from the system"));
 
-/// A file of frames whose bodies are given, each behind its length in two bytes. What is left at the end, too short for
-/// the length before it, becomes a torn tail.
+/// Builds a file of frames from their bodies, each after its length in two bytes. Remaining bytes that are
+/// too few for their length become a torn tail.
 pub fn framed(header: &[u8], mut bodies: &[u8]) -> Vec<u8> {
     let mut file = header.to_vec();
     while let Some((length, rest)) = bodies.split_first_chunk() {
@@ -29,7 +30,7 @@ pub fn framed(header: &[u8], mut bodies: &[u8]) -> Vec<u8> {
     file
 }
 
-/// Opens a directory that holds these files.
+/// Opens a directory with these files and checks it.
 pub fn check(files: &[(&str, Vec<u8>)]) {
     let disk = SimulatedDisk::new();
     disk.put("FORMAT", b"evenkeel-store 1\n".to_vec());
@@ -57,7 +58,7 @@ async fn open(disk: &SimulatedDisk) -> Result<Store<()>, OpenError> {
     disk.open(Env::seeded(1), Options::default()).await
 }
 
-/// The revision, and every key with its value and revisions.
+/// The revision of a store, and every key with its value and revisions.
 fn state(store: &Store<()>) -> (u64, Vec<(String, Vec<u8>, u64, u64)>) {
     let page = store.range(&Range::default()).expect("the newest state can be read");
     let entries = page.entries.iter().map(|entry| {

@@ -1,5 +1,5 @@
-//! JSON patches: the first document is an object, the second a patch of it. They are parted by a zero byte. What only
-//! tests changes nothing.
+//! Fuzzes JSON patches. The input is an object and a patch, separated by a zero byte. A patch that contains
+//! only `test` operations changes nothing.
 #![no_main]
 
 use evenkeel_schema::patch::json;

@@ -1,5 +1,5 @@
-//! Merge patches: the first document is an object, the second a patch of it. They are parted by a zero byte. A patch that
-//! was applied changes nothing any more.
+//! Fuzzes merge patches. The input is an object and a patch, separated by a zero byte. Applying a patch a
+//! second time changes nothing.
 #![no_main]
 
 use evenkeel_schema::patch::merge;

@@ -1,4 +1,4 @@
-//! Protobuf bodies: the envelope and everything in it.
+//! Fuzzes protobuf bodies: the envelope and its content.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {

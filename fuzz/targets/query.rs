@@ -1,11 +1,13 @@
-//! Query strings of every verb. Whatever they say, the server answers; it never fails by a fault of its own.
+//! Fuzzes query strings with every verb. The server must answer each, and must never fail with an internal
+//! error.
 //!
-//! A 500 without a reason is no such fault: it is Kubernetes' answer to a resourceVersion that is no number.
+//! A 500 without a reason is not such an error: it is Kubernetes' response to a resourceVersion that is not a
+//! number.
 #![no_main]
 
 use evenkeel_fuzz::run;
 
-/// A query that HTTP takes: bytes that it does not allow are escaped.
+/// Escapes the bytes that HTTP does not allow in a query.
 fn escaped(bytes: &[u8]) -> String {
     let plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'#' | b'<' | b'>' | b'"' | b'`' | b'{' | b'}');
     bytes.iter().map(|&byte| if plain(byte) { char::from(byte).into() } else { format!("%{byte:02X}") }).collect()

@@ -1,5 +1,5 @@
-//! Whole requests: method and path in the first line, content type in the second, the rest is the body. Whatever is
-//! sent, the server answers, and answers the next request as before.
+//! Fuzzes whole requests: method and path in the first line, content type in the second, the rest is the body.
+//! The server must answer each, and must answer the next request as before.
 #![no_main]
 
 use std::sync::LazyLock;

@@ -1,10 +1,11 @@
-//! Rules in CEL: whatever the expression and the object, the answer comes, soon and small.
+//! Fuzzes CEL validation rules: for any expression and object, evaluation ends soon and its result is small.
 #![no_main]
 
 use evenkeel_schema::structural::{self, Rules};
 use serde_json::{Value, json};
 
-// The first line is the rule, the rest is the object under `spec`; an update of it by itself is tried too.
+// The first line is the rule, the rest is the object under `spec`. An update of the object to itself is
+// tried, too.
 libfuzzer_sys::fuzz_target!(|text: &str| {
     let (rule, object) = text.split_once('\n').unwrap_or((text, "{}"));
     let item = json!({"type": "object", "required": ["k"], "properties": {

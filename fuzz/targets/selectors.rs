@@ -1,4 +1,4 @@
-//! Label and field selectors, quantities and times, as they stand in queries and objects.
+//! Fuzzes label and field selectors, quantities and times, as they occur in queries and objects.
 #![no_main]
 
 use evenkeel_schema::quantity::Quantity;

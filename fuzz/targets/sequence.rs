@@ -1,10 +1,11 @@
-//! Sequences of requests, parted by zero bytes: method and path in the first line, content type in the second, the rest is
-//! the body. After each write that succeeds, the object and its list are read back and parsed, and the server still answers.
+//! Fuzzes sequences of requests, separated by zero bytes: method and path in the first line, content type in
+//! the second, the rest is the body. After each successful write, the object and its list are read back and
+//! parsed, and the server still answers.
 #![no_main]
 
 use evenkeel_fuzz::{Api, Answer, run};
 
-/// How many requests of an input are sent: more make an input slow without reaching more.
+/// How many requests of an input are sent. More would make an input slow without reaching more code.
 const REQUESTS_MAX: usize = 16;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
@@ -24,7 +25,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     });
 });
 
-/// Reads what a write has answered with, and the list that it is in.
+/// Reads the object in the response to a write, and the list that contains it.
 async fn read_back(api: &Api, method: &str, uri: &str, answer: &Answer) {
     let Some(written) = answer.json() else { return };
     let written = written.expect("what a write answers is JSON");

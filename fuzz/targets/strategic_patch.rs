@@ -1,5 +1,5 @@
-//! Strategic merge patches of pods: the first document is an object, the second a patch of it. They are parted by a zero
-//! byte. An empty patch changes nothing.
+//! Fuzzes strategic merge patches of pods. The input is an object and a patch, separated by a zero byte. An
+//! empty patch changes nothing.
 #![no_main]
 
 use evenkeel_schema::patch::strategic;

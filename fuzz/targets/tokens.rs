@@ -1,5 +1,5 @@
-//! Bearer tokens: the input is one, or, after a zero byte, the parts of one before they are encoded, each on its line. None
-//! that the server did not sign is taken.
+//! Fuzzes bearer tokens. The input is a token, or, after a zero byte, the unencoded parts of a token, one per
+//! line. The server accepts no token that it did not sign.
 #![no_main]
 
 use base64::Engine as _;
@@ -22,7 +22,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         let made = api.send("POST", ACCOUNT, "application/json", br#"{"spec":{}}"#).await.expect("it is well formed");
         let made = made.json().expect("an object is no stream").expect("an object is JSON");
         let signed = made["status"]["token"].as_str().expect("an account has tokens");
-        // The signature of a good token does not make another one good.
+        // The signature of a valid token must not make another token valid.
         let signature = signed.rsplit('.').next().unwrap_or_default();
         for token in [token.clone(), format!("{token}.{signature}")] {
             let review = json!({"spec": {"token": token}}).to_string();

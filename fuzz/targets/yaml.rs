@@ -1,4 +1,5 @@
-//! YAML bodies of creates and applies. What was stored is printed as YAML that is read as the same object.
+//! Fuzzes YAML bodies of creates and applies. A stored object is printed as YAML that parses to the same
+//! object.
 #![no_main]
 
 use evenkeel_fuzz::run;
@@ -15,7 +16,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
             let made = made.json().expect("an object is no stream").expect("an object is JSON");
             let path = format!("{collection}/{}", made["metadata"]["name"].as_str().unwrap_or_default());
             let shown = api.send_with("GET", &path, &[("accept", YAML)], b"").await;
-            // A name that a path does not hold is refused before.
+            // Validation refuses names that a path cannot contain.
             let shown = shown.expect("a name needs no escapes");
             assert_eq!(shown.status, 200, "{path}");
             let text = shown.body.expect("an object is no stream");

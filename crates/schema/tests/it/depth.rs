@@ -1,5 +1,5 @@
-//! Inputs of thousands of levels, for everything in this crate that reads what a user wrote. Each gives an error, or a
-//! result, on a small stack in the debug profile: a stack that overflows ends the test's process.
+//! Inputs with thousands of levels, for everything in this crate that reads user input. Each must give an
+//! error or a result on a small stack in a debug build: a stack overflow would end the test's process.
 
 use evenkeel_schema::depth::{DEPTH_MAX, fits};
 use evenkeel_schema::fieldset::FieldSet;
@@ -11,10 +11,10 @@ use evenkeel_schema::{managed, protobuf, types, unknown};
 use serde_json::{Value, json};
 
 const LEVELS: [usize; 3] = [1_000, 10_000, 100_000];
-/// A quarter of the stack that a thread of the server has.
+/// A quarter of the stack of a server thread.
 const STACK_BYTES: usize = 512 * 1024;
-/// Half of the stack that a thread of the server has: expressions may have 300 levels, and the debug profile takes some
-/// kilobytes for each.
+/// Half of the stack of a server thread: expressions may have 300 levels, and each takes some kilobytes in a
+/// debug build.
 const EXPRESSION_STACK_BYTES: usize = 1024 * 1024;
 
 fn on_small_stack(test: impl FnOnce() + Send + 'static) {
@@ -25,12 +25,12 @@ fn on_stack(bytes: usize, test: impl FnOnce() + Send + 'static) {
     std::thread::Builder::new().stack_size(bytes).spawn(test).unwrap().join().unwrap();
 }
 
-/// So many levels of maps inside of each other.
+/// Builds nested maps with this many levels.
 fn nested(levels: usize) -> Value {
     (1..levels).fold(json!({}), |inner, _| json!({ "a": inner }))
 }
 
-/// A text of so many levels: what opens, what stands in the middle, and what closes.
+/// Builds a text of nested levels from its opening, middle and closing parts.
 fn text(levels: usize, open: &str, middle: &str, close: &str) -> String {
     format!("{}{middle}{}", open.repeat(levels), close.repeat(levels))
 }
@@ -67,7 +67,7 @@ fn json_bodies() {
 fn json_patches() {
     on_small_stack(|| {
         let document = json!({"data": nested(100)});
-        // Each copy doubles the depth: ten make 100,000 levels.
+        // Each copy doubles the depth: ten copies make 100,000 levels.
         let mut levels = 100;
         let mut copies = Vec::new();
         for _ in 0..10 {
@@ -95,7 +95,7 @@ fn json_patches() {
     });
 }
 
-/// The deepest that a parser gives: both sides of a merge are as deep.
+/// The deepest objects that the parser accepts, on both sides of a merge.
 #[test]
 fn merges_of_the_deepest_trees_that_are_parsed() {
     on_small_stack(|| {
@@ -146,7 +146,7 @@ fn selectors() {
     });
 }
 
-/// A protobuf body of a definition whose schema nests by `not`, or by `items`.
+/// A protobuf body of a CRD whose schema nests by `not` or by `items`.
 fn protobuf_schema(levels: usize, field: u64) -> Vec<u8> {
     fn varint(mut number: u64) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -157,7 +157,7 @@ fn protobuf_schema(levels: usize, field: u64) -> Vec<u8> {
         bytes.push(number as u8);
         bytes
     }
-    // From the inside to the outside, backwards: each level is a tag and the length of what it holds.
+    // Built backwards from the innermost level: each level is a tag and the length of its content.
     let mut backwards: Vec<u8> = Vec::new();
     let mut wrap = |field: u64| {
         let mut head = varint(field << 3 | 2);
@@ -165,7 +165,7 @@ fn protobuf_schema(levels: usize, field: u64) -> Vec<u8> {
         backwards.extend(head.iter().rev());
     };
     (0..levels).for_each(|_| wrap(field));
-    // The schema of a version of the spec.
+    // The path of the schema within the CRD: spec, versions, schema, openAPIV3Schema.
     [1, 4, 7, 2].into_iter().for_each(&mut wrap);
     let mut raw = backwards;
     raw.reverse();
@@ -190,7 +190,7 @@ fn protobuf_bodies() {
     });
 }
 
-/// The deepest schemas that a stored definition can hold, by every keyword that nests.
+/// The deepest schemas that a stored CRD can contain, by every keyword that nests.
 #[test]
 fn schemas_of_definitions() {
     on_small_stack(|| {
@@ -280,7 +280,7 @@ fn expressions() {
     });
 }
 
-/// A loop whose item is put into many lists, again and again: its value would have 320 levels, and its type as well.
+/// Loops that wrap their item in many lists: the value would have 320 levels, and its type as well.
 #[test]
 fn values_that_are_deeper_than_their_expressions() {
     on_stack(EXPRESSION_STACK_BYTES, || {
@@ -293,7 +293,8 @@ fn values_that_are_deeper_than_their_expressions() {
     });
 }
 
-/// Variables that put each other into lists, and each other twice: their values would have 1,200 levels, or 2^60 parts.
+/// Variables that wrap each other in lists, or contain each other twice: their values would have 1,200
+/// levels, or 2^60 parts.
 #[test]
 fn variables_that_nest_each_other() {
     on_stack(EXPRESSION_STACK_BYTES, || {

@@ -1,4 +1,4 @@
-//! Field sets against sets of paths.
+//! Field sets compared with plain sets of paths.
 
 use std::collections::BTreeSet;
 
@@ -62,7 +62,7 @@ proptest! {
     }
 }
 
-/// The recorded form of a real Deployment: what is read is what is written.
+/// The recorded managedFields of a real Deployment are encoded as they were decoded.
 #[test]
 fn a_recorded_set_is_read_and_written() {
     let recorded = json!({

@@ -1,4 +1,4 @@
-//! Properties of the engines that change objects, over random objects.
+//! Properties of the code that changes objects, tested with random objects.
 
 #![expect(clippy::unwrap_used, reason = "what a test unwraps wrongly fails it, as it should")]
 
@@ -13,7 +13,8 @@ mod strategic;
 
 use proptest::test_runner::Config;
 
-/// Enough cases to meet every rule, few enough for a debug build; a failure is told, not written into the tree.
+/// Enough cases to reach every rule, but few enough for a debug build. Failures are reported, not written
+/// into the source tree.
 fn cases() -> Config {
     Config { cases: 96, failure_persistence: None, ..Config::default() }
 }

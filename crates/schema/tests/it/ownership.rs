@@ -1,4 +1,4 @@
-//! What must hold for owners whatever is written in whatever order.
+//! Properties of field ownership that hold for any sequence of writes.
 
 use std::collections::BTreeSet;
 
@@ -24,7 +24,7 @@ fn context(manager: &str) -> Context<'_> {
     }
 }
 
-/// An object as it would be stored: with a uid, without nulls.
+/// The object as it would be stored: with a UID, without nulls.
 fn stored(mut object: Value) -> Value {
     fn without_nulls(value: &mut Value) {
         match value {
@@ -54,7 +54,7 @@ fn update(manager: &str, live: Option<&Value>, new: &Value) -> Value {
     stored(managed::update(&context(manager), live, new))
 }
 
-/// What a manager owns, all its entries together.
+/// The fields that a manager owns in all its entries, or the fields of all managers.
 fn owned_by(object: &Value, manager: Option<&str>) -> FieldSet {
     let entries = object["metadata"]["managedFields"].as_array().into_iter().flatten();
     entries
@@ -63,7 +63,7 @@ fn owned_by(object: &Value, manager: Option<&str>) -> FieldSet {
         .fold(FieldSet::new(), |all, set| all.union(&set))
 }
 
-/// The fields of an object that somebody can own.
+/// The fields of an object that can be owned.
 fn ownable(object: &Value) -> FieldSet {
     let mut object = object.clone();
     let metadata = object["metadata"].as_object_mut().unwrap();
@@ -80,19 +80,20 @@ fn ownable(object: &Value) -> FieldSet {
     managed::fields(types::builtin("", "v1", "Pod").unwrap(), &object)
 }
 
-/// The object without its record.
+/// The object without its managedFields.
 fn content(object: &Value) -> Value {
     let mut object = object.clone();
     object["metadata"].as_object_mut().unwrap().remove("managedFields");
     object
 }
 
-/// Whether a path leads to something: to a field of the set, or to a parent of one.
+/// Whether a path is in the set or is a parent of a path in it.
 fn exists(fields: &BTreeSet<Path>, path: &Path) -> bool {
     fields.iter().any(|field| field.0.starts_with(&path.0))
 }
 
-/// A map or list that lost all it held is gone, but whoever holds it as such still does: Kubernetes has it so too.
+/// Whether a path is that of a map or list. One that became empty is removed, but, as in Kubernetes, its
+/// owner still owns it.
 fn may_be_emptied(path: &Path) -> bool {
     let containers = ["labels", "annotations", "finalizers", "containers", "env", "ports"];
     matches!(path.0.last(), Some(PathElement::Field(name)) if containers.contains(&name.as_ref()))
@@ -164,7 +165,7 @@ proptest! {
         let after = apply("me", Some(&both), &nothing);
         prop_assert_eq!(owned_by(&after, Some("me")), FieldSet::new());
         prop_assert_eq!(owned_by(&after, Some("them")), kept);
-        // Whoever applies again now gets exactly what they want.
+        // Applying again restores exactly the applied configuration.
         let again = apply("them", Some(&after), &theirs);
         prop_assert_eq!(ownable(&again), ownable(&alone));
     }
@@ -193,7 +194,7 @@ proptest! {
     }
 }
 
-/// Two configurations of disjoint fields: keys of maps and items of lists go to one or the other.
+/// Splits a configuration into two with disjoint fields: map keys and list items go to one or the other.
 fn split(pod: &Value, seed: u64) -> (Value, Value) {
     let (mut a, mut b) = (pod.clone(), pod.clone());
     let mut coin = seed;
@@ -222,7 +223,7 @@ fn split(pod: &Value, seed: u64) -> (Value, Value) {
         let loser = if flip() { &mut a } else { &mut b };
         loser.pointer_mut(parent).unwrap().as_object_mut().unwrap().remove(field);
     }
-    // Each container is described by one of the two; the other does not know it.
+    // Each container goes to one of the two configurations; the other does not contain it.
     let containers = pod["spec"]["containers"].as_array().unwrap().clone();
     let (mine, yours): (Vec<_>, Vec<_>) = containers.into_iter().partition(|_| flip());
     a["spec"]["containers"] = mine.into();
@@ -233,7 +234,7 @@ fn split(pod: &Value, seed: u64) -> (Value, Value) {
     (a, b)
 }
 
-/// Lists keep the order in which their items came, which is the one thing that may differ.
+/// Sorts the containers, because their order depends on the order of the applies.
 fn sorted(mut object: Value) -> Value {
     if let Some(containers) = object["spec"]["containers"].as_array_mut() {
         containers.sort_by_key(|container| container["name"].to_string());

@@ -1,4 +1,5 @@
-//! Random parts of a Pod: maps, sets, keyed and atomic lists, nested in each other, small enough to collide often.
+//! Random parts of a Pod: maps, sets, keyed and atomic lists, nested in each other, small enough to collide
+//! often.
 
 use proptest::collection::{btree_map, btree_set, vec};
 use proptest::option;
@@ -13,13 +14,13 @@ fn words() -> impl Strategy<Value = Value> {
     btree_map(word(), word(), 1..3).prop_map(|map| json!(map))
 }
 
-/// An object of the fields that are there.
+/// An object with the fields that are `Some`.
 fn object(fields: Vec<(&str, Option<Value>)>) -> Value {
     let given = fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
     Value::Object(given.collect::<Map<_, _>>())
 }
 
-/// Items by their keys, so that no key stands twice, in any order.
+/// A keyed list with unique keys, in random order.
 fn keyed(key: &'static str, fields: impl Strategy<Value = Value>) -> impl Strategy<Value = Value> {
     let items = btree_map(word(), fields, 1..3).prop_map(move |items| {
         let item = |(name, mut item): (String, Value)| {
@@ -53,7 +54,7 @@ fn container() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Volumes have one source each: who changes it must lose the other.
+/// Volumes with one source each: a patch that changes the source must remove the other one.
 fn volumes() -> impl Strategy<Value = Value> {
     let source = prop_oneof![
         word().prop_map(|medium| json!({"emptyDir": {"medium": medium}})),
@@ -62,7 +63,7 @@ fn volumes() -> impl Strategy<Value = Value> {
     keyed("name", source)
 }
 
-/// The same with volumes.
+/// A random part of a Pod, with volumes.
 pub(crate) fn pod_with_volumes() -> impl Strategy<Value = Value> {
     (pod(), option::of(volumes())).prop_map(|(mut pod, volumes)| {
         if let Some(volumes) = volumes {
@@ -76,7 +77,7 @@ fn tolerations() -> impl Strategy<Value = Value> {
     vec(word().prop_map(|key| json!({"key": key, "operator": "Exists"})), 1..3).prop_map(Value::Array)
 }
 
-/// Part of a Pod. There is always a container, so that the spec is never empty.
+/// A random part of a Pod. It always has a container, so that the spec is never empty.
 pub(crate) fn pod() -> impl Strategy<Value = Value> {
     let finalizers = btree_set(word(), 1..3).prop_map(|names| {
         names.into_iter().map(|name| Value::from(format!("example.com/{name}"))).collect::<Value>()

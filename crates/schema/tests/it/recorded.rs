@@ -1,4 +1,4 @@
-//! Objects that Kubernetes v1.36 was given, and what it answered: each goes through the whole road of a creation.
+//! Objects that were sent to Kubernetes v1.36, with its responses. Each goes through all steps of a create.
 
 use evenkeel_schema::json::Value;
 use evenkeel_schema::{defaults, normalize, prepare, validate};
@@ -11,7 +11,7 @@ pub(crate) fn cases(text: &str) -> Vec<Value> {
     serde_json::from_str(text).expect("the recording is JSON")
 }
 
-/// The object as it would be stored, and what is wrong with it as pairs of field and message.
+/// The object as it would be stored, and its errors as pairs of field and message.
 fn create(case: &Value) -> (Value, Vec<(String, String)>) {
     let text = |name: &str| case[name].as_str().expect("a string");
     let (group, version, kind) = (text("group"), text("version"), text("kind"));
@@ -44,7 +44,7 @@ fn defaults_are_those_of_kubernetes() {
         let metadata = object["metadata"].as_object_mut().expect("metadata");
         metadata.remove("uid");
         let mut stored = case["stored"].clone();
-        // The recorder leaves out names that it replaced; the type is the request's.
+        // The recorder replaces names, and the request may omit the type; neither is compared.
         for field in ["name", "namespace"] {
             let own = object["metadata"].get(field).cloned();
             if let (Some(own), Some(stored)) = (own, stored["metadata"].as_object_mut()) {

@@ -1,4 +1,4 @@
-//! Rules in CEL, from the schema that holds them to the messages that they give.
+//! CEL validation rules, from the schema that contains them to their error messages.
 
 use evenkeel_schema::field::FieldError;
 use evenkeel_schema::structural::{self, Rules};
@@ -36,7 +36,7 @@ fn printed(errors: &[FieldError]) -> Vec<String> {
     errors.iter().map(ToString::to_string).collect()
 }
 
-/// The errors of an object under a schema of its spec.
+/// The errors of an object, given the schema of its spec.
 fn errors_of(spec: &Value, new: &Value, old: Option<&Value>) -> Vec<String> {
     let schema = json!({"type": "object", "properties": {"spec": spec}});
     let compiled = structural::compile(&schema).unwrap();
@@ -50,7 +50,7 @@ fn check(rule: &str, spec: Value, wanted: &str) {
     assert_eq!(errors_of(&with_rule(rule), &spec, None).join("\n"), wanted, "{rule}");
 }
 
-/// What a definition with this rule is refused for.
+/// Why a CRD with this rule is refused.
 fn refused(rule: &str) -> String {
     let errors = structural::definition::validate(&definition(&with_rule(rule)), None);
     let details: Vec<String> = errors.iter().map(|error| error.detail.clone()).collect();
@@ -129,7 +129,7 @@ fn a_definition_with_a_wrong_rule_is_refused() {
     ));
 }
 
-/// A triple loop over a long list would run for minutes: the cost ends it.
+/// A triple loop over a long list would run for minutes; the cost limit stops it.
 #[test]
 fn a_rule_that_costs_too_much_is_cut_off() {
     let items: Vec<i64> = (0..2000).collect();
@@ -140,7 +140,7 @@ fn a_rule_that_costs_too_much_is_cut_off() {
     check(rule, json!({ "l": items }), &wanted);
 }
 
-/// Values that hold others many times over are compared and printed in bounded time.
+/// Values that contain the same part many times are compared and printed in bounded time.
 #[test]
 fn values_that_share_their_parts_are_no_trap() {
     let doubled = "[[1]]".to_owned() + &".map(x, [x, x])".repeat(40);
@@ -217,7 +217,7 @@ fn fragment() -> impl Strategy<Value = String> {
     })
 }
 
-/// Few: the parser is slow in a debug build, and `fuzz/` does this for longer.
+/// Only a few cases: the parser is slow in a debug build, and `fuzz/` runs more of them.
 fn cases() -> ProptestConfig {
     ProptestConfig { cases: 24, ..super::cases() }
 }
@@ -225,7 +225,7 @@ fn cases() -> ProptestConfig {
 proptest! {
     #![proptest_config(cases())]
 
-    /// Whatever the expression is, it is refused, or it runs, and nothing panics.
+    /// Any expression is either refused or evaluated; nothing panics.
     #[test]
     fn no_expression_panics(rule in fragment(), n in any::<i64>(), s in ".{0,8}", l in prop::collection::vec(any::<i64>(), 0..5)) {
         let spec = json!({"n": n, "s": s, "l": l});

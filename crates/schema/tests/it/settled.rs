@@ -1,5 +1,5 @@
-//! An object that was made from a settled one is settled by looking at what differs: the outcome is that of the whole
-//! road.
+//! Normalizing and defaulting only what differs from the stored object gives the same result as processing
+//! the whole object.
 
 use evenkeel_schema::json::Value;
 use evenkeel_schema::{defaults, normalize};
@@ -22,7 +22,7 @@ impl<'a> Kind<'a> {
     }
 }
 
-/// Every object that comes of one by taking one member or item out, or by making it null.
+/// All objects that differ from this one by a field or item that is removed or null.
 fn neighbours(object: &Value) -> Vec<Value> {
     fn places(value: &Value, at: &str, found: &mut Vec<String>) {
         let children: Vec<(String, &Value)> = match value {

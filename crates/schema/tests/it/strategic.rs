@@ -1,4 +1,4 @@
-//! A strategic merge patch, computed as kubectl does, leads from one object to another.
+//! A strategic merge patch that is computed like kubectl's leads from one object to another.
 
 use evenkeel_schema::patch::strategic;
 use evenkeel_schema::types::{self, Schema};
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::pods::{pod, pod_with_volumes};
 
-/// The patch from one object to another. `None` where nothing differs.
+/// Computes the patch from one object to another; `None` if they are equal.
 fn diff(schema: &Schema, from: &Map<String, Value>, to: &Map<String, Value>) -> Option<Map<String, Value>> {
     let mut patch = Map::new();
     for key in from.keys().filter(|key| !to.contains_key(*key)) {
@@ -62,7 +62,7 @@ fn diff_list(field: &Schema, key: &str, old: &[Value], new: &[Value], patch: &mu
                 if let Some(mut change) = diff(field.items().unwrap(), &before, after) {
                     change.insert(merge_key.into(), id.clone());
                     if field.patch_strategy.retain_keys {
-                        // As kubectl does: what goes is told by what may stay, not by nulls.
+                        // As in kubectl, removed fields are expressed by the fields that stay, not by nulls.
                         change.retain(|_, value| !value.is_null());
                         change.insert("$retainKeys".into(), after.keys().cloned().collect());
                     }
@@ -81,7 +81,8 @@ fn diff_list(field: &Schema, key: &str, old: &[Value], new: &[Value], patch: &mu
     patch.insert(format!("$setElementOrder/{key}"), order.into());
 }
 
-/// Containers whose ports are told apart by their number alone: all that a strategic merge patch knows.
+/// Removes ports with the same number, because a strategic merge patch identifies ports by their number
+/// alone.
 fn one_port_each(mut pod: Value) -> Value {
     for container in pod["spec"]["containers"].as_array_mut().unwrap() {
         if let Some(ports) = container.get_mut("ports").and_then(Value::as_array_mut) {

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::registry::storage_prefix;
-use crate::stored;
+use crate::storage;
 use crate::{Header, bootstrap};
 
 /// The range of node ports.
@@ -70,7 +70,7 @@ impl Allocator {
         let allocator = Self::default();
         let range = Range { prefix: storage_prefix("", "services"), ..Range::default() };
         for entry in store.range(&range).map(|page| page.entries).unwrap_or_default() {
-            if let Some(service) = stored::read_or_skip(&entry) {
+            if let Some(service) = storage::read_or_skip(&entry) {
                 allocator.note(&service);
             }
         }

@@ -130,7 +130,7 @@ impl Authentication {
     pub(crate) fn issue(&self, token: &AccountToken<'_>) -> (String, String) {
         let id = self.env.uid();
         let claims = token.claims(self.env.now(), id.clone());
-        (jwt::seal(&claims, self.key()), id)
+        (jwt::sign(&claims, self.key()), id)
     }
 }
 

@@ -16,9 +16,9 @@ use evenkeel_store::{Entry, Expect, Op, Options, Store, Write, WriteError};
 use serde_json::Value;
 
 use crate::Header;
-use crate::header::seal;
+use crate::header::encode_object;
 use crate::registry::storage_prefix;
-use crate::stored;
+use crate::storage;
 
 /// The range of the cluster IPs of services.
 pub const SERVICE_CIDR: &str = "10.96.0.0/12";
@@ -73,7 +73,7 @@ impl Seed {
     fn write(mut self, env: &Env, now: &str) -> Write<Header> {
         self.object["metadata"]["uid"] = env.uid().into();
         self.object["metadata"]["creationTimestamp"] = now.into();
-        let (bytes, header) = seal(&self.object);
+        let (bytes, header) = encode_object(&self.object);
         Write { key: self.key.into(), expect: Expect::Absent, op: Op::Put(bytes, header) }
     }
 }
@@ -156,13 +156,13 @@ async fn shared(beginning: &'static OnceLock<Store<Header>>, env: &Env) -> &'sta
 pub async fn advertise(store: &Store<Header>, address: &str, port: u16) -> Result<(), WriteError<Header>> {
     for seed in objects::endpoints(address, port).into_iter().chain([objects::service(port)]) {
         let Some(entry) = store.get(&seed.key) else { continue };
-        let Some(mut object) = stored::read_or_skip::<Value>(&entry) else { continue };
+        let Some(mut object) = storage::read_or_skip::<Value>(&entry) else { continue };
         for (field, value) in seed.object.as_object().into_iter().flatten() {
             if field != "metadata" {
                 object[field] = value.clone();
             }
         }
-        let (bytes, header) = seal(&object);
+        let (bytes, header) = encode_object(&object);
         if bytes != entry.value {
             let op = Op::Put(bytes, header);
             store.write(Write { key: seed.key.into(), expect: Expect::Any, op }).await?;

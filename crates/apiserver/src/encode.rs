@@ -10,12 +10,12 @@ use serde_json::Value;
 
 use crate::Header;
 use crate::body::{Body, Spliced};
-use crate::header::seal;
+use crate::header::encode_object;
 
 /// An encoded object: its canonical JSON bytes without resourceVersion, the offsets of its parts, and the
 /// resourceVersion to insert.
 #[derive(Clone, Debug)]
-pub(crate) struct Shown {
+pub(crate) struct EncodedObject {
     bytes: Bytes,
     metadata_at: usize,
     version_at: usize,
@@ -23,7 +23,7 @@ pub(crate) struct Shown {
     revision: u64,
 }
 
-impl Shown {
+impl EncodedObject {
     /// A stored object in the version in which it is stored. `revision` is the entry's own, except for an
     /// object whose deletion is reported.
     pub(crate) fn stored(entry: &Entry<Header>, revision: u64) -> Self {
@@ -31,8 +31,8 @@ impl Shown {
     }
 
     /// Encodes an object that is not stored in this form: it was converted, or never written.
-    pub(crate) fn sealed(object: &Value, revision: u64) -> Self {
-        let (bytes, header) = seal(object);
+    pub(crate) fn encode(object: &Value, revision: u64) -> Self {
+        let (bytes, header) = encode_object(object);
         Self::new(bytes, &header, revision)
     }
 
@@ -49,7 +49,7 @@ impl Shown {
         Self { bytes: text.into(), metadata_at, version_at, metadata_end, revision }
     }
 
-    /// An object whose bytes and header were made by `seal`.
+    /// An object whose bytes and header were made by `encode_object`.
     pub(crate) fn new(bytes: Bytes, header: &Header, revision: u64) -> Self {
         Self {
             bytes,
@@ -65,17 +65,17 @@ impl Shown {
         self.revision
     }
 
-    /// The number of bytes that [`Shown::write`] writes.
+    /// The number of bytes that [`EncodedObject::write`] writes.
     pub(crate) fn len(&self) -> usize {
         self.bytes.len() + self.version_len()
     }
 
-    /// The number of bytes that [`Shown::write_untyped`] writes.
+    /// The number of bytes that [`EncodedObject::write_untyped`] writes.
     pub(crate) fn untyped_len(&self) -> usize {
         1 + self.bytes.len() - self.metadata_at + self.version_len()
     }
 
-    /// The number of bytes that [`Shown::write_metadata`] writes.
+    /// The number of bytes that [`EncodedObject::write_metadata`] writes.
     pub(crate) fn metadata_len(&self, beta: bool) -> usize {
         PARTIAL_KIND.len() + partial_version(beta).len() + self.metadata_end - self.metadata_at
             + self.version_len()
@@ -211,7 +211,7 @@ mod tests {
         let full =
             json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"k": "v"}});
         for (object, revision) in [(&bare, 7), (&full, 0), (&full, 7), (&full, u64::MAX)] {
-            let shown = Shown::sealed(object, revision);
+            let shown = EncodedObject::encode(object, revision);
             let mut out = Vec::new();
             shown.write(&mut out);
             assert_eq!(shown.len(), out.len());
@@ -222,7 +222,7 @@ mod tests {
     #[test]
     fn the_version_goes_into_the_metadata() {
         let object = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {}});
-        let shown = Shown::sealed(&object, 70);
+        let shown = EncodedObject::encode(&object, 70);
         let mut out = Vec::new();
         shown.write(&mut out);
         shown.write_untyped(&mut out);

@@ -16,11 +16,11 @@ use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use crate::fields;
+use crate::field_selectors;
 
 /// The facts about a stored object that are known without parsing it.
 ///
-/// The header is made by `seal` when the object is written, or parsed from the bytes in a journal.
+/// The header is made by `encode_object` when the object is written, or parsed from the bytes in a journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The offset of `"metadata":`; before it are `{`, `apiVersion` and `kind`.
@@ -67,7 +67,7 @@ impl Header {
             namespace: text(&metadata["namespace"]),
             uid: text(&metadata["uid"]),
             labels: labels(&metadata["labels"]),
-            fields: fields::values(object),
+            fields: field_selectors::values(object),
             owners: owners(&metadata["ownerReferences"]),
             deleting: metadata["deletionTimestamp"].is_string(),
             finalizers: metadata["finalizers"].as_array().is_some_and(|it| !it.is_empty()),
@@ -151,8 +151,8 @@ fn read(value: &Bytes) -> Result<Header, String> {
         serde_json::from_str(outer.metadata.get()).map_err(|error| error.to_string())?;
     let text = |raw: &RawValue| serde_json::from_str::<String>(raw.get()).unwrap_or_default();
     // Few kinds have selectable fields; only their objects are parsed completely.
-    let fields = if fields::is_selectable(&text(outer.api_version), &text(outer.kind)) {
-        fields::values(&serde_json::from_slice(value).map_err(|error| error.to_string())?)
+    let fields = if field_selectors::is_selectable(&text(outer.api_version), &text(outer.kind)) {
+        field_selectors::values(&serde_json::from_slice(value).map_err(|error| error.to_string())?)
     } else {
         Box::default()
     };
@@ -189,10 +189,10 @@ thread_local! {
 const SCRATCH_MAX_BYTES: usize = 256 * 1024;
 
 /// Encodes an object into its canonical bytes and header, without its resourceVersion.
-pub(crate) fn seal(object: &Value) -> (Bytes, Header) {
+pub(crate) fn encode_object(object: &Value) -> (Bytes, Header) {
     SCRATCH.with_borrow_mut(|out| {
         out.clear();
-        let header = write_sealed(out, object);
+        let header = write_encoded(out, object);
         let bytes = Bytes::copy_from_slice(out);
         out.shrink_to(SCRATCH_MAX_BYTES);
         (bytes, header)
@@ -215,9 +215,9 @@ pub(crate) struct Plain<'a> {
 }
 
 impl Plain<'_> {
-    /// Encodes the canonical bytes and header, like [`seal`]. `rest` writes the fields after the metadata in
+    /// Encodes the canonical bytes and header, like [`encode_object`]. `rest` writes the fields after the metadata in
     /// canonical order; there must be at least one.
-    pub(crate) fn seal(&self, rest: impl FnOnce(&mut String)) -> (Bytes, Header) {
+    pub(crate) fn encode(&self, rest: impl FnOnce(&mut String)) -> (Bytes, Header) {
         let mut out = String::with_capacity(1024);
         out.extend([r#"{"apiVersion":""#, self.api_version, r#"","kind":""#, self.kind, r#"","#]);
         let metadata_at = out.len() as u32;
@@ -265,7 +265,7 @@ fn write_texts(out: &mut String, member: &str, texts: &[(&str, &str)]) {
     out.push_str("},");
 }
 
-fn write_sealed(out: &mut Vec<u8>, object: &Value) -> Header {
+fn write_encoded(out: &mut Vec<u8>, object: &Value) -> Header {
     let empty = Map::new();
     let map = object.as_object().unwrap_or(&empty);
     out.push(b'{');
@@ -340,7 +340,7 @@ mod tests {
     fn the_canonical_form_is_read_back() {
         let object = json!({"kind": "Pod", "apiVersion": "v1", "spec": {"a": 1},
             "metadata": {"name": "p", "resourceVersion": "7", "labels": {"b": "2", "a": "1"}}});
-        let (bytes, header) = seal(&object);
+        let (bytes, header) = encode_object(&object);
         assert_eq!(
             &bytes[..],
             br#"{"apiVersion":"v1","kind":"Pod","metadata":{"labels":{"a":"1","b":"2"},"name":"p"},"spec":{"a":1}}"#
@@ -357,7 +357,7 @@ mod tests {
             "status": {"phase": "Running"}, "metadata": {
                 "name": "p", "namespace": "a \"b\"", "uid": "u", "labels": {"é": "\n"}, "finalizers": ["x"],
                 "deletionTimestamp": "2026-01-01T00:00:00Z", "ownerReferences": [{"uid": "o", "name": "x"}]}});
-        let (bytes, header) = seal(&object);
+        let (bytes, header) = encode_object(&object);
         let again = Header::parse("/k", &bytes).unwrap();
         assert_eq!(format!("{again:?}"), format!("{header:?}"));
         assert!(again.deleting && again.finalizers && &*again.owners[0] == "o");

@@ -3,7 +3,7 @@
 //! All resources take the same path; no kind has a handler of its own. A request passes these stations:
 //!
 //! ```text
-//! request ▸ authenticate ▸ authorize ▸ decode ▸ admit ▸ default ▸ validate ▸ strategy ▸ ownership ▸ store ▸ encode
+//! request ▸ authenticate ▸ authorize ▸ decode ▸ admit ▸ default ▸ validate ▸ strategy ▸ managed fields ▸ store ▸ encode
 //! ```
 //!
 //! What differs between kinds is data: [`ResourceInfo`] (built in, or from a CustomResourceDefinition) and
@@ -14,27 +14,28 @@
 //! depend on the runtime.
 
 pub mod access;
-mod admit;
+mod admission;
 mod allocate;
 mod audit;
 mod authenticate;
 mod authorize;
 mod body;
 pub mod bootstrap;
-mod call;
 mod completion;
-mod component;
-mod custom;
+mod component_status;
+mod context;
+mod conversion;
+mod crd;
 mod decode;
 mod discovery;
 mod encode;
-mod faces;
-mod fields;
+mod field_selectors;
 mod header;
 mod health;
+mod managed_fields;
 mod nonresource;
+mod object_cache;
 mod openapi;
-mod ownership;
 mod panics;
 mod read;
 mod registry;
@@ -45,12 +46,10 @@ mod route;
 mod server;
 mod snapshot;
 pub mod status;
-mod storable;
-mod stored;
+mod storage;
 mod strategy;
 mod subresource;
 mod table;
-mod trees;
 mod user;
 mod validate;
 mod webhook;

@@ -12,7 +12,7 @@ use evenkeel_schema::types::Schema;
 use parking_lot::RwLock;
 use serde_json::Value;
 
-use crate::faces::Converted;
+use crate::conversion::Converted;
 
 /// A resource that is served, in one version.
 #[derive(Debug, Default)]

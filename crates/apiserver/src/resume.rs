@@ -5,9 +5,9 @@
 //!
 //! | operation | writes | who goes on |
 //! |---|---|---|
-//! | create or update a CRD | the CRD, its status | [`custom::resume`] |
-//! | delete a CRD | its deletion timestamp, its custom resources, its conditions, its removal | [`custom::resume`] |
-//! | remove the last custom resource of a CRD that is being deleted | the custom resource, the CRD | [`custom::resume`] |
+//! | create or update a CRD | the CRD, its status | [`crd::resume`] |
+//! | delete a CRD | its deletion timestamp, its custom resources, its conditions, its removal | [`crd::resume`] |
+//! | remove the last custom resource of a CRD that is being deleted | the custom resource, the CRD | [`crd::resume`] |
 //! | delete a pod that no node runs | its deletion timestamp, its removal | [`remove_marked_pods`] |
 //! | create an object that a quota counts | the quota's usage, the object | the quota controller, which recounts |
 //! | evict a pod | the budget, the pod's condition, its deletion | the disruption controller, which recounts, and the client |
@@ -22,11 +22,11 @@ use serde_json::Value;
 
 use crate::registry::storage_prefix;
 use crate::status::{Result, Status};
-use crate::{ApiServer, custom, stored};
+use crate::{ApiServer, crd, storage};
 
 /// Completes the operations that a previous process left unfinished.
 pub(crate) async fn resume(server: &ApiServer) -> Result<()> {
-    custom::resume(server).await?;
+    crd::resume(server).await?;
     remove_marked_pods(server).await
 }
 
@@ -37,7 +37,7 @@ async fn remove_marked_pods(server: &ApiServer) -> Result<()> {
     let page = server.store().range(&range).map_err(Status::internal)?;
     let marked = page.entries.iter().filter(|it| it.header.deleting && !it.header.finalizers);
     let at_once = marked.filter(|it| {
-        let pod: Option<Value> = stored::read_or_skip(it);
+        let pod: Option<Value> = storage::read_or_skip(it);
         pod.is_some_and(|pod| pod["metadata"]["deletionGracePeriodSeconds"] == 0)
     });
     let writes = at_once.map(|entry| Write {

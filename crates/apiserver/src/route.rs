@@ -9,10 +9,12 @@ use http::{Method, Response};
 use crate::access::{Attributes, Decision, Target};
 use crate::authorize::{forbidden, impersonate};
 use crate::body::Body;
-use crate::call::Call;
+use crate::context::RequestContext;
 use crate::request::{ListQuery, Prefix, Request, ResourcePath, Route, check_timeout};
 use crate::status::{Details, Result, Status, qualified, quote};
-use crate::{ApiServer, ResourceInfo, User, component, nonresource, read, registry, subresource, write};
+use crate::{
+    ApiServer, ResourceInfo, User, component_status, nonresource, read, registry, subresource, write,
+};
 
 /// Answers a request that need wait for nothing: that for one object, as it is now. None for any other.
 pub(crate) fn answer_now(server: &ApiServer, request: &Request<'_>) -> Option<Result<Response<Body>>> {
@@ -22,9 +24,10 @@ pub(crate) fn answer_now(server: &ApiServer, request: &Request<'_>) -> Option<Re
     (plain && newest).then(|| {
         let other = authorize(server, request)?;
         let info = &*find(server, request, path)?;
-        let call = Call { server, request, path, info, user: other.as_deref().unwrap_or(request.user) };
-        enter(&call)?;
-        if component::is(info) { component::answer(&call) } else { read::get_now(&call) }
+        let ctx =
+            RequestContext { server, request, path, info, user: other.as_deref().unwrap_or(request.user) };
+        enter(&ctx)?;
+        if component_status::is(info) { component_status::answer(&ctx) } else { read::get_now(&ctx) }
     })
 }
 
@@ -38,28 +41,28 @@ where
         return nonresource::answer(server, request);
     };
     let info = &*find(server, request, path)?;
-    let call = Call { server, request, path, info, user: other.as_deref().unwrap_or(request.user) };
-    let verb = enter(&call)?;
-    let plain = path.subresource.is_empty() && !component::is(info);
+    let ctx = RequestContext { server, request, path, info, user: other.as_deref().unwrap_or(request.user) };
+    let verb = enter(&ctx)?;
+    let plain = path.subresource.is_empty() && !component_status::is(info);
     if verb == "get" && plain {
-        return read::get(&call).await;
+        return read::get(&ctx).await;
     }
     // The futures of everything else are large; most requests are spared the room for them.
-    Box::pin(serve_verb(&call, verb, body)).await
+    Box::pin(serve_verb(&ctx, verb, body)).await
 }
 
 /// The verb of a request that the resource takes, and its key is sound; else the refusal.
-fn enter(call: &Call<'_>) -> Result<&'static str> {
-    if let Some(warning) = deprecation(call.info) {
-        call.request.warn(warning);
-        if let Some(trail) = &call.request.audit {
+fn enter(ctx: &RequestContext<'_>) -> Result<&'static str> {
+    if let Some(warning) = deprecation(ctx.info) {
+        ctx.request.warn(warning);
+        if let Some(trail) = &ctx.request.audit {
             trail.note_deprecation();
         }
     }
-    let verb = call.request.verb();
-    check_verb(call, verb)?;
+    let verb = ctx.request.verb();
+    check_verb(ctx, verb)?;
     if verb != "create" {
-        check_key(call)?;
+        check_key(ctx)?;
     }
     Ok(verb)
 }
@@ -75,28 +78,28 @@ fn deprecation(info: &ResourceInfo) -> Option<&'static str> {
     }
 }
 
-async fn serve_verb<B>(call: &Call<'_>, verb: &str, body: B) -> Result<Response<Body>>
+async fn serve_verb<B>(ctx: &RequestContext<'_>, verb: &str, body: B) -> Result<Response<Body>>
 where
     B: http_body::Body + Send + 'static,
 {
     let body = if matches!(verb, "get" | "list" | "watch") {
         Default::default()
     } else {
-        call.read_body(body).await?
+        ctx.read_body(body).await?
     };
-    if !call.path.subresource.is_empty() {
-        return subresource::answer(call, verb, body).await;
+    if !ctx.path.subresource.is_empty() {
+        return subresource::answer(ctx, verb, body).await;
     }
     match verb {
-        "get" | "list" if component::is(call.info) => component::answer(call),
-        "list" => read::list(call).await,
-        "watch" => read::watch(call).await,
-        "create" if subresource::is_virtual(call.info) => subresource::review(call, body).await,
-        "create" => write::create(call, body).await,
-        "update" => write::update(call, body).await,
-        "patch" => write::patch(call, body).await,
-        "delete" => write::delete(call, body).await,
-        "deletecollection" => write::delete_collection(call, body).await,
+        "get" | "list" if component_status::is(ctx.info) => component_status::answer(ctx),
+        "list" => read::list(ctx).await,
+        "watch" => read::watch(ctx).await,
+        "create" if subresource::is_virtual(ctx.info) => subresource::review(ctx, body).await,
+        "create" => write::create(ctx, body).await,
+        "update" => write::update(ctx, body).await,
+        "patch" => write::patch(ctx, body).await,
+        "delete" => write::delete(ctx, body).await,
+        "deletecollection" => write::delete_collection(ctx, body).await,
         _ => Err(Status::method_not_allowed()),
     }
 }
@@ -249,15 +252,15 @@ fn refuse_unnamed(request: &Request<'_>, info: &ResourceInfo, path: &ResourcePat
 }
 
 /// Refuses names that would lead elsewhere as parts of a path.
-fn check_key(call: &Call<'_>) -> Result<()> {
-    let (name, namespace) = (&call.path.name, &call.path.namespace);
+fn check_key(ctx: &RequestContext<'_>) -> Result<()> {
+    let (name, namespace) = (&ctx.path.name, &ctx.path.namespace);
     if let Some(why) = path_segment_error(name) {
         return Err(Status::bad_request(format!("Name parameter invalid: {}: {why}", quote(name))));
     }
     // Kubernetes finds out only when it asks its storage, whose keys begin in a form of their own.
     if matches!(&**namespace, "." | "..") {
         let name = if name.is_empty() { String::new() } else { format!("/{name}") };
-        let key = format!("/{}/{namespace}{name}", storage_name(call.info));
+        let key = format!("/{}/{namespace}{name}", storage_name(ctx.info));
         return Err(Status::server_error(format!("invalid key: {}", quote(&key))));
     }
     Ok(())
@@ -289,32 +292,32 @@ fn storage_name(info: &ResourceInfo) -> String {
     }
 }
 
-fn check_verb(call: &Call<'_>, verb: &str) -> Result<()> {
+fn check_verb(ctx: &RequestContext<'_>, verb: &str) -> Result<()> {
     // The verb in a path stands for any method, but only a GET is served there.
-    let by_path = call.path.prefix.is_some() && *call.request.method != Method::GET;
-    if *call.request.method == Method::HEAD || by_path {
+    let by_path = ctx.path.prefix.is_some() && *ctx.request.method != Method::GET;
+    if *ctx.request.method == Method::HEAD || by_path {
         return Err(Status::method_not_allowed());
     }
-    let named = !call.path.name.is_empty();
-    let verbs = match call.info.subresource(&call.path.subresource) {
+    let named = !ctx.path.name.is_empty();
+    let verbs = match ctx.info.subresource(&ctx.path.subresource) {
         Some(subresource) => &subresource.verbs,
-        None => &call.info.verbs,
+        None => &ctx.info.verbs,
     };
     let fits = match verb {
-        "create" => !named || !call.path.subresource.is_empty(),
+        "create" => !named || !ctx.path.subresource.is_empty(),
         "update" | "patch" => named,
         _ => true,
     };
     if fits && verbs.iter().any(|it| it == verb) {
         return Ok(());
     }
-    if !call.info.is_custom() {
+    if !ctx.info.is_custom() {
         return Err(Status::method_not_allowed());
     }
     if !named && matches!(verb, "update" | "patch") {
         return Err(Status::bad_request("name must be provided"));
     }
-    let (group, plural) = (&call.info.group, &call.info.plural);
+    let (group, plural) = (&ctx.info.group, &ctx.info.plural);
     let message =
         format!("{verb} is not supported on resources of kind {}", quote(&qualified(plural, group)));
     Err(Status::not_supported(message).with(Details::of(group, plural, "")))

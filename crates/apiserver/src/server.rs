@@ -15,19 +15,19 @@ use http::{Method, Response};
 use jiff::Timestamp;
 
 use crate::access::Authorizer;
-use crate::admit::{Plugin, Policies, plugins};
+use crate::admission::{Plugin, Policies, plugins};
 use crate::allocate::Allocator;
 use crate::audit::{Audit, Refused};
 use crate::authenticate::Authentication;
 use crate::body::Body;
 use crate::completion::{Completion, Submitted};
+use crate::object_cache::ObjectCache;
 use crate::openapi::OpenApi;
 use crate::panics::Panics;
 use crate::read::SharedEvents;
 use crate::request::{Caller, Request};
-use crate::trees::Trees;
 use crate::{
-    Header, Rbac, Registry, SigningKey, Status, TokenAuthenticator, User, WebhookCaller, custom, respond,
+    Header, Rbac, Registry, SigningKey, Status, TokenAuthenticator, User, WebhookCaller, crd, respond,
     resume, route,
 };
 
@@ -76,7 +76,7 @@ pub(crate) struct Inner {
     /// Events as they were encoded for watchers.
     pub(crate) events: Arc<SharedEvents>,
     /// Objects that were written lately, parsed.
-    pub(crate) trees: Trees,
+    pub(crate) objects: ObjectCache,
     /// Whose turn it is to follow up on the write of a definition.
     pub(crate) definitions: tokio::sync::Mutex<()>,
     /// Requests whose head is not answered yet.
@@ -107,13 +107,13 @@ impl ApiServer {
             audit: options.audit,
             allocator,
             events: Arc::default(),
-            trees: Trees::default(),
+            objects: ObjectCache::default(),
             definitions: tokio::sync::Mutex::default(),
             requests,
             panics: Panics::new(),
         };
         let server = Self { inner: Arc::new(inner) };
-        custom::load(&server);
+        crd::load(&server);
         server
     }
 

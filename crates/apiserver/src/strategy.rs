@@ -7,7 +7,7 @@ use evenkeel_schema::prepare;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::{ResourceInfo, allocate, custom};
+use crate::{ResourceInfo, allocate, crd};
 
 /// The rules of one kind.
 #[derive(Clone, Copy, Debug)]
@@ -96,7 +96,7 @@ pub(crate) fn prepare_create(info: &ResourceInfo, object: &mut Value, now: Times
     if !info.is_custom() {
         prepare::create(&info.group, &info.version, &info.kind, object, now);
         if info.kind == "CustomResourceDefinition" {
-            custom::prepare(object, None);
+            crd::prepare(object, None);
         }
         return;
     }
@@ -122,7 +122,7 @@ pub(crate) fn prepare_update(
         let kind = prepare::Kind { group: &info.group, version: &info.version, kind: &info.kind };
         prepare::update(kind, new, old, subresource, now);
         if info.kind == "CustomResourceDefinition" && subresource.is_empty() {
-            custom::prepare(new, Some(old));
+            crd::prepare(new, Some(old));
         }
         return;
     }

@@ -11,7 +11,7 @@ mod jsonpath;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::call::Call;
+use crate::context::RequestContext;
 use crate::registry::{Column, ResourceInfo};
 use crate::status::Status;
 use custom::CustomColumns;
@@ -91,10 +91,10 @@ pub(crate) struct TableOptions {
 
 impl TableOptions {
     /// Reads the options from the query of a request.
-    pub(crate) fn of(call: &Call<'_>, beta: bool) -> Result<Self, Status> {
-        let include = Include::parse(call.request.query.text("includeObject"))?;
+    pub(crate) fn of(ctx: &RequestContext<'_>, beta: bool) -> Result<Self, Status> {
+        let include = Include::parse(ctx.request.query.text("includeObject"))?;
         let version = if beta { "v1beta1" } else { "v1" };
-        Ok(Self { version, include, now: call.server.env().now() })
+        Ok(Self { version, include, now: ctx.server.env().now() })
     }
 }
 

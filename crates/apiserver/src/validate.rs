@@ -5,33 +5,38 @@ use evenkeel_schema::structural;
 use evenkeel_schema::validate::metadata::{self, NameRule};
 use serde_json::Value;
 
-use crate::call::Call;
+use crate::context::RequestContext;
 use crate::status::{Result, Status};
 
 /// Refuses a new object that breaks the rules of its kind.
-pub(crate) fn created(call: &Call<'_>, object: &Value) -> Result<()> {
-    check(call, object, None, "")
+pub(crate) fn created(ctx: &RequestContext<'_>, object: &Value) -> Result<()> {
+    check(ctx, object, None, "")
 }
 
 /// Refuses a change that breaks the rules of the kind.
-pub(crate) fn updated(call: &Call<'_>, object: &Value, old: &Value, subresource: &str) -> Result<()> {
-    check(call, object, Some(old), subresource)
+pub(crate) fn updated(
+    ctx: &RequestContext<'_>,
+    object: &Value,
+    old: &Value,
+    subresource: &str,
+) -> Result<()> {
+    check(ctx, object, Some(old), subresource)
 }
 
-fn check(call: &Call<'_>, object: &Value, old: Option<&Value>, subresource: &str) -> Result<()> {
-    let info = &call.info;
+fn check(ctx: &RequestContext<'_>, object: &Value, old: Option<&Value>, subresource: &str) -> Result<()> {
+    let info = &ctx.info;
     let errors = if info.is_custom() {
-        custom(call, object, old, subresource)
+        custom(ctx, object, old, subresource)
     } else {
         let (group, version, kind) = (&info.group, &info.version, &info.kind);
         evenkeel_schema::validate::validate(group, version, kind, object, old, subresource)
     };
     if errors.is_empty() {
         if info.is_custom() {
-            warn_of_finalizers(call, object, old);
+            warn_of_finalizers(ctx, object, old);
         } else if subresource.is_empty() {
             let warnings = evenkeel_schema::warnings::of(&info.group, &info.kind, object, old);
-            warnings.into_iter().for_each(|warning| call.request.warn(warning));
+            warnings.into_iter().for_each(|warning| ctx.request.warn(warning));
         }
         return Ok(());
     }
@@ -41,32 +46,37 @@ fn check(call: &Call<'_>, object: &Value, old: Option<&Value>, subresource: &str
     Err(Status::invalid(group, &info.kind, name, &errors))
 }
 
-fn custom(call: &Call<'_>, object: &Value, old: Option<&Value>, subresource: &str) -> Vec<FieldError> {
+fn custom(
+    ctx: &RequestContext<'_>,
+    object: &Value,
+    old: Option<&Value>,
+    subresource: &str,
+) -> Vec<FieldError> {
     let mut errors = match old {
-        None => metadata::create(object, call.info.namespaced, NameRule::Subdomain),
+        None => metadata::create(object, ctx.info.namespaced, NameRule::Subdomain),
         // The rules of every kind come first, those of custom resources repeat them.
         Some(old) => {
-            let mut errors = metadata::create(object, call.info.namespaced, NameRule::PathSegment);
+            let mut errors = metadata::create(object, ctx.info.namespaced, NameRule::PathSegment);
             errors.extend(metadata::update(object, old));
             errors.extend(metadata::update(object, old));
             errors
         }
     };
-    if let Some(custom) = &call.info.custom {
+    if let Some(custom) = &ctx.info.custom {
         errors.extend(match subresource {
             "status" => structural::validate_status(&custom.schema, object, old),
             _ => structural::validate(&custom.schema, object, old),
         });
         if let Some(rules) = custom.rules() {
             let forgiven = structural::validate_rules(rules, object, old, &mut errors);
-            forgiven.iter().for_each(|error| call.request.warn(error.to_string()));
+            forgiven.iter().for_each(|error| ctx.request.warn(error.to_string()));
         }
     }
     errors
 }
 
 /// Finalizers of custom resources may be any text, but those that others might use too are warned of.
-fn warn_of_finalizers(call: &Call<'_>, object: &Value, old: Option<&Value>) {
+fn warn_of_finalizers(ctx: &RequestContext<'_>, object: &Value, old: Option<&Value>) {
     let of = |object: &Value| object["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
     let before = old.map(of).unwrap_or_default();
     let mut added: Vec<String> = of(object)
@@ -82,7 +92,7 @@ fn warn_of_finalizers(call: &Call<'_>, object: &Value, old: Option<&Value>) {
             continue;
         }
         let path = if name.contains('.') { " including a path (/)" } else { "" };
-        call.request.warn(format!(
+        ctx.request.warn(format!(
             "metadata.finalizers: {name:?}: prefer a domain-qualified finalizer name{path} to avoid accidental \
              conflicts with other finalizer writers"
         ));

@@ -19,11 +19,10 @@ use evenkeel_store::{Entry, Expect, Op, Write, WriteError, Written};
 use serde_json::Value;
 
 use crate::allocate::Reservation;
-use crate::call::Call;
-use crate::header::seal;
+use crate::context::RequestContext;
+use crate::header::encode_object;
 use crate::status::{Result, Status};
-use crate::storable::{make_room, seal_storable};
-use crate::{Header, custom, faces, stored};
+use crate::{Header, conversion, crd, storage};
 
 /// How often a write that lost a race is tried again before it is given up.
 pub(crate) const RETRIES_MAX: usize = 16;
@@ -36,31 +35,31 @@ pub(crate) type Attempt<T> = std::result::Result<T, Raced>;
 
 /// Stores an object where the key is still as expected. `applies` is whether the object comes from an apply.
 pub(crate) async fn put(
-    call: &Call<'_>,
+    ctx: &RequestContext<'_>,
     key: &str,
     object: Value,
     expect: Expect,
     applies: bool,
 ) -> Result<Attempt<Arc<Entry<Header>>>> {
-    let mut stored = faces::to_stored(call.info, object);
-    let sealed = seal_storable(call.info, &stored)?;
-    let sealed = make_room(call.info, &mut stored, sealed, applies)?;
-    let entry = put_sealed(call, key, sealed, expect).await?;
+    let mut stored = conversion::to_storage_version(ctx.info, object);
+    let encoded = storage::encode(ctx.info, &stored)?;
+    let encoded = storage::fit_to_limit(ctx.info, &mut stored, encoded, applies)?;
+    let entry = put_encoded(ctx, key, encoded, expect).await?;
     if let Ok(entry) = &entry {
-        faces::keep(call, entry, stored);
+        conversion::cache_object(ctx, entry, stored);
     }
     Ok(entry)
 }
 
 /// The same for an object that was made bytes already.
-pub(crate) async fn put_sealed(
-    call: &Call<'_>,
+pub(crate) async fn put_encoded(
+    ctx: &RequestContext<'_>,
     key: &str,
     (bytes, header): (Bytes, Header),
     expect: Expect,
 ) -> Result<Attempt<Arc<Entry<Header>>>> {
     let write = Write { key: key.into(), expect, op: Op::Put(bytes, header) };
-    match commit(call, write).await? {
+    match commit(ctx, write).await? {
         Ok(written) => match written.entry {
             Some(entry) => Ok(Ok(entry)),
             None => Err(Status::internal("the store took an object and gave nothing back")),
@@ -70,11 +69,16 @@ pub(crate) async fn put_sealed(
 }
 
 /// Stores an object of a kind that has one face, beside the request's own. Returns whether the key was as expected.
-pub(crate) async fn put_plain(call: &Call<'_>, key: &str, object: &Value, expect: Expect) -> Result<bool> {
-    let (bytes, header) = seal(object);
+pub(crate) async fn put_plain(
+    ctx: &RequestContext<'_>,
+    key: &str,
+    object: &Value,
+    expect: Expect,
+) -> Result<bool> {
+    let (bytes, header) = encode_object(object);
     let write = Write { key: key.into(), expect, op: Op::Put(bytes, header) };
-    call.request.note_submission();
-    match call.server.store().write(write).await {
+    ctx.request.note_submission();
+    match ctx.server.store().write(write).await {
         Ok(_) => Ok(true),
         Err(WriteError::Conflict { .. }) => Ok(false),
         Err(error) => Err(Status::internal(error)),
@@ -82,18 +86,18 @@ pub(crate) async fn put_plain(call: &Call<'_>, key: &str, object: &Value, expect
 }
 
 /// Removes a key that is still at this revision.
-pub(crate) async fn remove(call: &Call<'_>, key: &str, revision: u64) -> Result<Attempt<u64>> {
+pub(crate) async fn remove(ctx: &RequestContext<'_>, key: &str, revision: u64) -> Result<Attempt<u64>> {
     let write = Write { key: key.into(), expect: Expect::Revision(revision), op: Op::Delete };
-    Ok(commit(call, write).await?.map(|written| written.revision))
+    Ok(commit(ctx, write).await?.map(|written| written.revision))
 }
 
-async fn commit(call: &Call<'_>, write: Write<Header>) -> Result<Attempt<Written<Header>>> {
+async fn commit(ctx: &RequestContext<'_>, write: Write<Header>) -> Result<Attempt<Written<Header>>> {
     let key = write.key.clone();
-    call.request.note_submission();
-    match call.server.store().write(write).await {
+    ctx.request.note_submission();
+    match ctx.server.store().write(write).await {
         Ok(written) => {
-            call.request.note_commit(written.revision);
-            follow_up(call, &key, &written).await?;
+            ctx.request.note_commit(written.revision);
+            follow_up(ctx, &key, &written).await?;
             Ok(Ok(written))
         }
         Err(WriteError::Conflict { .. }) => Ok(Err(Raced)),
@@ -105,31 +109,31 @@ async fn commit(call: &Call<'_>, write: Write<Header>) -> Result<Attempt<Written
 /// is carried to its end ([`Completion`](crate::completion)).
 ///
 /// What is known of roles and of admission policies is not told here: it follows the store's revisions by itself.
-pub(crate) async fn follow_up(call: &Call<'_>, key: &str, written: &Written<Header>) -> Result<()> {
-    if let Some(custom) = &call.info.custom {
-        custom::follow_instance(call.server, &custom.definition, written).await?;
-    } else if call.info.kind == "CustomResourceDefinition" {
-        custom::follow(call.server, key).await?;
-    } else if call.info.kind == "Service"
+pub(crate) async fn follow_up(ctx: &RequestContext<'_>, key: &str, written: &Written<Header>) -> Result<()> {
+    if let Some(custom) = &ctx.info.custom {
+        crd::follow_instance(ctx.server, &custom.definition, written).await?;
+    } else if ctx.info.kind == "CustomResourceDefinition" {
+        crd::follow(ctx.server, key).await?;
+    } else if ctx.info.kind == "Service"
         && written.entry.is_none()
         && let Some(before) = &written.before
-        && let Some(service) = stored::read_or_skip(before)
+        && let Some(service) = storage::read_or_skip(before)
     {
-        call.server.inner().allocator.release(&service, None);
+        ctx.server.inner().allocator.release(&service, None);
     }
     Ok(())
 }
 
 /// Takes the addresses and ports that a service needs; nothing for other kinds.
 pub(crate) fn reserve<'a>(
-    call: &'a Call<'_>,
+    ctx: &'a RequestContext<'_>,
     object: &mut Value,
     old: Option<&Value>,
 ) -> Result<Option<Reservation<'a>>> {
-    if call.info.kind != "Service" || call.info.is_custom() {
+    if ctx.info.kind != "Service" || ctx.info.is_custom() {
         return Ok(None);
     }
-    let reserved = call.server.inner().allocator.assign(call.server.env(), object, old);
+    let reserved = ctx.server.inner().allocator.assign(ctx.server.env(), object, old);
     let name = object["metadata"]["name"].as_str().unwrap_or_default();
     reserved.map(Some).map_err(|errors| Status::invalid("", "Service", name, &errors))
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::ISSUER;
 use super::jwt::{Claims, Kubernetes, Reference};
 use crate::registry::storage_prefix;
-use crate::stored;
+use crate::storage;
 use crate::{Header, User};
 
 /// How far the clocks of two machines may differ.
@@ -149,7 +149,7 @@ fn is_gone(entry: &Entry<Header>, now: Timestamp) -> bool {
         return false;
     }
     // An object that is being deleted and cannot be parsed counts as gone, so that its tokens are refused.
-    let Some(object) = stored::read_or_skip::<Value>(entry) else { return true };
+    let Some(object) = storage::read_or_skip::<Value>(entry) else { return true };
     let at = object["metadata"]["deletionTimestamp"].as_str().unwrap_or_default();
     time::parse(at, Precision::Seconds).is_ok_and(|at| at.as_second() < now.as_second() - LEEWAY_SECONDS)
 }

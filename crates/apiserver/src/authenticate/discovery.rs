@@ -11,7 +11,7 @@ use crate::body::Body;
 use crate::registry::storage_prefix;
 use crate::request::Request;
 use crate::status::{Result, Status};
-use crate::stored;
+use crate::storage;
 use crate::{Header, respond};
 
 const CONFIGURATION: &str = "/.well-known/openid-configuration";
@@ -52,7 +52,7 @@ fn configuration(authentication: &Authentication, store: &Store<Header>) -> Valu
 /// The API server's address, from the Endpoints `default/kubernetes`.
 fn address(store: &Store<Header>) -> String {
     let entry = store.get(&format!("{}default/kubernetes", storage_prefix("", "endpoints")));
-    let endpoints: Value = entry.and_then(|it| stored::read_or_skip(&it)).unwrap_or_default();
+    let endpoints: Value = entry.and_then(|it| storage::read_or_skip(&it)).unwrap_or_default();
     let subset = &endpoints["subsets"][0];
     let ip = subset["addresses"][0]["ip"].as_str().unwrap_or("kubernetes.default.svc");
     let ip = if ip.contains(':') { format!("[{ip}]") } else { ip.to_owned() };

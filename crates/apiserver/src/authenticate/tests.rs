@@ -4,7 +4,7 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::header::seal;
+use crate::header::encode_object;
 
 /// An `Authentication` whose store holds the service account `ns/robot` and the pod `ns/p`.
 async fn world(env: Env, key: Option<SigningKey>) -> Authentication {
@@ -12,7 +12,7 @@ async fn world(env: Env, key: Option<SigningKey>) -> Authentication {
     for (plural, kind, name) in [("serviceaccounts", "ServiceAccount", "robot"), ("pods", "Pod", "p")] {
         let uid = format!("uid-{name}");
         let metadata = json!({"name": name, "namespace": "ns", "uid": uid});
-        let (bytes, header) = seal(&json!({"apiVersion": "v1", "kind": kind, "metadata": metadata}));
+        let (bytes, header) = encode_object(&json!({"apiVersion": "v1", "kind": kind, "metadata": metadata}));
         let key = format!("/registry/core/{plural}/ns/{name}").into();
         store.write(Write { key, expect: Expect::Absent, op: Op::Put(bytes, header) }).await.unwrap();
     }

@@ -5,7 +5,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::header::seal;
+use crate::header::encode_object;
 
 struct World {
     store: Store<Header>,
@@ -19,7 +19,7 @@ impl World {
     }
 
     async fn put(&self, key: &str, object: Value) {
-        let (bytes, header): (Bytes, Header) = seal(&object);
+        let (bytes, header): (Bytes, Header) = encode_object(&object);
         let key = format!("{PREFIX}{key}").into();
         self.store.write(Write { key, expect: Expect::Any, op: Op::Put(bytes, header) }).await.unwrap();
     }

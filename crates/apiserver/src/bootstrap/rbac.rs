@@ -108,7 +108,7 @@ impl Object {
             labels: &labels,
             annotations: &[ANNOTATION],
         };
-        let (bytes, header) = object.seal(|out| self.content.print(self, out));
+        let (bytes, header) = object.encode(|out| self.content.print(self, out));
         let mut key = storage_prefix(GROUP, self.plural);
         if !self.namespace.is_empty() {
             key.push_str(self.namespace);

@@ -82,7 +82,7 @@ async fn everything_is_stored_as_a_write_would_store_it() {
     let store = memory(&Env::seeded(1), Options::default()).await;
     for entry in store.range(&Range::default()).unwrap().entries {
         let object: Value = serde_json::from_slice(&entry.value).unwrap();
-        let (bytes, header) = seal(&object);
+        let (bytes, header) = encode_object(&object);
         assert_eq!(bytes, entry.value, "{}", entry.key);
         assert_eq!(header, entry.header, "{}", entry.key);
     }

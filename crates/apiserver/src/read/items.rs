@@ -10,17 +10,17 @@ use bytes::Bytes;
 use evenkeel_store::Entry;
 
 use crate::body::{Body, PIECE_BYTES};
-use crate::call::Call;
-use crate::encode::Shown;
+use crate::context::RequestContext;
+use crate::encode::EncodedObject;
 use crate::status::Result;
-use crate::{Header, ResourceInfo, faces, stored};
+use crate::{Header, ResourceInfo, conversion, storage};
 
 /// One object of a list.
 pub(crate) enum Item {
     /// Shown as it is stored.
     Stored(Arc<Entry<Header>>),
     /// Shown in another form than the stored one, which was made for this list.
-    Made(Box<Shown>),
+    Made(Box<EncodedObject>),
 }
 
 /// How much of each object a list shows.
@@ -37,42 +37,42 @@ pub(crate) enum Form {
 impl Item {
     /// Stored objects as the resource of a call shows them. Those whose bytes are damaged are left out, with a warning that
     /// names them.
-    pub(crate) fn all(call: &Call<'_>, entries: &[Arc<Entry<Header>>]) -> Vec<Self> {
-        let items = entries.iter().map(|entry| Self::of(call.info, entry));
-        items.filter_map(|item| item.map_err(|status| call.request.warn(status.message)).ok()).collect()
+    pub(crate) fn all(ctx: &RequestContext<'_>, entries: &[Arc<Entry<Header>>]) -> Vec<Self> {
+        let items = entries.iter().map(|entry| Self::of(ctx.info, entry));
+        items.filter_map(|item| item.map_err(|status| ctx.request.warn(status.message)).ok()).collect()
     }
 
     /// A stored object as this resource shows it.
     fn of(info: &ResourceInfo, entry: &Arc<Entry<Header>>) -> Result<Self> {
-        stored::check(entry)?;
-        if faces::is_stored_face(info, entry) {
+        storage::check_readable(entry)?;
+        if conversion::is_stored_as_served(info, entry) {
             return Ok(Self::Stored(entry.clone()));
         }
-        Ok(Self::Made(Box::new(faces::show(info, entry, entry.revision)?)))
+        Ok(Self::Made(Box::new(conversion::encoded(info, entry, entry.revision)?)))
     }
 
-    pub(crate) fn shown(&self) -> Shown {
+    pub(crate) fn encoded(&self) -> EncodedObject {
         match self {
-            Self::Stored(entry) => Shown::stored(entry, entry.revision),
-            Self::Made(shown) => (**shown).clone(),
+            Self::Stored(entry) => EncodedObject::stored(entry, entry.revision),
+            Self::Made(encoded) => (**encoded).clone(),
         }
     }
 }
 
 impl Form {
-    fn len(self, shown: &Shown) -> usize {
+    fn len(self, encoded: &EncodedObject) -> usize {
         match self {
-            Self::Object => shown.len(),
-            Self::Untyped => shown.untyped_len(),
-            Self::Metadata { beta } => shown.metadata_len(beta),
+            Self::Object => encoded.len(),
+            Self::Untyped => encoded.untyped_len(),
+            Self::Metadata { beta } => encoded.metadata_len(beta),
         }
     }
 
-    fn write(self, shown: &Shown, out: &mut Vec<u8>) {
+    fn write(self, encoded: &EncodedObject, out: &mut Vec<u8>) {
         match self {
-            Self::Object => shown.write(out),
-            Self::Untyped => shown.write_untyped(out),
-            Self::Metadata { beta } => shown.write_metadata(out, beta),
+            Self::Object => encoded.write(out),
+            Self::Untyped => encoded.write_untyped(out),
+            Self::Metadata { beta } => encoded.write_metadata(out, beta),
         }
     }
 }
@@ -83,7 +83,7 @@ const TAIL: &[u8] = b"]}";
 /// A list of these items. `head` is the beginning of the list, up to the first item.
 pub(crate) fn body(head: Vec<u8>, items: Vec<Item>, form: Form) -> Body {
     let commas = items.len().saturating_sub(1);
-    let items_len: usize = items.iter().map(|item| form.len(&item.shown())).sum();
+    let items_len: usize = items.iter().map(|item| form.len(&item.encoded())).sum();
     let len = head.len() + items_len + commas + TAIL.len();
     let mut pieces = Pieces { out: head, items: items.into_iter(), form, started: false, ended: false };
     if len > PIECE_BYTES {
@@ -118,13 +118,13 @@ impl Iterator for Pieces {
                 self.ended = true;
                 break;
             };
-            let shown = item.shown();
-            out.reserve(self.form.len(&shown) + 1);
+            let encoded = item.encoded();
+            out.reserve(self.form.len(&encoded) + 1);
             if self.started {
                 out.push(b',');
             }
             self.started = true;
-            self.form.write(&shown, &mut out);
+            self.form.write(&encoded, &mut out);
         }
         Some(out.into())
     }
@@ -139,7 +139,7 @@ mod tests {
     fn item(index: usize, size: usize) -> Item {
         let object = json!({"apiVersion": "v1", "kind": "ConfigMap",
             "metadata": {"name": format!("c{index}")}, "data": {"k": "x".repeat(size)}});
-        Item::Made(Box::new(Shown::sealed(&object, index as u64 + 1)))
+        Item::Made(Box::new(EncodedObject::encode(&object, index as u64 + 1)))
     }
 
     fn check(count: usize, size: usize, form: Form) {
@@ -149,7 +149,7 @@ mod tests {
             if index > 0 {
                 expected.push(b',');
             }
-            form.write(&item(index, size).shown(), &mut expected);
+            form.write(&item(index, size).encoded(), &mut expected);
         }
         expected.extend_from_slice(TAIL);
         let body = body(head, (0..count).map(|index| item(index, size)).collect(), form);

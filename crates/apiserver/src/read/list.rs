@@ -10,7 +10,7 @@ use super::items::{self, Form, Item};
 use super::page::Token;
 use super::select::Selection;
 use crate::body::Body;
-use crate::call::Call;
+use crate::context::RequestContext;
 use crate::decode::go_package;
 use crate::encode::{push_number, push_text};
 use crate::request::{Accept, ListQuery, Shape, negotiate_for, parse_version};
@@ -32,13 +32,13 @@ pub(crate) struct Found {
 }
 
 /// Answers a GET of a collection.
-pub(crate) async fn list(call: &Call<'_>) -> Result<Response<Body>> {
-    let accept = negotiate_for(call.request, true, call.info.is_custom())?;
-    let query = ListQuery::parse(&call.request.query)?;
+pub(crate) async fn list(ctx: &RequestContext<'_>) -> Result<Response<Body>> {
+    let accept = negotiate_for(ctx.request, true, ctx.info.is_custom())?;
+    let query = ListQuery::parse(&ctx.request.query)?;
     validate(&query)?;
-    let selection = Selection::parse(call.info, &query.labels, &query.fields)?;
-    let found = find(call, &query, &selection).await?;
-    write_list(call, accept, Item::all(call, &found.entries), &found)
+    let selection = Selection::parse(ctx.info, &query.labels, &query.fields)?;
+    let found = find(ctx, &query, &selection).await?;
+    write_list(ctx, accept, Item::all(ctx, &found.entries), &found)
 }
 
 /// Refuses options that do not go together.
@@ -83,17 +83,21 @@ pub(crate) fn refuse_options(errors: &[FieldError]) -> Result<()> {
 }
 
 /// Reads the selected objects of the call's scope.
-pub(crate) async fn find(call: &Call<'_>, query: &ListQuery, selection: &Selection) -> Result<Found> {
-    let newest = call.server.store().sync().await;
+pub(crate) async fn find(
+    ctx: &RequestContext<'_>,
+    query: &ListQuery,
+    selection: &Selection,
+) -> Result<Found> {
+    let newest = ctx.server.store().sync().await;
     let (at, after) = start(query, newest)?;
     if let (Some(name), None) = (selection.name(), &after)
-        && let Some(key) = single_key(call, selection, name)
+        && let Some(key) = single_key(ctx, selection, name)
     {
-        return find_one(call, &key, at, selection, newest);
+        return find_one(ctx, &key, at, selection, newest);
     }
-    let prefix = call.scope();
+    let prefix = ctx.scope();
     let after = after.map(|it| format!("{prefix}{it}"));
-    collect(call, &prefix, after, at, query.limit, selection)
+    collect(ctx, &prefix, after, at, query.limit, selection)
 }
 
 /// At which revision a list is read, none for the newest, and after which key below the prefix.
@@ -128,34 +132,34 @@ fn start(query: &ListQuery, newest: u64) -> Result<(Option<u64>, Option<String>)
 }
 
 /// The key of the one object that a selection by name can find, where its namespace is known.
-fn single_key(call: &Call<'_>, selection: &Selection, name: &str) -> Option<String> {
-    if !call.info.namespaced {
-        return Some(call.info.key("", name));
+fn single_key(ctx: &RequestContext<'_>, selection: &Selection, name: &str) -> Option<String> {
+    if !ctx.info.namespaced {
+        return Some(ctx.info.key("", name));
     }
-    let namespace = match &*call.path.namespace {
+    let namespace = match &*ctx.path.namespace {
         "" => selection.namespace()?,
         namespace => namespace,
     };
-    Some(call.info.key(namespace, name))
+    Some(ctx.info.key(namespace, name))
 }
 
 fn find_one(
-    call: &Call<'_>,
+    ctx: &RequestContext<'_>,
     key: &str,
     at: Option<u64>,
     selection: &Selection,
     newest: u64,
 ) -> Result<Found> {
     let entry = match at {
-        Some(at) => call.server.store().get_at(key, at).map_err(|error| expired(&error, None))?,
-        None => call.server.store().get(key),
+        Some(at) => ctx.server.store().get_at(key, at).map_err(|error| expired(&error, None))?,
+        None => ctx.server.store().get(key),
     };
     let entries = entry.into_iter().filter(|it| selection.matches(&it.header, &it.value)).collect();
     Ok(Found { entries, revision: at.unwrap_or(newest), next: None, remaining: None })
 }
 
 fn collect(
-    call: &Call<'_>,
+    ctx: &RequestContext<'_>,
     prefix: &str,
     after: Option<String>,
     at: Option<u64>,
@@ -174,7 +178,7 @@ fn collect(
     loop {
         let token =
             || continued.then(|| range.after.as_deref().unwrap_or_default()[prefix.len()..].to_owned());
-        let page = call.server.store().range(&range).map_err(|error| expired(&error, token()))?;
+        let page = ctx.server.store().range(&range).map_err(|error| expired(&error, token()))?;
         range.at = Some(page.revision);
         let last = page.entries.last().map(|it| it.key.to_string());
         for (index, entry) in page.entries.iter().enumerate() {
@@ -215,7 +219,7 @@ fn expired(error: &ReadError, after: Option<String>) -> Status {
 
 /// An answer that is a list.
 pub(crate) fn write_list(
-    call: &Call<'_>,
+    ctx: &RequestContext<'_>,
     accept: Accept,
     items: Vec<Item>,
     found: &Found,
@@ -223,16 +227,16 @@ pub(crate) fn write_list(
     let mut out = Vec::new();
     let form = match accept.shape {
         Shape::Table { beta } => {
-            let options = TableOptions::of(call, beta)?;
-            let objects: Vec<_> = items.iter().map(|item| item.shown().to_value()).collect();
+            let options = TableOptions::of(ctx, beta)?;
+            let objects: Vec<_> = items.iter().map(|item| item.encoded().to_value()).collect();
             found.write_metadata(&mut out, false);
             let metadata = serde_json::from_slice(&out).map_err(Status::internal)?;
-            let table = Printer::of(call.info).table(&objects, metadata, true, options);
+            let table = Printer::of(ctx.info).table(&objects, metadata, true, options);
             return respond::formatted(200, accept.format, table.to_string());
         }
         Shape::Object => {
-            let custom = call.info.is_custom();
-            write_head(&mut out, &call.info.list_kind, &call.info.api_version(), found, custom);
+            let custom = ctx.info.is_custom();
+            write_head(&mut out, &ctx.info.list_kind, &ctx.info.api_version(), found, custom);
             if custom { Form::Object } else { Form::Untyped }
         }
         Shape::MetadataList { beta } => {
@@ -249,7 +253,7 @@ pub(crate) fn write_list(
         Shape::Metadata { .. } => {
             return Err(Status::not_acceptable(format!(
                 "you requested PartialObjectMetadata, but the requested object is a list ({})",
-                type_name(call.info, true)
+                type_name(ctx.info, true)
             )));
         }
     };

@@ -4,7 +4,7 @@ use evenkeel_schema::selector::{FieldSelector, LabelSelector};
 use serde_json::Value;
 
 use crate::status::{Result, Status};
-use crate::{Header, ResourceInfo, fields};
+use crate::{Header, ResourceInfo, field_selectors};
 
 /// A parsed selection of one resource.
 #[derive(Clone, Debug)]
@@ -100,12 +100,12 @@ fn custom_value(bytes: &[u8], path: &[String]) -> String {
 
 fn field(info: &ResourceInfo, label: &str) -> Result<Field> {
     let (group, stored) = match info.group.as_str() {
-        "events.k8s.io" => ("", fields::event_label(label)),
+        "events.k8s.io" => ("", field_selectors::event_label(label)),
         group => (group, Some(label)),
     };
     match stored {
         Some("metadata.name") => return Ok(Field::Name),
-        Some("metadata.namespace") if !fields::lies_nowhere(group, &info.kind) => {
+        Some("metadata.namespace") if !field_selectors::lies_nowhere(group, &info.kind) => {
             return Ok(Field::Namespace);
         }
         _ => {}
@@ -114,8 +114,9 @@ fn field(info: &ResourceInfo, label: &str) -> Result<Field> {
         return custom_field(&custom.version, label)
             .ok_or_else(|| Status::bad_request(format!("field label not supported: {label}")));
     }
-    let at = stored.and_then(|stored| fields::position(group, &info.kind, stored));
-    at.map(Field::Header).ok_or_else(|| Status::bad_request(fields::refusal(group, &info.kind, label)))
+    let at = stored.and_then(|stored| field_selectors::position(group, &info.kind, stored));
+    at.map(Field::Header)
+        .ok_or_else(|| Status::bad_request(field_selectors::refusal(group, &info.kind, label)))
 }
 
 /// A field that the definition's version lists in `selectableFields`.

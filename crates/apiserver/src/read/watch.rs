@@ -21,12 +21,12 @@ use super::list::refuse_options;
 use super::select::Selection;
 use super::shared::{EventId, SharedEvents};
 use crate::body::Body;
-use crate::call::Call;
-use crate::encode::Shown;
+use crate::context::RequestContext;
+use crate::encode::EncodedObject;
 use crate::request::{Format, ListQuery, Shape, negotiate_for, parse_version};
 use crate::status::{Result, Status};
 use crate::table::{Printer, TableOptions};
-use crate::{Header, ResourceInfo, faces, respond};
+use crate::{Header, ResourceInfo, conversion, respond};
 
 /// How often a watcher is told how far it has come.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
@@ -36,9 +36,9 @@ const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
 const TIMEOUT_MIN: Duration = Duration::from_secs(1800);
 
 /// Answers a watch.
-pub(crate) async fn watch(call: &Call<'_>) -> Result<Response<Body>> {
-    let accept = negotiate_for(call.request, true, call.info.is_custom())?;
-    let query = ListQuery::parse(&call.request.query)?;
+pub(crate) async fn watch(ctx: &RequestContext<'_>) -> Result<Response<Body>> {
+    let accept = negotiate_for(ctx.request, true, ctx.info.is_custom())?;
+    let query = ListQuery::parse(&ctx.request.query)?;
     validate(&query)?;
     if accept.format != Format::Json {
         return Err(Status::not_acceptable(
@@ -46,24 +46,24 @@ pub(crate) async fn watch(call: &Call<'_>) -> Result<Response<Body>> {
              application/vnd.kubernetes.protobuf;stream=watch",
         ));
     }
-    let mut selection = Selection::parse(call.info, &query.labels, &query.fields)?;
-    if !call.path.name.is_empty() {
-        if !query.fields.is_empty() && selection.name() != Some(&call.path.name) {
+    let mut selection = Selection::parse(ctx.info, &query.labels, &query.fields)?;
+    if !ctx.path.name.is_empty() {
+        if !query.fields.is_empty() && selection.name() != Some(&ctx.path.name) {
             return Err(Status::bad_request("fieldSelector metadata.name doesn't match requested name"));
         }
-        selection = selection.and_name(&call.path.name);
+        selection = selection.and_name(&ctx.path.name);
     }
     let rows = match accept.shape {
         Shape::Table { beta } => {
-            let printer = Printer::of(call.info).into();
-            Some(Rows { printer, options: TableOptions::of(call, beta)?, env: call.server.env().clone() })
+            let printer = Printer::of(ctx.info).into();
+            Some(Rows { printer, options: TableOptions::of(ctx, beta)?, env: ctx.server.env().clone() })
         }
         _ => None,
     };
-    let form = Form { info: call.info.clone(), shape: accept.shape, rows };
-    let stream = open(call, &query, selection, form).await?;
-    let what = format!("watch of {}", call.request.path);
-    Ok(respond::json(200, Body::stream(call.server.inner().panics.guard_stream(what, stream))))
+    let form = Form { info: ctx.info.clone(), shape: accept.shape, rows };
+    let stream = open(ctx, &query, selection, form).await?;
+    let what = format!("watch of {}", ctx.request.path);
+    Ok(respond::json(200, Body::stream(ctx.server.inner().panics.guard_stream(what, stream))))
 }
 
 fn validate(query: &ListQuery) -> Result<()> {
@@ -106,11 +106,16 @@ enum Begin {
     Never(Status),
 }
 
-async fn open(call: &Call<'_>, query: &ListQuery, selection: Selection, form: Form) -> Result<Events> {
-    let newest = call.server.store().sync().await;
+async fn open(
+    ctx: &RequestContext<'_>,
+    query: &ListQuery,
+    selection: Selection,
+    form: Form,
+) -> Result<Events> {
+    let newest = ctx.server.store().sync().await;
     let begin = begin(query, newest)?;
-    let length = length(query.timeout_seconds, call.server.env());
-    let prefix = call.scope();
+    let length = length(query.timeout_seconds, ctx.server.env());
+    let prefix = ctx.scope();
     let mut pending = VecDeque::new();
     let after = match begin {
         Begin::After(after) => after,
@@ -118,7 +123,7 @@ async fn open(call: &Call<'_>, query: &ListQuery, selection: Selection, form: Fo
         Begin::Never(_) => newest,
         Begin::State => {
             let range = Range { prefix: prefix.clone(), ..Range::default() };
-            let page = call.server.store().range(&range).map_err(Status::internal)?;
+            let page = ctx.server.store().range(&range).map_err(Status::internal)?;
             pending.extend(page.entries.into_iter().filter(|it| selection.matches(&it.header, &it.value)));
             page.revision
         }
@@ -127,7 +132,7 @@ async fn open(call: &Call<'_>, query: &ListQuery, selection: Selection, form: Fo
         Begin::Never(status) => State::Failed(Some(status)),
         // Kubernetes asks its storage for the revision to begin at, and has no time left for that.
         _ if length.is_zero() && query.version.is_empty() => State::Failed(Some(out_of_time())),
-        _ => match call.server.store().watch(&prefix, after) {
+        _ => match ctx.server.store().watch(&prefix, after) {
             Ok(watch) => State::Open(watch),
             Err(error) => State::Failed(refusal(&error)),
         },
@@ -139,14 +144,14 @@ async fn open(call: &Call<'_>, query: &ListQuery, selection: Selection, form: Fo
     let from_state = query.initial_events.unwrap_or(matches!(query.version.as_str(), "" | "0"));
     let marks_end = from_state && query.bookmarks;
     Ok(Events {
-        work: Some(call.server.hold("watch's initial state")),
+        work: Some(ctx.server.hold("watch's initial state")),
         initial: pending,
         end_mark: (marks_end && matches!(state, State::Open(_))).then_some(after),
         ahead: (after > newest).then_some(after),
         state,
         selection,
         form,
-        shared: call.server.inner().events.clone(),
+        shared: ctx.server.inner().events.clone(),
         first: true,
         bookmark: query.bookmarks.then(|| Box::pin(sleep_until(first_bookmark(now, length)))),
         end: Box::pin(sleep_until(now + length)),
@@ -324,16 +329,17 @@ impl Events {
         let form = &self.form;
         let table = form.rows.as_ref().map(Rows::options_now);
         let id = EventId { revision, kind, shape: form.shape, table, info: form.info.clone() };
-        let encode = || Some(form.event(kind, &faces::show(&form.info, entry, revision).ok()?, false));
+        let encode =
+            || Some(form.event(kind, &conversion::encoded(&form.info, entry, revision).ok()?, false));
         self.first = false;
         self.shared.get(id, encode)
     }
 
     /// An event for this watcher alone. There is none for an object whose bytes are damaged.
     fn event(&mut self, kind: &str, entry: &Entry<Header>, revision: u64) -> Option<Bytes> {
-        let shown = faces::show(&self.form.info, entry, revision).ok()?;
+        let encoded = conversion::encoded(&self.form.info, entry, revision).ok()?;
         let first = std::mem::take(&mut self.first);
-        Some(self.form.event(kind, &shown, first))
+        Some(self.form.event(kind, &encoded, first))
     }
 
     fn bookmark_event(&mut self, revision: u64, end_of_initial: bool) -> Bytes {
@@ -344,8 +350,8 @@ impl Events {
 
 impl Rows {
     /// The Table of one event: only the first one has the columns.
-    fn table(&self, shown: &Shown, first: bool) -> serde_json::Value {
-        self.printer.single(shown.to_value(), first, self.options_now())
+    fn table(&self, encoded: &EncodedObject, first: bool) -> serde_json::Value {
+        self.printer.single(encoded.to_value(), first, self.options_now())
     }
 
     /// The options of a Table that is printed now. Ages are told in seconds.
@@ -357,29 +363,29 @@ impl Rows {
 }
 
 impl Form {
-    fn event(&self, kind: &str, shown: &Shown, first: bool) -> Bytes {
-        let mut out = Vec::with_capacity(shown.len() + 40);
+    fn event(&self, kind: &str, encoded: &EncodedObject, first: bool) -> Bytes {
+        let mut out = Vec::with_capacity(encoded.len() + 40);
         out.extend_from_slice(b"{\"type\":\"");
         out.extend_from_slice(kind.as_bytes());
         out.extend_from_slice(b"\",\"object\":");
         match self.shape {
             Shape::Object | Shape::Table { .. } => match &self.rows {
-                Some(rows) => out.extend_from_slice(rows.table(shown, first).to_string().as_bytes()),
-                None => shown.write(&mut out),
+                Some(rows) => out.extend_from_slice(rows.table(encoded, first).to_string().as_bytes()),
+                None => encoded.write(&mut out),
             },
-            Shape::Metadata { beta } | Shape::MetadataList { beta } => shown.write_metadata(&mut out, beta),
+            Shape::Metadata { beta } | Shape::MetadataList { beta } => encoded.write_metadata(&mut out, beta),
         }
         out.extend_from_slice(b"}\n");
         Bytes::from(out)
     }
 
     /// An object of the kind that has nothing but a resourceVersion.
-    fn bookmark(&self, revision: u64, end_of_initial: bool) -> Shown {
+    fn bookmark(&self, revision: u64, end_of_initial: bool) -> EncodedObject {
         let metadata = match end_of_initial {
             true => r#"{"annotations":{"k8s.io/initial-events-end":"true"}}"#,
             false => "{}",
         };
-        Shown::bare(&self.info.api_version(), &self.info.kind, metadata, revision)
+        EncodedObject::bare(&self.info.api_version(), &self.info.kind, metadata, revision)
     }
 }
 

@@ -9,27 +9,27 @@ use serde_json::{Value, json};
 
 use super::{created, decode_other};
 use crate::body::Body;
-use crate::call::Call;
+use crate::context::RequestContext;
 use crate::decode::Expected;
 use crate::request::WriteQuery;
 use crate::status::{Result, Status};
-use crate::stored;
+use crate::storage;
 use crate::write::{RETRIES_MAX, put, write_query};
 
 /// Answers a POST of a Binding to `pods/{name}/binding`, or to the older resource `bindings`.
-pub(super) async fn bind(call: &Call<'_>, body: Bytes) -> Result<Response<Body>> {
-    let query = write_query(call, "CreateOptions")?;
+pub(super) async fn bind(ctx: &RequestContext<'_>, body: Bytes) -> Result<Response<Body>> {
+    let query = write_query(ctx, "CreateOptions")?;
     let expected = Expected { group: "", version: "v1", kind: "Binding" };
-    let binding = decode_other(call, &expected, &body)?;
+    let binding = decode_other(ctx, &expected, &body)?;
     let given = binding["metadata"]["name"].as_str().unwrap_or_default();
-    let name = if call.path.name.is_empty() { given } else { &call.path.name };
+    let name = if ctx.path.name.is_empty() { given } else { &ctx.path.name };
     if given != name {
         return Err(Status::bad_request("name in URL does not match name in Binding object"));
     }
     validate(&binding)?;
-    let key = format!("{}{}/{name}", crate::registry::storage_prefix("", "pods"), call.path.namespace);
+    let key = format!("{}{}/{name}", crate::registry::storage_prefix("", "pods"), ctx.path.namespace);
     for _ in 0..RETRIES_MAX {
-        if assign(call, &query, &key, name, &binding).await? {
+        if assign(ctx, &query, &key, name, &binding).await? {
             return Ok(created());
         }
     }
@@ -54,9 +54,15 @@ fn validate(binding: &Value) -> Result<()> {
 }
 
 /// Assigns the pod to the node; `false` if another writer was faster.
-async fn assign(call: &Call<'_>, query: &WriteQuery, key: &str, name: &str, binding: &Value) -> Result<bool> {
-    let entry = call.server.store().get(key).ok_or_else(|| Status::not_found("", "pods", name))?;
-    let mut pod: Value = stored::read(&entry)?;
+async fn assign(
+    ctx: &RequestContext<'_>,
+    query: &WriteQuery,
+    key: &str,
+    name: &str,
+    binding: &Value,
+) -> Result<bool> {
+    let entry = ctx.server.store().get(key).ok_or_else(|| Status::not_found("", "pods", name))?;
+    let mut pod: Value = storage::read(&entry)?;
     let uid = binding["metadata"]["uid"].as_str().unwrap_or_default();
     if !uid.is_empty() && uid != &*entry.header.uid {
         let why = format!(
@@ -76,14 +82,14 @@ async fn assign(call: &Call<'_>, query: &WriteQuery, key: &str, name: &str, bind
         let why = format!("pod {name} has non-empty .spec.schedulingGates");
         return Err(refuse(name, &why));
     }
-    place(call, &mut pod, binding);
+    place(ctx, &mut pod, binding);
     if query.dry_run {
         return Ok(true);
     }
-    Ok(put(call, key, pod, Expect::Revision(entry.revision), false).await?.is_ok())
+    Ok(put(ctx, key, pod, Expect::Revision(entry.revision), false).await?.is_ok())
 }
 
-fn place(call: &Call<'_>, pod: &mut Value, binding: &Value) {
+fn place(ctx: &RequestContext<'_>, pod: &mut Value, binding: &Value) {
     pod["spec"]["nodeName"] = binding["target"]["name"].clone();
     for field in ["annotations", "labels"] {
         for (key, value) in binding["metadata"][field].as_object().into_iter().flatten() {
@@ -91,7 +97,7 @@ fn place(call: &Call<'_>, pod: &mut Value, binding: &Value) {
         }
     }
     let condition = json!({
-        "type": "PodScheduled", "status": "True", "lastTransitionTime": call.server.now(),
+        "type": "PodScheduled", "status": "True", "lastTransitionTime": ctx.server.now(),
     });
     let mut conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
     match conditions.iter_mut().find(|it| it["type"] == "PodScheduled") {

@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use super::{created, decode_other};
 use crate::Header;
 use crate::body::Body;
-use crate::call::Call;
+use crate::context::RequestContext;
 use crate::decode::Expected;
 use crate::status::{Result, Status};
-use crate::stored;
+use crate::storage;
 use crate::write::{
     DeleteOptions, RETRIES_MAX, check_preconditions, conflict, delete_object, put, write_query,
 };
@@ -28,26 +28,26 @@ enum Verdict {
 }
 
 /// Answers a POST to `pods/{name}/eviction`.
-pub(super) async fn evict(call: &Call<'_>, body: Bytes) -> Result<Response<Body>> {
-    write_query(call, "CreateOptions")?;
+pub(super) async fn evict(ctx: &RequestContext<'_>, body: Bytes) -> Result<Response<Body>> {
+    write_query(ctx, "CreateOptions")?;
     let expected = Expected { group: "policy", version: "v1", kind: "Eviction" };
-    let eviction = decode_other(call, &expected, &body)?;
-    if eviction["metadata"]["name"].as_str().unwrap_or_default() != call.path.name {
+    let eviction = decode_other(ctx, &expected, &body)?;
+    if eviction["metadata"]["name"].as_str().unwrap_or_default() != ctx.path.name {
         return Err(Status::bad_request("name in URL does not match name in Eviction object"));
     }
     let mut options = DeleteOptions::of_value(&eviction["deleteOptions"]);
-    options.join_dry_run(call.request.query.all("dryRun"))?;
+    options.join_dry_run(ctx.request.query.all("dryRun"))?;
     let chosen = options.resource_version.is_some();
     let mut refusal = None;
     for _ in 0..RETRIES_MAX {
-        let entry = call.server.store().get(&call.key()).ok_or_else(|| call.not_found())?;
+        let entry = ctx.server.store().get(&ctx.key()).ok_or_else(|| ctx.not_found())?;
         options.validate()?;
-        let verdict = judge(call, &entry, &options).await?;
+        let verdict = judge(ctx, &entry, &options).await?;
         let mut options = options.clone();
         if matches!(verdict, Verdict::AsItIs(_)) && !chosen {
             options.resource_version = Some(entry.revision.to_string());
         }
-        match (carry_out(call, options).await, verdict) {
+        match (carry_out(ctx, options).await, verdict) {
             (Ok(()), _) => return Ok(created()),
             (Err(status), _) if status.code != 409 || chosen => return Err(status),
             (Err(_), Verdict::AsItIs(Some(name))) => return Err(budget::busy(&name)),
@@ -55,11 +55,11 @@ pub(super) async fn evict(call: &Call<'_>, body: Bytes) -> Result<Response<Body>
             (Err(status), Verdict::AsItIs(None)) => refusal = Some(status),
         }
     }
-    Err(refusal.unwrap_or_else(|| conflict(call)))
+    Err(refusal.unwrap_or_else(|| conflict(ctx)))
 }
 
-async fn judge(call: &Call<'_>, entry: &Entry<Header>, options: &DeleteOptions) -> Result<Verdict> {
-    let pod: Value = stored::read(entry)?;
+async fn judge(ctx: &RequestContext<'_>, entry: &Entry<Header>, options: &DeleteOptions) -> Result<Verdict> {
+    let pod: Value = storage::read(entry)?;
     let phase = pod["status"]["phase"].as_str().unwrap_or_default();
     // Pods that do not run or are being deleted do not count in any budget.
     if entry.header.deleting || matches!(phase, "Succeeded" | "Failed") {
@@ -68,28 +68,28 @@ async fn judge(call: &Call<'_>, entry: &Entry<Header>, options: &DeleteOptions) 
     if phase == "Pending" {
         return Ok(Verdict::AsItIs(None));
     }
-    budget::ask(call, entry, &pod, options.dry_run).await
+    budget::ask(ctx, entry, &pod, options.dry_run).await
 }
 
 /// Sets the condition `DisruptionTarget` on the pod, then deletes the pod.
-async fn carry_out(call: &Call<'_>, mut options: DeleteOptions) -> Result<()> {
+async fn carry_out(ctx: &RequestContext<'_>, mut options: DeleteOptions) -> Result<()> {
     if !options.dry_run {
-        let marked = mark(call, &options).await?;
+        let marked = mark(ctx, &options).await?;
         if options.resource_version.is_some() {
             // The client's precondition named the revision before the condition was written.
             options.resource_version = Some(marked.to_string());
         }
     }
-    delete_object(call, &options).await?;
+    delete_object(ctx, &options).await?;
     Ok(())
 }
 
 /// Writes the condition `DisruptionTarget`; returns the pod's new revision.
-async fn mark(call: &Call<'_>, options: &DeleteOptions) -> Result<u64> {
+async fn mark(ctx: &RequestContext<'_>, options: &DeleteOptions) -> Result<u64> {
     for _ in 0..RETRIES_MAX {
-        let entry = call.server.store().get(&call.key()).ok_or_else(|| call.not_found())?;
-        check_preconditions(call, options, &entry)?;
-        let mut pod: Value = stored::read(&entry)?;
+        let entry = ctx.server.store().get(&ctx.key()).ok_or_else(|| ctx.not_found())?;
+        check_preconditions(ctx, options, &entry)?;
+        let mut pod: Value = storage::read(&entry)?;
         let mut conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
         let index = conditions.iter().position(|it| it["type"] == "DisruptionTarget");
         let told = index.map(|index| conditions.remove(index));
@@ -97,16 +97,16 @@ async fn mark(call: &Call<'_>, options: &DeleteOptions) -> Result<u64> {
         let condition = json!({
             "type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
             "message": "Eviction API: evicting", "lastProbeTime": null,
-            "lastTransitionTime": since.unwrap_or_else(|| call.server.now().into()),
+            "lastTransitionTime": since.unwrap_or_else(|| ctx.server.now().into()),
         });
         conditions.insert(index.unwrap_or(conditions.len()), condition);
         if !pod["status"].is_object() {
             pod["status"] = json!({});
         }
         pod["status"]["conditions"] = conditions.into();
-        if let Ok(written) = put(call, &entry.key, pod, Expect::Revision(entry.revision), false).await? {
+        if let Ok(written) = put(ctx, &entry.key, pod, Expect::Revision(entry.revision), false).await? {
             return Ok(written.revision);
         }
     }
-    Err(conflict(call))
+    Err(conflict(ctx))
 }

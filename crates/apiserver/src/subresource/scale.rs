@@ -11,74 +11,79 @@ use http::Response;
 use serde_json::{Map, Value, json};
 
 use crate::body::Body;
-use crate::call::Call;
-use crate::encode::Shown;
+use crate::context::RequestContext;
+use crate::encode::EncodedObject;
 use crate::read::{find_named, respond_object};
 use crate::request::{WriteQuery, negotiate};
 use crate::status::{Result, Status};
 use crate::write::{Incoming, RETRIES_MAX, Writer, change, conflict, patched_part, write_query};
-use crate::{Header, ResourceInfo, faces, ownership};
+use crate::{Header, ResourceInfo, conversion, managed_fields};
 
 /// Answers a request to `…/scale`.
-pub(super) async fn answer(call: &Call<'_>, verb: &str, body: Bytes) -> Result<Response<Body>> {
-    let accept = negotiate(call.request, false)?;
-    let part_info = Arc::new(info(call));
-    let part = Call { info: &part_info, ..*call };
+pub(super) async fn answer(ctx: &RequestContext<'_>, verb: &str, body: Bytes) -> Result<Response<Body>> {
+    let accept = negotiate(ctx.request, false)?;
+    let part_info = Arc::new(info(ctx));
+    let part = RequestContext { info: &part_info, ..*ctx };
     if verb == "get" {
-        let entry = find_named(call).await?;
-        let mut scale = scale_of(call, &faces::open(call.info, &entry)?, Missing::Refused)?;
+        let entry = find_named(ctx).await?;
+        let mut scale = scale_of(ctx, &conversion::decoded(ctx.info, &entry)?, Missing::Refused)?;
         forget_owners(&mut scale);
-        return respond_object(&part, 200, accept, Shown::sealed(&scale, entry.revision));
+        return respond_object(&part, 200, accept, EncodedObject::encode(&scale, entry.revision));
     }
-    let shown = write(call, &part, verb, &body).await?;
-    respond_object(&part, 200, accept, shown)
+    let encoded = write(ctx, &part, verb, &body).await?;
+    respond_object(&part, 200, accept, encoded)
 }
 
 /// The resource with which a Scale is decoded, patched and tracked in managedFields.
-fn info(call: &Call<'_>) -> ResourceInfo {
+fn info(ctx: &RequestContext<'_>) -> ResourceInfo {
     ResourceInfo {
         group: "autoscaling".into(),
         version: "v1".into(),
         kind: "Scale".into(),
-        plural: call.info.plural.clone(),
-        namespaced: call.info.namespaced,
-        prefix: call.info.prefix.clone(),
+        plural: ctx.info.plural.clone(),
+        namespaced: ctx.info.namespaced,
+        prefix: ctx.info.prefix.clone(),
         ..ResourceInfo::default()
     }
 }
 
-async fn write(call: &Call<'_>, part: &Call<'_>, verb: &str, body: &Bytes) -> Result<Shown> {
+async fn write(
+    ctx: &RequestContext<'_>,
+    part: &RequestContext<'_>,
+    verb: &str,
+    body: &Bytes,
+) -> Result<EncodedObject> {
     let kind = if verb == "patch" { "PatchOptions" } else { "UpdateOptions" };
-    let query = write_query(call, kind)?;
-    let key = call.key();
+    let query = write_query(ctx, kind)?;
+    let key = ctx.key();
     // The body of an update is decoded before the parent object is looked up.
     let update = if verb == "patch" { None } else { Some(decode_update(part, &query, body)?) };
     for _ in 0..RETRIES_MAX {
-        let entry = call.server.store().get(&key).ok_or_else(|| call.not_found())?;
-        let parent = faces::open(call.info, &entry)?;
-        let old = scale_of(call, &parent, Missing::Zero)?;
+        let entry = ctx.server.store().get(&key).ok_or_else(|| ctx.not_found())?;
+        let parent = conversion::decoded(ctx.info, &entry)?;
+        let old = scale_of(ctx, &parent, Missing::Zero)?;
         let (mut scale, writer) = match &update {
             None => patched_part(part, &query, body, &old, entry.revision)?,
             Some(scale) => (scale.clone(), Writer::Update),
         };
         if writer == Writer::Update {
-            ownership::track(part, &mut scale, Some(&old));
+            managed_fields::track(part, &mut scale, Some(&old));
         }
-        let new = scaled(call, &parent, &scale, &entry)?;
+        let new = scaled(ctx, &parent, &scale, &entry)?;
         // managedFields were already updated on the Scale, so the update of the parent must not track them
         // again.
-        if let Some(shown) = change(call, &query, &entry, new, Writer::Apply).await? {
-            let parent = shown.to_value();
-            let mut scale = scale_of(call, &parent, Missing::Refused)?;
+        if let Some(encoded) = change(ctx, &query, &entry, new, Writer::Apply).await? {
+            let parent = encoded.to_value();
+            let mut scale = scale_of(ctx, &parent, Missing::Refused)?;
             forget_owners(&mut scale);
-            return Ok(Shown::sealed(&scale, shown.revision()));
+            return Ok(EncodedObject::encode(&scale, encoded.revision()));
         }
     }
-    Err(conflict(call))
+    Err(conflict(ctx))
 }
 
 /// Decodes the Scale in the body of an update.
-fn decode_update(part: &Call<'_>, query: &WriteQuery, body: &Bytes) -> Result<Value> {
+fn decode_update(part: &RequestContext<'_>, query: &WriteQuery, body: &Bytes) -> Result<Value> {
     let mut incoming = Incoming::decode(part, query, body)?;
     incoming.check_name(part)?;
     incoming.place(part)?;
@@ -86,15 +91,15 @@ fn decode_update(part: &Call<'_>, query: &WriteQuery, body: &Bytes) -> Result<Va
 }
 
 /// Returns the parent object with the replicas and the managedFields of a Scale.
-fn scaled(call: &Call<'_>, parent: &Value, scale: &Value, entry: &Entry<Header>) -> Result<Value> {
+fn scaled(ctx: &RequestContext<'_>, parent: &Value, scale: &Value, entry: &Entry<Header>) -> Result<Value> {
     let replicas = scale["spec"]["replicas"].as_i64().unwrap_or_default();
     if replicas < 0 {
         let error = FieldError::invalid("spec.replicas", replicas, "must be greater than or equal to 0");
-        return Err(Status::invalid("autoscaling", "Scale", &call.path.name, &[error]));
+        return Err(Status::invalid("autoscaling", "Scale", &ctx.path.name, &[error]));
     }
     let mut parent = parent.clone();
-    let entries = mapping(call).entries_of_parent(&parent, scale);
-    let paths = Paths::of(call.info);
+    let entries = mapping(ctx).entries_of_parent(&parent, scale);
+    let paths = Paths::of(ctx.info);
     set(&mut parent, &paths.replicas, replicas.into());
     crate::strategy::set_or_remove(&mut parent["metadata"], "managedFields", entries);
     let version = scale["metadata"]["resourceVersion"].as_str().unwrap_or_default();
@@ -132,10 +137,10 @@ impl Paths {
     }
 }
 
-fn mapping(call: &Call<'_>) -> managed::Scale {
-    let paths = Paths::of(call.info);
+fn mapping(ctx: &RequestContext<'_>) -> managed::Scale {
+    let paths = Paths::of(ctx.info);
     let replicas: Vec<&str> = paths.replicas.iter().map(String::as_str).collect();
-    managed::Scale::new(&call.info.api_version(), &replicas)
+    managed::Scale::new(&ctx.info.api_version(), &replicas)
 }
 
 /// Removes managedFields from a Scale before it is shown; they belong to the parent object.
@@ -152,19 +157,19 @@ enum Missing {
     Zero,
 }
 
-fn scale_of(call: &Call<'_>, parent: &Value, missing: Missing) -> Result<Value> {
-    let paths = Paths::of(call.info);
+fn scale_of(ctx: &RequestContext<'_>, parent: &Value, missing: Missing) -> Result<Value> {
+    let paths = Paths::of(ctx.info);
     let metadata = &parent["metadata"];
-    let mut shown = Map::new();
+    let mut encoded = Map::new();
     for field in ["name", "namespace", "uid", "creationTimestamp"] {
-        shown.extend(metadata.get(field).map(|it| (field.to_owned(), it.clone())));
+        encoded.extend(metadata.get(field).map(|it| (field.to_owned(), it.clone())));
     }
-    let entries = mapping(call).entries_of_scale(parent);
+    let entries = mapping(ctx).entries_of_scale(parent);
     if entries.as_array().is_some_and(|it| !it.is_empty()) {
-        shown.insert("managedFields".to_owned(), entries);
+        encoded.insert("managedFields".to_owned(), entries);
     }
     let replicas = get(parent, &paths.replicas);
-    if call.info.is_custom() && replicas.is_none() && missing == Missing::Refused {
+    if ctx.info.is_custom() && replicas.is_none() && missing == Missing::Refused {
         return Err(Status::internal(format!(
             "the spec replicas field {:?} does not exist",
             format!(".{}", paths.replicas.join("."))
@@ -177,22 +182,22 @@ fn scale_of(call: &Call<'_>, parent: &Value, missing: Missing) -> Result<Value> 
     }
     let count = get(parent, &paths.status_replicas).and_then(Value::as_i64).unwrap_or_default();
     let mut status = json!({"replicas": count});
-    let selector = selector(call, parent, &paths);
+    let selector = selector(ctx, parent, &paths);
     if !selector.is_empty() {
         status["selector"] = selector.into();
     }
     Ok(json!({
-        "kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": shown, "spec": spec, "status": status,
+        "kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": encoded, "spec": spec, "status": status,
     }))
 }
 
 /// The selector of a Scale's status, as text.
-fn selector(call: &Call<'_>, parent: &Value, paths: &Paths) -> String {
+fn selector(ctx: &RequestContext<'_>, parent: &Value, paths: &Paths) -> String {
     if let Some(path) = &paths.selector {
         return get(parent, path).and_then(Value::as_str).unwrap_or_default().to_owned();
     }
     let selector = &parent["spec"]["selector"];
-    if call.info.kind == "ReplicationController" {
+    if ctx.info.kind == "ReplicationController" {
         let labels = selector.as_object().into_iter().flatten();
         let labels = labels.map(|(key, value)| (key.as_str(), value.as_str().unwrap_or_default()));
         return LabelSelector::from_labels(labels).to_string();

@@ -11,15 +11,15 @@ use http::Response;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
-use crate::admit::{Admission, Operation, admit};
+use crate::admission::{Admission, Operation, admit};
 use crate::authenticate::{Account, AccountToken, Bound, ISSUER};
 use crate::body::Body;
-use crate::call::Call;
+use crate::context::RequestContext;
 use crate::registry::storage_prefix;
 use crate::status::{Result, Status};
-use crate::stored;
+use crate::storage;
 use crate::write::{Incoming, write_query};
-use crate::{Header, ResourceInfo, ownership, respond};
+use crate::{Header, ResourceInfo, managed_fields, respond};
 
 /// The annotation of audit events that holds the ID of the issued token.
 const ISSUED: &str = "authentication.kubernetes.io/issued-credential-id";
@@ -34,34 +34,34 @@ const POD_SECONDS: i64 = 3607;
 const EXTENDED_SECONDS: i64 = 365 * 24 * 3600;
 
 /// Answers a POST to `serviceaccounts/{name}/token`.
-pub(super) async fn issue(call: &Call<'_>, body: Bytes) -> Result<Response<Body>> {
-    let part_info = Arc::new(info(call));
-    let part = Call { info: &part_info, ..*call };
-    let query = write_query(call, "CreateOptions")?;
+pub(super) async fn issue(ctx: &RequestContext<'_>, body: Bytes) -> Result<Response<Body>> {
+    let part_info = Arc::new(info(ctx));
+    let part = RequestContext { info: &part_info, ..*ctx };
+    let query = write_query(ctx, "CreateOptions")?;
     let mut incoming = Incoming::decode(&part, &query, &body)?;
     incoming.place(&part)?;
     let admission =
-        Admission { call, operation: Operation::Create, name: &call.path.name, generate_name: "", old: None };
+        Admission { ctx, operation: Operation::Create, name: &ctx.path.name, generate_name: "", old: None };
     admit(&admission, &mut incoming.object)?;
     if incoming.object["spec"]["expirationSeconds"].is_null() {
         incoming.object["spec"]["expirationSeconds"] = SECONDS.into();
     }
-    if let Some(trail) = &call.request.audit {
+    if let Some(trail) = &ctx.request.audit {
         // When the request was decoded, the audit event noted it without defaults.
         trail.note_object(&incoming.object);
     }
-    ownership::track(&part, &mut incoming.object, None);
+    managed_fields::track(&part, &mut incoming.object, None);
     let mut request = incoming.object.clone();
-    check_name(call, &request)?;
-    let entry = call.server.store().get(&call.key()).ok_or_else(|| call.not_found())?;
-    fill(call, &mut request, &entry)?;
+    check_name(ctx, &request)?;
+    let entry = ctx.server.store().get(&ctx.key()).ok_or_else(|| ctx.not_found())?;
+    fill(ctx, &mut request, &entry)?;
     validate(&request)?;
-    let token = token(call, &request, &entry)?;
-    let now = call.server.env().now();
+    let token = token(ctx, &request, &entry)?;
+    let now = ctx.server.env().now();
     let lives = SignedDuration::from_secs(seconds(&request));
     let expires = now.checked_add(lives).map_err(Status::internal)?;
-    let (token, id) = call.server.inner().authentication.issue(&token);
-    if let Some(trail) = &call.request.audit {
+    let (token, id) = ctx.server.inner().authentication.issue(&token);
+    if let Some(trail) = &ctx.request.audit {
         trail.annotate(ISSUED, &format!("JTI={id}"));
     }
     request["status"] = json!({
@@ -72,20 +72,20 @@ pub(super) async fn issue(call: &Call<'_>, body: Bytes) -> Result<Response<Body>
 }
 
 /// The resource with which a TokenRequest is decoded and tracked in managedFields.
-fn info(call: &Call<'_>) -> ResourceInfo {
+fn info(ctx: &RequestContext<'_>) -> ResourceInfo {
     ResourceInfo {
         group: GROUP.into(),
         version: "v1".into(),
         kind: "TokenRequest".into(),
-        plural: call.info.plural.clone(),
+        plural: ctx.info.plural.clone(),
         namespaced: true,
-        prefix: call.info.prefix.clone(),
+        prefix: ctx.info.prefix.clone(),
         ..ResourceInfo::default()
     }
 }
 
-fn check_name(call: &Call<'_>, request: &Value) -> Result<()> {
-    let wanted = &call.path.name;
+fn check_name(ctx: &RequestContext<'_>, request: &Value) -> Result<()> {
+    let wanted = &ctx.path.name;
     let name = request["metadata"]["name"].as_str().unwrap_or_default();
     if name.is_empty() || name == wanted {
         return Ok(());
@@ -95,20 +95,20 @@ fn check_name(call: &Call<'_>, request: &Value) -> Result<()> {
 }
 
 /// Fills in the fields of a request that are not set.
-fn fill(call: &Call<'_>, request: &mut Value, account: &Entry<Header>) -> Result<()> {
+fn fill(ctx: &RequestContext<'_>, request: &mut Value, account: &Entry<Header>) -> Result<()> {
     let uid = request["metadata"]["uid"].as_str().unwrap_or_default();
     let actual = &account.header.uid;
     if !uid.is_empty() && *uid != **actual {
         let why = format!(
             "the UID in the token request ({uid}) does not match the UID of the service account ({actual})"
         );
-        return Err(Status::conflict(GROUP, "TokenRequest", &call.path.name, &why));
+        return Err(Status::conflict(GROUP, "TokenRequest", &ctx.path.name, &why));
     }
     let metadata = &mut request["metadata"];
     metadata["name"] = (*account.header.name).into();
     metadata["namespace"] = (*account.header.namespace).into();
     metadata["uid"] = (**actual).into();
-    metadata["creationTimestamp"] = call.server.now().into();
+    metadata["creationTimestamp"] = ctx.server.now().into();
     let spec = &mut request["spec"];
     if spec["audiences"].as_array().is_none_or(Vec::is_empty) {
         spec["audiences"] = json!([ISSUER]);
@@ -135,8 +135,12 @@ fn validate(request: &Value) -> Result<()> {
     Err(Status::invalid(GROUP, "TokenRequest", "", &[error]))
 }
 
-fn token<'a>(call: &Call<'_>, request: &Value, entry: &'a Entry<Header>) -> Result<AccountToken<'a>> {
-    let bound = bound(call, &request["spec"]["boundObjectRef"])?;
+fn token<'a>(
+    ctx: &RequestContext<'_>,
+    request: &Value,
+    entry: &'a Entry<Header>,
+) -> Result<AccountToken<'a>> {
+    let bound = bound(ctx, &request["spec"]["boundObjectRef"])?;
     let audiences: Vec<String> =
         serde_json::from_value(request["spec"]["audiences"].clone()).unwrap_or_default();
     let asked = seconds(request);
@@ -152,7 +156,7 @@ fn token<'a>(call: &Call<'_>, request: &Value, entry: &'a Entry<Header>) -> Resu
 }
 
 /// The object to which the token is bound.
-fn bound(call: &Call<'_>, reference: &Value) -> Result<Option<Bound>> {
+fn bound(ctx: &RequestContext<'_>, reference: &Value) -> Result<Option<Bound>> {
     if !reference.is_object() {
         return Ok(None);
     }
@@ -168,11 +172,11 @@ fn bound(call: &Call<'_>, reference: &Value) -> Result<Option<Bound>> {
             return Err(Status::bad_request(format!("cannot bind token to object of type {kind}")));
         }
     };
-    let namespace = if kind == "Node" { "" } else { &call.path.namespace };
-    let entry = find(call, plural, namespace, name).ok_or_else(|| Status::not_found("", plural, name))?;
+    let namespace = if kind == "Node" { "" } else { &ctx.path.namespace };
+    let entry = find(ctx, plural, namespace, name).ok_or_else(|| Status::not_found("", plural, name))?;
     let (found, uid) = (entry.header.name.to_string(), entry.header.uid.to_string());
     let bound = match kind {
-        "Pod" => Bound::Pod(found, uid.clone(), node_of(call, &entry)?),
+        "Pod" => Bound::Pod(found, uid.clone(), node_of(ctx, &entry)?),
         "Secret" => Bound::Secret(found, uid.clone()),
         _ => Bound::Node(found, uid.clone()),
     };
@@ -188,21 +192,21 @@ fn bound(call: &Call<'_>, reference: &Value) -> Result<Option<Bound>> {
 }
 
 /// The name and UID of a pod's node. Fails if the pod does not run as the service account of the request.
-fn node_of(call: &Call<'_>, pod: &Entry<Header>) -> Result<Option<(String, String)>> {
-    let pod: Value = stored::read(pod)?;
-    let account = &call.path.name;
+fn node_of(ctx: &RequestContext<'_>, pod: &Entry<Header>) -> Result<Option<(String, String)>> {
+    let pod: Value = storage::read(pod)?;
+    let account = &ctx.path.name;
     if pod["spec"]["serviceAccountName"] != **account {
         return Err(Status::bad_request(format!(
             "cannot bind token for serviceaccount {account:?} to pod running with different serviceaccount name."
         )));
     }
     let node = pod["spec"]["nodeName"].as_str().unwrap_or_default();
-    let uid = find(call, "nodes", "", node).map(|it| it.header.uid.to_string()).unwrap_or_default();
+    let uid = find(ctx, "nodes", "", node).map(|it| it.header.uid.to_string()).unwrap_or_default();
     Ok((!node.is_empty()).then(|| (node.to_owned(), uid)))
 }
 
-fn find(call: &Call<'_>, plural: &str, namespace: &str, name: &str) -> Option<Arc<Entry<Header>>> {
+fn find(ctx: &RequestContext<'_>, plural: &str, namespace: &str, name: &str) -> Option<Arc<Entry<Header>>> {
     let prefix = storage_prefix("", plural);
     let folder = if namespace.is_empty() { prefix } else { format!("{prefix}{namespace}/") };
-    call.server.store().get(&format!("{folder}{name}"))
+    ctx.server.store().get(&format!("{folder}{name}"))
 }

@@ -9,43 +9,43 @@ use serde_json::{Value, json};
 use super::incoming::{Incoming, write_query};
 use super::update::warn_of_repeated_owners;
 use super::{RETRIES_MAX, put, reserve};
-use crate::admit::{Admission, Operation, admit, ask, ask_to_mutate, charge, examine};
+use crate::admission::{Admission, Operation, admit, ask, ask_to_mutate, charge, examine};
 use crate::allocate::Reservation;
 use crate::body::Body;
-use crate::call::Call;
-use crate::encode::Shown;
+use crate::context::RequestContext;
+use crate::encode::EncodedObject;
 use crate::read::respond_object;
 use crate::request::{WriteQuery, negotiate_for};
 use crate::status::{Result, Status};
-use crate::storable::check_depth;
+use crate::storage::check_depth;
 use crate::strategy::{prepare_create, set_or_remove};
-use crate::{decode, faces, ownership, validate};
+use crate::{conversion, decode, managed_fields, validate};
 
 /// How many characters of a generateName are kept before the suffix: together they fit a label.
 const GENERATED_BASE_MAX: usize = names::LABEL_MAX - SUFFIX_LEN;
 const SUFFIX_LEN: usize = 5;
 
 /// Answers a POST to a collection.
-pub(crate) async fn create(call: &Call<'_>, body: Bytes) -> Result<Response<Body>> {
-    let accept = negotiate_for(call.request, false, call.info.is_custom())?;
-    decode::media(call.request.header("content-type"))?;
-    let query = write_query(call, "CreateOptions")?;
-    let mut incoming = Incoming::decode(call, &query, &body)?;
-    incoming.place(call)?;
-    incoming.drop_repeated_owners(call);
-    let shown = create_object(call, &query, &mut incoming, true).await?;
-    respond_object(call, 201, accept, shown)
+pub(crate) async fn create(ctx: &RequestContext<'_>, body: Bytes) -> Result<Response<Body>> {
+    let accept = negotiate_for(ctx.request, false, ctx.info.is_custom())?;
+    decode::media(ctx.request.header("content-type"))?;
+    let query = write_query(ctx, "CreateOptions")?;
+    let mut incoming = Incoming::decode(ctx, &query, &body)?;
+    incoming.place(ctx)?;
+    incoming.drop_repeated_owners(ctx);
+    let encoded = create_object(ctx, &query, &mut incoming, true).await?;
+    respond_object(ctx, 201, accept, encoded)
 }
 
 /// Creates a decoded object; `track` is whether its fields are entered as this writer's.
 pub(crate) async fn create_object(
-    call: &Call<'_>,
+    ctx: &RequestContext<'_>,
     query: &WriteQuery,
     incoming: &mut Incoming,
     track: bool,
-) -> Result<Shown> {
+) -> Result<EncodedObject> {
     let name = incoming.name().to_owned();
-    refuse_terminating(call, &name)?;
+    refuse_terminating(ctx, &name)?;
     refuse_version(&incoming.object)?;
     let generated = name.is_empty() && incoming.object["metadata"]["generateName"].is_string();
     for attempt in 0..RETRIES_MAX {
@@ -53,57 +53,57 @@ pub(crate) async fn create_object(
         let mut object =
             if generated { incoming.object.clone() } else { std::mem::take(&mut incoming.object) };
         if track {
-            ownership::track(call, &mut object, None);
+            managed_fields::track(ctx, &mut object, None);
         }
         let base =
             if generated { object["metadata"]["generateName"].as_str().unwrap_or_default() } else { "" };
         let base = base.to_owned();
         let admission =
-            Admission { call, operation: Operation::Create, name: &name, generate_name: &base, old: None };
+            Admission { ctx, operation: Operation::Create, name: &name, generate_name: &base, old: None };
         admit(&admission, &mut object)?;
         ask_to_mutate(&admission, &mut object).await?;
         // Who may change an object does not see what is the server's to say of it, its generated name among that.
-        fill_system_fields(call, &mut object);
+        fill_system_fields(ctx, &mut object);
         if generated {
-            object["metadata"]["name"] = generated_name(call, &object).into();
-        } else if name.is_empty() && call.info.kind == "LimitRange" && !call.info.is_custom() {
+            object["metadata"]["name"] = generated_name(ctx, &object).into();
+        } else if name.is_empty() && ctx.info.kind == "LimitRange" && !ctx.info.is_custom() {
             // The only kind whose objects need no name.
-            object["metadata"]["name"] = call.server.env().uid().into();
+            object["metadata"]["name"] = ctx.server.env().uid().into();
         }
         let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let admission = Admission { name: &name, ..admission };
-        warn_of_repeated_owners(call, &mut object);
-        empties::forget(&call.info.group, &call.info.kind, &mut object);
-        prepare_create(call.info, &mut object, call.server.env().now());
-        record_requester(call, &mut object);
-        validate::created(call, &object)?;
+        warn_of_repeated_owners(ctx, &mut object);
+        empties::forget(&ctx.info.group, &ctx.info.kind, &mut object);
+        prepare_create(ctx.info, &mut object, ctx.server.env().now());
+        record_requester(ctx, &mut object);
+        validate::created(ctx, &object)?;
         examine(&admission, &object)?;
         ask(&admission, &object).await?;
         charge(&admission, &object, query.dry_run).await?;
-        let key = call.info.key(&call.path.namespace, &name);
-        let reservation = reserve(call, &mut object, None)?;
+        let key = ctx.info.key(&ctx.path.namespace, &name);
+        let reservation = reserve(ctx, &mut object, None)?;
         if query.dry_run {
-            check_depth(call.info, &object)?;
-            return match call.server.store().get(&key) {
-                Some(_) => Err(exists(call, &key, &name)),
-                None => Ok(Shown::sealed(&object, 0)),
+            check_depth(ctx.info, &object)?;
+            return match ctx.server.store().get(&key) {
+                Some(_) => Err(exists(ctx, &key, &name)),
+                None => Ok(EncodedObject::encode(&object, 0)),
             };
         }
-        match put(call, &key, object, Expect::Absent, !track).await? {
+        match put(ctx, &key, object, Expect::Absent, !track).await? {
             Ok(entry) => {
                 reservation.into_iter().for_each(Reservation::keep);
-                return faces::show(call.info, &entry, entry.revision);
+                return conversion::encoded(ctx.info, &entry, entry.revision);
             }
             Err(_) if generated && attempt + 1 < RETRIES_MAX => {}
-            Err(_) => return Err(exists(call, &key, &name)),
+            Err(_) => return Err(exists(ctx, &key, &name)),
         }
     }
     Err(Status::internal("no free name was found"))
 }
 
 /// Nothing is added to what is being cleared.
-fn refuse_terminating(call: &Call<'_>, name: &str) -> Result<()> {
-    let info = &call.info;
+fn refuse_terminating(ctx: &RequestContext<'_>, name: &str) -> Result<()> {
+    let info = &ctx.info;
     if !info.custom.as_ref().is_some_and(|it| it.terminating) {
         return Ok(());
     }
@@ -119,9 +119,9 @@ fn refuse_version(object: &Value) -> Result<()> {
 }
 
 /// What is the server's to say of a new object, whatever the client wrote.
-fn fill_system_fields(call: &Call<'_>, object: &mut Value) {
-    let now = call.server.now();
-    let uid = call.server.env().uid();
+fn fill_system_fields(ctx: &RequestContext<'_>, object: &mut Value) {
+    let now = ctx.server.now();
+    let uid = ctx.server.env().uid();
     let metadata = &mut object["metadata"];
     metadata["uid"] = uid.into();
     metadata["creationTimestamp"] = now.into();
@@ -131,11 +131,11 @@ fn fill_system_fields(call: &Call<'_>, object: &mut Value) {
 }
 
 /// A CertificateSigningRequest says who asks, which the client cannot.
-fn record_requester(call: &Call<'_>, object: &mut Value) {
-    if call.info.kind != "CertificateSigningRequest" || call.info.is_custom() {
+fn record_requester(ctx: &RequestContext<'_>, object: &mut Value) {
+    if ctx.info.kind != "CertificateSigningRequest" || ctx.info.is_custom() {
         return;
     }
-    let user = call.user;
+    let user = ctx.user;
     let spec = &mut object["spec"];
     spec["username"] = user.name.as_str().into();
     if !user.uid.is_empty() {
@@ -149,18 +149,18 @@ fn record_requester(call: &Call<'_>, object: &mut Value) {
     }
 }
 
-fn generated_name(call: &Call<'_>, object: &Value) -> String {
+fn generated_name(ctx: &RequestContext<'_>, object: &Value) -> String {
     let base = object["metadata"]["generateName"].as_str().unwrap_or_default();
     let mut end = base.len().min(GENERATED_BASE_MAX);
     while !base.is_char_boundary(end) {
         end -= 1;
     }
-    format!("{}{}", &base[..end], call.server.env().suffix(SUFFIX_LEN))
+    format!("{}{}", &base[..end], ctx.server.env().suffix(SUFFIX_LEN))
 }
 
-fn exists(call: &Call<'_>, key: &str, name: &str) -> Status {
-    let mut status = Status::already_exists(&call.info.group, &call.info.plural, name);
-    if call.server.store().get(key).is_some_and(|it| it.header.deleting) {
+fn exists(ctx: &RequestContext<'_>, key: &str, name: &str) -> Status {
+    let mut status = Status::already_exists(&ctx.info.group, &ctx.info.plural, name);
+    if ctx.server.store().get(key).is_some_and(|it| it.header.deleting) {
         status.message = format!("object is being deleted: {}", status.message);
     }
     status

@@ -10,7 +10,7 @@ use evenkeel_schema::{defaults, empties};
 use serde_json::{Map, Value, json};
 
 use crate::ResourceInfo;
-use crate::call::Call;
+use crate::context::RequestContext;
 use crate::decode::{self, Decoded, Expected, Media};
 use crate::request::{FieldValidation, WriteQuery};
 use crate::status::{Result, Status, quote};
@@ -28,10 +28,10 @@ pub(crate) struct Incoming {
 
 impl Incoming {
     /// Decodes the body of a create or an update.
-    pub(crate) fn decode(call: &Call<'_>, query: &WriteQuery, body: &Bytes) -> Result<Self> {
-        let info = &call.info;
+    pub(crate) fn decode(ctx: &RequestContext<'_>, query: &WriteQuery, body: &Bytes) -> Result<Self> {
+        let info = &ctx.info;
         let expected = Expected { group: &info.group, version: &info.version, kind: &info.kind };
-        let media = decode::media(call.request.header("content-type"))?;
+        let media = decode::media(ctx.request.header("content-type"))?;
         let schema = types::builtin(&info.group, &info.version, &info.kind);
         let (Decoded { object, oddities }, refusal) = match (schema, media) {
             (Some(schema), Media::Json) => decode::typed(info, &expected, schema, body)?,
@@ -42,13 +42,13 @@ impl Incoming {
             }
         };
         if let Some(why) = refusal {
-            return Err(cannot_handle(call, &why));
+            return Err(cannot_handle(ctx, &why));
         }
         let mut odd = oddities.0;
         let mut incoming = Self { object };
-        odd.extend(incoming.shape(call, None));
-        Self::report(call, query.validation, odd)?;
-        if let Some(trail) = &call.request.audit {
+        odd.extend(incoming.shape(ctx, None));
+        Self::report(ctx, query.validation, odd)?;
+        if let Some(trail) = &ctx.request.audit {
             trail.note_object(&incoming.object);
         }
         Ok(incoming)
@@ -58,25 +58,25 @@ impl Incoming {
     /// words it; a built-in kind's unknown fields have been told by then.
     ///
     /// `old` is the stored object that this one was made from: what is as it was there has its form.
-    pub(crate) fn shape(&mut self, call: &Call<'_>, old: Option<&Value>) -> Vec<String> {
-        self.shape_by(call, old, structural::default)
+    pub(crate) fn shape(&mut self, ctx: &RequestContext<'_>, old: Option<&Value>) -> Vec<String> {
+        self.shape_by(ctx, old, structural::default)
     }
 
     /// The same for what an apply made.
-    pub(crate) fn shape_applied(&mut self, call: &Call<'_>, old: Option<&Value>) -> Vec<String> {
-        self.shape_by(call, old, structural::default_applied)
+    pub(crate) fn shape_applied(&mut self, ctx: &RequestContext<'_>, old: Option<&Value>) -> Vec<String> {
+        self.shape_by(ctx, old, structural::default_applied)
     }
 
     fn shape_by(
         &mut self,
-        call: &Call<'_>,
+        ctx: &RequestContext<'_>,
         old: Option<&Value>,
         default: fn(&types::Schema, &mut Value),
     ) -> Vec<String> {
         if !self.object["metadata"].is_object() {
             self.object["metadata"] = Value::Object(Map::new());
         }
-        let info = &call.info;
+        let info = &ctx.info;
         let mut odd = Vec::new();
         if let Some(custom) = &info.custom {
             drop_empty(&mut self.object["metadata"]);
@@ -104,13 +104,13 @@ impl Incoming {
     }
 
     /// Refuses, warns about or ignores what did not fit.
-    fn report(call: &Call<'_>, validation: FieldValidation, odd: Vec<String>) -> Result<()> {
+    fn report(ctx: &RequestContext<'_>, validation: FieldValidation, odd: Vec<String>) -> Result<()> {
         match validation {
             _ if odd.is_empty() => {}
             FieldValidation::Ignore => {}
-            FieldValidation::Warn => odd.into_iter().for_each(|odd| call.request.warn(odd)),
+            FieldValidation::Warn => odd.into_iter().for_each(|odd| ctx.request.warn(odd)),
             FieldValidation::Strict => {
-                return Err(cannot_handle(call, &unknown::strict_message(&odd)));
+                return Err(cannot_handle(ctx, &unknown::strict_message(&odd)));
             }
         }
         Ok(())
@@ -122,10 +122,10 @@ impl Incoming {
     }
 
     /// Demands the namespace of the path, or sets it where the object has none.
-    pub(crate) fn place(&mut self, call: &Call<'_>) -> Result<()> {
+    pub(crate) fn place(&mut self, ctx: &RequestContext<'_>) -> Result<()> {
         let metadata = &mut self.object["metadata"];
         let given = metadata["namespace"].as_str().unwrap_or_default();
-        let path = if call.info.namespaced { &*call.path.namespace } else { "" };
+        let path = if ctx.info.namespaced { &*ctx.path.namespace } else { "" };
         match (given, path) {
             (given, path) if given == path => {}
             ("", path) => metadata["namespace"] = path.into(),
@@ -140,10 +140,10 @@ impl Incoming {
     }
 
     /// Takes out owners that are named twice, and says so.
-    pub(crate) fn drop_repeated_owners(&mut self, call: &Call<'_>) {
+    pub(crate) fn drop_repeated_owners(&mut self, ctx: &RequestContext<'_>) {
         let repeated = drop_repeated_owners(&mut self.object);
         if !repeated.is_empty() {
-            call.request.warn(format!(
+            ctx.request.warn(format!(
                 ".metadata.ownerReferences contains duplicate entries; {DEDUPLICATED}{}",
                 repeated.join(", ")
             ));
@@ -151,8 +151,8 @@ impl Incoming {
     }
 
     /// Demands the name of the path.
-    pub(crate) fn check_name(&self, call: &Call<'_>) -> Result<()> {
-        let wanted = &call.path.name;
+    pub(crate) fn check_name(&self, ctx: &RequestContext<'_>) -> Result<()> {
+        let wanted = &ctx.path.name;
         match self.name() {
             "" => Err(Status::bad_request(format!(
                 "the name of the object ({wanted} based on URL) was undeterminable: name must be provided"
@@ -218,9 +218,9 @@ fn drop_empty(metadata: &mut Value) {
 }
 
 /// The refusal of a body that is no object of its kind.
-fn cannot_handle(call: &Call<'_>, why: &str) -> Status {
-    let kind = &call.info.kind;
-    let version = quote(&call.info.version);
+fn cannot_handle(ctx: &RequestContext<'_>, why: &str) -> Status {
+    let kind = &ctx.info.kind;
+    let version = quote(&ctx.info.version);
     Status::bad_request(format!("{kind} in version {version} cannot be handled as a {kind}: {why}"))
 }
 
@@ -231,17 +231,17 @@ fn asks_to_forget(object: &Value) -> bool {
 }
 
 /// Checks the options of a write: `kind` is that of the options, such as `CreateOptions`.
-pub(crate) fn write_query(call: &Call<'_>, kind: &str) -> Result<WriteQuery> {
-    write_query_after(call, kind, Vec::new())
+pub(crate) fn write_query(ctx: &RequestContext<'_>, kind: &str) -> Result<WriteQuery> {
+    write_query_after(ctx, kind, Vec::new())
 }
 
 /// The same where something is wrong with the options already.
 pub(super) fn write_query_after(
-    call: &Call<'_>,
+    ctx: &RequestContext<'_>,
     kind: &str,
     mut errors: Vec<FieldError>,
 ) -> Result<WriteQuery> {
-    let query = &call.request.query;
+    let query = &ctx.request.query;
     if let Some(manager) = query.get("fieldManager") {
         let path = evenkeel_schema::field::Path::new("fieldManager");
         evenkeel_schema::validate::metadata::field_manager(&path, manager, &mut errors);

@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 
 use super::Verdict;
 use crate::Header;
-use crate::call::Call;
+use crate::context::RequestContext;
 use crate::registry::storage_prefix;
 use crate::status::{Cause, Result, Status};
-use crate::stored;
+use crate::storage;
 use crate::write::{RETRIES_MAX, put};
 
 const REFUSAL: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
@@ -22,13 +22,13 @@ const DISRUPTED_MAX: usize = 2000;
 
 /// Asks the budget of a running pod, and records the eviction in it if the pod counts.
 pub(super) async fn ask(
-    call: &Call<'_>,
+    ctx: &RequestContext<'_>,
     entry: &Entry<Header>,
     pod: &Value,
     dry_run: bool,
 ) -> Result<Verdict> {
     for _ in 0..RETRIES_MAX {
-        let Some((kept, mut budget)) = budget_of(call, entry)? else { return Ok(Verdict::Free) };
+        let Some((kept, mut budget)) = budget_of(ctx, entry)? else { return Ok(Verdict::Free) };
         if !is_ready(pod) && spares_unready(&budget) {
             return Ok(Verdict::AsItIs(Some(name(&budget).to_owned())));
         }
@@ -36,8 +36,8 @@ pub(super) async fn ask(
         if dry_run {
             return Ok(Verdict::Free);
         }
-        take(&mut budget, &entry.header.name, &call.server.now());
-        if put(call, &kept.key, budget, Expect::Revision(kept.revision), false).await?.is_ok() {
+        take(&mut budget, &entry.header.name, &ctx.server.now());
+        if put(ctx, &kept.key, budget, Expect::Revision(kept.revision), false).await?.is_ok() {
             return Ok(Verdict::Free);
         }
     }
@@ -50,12 +50,12 @@ pub(super) fn busy(name: &str) -> Status {
     blame(Status::too_many_requests(REFUSAL, RETRY_AFTER_SECONDS), why)
 }
 
-fn budget_of(call: &Call<'_>, pod: &Entry<Header>) -> Result<Option<(Arc<Entry<Header>>, Value)>> {
-    let prefix = format!("{}{}/", storage_prefix("policy", "poddisruptionbudgets"), call.path.namespace);
-    let page = call.server.store().range(&Range { prefix, ..Range::default() }).map_err(Status::internal)?;
+fn budget_of(ctx: &RequestContext<'_>, pod: &Entry<Header>) -> Result<Option<(Arc<Entry<Header>>, Value)>> {
+    let prefix = format!("{}{}/", storage_prefix("policy", "poddisruptionbudgets"), ctx.path.namespace);
+    let page = ctx.server.store().range(&Range { prefix, ..Range::default() }).map_err(Status::internal)?;
     let mut found = None;
     for entry in page.entries {
-        let budget: Value = stored::read(&entry)?;
+        let budget: Value = storage::read(&entry)?;
         let selector = LabelSelector::from_object(&budget["spec"]["selector"]);
         if !selector.is_ok_and(|it| it.matches(|key| pod.header.label(key))) {
             continue;

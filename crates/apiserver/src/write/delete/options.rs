@@ -5,7 +5,7 @@ use evenkeel_schema::{types, unknown};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
-use crate::call::Call;
+use crate::context::RequestContext;
 use crate::decode::{self, Media};
 use crate::status::{Result, Status, quote};
 
@@ -24,14 +24,14 @@ pub(crate) struct DeleteOptions {
 
 impl DeleteOptions {
     /// Reads the body; or the query, where there is no body.
-    pub(crate) fn parse(call: &Call<'_>, body: &[u8]) -> Result<Self> {
-        let options = if body.is_empty() { Self::of_query(call)? } else { Self::of_body(call, body)? };
+    pub(crate) fn parse(ctx: &RequestContext<'_>, body: &[u8]) -> Result<Self> {
+        let options = if body.is_empty() { Self::of_query(ctx)? } else { Self::of_body(ctx, body)? };
         options.validate()?;
         Ok(options)
     }
 
-    fn of_query(call: &Call<'_>) -> Result<Self> {
-        let query = &call.request.query;
+    fn of_query(ctx: &RequestContext<'_>) -> Result<Self> {
+        let query = &ctx.request.query;
         let given = |name| Some(query.text(name)).filter(|it| !it.is_empty()).map(str::to_owned);
         Ok(Self {
             grace_period_seconds: query.number("gracePeriodSeconds")?,
@@ -48,8 +48,8 @@ impl DeleteOptions {
         Self { dry_run: !values.is_empty(), dry_run_values: values, ..Self::default() }
     }
 
-    fn of_body(call: &Call<'_>, body: &[u8]) -> Result<Self> {
-        let value = match decode::media(call.request.header("content-type"))? {
+    fn of_body(ctx: &RequestContext<'_>, body: &[u8]) -> Result<Self> {
+        let value = match decode::media(ctx.request.header("content-type"))? {
             Media::Json => decode::parse_json(body, false).map_err(|why| {
                 Status::bad_request(format!("couldn't get version/kind; json parse error: {why}"))
             })?,
@@ -58,7 +58,7 @@ impl DeleteOptions {
         };
         check_kind(&value.object)?;
         check_types(&value.object)?;
-        if let Some(trail) = &call.request.audit {
+        if let Some(trail) = &ctx.request.audit {
             trail.note_body(|| recorded(&value.object));
         }
         Ok(Self::of_value(&value.object))

@@ -5,10 +5,10 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::options::DeleteOptions;
-use crate::call::Call;
+use crate::context::RequestContext;
 use crate::status::{Result, Status};
 use crate::strategy::{Strategy, set_or_remove};
-use crate::{Header, faces};
+use crate::{Header, conversion};
 
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
@@ -25,25 +25,25 @@ pub(super) enum Plan {
 }
 
 /// Decides what a deletion does. Preconditions that do not hold are refused.
-pub(super) fn plan(call: &Call<'_>, options: &DeleteOptions, entry: &Entry<Header>) -> Result<Plan> {
-    check_preconditions(call, options, entry)?;
-    let strategy = Strategy::of(call.info);
-    let built_in = !call.info.is_custom();
-    match call.info.kind.as_str() {
-        "Pod" if built_in => plan_pod(call, &strategy, options, entry),
-        "Namespace" if built_in && call.info.group.is_empty() => plan_namespace(call, options, entry),
-        "CustomResourceDefinition" if built_in => plan_definition(call, &strategy, options, entry),
-        _ => plan_plain(call, &strategy, options, entry),
+pub(super) fn plan(ctx: &RequestContext<'_>, options: &DeleteOptions, entry: &Entry<Header>) -> Result<Plan> {
+    check_preconditions(ctx, options, entry)?;
+    let strategy = Strategy::of(ctx.info);
+    let built_in = !ctx.info.is_custom();
+    match ctx.info.kind.as_str() {
+        "Pod" if built_in => plan_pod(ctx, &strategy, options, entry),
+        "Namespace" if built_in && ctx.info.group.is_empty() => plan_namespace(ctx, options, entry),
+        "CustomResourceDefinition" if built_in => plan_definition(ctx, &strategy, options, entry),
+        _ => plan_plain(ctx, &strategy, options, entry),
     }
 }
 
 /// Refuses where the object is not the one, or not as, the client asked for.
 pub(crate) fn check_preconditions(
-    call: &Call<'_>,
+    ctx: &RequestContext<'_>,
     options: &DeleteOptions,
     entry: &Entry<Header>,
 ) -> Result<()> {
-    let info = &call.info;
+    let info = &ctx.info;
     let (uid, version) = (&*entry.header.uid, entry.revision.to_string());
     let namespace = info.kind == "Namespace" && info.group.is_empty();
     let refuse = |what: &str, given: &str, actual: &str, end: &str| {
@@ -69,7 +69,7 @@ pub(crate) fn check_preconditions(
 
 /// Kinds without a grace period: gone at once, or marked where finalizers hold them.
 fn plan_plain(
-    call: &Call<'_>,
+    ctx: &RequestContext<'_>,
     strategy: &Strategy,
     options: &DeleteOptions,
     entry: &Entry<Header>,
@@ -78,38 +78,37 @@ fn plan_plain(
     if options.says_nothing_of_dependents() && !strategy.orphans && !entry.header.finalizers {
         return Ok(Plan::Remove);
     }
-    let mut object = faces::open(call.info, entry)?;
+    let mut object = conversion::decoded(ctx.info, entry)?;
     set_finalizers(strategy, options, &mut object);
     if !has_finalizers(&object) {
         return Ok(Plan::Remove);
     }
-    mark(call, &mut object);
+    mark(ctx, &mut object);
     Ok(Plan::Mark { object, then_remove: false })
 }
 
 /// Pods are marked first, always: a node has a grace period to end them, and others see them go.
 fn plan_pod(
-    call: &Call<'_>,
+    ctx: &RequestContext<'_>,
     strategy: &Strategy,
     options: &DeleteOptions,
     entry: &Entry<Header>,
 ) -> Result<Plan> {
-    let mut pod = faces::open(call.info, entry)?;
+    let mut pod = conversion::decoded(ctx.info, entry)?;
     let requested = options.grace_period_seconds.map(|it| if it < 0 { 1 } else { it });
     let metadata = &mut pod["metadata"];
     let then_remove;
     if entry.header.deleting {
         let pending = metadata["deletionGracePeriodSeconds"].as_i64().unwrap_or_default();
         if pending == 0 {
-            return plan_plain(call, strategy, options, entry);
+            return plan_plain(ctx, strategy, options, entry);
         }
         let Some(period) = requested.filter(|it| *it < pending) else { return Ok(Plan::Nothing) };
-        then_remove = shorten(call, metadata, pending, period) == 0;
+        then_remove = shorten(ctx, metadata, pending, period) == 0;
     } else {
         let period = pod_grace(requested, &pod);
         let metadata = &mut pod["metadata"];
-        metadata["deletionTimestamp"] =
-            call.server.time(seconds_after(call.server.env().now(), period)).into();
+        metadata["deletionTimestamp"] = ctx.server.time(seconds_after(ctx.server.env().now(), period)).into();
         metadata["deletionGracePeriodSeconds"] = period.into();
         bump_generation(metadata);
         then_remove = period == 0;
@@ -131,13 +130,13 @@ fn pod_grace(requested: Option<i64>, pod: &Value) -> i64 {
 }
 
 /// Shortens a grace period that runs already; the time of deletion never lies in the past.
-fn shorten(call: &Call<'_>, metadata: &mut Value, pending: i64, period: i64) -> i64 {
-    let now = call.server.env().now();
+fn shorten(ctx: &RequestContext<'_>, metadata: &mut Value, pending: i64, period: i64) -> i64 {
+    let now = ctx.server.env().now();
     let text = metadata["deletionTimestamp"].as_str().unwrap_or_default();
     let deletion: Timestamp = text.parse().unwrap_or(now);
     let at = seconds_after(deletion, period.saturating_sub(pending));
     let (at, period) = if at < now { (now, if period == 0 { 0 } else { 1 }) } else { (at, period) };
-    metadata["deletionTimestamp"] = call.server.time(at).into();
+    metadata["deletionTimestamp"] = ctx.server.time(at).into();
     metadata["deletionGracePeriodSeconds"] = period.into();
     period
 }
@@ -151,15 +150,15 @@ fn seconds_after(time: Timestamp, seconds: i64) -> Timestamp {
 }
 
 /// A namespace is marked and says so in its phase; it goes when its content has gone.
-fn plan_namespace(call: &Call<'_>, options: &DeleteOptions, entry: &Entry<Header>) -> Result<Plan> {
-    let strategy = Strategy::of(call.info);
-    let mut namespace = faces::open(call.info, entry)?;
+fn plan_namespace(ctx: &RequestContext<'_>, options: &DeleteOptions, entry: &Entry<Header>) -> Result<Plan> {
+    let strategy = Strategy::of(ctx.info);
+    let mut namespace = conversion::decoded(ctx.info, entry)?;
     if entry.header.deleting {
         let held = namespace["spec"]["finalizers"].as_array().is_some_and(|it| !it.is_empty());
-        return if held { Ok(Plan::Nothing) } else { plan_plain(call, &strategy, options, entry) };
+        return if held { Ok(Plan::Nothing) } else { plan_plain(ctx, &strategy, options, entry) };
     }
     set_finalizers(&strategy, options, &mut namespace);
-    namespace["metadata"]["deletionTimestamp"] = call.server.now().into();
+    namespace["metadata"]["deletionTimestamp"] = ctx.server.now().into();
     if !namespace["status"].is_object() {
         namespace["status"] = json!({});
     }
@@ -169,17 +168,17 @@ fn plan_namespace(call: &Call<'_>, options: &DeleteOptions, entry: &Entry<Header
 
 /// A definition is marked first; its objects go before it.
 fn plan_definition(
-    call: &Call<'_>,
+    ctx: &RequestContext<'_>,
     strategy: &Strategy,
     options: &DeleteOptions,
     entry: &Entry<Header>,
 ) -> Result<Plan> {
     if entry.header.deleting {
-        return plan_plain(call, strategy, options, entry);
+        return plan_plain(ctx, strategy, options, entry);
     }
-    let mut definition = faces::open(call.info, entry)?;
-    definition["metadata"]["deletionTimestamp"] = call.server.now().into();
-    crate::custom::mark_terminating(&mut definition, &call.server.now());
+    let mut definition = conversion::decoded(ctx.info, entry)?;
+    definition["metadata"]["deletionTimestamp"] = ctx.server.now().into();
+    crate::crd::mark_terminating(&mut definition, &ctx.server.now());
     Ok(Plan::Mark { object: definition, then_remove: false })
 }
 
@@ -216,15 +215,15 @@ fn has_finalizers(object: &Value) -> bool {
 }
 
 /// Marks an object that finalizers hold.
-fn mark(call: &Call<'_>, object: &mut Value) {
+fn mark(ctx: &RequestContext<'_>, object: &mut Value) {
     let metadata = &mut object["metadata"];
-    let now = call.server.env().now();
+    let now = ctx.server.env().now();
     let marked: Option<Timestamp> = metadata["deletionTimestamp"].as_str().and_then(|it| it.parse().ok());
     if marked.is_none() {
         bump_generation(metadata);
     }
     if marked.is_none_or(|it| it > now) {
-        metadata["deletionTimestamp"] = call.server.time(now).into();
+        metadata["deletionTimestamp"] = ctx.server.time(now).into();
     }
     metadata["deletionGracePeriodSeconds"] = 0.into();
 }

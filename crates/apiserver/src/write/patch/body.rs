@@ -5,9 +5,9 @@ use evenkeel_schema::patch::{self, PatchError};
 use serde_json::Value;
 use serde_json::value::to_raw_value;
 
-use crate::call::Call;
+use crate::context::RequestContext;
 use crate::decode::{self, Decoded};
-use crate::ownership;
+use crate::managed_fields;
 use crate::request::FieldValidation;
 use crate::status::{Details, Result, Status};
 
@@ -22,14 +22,14 @@ pub(super) enum Kind {
 
 impl Kind {
     /// The kind that the Content-Type names, where the resource takes it.
-    pub(super) fn of(call: &Call<'_>) -> Result<Self> {
-        let media = call.request.header("content-type");
+    pub(super) fn of(ctx: &RequestContext<'_>) -> Result<Self> {
+        let media = ctx.request.header("content-type");
         match media.split(';').next().unwrap_or_default().trim() {
             "application/json-patch+json" => Ok(Self::Json),
             "application/merge-patch+json" => Ok(Self::Merge),
             "application/apply-patch+yaml" => Ok(Self::Apply),
-            "application/strategic-merge-patch+json" if !call.info.is_custom() => Ok(Self::Strategic),
-            _ if call.info.is_custom() => Err(Status::unsupported_media_type(
+            "application/strategic-merge-patch+json" if !ctx.info.is_custom() => Ok(Self::Strategic),
+            _ if ctx.info.is_custom() => Err(Status::unsupported_media_type(
                 "the body of the request was in an unknown format - accepted media types include: \
                  application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml",
             )),
@@ -86,13 +86,13 @@ impl Patch {
     }
 
     /// What the patch makes of an object.
-    pub(super) fn apply(&self, call: &Call<'_>, mut object: Value) -> Result<Value> {
+    pub(super) fn apply(&self, ctx: &RequestContext<'_>, mut object: Value) -> Result<Value> {
         if self.kind == Kind::Json {
             return patch::json::apply(&object, &self.value).map_err(refusal);
         }
         let done = match self.kind {
             Kind::Strategic => {
-                let schema = ownership::schema(call).ok_or_else(Status::method_not_allowed)?;
+                let schema = managed_fields::schema(ctx).ok_or_else(Status::method_not_allowed)?;
                 patch::strategic::apply(schema, &mut object, &mut self.value.clone())
             }
             _ => patch::merge::apply(&mut object, self.value.clone()),
@@ -116,8 +116,8 @@ impl Patch {
 }
 
 /// Notes a patch for the audit log, as JSON. A patch that is no JSON is refused, and not recorded.
-pub(super) fn note(call: &Call<'_>, kind: Kind, body: &Bytes) {
-    let Some(trail) = &call.request.audit else { return };
+pub(super) fn note(ctx: &RequestContext<'_>, kind: Kind, body: &Bytes) {
+    let Some(trail) = &ctx.request.audit else { return };
     trail.note_body(|| match kind {
         Kind::Apply => decode::parse_yaml(body, false).ok().and_then(|it| to_raw_value(&it.object).ok()),
         _ => serde_json::from_slice(body).ok(),

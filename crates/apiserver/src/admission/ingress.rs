@@ -1,0 +1,48 @@
+//! Ingresses that name no class get the one that is marked as the default, the newest of several.
+
+use std::cmp::Reverse;
+
+use evenkeel_store::Range;
+use serde_json::Value;
+
+use super::{Admission, Operation, Plugin};
+use crate::registry::storage_prefix;
+use crate::status::Result;
+use crate::storage;
+
+/// Where an ingress named its class before there was a field for it.
+const CLASS: &str = "kubernetes.io/ingress.class";
+const DEFAULT: &str = "ingressclass.kubernetes.io/is-default-class";
+
+/// The DefaultIngressClass plugin.
+#[derive(Debug)]
+pub(super) struct DefaultIngressClass;
+
+impl Plugin for DefaultIngressClass {
+    fn mutate(&self, admission: &Admission<'_>, ingress: &mut Value) -> Result<()> {
+        let ctx = admission.ctx;
+        let is_ingress = ctx.info.kind == "Ingress" && ctx.info.group == "networking.k8s.io";
+        if !is_ingress || admission.operation != Operation::Create || !ctx.path.subresource.is_empty() {
+            return Ok(());
+        }
+        let named = !ingress["spec"]["ingressClassName"].is_null()
+            || !ingress["metadata"]["annotations"][CLASS].is_null();
+        if !named && let Some(name) = default_class(admission) {
+            ingress["spec"]["ingressClassName"] = name.into();
+        }
+        Ok(())
+    }
+}
+
+fn default_class(admission: &Admission<'_>) -> Option<String> {
+    let prefix = storage_prefix("networking.k8s.io", "ingressclasses");
+    let page = admission.ctx.server.store().range(&Range { prefix, ..Range::default() }).ok()?;
+    let marked = page.entries.iter().filter_map(|entry| {
+        let class: Value = storage::read_or_skip(entry)?;
+        let metadata = &class["metadata"];
+        let created = metadata["creationTimestamp"].as_str().unwrap_or_default().to_owned();
+        (metadata["annotations"][DEFAULT] == "true")
+            .then(|| (Reverse(created), entry.header.name.to_string()))
+    });
+    marked.min().map(|(_, name)| name)
+}

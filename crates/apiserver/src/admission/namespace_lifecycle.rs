@@ -1,0 +1,59 @@
+//! Nothing is created in a namespace that does not exist or that is going; some namespaces never go.
+
+use serde_json::Value;
+
+use super::{Admission, Operation, Plugin};
+use crate::registry::storage_prefix;
+use crate::status::{Cause, Result, Status};
+
+/// The namespaces that cannot be deleted.
+const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
+
+/// The NamespaceLifecycle plugin.
+#[derive(Debug)]
+pub(crate) struct NamespaceLifecycle;
+
+impl Plugin for NamespaceLifecycle {
+    fn mutate(&self, admission: &Admission<'_>, _: &mut Value) -> Result<()> {
+        let info = &admission.ctx.info;
+        let namespace = &admission.ctx.path.namespace;
+        if info.kind == "Namespace" && info.group.is_empty() {
+            return refuse_immortal(admission);
+        }
+        // Reviews name a namespace without living in it.
+        let reviews = info.group == "authorization.k8s.io";
+        if admission.operation != Operation::Create || namespace.is_empty() || reviews {
+            return Ok(());
+        }
+        let key = format!("{}{namespace}", storage_prefix("", "namespaces"));
+        match admission.ctx.server.store().get(&key) {
+            None => Err(Status::not_found("", "namespaces", namespace)),
+            Some(entry) if entry.header.deleting => Err(terminating(admission)),
+            Some(_) => Ok(()),
+        }
+    }
+}
+
+fn refuse_immortal(admission: &Admission<'_>) -> Result<()> {
+    if admission.operation == Operation::Delete && IMMORTAL.contains(&admission.name) {
+        let why = "this namespace may not be deleted";
+        return Err(Status::not_admitted("", "namespaces", admission.name, why));
+    }
+    Ok(())
+}
+
+fn terminating(admission: &Admission<'_>) -> Status {
+    let info = &admission.ctx.info;
+    let namespace = &admission.ctx.path.namespace;
+    let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
+    let mut status = Status::not_admitted(&info.group, &info.plural, admission.shown_name(), &why);
+    let cause = Cause {
+        reason: "NamespaceTerminating".to_owned(),
+        message: format!("namespace {namespace} is being terminated"),
+        field: "metadata.namespace".to_owned(),
+    };
+    if let Some(details) = &mut status.details {
+        details.causes.push(cause);
+    }
+    status
+}

@@ -1,0 +1,190 @@
+//! What admission fills into new pods: the account they run as, their priority, and how long they stay on a node that
+//! does not answer.
+
+use evenkeel_store::Range;
+use serde_json::{Value, json};
+
+use super::{Admission, Operation, Plugin};
+use crate::registry::storage_prefix;
+use crate::status::{Result, Status};
+use crate::storage;
+
+const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+/// How the names of volumes with a token begin.
+const TOKEN_VOLUME: &str = "kube-api-access-";
+/// An hour, and a bit so that a token that is renewed in time is seen to be.
+const TOKEN_SECONDS: u32 = 3607;
+/// How long a pod stays on a node that is gone, unless it says otherwise.
+const TOLERATION_SECONDS: u32 = 300;
+
+fn is_new_pod(admission: &Admission<'_>) -> bool {
+    is_pod(admission) && admission.operation == Operation::Create
+}
+
+/// Whether a pod itself is created or updated, not a part of it.
+fn is_pod(admission: &Admission<'_>) -> bool {
+    let info = &admission.ctx.info;
+    let pod = info.kind == "Pod" && info.group.is_empty();
+    pod && admission.operation != Operation::Delete && admission.ctx.path.subresource.is_empty()
+}
+
+fn refuse(admission: &Admission<'_>, why: &str) -> Status {
+    Status::not_admitted("", "pods", admission.shown_name(), why)
+}
+
+/// The ServiceAccount plugin.
+#[derive(Debug)]
+pub(super) struct ServiceAccount;
+
+impl Plugin for ServiceAccount {
+    fn mutate(&self, admission: &Admission<'_>, pod: &mut Value) -> Result<()> {
+        if !is_new_pod(admission) {
+            return Ok(());
+        }
+        let spec = &mut pod["spec"];
+        let given = spec["serviceAccountName"].as_str().unwrap_or_default().to_owned();
+        let name = if given.is_empty() { "default" } else { &given };
+        for field in ["serviceAccountName", "serviceAccount"] {
+            spec[field] = name.into();
+        }
+        let namespace = &admission.ctx.path.namespace;
+        let key = format!("{}{namespace}/{name}", storage_prefix("", "serviceaccounts"));
+        let Some(entry) = admission.ctx.server.store().get(&key) else {
+            // A cluster without controllers has no default accounts: pods that name none run without one there.
+            if given.is_empty() {
+                return Ok(());
+            }
+            let why = format!(
+                "error looking up service account {namespace}/{name}: serviceaccount {name:?} not found"
+            );
+            return Err(refuse(admission, &why));
+        };
+        let account: Value = storage::read(&entry)?;
+        let automount = |value: &Value| value["automountServiceAccountToken"].as_bool();
+        if automount(spec).or(automount(&account)).unwrap_or(true) {
+            mount_token(admission, spec);
+        }
+        let secrets = |value: &Value| value["imagePullSecrets"].as_array().is_none_or(Vec::is_empty);
+        if secrets(spec) && !secrets(&account) {
+            spec["imagePullSecrets"] = account["imagePullSecrets"].clone();
+        }
+        Ok(())
+    }
+}
+
+/// Mounts the account's token into every container that has nothing at its place.
+fn mount_token(admission: &Admission<'_>, spec: &mut Value) {
+    // A pod that a webhook has changed comes here again, with a volume that is good for its new containers too.
+    let volumes = spec["volumes"].as_array().into_iter().flatten();
+    let present = volumes.filter_map(|it| it["name"].as_str()).find(|it| it.starts_with(TOKEN_VOLUME));
+    let present = present.map(str::to_owned);
+    let made = || format!("{TOKEN_VOLUME}{}", admission.ctx.server.env().suffix(5));
+    let name = present.clone().unwrap_or_else(made);
+    let mut mounted = false;
+    for list in ["initContainers", "containers"] {
+        for container in spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
+            let mut mounts = container["volumeMounts"].as_array().cloned().unwrap_or_default();
+            if mounts.iter().any(|it| it["mountPath"] == TOKEN_PATH) {
+                continue;
+            }
+            mounts.push(json!({"name": name, "readOnly": true, "mountPath": TOKEN_PATH}));
+            container["volumeMounts"] = mounts.into();
+            mounted = true;
+        }
+    }
+    if !mounted || present.is_some() {
+        return;
+    }
+    let sources = json!([
+        {"serviceAccountToken": {"expirationSeconds": TOKEN_SECONDS, "path": "token"}},
+        {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+        {"downwardAPI": {"items": [
+            {"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}},
+        ]}},
+    ]);
+    let mut volumes = spec["volumes"].as_array().cloned().unwrap_or_default();
+    volumes.push(json!({"name": name, "projected": {"defaultMode": 420, "sources": sources}}));
+    spec["volumes"] = volumes.into();
+}
+
+/// The Priority plugin.
+#[derive(Debug)]
+pub(super) struct Priority;
+
+impl Plugin for Priority {
+    fn mutate(&self, admission: &Admission<'_>, pod: &mut Value) -> Result<()> {
+        if !is_new_pod(admission) {
+            return Ok(());
+        }
+        let spec = &mut pod["spec"];
+        let name = spec["priorityClassName"].as_str().unwrap_or_default().to_owned();
+        let class = if name.is_empty() { default_class(admission) } else { class(admission, &name)? };
+        if let Some(class) = class.as_ref().filter(|_| name.is_empty()) {
+            spec["priorityClassName"] = class["metadata"]["name"].clone();
+        }
+        let class = class.unwrap_or_default();
+        let priority = class["value"].as_i64().unwrap_or_default();
+        match spec["priority"].as_i64() {
+            Some(given) if given != priority => {
+                let why = format!(
+                    "the integer value of priority ({given}) must not be provided in pod spec; \
+                     priority admission controller computed {priority} from the given PriorityClass name"
+                );
+                return Err(refuse(admission, &why));
+            }
+            _ => spec["priority"] = priority.into(),
+        }
+        if spec["preemptionPolicy"].is_null() {
+            let policy = class["preemptionPolicy"].as_str().unwrap_or("PreemptLowerPriority");
+            spec["preemptionPolicy"] = policy.into();
+        }
+        Ok(())
+    }
+}
+
+fn classes() -> String {
+    storage_prefix("scheduling.k8s.io", "priorityclasses")
+}
+
+fn class(admission: &Admission<'_>, name: &str) -> Result<Option<Value>> {
+    match admission.ctx.server.store().get(&format!("{}{name}", classes())) {
+        Some(entry) => storage::read(&entry).map(Some),
+        None => Err(refuse(admission, &format!("no PriorityClass with name {name} was found"))),
+    }
+}
+
+/// The class that is the default for all; of several, the lowest.
+fn default_class(admission: &Admission<'_>) -> Option<Value> {
+    let range = Range { prefix: classes(), ..Range::default() };
+    let page = admission.ctx.server.store().range(&range).ok()?;
+    let classes = page.entries.iter().filter_map(|it| storage::read_or_skip::<Value>(it));
+    classes.filter(|it| it["globalDefault"] == true).min_by_key(|it| it["value"].as_i64())
+}
+
+/// The DefaultTolerationSeconds plugin.
+#[derive(Debug)]
+pub(super) struct TolerationSeconds;
+
+impl Plugin for TolerationSeconds {
+    fn mutate(&self, admission: &Admission<'_>, pod: &mut Value) -> Result<()> {
+        if !is_pod(admission) {
+            return Ok(());
+        }
+        let mut tolerations = pod["spec"]["tolerations"].as_array().cloned().unwrap_or_default();
+        for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
+            let tolerated = tolerations.iter().any(|it| {
+                let named = it["key"] == key || it["key"].as_str().unwrap_or_default().is_empty();
+                let effect = it["effect"].as_str().unwrap_or_default();
+                named && matches!(effect, "" | "NoExecute")
+            });
+            if !tolerated {
+                tolerations.push(json!({
+                    "key": key, "operator": "Exists", "effect": "NoExecute",
+                    "tolerationSeconds": TOLERATION_SECONDS,
+                }));
+            }
+        }
+        pod["spec"]["tolerations"] = tolerations.into();
+        Ok(())
+    }
+}

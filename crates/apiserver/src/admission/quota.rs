@@ -1,0 +1,160 @@
+//! ResourceQuotas: no write takes the usage of a namespace above its quotas.
+//!
+//! The usage that a write adds is entered in the quota's status before the object is stored, by compare-and-set, so
+//! that two concurrent writes cannot both take the last place. Usage that a write gives back is not subtracted here,
+//! because the write may still fail: the quota controller counts the namespace anew once it sees the change.
+
+use std::sync::Arc;
+
+use evenkeel_schema::pod_resources::{Amounts, read};
+use evenkeel_schema::quantity::Quantity;
+use evenkeel_schema::quota::{self, Resource};
+use evenkeel_store::{Entry, Expect, Range};
+use serde_json::{Map, Value};
+
+use super::{Admission, Operation};
+use crate::Header;
+use crate::registry::storage_prefix;
+use crate::status::{Result, Status};
+use crate::storage;
+use crate::write::{RETRIES_MAX, put_plain};
+
+/// Refuses what a quota of the namespace does not allow, and enters what it does. It comes last: everything else has
+/// agreed by then.
+pub(crate) async fn charge(admission: &Admission<'_>, object: &Value, dry_run: bool) -> Result<()> {
+    let namespace = &admission.ctx.path.namespace;
+    let prefix = format!("{}{namespace}/", storage_prefix("", "resourcequotas"));
+    if !concerns(admission, object) || admission.ctx.server.store().count(&prefix) == 0 {
+        return Ok(());
+    }
+    for _ in 0..RETRIES_MAX {
+        let range = Range { prefix: prefix.clone(), ..Range::default() };
+        let page = admission.ctx.server.store().range(&range).map_err(Status::internal)?;
+        let mut changed = Vec::new();
+        for entry in page.entries {
+            changed.extend(check(admission, object, entry)?);
+        }
+        if dry_run || enter(admission, changed).await? {
+            return Ok(());
+        }
+    }
+    let why = "unable to update the usage of a quota: too many others do";
+    Err(refusal(admission, why))
+}
+
+fn resource<'a>(admission: &'a Admission<'_>) -> Resource<'a> {
+    let info = &admission.ctx.info;
+    Resource { group: &info.group, plural: &info.plural }
+}
+
+/// Whether this kind of write can add to the usage of a quota.
+fn concerns(admission: &Admission<'_>, object: &Value) -> bool {
+    if admission.ctx.path.namespace.is_empty() || !admission.ctx.info.namespaced {
+        return false;
+    }
+    let resource = resource(admission);
+    let part = &*admission.ctx.path.subresource;
+    let moves = || admission.old.is_some_and(|old| quota::moves(resource, old, object));
+    match admission.operation {
+        Operation::Create => part.is_empty(),
+        Operation::Update => match (resource, part) {
+            (Resource::PODS, "resize") => true,
+            (Resource::PODS, "") | (Resource::CLAIMS, "status") => moves(),
+            (Resource::SERVICES | Resource::CLAIMS, "") => true,
+            _ => false,
+        },
+        Operation::Delete => false,
+    }
+}
+
+/// What a quota becomes with the object; none where it does not change.
+fn check(
+    admission: &Admission<'_>,
+    object: &Value,
+    entry: Arc<Entry<Header>>,
+) -> Result<Option<(Arc<Entry<Header>>, Value)>> {
+    let mut quota: Value = storage::read(&entry)?;
+    let resource = resource(admission);
+    // A quota whose status is not worked out yet limits nothing.
+    let hard = read(quota["status"].get("hard"));
+    let limited: Vec<&str> =
+        hard.keys().map(String::as_str).filter(|name| quota::tracks(resource, name)).collect();
+    if limited.is_empty() || !quota::matches(&quota, resource, object) {
+        return Ok(None);
+    }
+    let name = &entry.header.name;
+    if let Some(why) = quota::unspecified(resource, object, limited.iter().copied()) {
+        return Err(refusal(admission, &format!("failed quota: {name}: {why}")));
+    }
+    let used = read(quota["status"].get("used"));
+    if limited.iter().any(|name| !used.contains_key(*name)) {
+        let why = format!("status unknown for quota: {name}, resources: {}", limited.join(","));
+        return Err(refusal(admission, &why));
+    }
+    let mut added = added(admission, &quota, object);
+    added.retain(|name, amount| *amount > Quantity::zero() && hard.contains_key(name));
+    if added.is_empty() {
+        return Ok(None);
+    }
+    let mut after = used.clone();
+    evenkeel_schema::pod_resources::add(&mut after, &added);
+    let exceeded: Vec<&String> = added.keys().filter(|name| after[*name] > hard[*name]).collect();
+    // A status reports what has happened already.
+    if !exceeded.is_empty() && admission.ctx.path.subresource != "status" {
+        let told = |amounts: &Amounts| print(amounts, &exceeded);
+        let why = format!(
+            "exceeded quota: {name}, requested: {}, used: {}, limited: {}",
+            told(&added),
+            told(&used),
+            told(&hard)
+        );
+        return Err(refusal(admission, &why));
+    }
+    if !quota["status"]["used"].is_object() {
+        quota["status"]["used"] = Map::new().into();
+    }
+    for name in added.keys() {
+        quota["status"]["used"][name] = after[name].to_string().into();
+    }
+    Ok(Some((entry, quota)))
+}
+
+/// The usage that the object adds to a quota: all of it, or what an update of an object that the quota counts already
+/// has more than before.
+fn added(admission: &Admission<'_>, quota: &Value, object: &Value) -> Amounts {
+    let resource = resource(admission);
+    let now = admission.ctx.server.env().now();
+    let mut added = quota::usage(resource, object, now);
+    if let Some(old) = admission.old.filter(|old| quota::matches(quota, resource, old)) {
+        for (name, before) in quota::usage(resource, old, now) {
+            if let Some(amount) = added.get_mut(&name) {
+                *amount = amount.clone() - before;
+            }
+        }
+    }
+    added
+}
+
+/// Stores the quotas with what they have now; whether nobody else did so meanwhile.
+async fn enter(admission: &Admission<'_>, changed: Vec<(Arc<Entry<Header>>, Value)>) -> Result<bool> {
+    for (entry, quota) in changed {
+        let expect = Expect::Revision(entry.revision);
+        if !put_plain(admission.ctx, &entry.key, &quota, expect).await? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn refusal(admission: &Admission<'_>, why: &str) -> Status {
+    let info = &admission.ctx.info;
+    Status::not_admitted(&info.group, &info.plural, admission.shown_name(), why)
+}
+
+/// `a=1,b=2` for the names given.
+fn print(amounts: &Amounts, names: &[&String]) -> String {
+    let line = |name: &&String| {
+        format!("{name}={}", amounts.get(*name).map(ToString::to_string).unwrap_or_default())
+    };
+    names.iter().filter(|name| amounts.contains_key(**name)).map(line).collect::<Vec<_>>().join(",")
+}

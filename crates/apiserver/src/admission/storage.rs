@@ -1,0 +1,128 @@
+//! What admission does with claims and volumes: the class of those that name none, the finalizers that keep what is
+//! in use, and which claims may grow.
+
+use std::cmp::Reverse;
+
+use evenkeel_schema::quantity::Quantity;
+use evenkeel_store::Range;
+use serde_json::{Value, json};
+
+use super::{Admission, Operation, Plugin};
+use crate::registry::storage_prefix;
+use crate::status::{Result, Status};
+use crate::storage;
+
+/// Where a claim named its class before there was a field for it; it still comes first.
+const CLASS: &str = "volume.beta.kubernetes.io/storage-class";
+/// What marks the class of claims that name none.
+const DEFAULT: [&str; 2] =
+    ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
+/// Claims are kept while a pod uses them, volumes while a claim does, classes of attributes while either does.
+const PROTECTION: [(&str, &str, &str); 3] = [
+    ("", "PersistentVolumeClaim", "kubernetes.io/pvc-protection"),
+    ("", "PersistentVolume", "kubernetes.io/pv-protection"),
+    ("storage.k8s.io", "VolumeAttributesClass", "kubernetes.io/vac-protection"),
+];
+
+/// The DefaultStorageClass plugin.
+#[derive(Debug)]
+pub(super) struct DefaultStorageClass;
+
+impl Plugin for DefaultStorageClass {
+    fn mutate(&self, admission: &Admission<'_>, claim: &mut Value) -> Result<()> {
+        if is_whole(admission, "", "PersistentVolumeClaim")
+            && admission.operation == Operation::Create
+            && class_of(claim).is_none()
+            && let Some(class) = default_class(admission)?
+        {
+            claim["spec"]["storageClassName"] = class.into();
+        }
+        Ok(())
+    }
+}
+
+/// The StorageObjectInUseProtection plugin.
+#[derive(Debug)]
+pub(super) struct InUseProtection;
+
+impl Plugin for InUseProtection {
+    fn mutate(&self, admission: &Admission<'_>, object: &mut Value) -> Result<()> {
+        let protection = PROTECTION.into_iter().find(|(group, kind, _)| is_whole(admission, group, kind));
+        let Some((_, _, finalizer)) = protection.filter(|_| admission.operation == Operation::Create) else {
+            return Ok(());
+        };
+        match object["metadata"]["finalizers"].as_array_mut() {
+            Some(finalizers) if finalizers.iter().any(|it| it == finalizer) => {}
+            Some(finalizers) => finalizers.push(finalizer.into()),
+            None => object["metadata"]["finalizers"] = json!([finalizer]),
+        }
+        Ok(())
+    }
+}
+
+/// The PersistentVolumeClaimResize plugin.
+#[derive(Debug)]
+pub(super) struct Resize;
+
+impl Plugin for Resize {
+    fn validate(&self, admission: &Admission<'_>, claim: &Value) -> Result<()> {
+        let Some(old) = admission.old.filter(|_| is_whole(admission, "", "PersistentVolumeClaim")) else {
+            return Ok(());
+        };
+        if admission.operation != Operation::Update || requested(claim) <= requested(old) {
+            return Ok(());
+        }
+        let refused =
+            |why| Err(Status::not_admitted("", "persistentvolumeclaims", admission.shown_name(), why));
+        if old["status"]["phase"] != "Bound" {
+            return refused("Only bound persistent volume claims can be expanded");
+        }
+        let (class, before) = (class_of(claim), class_of(old));
+        match class.filter(|class| !class.is_empty() && Some(*class) == before) {
+            Some(class) if may_expand(admission, class) => Ok(()),
+            _ => refused(
+                "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must \
+                 support resize",
+            ),
+        }
+    }
+}
+
+/// Whether the write is about a whole object of this kind.
+fn is_whole(admission: &Admission<'_>, group: &str, kind: &str) -> bool {
+    let ctx = admission.ctx;
+    ctx.info.kind == kind && ctx.info.group == group && ctx.path.subresource.is_empty()
+}
+
+fn class_of(claim: &Value) -> Option<&str> {
+    let annotated = claim["metadata"]["annotations"][CLASS].as_str();
+    annotated.or_else(|| claim["spec"]["storageClassName"].as_str())
+}
+
+fn requested(claim: &Value) -> Quantity {
+    let text = claim["spec"]["resources"]["requests"]["storage"].as_str();
+    text.unwrap_or_default().parse().unwrap_or_else(|_| Quantity::zero())
+}
+
+fn may_expand(admission: &Admission<'_>, class: &str) -> bool {
+    let key = format!("{}{class}", storage_prefix("storage.k8s.io", "storageclasses"));
+    let class = admission.ctx.server.store().get(&key);
+    let class: Option<Value> = class.and_then(|entry| storage::read_or_skip(&entry));
+    class.is_some_and(|class| class["allowVolumeExpansion"] == true)
+}
+
+/// The newest of the classes that are marked as the default, by name where two are as new. Clusters have a handful.
+fn default_class(admission: &Admission<'_>) -> Result<Option<String>> {
+    let prefix = storage_prefix("storage.k8s.io", "storageclasses");
+    let page = admission.ctx.server.store().range(&Range { prefix, ..Range::default() });
+    let page = page.map_err(Status::internal)?;
+    let classes = page.entries.iter().filter_map(|entry| storage::read_or_skip::<Value>(entry));
+    let marked =
+        classes.filter(|class| DEFAULT.iter().any(|it| class["metadata"]["annotations"][it] == "true"));
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let aged = marked.map(|class| {
+        let metadata = &class["metadata"];
+        (Reverse(text(&metadata["creationTimestamp"])), text(&metadata["name"]))
+    });
+    Ok(aged.min().map(|(_, name)| name))
+}

@@ -1,0 +1,234 @@
+//! Admission webhooks: who is asked about a write, and what becomes of the answers.
+//!
+//! They come after the plugins and policies: the mutating ones one after the other before an object is validated, the
+//! others all at once when nothing else is held against it.
+
+mod answer;
+mod endpoint;
+mod question;
+
+use std::collections::BTreeSet;
+
+use evenkeel_schema::patch::json::JsonPatch;
+use evenkeel_schema::policy::Inputs;
+use evenkeel_schema::{types, unknown};
+use evenkeel_store::Entry;
+use futures::future::join_all;
+use serde_json::Value;
+
+use self::answer::Verdict;
+use super::policy::{Matched, Webhook, bound, is_dry_run, matches, request};
+use super::{Admission, admit};
+use crate::context::RequestContext;
+use crate::status::{Result, Status, quote};
+use crate::write::Incoming;
+use crate::{Header, ResourceInfo, conversion};
+
+/// Why a webhook gave no verdict.
+enum Failure {
+    /// It could not be asked, or its answer makes no sense: what follows is its failure policy's to say.
+    Call(String),
+    /// It refuses, or what it wants cannot be done.
+    Refused(Status),
+}
+
+/// Lets the mutating webhooks change an object. Those that want it are asked again where a later one, or a plugin
+/// after them, has changed what they had seen.
+pub(crate) async fn ask_to_mutate(admission: &Admission<'_>, object: &mut Value) -> Result<()> {
+    let bound = bound(admission.ctx);
+    let hooks = &bound.mutating_webhooks;
+    if hooks.is_empty() {
+        return Ok(());
+    }
+    let dry_run = is_dry_run(admission.ctx);
+    let (mut seen, mut again) = (BTreeSet::new(), BTreeSet::new());
+    let mut changed = false;
+    for (index, hook) in hooks.iter().enumerate() {
+        let Some(outcome) = mutate(admission, hook, object, dry_run).await? else { continue };
+        if outcome {
+            changed = true;
+            again.append(&mut seen);
+        }
+        if hook.spec["reinvocationPolicy"] == "IfNeeded" {
+            seen.insert(index);
+        }
+    }
+    if !changed {
+        return Ok(());
+    }
+    let before = object.clone();
+    admit(admission, object)?;
+    if *object != before {
+        again.append(&mut seen);
+    }
+    for index in again {
+        mutate(admission, &hooks[index], object, dry_run).await?;
+    }
+    Ok(())
+}
+
+/// Asks the validating webhooks about an object that nothing else is held against.
+pub(crate) async fn ask(admission: &Admission<'_>, object: &Value) -> Result<()> {
+    validate(admission, object, is_dry_run(admission.ctx)).await
+}
+
+/// Asks the webhooks about a deletion. The object is read only where there are any.
+pub(crate) async fn ask_deletion(
+    ctx: &RequestContext<'_>,
+    entry: &Entry<Header>,
+    dry_run: bool,
+) -> Result<()> {
+    let bound = bound(ctx);
+    if bound.mutating_webhooks.is_empty() && bound.validating_webhooks.is_empty() {
+        return Ok(());
+    }
+    let old = conversion::object(ctx, entry)?;
+    let admission = Admission::deletion(ctx, entry, &old);
+    for hook in &bound.mutating_webhooks {
+        mutate(&admission, hook, &mut Value::Null, dry_run).await?;
+    }
+    validate(&admission, &Value::Null, dry_run).await
+}
+
+async fn validate(admission: &Admission<'_>, object: &Value, dry_run: bool) -> Result<()> {
+    let bound = bound(admission.ctx);
+    let mut asked = Vec::new();
+    for hook in &bound.validating_webhooks {
+        if let Some(matched) = concerns(admission, hook, object, dry_run)? {
+            asked.push((hook, matched));
+        }
+    }
+    let verdicts = asked.iter().map(|(hook, matched)| async move {
+        let verdict = consult(admission, hook, matched, object, dry_run, false).await;
+        settle(hook, verdict).map(|_| ())
+    });
+    join_all(verdicts).await.into_iter().collect()
+}
+
+/// Asks one webhook to change an object; none where it is not about it, else whether it has changed it.
+async fn mutate(
+    admission: &Admission<'_>,
+    hook: &Webhook,
+    object: &mut Value,
+    dry_run: bool,
+) -> Result<Option<bool>> {
+    let Some(matched) = concerns(admission, hook, object, dry_run)? else { return Ok(None) };
+    let verdict = consult(admission, hook, &matched, object, dry_run, true).await;
+    let Some(verdict) = settle(hook, verdict)? else { return Ok(Some(false)) };
+    match settle(hook, patched(admission.ctx, hook, &matched.info, object, &verdict))?.flatten() {
+        Some(new) => {
+            let changed = *object != new;
+            *object = new;
+            Ok(Some(changed))
+        }
+        None => Ok(Some(false)),
+    }
+}
+
+/// What is left of an outcome when the webhook's failure policy has been heard: none where a failure is ignored.
+fn settle<T>(hook: &Webhook, outcome: std::result::Result<T, Failure>) -> Result<Option<T>> {
+    match outcome {
+        Ok(value) => Ok(Some(value)),
+        Err(Failure::Call(why)) if hook.spec["failurePolicy"] == "Ignore" => {
+            tracing::warn!(webhook = hook.name, why, "a webhook failed and is ignored");
+            Ok(None)
+        }
+        Err(Failure::Call(why)) => {
+            Err(Status::internal(format!("failed calling webhook {}: {why}", quote(&hook.name))))
+        }
+        Err(Failure::Refused(status)) => Err(status),
+    }
+}
+
+/// As what a webhook is to be asked about a write; none where it is not about it.
+fn concerns(
+    admission: &Admission<'_>,
+    hook: &Webhook,
+    object: &Value,
+    dry_run: bool,
+) -> Result<Option<Matched>> {
+    let Some(matched) = matches(admission, object, &hook.constraints) else { return Ok(None) };
+    let shown = shown(admission.ctx, &matched.info, object);
+    let old = shown_old(admission, &matched.info);
+    let request = request(admission, &matched, dry_run);
+    let null = Value::Null;
+    let inputs = Inputs { object: &shown, old: &old, request: &request, params: &null, namespace: &null };
+    match hook.conditions.hold(&inputs) {
+        Ok(holds) => Ok(holds.then_some(matched)),
+        Err(why) => {
+            let info = &admission.ctx.info;
+            Err(Status::not_admitted(&info.group, &info.plural, admission.name, &why))
+        }
+    }
+}
+
+/// An object in the face that a rule was written for.
+fn shown(ctx: &RequestContext<'_>, info: &ResourceInfo, object: &Value) -> Value {
+    let same = info.group == ctx.info.group && info.version == ctx.info.version;
+    if same || object.is_null() { object.clone() } else { conversion::convert(ctx.info, info, object) }
+}
+
+fn shown_old(admission: &Admission<'_>, info: &ResourceInfo) -> Value {
+    admission.old.map_or(Value::Null, |old| shown(admission.ctx, info, old))
+}
+
+/// Asks a webhook.
+async fn consult(
+    admission: &Admission<'_>,
+    hook: &Webhook,
+    matched: &Matched,
+    object: &Value,
+    dry_run: bool,
+    mutating: bool,
+) -> std::result::Result<Verdict, Failure> {
+    let ctx = admission.ctx;
+    if dry_run && !matches!(hook.spec["sideEffects"].as_str(), Some("None" | "NoneOnDryRun")) {
+        let why = format!("admission webhook {} does not support dry run", quote(&hook.name));
+        return Err(Failure::Refused(Status::bad_request(why)));
+    }
+    let question = question::new(admission, hook, matched, object, dry_run).map_err(Failure::Call)?;
+    let answer = endpoint::post(ctx, hook, question.body()).await.map_err(Failure::Call)?;
+    let verdict = answer::read(&answer, &question, mutating).map_err(Failure::Call)?;
+    verdict.warnings.iter().for_each(|it| ctx.request.warn(it.as_str()));
+    if verdict.allowed { Ok(verdict) } else { Err(Failure::Refused(answer::refusal(&hook.name, &verdict))) }
+}
+
+/// What a verdict makes of an object; none where it leaves it as it is.
+fn patched(
+    ctx: &RequestContext<'_>,
+    hook: &Webhook,
+    info: &ResourceInfo,
+    object: &Value,
+    verdict: &Verdict,
+) -> std::result::Result<Option<Value>, Failure> {
+    let Some(patch) = &verdict.patch else { return Ok(None) };
+    let undecodable =
+        |why: String| Failure::Call(format!("received undecodable patch in webhook response: {why}"));
+    let patch = serde_json::from_slice(patch).map_err(|error| undecodable(error.to_string()))?;
+    if patch == Value::Array(Vec::new()) {
+        return Ok(None);
+    }
+    let internal = |why: String| Failure::Refused(Status::internal(why));
+    if object.is_null() {
+        return Err(internal(format!(
+            "admission webhook {} attempted to modify the object, which is not supported for this operation",
+            quote(&hook.name)
+        )));
+    }
+    let parsed = JsonPatch::parse(&patch).map_err(|error| undecodable(error.to_string()))?;
+    let before = shown(ctx, info, object);
+    let mut new = parsed.apply(&before).map_err(|error| internal(error.to_string()))?;
+    if let Some(schema) = types::builtin(&info.group, &info.version, &info.kind)
+        && let Some(why) = unknown::decode_value(schema, &info.kind, &new).refusal
+    {
+        return Err(internal(why));
+    }
+    let same = info.group == ctx.info.group && info.version == ctx.info.version;
+    if !same {
+        new = conversion::convert(info, ctx.info, &new);
+    }
+    let mut incoming = Incoming { object: new };
+    // What the kind does not know is dropped in silence: it is the webhook that has put it there.
+    incoming.shape(ctx, Some(object));
+    Ok(Some(incoming.object))
+}

@@ -1,0 +1,78 @@
+//! The AdmissionReview that a webhook is asked with.
+
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+
+use super::{shown, shown_old};
+use crate::admission::policy::{Matched, Webhook, request};
+use crate::admission::{Admission, Operation};
+use crate::context::RequestContext;
+
+/// A question on its way.
+pub(super) struct Question {
+    review: Value,
+}
+
+impl Question {
+    /// The version of the review.
+    pub(super) fn api_version(&self) -> &str {
+        self.review["apiVersion"].as_str().unwrap_or_default()
+    }
+
+    /// What the answer must repeat.
+    pub(super) fn uid(&self) -> &str {
+        self.review["request"]["uid"].as_str().unwrap_or_default()
+    }
+
+    pub(super) fn body(&self) -> Bytes {
+        self.review.to_string().into()
+    }
+}
+
+/// The question about a write, in the first version that the webhook understands.
+pub(super) fn new(
+    admission: &Admission<'_>,
+    hook: &Webhook,
+    matched: &Matched,
+    object: &Value,
+    dry_run: bool,
+) -> Result<Question, String> {
+    let versions = hook.spec["admissionReviewVersions"].as_array();
+    let mut versions = versions.into_iter().flatten().filter_map(Value::as_str);
+    let version = versions.find(|it| matches!(*it, "v1" | "v1beta1")).ok_or(
+        "could not create admission objects: webhook does not accept known AdmissionReview versions (v1, v1beta1)",
+    )?;
+    let ctx = admission.ctx;
+    let mut request = request(admission, matched, dry_run);
+    request["uid"] = ctx.server.env().uid().into();
+    request["object"] = shown(ctx, &matched.info, object);
+    request["oldObject"] = shown_old(admission, &matched.info);
+    request["options"] = options(ctx, admission.operation, dry_run);
+    let api_version = format!("admission.k8s.io/{version}");
+    Ok(Question { review: json!({"kind": "AdmissionReview", "apiVersion": api_version, "request": request}) })
+}
+
+/// What the client asked for beside the object. A patch comes as what it does: a creation or an update.
+fn options(ctx: &RequestContext<'_>, operation: Operation, dry_run: bool) -> Value {
+    let kind = match operation {
+        Operation::Create => "CreateOptions",
+        Operation::Update => "UpdateOptions",
+        Operation::Delete => "DeleteOptions",
+    };
+    let mut options = Map::new();
+    options.insert("kind".to_owned(), kind.into());
+    options.insert("apiVersion".to_owned(), "meta.k8s.io/v1".into());
+    if dry_run {
+        options.insert("dryRun".to_owned(), json!(["All"]));
+    }
+    let named: &[&str] = match operation {
+        Operation::Delete => &["propagationPolicy"],
+        _ => &["fieldManager", "fieldValidation"],
+    };
+    for field in named {
+        if let Some(text) = ctx.request.query.get(field).filter(|it| !it.is_empty()) {
+            options.insert((*field).to_owned(), text.into());
+        }
+    }
+    options.into()
+}

@@ -1,0 +1,58 @@
+//! A request to a resource, with what was found out about it on the way.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::access::{Attributes, Decision};
+use crate::authorize::forbidden;
+use crate::decode::read_body;
+use crate::request::{Request, ResourcePath};
+use crate::status::{Result, Status};
+use crate::{ApiServer, ResourceInfo, User};
+
+/// A request to a resource that exists, after authorization.
+pub(crate) struct RequestContext<'a> {
+    pub(crate) server: &'a ApiServer,
+    pub(crate) request: &'a Request<'a>,
+    pub(crate) path: &'a ResourcePath<'a>,
+    pub(crate) info: &'a Arc<ResourceInfo>,
+    /// Who asks, after impersonation.
+    pub(crate) user: &'a User,
+}
+
+impl RequestContext<'_> {
+    /// Reads the request's body, as long as it arrives in time.
+    pub(crate) async fn read_body<B: http_body::Body>(&self, body: B) -> Result<Bytes> {
+        let Some(limit) = self.request.body_timeout else { return read_body(body).await };
+        match tokio::time::timeout(limit, read_body(body)).await {
+            Ok(read) => read,
+            Err(_) => Err(Status::timeout("Timeout: request did not complete within the allotted timeout")),
+        }
+    }
+
+    /// The key of the object that the path names.
+    pub(crate) fn key(&self) -> String {
+        self.info.key(&self.path.namespace, &self.path.name)
+    }
+
+    /// The prefix of the keys of the collection that the path names.
+    pub(crate) fn scope(&self) -> String {
+        self.info.scope(&self.path.namespace)
+    }
+
+    /// Demands the right to create: a PUT or an apply to a name that is missing does.
+    pub(crate) fn may_create(&self) -> Result<()> {
+        let target = self.path.target(&self.path.name);
+        let attributes = Attributes { user: self.user, verb: "create", target };
+        match self.server.inner().authorizer.authorize(&attributes) {
+            Decision::Allow(_) => Ok(()),
+            Decision::Deny(reason) => Err(forbidden(&attributes, &reason)),
+        }
+    }
+
+    /// The refusal that the object of the path does not exist.
+    pub(crate) fn not_found(&self) -> Status {
+        Status::not_found(&self.info.group, &self.info.plural, &self.path.name)
+    }
+}

@@ -1,0 +1,149 @@
+//! Two group-versions of one kind are two faces of one stored object.
+
+mod autoscaler;
+mod converted;
+mod event;
+
+pub(crate) use converted::Converted;
+
+use std::sync::Arc;
+
+use evenkeel_schema::structural;
+use evenkeel_store::Entry;
+use serde_json::Value;
+
+use crate::context::RequestContext;
+use crate::encode::EncodedObject;
+use crate::header::encode_object;
+use crate::status::Result;
+use crate::{Header, ResourceInfo, storage};
+
+/// Built-in resources whose objects are stored in another form than they are shown in.
+enum Other {
+    Event,
+    Autoscaler,
+}
+
+fn other(info: &ResourceInfo) -> Option<Other> {
+    match (info.group.as_str(), info.version.as_str(), info.kind.as_str()) {
+        ("events.k8s.io", ..) => Some(Other::Event),
+        ("autoscaling", "v1", "HorizontalPodAutoscaler") => Some(Other::Autoscaler),
+        _ => None,
+    }
+}
+
+/// Whether the stored bytes are what this resource shows.
+pub(crate) fn is_stored_as_served(info: &ResourceInfo, entry: &Entry<Header>) -> bool {
+    match &info.custom {
+        // What was written before the schema was is brought into its form when it is read.
+        Some(custom) => info.version == custom.storage_version && entry.revision > custom.schema_revision,
+        None => other(info).is_none(),
+    }
+}
+
+/// A stored object as this resource shows it, at `revision`.
+///
+/// # Errors
+/// Names the key of an object whose bytes are damaged.
+pub(crate) fn encoded(info: &ResourceInfo, entry: &Entry<Header>, revision: u64) -> Result<EncodedObject> {
+    storage::check_readable(entry)?;
+    if is_stored_as_served(info, entry) {
+        return Ok(EncodedObject::stored(entry, revision));
+    }
+    let make = || decoded(info, entry).map(|object| encode_object(&object));
+    let (bytes, header) = match &info.custom {
+        Some(custom) => custom.converted.get(entry, make)?,
+        None => make()?,
+    };
+    Ok(EncodedObject::new(bytes, &header, revision))
+}
+
+/// A stored object as a tree, in the face of this resource, without a resourceVersion.
+///
+/// # Errors
+/// Names the key of an object whose bytes are damaged.
+pub(crate) fn decoded(info: &ResourceInfo, entry: &Entry<Header>) -> Result<Value> {
+    let object = storage::read(entry)?;
+    Ok(if is_stored_as_served(info, entry) { object } else { from_storage_version(info, object) })
+}
+
+/// A stored object as a tree, in the face of this resource, with its resourceVersion.
+///
+/// # Errors
+/// Names the key of an object whose bytes are damaged.
+pub(crate) fn object(ctx: &RequestContext<'_>, entry: &Entry<Header>) -> Result<Arc<Value>> {
+    if is_stored_as_served(ctx.info, entry)
+        && let Some(tree) = ctx.server.inner().objects.get(&entry.key, entry.revision)
+    {
+        return Ok(tree);
+    }
+    Ok(cache_object(ctx, entry, decoded(ctx.info, entry)?))
+}
+
+/// A tree like [`object`] that is the caller's own.
+pub(crate) fn object_copy(ctx: &RequestContext<'_>, entry: &Entry<Header>, tree: &Value) -> Value {
+    let kept = is_stored_as_served(ctx.info, entry).then(|| {
+        let cache = &ctx.server.inner().objects;
+        cache.copy(&entry.key, entry.revision)
+    });
+    kept.flatten().unwrap_or_else(|| tree.clone())
+}
+
+/// Keeps the tree of what was stored for the next writer, where it has the stored face.
+pub(crate) fn cache_object(ctx: &RequestContext<'_>, entry: &Entry<Header>, mut object: Value) -> Arc<Value> {
+    object["metadata"]["resourceVersion"] = entry.revision.to_string().into();
+    let object = Arc::new(object);
+    if is_stored_as_served(ctx.info, entry) {
+        ctx.server.inner().objects.keep(&entry.key, entry.revision, object.clone(), entry.value.len());
+    }
+    object
+}
+
+/// Whether objects of this resource are stored in another form than they are shown in.
+pub(crate) fn converts(info: &ResourceInfo) -> bool {
+    match &info.custom {
+        Some(custom) => custom.storage_version != info.version,
+        None => other(info).is_some(),
+    }
+}
+
+/// From the stored face to that of this resource.
+fn from_storage_version(info: &ResourceInfo, mut object: Value) -> Value {
+    let Some(custom) = &info.custom else {
+        return match other(info) {
+            Some(Other::Event) => event::from_storage_version(object),
+            Some(Other::Autoscaler) => autoscaler::from_storage_version(object),
+            None => object,
+        };
+    };
+    object["apiVersion"] = info.api_version().into();
+    if !custom.preserve_unknown_fields {
+        structural::prune(&custom.schema, &mut object);
+    }
+    if info.version == custom.storage_version {
+        structural::default(&custom.schema, &mut object);
+    }
+    object
+}
+
+/// An object of one resource as another one of the same kind shows it.
+pub(crate) fn convert(from: &ResourceInfo, to: &ResourceInfo, object: &Value) -> Value {
+    from_storage_version(to, to_storage_version(from, object.clone()))
+}
+
+/// From the face of this resource to the stored one.
+pub(crate) fn to_storage_version(info: &ResourceInfo, mut object: Value) -> Value {
+    match (&info.custom, other(info)) {
+        (Some(custom), _) if custom.storage_version != info.version => {
+            object["apiVersion"] = format!("{}/{}", info.group, custom.storage_version).into();
+            // What the stored version does not know is lost.
+            if let Some(schema) = custom.storage_schema.as_ref().filter(|_| !custom.preserve_unknown_fields) {
+                structural::prune(schema, &mut object);
+            }
+            object
+        }
+        (None, Some(Other::Event)) => event::to_storage_version(object),
+        (None, Some(Other::Autoscaler)) => autoscaler::to_storage_version(object),
+        _ => object,
+    }
+}

@@ -1,0 +1,179 @@
+//! HorizontalPodAutoscalers: autoscaling/v2 is stored; autoscaling/v1 has the cpu's utilization as a field of its own
+//! and everything else that v2 can say in annotations.
+
+use serde_json::{Map, Value, json};
+
+const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
+const CURRENT_METRICS: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
+const CONDITIONS: &str = "autoscaling.alpha.kubernetes.io/conditions";
+const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
+
+/// From autoscaling/v2 to autoscaling/v1.
+pub(super) fn from_storage_version(mut scaler: Value) -> Value {
+    scaler["apiVersion"] = "autoscaling/v1".into();
+    let mut annotations = Map::new();
+    let metrics = take(&mut scaler["spec"], "metrics");
+    let (cpu, others) = split_cpu(list(metrics), "target");
+    if let Some(percent) = cpu {
+        scaler["spec"]["targetCPUUtilizationPercentage"] = percent;
+    }
+    if !others.is_empty() {
+        annotations.insert(METRICS.to_owned(), texts(&others, old_metric).into());
+    }
+    if let Some(behavior) = take(&mut scaler["spec"], "behavior") {
+        annotations.insert(BEHAVIOR.to_owned(), behavior.to_string().into());
+    }
+    let current = take(&mut scaler["status"], "currentMetrics");
+    let (cpu, _) = split_cpu(list(current.clone()), "current");
+    if let Some(percent) = cpu {
+        scaler["status"]["currentCPUUtilizationPercentage"] = percent;
+    }
+    if let Some(current) = current {
+        annotations.insert(CURRENT_METRICS.to_owned(), current.to_string().into());
+    }
+    if let Some(conditions) = take(&mut scaler["status"], "conditions") {
+        annotations.insert(CONDITIONS.to_owned(), conditions.to_string().into());
+    }
+    for (key, value) in annotations {
+        scaler["metadata"]["annotations"][key] = value;
+    }
+    settle(scaler, "v1")
+}
+
+/// From autoscaling/v1 to autoscaling/v2.
+pub(super) fn to_storage_version(mut scaler: Value) -> Value {
+    scaler["apiVersion"] = "autoscaling/v2".into();
+    let mut metrics: Vec<Value> = Vec::new();
+    if let Some(text) = take_annotation(&mut scaler, METRICS) {
+        let old: Value = serde_json::from_str(&text).unwrap_or_default();
+        metrics.extend(list(Some(old)).into_iter().map(new_metric));
+    }
+    if let Some(percent) = take(&mut scaler["spec"], "targetCPUUtilizationPercentage") {
+        let target = json!({"type": "Utilization", "averageUtilization": percent});
+        metrics.push(json!({"type": "Resource", "resource": {"name": "cpu", "target": target}}));
+    }
+    if !metrics.is_empty() {
+        scaler["spec"]["metrics"] = metrics.into();
+    }
+    for (annotation, part, field) in [
+        (BEHAVIOR, "spec", "behavior"),
+        (CONDITIONS, "status", "conditions"),
+        (CURRENT_METRICS, "status", "currentMetrics"),
+    ] {
+        if let Some(value) = take_annotation(&mut scaler, annotation)
+            .and_then(|text| serde_json::from_str::<Value>(&text).ok())
+        {
+            scaler[part][field] = value;
+        }
+    }
+    take(&mut scaler["status"], "currentCPUUtilizationPercentage");
+    settle(scaler, "v2")
+}
+
+fn settle(mut scaler: Value, version: &str) -> Value {
+    evenkeel_schema::normalize::normalize("autoscaling", version, "HorizontalPodAutoscaler", &mut scaler);
+    scaler
+}
+
+fn take(object: &mut Value, field: &str) -> Option<Value> {
+    object.as_object_mut()?.remove(field).filter(|it| !it.is_null())
+}
+
+fn take_annotation(object: &mut Value, key: &str) -> Option<String> {
+    let annotations = object["metadata"]["annotations"].as_object_mut()?;
+    let taken = annotations.remove(key);
+    if annotations.is_empty() {
+        take(&mut object["metadata"], "annotations");
+    }
+    taken?.as_str().map(str::to_owned)
+}
+
+fn list(value: Option<Value>) -> Vec<Value> {
+    match value {
+        Some(Value::Array(items)) => items,
+        _ => Vec::new(),
+    }
+}
+
+/// The utilization of the cpu, and the other metrics.
+fn split_cpu(metrics: Vec<Value>, side: &str) -> (Option<Value>, Vec<Value>) {
+    let mut cpu = None;
+    let mut others = Vec::new();
+    for metric in metrics {
+        let resource = &metric["resource"];
+        let percent = resource[side].get("averageUtilization").filter(|it| !it.is_null());
+        match percent {
+            Some(percent) if cpu.is_none() && resource["name"] == "cpu" => cpu = Some(percent.clone()),
+            _ => others.push(metric),
+        }
+    }
+    (cpu, others)
+}
+
+fn texts(metrics: &[Value], print: fn(&Value) -> String) -> String {
+    format!("[{}]", metrics.iter().map(print).collect::<Vec<_>>().join(","))
+}
+
+/// A metric as v1 wrote it, in the order of its fields.
+fn old_metric(metric: &Value) -> String {
+    let kind = metric["type"].as_str().unwrap_or_default();
+    let field = lower_first(kind);
+    let source = &metric[&field];
+    let target = &source["target"];
+    let name = ("metricName", &source["metric"]["name"]);
+    let selector = &source["metric"]["selector"];
+    let value = ("targetAverageValue", &target["averageValue"]);
+    let members: Vec<(&str, &Value)> = match kind {
+        "Pods" => vec![name, value, ("selector", selector)],
+        "Object" => vec![
+            ("target", &source["describedObject"]),
+            name,
+            ("targetValue", &target["value"]),
+            ("selector", selector),
+            ("averageValue", &target["averageValue"]),
+        ],
+        "External" => vec![name, ("metricSelector", selector), ("targetValue", &target["value"]), value],
+        _ => vec![
+            ("name", &source["name"]),
+            ("targetAverageUtilization", &target["averageUtilization"]),
+            value,
+            ("container", &source["container"]),
+        ],
+    };
+    let members = members.into_iter().filter(|(_, value)| !value.is_null());
+    let members = members.map(|(key, value)| format!("\"{key}\":{value}"));
+    format!("{{\"type\":\"{kind}\",\"{field}\":{{{}}}}}", members.collect::<Vec<_>>().join(","))
+}
+
+/// A metric that v1 wrote, as v2 has it.
+fn new_metric(old: Value) -> Value {
+    let kind = old["type"].as_str().unwrap_or_default().to_owned();
+    let field = lower_first(&kind);
+    let source = &old[&field];
+    let target = [
+        ("Utilization", "averageUtilization", "targetAverageUtilization"),
+        ("AverageValue", "averageValue", "targetAverageValue"),
+        ("AverageValue", "averageValue", "averageValue"),
+        ("Value", "value", "targetValue"),
+    ];
+    let target = target.into_iter().find(|(_, _, old)| !source[*old].is_null());
+    let target = target.map_or(Value::Null, |(kind, new, old)| json!({"type": kind, new: source[old]}));
+    let selector = if kind == "External" { &source["metricSelector"] } else { &source["selector"] };
+    let source = match kind.as_str() {
+        "Pods" | "External" => {
+            json!({"metric": {"name": source["metricName"], "selector": selector}, "target": target})
+        }
+        "Object" => json!({
+            "describedObject": source["target"],
+            "metric": {"name": source["metricName"], "selector": selector},
+            "target": target,
+        }),
+        _ => json!({"name": source["name"], "container": source["container"], "target": target}),
+    };
+    json!({"type": kind, field: source})
+}
+
+fn lower_first(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map(|first| first.to_ascii_lowercase()).into_iter().chain(chars).collect()
+}

@@ -1,0 +1,110 @@
+//! The end of a definition: its instances go first.
+
+use std::sync::Arc;
+
+use evenkeel_store::{Entry, Expect, Op, Range, Write};
+use serde_json::Value;
+
+use super::{CLEANUP, accept_conflict, condition, parse, set_condition, write};
+use crate::header::encode_object;
+use crate::registry::storage_prefix;
+use crate::status::{Result, Status};
+use crate::{ApiServer, Header};
+
+/// Marks a definition whose deletion was asked for.
+pub(crate) fn mark_terminating(definition: &mut Value, now: &str) {
+    let mut finalizers = definition["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
+    if !finalizers.iter().any(|it| it == CLEANUP) {
+        finalizers.push(CLEANUP.into());
+    }
+    definition["metadata"]["finalizers"] = finalizers.into();
+    let message = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon";
+    set_condition(definition, "Terminating", true, "InstanceDeletionPending", message, now);
+}
+
+/// How far a definition that is being deleted has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// It waits for its instances, or for a finalizer of somebody else.
+    Awaited,
+    /// It is gone.
+    Reached,
+}
+
+/// Takes a definition that is being deleted as far as it can go.
+pub(super) async fn go_on(server: &ApiServer, entry: &Arc<Entry<Header>>) -> Result<End> {
+    let mut definition = parse(entry)?;
+    let finalizers = definition["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
+    if !finalizers.iter().any(|it| it == CLEANUP) {
+        return Ok(End::Awaited);
+    }
+    let prefix = instances(&definition);
+    delete_instances(server, &prefix).await?;
+    let now = server.now();
+    if server.store().count(&prefix) > 0 {
+        let started =
+            condition(&definition, "Terminating").is_some_and(|it| it["reason"] != "InstanceDeletionPending");
+        if !started {
+            let message = "CustomResource deletion is in progress";
+            set_condition(&mut definition, "Terminating", true, "InstanceDeletionInProgress", message, &now);
+            write(server, entry, &definition).await?;
+        }
+        return Ok(End::Awaited);
+    }
+    let rest: Vec<Value> = finalizers.into_iter().filter(|it| it != CLEANUP).collect();
+    if rest.is_empty() {
+        return remove(server, entry).await;
+    }
+    set_condition(
+        &mut definition,
+        "Terminating",
+        false,
+        "InstanceDeletionCompleted",
+        "removed all instances",
+        &now,
+    );
+    definition["metadata"]["finalizers"] = rest.into();
+    write(server, entry, &definition).await.map(|_| End::Awaited)
+}
+
+async fn remove(server: &ApiServer, entry: &Arc<Entry<Header>>) -> Result<End> {
+    let write = Write { key: entry.key.clone(), expect: Expect::Revision(entry.revision), op: Op::Delete };
+    if accept_conflict(server.store().write(write).await)?.is_none() {
+        return Ok(End::Awaited);
+    }
+    server.registry().replace(&entry.header.name, Vec::new());
+    Ok(End::Reached)
+}
+
+fn instances(definition: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    storage_prefix(&text(&definition["spec"]["group"]), &text(&definition["spec"]["names"]["plural"]))
+}
+
+/// Deletes what can go, and marks what finalizers hold. Another writer of an instance may be faster; it follows up on
+/// what it wrote, and comes here then.
+async fn delete_instances(server: &ApiServer, prefix: &str) -> Result<()> {
+    let range = Range { prefix: prefix.to_owned(), ..Range::default() };
+    let page = server.store().range(&range).map_err(Status::internal)?;
+    let now = server.now();
+    let mut writes = Vec::new();
+    for entry in page.entries.iter().filter(|it| !(it.header.deleting && it.header.finalizers)) {
+        let op = if entry.header.finalizers { mark(entry, &now)? } else { Op::Delete };
+        writes.push(Write { key: entry.key.clone(), expect: Expect::Revision(entry.revision), op });
+    }
+    for outcome in server.store().write_all(writes).await {
+        accept_conflict(outcome)?;
+    }
+    Ok(())
+}
+
+fn mark(entry: &Entry<Header>, now: &str) -> Result<Op<Header>> {
+    let mut object = parse(entry)?;
+    let metadata = &mut object["metadata"];
+    metadata["deletionTimestamp"] = now.into();
+    metadata["deletionGracePeriodSeconds"] = 0.into();
+    let generation = metadata["generation"].as_i64().unwrap_or_default();
+    metadata["generation"] = (generation + 1).into();
+    let (bytes, header) = encode_object(&object);
+    Ok(Op::Put(bytes, header))
+}

@@ -1,0 +1,51 @@
+//! Parsing of stored objects.
+//!
+//! This server wrote the stored objects, but they come from a disk. Bytes that cannot be parsed are an error
+//! that names their key, and affect no other object.
+
+use evenkeel_store::Entry;
+use serde::de::DeserializeOwned;
+
+use crate::Header;
+use crate::status::{Result, Status};
+
+/// Parses a stored object.
+///
+/// # Errors
+/// If the object cannot be parsed; the error names its key.
+pub(crate) fn read<T: DeserializeOwned>(entry: &Entry<Header>) -> Result<T> {
+    check_readable(entry)?;
+    serde_json::from_slice(&entry.value).map_err(|error| damaged(entry, &error.to_string()))
+}
+
+/// Parses one of several stored objects; logs and skips it if it cannot be parsed.
+pub(crate) fn read_or_skip<T: DeserializeOwned>(entry: &Entry<Header>) -> Option<T> {
+    match read(entry) {
+        Ok(object) => Some(object),
+        Err(status) => {
+            tracing::error!(
+                key = &*entry.key,
+                why = status.message,
+                "a stored object cannot be read and is skipped"
+            );
+            None
+        }
+    }
+}
+
+/// Refuses an object whose header could not be parsed from its bytes.
+pub(crate) fn check_readable(entry: &Entry<Header>) -> Result<()> {
+    match &entry.header.damage {
+        None => Ok(()),
+        Some(why) => Err(damaged(entry, why)),
+    }
+}
+
+/// The error for an object that cannot be decoded, in the words of Kubernetes' storage.
+fn damaged(entry: &Entry<Header>, why: &str) -> Status {
+    let (key, revision) = (&entry.key, entry.revision);
+    Status::internal(format!(
+        "StorageError: corrupt object, Code: 7, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: object not decodable \
+         revision={revision}: {why}"
+    ))
+}

@@ -1,4 +1,4 @@
-//! The status of the cluster's own parts, which nobody stores.
+//! ComponentStatuses: the health of the control plane's components, which is not stored.
 
 use http::Response;
 use serde_json::{Value, json};
@@ -13,7 +13,8 @@ use crate::status::{Details, Result, Status};
 use crate::table::{Printer, TableOptions};
 use crate::{ResourceInfo, respond};
 
-/// The parts of a Kubernetes cluster. They are in this process: as long as it answers, they are well.
+/// The components of a Kubernetes control plane. They run in this process, so they are healthy as long as it
+/// answers.
 const PARTS: [&str; 3] = ["scheduler", "controller-manager", "etcd-0"];
 
 /// Whether this resource is answered here.
@@ -21,7 +22,7 @@ pub(crate) fn is(info: &ResourceInfo) -> bool {
     info.kind == "ComponentStatus" && info.group.is_empty()
 }
 
-/// Answers a get or a list of parts.
+/// Answers a get or list of ComponentStatuses.
 pub(crate) fn answer(ctx: &RequestContext<'_>) -> Result<Response<Body>> {
     let name = &*ctx.path.name;
     let accept = negotiate(ctx.request, name.is_empty())?;

@@ -1,4 +1,4 @@
-//! A request to a resource, with what was found out about it on the way.
+//! An authorized request to a resource, with everything that routing has found out about it.
 
 use std::sync::Arc;
 
@@ -17,12 +17,12 @@ pub(crate) struct RequestContext<'a> {
     pub(crate) request: &'a Request<'a>,
     pub(crate) path: &'a ResourcePath<'a>,
     pub(crate) info: &'a Arc<ResourceInfo>,
-    /// Who asks, after impersonation.
+    /// The user of the request, after impersonation.
     pub(crate) user: &'a User,
 }
 
 impl RequestContext<'_> {
-    /// Reads the request's body, as long as it arrives in time.
+    /// Reads the request's body within its time limit.
     pub(crate) async fn read_body<B: http_body::Body>(&self, body: B) -> Result<Bytes> {
         let Some(limit) = self.request.body_timeout else { return read_body(body).await };
         match tokio::time::timeout(limit, read_body(body)).await {
@@ -36,12 +36,12 @@ impl RequestContext<'_> {
         self.info.key(&self.path.namespace, &self.path.name)
     }
 
-    /// The prefix of the keys of the collection that the path names.
+    /// The key prefix of the collection that the path names.
     pub(crate) fn scope(&self) -> String {
         self.info.scope(&self.path.namespace)
     }
 
-    /// Demands the right to create: a PUT or an apply to a name that is missing does.
+    /// Checks that the user may create the object: a PUT or an apply creates an object that does not exist.
     pub(crate) fn may_create(&self) -> Result<()> {
         let target = self.path.target(&self.path.name);
         let attributes = Attributes { user: self.user, verb: "create", target };
@@ -51,7 +51,7 @@ impl RequestContext<'_> {
         }
     }
 
-    /// The refusal that the object of the path does not exist.
+    /// The error that the object of the path does not exist.
     pub(crate) fn not_found(&self) -> Status {
         Status::not_found(&self.info.group, &self.info.plural, &self.path.name)
     }

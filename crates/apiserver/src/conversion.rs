@@ -1,4 +1,4 @@
-//! Two group-versions of one kind are two faces of one stored object.
+//! Conversion between the versions of a kind. An object is stored in one version and served in several.
 
 mod autoscaler;
 mod converted;
@@ -18,7 +18,7 @@ use crate::header::encode_object;
 use crate::status::Result;
 use crate::{Header, ResourceInfo, storage};
 
-/// Built-in resources whose objects are stored in another form than they are shown in.
+/// A built-in kind whose served version differs from its storage version.
 enum Other {
     Event,
     Autoscaler,
@@ -32,19 +32,19 @@ fn other(info: &ResourceInfo) -> Option<Other> {
     }
 }
 
-/// Whether the stored bytes are what this resource shows.
+/// Whether the stored bytes are in the version and form that this resource serves.
 pub(crate) fn is_stored_as_served(info: &ResourceInfo, entry: &Entry<Header>) -> bool {
     match &info.custom {
-        // What was written before the schema was is brought into its form when it is read.
+        // Objects that are older than the schema are pruned and defaulted when they are read.
         Some(custom) => info.version == custom.storage_version && entry.revision > custom.schema_revision,
         None => other(info).is_none(),
     }
 }
 
-/// A stored object as this resource shows it, at `revision`.
+/// Returns a stored object, encoded in the version of this resource, at `revision`.
 ///
 /// # Errors
-/// Names the key of an object whose bytes are damaged.
+/// If the stored bytes are damaged; the error names the key.
 pub(crate) fn encoded(info: &ResourceInfo, entry: &Entry<Header>, revision: u64) -> Result<EncodedObject> {
     storage::check_readable(entry)?;
     if is_stored_as_served(info, entry) {
@@ -58,19 +58,20 @@ pub(crate) fn encoded(info: &ResourceInfo, entry: &Entry<Header>, revision: u64)
     Ok(EncodedObject::new(bytes, &header, revision))
 }
 
-/// A stored object as a tree, in the face of this resource, without a resourceVersion.
+/// Parses a stored object and converts it to the version of this resource, without a resourceVersion.
 ///
 /// # Errors
-/// Names the key of an object whose bytes are damaged.
+/// If the stored bytes are damaged; the error names the key.
 pub(crate) fn decoded(info: &ResourceInfo, entry: &Entry<Header>) -> Result<Value> {
     let object = storage::read(entry)?;
     Ok(if is_stored_as_served(info, entry) { object } else { from_storage_version(info, object) })
 }
 
-/// A stored object as a tree, in the face of this resource, with its resourceVersion.
+/// Returns a stored object in the version of this resource, with its resourceVersion. Recently written
+/// objects come from the cache.
 ///
 /// # Errors
-/// Names the key of an object whose bytes are damaged.
+/// If the stored bytes are damaged; the error names the key.
 pub(crate) fn object(ctx: &RequestContext<'_>, entry: &Entry<Header>) -> Result<Arc<Value>> {
     if is_stored_as_served(ctx.info, entry)
         && let Some(tree) = ctx.server.inner().objects.get(&entry.key, entry.revision)
@@ -80,7 +81,8 @@ pub(crate) fn object(ctx: &RequestContext<'_>, entry: &Entry<Header>) -> Result<
     Ok(cache_object(ctx, entry, decoded(ctx.info, entry)?))
 }
 
-/// A tree like [`object`] that is the caller's own.
+/// Returns a copy of `tree`, the result of [`object`], that the caller may change. The cache can often
+/// provide one without cloning.
 pub(crate) fn object_copy(ctx: &RequestContext<'_>, entry: &Entry<Header>, tree: &Value) -> Value {
     let kept = is_stored_as_served(ctx.info, entry).then(|| {
         let cache = &ctx.server.inner().objects;
@@ -89,7 +91,7 @@ pub(crate) fn object_copy(ctx: &RequestContext<'_>, entry: &Entry<Header>, tree:
     kept.flatten().unwrap_or_else(|| tree.clone())
 }
 
-/// Keeps the tree of what was stored for the next writer, where it has the stored face.
+/// Caches a stored object for the next writer, if it is served in its storage version.
 pub(crate) fn cache_object(ctx: &RequestContext<'_>, entry: &Entry<Header>, mut object: Value) -> Arc<Value> {
     object["metadata"]["resourceVersion"] = entry.revision.to_string().into();
     let object = Arc::new(object);
@@ -99,7 +101,7 @@ pub(crate) fn cache_object(ctx: &RequestContext<'_>, entry: &Entry<Header>, mut 
     object
 }
 
-/// Whether objects of this resource are stored in another form than they are shown in.
+/// Whether the version of this resource differs from the storage version.
 pub(crate) fn converts(info: &ResourceInfo) -> bool {
     match &info.custom {
         Some(custom) => custom.storage_version != info.version,
@@ -107,7 +109,7 @@ pub(crate) fn converts(info: &ResourceInfo) -> bool {
     }
 }
 
-/// From the stored face to that of this resource.
+/// Converts an object from the storage version to the version of this resource.
 fn from_storage_version(info: &ResourceInfo, mut object: Value) -> Value {
     let Some(custom) = &info.custom else {
         return match other(info) {
@@ -126,17 +128,17 @@ fn from_storage_version(info: &ResourceInfo, mut object: Value) -> Value {
     object
 }
 
-/// An object of one resource as another one of the same kind shows it.
+/// Converts an object from one resource to another that serves the same kind.
 pub(crate) fn convert(from: &ResourceInfo, to: &ResourceInfo, object: &Value) -> Value {
     from_storage_version(to, to_storage_version(from, object.clone()))
 }
 
-/// From the face of this resource to the stored one.
+/// Converts an object from the version of this resource to the storage version.
 pub(crate) fn to_storage_version(info: &ResourceInfo, mut object: Value) -> Value {
     match (&info.custom, other(info)) {
         (Some(custom), _) if custom.storage_version != info.version => {
             object["apiVersion"] = format!("{}/{}", info.group, custom.storage_version).into();
-            // What the stored version does not know is lost.
+            // Fields that the storage version does not have are lost.
             if let Some(schema) = custom.storage_schema.as_ref().filter(|_| !custom.preserve_unknown_fields) {
                 structural::prune(schema, &mut object);
             }

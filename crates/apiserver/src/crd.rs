@@ -1,8 +1,8 @@
-//! CustomResourceDefinitions: which resources they declare, and what the server says back in their status.
+//! CustomResourceDefinitions: the resources that they define, and their status.
 //!
-//! What Kubernetes does in controllers (naming, establishing, finalizing) is done here right after a definition was
-//! written, so that a custom resource is served when the answer to its definition's creation has arrived. Like a
-//! controller it works from what is stored ([`follow`]), so that a server that starts can take it up again ([`resume`]).
+//! Kubernetes names, establishes and finalizes CRDs in controllers. This server does it right after a CRD was
+//! written, so that a custom resource is served as soon as the request that created its CRD is answered. Like
+//! a controller, [`follow`] works from the stored state, so that a server can [`resume`] after a crash.
 
 mod info;
 mod names;
@@ -20,15 +20,15 @@ use crate::status::{Result, Status};
 use crate::{ApiServer, Header, storage};
 use terminate::End;
 
-/// Instances go before their definition: while there are any, this holds it.
+/// The finalizer that keeps a CRD until all its custom resources are deleted.
 const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
-/// Where definitions are stored.
+/// The key prefix of CRDs.
 pub(crate) fn prefix() -> String {
     storage_prefix("apiextensions.k8s.io", "customresourcedefinitions")
 }
 
-/// Says in a definition's status which versions may be stored: those of old, and the one that is written now.
+/// Sets the `storedVersions` in a CRD's status: the previous ones and the present storage version.
 pub(crate) fn prepare(definition: &mut Value, old: Option<&Value>) {
     let stored = storage_version(definition).to_owned();
     let mut versions =
@@ -48,15 +48,14 @@ fn storage_version(definition: &Value) -> &str {
     storage.and_then(|it| it["name"].as_str()).unwrap_or_default()
 }
 
-/// Serves what the store's definitions declare; once, when a server starts.
+/// Serves the resources of all stored CRDs; called once, when a server starts.
 pub(crate) fn load(server: &ApiServer) {
     for entry in all(server) {
         serve(server, &entry);
     }
 }
 
-/// Takes every definition as far as it can go: a server before this one may have ended between a write of a
-/// definition, or of its last instance, and what follows it.
+/// Brings every CRD up to date. The previous server may have ended between a write and its consequences.
 pub(crate) async fn resume(server: &ApiServer) -> Result<()> {
     for entry in all(server).iter().filter(|entry| storage::check_readable(entry).is_ok()) {
         follow(server, &entry.key).await?;
@@ -64,11 +63,11 @@ pub(crate) async fn resume(server: &ApiServer) -> Result<()> {
     Ok(())
 }
 
-/// Follows up on a write of a definition or of one of its instances: the definition's names and conditions, what is
-/// served, and its end.
+/// Processes the consequences of a write of a CRD or of one of its custom resources: the CRD's names and
+/// conditions, the served resources, and the end of the CRD.
 ///
-/// It looks at what is stored now, whatever was written, and changes nothing where nothing is due. Definitions take
-/// turns: two of them cannot both be given one name, and of two writes of one definition the later one is served.
+/// It works from the stored state and changes nothing if nothing is due. CRDs are processed one at a time, so
+/// that no two get the same name, and of two writes of one CRD the later one is served.
 pub(crate) async fn follow(server: &ApiServer, key: &str) -> Result<()> {
     let _turn = server.inner().definitions.lock().await;
     let mut due = VecDeque::from([key.to_owned()]);
@@ -80,15 +79,15 @@ pub(crate) async fn follow(server: &ApiServer, key: &str) -> Result<()> {
     Ok(())
 }
 
-/// What became of the names that a definition holds.
+/// Whether a CRD's accepted names have changed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Names {
     Kept,
-    /// Some were given up, perhaps, and others may have them now.
+    /// The CRD may have released names, which others may get now.
     Changed,
 }
 
-/// Takes one definition as far as it can go.
+/// Brings one CRD up to date.
 async fn advance(server: &ApiServer, key: &str) -> Result<Names> {
     let Some(entry) = server.store().get(key) else {
         server.registry().replace(name_of(key), Vec::new());
@@ -104,7 +103,8 @@ async fn advance(server: &ApiServer, key: &str) -> Result<Names> {
     let mut definition = parse(&entry)?;
     let before = definition["status"]["acceptedNames"].clone();
     names::accept(server, &mut definition);
-    // Whoever watches definitions asks for what is served when told that one is established: it is served by then.
+    // A client that watches CRDs may request the resource once the CRD is established, so it must be served
+    // before.
     declare(server, &definition, &entry);
     let entry = write(server, &entry, &definition).await?;
     serve(server, &entry);
@@ -112,7 +112,7 @@ async fn advance(server: &ApiServer, key: &str) -> Result<Names> {
     Ok(if same { Names::Kept } else { Names::Changed })
 }
 
-/// The definitions in the group of another one that wait for a name.
+/// The other CRDs in the same group whose names were not accepted.
 fn refused(server: &ApiServer, key: &str) -> Vec<String> {
     let group = name_of(key).split_once('.').map_or("", |(_, group)| group);
     let waits = |entry: &Entry<Header>| {
@@ -126,9 +126,11 @@ fn is_false(condition: &Value) -> bool {
     condition["status"] == "False"
 }
 
-/// Follows up on a write of an instance. Most often there is nothing to do; but its definition may be on its way out.
+/// Processes the consequences of a write of a custom resource. Usually there are none, but its CRD may be in
+/// deletion.
 ///
-/// What is stored now counts, not what the request found when it came: a definition may have been deleted since.
+/// The stored CRD decides, not the one that the request found, because the CRD may have been deleted in the
+/// meantime.
 pub(crate) async fn follow_instance(
     server: &ApiServer,
     definition: &str,
@@ -137,7 +139,8 @@ pub(crate) async fn follow_instance(
     let key = format!("{}{definition}", prefix());
     match (server.store().look(&key, |entry| entry.header.deleting), &written.entry) {
         (Some(true), _) => follow(server, &key).await,
-        // The definition went while the instance was written: nobody could ever delete it.
+        // The CRD was removed while the custom resource was written. Nothing could delete the custom resource
+        // later.
         (None, Some(entry)) => {
             let expect = Expect::Revision(entry.revision);
             let write = Write { key: entry.key.clone(), expect, op: Op::Delete };
@@ -149,14 +152,14 @@ pub(crate) async fn follow_instance(
 
 pub(crate) use terminate::mark_terminating;
 
-/// All definitions.
+/// All stored CRDs.
 fn all(server: &ApiServer) -> Vec<Arc<Entry<Header>>> {
     let range = Range { prefix: prefix(), ..Range::default() };
-    // A range of the newest revision is never refused.
+    // A range read of the newest revision never fails.
     server.store().range(&range).map(|page| page.entries).unwrap_or_default()
 }
 
-/// The name of the definition at a key.
+/// The name of the CRD with this key.
 fn name_of(key: &str) -> &str {
     key.rsplit('/').next().unwrap_or_default()
 }
@@ -165,7 +168,7 @@ fn parse(entry: &Entry<Header>) -> Result<Value> {
     storage::read(entry)
 }
 
-/// Serves what a definition declares, where its names were accepted.
+/// Serves the resources of a CRD if it is established.
 fn serve(server: &ApiServer, entry: &Entry<Header>) {
     match parse(entry) {
         Ok(definition) => declare(server, &definition, entry),
@@ -179,7 +182,7 @@ fn declare(server: &ApiServer, definition: &Value, entry: &Entry<Header>) {
     server.registry().replace(&entry.header.name, served);
 }
 
-/// Writes a definition, where it differs from what is stored.
+/// Writes a CRD if it differs from the stored one.
 async fn write(
     server: &ApiServer,
     entry: &Arc<Entry<Header>>,
@@ -195,7 +198,7 @@ async fn write(
     Ok(written.and_then(|it| it.entry).unwrap_or_else(|| entry.clone()))
 }
 
-/// What a write did; none where another writer was faster, who follows up on what it wrote.
+/// The result of a write; `None` if another writer was faster, which will process its own consequences.
 fn accept_conflict(
     outcome: std::result::Result<Written<Header>, WriteError<Header>>,
 ) -> Result<Option<Written<Header>>> {
@@ -210,7 +213,7 @@ fn condition<'a>(definition: &'a Value, kind: &str) -> Option<&'a Value> {
     definition["status"]["conditions"].as_array()?.iter().find(|it| it["type"] == kind)
 }
 
-/// Sets a condition by its type; the time of transition stays where the status does.
+/// Sets a condition by its type. The transition time changes only with the status.
 fn set_condition(definition: &mut Value, kind: &str, status: bool, reason: &str, message: &str, now: &str) {
     let status = if status { "True" } else { "False" };
     let mut condition = json!({

@@ -1,18 +1,18 @@
-//! Field selectors: which fields of a kind can be selected by.
+//! Field selectors: the selectable fields of each kind.
 //!
-//! The values are read once, when an object is sealed; a selector is answered from the header.
+//! The values are read once, when an object is encoded for the store; selectors are evaluated on the header.
 
 use serde_json::Value;
 
 use crate::status::quote;
 
-/// A field that can be selected by.
+/// A selectable field.
 struct Field {
     label: &'static str,
     read: fn(&Value) -> String,
 }
 
-/// The selectable fields of one kind beside `metadata.name` and `metadata.namespace`.
+/// The selectable fields of a kind, besides `metadata.name` and `metadata.namespace`.
 struct Kind {
     group: &'static str,
     kind: &'static str,
@@ -110,7 +110,7 @@ pub(crate) fn is_selectable(api_version: &str, kind: &str) -> bool {
     find(group, kind).is_some()
 }
 
-/// The selectable values of an object, in the order of its kind's list.
+/// The values of an object's selectable fields, in the order in which its kind declares them.
 pub(crate) fn values(object: &Value) -> Box<[Box<str>]> {
     let api_version = object["apiVersion"].as_str().unwrap_or_default();
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
@@ -119,17 +119,18 @@ pub(crate) fn values(object: &Value) -> Box<[Box<str>]> {
     fields.iter().map(|field| (field.read)(object).into_boxed_str()).collect()
 }
 
-/// Where in the header the value of `label` stands; none where the kind cannot be selected by it.
+/// The index of a selectable field's value in the header; `None` if the field is not selectable.
 pub(crate) fn position(group: &str, kind: &str, label: &str) -> Option<usize> {
     find(group, kind)?.fields.iter().position(|it| it.label == label)
 }
 
-/// Whether a kind cannot even be selected by its namespace, having none and labels of its own.
+/// Whether a kind cannot even be selected by `metadata.namespace`: it is cluster-scoped and has its own list
+/// of fields.
 pub(crate) fn lies_nowhere(group: &str, kind: &str) -> bool {
     matches!((group, kind), ("", "Node" | "Namespace") | ("certificates.k8s.io", "CertificateSigningRequest"))
 }
 
-/// The refusal of a label that the kind cannot be selected by.
+/// The error for a field that is not selectable.
 pub(crate) fn refusal(group: &str, kind: &str, label: &str) -> String {
     match (group, kind) {
         ("batch", "Job") => format!("field label {} not supported for Job", quote(label)),
@@ -144,7 +145,7 @@ pub(crate) fn refusal(group: &str, kind: &str, label: &str) -> String {
     }
 }
 
-/// The name in the stored face of a label of `events.k8s.io`, whose fields have other names there.
+/// The field label in core/v1 for a field label of `events.k8s.io`, which has other field names.
 pub(crate) fn event_label(label: &str) -> Option<&str> {
     let label = match label {
         "regarding.kind" => "involvedObject.kind",
@@ -165,17 +166,17 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// An unset field equals false.
+/// Prints a boolean; an unset field is `false`.
 fn boolean(value: &Value) -> String {
     value.as_bool().unwrap_or_default().to_string()
 }
 
-/// An unset number equals zero.
+/// Prints a number; an unset field is zero.
 fn number(value: &Value) -> String {
     value.as_i64().unwrap_or_default().to_string()
 }
 
-/// Kubernetes takes the source's component, or the reporting component where that is empty.
+/// As in Kubernetes, the source's component, or the reporting component if that is empty.
 fn event_source(event: &Value) -> String {
     let source = text(&event["source"]["component"]);
     if source.is_empty() { text(&event["reportingComponent"]) } else { source }

@@ -1,4 +1,4 @@
-//! Who owns which fields: the adapter to the field-set engine.
+//! managedFields: the adapter between requests and the server-side apply code in `evenkeel_schema`.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::ResourceInfo;
 use crate::context::RequestContext;
 use crate::status::{Cause, Details, Result, Status};
 
-/// Notes in the new object's managedFields what this writer changed; `old` is none for a creation.
+/// Records in managedFields which fields this request changed; `old` is `None` for a create.
 pub(crate) fn track(ctx: &RequestContext<'_>, new: &mut Value, old: Option<&Value>) {
     let Some(schema) = schema(ctx) else { return };
     let manager = ctx.request.manager();
@@ -26,8 +26,8 @@ pub(crate) fn track(ctx: &RequestContext<'_>, new: &mut Value, old: Option<&Valu
     }
 }
 
-/// A new Job without labels has those of its pods, and its writer owns them as he wrote them; what the server adds to
-/// both later is nobody's. Gives whether it has got them.
+/// Gives a new Job without labels the labels of its pod template for the time of tracking, so that its
+/// creator owns them. Labels that the server adds later belong to nobody. Returns whether labels were added.
 fn lend_labels(object: &mut Value) -> bool {
     let labels = &object["spec"]["template"]["metadata"]["labels"];
     let is_job = object["kind"] == "Job" && object["apiVersion"] == "batch/v1";
@@ -39,7 +39,7 @@ fn lend_labels(object: &mut Value) -> bool {
     true
 }
 
-/// Merges an applied configuration into the object that is stored.
+/// Merges an applied configuration into the stored object.
 pub(crate) fn apply(
     ctx: &RequestContext<'_>,
     old: Option<Value>,
@@ -74,7 +74,7 @@ fn context<'a>(
     Context { schema, api_version, kind: &info.kind, manager, subresource, now, reset, versions }
 }
 
-/// The versions of a custom resource that its managers wrote in.
+/// The versions of a custom resource in which its field managers wrote.
 struct ServedVersions(Vec<Arc<ResourceInfo>>);
 
 impl ServedVersions {
@@ -115,7 +115,7 @@ impl Versions for ServedVersions {
     }
 }
 
-/// The schema of the call's kind, in the version of the request.
+/// The schema of the request's kind, in the version of the request.
 pub(crate) fn schema<'a>(ctx: &'a RequestContext<'_>) -> Option<&'a Schema> {
     let info = &ctx.info;
     match &info.custom {

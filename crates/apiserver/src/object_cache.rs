@@ -1,11 +1,11 @@
-//! The trees of objects that were written lately, so that the next write of one need not parse it again.
+//! A cache of recently written objects, so that the next write of an object need not parse it again.
 //!
-//! Controllers write the same few objects over and over. What is kept is bounded, and nothing depends on it: an
-//! object that is not here is parsed from its bytes.
+//! Controllers write the same few objects again and again. The cache is bounded, and nothing depends on it:
+//! an object that is not cached is parsed from its bytes.
 //!
-//! A writer needs the tree as it is stored, to compare with, and one of its own to change. Copying a tree and throwing
-//! another away is most of what a write of a large object costs, so that the tree of the revision before is kept too:
-//! it differs in little from the newest one, and is [renewed](renew) where a copy is wanted.
+//! A writer needs the stored object for comparison and a copy to change. Cloning one tree and dropping
+//! another is most of the cost of writing a large object. Therefore the cache also keeps the tree of the
+//! previous revision, which differs little from the newest one; a copy is made by [updating](renew) it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -13,47 +13,48 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-/// How many bytes of JSON the kept trees stand for, at most. A tree takes about twenty times as much memory, so
-/// that this is five megabytes.
+/// The total JSON size of the cached objects. A parsed object takes about twenty times its JSON size, so this
+/// is about five megabytes of memory.
 const BYTES_MAX: usize = 256 * 1024;
 
-/// The trees of recent writes, by key.
+/// Recently written objects by key.
 #[derive(Default)]
 pub(crate) struct ObjectCache(Mutex<Kept>);
 
 #[derive(Default)]
 struct Kept {
     by_key: BTreeMap<Arc<str>, Tree>,
-    /// Keys in the order in which they were kept, with the revision: what is out of date in it is passed over.
+    /// The keys with their revisions, in the order of insertion. Entries with an outdated revision are
+    /// skipped.
     order: VecDeque<(Arc<str>, u64)>,
-    /// The bytes of JSON that the trees stand for.
+    /// The total JSON size of the cached objects.
     bytes: usize,
 }
 
 struct Tree {
     revision: u64,
     object: Arc<Value>,
-    /// The tree of a revision before, for the next who wants a copy.
+    /// The tree of an earlier revision, from which the next copy is made.
     before: Option<Arc<Value>>,
-    /// The bytes of JSON that both stand for.
+    /// The JSON size of both trees.
     bytes: usize,
 }
 
 impl ObjectCache {
-    /// The tree of an object at this revision, where it is kept.
+    /// Returns an object at this revision, if it is cached.
     pub(crate) fn get(&self, key: &str, revision: u64) -> Option<Arc<Value>> {
         let kept = self.0.lock();
         kept.by_key.get(key).filter(|tree| tree.revision == revision).map(|tree| tree.object.clone())
     }
 
-    /// A copy of the tree of an object at this revision, where it is kept.
+    /// Returns a copy of an object at this revision, if it is cached.
     pub(crate) fn copy(&self, key: &str, revision: u64) -> Option<Value> {
         let (object, before) = {
             let mut kept = self.0.lock();
             let tree = kept.by_key.get_mut(key).filter(|tree| tree.revision == revision)?;
             (tree.object.clone(), tree.before.take())
         };
-        // Somebody may still look at it.
+        // `into_inner` fails if a reader still holds the old tree.
         match before.and_then(Arc::into_inner) {
             Some(mut copy) => {
                 renew(&mut copy, &object);
@@ -63,7 +64,7 @@ impl ObjectCache {
         }
     }
 
-    /// Keeps the tree of an object, which is `bytes` long as JSON.
+    /// Caches an object whose JSON size is `bytes`.
     pub(crate) fn keep(&self, key: &str, revision: u64, object: Arc<Value>, bytes: usize) {
         if bytes > BYTES_MAX {
             return;
@@ -72,7 +73,7 @@ impl ObjectCache {
         let key: Arc<str> = key.into();
         let before = kept.by_key.remove(&key);
         kept.bytes -= before.as_ref().map_or(0, |tree| tree.bytes);
-        // Two of a large object do not fit.
+        // Two trees of a large object would not fit.
         let before = before.map(|tree| tree.object).filter(|_| 2 * bytes <= BYTES_MAX);
         let bytes = if before.is_some() { 2 * bytes } else { bytes };
         kept.bytes += bytes;
@@ -99,12 +100,12 @@ impl Kept {
     }
 }
 
-/// Makes a tree equal to another, and leaves in place what is equal already.
+/// Changes `tree` to equal `to`, reusing the parts that are already equal.
 fn renew(tree: &mut Value, to: &Value) {
     match (tree, to) {
         (Value::Object(tree), Value::Object(to)) => {
             let mut pairs = tree.iter_mut().zip(to);
-            // Nearly always they have the same members, and one walk does.
+            // Nearly always both have the same keys, and one pass suffices.
             let same = pairs.all(|((key, tree), (to_key, to))| {
                 let same = key == to_key;
                 if same {

@@ -1,4 +1,4 @@
-//! Which resources are served: those of the facts, and those that CustomResourceDefinitions declare.
+//! The registry of served resources: built-in ones, and those that CRDs define.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -14,119 +14,119 @@ use serde_json::Value;
 
 use crate::conversion::Converted;
 
-/// A resource that is served, in one version.
+/// A served resource in one version.
 #[derive(Debug, Default)]
 pub struct ResourceInfo {
-    /// The API group, empty for core.
+    /// The API group; empty for the core group.
     pub group: String,
     /// The API version.
     pub version: String,
-    /// The name in paths.
+    /// The plural name, as in paths.
     pub plural: String,
-    /// The name for one of it.
+    /// The singular name.
     pub singular: String,
     /// The kind of its objects.
     pub kind: String,
-    /// The kind of its lists; for built-ins the kind with `List` behind it.
+    /// The kind of its lists; for built-in resources the kind followed by `List`.
     pub list_kind: String,
-    /// Whether its objects live in namespaces.
+    /// Whether its objects are namespaced.
     pub namespaced: bool,
-    /// The verbs of discovery.
+    /// The supported verbs, as in discovery.
     pub verbs: Vec<String>,
     /// Short names for command lines.
     pub short_names: Vec<String>,
-    /// Groups of resources, such as `all`.
+    /// Categories, such as `all`.
     pub categories: Vec<String>,
-    /// The parts of its objects that are served by themselves.
+    /// The subresources.
     pub subresources: Vec<SubresourceInfo>,
-    /// The columns of its tables.
+    /// The columns of its Tables.
     pub columns: Vec<Column>,
-    /// What a CustomResourceDefinition says of it; none for built-ins.
+    /// Facts from the CustomResourceDefinition; `None` for built-in resources.
     pub custom: Option<Arc<CustomInfo>>,
-    /// Where its objects lie: the prefix of their keys, with a `/` at the end. Two faces of one stored kind share it.
+    /// The key prefix of its objects, ending in `/`. All versions of a kind share it.
     pub prefix: String,
 }
 
-/// A part of an object that is served by itself.
+/// A subresource of a resource.
 #[derive(Clone, Debug, Default)]
 pub struct SubresourceInfo {
     /// The last segment of its path.
     pub name: String,
-    /// The kind that it takes and gives.
+    /// The kind of its request and response bodies; empty if it is the resource's.
     pub kind: String,
-    /// The group of that kind, where it is another than the resource's.
+    /// The group of the kind, if it differs from the resource's.
     pub group: String,
-    /// The version of that kind, where it is another than the resource's.
+    /// The version of the kind, if it differs from the resource's.
     pub version: String,
-    /// The verbs of discovery.
+    /// The supported verbs, as in discovery.
     pub verbs: Vec<String>,
 }
 
-/// A column of a table.
+/// A column of a Table.
 #[derive(Clone, Debug, Default)]
 pub struct Column {
-    /// Its heading.
+    /// The heading.
     pub name: String,
-    /// `string`, `integer`, `date`, …
+    /// The type: `string`, `integer`, `date`, …
     pub kind: String,
-    /// Such as `name`; often empty.
+    /// The format, such as `name`; often empty.
     pub format: String,
-    /// Its prose, where the definition gives one.
+    /// The description; may be empty.
     pub description: String,
-    /// Zero is always shown, more is for wide output.
+    /// Zero for columns that are always shown; others appear in wide output.
     pub priority: i64,
-    /// For custom resources: where the cell's value is found.
+    /// For custom resources, the JSONPath of the cell's value.
     pub json_path: String,
 }
 
-/// What a CustomResourceDefinition says of one served version.
+/// Facts from a CustomResourceDefinition about one served version.
 #[derive(Debug)]
 pub struct CustomInfo {
-    /// The definition's name.
+    /// The name of the CRD.
     pub definition: String,
-    /// The uid of the definition.
+    /// The UID of the CRD.
     pub uid: String,
-    /// The version as it stands in `spec.versions`.
+    /// The entry of `spec.versions`.
     pub version: Value,
     /// The schema of the version.
     pub schema: Schema,
-    /// The rules of the schema in CEL, compiled when they are first needed and kept while the schema is the same.
+    /// The schema's CEL rules, compiled on first use and kept while the schema is unchanged.
     pub(crate) rules: Arc<OnceLock<Option<Rules>>>,
-    /// Since which revision the schema is as it is.
+    /// The revision since which the schema is unchanged.
     pub schema_revision: u64,
-    /// The version that is stored.
+    /// The name of the storage version.
     pub storage_version: String,
-    /// The schema of the version that is stored, where that is another version.
+    /// The schema of the storage version, if that is another version.
     pub storage_schema: Option<Schema>,
-    /// Whether unknown fields are kept (`spec.preserveUnknownFields` or no schema).
+    /// Whether unknown fields are preserved (`spec.preserveUnknownFields`, or no schema).
     pub preserve_unknown_fields: bool,
-    /// Whether the definition is being deleted: no new objects then.
+    /// Whether the CRD is being deleted, so that no objects can be created.
     pub terminating: bool,
-    /// Objects in this version, where it is not the form that they are stored in.
+    /// The cache of objects that were converted to this version.
     pub(crate) converted: Converted,
 }
 
 impl CustomInfo {
-    /// The rules of the schema, if it has any.
+    /// The schema's CEL rules; `None` if it has none.
     pub(crate) fn rules(&self) -> Option<&Rules> {
         self.rules.get_or_init(|| Rules::compile(&self.schema)).as_ref()
     }
 }
 
 impl ResourceInfo {
-    /// `group/version`, or the version alone for core: what objects carry as `apiVersion`.
+    /// The `apiVersion` of its objects: `group/version`, or only the version in the core group.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
     }
 
-    /// The key of an object.
+    /// The key of an object in the store.
     pub fn key(&self, namespace: &str, name: &str) -> String {
         let mut key = String::with_capacity(self.prefix.len() + namespace.len() + 1 + name.len());
         self.write_key(namespace, name, &mut key);
         key
     }
 
-    /// The same into a text that is at hand.
+    /// Appends the key of an object to `key`, without an allocation of its own.
     pub(crate) fn write_key(&self, namespace: &str, name: &str, key: &mut String) {
         key.push_str(&self.prefix);
         if self.namespaced {
@@ -136,7 +136,7 @@ impl ResourceInfo {
         key.push_str(name);
     }
 
-    /// The prefix of the keys of a namespace, or of all where it is empty.
+    /// The key prefix of a namespace; of all objects if the namespace is empty.
     pub fn scope(&self, namespace: &str) -> String {
         if self.namespaced && !namespace.is_empty() {
             format!("{}{namespace}/", self.prefix)
@@ -145,17 +145,17 @@ impl ResourceInfo {
         }
     }
 
-    /// The kind of a part: its own, or the resource's where it names none.
+    /// The kind of a subresource's body; the resource's own if the subresource names none.
     pub(crate) fn kind_of<'a>(&'a self, part: &'a SubresourceInfo) -> &'a str {
         if part.kind.is_empty() { &self.kind } else { &part.kind }
     }
 
-    /// The subresource of this name.
+    /// The subresource with this name.
     pub fn subresource(&self, name: &str) -> Option<&SubresourceInfo> {
         self.subresources.iter().find(|it| it.name == name)
     }
 
-    /// Whether it is declared by a CustomResourceDefinition.
+    /// Whether a CustomResourceDefinition defines this resource.
     pub fn is_custom(&self) -> bool {
         self.custom.is_some()
     }
@@ -165,29 +165,29 @@ impl ResourceInfo {
     }
 }
 
-/// The prefix under which the objects of a resource are stored.
+/// The key prefix of a resource's objects.
 pub(crate) fn storage_prefix(group: &str, plural: &str) -> String {
     format!("{}{plural}/", storage_folder(group))
 }
 
-/// The prefix under which the objects of all resources of a group are stored.
+/// The key prefix of all objects in an API group.
 pub(crate) fn storage_folder(group: &str) -> String {
     format!("/registry/{}/", if group.is_empty() { "core" } else { group })
 }
 
-/// Custom resources by group, version and plural.
+/// Custom resources by group, version and plural name.
 type CustomResources = BTreeMap<(String, String, String), Arc<ResourceInfo>>;
 
-/// Every resource that one server serves.
+/// All resources that one server serves.
 #[derive(Debug, Default)]
 pub struct Registry {
-    /// Replaced as a whole when a definition changes, so that readers hold no lock.
+    /// Replaced as a whole when a CRD changes, so that readers hold no lock.
     custom: RwLock<Arc<CustomResources>>,
     generation: AtomicU64,
 }
 
 impl Registry {
-    /// The built-in resources and no custom ones.
+    /// Creates a registry with the built-in resources only.
     pub fn new() -> Self {
         Self::default()
     }
@@ -197,8 +197,8 @@ impl Registry {
         self.look_up(group, version, plural).map(Cow::into_owned)
     }
 
-    /// The same; one that is built in is borrowed, as all that count its uses on every request would wait for each
-    /// other.
+    /// The resource at `/apis/{group}/{version}/…/{plural}`. A built-in resource is borrowed: cloning its
+    /// `Arc` on every request would make all cores contend for the reference count.
     pub(crate) fn look_up(
         &self,
         group: &str,
@@ -213,7 +213,7 @@ impl Registry {
         custom.get(&(group.to_owned(), version.to_owned(), plural.to_owned())).cloned().map(Cow::Owned)
     }
 
-    /// Every resource, sorted by group, version and plural.
+    /// All resources, sorted by group, version and plural name.
     pub fn all(&self) -> Vec<Arc<ResourceInfo>> {
         let mut all = built_in().to_vec();
         all.extend(self.custom.read().values().cloned());
@@ -221,12 +221,12 @@ impl Registry {
         all
     }
 
-    /// Custom resources alone, sorted by group, version and plural.
+    /// The custom resources, sorted by group, version and plural name.
     pub fn custom(&self) -> Vec<Arc<ResourceInfo>> {
         self.custom.read().values().cloned().collect()
     }
 
-    /// The versions that a group serves, unsorted and without repeats.
+    /// The served versions of a group, unsorted and without duplicates.
     pub fn versions(&self, group: &str) -> Vec<String> {
         let mut versions: Vec<String> =
             self.all().iter().filter(|it| it.group == group).map(|it| it.version.clone()).collect();
@@ -234,12 +234,13 @@ impl Registry {
         versions
     }
 
-    /// A number that changes with every change of the served resources: what is made from them may be kept by it.
+    /// A number that changes whenever the served resources change. Caches of anything derived from them
+    /// compare it.
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// Replaces what one definition serves.
+    /// Replaces the resources that one CRD serves.
     pub(crate) fn replace(&self, definition: &str, served: Vec<ResourceInfo>) {
         let mut custom = self.custom.write();
         let mut next = (**custom).clone();
@@ -254,7 +255,7 @@ impl Registry {
     }
 }
 
-/// The resources of the facts, sorted by group, version and plural; made once for the process.
+/// The built-in resources, sorted by group, version and plural name; built once per process.
 pub(crate) fn built_in() -> &'static [Arc<ResourceInfo>] {
     static BUILT_IN: OnceLock<Vec<Arc<ResourceInfo>>> = OnceLock::new();
     BUILT_IN.get_or_init(|| {
@@ -264,7 +265,7 @@ pub(crate) fn built_in() -> &'static [Arc<ResourceInfo>] {
     })
 }
 
-/// The same by plural, of which there are few in more than one group and version.
+/// The built-in resources by plural name. Few names occur in more than one group and version.
 fn by_plural() -> &'static HashMap<&'static str, Vec<Arc<ResourceInfo>>> {
     static BY_PLURAL: OnceLock<HashMap<&'static str, Vec<Arc<ResourceInfo>>>> = OnceLock::new();
     BY_PLURAL.get_or_init(|| {
@@ -278,7 +279,7 @@ fn by_plural() -> &'static HashMap<&'static str, Vec<Arc<ResourceInfo>>> {
 
 fn of_facts(facts: &kinds::Resource) -> ResourceInfo {
     let owned = |texts: &[&str]| texts.iter().map(|&it| it.to_owned()).collect();
-    // Events of both groups are one kind with two faces.
+    // Events of both groups are stored as one kind.
     let group = if facts.group == "events.k8s.io" { "" } else { facts.group };
     ResourceInfo {
         group: facts.group.to_owned(),

@@ -1,7 +1,7 @@
-//! What differs between kinds on the way of a write, as data.
+//! The strategy of a kind: how its endpoints differ from other kinds, as data.
 //!
-//! A strategy says how an endpoint behaves; what the server itself writes into an object of a built-in kind is
-//! [`evenkeel_schema::prepare`]'s.
+//! Fields that the server itself sets in objects of built-in kinds are the task of
+//! [`evenkeel_schema::prepare`].
 
 use evenkeel_schema::prepare;
 use jiff::Timestamp;
@@ -9,21 +9,21 @@ use serde_json::Value;
 
 use crate::{ResourceInfo, allocate, crd};
 
-/// The rules of one kind.
+/// The endpoint rules of one kind.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Strategy {
-    /// Whether a PUT to a name that does not exist creates it.
+    /// Whether a PUT creates an object that does not exist.
     pub(crate) creates_on_update: bool,
-    /// Whether a PUT without a resourceVersion is taken.
+    /// Whether a PUT without a resourceVersion is accepted.
     pub(crate) unconditional_update: bool,
-    /// Whether a deletion answers with the object and not with a Status.
+    /// Whether a deletion returns the object instead of a Status.
     pub(crate) returns_deleted: bool,
-    /// Whether dependents stay when the client does not say what to do with them.
+    /// Whether dependents are orphaned if the client does not set a propagation policy.
     pub(crate) orphans: bool,
 }
 
 impl Strategy {
-    /// The rules of a resource.
+    /// The strategy of a resource.
     pub(crate) fn of(info: &ResourceInfo) -> Self {
         let (group, kind) = (info.group.as_str(), info.kind.as_str());
         if info.is_custom() {
@@ -88,7 +88,7 @@ fn returns_deleted(kind: &str) -> bool {
     )
 }
 
-/// What the server sets when an object is created.
+/// Sets and removes the fields that the server controls when an object is created.
 pub(crate) fn prepare_create(info: &ResourceInfo, object: &mut Value, now: Timestamp) {
     for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
         set_or_remove(&mut object["metadata"], field, Value::Null);
@@ -106,7 +106,7 @@ pub(crate) fn prepare_create(info: &ResourceInfo, object: &mut Value, now: Times
     }
 }
 
-/// What the server keeps from the old object when an update comes through an endpoint.
+/// Restores the fields that an update through this endpoint must not change.
 pub(crate) fn prepare_update(
     info: &ResourceInfo,
     new: &mut Value,
@@ -132,7 +132,8 @@ pub(crate) fn prepare_update(
     }
 }
 
-/// A custom resource with a status endpoint keeps its status; any other change but of metadata counts.
+/// Prepares an update of a custom resource: keeps the status if it is a subresource, and increments the
+/// generation if anything but metadata and status changed.
 fn prepare_custom(info: &ResourceInfo, new: &mut Value, old: &Value) {
     if info.subresource("status").is_some() {
         set_or_remove(new, "status", old["status"].clone());
@@ -143,7 +144,7 @@ fn prepare_custom(info: &ResourceInfo, new: &mut Value, old: &Value) {
     }
 }
 
-/// The status endpoint of a custom resource takes the status and leaves all else alone.
+/// Prepares an update of a custom resource's status: everything else stays unchanged.
 fn prepare_custom_status(new: &mut Value, old: &Value) {
     let status = new["status"].take();
     let managed = new["metadata"]["managedFields"].take();
@@ -152,7 +153,7 @@ fn prepare_custom_status(new: &mut Value, old: &Value) {
     set_or_remove(&mut new["metadata"], "managedFields", managed);
 }
 
-/// The metadata that is never the client's to change.
+/// Restores the metadata that clients cannot change.
 fn keep_metadata(new: &mut Value, old: &Value) {
     let old = &old["metadata"];
     let new = &mut new["metadata"];
@@ -175,7 +176,7 @@ fn content_differs(new: &Value, old: &Value) -> bool {
     new.len() != old.len() || new.iter().any(|(key, value)| key != "metadata" && old.get(key) != Some(value))
 }
 
-/// Sets a member, or removes it where the value is null.
+/// Sets a field, or removes it if the value is null.
 pub(crate) fn set_or_remove(object: &mut Value, field: &str, value: Value) {
     let Some(map) = object.as_object_mut() else { return };
     if value.is_null() {

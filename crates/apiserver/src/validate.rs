@@ -1,4 +1,4 @@
-//! Whether an object may be stored, by the rules of its kind.
+//! Validation of objects by the rules of their kind.
 
 use evenkeel_schema::field::FieldError;
 use evenkeel_schema::structural;
@@ -8,12 +8,12 @@ use serde_json::Value;
 use crate::context::RequestContext;
 use crate::status::{Result, Status};
 
-/// Refuses a new object that breaks the rules of its kind.
+/// Validates a new object.
 pub(crate) fn created(ctx: &RequestContext<'_>, object: &Value) -> Result<()> {
     check(ctx, object, None, "")
 }
 
-/// Refuses a change that breaks the rules of the kind.
+/// Validates an updated object.
 pub(crate) fn updated(
     ctx: &RequestContext<'_>,
     object: &Value,
@@ -41,7 +41,7 @@ fn check(ctx: &RequestContext<'_>, object: &Value, old: Option<&Value>, subresou
         return Ok(());
     }
     let name = object["metadata"]["name"].as_str().unwrap_or_default();
-    // Events are refused in the name of their first group, whichever they were sent to.
+    // As in Kubernetes, errors about Events name the core group, whichever group the request used.
     let group = if info.kind == "Event" && !info.is_custom() { "" } else { &info.group };
     Err(Status::invalid(group, &info.kind, name, &errors))
 }
@@ -54,7 +54,7 @@ fn custom(
 ) -> Vec<FieldError> {
     let mut errors = match old {
         None => metadata::create(object, ctx.info.namespaced, NameRule::Subdomain),
-        // The rules of every kind come first, those of custom resources repeat them.
+        // Kubernetes validates the metadata of custom resources twice, so its errors appear twice.
         Some(old) => {
             let mut errors = metadata::create(object, ctx.info.namespaced, NameRule::PathSegment);
             errors.extend(metadata::update(object, old));
@@ -75,7 +75,8 @@ fn custom(
     errors
 }
 
-/// Finalizers of custom resources may be any text, but those that others might use too are warned of.
+/// Warns of finalizers that are not domain-qualified. Custom resources may have them, but other controllers
+/// may use the same names.
 fn warn_of_finalizers(ctx: &RequestContext<'_>, object: &Value, old: Option<&Value>) {
     let of = |object: &Value| object["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
     let before = old.map(of).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! HorizontalPodAutoscalers: autoscaling/v2 is stored; autoscaling/v1 has the cpu's utilization as a field of its own
-//! and everything else that v2 can say in annotations.
+//! Conversion of HorizontalPodAutoscalers. autoscaling/v2 is the storage version. autoscaling/v1 has a field
+//! for the CPU utilization and keeps everything else from v2 in annotations.
 
 use serde_json::{Map, Value, json};
 
@@ -8,7 +8,7 @@ const CURRENT_METRICS: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
 const CONDITIONS: &str = "autoscaling.alpha.kubernetes.io/conditions";
 const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
 
-/// From autoscaling/v2 to autoscaling/v1.
+/// Converts from autoscaling/v2 to autoscaling/v1.
 pub(super) fn from_storage_version(mut scaler: Value) -> Value {
     scaler["apiVersion"] = "autoscaling/v1".into();
     let mut annotations = Map::new();
@@ -40,7 +40,7 @@ pub(super) fn from_storage_version(mut scaler: Value) -> Value {
     settle(scaler, "v1")
 }
 
-/// From autoscaling/v1 to autoscaling/v2.
+/// Converts from autoscaling/v1 to autoscaling/v2.
 pub(super) fn to_storage_version(mut scaler: Value) -> Value {
     scaler["apiVersion"] = "autoscaling/v2".into();
     let mut metrics: Vec<Value> = Vec::new();
@@ -95,7 +95,7 @@ fn list(value: Option<Value>) -> Vec<Value> {
     }
 }
 
-/// The utilization of the cpu, and the other metrics.
+/// Separates the CPU utilization from the other metrics.
 fn split_cpu(metrics: Vec<Value>, side: &str) -> (Option<Value>, Vec<Value>) {
     let mut cpu = None;
     let mut others = Vec::new();
@@ -114,7 +114,8 @@ fn texts(metrics: &[Value], print: fn(&Value) -> String) -> String {
     format!("[{}]", metrics.iter().map(print).collect::<Vec<_>>().join(","))
 }
 
-/// A metric as v1 wrote it, in the order of its fields.
+/// Prints a metric in the form of v1's annotation, with its fields in the order in which Kubernetes writes
+/// them.
 fn old_metric(metric: &Value) -> String {
     let kind = metric["type"].as_str().unwrap_or_default();
     let field = lower_first(kind);
@@ -145,7 +146,7 @@ fn old_metric(metric: &Value) -> String {
     format!("{{\"type\":\"{kind}\",\"{field}\":{{{}}}}}", members.collect::<Vec<_>>().join(","))
 }
 
-/// A metric that v1 wrote, as v2 has it.
+/// Converts a metric in v1's annotation to v2.
 fn new_metric(old: Value) -> Value {
     let kind = old["type"].as_str().unwrap_or_default().to_owned();
     let field = lower_first(&kind);

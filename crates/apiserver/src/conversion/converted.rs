@@ -1,4 +1,4 @@
-//! Objects of custom resources in a face that is not the stored one, made once and kept for the next reader.
+//! A cache of custom resources in versions other than the storage version.
 
 use bytes::Bytes;
 use evenkeel_env::HashMap;
@@ -8,13 +8,13 @@ use parking_lot::Mutex;
 use crate::Header;
 use crate::status::Result;
 
-/// How many bytes are kept in a generation; two are kept. So a list of ten thousand objects of a kilobyte or two is
-/// converted once, and a resource that nobody reads any more costs 32 MiB at most.
+/// The number of bytes in a generation; two generations are kept. That is enough to convert a list of ten
+/// thousand objects of a kilobyte or two only once, and an unused resource takes 32 MiB at most.
 const GENERATION_BYTES: usize = 16 << 20;
 
-/// What was made of stored objects, by the revision that wrote them: a revision is one write of one key.
+/// Converted objects by the revision that wrote them, since a revision is one write of one key.
 ///
-/// It belongs to one version of one definition, and goes with it.
+/// The cache belongs to one version of one CRD and is dropped with it.
 #[derive(Debug, Default)]
 pub(crate) struct Converted(Mutex<Generations>);
 
@@ -22,19 +22,19 @@ pub(crate) struct Converted(Mutex<Generations>);
 struct Generations {
     young: HashMap<u64, (Bytes, Header)>,
     young_bytes: usize,
-    /// What was young before; what is asked for again becomes young again.
+    /// The previous young generation; an object that is read again becomes young again.
     old: HashMap<u64, (Bytes, Header)>,
 }
 
 impl Converted {
-    /// The converted form of an entry, made now if it is not kept.
+    /// Returns the converted form of an entry; converts it if it is not cached.
     pub(crate) fn get(
         &self,
         entry: &Entry<Header>,
         make: impl FnOnce() -> Result<(Bytes, Header)>,
     ) -> Result<(Bytes, Header)> {
         let kept = self.0.lock().take(entry.revision);
-        // Made without the lock: two who come at once make it twice, and nobody waits.
+        // Converted without holding the lock: concurrent readers may convert it twice, but none waits.
         let made = kept.map_or_else(make, Ok)?;
         self.0.lock().put(entry.revision, made.clone());
         Ok(made)

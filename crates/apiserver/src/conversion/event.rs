@@ -1,8 +1,8 @@
-//! Events: core/v1 is stored, events.k8s.io/v1 is the same with newer names.
+//! Conversion of Events. core/v1 is the storage version; events.k8s.io/v1 has other field names.
 
 use serde_json::{Map, Value};
 
-/// The names in core/v1 and in events.k8s.io/v1.
+/// The field names in core/v1 and in events.k8s.io/v1.
 const NAMES: [(&str, &str); 7] = [
     ("involvedObject", "regarding"),
     ("message", "note"),
@@ -13,12 +13,12 @@ const NAMES: [(&str, &str); 7] = [
     ("reportingComponent", "reportingController"),
 ];
 
-/// From core/v1 to events.k8s.io/v1.
+/// Converts from core/v1 to events.k8s.io/v1.
 pub(super) fn from_storage_version(event: Value) -> Value {
     rename(event, "events.k8s.io/v1", |stored, shown| (stored, shown))
 }
 
-/// From events.k8s.io/v1 to core/v1.
+/// Converts from events.k8s.io/v1 to core/v1.
 pub(super) fn to_storage_version(event: Value) -> Value {
     rename(event, "v1", |stored, shown| (shown, stored))
 }

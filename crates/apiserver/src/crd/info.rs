@@ -1,4 +1,4 @@
-//! From a definition to the resources that it declares.
+//! Builds the served resources of a CRD.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::{ApiServer, Column, CustomInfo, Header, ResourceInfo, SubresourceInfo
 
 const VERBS: [&str; 8] = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
 
-/// The resources that a definition serves, one for each version.
+/// The resources that a CRD serves, one for each served version.
 pub(super) fn resources(server: &ApiServer, definition: &Value, entry: &Entry<Header>) -> Vec<ResourceInfo> {
     let versions = definition["spec"]["versions"].as_array();
     let served = versions.into_iter().flatten().filter(|it| it["served"] == true);
@@ -53,7 +53,7 @@ fn custom(
 ) -> CustomInfo {
     let schema = version["schema"]["openAPIV3Schema"].clone();
     let preserve = definition["spec"]["preserveUnknownFields"] == true || schema.is_null();
-    // A schema that did not change keeps its age: what was written since is in its form.
+    // An unchanged schema keeps its revision: objects that were written since then conform to it.
     let before = server.registry().find(group, name, plural).and_then(|it| it.custom.clone());
     let before = before.filter(|it| it.version["schema"] == version["schema"]);
     CustomInfo {
@@ -71,7 +71,7 @@ fn custom(
     }
 }
 
-/// The schema of the version that is stored, where it is another one.
+/// The schema of the storage version; `None` if this is the storage version.
 fn storage_schema(definition: &Value, version: &Value) -> Option<Schema> {
     let versions = definition["spec"]["versions"].as_array();
     let stored = versions.into_iter().flatten().find(|it| it["storage"] == true)?;

@@ -1,11 +1,11 @@
-//! Names: which of a definition's names are still free in its group.
+//! Acceptance of a CRD's names: only those that no other CRD of the group has.
 
 use serde_json::{Map, Value, json};
 
 use super::{all, condition, set_condition};
 use crate::{ApiServer, storage};
 
-/// Accepts the names that are free, and says so in the conditions.
+/// Accepts the names that are free and sets the conditions.
 pub(super) fn accept(server: &ApiServer, definition: &mut Value) {
     let taken = taken(server, definition);
     let requested = definition["spec"]["names"].clone();
@@ -23,7 +23,7 @@ pub(super) fn accept(server: &ApiServer, definition: &mut Value) {
         match texts(value).find(|it| taken.iter().any(|taken| taken == it)) {
             Some(used) => {
                 conflict.get_or_insert((reason, format!("{used:?} is already in use")));
-                // What was accepted before stays until the new name is free.
+                // A name that was accepted before stays until the new one is free.
                 if let Some(old) = old.get(field).filter(|it| texts(it).any(|it| !it.is_empty())) {
                     accepted.insert(field.to_owned(), old.clone());
                 }
@@ -48,7 +48,7 @@ fn set_conditions(server: &ApiServer, definition: &mut Value, conflict: Option<(
     };
     set_condition(definition, "NamesAccepted", accepted, reason, message, &now);
     match (established, accepted) {
-        // What is served once stays served.
+        // An established CRD stays established.
         (true, _) => {}
         (false, true) => {
             let message = "the initial names have been accepted";
@@ -67,13 +67,13 @@ fn set_conditions(server: &ApiServer, definition: &mut Value, conflict: Option<(
     }
 }
 
-/// The names that other definitions of the same group have.
+/// The accepted names of the other CRDs in the same group.
 fn taken(server: &ApiServer, definition: &Value) -> Vec<String> {
     let all = all(server);
     let name = &definition["metadata"]["name"];
     let group = definition["spec"]["group"].as_str().unwrap_or_default();
     let others = all.iter().filter(|it| *name != *it.header.name);
-    // A definition's name ends with its group: most need not be parsed.
+    // A CRD's name ends with its group, so most others need not be parsed.
     let others = others
         .filter(|it| it.header.name.ends_with(group))
         .filter_map(|it| storage::read_or_skip::<Value>(it));
@@ -88,7 +88,7 @@ fn taken(server: &ApiServer, definition: &Value) -> Vec<String> {
         .collect()
 }
 
-/// A text, or the texts of a list.
+/// A string, or the strings of a list.
 fn texts(value: &Value) -> impl Iterator<Item = &str> {
     let list = value.as_array().into_iter().flatten().filter_map(Value::as_str);
     value.as_str().into_iter().chain(list)

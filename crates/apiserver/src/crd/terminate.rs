@@ -1,4 +1,4 @@
-//! The end of a definition: its instances go first.
+//! Deletion of a CRD, after all its custom resources.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::registry::storage_prefix;
 use crate::status::{Result, Status};
 use crate::{ApiServer, Header};
 
-/// Marks a definition whose deletion was asked for.
+/// Prepares a CRD for deletion: adds the finalizer and the condition `Terminating`.
 pub(crate) fn mark_terminating(definition: &mut Value, now: &str) {
     let mut finalizers = definition["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
     if !finalizers.iter().any(|it| it == CLEANUP) {
@@ -22,16 +22,16 @@ pub(crate) fn mark_terminating(definition: &mut Value, now: &str) {
     set_condition(definition, "Terminating", true, "InstanceDeletionPending", message, now);
 }
 
-/// How far a definition that is being deleted has come.
+/// The progress of a CRD's deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// It waits for its instances, or for a finalizer of somebody else.
+    /// The CRD waits for its custom resources, or for another finalizer.
     Awaited,
-    /// It is gone.
+    /// The CRD is gone.
     Reached,
 }
 
-/// Takes a definition that is being deleted as far as it can go.
+/// Continues the deletion of a CRD as far as possible.
 pub(super) async fn go_on(server: &ApiServer, entry: &Arc<Entry<Header>>) -> Result<End> {
     let mut definition = parse(entry)?;
     let finalizers = definition["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
@@ -81,8 +81,8 @@ fn instances(definition: &Value) -> String {
     storage_prefix(&text(&definition["spec"]["group"]), &text(&definition["spec"]["names"]["plural"]))
 }
 
-/// Deletes what can go, and marks what finalizers hold. Another writer of an instance may be faster; it follows up on
-/// what it wrote, and comes here then.
+/// Deletes the custom resources, or marks them as deleted if they have finalizers. If another writer of a
+/// custom resource is faster, its write continues the deletion.
 async fn delete_instances(server: &ApiServer, prefix: &str) -> Result<()> {
     let range = Range { prefix: prefix.to_owned(), ..Range::default() };
     let page = server.store().range(&range).map_err(Status::internal)?;

@@ -11,38 +11,25 @@
 //! *Invariant:* this is the only crate that listens for the Kubernetes API; everything in process goes through
 //! the same [`tower::Service`] that the port serves.
 
-mod assertions;
+mod assemble;
 pub mod audit;
-mod backend;
-mod builder;
 mod cluster;
-mod crash;
-mod diff;
-mod elsewhere;
-mod everywhere;
-mod fault;
-mod install;
 mod kit;
-mod objects;
 mod operator;
-mod record;
-mod rules;
+mod os;
+mod private_file;
+mod remote;
 pub mod serve;
+mod settings;
 pub mod snapshot;
-mod target;
 pub mod testing;
 mod transport;
-mod watches;
 mod webhooks;
 
-pub use builder::Builder;
-pub use cluster::{Cluster, StartError};
-pub use crash::CrashPoint;
-pub use diff::Diff;
-pub use fault::{Fault, Matcher};
-pub use objects::Place;
-pub use record::{Exchange, Mark, Moment, Outcome, Reconcile, Write};
-pub use target::Target;
+pub use assemble::{Builder, StartError};
+pub use cluster::Cluster;
+pub use kit::{ApiScope, Diff};
+pub use transport::{CrashPoint, Exchange, Fault, Mark, Matcher, Moment, Outcome, Reconcile, Target, Write};
 
 pub use evenkeel_apiserver::User;
 pub use evenkeel_store::OpenError;

@@ -3,17 +3,16 @@
 mod activity;
 mod authority;
 mod connection;
-mod files;
+mod connection_slots;
+mod connections_max;
 mod identity;
 mod in_flight;
 mod kubeconfig;
-mod pace;
-mod patience;
-mod places;
-mod private;
 mod socket;
 mod tls;
 mod tokens;
+mod watch_batching;
+mod watchdog;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -33,10 +32,12 @@ pub(crate) use authority::{Authority, signing_key};
 pub(crate) use identity::{Certificate, identify, unauthorized};
 pub use tokens::{TokenFileError, Tokens};
 
+use crate::private_file::write_private;
+
 use connection::{Host, Timeouts};
+use connection_slots::{ConnectionSlot, ConnectionSlots};
 use in_flight::InFlight;
-use pace::Traffic;
-use places::{Place, Places};
+use watch_batching::BusyWatches;
 
 /// How long to wait after an accept that failed for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -88,7 +89,7 @@ impl Default for ServeOptions {
         Self {
             bind: (Ipv4Addr::LOCALHOST, 0).into(),
             tokens: Tokens::default(),
-            connections_max: files::connections_max(),
+            connections_max: connections_max::connections_max(),
             reads_max: 400,
             writes_max: 200,
             watches_max: 32_768,
@@ -113,9 +114,9 @@ pub enum ServeError {
         /// Why.
         source: io::Error,
     },
-    /// The cluster is not in this process.
-    #[error("a cluster elsewhere cannot be served from here")]
-    Elsewhere,
+    /// The API server is not in this process.
+    #[error("a remote cluster cannot be served by this process")]
+    Remote,
     /// There is no certificate authority.
     #[error(transparent)]
     Authority(#[from] AuthorityError),
@@ -132,7 +133,7 @@ pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
     host: Host,
-    places: Places,
+    slots: ConnectionSlots,
     ending: watch::Sender<bool>,
     kubeconfig: String,
 }
@@ -171,11 +172,11 @@ impl Server {
                 body: options.body_timeout,
                 unread: options.unread_timeout,
             },
-            traffic: Traffic::default(),
+            busy_watches: BusyWatches::default(),
             in_flight: InFlight::new(options.reads_max, options.writes_max, options.watches_max),
         };
-        let places = Places::new(options.connections_max);
-        Ok(Self { listener, address, host, places, ending: sender, kubeconfig })
+        let slots = ConnectionSlots::new(options.connections_max);
+        Ok(Self { listener, address, host, slots, ending: sender, kubeconfig })
     }
 
     /// The address it listens on.
@@ -195,7 +196,7 @@ impl Server {
 
     /// Writes the kubeconfig to a file that only its owner can read.
     pub fn write_kubeconfig(&self, path: &Path) -> io::Result<()> {
-        private::write_private(path, &self.kubeconfig)
+        write_private(path, &self.kubeconfig)
     }
 
     /// Serves until `stop` is done. Then no connection is taken any more, watches end, and requests have a moment.
@@ -210,7 +211,7 @@ impl Server {
                 accepted = self.accept() => accepted,
             };
             if let Some(stream) = accepted {
-                connections.spawn(serving(self.host.clone(), stream, self.places.take()));
+                connections.spawn(serving(self.host.clone(), stream, self.slots.take()));
             }
         }
         drop(self.listener);
@@ -233,7 +234,7 @@ impl Server {
         tracing::warn!(%error, "cannot take a connection");
         // A client that was gone before its connection was taken is no reason to wait.
         if error.kind() != io::ErrorKind::ConnectionAborted {
-            self.places.make_room();
+            self.slots.make_room();
             tokio::time::sleep(ACCEPT_PAUSE).await;
         }
         None
@@ -242,8 +243,8 @@ impl Server {
 
 /// Serves one connection. Boxed here, so that the road of every request is compiled with this crate and for speed, and
 /// not once more in each program that calls [`Server::run`], by the settings of that program.
-fn serving(host: Host, stream: TcpStream, place: Place) -> BoxFuture<'static, ()> {
-    Box::pin(host.serve(stream, place))
+fn serving(host: Host, stream: TcpStream, slot: ConnectionSlot) -> BoxFuture<'static, ()> {
+    Box::pin(host.serve(stream, slot))
 }
 
 /// Clients cannot connect to "any address": they are given loopback.

@@ -1,6 +1,6 @@
 //! Snapshots: the state of a running cluster in a file, and a cluster from such a file.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use http_body_util::{BodyExt as _, Limited};
 use kube::Client;
 use kube::client::Body;
 
-use crate::Cluster;
+use crate::os;
 
 pub use evenkeel_store::BackupSummary as Saved;
 
@@ -119,11 +119,7 @@ impl Partial {
         hidden.push(name);
         hidden.push(format!(".{}.partial", std::process::id()));
         let path = target.with_file_name(hidden);
-        let mut options = OpenOptions::new();
-        options.write(true).create_new(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let file = options.open(&path).map_err(refused)?;
+        let file = os::private_file().write(true).create_new(true).open(&path).map_err(refused)?;
         Ok(Self { file, path, target: target.to_owned() })
     }
 
@@ -156,16 +152,9 @@ impl Drop for Partial {
 }
 
 /// Makes the name of a file durable.
-#[cfg(unix)]
 fn sync_folder_of(path: &Path) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
-}
-
-/// Elsewhere a directory cannot be opened to be synced, and need not be.
-#[cfg(not(unix))]
-fn sync_folder_of(_: &Path) -> io::Result<()> {
-    Ok(())
+    os::sync_folder(folder.unwrap_or(Path::new(".")))
 }
 
 /// Reads a snapshot and checks all of it.
@@ -176,15 +165,4 @@ pub(crate) async fn read(path: &Path) -> Result<Backup<Header>, SnapshotError> {
         Backup::read(&mut BufReader::new(file)).map_err(|source| SnapshotError::Damaged { path, source })
     })
     .await
-}
-
-impl Cluster {
-    /// Saves the state of this cluster to a file, as [`save`] does, as this handle's user. A cluster is started from it
-    /// with [`Builder::restore`](crate::Builder::restore).
-    ///
-    /// # Errors
-    /// When the user may not, or the file cannot be written.
-    pub async fn save_snapshot(&self, path: impl AsRef<Path>) -> Result<Saved, SnapshotError> {
-        save(&self.client(), path.as_ref()).await
-    }
 }

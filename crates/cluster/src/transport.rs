@@ -2,7 +2,13 @@
 //!
 //! A request passes: ledger ▸ seeded delay ▸ life (crash points) ▸ record ▸ faults ▸ server ▸ record.
 
-use std::convert::Infallible;
+mod backend;
+mod crash;
+mod fault;
+mod record;
+mod target;
+mod watches;
+
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -11,19 +17,25 @@ use evenkeel_apiserver::{Committed, User};
 use evenkeel_env::{Env, Station};
 use futures::future::BoxFuture;
 use http::{Request, Response, header};
-use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full};
 use tower::BoxError;
 
-use crate::backend::Backend;
-use crate::crash::{Fate, Life};
-use crate::fault::{Fault, Faults, is_write};
-use crate::record::{Asked, Outcome, Recorder};
 use crate::serve::{Certificate, Tokens, identify};
-use crate::target::verb;
-use crate::watches::Watches;
 
-pub(crate) type ResponseBody = UnsyncBoxBody<Bytes, BoxError>;
+pub(crate) use self::backend::Backend;
+pub use self::crash::CrashPoint;
+pub(crate) use self::crash::OperatorProcess;
+pub use self::fault::{Fault, Matcher};
+pub(crate) use self::record::DEFAULT_NAMESPACE;
+pub use self::record::{Exchange, Mark, Moment, Outcome, Reconcile, Write};
+pub use self::target::Target;
+
+use self::backend::{ResponseBody, boxed};
+use self::crash::Fate;
+use self::fault::{Faults, is_write};
+use self::record::{Asked, Recorder};
+use self::target::verb;
+use self::watches::Watches;
 
 /// With a seed, a request lets others go first up to this many times before it is served. Small numbers reorder
 /// neighbours, which is where races are; large ones only cost time.
@@ -31,7 +43,7 @@ const MOST_YIELDS: u64 = 4;
 
 /// After the answer that an operator dies after: long enough for everything that waits on no timer, as virtual time
 /// does not pass before that is done.
-const LAST_BREATH: std::time::Duration = std::time::Duration::from_millis(1);
+const CRASH_DELAY: std::time::Duration = std::time::Duration::from_millis(1);
 
 /// What all clients of one cluster share.
 pub(crate) struct Wire {
@@ -54,7 +66,7 @@ pub(crate) struct Transport {
     /// Who asks, for the API server; none is anonymous.
     pub(crate) user: Option<User>,
     /// Set for operators, which can be crashed.
-    pub(crate) life: Option<Arc<Life>>,
+    pub(crate) process: Option<Arc<OperatorProcess>>,
 }
 
 impl tower::Service<Request<kube::client::Body>> for Transport {
@@ -119,34 +131,34 @@ impl Transport {
 
     /// What a crash point makes of this request. Who is dead, or dies here, waits for ever: nobody is left to see it.
     async fn fate(&self, is_write: bool) -> Fate {
-        let Some(life) = &self.life else { return Fate::Live };
-        if !life.is_alive() {
+        let Some(process) = &self.process else { return Fate::Live };
+        if !process.is_alive() {
             std::future::pending::<()>().await;
         }
-        let fate = if is_write { life.fate() } else { Fate::Live };
+        let fate = if is_write { process.fate() } else { Fate::Live };
         if fate == Fate::DieBefore {
-            life.die();
+            process.die();
             std::future::pending::<()>().await;
         }
         fate
     }
 
     async fn meet(&self, fate: Fate) {
-        let Some(life) = &self.life else { return };
+        let Some(process) = &self.process else { return };
         match fate {
             Fate::DieUnanswered => {
-                life.die();
+                process.die();
                 std::future::pending::<()>().await;
             }
             Fate::DieAfter => {
-                life.die_soon();
-                let (life, env) = (life.clone(), self.wire.env.clone());
+                process.die_soon();
+                let (process, env) = (process.clone(), self.wire.env.clone());
                 tokio::spawn(async move {
-                    let at = tokio::time::Instant::now() + LAST_BREATH;
+                    let at = tokio::time::Instant::now() + CRASH_DELAY;
                     let deadline = env.ledger().deadline("crash after an answer");
                     deadline.set(Some(at));
                     tokio::time::sleep_until(at).await;
-                    life.die();
+                    process.die();
                 });
             }
             Fate::Live | Fate::DieBefore => {}
@@ -190,6 +202,18 @@ impl Transport {
 }
 
 impl Wire {
+    pub(crate) fn new(backend: Backend, env: Env, records: bool) -> Self {
+        Self {
+            backend,
+            recorder: Recorder::new(),
+            faults: Faults::default(),
+            watches: Watches::default(),
+            requests: env.ledger().station("requests"),
+            records,
+            env,
+        }
+    }
+
     /// Another seed gives another order: the one thing that a seed decides about scheduling.
     async fn let_others_go_first(&self) {
         if self.env.seed().is_some() {
@@ -198,13 +222,6 @@ impl Wire {
             }
         }
     }
-}
-
-pub(crate) fn boxed<B>(body: B) -> ResponseBody
-where
-    B: http_body::Body<Data = Bytes, Error = Infallible> + Send + 'static,
-{
-    body.map_err(|never| match never {}).boxed_unsync()
 }
 
 fn user_agent(by: &str) -> header::HeaderValue {

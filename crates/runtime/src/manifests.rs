@@ -19,7 +19,7 @@
 //! operator.run(my_operator::controller);                              // as the ServiceAccount
 //! // … the scenario …
 //! assert!(cluster.forbidden().is_empty());
-//! testing::kept("verbs.txt", &cluster.verbs("my-operator"));          // EVENKEEL_UPDATE=1 writes the file
+//! testing::assert_file("verbs.txt", &cluster.verbs("my-operator"));          // EVENKEEL_UPDATE=1 writes the file
 //! ```
 //!
 //! A new operator begins without `verbs.txt`: its tests run under the usual rules, and write the file.

@@ -4,9 +4,8 @@
 //! and a new one is begun. Old files are removed by number and by age.
 
 use std::ffi::OsStr;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use evenkeel_env::Env;
@@ -14,12 +13,10 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp, civil};
 
 use super::AuditLogOptions;
+use crate::os;
 
 /// How the time is written in the name of an old file; in UTC.
 const TIME_IN_NAME: &str = "%Y-%m-%dT%H-%M-%S.%3f";
-/// Only the owner reads the log: with the level `Request` it holds whatever clients send.
-const FILE_MODE: u32 = 0o600;
-const FOLDER_MODE: u32 = 0o700;
 /// How much is gathered for one write.
 const CHUNK_BYTES: usize = 1 << 20;
 
@@ -63,7 +60,7 @@ impl LogFile {
             return Ok(Self { target: Target::Stdout(io::stdout()), torn: false });
         }
         if let Some(folder) = options.path.parent().filter(|it| !it.as_os_str().is_empty()) {
-            fs::DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder)?;
+            os::private_folder().recursive(true).create(folder)?;
         }
         let file = append_to(&options.path)?;
         let bytes = file.metadata()?.len();
@@ -157,8 +154,9 @@ fn write_all(out: &mut impl Write, bytes: &[u8]) -> (usize, io::Result<()>) {
     (done, out.flush())
 }
 
+/// Opens a log file to append to. Only its owner can read it: at the level `Request` it holds whatever clients send.
 fn append_to(path: &Path) -> io::Result<File> {
-    OpenOptions::new().create(true).append(true).mode(FILE_MODE).open(path)
+    os::private_file().create(true).append(true).open(path)
 }
 
 /// Whether the process before this one finished its last line.

@@ -1,9 +1,9 @@
-//! What the client of one connection does, counted where it happens and read by the connection's [`Patience`].
+//! What the client of one connection does, counted where it happens and read by the connection's [`Watchdog`].
 //!
 //! Nothing here reads a clock or sets a timer: every counter only grows or goes up and down, and a timer of the
 //! connection compares what it sees now with what it saw before.
 //!
-//! [`Patience`]: super::patience::Patience
+//! [`Watchdog`]: super::watchdog::Watchdog
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -12,7 +12,7 @@ use rcgen::{
     KeyUsagePurpose,
 };
 
-use super::private::{create_folder, write_private};
+use crate::private_file::{create_folder, write_private};
 
 /// How long certificates are good for. The authority lives in a directory of one developer or one test machine;
 /// nobody is there to renew it.

@@ -21,14 +21,14 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::activity::{Activity, Answering};
+use super::connection_slots::ConnectionSlot;
 use super::identity::{Certificate, identify, unauthorized};
 use super::in_flight::{Class, InFlight, Permit, TooMany, too_many_requests};
-use super::pace::{Paced, Traffic};
-use super::patience::{Lapse, Limits, Patience};
-use super::places::Place;
 use super::socket::Socket;
 use super::tls::Tls;
 use super::tokens::Tokens;
+use super::watch_batching::{BatchedBody, BusyWatches};
+use super::watchdog::{Limits, TimedOut, Watchdog};
 
 /// How many bytes the head of a request may have. Selectors of 100,000 characters are answered, not cut off.
 const HEAD_MAX_BYTES: usize = 1 << 20;
@@ -43,7 +43,7 @@ const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
 const CONNECTION_WINDOW_BYTES: u32 = 4 * STREAM_WINDOW_BYTES;
 /// How long a frame may be: HTTP/2's own default and least. A longer one ends the connection.
 const FRAME_MAX_BYTES: u32 = 16 * 1024;
-/// How much of one answer HTTP/2 holds for its client: two pieces (`pace.rs`), one that is sent and one that is next.
+/// How much of one answer HTTP/2 holds for its client: two pieces (`watch_batching.rs`), one that is sent and one that is next.
 const SEND_BUFFER_BYTES: usize = 128 * 1024;
 /// How many streams a client may reset before their requests were looked at. They are looked at as soon as they arrive,
 /// so that more than a few are a flood (CVE-2023-44487); the connection ends. Those that are reset later are counted by
@@ -53,7 +53,7 @@ const PENDING_RESETS_MAX: usize = 20;
 /// speaks HTTP/2 makes none.
 const ERROR_RESETS_MAX: usize = 100;
 /// How long requests have to end after the server was told to.
-const FAREWELL: Duration = Duration::from_millis(300);
+const SHUTDOWN_GRACE: Duration = Duration::from_millis(300);
 
 /// The group of clients that gave no credentials.
 const UNAUTHENTICATED: &str = "system:unauthenticated";
@@ -67,7 +67,7 @@ pub(crate) struct Host {
     /// Becomes true when the server ends.
     pub(crate) ending: watch::Receiver<bool>,
     pub(crate) timeouts: Timeouts,
-    pub(crate) traffic: Traffic,
+    pub(crate) busy_watches: BusyWatches,
     pub(crate) in_flight: InFlight,
 }
 
@@ -83,7 +83,7 @@ pub(crate) struct Timeouts {
 
 /// An answer that is there, or one to come.
 type Answer = Either<Ready<Answered>, BoxFuture<'static, Answered>>;
-type Answered = Result<Response<Paced>, Infallible>;
+type Answered = Result<Response<BatchedBody>, Infallible>;
 
 /// The requests of one connection. What they need is its own: what all connections count is dear to touch.
 struct Requests(Arc<Connection>);
@@ -95,14 +95,14 @@ struct Connection {
     /// The address of the client, for the audit log.
     remote: Option<IpAddr>,
     body_timeout: Duration,
-    traffic: Traffic,
+    busy_watches: BusyWatches,
     in_flight: InFlight,
-    place: Arc<Place>,
+    slot: Arc<ConnectionSlot>,
     is_h2: bool,
 }
 
 impl Host {
-    pub(crate) async fn serve(self, stream: TcpStream, place: Place) {
+    pub(crate) async fn serve(self, stream: TcpStream, slot: ConnectionSlot) {
         // Answers are written whole; waiting for more bytes would only delay them.
         let _ = stream.set_nodelay(true);
         let remote = stream.peer_addr().ok().map(|address| address.ip().to_canonical());
@@ -115,40 +115,40 @@ impl Host {
                 Ok(Err(error)) => return tracing::debug!(%error, "a handshake failed"),
                 Err(_) => return tracing::debug!("a handshake took too long"),
             },
-            () = place.evicted() => return tracing::debug!("a handshake gave way to another connection"),
+            () = slot.evicted() => return tracing::debug!("a handshake gave way to another connection"),
         };
         let certificate = self.tls.judge(stream.get_ref().1.peer_certificates());
         if let Certificate::Good(user) = &certificate {
             // A client that gets no place stays a stranger, and its requests are refused.
-            let _ = place.recognize(user);
+            let _ = slot.recognize(user);
         }
         let is_h2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
         let Timeouts { head, idle, unread, body: body_timeout, .. } = self.timeouts;
         let limits = Limits { head, idle, unread, bytes_are_heads: !is_h2 };
-        let place = Arc::new(place);
-        let activity = place.activity().clone();
-        let life = Life {
+        let slot = Arc::new(slot);
+        let activity = slot.activity().clone();
+        let signals = EndSignals {
             ending: self.ending,
-            patience: Patience::new(activity.clone(), limits),
-            place: place.clone(),
+            watchdog: Watchdog::new(activity.clone(), limits),
+            slot: slot.clone(),
         };
         let socket = Socket::new(stream, activity);
-        let Self { server, tokens, traffic, in_flight, .. } = self;
+        let Self { server, tokens, busy_watches, in_flight, .. } = self;
         let connection = Connection {
             server,
             tokens,
             certificate,
             remote,
             body_timeout,
-            traffic,
+            busy_watches,
             in_flight,
-            place,
+            slot,
             is_h2,
         };
         let requests = Requests(Arc::new(connection));
         let ended = match is_h2 {
-            true => serve_h2(socket, requests, life).await,
-            false => serve_h1(socket, requests, life).await,
+            true => serve_h2(socket, requests, signals).await,
+            false => serve_h1(socket, requests, signals).await,
         };
         if let Err(error) = ended {
             tracing::debug!(%error, "a connection ended");
@@ -156,22 +156,30 @@ impl Host {
     }
 }
 
-async fn serve_h1(socket: Socket<TlsStream<TcpStream>>, requests: Requests, life: Life) -> hyper::Result<()> {
+async fn serve_h1(
+    socket: Socket<TlsStream<TcpStream>>,
+    requests: Requests,
+    signals: EndSignals,
+) -> hyper::Result<()> {
     let connection = http1::Builder::new()
         // The patience is the bound on heads.
         .header_read_timeout(None)
         .max_buf_size(HEAD_MAX_BYTES)
         .serve_connection(TokioIo::new(socket), requests);
     let mut connection = pin!(connection);
-    match until_end(connection.as_mut(), life).await {
+    match until_end(connection.as_mut(), signals).await {
         End::Itself(ended) => return ended,
         End::Cut => return Ok(()),
         End::Asked => connection.as_mut().graceful_shutdown(),
     }
-    tokio::time::timeout(FAREWELL, connection).await.unwrap_or(Ok(()))
+    tokio::time::timeout(SHUTDOWN_GRACE, connection).await.unwrap_or(Ok(()))
 }
 
-async fn serve_h2(socket: Socket<TlsStream<TcpStream>>, requests: Requests, life: Life) -> hyper::Result<()> {
+async fn serve_h2(
+    socket: Socket<TlsStream<TcpStream>>,
+    requests: Requests,
+    signals: EndSignals,
+) -> hyper::Result<()> {
     let connection = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
         .keep_alive_interval(PING_INTERVAL)
@@ -186,20 +194,20 @@ async fn serve_h2(socket: Socket<TlsStream<TcpStream>>, requests: Requests, life
         .max_local_error_reset_streams(ERROR_RESETS_MAX)
         .serve_connection(TokioIo::new(socket), requests);
     let mut connection = pin!(connection);
-    match until_end(connection.as_mut(), life).await {
+    match until_end(connection.as_mut(), signals).await {
         End::Itself(ended) => return ended,
         End::Cut => return Ok(()),
         End::Asked => connection.as_mut().graceful_shutdown(),
     }
-    tokio::time::timeout(FAREWELL, connection).await.unwrap_or(Ok(()))
+    tokio::time::timeout(SHUTDOWN_GRACE, connection).await.unwrap_or(Ok(()))
 }
 
 /// What can end a connection from outside.
-struct Life {
+struct EndSignals {
     /// Becomes true when the server ends.
     ending: watch::Receiver<bool>,
-    patience: Patience,
-    place: Arc<Place>,
+    watchdog: Watchdog,
+    slot: Arc<ConnectionSlot>,
 }
 
 /// How a connection came to its end.
@@ -217,8 +225,8 @@ enum End<T> {
 ///
 /// A connection is polled at every step of every request, and what can end it has no news then. So each of them is told
 /// once whom to wake, and asked again when there is something to hear.
-async fn until_end<F: Future>(mut connection: Pin<&mut F>, life: Life) -> End<F::Output> {
-    let Life { mut ending, mut patience, place } = life;
+async fn until_end<F: Future>(mut connection: Pin<&mut F>, signals: EndSignals) -> End<F::Output> {
+    let EndSignals { mut ending, mut watchdog, slot } = signals;
     let news = ending.clone();
     let mut ended = pin!(ending.wait_for(|ending| *ending));
     let mut told: Option<Waker> = None;
@@ -226,26 +234,26 @@ async fn until_end<F: Future>(mut connection: Pin<&mut F>, life: Life) -> End<F:
         if let Poll::Ready(output) = connection.as_mut().poll(cx) {
             return Poll::Ready(End::Itself(output));
         }
-        if place.activity().is_abusive() {
+        if slot.activity().is_abusive() {
             tracing::debug!("a client abandoned too many requests");
             return Poll::Ready(End::Cut);
         }
         let is_told = told.as_ref().is_some_and(|waker| waker.will_wake(cx.waker()));
         // A server that is gone without a word has ended, too.
-        if is_told && !patience.is_due() && !place.is_evicted() && !news.has_changed().unwrap_or(true) {
+        if is_told && !watchdog.is_due() && !slot.is_evicted() && !news.has_changed().unwrap_or(true) {
             return Poll::Pending;
         }
         told = Some(cx.waker().clone());
-        place.register(cx.waker());
-        match patience.poll(cx) {
-            Poll::Ready(Lapse::Unread) => {
+        slot.register(cx.waker());
+        match watchdog.poll(cx) {
+            Poll::Ready(TimedOut::Unread) => {
                 tracing::debug!("a client did not read its answer");
                 return Poll::Ready(End::Cut);
             }
-            Poll::Ready(Lapse::NoRequest) => return Poll::Ready(End::Asked),
+            Poll::Ready(TimedOut::NoRequest) => return Poll::Ready(End::Asked),
             Poll::Pending => {}
         }
-        if place.is_evicted() || ended.as_mut().poll(cx).is_ready() {
+        if slot.is_evicted() || ended.as_mut().poll(cx).is_ready() {
             return Poll::Ready(End::Asked);
         }
         Poll::Pending
@@ -255,7 +263,7 @@ async fn until_end<F: Future>(mut connection: Pin<&mut F>, life: Life) -> End<F:
 
 impl Connection {
     fn activity(&self) -> &Activity {
-        self.place.activity()
+        self.slot.activity()
     }
 
     /// The user of a request; a client that is somebody gets a place of its own.
@@ -265,7 +273,7 @@ impl Connection {
         let user = user.ok_or_else(|| Box::new(Refused { caller: None, answer: unauthorized() }))?;
         let body_timeout = Some(self.body_timeout);
         let caller = Caller { user, body_timeout, remote: self.remote, held: None };
-        if !caller.user.is_in(UNAUTHENTICATED) && self.place.recognize(&caller.user).is_err() {
+        if !caller.user.is_in(UNAUTHENTICATED) && self.slot.recognize(&caller.user).is_err() {
             return Err(Box::new(Refused { caller: Some(caller), answer: too_many_requests() }));
         }
         Ok(caller)
@@ -276,14 +284,14 @@ impl Connection {
         self.is_h2.then(|| self.activity().answering())
     }
 
-    fn paced(
+    fn batched(
         &self,
         answer: Response<Body>,
         answering: Option<Answering>,
         permit: Option<Arc<Permit>>,
     ) -> Answered {
         let activity = self.activity();
-        Ok(answer.map(|body| Paced::new(body, &self.traffic, activity, answering, permit)))
+        Ok(answer.map(|body| BatchedBody::new(body, &self.busy_watches, activity, answering, permit)))
     }
 
     /// The answer of a handler, with what counts it. One that turns out to be a watch is counted as such.
@@ -318,7 +326,7 @@ impl Requests {
         let (connection, answering) = (self.0.clone(), self.0.answering());
         let Refused { caller, mut answer } = refused;
         if !connection.server.is_audited() {
-            return Either::Left(ready(connection.paced(answer, answering, None)));
+            return Either::Left(ready(connection.batched(answer, answering, None)));
         }
         Either::Right(Box::pin(async move {
             let (server, remote) = (&connection.server, connection.remote);
@@ -326,20 +334,20 @@ impl Requests {
                 Some(caller) => server.audit_refusal(caller, &mut head, &mut answer).await,
                 None => server.audit_unauthenticated(&mut head, remote, &mut answer).await,
             }
-            connection.paced(answer, answering, None)
+            connection.batched(answer, answering, None)
         }))
     }
 }
 
 impl hyper::service::Service<Request<Incoming>> for Requests {
-    type Response = Response<Paced>;
+    type Response = Response<BatchedBody>;
     type Error = Infallible;
     type Future = Answer;
 
     fn call(&self, request: Request<Incoming>) -> Answer {
         let connection = &*self.0;
         connection.activity().note_head();
-        let at_once = |answer| Either::Left(ready(connection.paced(answer, connection.answering(), None)));
+        let at_once = |answer| Either::Left(ready(connection.batched(answer, connection.answering(), None)));
         let mut caller = match connection.caller(&request) {
             Ok(caller) => caller,
             Err(refused) => return self.refuse(*refused, request.into_parts().0),
@@ -360,7 +368,7 @@ impl hyper::service::Service<Request<Incoming>> for Requests {
         Either::Right(Box::pin(async move {
             let answer = connection.server.serve(&caller, &mut head, body).await;
             let (answer, permit) = connection.counted(caller, answer, permit);
-            let answer = connection.paced(answer, answering, permit);
+            let answer = connection.batched(answer, answering, permit);
             drop(open);
             answer
         }))

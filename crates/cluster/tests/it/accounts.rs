@@ -39,9 +39,9 @@ fn start(account: &Cluster) {
 
 #[test]
 fn rules_that_fit_are_neither_too_few_nor_too_many() {
-    let verbs = testing::as_account(with(VERBS), start, made).to_string();
+    let verbs = testing::as_service_account(with(VERBS), start, made).to_string();
     assert!(verbs.contains("secrets: create patch"), "{verbs}");
-    let spare = testing::spare_rules(with(VERBS), start, made);
+    let spare = testing::unused_rules(with(VERBS), start, made);
     assert!(!spare.iter().any(|it| it.ends_with(": patch") || it.ends_with(": create")), "{spare:?}");
 }
 
@@ -49,7 +49,7 @@ fn rules_that_fit_are_neither_too_few_nor_too_many() {
 #[should_panic(expected = "its rules do not allow it")]
 fn a_rule_that_is_missing_is_noticed() {
     let few = with("secrets: create patch\n");
-    testing::as_account(few, start, |cluster| async move {
+    testing::as_service_account(few, start, |cluster| async move {
         cluster.apply(config("a", "one")).await.expect("it is stored");
         cluster.idle().await;
     });
@@ -58,7 +58,7 @@ fn a_rule_that_is_missing_is_noticed() {
 #[test]
 #[should_panic(expected = "its rules allow too much")]
 fn a_rule_that_is_too_wide_is_noticed() {
-    testing::as_account(with("configmaps: patch\nsecrets: create patch\nnodes: get\n"), start, made);
+    testing::as_service_account(with("configmaps: patch\nsecrets: create patch\nnodes: get\n"), start, made);
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn a_rule_that_is_too_wide_is_noticed() {
     expected = "verbs.txt is not what was found (EVENKEEL_UPDATE=1 writes it)\nkept:\n\nfound:\nother"
 )]
 fn what_is_not_as_it_was_kept_is_shown() {
-    testing::kept("tests/verbs.txt", &"other");
+    testing::assert_file("tests/verbs.txt", &"other");
 }
 
 /// Makes a Secret of another name whenever it does not know of one, and notes it afterwards.

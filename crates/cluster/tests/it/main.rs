@@ -3,6 +3,7 @@
 mod accounts;
 mod bad_input;
 mod child;
+#[cfg(unix)]
 mod descriptors;
 mod determinism;
 mod faults;

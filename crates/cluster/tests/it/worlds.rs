@@ -133,7 +133,7 @@ async fn a_kubeconfig_chooses_the_cluster() -> kube::Result<()> {
 
     let world = "world: seed None, paused false, MultiThread, in evenkeel-test-";
     assert!(told.passed && told.told.contains(world), "{}", told.told);
-    assert!(told.told.contains("elsewhere: passed worlds::it_tells_its_world"), "{}", told.told);
+    assert!(told.told.contains("remote: passed worlds::it_tells_its_world"), "{}", told.told);
     let why = "worlds::it_needs_this_process: it looks for itself alone";
     assert!(skipped.passed && skipped.told.contains(why), "{}", skipped.told);
     assert!(!skipped.told.contains("it ran"), "{}", skipped.told);

@@ -57,7 +57,7 @@ fn manifests() -> Manifests {
 
 #[test]
 fn it_runs_as_its_account_within_its_rules() {
-    testing::kept("verbs.txt", &testing::as_account(manifests, start, a_life));
+    testing::assert_file("verbs.txt", &testing::as_service_account(manifests, start, a_life));
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn it_needs_each_of_its_rules() {
     if testing::skip::<()>(concat!(module_path!(), "::it_needs_each_of_its_rules"), why).is_some() {
         return;
     }
-    let spare = testing::spare_rules(manifests, start, a_life);
+    let spare = testing::unused_rules(manifests, start, a_life);
     let expected = [
         "persistentvolumeclaims: list",
         "secrets: list",

@@ -205,8 +205,8 @@ fn manifests() -> Manifests {
 
 #[test]
 fn it_runs_as_its_account_within_its_rules() {
-    let verbs = testing::as_account(manifests, |account| account.run(controller), made_and_changed);
-    testing::kept("verbs.txt", &verbs);
+    let verbs = testing::as_service_account(manifests, |account| account.run(controller), made_and_changed);
+    testing::assert_file("verbs.txt", &verbs);
 }
 
 #[test]
@@ -215,7 +215,7 @@ fn it_needs_each_of_its_rules() {
     if testing::skip::<()>(concat!(module_path!(), "::it_needs_each_of_its_rules"), why).is_some() {
         return;
     }
-    let spare = testing::spare_rules(manifests, |account| account.run(controller), made_and_changed);
+    let spare = testing::unused_rules(manifests, |account| account.run(controller), made_and_changed);
     let kind = "myresources.example.com";
     let expected = [
         "deployments.apps: list".to_owned(),

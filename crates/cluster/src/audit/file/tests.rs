@@ -25,14 +25,16 @@ fn names(folder: &Path) -> Vec<String> {
 
 #[tokio::test]
 async fn lines_are_added_to_a_file_that_its_owner_alone_reads() {
-    use std::os::unix::fs::PermissionsExt as _;
     let folder = tempfile::tempdir().unwrap();
     let options = AuditLogOptions::new(folder.path().join("new").join("audit.log"));
     put(&mut open(&options), &["a\n", "b\n"]);
     put(&mut open(&options), &["c\n"]);
     assert_eq!(text(&options), "a\nb\nc\n");
-    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    assert_eq!((mode(&options.path), mode(&folder.path().join("new"))), (0o600, 0o700));
+    #[cfg(unix)]
+    {
+        let mode = |path: &Path| std::os::unix::fs::MetadataExt::mode(&fs::metadata(path).unwrap()) & 0o777;
+        assert_eq!((mode(&options.path), mode(&folder.path().join("new"))), (0o600, 0o700));
+    }
 }
 
 #[tokio::test]

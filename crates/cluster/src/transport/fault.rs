@@ -8,7 +8,7 @@ use http::{Method, Request, Response, StatusCode, header};
 use kube::Resource;
 use parking_lot::Mutex;
 
-use crate::target::Target;
+use super::target::Target;
 
 /// What happens to a request instead of, or after, being served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

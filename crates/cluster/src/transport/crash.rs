@@ -27,7 +27,7 @@ impl CrashPoint {
 
 /// Whether a client's process lives, and where it will die. A dead one gets no answers any more.
 #[derive(Debug)]
-pub(crate) struct Life {
+pub(crate) struct OperatorProcess {
     state: Mutex<State>,
     /// Told when the process dies; the supervisor waits on it.
     died: Notify,
@@ -54,7 +54,7 @@ pub(crate) enum Fate {
     DieAfter,
 }
 
-impl Life {
+impl OperatorProcess {
     pub(crate) fn new(station: Station) -> Self {
         Self { state: Mutex::default(), died: Notify::new(), station }
     }
@@ -127,21 +127,21 @@ mod tests {
     #[test]
     fn the_plan_is_met_at_its_write() {
         let ledger = Ledger::new();
-        let life = Life::new(ledger.station("op"));
-        life.plan(CrashPoint::AnswerLost(2));
-        assert_eq!(life.fate(), Fate::Live);
-        assert_eq!(life.fate(), Fate::DieUnanswered);
-        assert_eq!(life.fate(), Fate::Live);
-        assert!(life.is_alive());
-        life.die();
-        assert!(!life.is_alive());
+        let process = OperatorProcess::new(ledger.station("op"));
+        process.plan(CrashPoint::AnswerLost(2));
+        assert_eq!(process.fate(), Fate::Live);
+        assert_eq!(process.fate(), Fate::DieUnanswered);
+        assert_eq!(process.fate(), Fate::Live);
+        assert!(process.is_alive());
+        process.die();
+        assert!(!process.is_alive());
         assert_eq!(ledger.len(), 1);
     }
 
     #[test]
     fn after_an_answer_the_next_request_is_the_last() {
-        let life = Life::new(Ledger::new().station("op"));
-        life.die_soon();
-        assert!(!life.is_alive());
+        let process = OperatorProcess::new(Ledger::new().station("op"));
+        process.die_soon();
+        assert!(!process.is_alive());
     }
 }

@@ -38,9 +38,9 @@ const QUICK_BYTES: u64 = 64 * 1024;
 
 /// How many streams of a server are busy. Cloning shares it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Traffic(Arc<AtomicU32>);
+pub(crate) struct BusyWatches(Arc<AtomicU32>);
 
-impl Traffic {
+impl BusyWatches {
     /// How long a busy stream gathers.
     fn pause(&self) -> Duration {
         (PAUSE_EACH * self.0.load(Ordering::Relaxed)).clamp(PAUSE_MIN, PAUSE_MAX)
@@ -48,10 +48,10 @@ impl Traffic {
 }
 
 /// The body of an answer, paced where it is a watch.
-pub(crate) struct Paced {
+pub(crate) struct BatchedBody {
     body: Body,
     /// What paces a watch; none for any other body, and those are passed on by many hands.
-    pace: Option<Box<Pace>>,
+    batcher: Option<Box<Batcher>>,
     /// What is noted of an answer over HTTP/2.
     notes: Option<Notes>,
     /// Kept where it takes a while until the client has it all.
@@ -73,8 +73,8 @@ pub(crate) struct Sending {
     _unread: Option<Unread>,
 }
 
-struct Pace {
-    traffic: Traffic,
+struct Batcher {
+    busy_watches: BusyWatches,
     /// Whether it counts as busy in the traffic.
     busy: bool,
     sent: Option<Instant>,
@@ -82,23 +82,23 @@ struct Pace {
     ended: bool,
 }
 
-impl Paced {
+impl BatchedBody {
     /// The body of an answer. `permit` is kept until the client has it all. Over HTTP/2 there is `answering`.
     pub(crate) fn new(
         body: Body,
-        traffic: &Traffic,
+        busy_watches: &BusyWatches,
         activity: &Activity,
         answering: Option<Answering>,
         permit: Option<Arc<Permit>>,
     ) -> Self {
-        let pace = body.is_watch().then(|| Box::new(Pace::new(traffic.clone())));
+        let batcher = body.is_watch().then(|| Box::new(Batcher::new(busy_watches.clone())));
         let quick = body.size_hint().exact().is_some_and(|len| len <= QUICK_BYTES);
         let _open = (!quick).then(|| (activity.open(), permit));
         let notes =
             answering.map(|answering| Notes { activity: activity.clone(), answering: Some(answering) });
-        let mut paced = Self { body, pace, notes, _open };
-        paced.note_end(false);
-        paced
+        let mut batched = Self { body, batcher, notes, _open };
+        batched.note_end(false);
+        batched
     }
 
     fn sending(&mut self, piece: Piece) -> Frame<Sending> {
@@ -136,21 +136,21 @@ impl Buf for Sending {
     }
 }
 
-impl Drop for Pace {
+impl Drop for Batcher {
     fn drop(&mut self) {
         self.set_busy(false);
     }
 }
 
-impl Pace {
-    fn new(traffic: Traffic) -> Self {
-        Self { traffic, busy: false, sent: None, pause: None, ended: false }
+impl Batcher {
+    fn new(busy_watches: BusyWatches) -> Self {
+        Self { busy_watches, busy: false, sent: None, pause: None, ended: false }
     }
 
     fn set_busy(&mut self, busy: bool) {
         match (self.busy, busy) {
-            (false, true) => self.traffic.0.fetch_add(1, Ordering::Relaxed),
-            (true, false) => self.traffic.0.fetch_sub(1, Ordering::Relaxed),
+            (false, true) => self.busy_watches.0.fetch_add(1, Ordering::Relaxed),
+            (true, false) => self.busy_watches.0.fetch_sub(1, Ordering::Relaxed),
             _ => return,
         };
         self.busy = busy;
@@ -187,7 +187,7 @@ impl Pace {
 
     /// After a piece was taken: whether the next one waits.
     fn sent(&mut self) {
-        let (now, pause) = (Instant::now(), self.traffic.pause());
+        let (now, pause) = (Instant::now(), self.busy_watches.pause());
         let before = self.sent.replace(now);
         self.set_busy(before.is_some_and(|before| now - before < pause + LULL));
         if !self.busy {
@@ -200,7 +200,7 @@ impl Pace {
     }
 }
 
-impl http_body::Body for Paced {
+impl http_body::Body for BatchedBody {
     type Data = Sending;
     type Error = Infallible;
 
@@ -208,15 +208,15 @@ impl http_body::Body for Paced {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Sending>, Infallible>>> {
-        let Self { body, pace, .. } = &mut *self;
-        let piece = match pace {
+        let Self { body, batcher, .. } = &mut *self;
+        let piece = match batcher {
             None => ready!(body.poll_piece(cx)),
-            Some(pace) => {
-                if let Some(pause) = pace.pause.as_mut().filter(|_| pace.busy) {
+            Some(batcher) => {
+                if let Some(pause) = batcher.pause.as_mut().filter(|_| batcher.busy) {
                     ready!(pause.as_mut().poll(cx));
                 }
-                let piece = ready!(pace.gather(body, cx));
-                pace.sent();
+                let piece = ready!(batcher.gather(body, cx));
+                batcher.sent();
                 piece.map(Piece::Bytes)
             }
         };
@@ -245,16 +245,16 @@ mod tests {
 
     use super::*;
 
-    fn paced(body: Body, traffic: &Traffic) -> Paced {
-        Paced::new(body, traffic, &Activity::default(), None, None)
+    fn batched(body: Body, busy_watches: &BusyWatches) -> BatchedBody {
+        BatchedBody::new(body, busy_watches, &Activity::default(), None, None)
     }
 
-    fn stream() -> (UnboundedSender<Bytes>, Paced) {
+    fn stream() -> (UnboundedSender<Bytes>, BatchedBody) {
         let (sender, events) = unbounded();
-        (sender, paced(Body::stream(events), &Traffic::default()))
+        (sender, batched(Body::stream(events), &BusyWatches::default()))
     }
 
-    async fn next(body: &mut Paced) -> Option<Bytes> {
+    async fn next(body: &mut BatchedBody) -> Option<Bytes> {
         body.frame().await.map(|frame| frame.unwrap().into_data().ok().unwrap().piece.into_bytes())
     }
 
@@ -289,25 +289,25 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_more_are_busy_the_longer_each_gathers() {
-        let traffic = Traffic::default();
+        let busy_watches = BusyWatches::default();
         let mut streams = Vec::new();
         for _ in 0..100 {
             let (events, body) = unbounded();
-            let mut body = paced(Body::stream(body), &traffic);
+            let mut body = batched(Body::stream(body), &busy_watches);
             for event in ["a\n", "b\n"] {
                 events.unbounded_send(event.into()).unwrap();
                 next(&mut body).await;
             }
             streams.push((events, body));
         }
-        assert_eq!(traffic.pause(), 100 * PAUSE_EACH);
+        assert_eq!(busy_watches.pause(), 100 * PAUSE_EACH);
         let (events, body) = &mut streams[0];
-        tokio::time::advance(traffic.pause()).await;
+        tokio::time::advance(busy_watches.pause()).await;
         events.unbounded_send("c\n".into()).unwrap();
         next(body).await;
-        assert_eq!(traffic.pause(), 100 * PAUSE_EACH, "it is still busy after a longer pause");
+        assert_eq!(busy_watches.pause(), 100 * PAUSE_EACH, "it is still busy after a longer pause");
         drop(streams);
-        assert_eq!(traffic.pause(), PAUSE_MIN);
+        assert_eq!(busy_watches.pause(), PAUSE_MIN);
     }
 
     #[tokio::test(start_paused = true)]
@@ -325,7 +325,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_whole_stays_so() {
-        let mut body = paced(Body::slices(["a".into(), "b".into()]), &Traffic::default());
+        let mut body = batched(Body::slices(["a".into(), "b".into()]), &BusyWatches::default());
         assert_eq!(body.size_hint().exact(), Some(2));
         assert_eq!(next(&mut body).await.unwrap(), "a");
         assert_eq!(next(&mut body).await.unwrap(), "b");

@@ -13,8 +13,8 @@ use http::Method;
 use http_body::{Frame, SizeHint};
 use parking_lot::Mutex;
 
-use crate::fault::Matcher;
-use crate::transport::ResponseBody;
+use super::backend::ResponseBody;
+use super::fault::Matcher;
 
 /// The watches that are open through this cluster's clients.
 #[derive(Clone, Debug, Default)]

@@ -13,9 +13,11 @@ use parking_lot::Mutex;
 use tokio::sync::broadcast;
 use tokio::time::Instant;
 
-use crate::fault::is_write;
-use crate::target::{Target, name_in};
+use super::fault::is_write;
+use super::target::{Target, name_in};
 
+/// The namespace of a handle unless it names another one.
+pub(crate) const DEFAULT_NAMESPACE: &str = "default";
 /// How many moments are kept. A test makes some hundreds; at 2 KiB a body this bounds a long one to 32 MiB.
 const MOST_KEPT: usize = 16 * 1024;
 /// How many moments an observer may be behind before it misses some: what a busy cluster makes in a tenth of a second.
@@ -90,7 +92,7 @@ impl Exchange {
         let named =
             (self.method == Method::POST && target.name.is_none()).then(|| name_in(&self.body)).flatten();
         let name = named.map(|name| format!("/{name}")).unwrap_or_default();
-        let place = target.namespace.filter(|namespace| *namespace != crate::cluster::DEFAULT_NAMESPACE);
+        let place = target.namespace.filter(|namespace| *namespace != DEFAULT_NAMESPACE);
         let place = place.map(|namespace| format!(" in {namespace}")).unwrap_or_default();
         format!("{} {target}{name}{place}", self.verb)
     }
@@ -164,7 +166,7 @@ impl fmt::Display for Write {
     }
 }
 
-/// A moment in the record: see [`Cluster::mark`](crate::Cluster::mark).
+/// A moment in the record: see `Cluster::mark`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mark(u64);
 

@@ -1,6 +1,6 @@
 //! How many connections the limit of open files allows.
 
-use rustix::process::{Resource, getrlimit};
+use crate::os;
 
 /// How many connections may be open at most. Each costs some 50 KiB with its TLS buffers: 400 MiB at the bound, and far
 /// more clients than one developer's machine has.
@@ -11,7 +11,7 @@ const OTHER_FILES: u64 = 512;
 
 /// How many connections this process can keep open: each is a file.
 pub(crate) fn connections_max() -> usize {
-    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let limit = os::open_files_max().unwrap_or(u64::MAX);
     usize::try_from(connections_of(limit)).unwrap_or(usize::MAX)
 }
 

@@ -1,9 +1,10 @@
 //! Files that only their owner can read, written so that a crash leaves the old content or the new.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder};
 use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
+
+use crate::os;
 
 /// The steps of replacing a file.
 trait Steps {
@@ -20,7 +21,7 @@ struct Disk;
 
 impl Steps for Disk {
     fn write_new(&self, path: &Path, text: &str) -> io::Result<()> {
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+        let mut file = os::private_file().write(true).create_new(true).open(path)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()
     }
@@ -34,7 +35,7 @@ impl Steps for Disk {
     }
 
     fn sync_folder(&self, folder: &Path) -> io::Result<()> {
-        File::open(folder)?.sync_all()
+        os::sync_folder(folder)
     }
 }
 
@@ -85,7 +86,6 @@ fn parent(path: &Path) -> &Path {
 #[cfg(test)]
 mod tests {
     use std::cell::RefCell;
-    use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
 
@@ -151,6 +151,7 @@ mod tests {
         create_folder(&pki).unwrap();
         let file = pki.join("ca.key");
         write_private(&file, "secret").unwrap();
-        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+        #[cfg(unix)]
+        assert_eq!(std::os::unix::fs::MetadataExt::mode(&fs::metadata(&file).unwrap()) & 0o777, 0o600);
     }
 }

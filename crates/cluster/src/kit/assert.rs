@@ -8,9 +8,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::diff::{Diff, Mode};
+use super::objects::ApiScope;
 use crate::cluster::Cluster;
-use crate::diff::{Diff, Mode};
-use crate::objects::Place;
 
 /// Where two objects differ, field by field; nothing where they do not. `metadata.managedFields` does not count.
 ///
@@ -80,7 +80,7 @@ impl Cluster {
     pub fn assert_has<K>(&self, name: &str, expected: Value) -> impl Future<Output = ()> + Send + use<K>
     where
         K: Resource<DynamicType = ()> + Serialize + DeserializeOwned + Clone + Debug + Send + Sync + 'static,
-        K::Scope: Place,
+        K::Scope: ApiScope,
     {
         let (caller, cluster, name) = (Location::caller(), self.clone(), name.to_owned());
         async move {
@@ -111,7 +111,7 @@ impl Cluster {
     pub fn assert_none<K>(&self) -> impl Future<Output = ()> + Send + use<K>
     where
         K: Resource<DynamicType = ()> + Serialize + DeserializeOwned + Clone + Debug + Send + Sync + 'static,
-        K::Scope: Place,
+        K::Scope: ApiScope,
     {
         let (caller, cluster) = (Location::caller(), self.clone());
         async move {

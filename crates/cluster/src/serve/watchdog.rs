@@ -30,7 +30,7 @@ pub(crate) struct Limits {
 
 /// What a client did not do in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lapse {
+pub(crate) enum TimedOut {
     /// The client brought no request.
     NoRequest,
     /// The client did not read its answer.
@@ -38,7 +38,7 @@ pub(crate) enum Lapse {
 }
 
 /// The patience with one client.
-pub(crate) struct Patience {
+pub(crate) struct Watchdog {
     activity: Activity,
     limits: Limits,
     timer: Pin<Box<Sleep>>,
@@ -50,10 +50,10 @@ pub(crate) struct Patience {
     quiet: u32,
     /// How many looks in a row have seen that the client takes nothing.
     unread: u32,
-    lapse: Option<Lapse>,
+    timed_out: Option<TimedOut>,
 }
 
-impl Patience {
+impl Watchdog {
     pub(crate) fn new(activity: Activity, limits: Limits) -> Self {
         let pause = limits.head.min(limits.idle).min(limits.unread) / LOOKS;
         Self {
@@ -64,20 +64,20 @@ impl Patience {
             seen: Seen::default(),
             quiet: 0,
             unread: 0,
-            lapse: None,
+            timed_out: None,
         }
     }
 
-    /// Whether [`Patience::poll`] has news: before, it would only say that it is pending.
+    /// Whether [`Watchdog::poll`] has news: before, it would only say that it is pending.
     pub(crate) fn is_due(&self) -> bool {
         self.timer.is_elapsed()
     }
 
     /// Ready when the client has not done what it should for as long as the bound.
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Lapse> {
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<TimedOut> {
         loop {
-            if let Some(lapse) = self.lapse {
-                return Poll::Ready(lapse);
+            if let Some(timed_out) = self.timed_out {
+                return Poll::Ready(timed_out);
             }
             std::task::ready!(self.timer.as_mut().poll(cx));
             self.look();
@@ -97,9 +97,9 @@ impl Patience {
         let in_head = now.heads == 0 || (self.limits.bytes_are_heads && now.in_head);
         let bound = if in_head { self.limits.head } else { self.limits.idle };
         if self.unread >= self.looks(self.limits.unread) {
-            self.lapse = Some(Lapse::Unread);
+            self.timed_out = Some(TimedOut::Unread);
         } else if self.quiet >= self.looks(bound) {
-            self.lapse = Some(Lapse::NoRequest);
+            self.timed_out = Some(TimedOut::NoRequest);
         }
     }
 
@@ -119,55 +119,55 @@ mod tests {
     const IDLE: Duration = Duration::from_secs(24);
     const UNREAD: Duration = Duration::from_secs(16);
 
-    fn patience(activity: &Activity, bytes_are_heads: bool) -> Patience {
+    fn watchdog(activity: &Activity, bytes_are_heads: bool) -> Watchdog {
         let limits = Limits { head: HEAD, idle: IDLE, unread: UNREAD, bytes_are_heads };
-        Patience::new(activity.clone(), limits)
+        Watchdog::new(activity.clone(), limits)
     }
 
     /// Waits for the end of the patience, which must come after `bound` and not much later.
-    async fn lost_after(patience: &mut Patience, bound: Duration) -> Lapse {
+    async fn lost_after(watchdog: &mut Watchdog, bound: Duration) -> TimedOut {
         let start = Instant::now();
-        let lapse = poll_fn(|cx| patience.poll(cx)).await;
+        let timed_out = poll_fn(|cx| watchdog.poll(cx)).await;
         let took = start.elapsed();
         assert!(took >= bound && took <= bound + HEAD / LOOKS + Duration::from_millis(10), "{took:?}");
-        lapse
+        timed_out
     }
 
     /// Waits for the end of the patience in vain.
-    async fn kept(patience: &mut Patience, how_long: Duration) {
-        let waited = tokio::time::timeout(how_long, poll_fn(|cx| patience.poll(cx))).await;
+    async fn kept(watchdog: &mut Watchdog, how_long: Duration) {
+        let waited = tokio::time::timeout(how_long, poll_fn(|cx| watchdog.poll(cx))).await;
         assert!(waited.is_err());
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_says_nothing_is_waited_for_as_long_as_for_a_head() {
-        let mut patience = patience(&Activity::default(), true);
-        assert!(!patience.is_due());
-        assert_eq!(lost_after(&mut patience, HEAD).await, Lapse::NoRequest);
+        let mut watchdog = watchdog(&Activity::default(), true);
+        assert!(!watchdog.is_due());
+        assert_eq!(lost_after(&mut watchdog, HEAD).await, TimedOut::NoRequest);
     }
 
     #[tokio::test(start_paused = true)]
     async fn each_head_begins_the_bound_anew() {
         let activity = Activity::default();
-        let mut patience = patience(&activity, true);
+        let mut watchdog = watchdog(&activity, true);
         for _ in 0..5 {
-            kept(&mut patience, HEAD * 3 / 4).await;
+            kept(&mut watchdog, HEAD * 3 / 4).await;
             activity.note_head();
         }
-        assert_eq!(lost_after(&mut patience, IDLE).await, Lapse::NoRequest);
+        assert_eq!(lost_after(&mut watchdog, IDLE).await, TimedOut::NoRequest);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_head_that_has_begun_has_the_shorter_bound_and_frames_are_none() {
         for (bytes_are_heads, bound) in [(true, HEAD), (false, IDLE)] {
             let activity = Activity::default();
-            let mut patience = patience(&activity, bytes_are_heads);
+            let mut watchdog = watchdog(&activity, bytes_are_heads);
             activity.note_head();
-            kept(&mut patience, HEAD / LOOKS / 2).await;
-            kept(&mut patience, HEAD / LOOKS).await;
+            kept(&mut watchdog, HEAD / LOOKS / 2).await;
+            kept(&mut watchdog, HEAD / LOOKS).await;
             activity.note_read();
             let start = Instant::now();
-            assert_eq!(poll_fn(|cx| patience.poll(cx)).await, Lapse::NoRequest);
+            assert_eq!(poll_fn(|cx| watchdog.poll(cx)).await, TimedOut::NoRequest);
             assert!(start.elapsed() <= bound && start.elapsed() + HEAD / 2 >= bound, "{:?}", start.elapsed());
         }
     }
@@ -175,39 +175,39 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn who_waits_for_an_answer_is_not_given_up_and_has_the_bound_after_it() {
         let activity = Activity::default();
-        let mut patience = patience(&activity, true);
+        let mut watchdog = watchdog(&activity, true);
         activity.note_head();
         let open = activity.open();
-        kept(&mut patience, HEAD * 100 - HEAD / 100).await;
+        kept(&mut watchdog, HEAD * 100 - HEAD / 100).await;
         drop(open);
-        assert_eq!(lost_after(&mut patience, IDLE).await, Lapse::NoRequest);
+        assert_eq!(lost_after(&mut watchdog, IDLE).await, TimedOut::NoRequest);
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_does_not_read_is_given_up_even_while_it_asks() {
         let activity = Activity::default();
-        let mut patience = patience(&activity, false);
+        let mut watchdog = watchdog(&activity, false);
         let _open = activity.open();
         activity.note_blocked();
-        kept(&mut patience, UNREAD / 2).await;
+        kept(&mut watchdog, UNREAD / 2).await;
         activity.note_drained();
         activity.note_blocked();
-        assert_eq!(lost_after(&mut patience, UNREAD).await, Lapse::Unread);
+        assert_eq!(lost_after(&mut watchdog, UNREAD).await, TimedOut::Unread);
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_that_no_window_is_given_for_is_given_up_beside_others_that_are_read() {
         let activity = Activity::default();
-        let mut patience = patience(&activity, false);
+        let mut watchdog = watchdog(&activity, false);
         let _open = activity.open();
         let stuck = activity.handed_over();
         for _ in 0..6 {
             activity.note_head();
             drop(activity.handed_over());
-            kept(&mut patience, HEAD / LOOKS).await;
+            kept(&mut watchdog, HEAD / LOOKS).await;
         }
         drop(stuck);
         let _stuck = activity.handed_over();
-        assert_eq!(lost_after(&mut patience, UNREAD).await, Lapse::Unread);
+        assert_eq!(lost_after(&mut watchdog, UNREAD).await, TimedOut::Unread);
     }
 }

@@ -1,7 +1,6 @@
 //! The short way to objects: what a test does most.
 
 use std::fmt::Debug;
-use std::time::Duration;
 
 use evenkeel_runtime::yaml::{self, YamlError};
 use k8s_openapi::api::core::v1::Event;
@@ -16,26 +15,20 @@ use crate::cluster::Cluster;
 
 /// The field manager of what the test kit applies.
 const FIELD_MANAGER: &str = "test";
-/// How often `eventually` looks.
-const POLL: Duration = Duration::from_millis(50);
-/// How long `eventually` looks.
-const EVENTUALLY_LIMIT: Duration = Duration::from_secs(30);
-/// How long `eventually_gone` looks: three times what Kubernetes' garbage collector takes to learn of a new kind.
-const GONE_LIMIT: Duration = Duration::from_secs(90);
 
 /// Where objects of a kind live: in a namespace, or in the cluster as a whole.
-pub trait Place: Sized {
+pub trait ApiScope: Sized {
     /// The API of such a kind; `namespace` counts where the kind has one.
     fn api<K: Resource<DynamicType = (), Scope = Self>>(client: Client, namespace: &str) -> Api<K>;
 }
 
-impl Place for NamespaceResourceScope {
+impl ApiScope for NamespaceResourceScope {
     fn api<K: Resource<DynamicType = (), Scope = Self>>(client: Client, namespace: &str) -> Api<K> {
         Api::namespaced(client, namespace)
     }
 }
 
-impl Place for ClusterResourceScope {
+impl ApiScope for ClusterResourceScope {
     fn api<K: Resource<DynamicType = (), Scope = Self>>(client: Client, _: &str) -> Api<K> {
         Api::all(client)
     }
@@ -46,7 +39,7 @@ impl Cluster {
     pub fn api<K>(&self) -> Api<K>
     where
         K: Resource<DynamicType = ()>,
-        K::Scope: Place,
+        K::Scope: ApiScope,
     {
         K::Scope::api(self.client(), self.namespace())
     }
@@ -65,14 +58,14 @@ impl Cluster {
     pub async fn apply<K>(&self, object: K) -> kube::Result<K>
     where
         K: Resource<DynamicType = ()> + Serialize + DeserializeOwned + Clone + Debug,
-        K::Scope: Place,
+        K::Scope: ApiScope,
     {
         let namespace = object.namespace().unwrap_or_else(|| self.namespace().to_owned());
         let api: Api<K> = K::Scope::api(self.client(), &namespace);
         let patch = Patch::Apply(with_type(&object)?);
         let applied =
             api.patch(&object.name_any(), &PatchParams::apply(FIELD_MANAGER).force(), &patch).await?;
-        if self.is_elsewhere() && K::kind(&()) == "CustomResourceDefinition" {
+        if self.is_remote() && K::kind(&()) == "CustomResourceDefinition" {
             // A definition is served a moment later than it is accepted; the cluster of this process is faster.
             self.established(&object.name_any()).await;
         }
@@ -99,7 +92,7 @@ impl Cluster {
     pub async fn get<K>(&self, name: &str) -> kube::Result<K>
     where
         K: Resource<DynamicType = ()> + DeserializeOwned + Clone + Debug,
-        K::Scope: Place,
+        K::Scope: ApiScope,
     {
         self.api::<K>().get(name).await
     }
@@ -108,7 +101,7 @@ impl Cluster {
     pub async fn get_opt<K>(&self, name: &str) -> kube::Result<Option<K>>
     where
         K: Resource<DynamicType = ()> + DeserializeOwned + Clone + Debug,
-        K::Scope: Place,
+        K::Scope: ApiScope,
     {
         self.api::<K>().get_opt(name).await
     }
@@ -124,7 +117,7 @@ impl Cluster {
     pub async fn list<K>(&self) -> kube::Result<Vec<K>>
     where
         K: Resource<DynamicType = ()> + DeserializeOwned + Clone + Debug,
-        K::Scope: Place,
+        K::Scope: ApiScope,
     {
         Ok(self.api::<K>().list(&ListParams::default()).await?.items)
     }
@@ -144,7 +137,7 @@ impl Cluster {
     pub async fn patch<K>(&self, name: &str, patch: Value) -> kube::Result<K>
     where
         K: Resource<DynamicType = ()> + DeserializeOwned + Clone + Debug,
-        K::Scope: Place,
+        K::Scope: ApiScope,
     {
         self.api::<K>().patch(name, &PatchParams::default(), &Patch::Merge(patch)).await
     }
@@ -153,7 +146,7 @@ impl Cluster {
     pub async fn patch_status<K>(&self, name: &str, patch: Value) -> kube::Result<K>
     where
         K: Resource<DynamicType = ()> + DeserializeOwned + Clone + Debug,
-        K::Scope: Place,
+        K::Scope: ApiScope,
     {
         self.api::<K>().patch_status(name, &PatchParams::default(), &Patch::Merge(patch)).await
     }
@@ -172,7 +165,7 @@ impl Cluster {
     pub async fn delete<K>(&self, name: &str) -> kube::Result<()>
     where
         K: Resource<DynamicType = ()> + DeserializeOwned + Clone + Debug,
-        K::Scope: Place,
+        K::Scope: ApiScope,
     {
         self.api::<K>().delete(name, &DeleteParams::default()).await.map(|_| ())
     }
@@ -187,79 +180,6 @@ impl Cluster {
     /// ```
     pub async fn events(&self) -> kube::Result<Vec<Event>> {
         self.list::<Event>().await
-    }
-
-    /// Reads an object until `holds` is true of it, and gives it. For what `settled()` cannot see: a cluster
-    /// elsewhere, or something outside of it.
-    ///
-    /// ```
-    /// # use k8s_openapi::api::core::v1::ConfigMap;
-    /// # evenkeel_cluster::testing::run(evenkeel_cluster::testing::options().controllers(false), |cluster| async move {
-    /// # let settings: ConfigMap = serde_json::from_value(serde_json::json!({"metadata": {"name": "settings"}, "data": {"color": "red"}})).unwrap();
-    /// cluster.apply(settings).await?;
-    /// let red = cluster.eventually::<ConfigMap>("settings", |map| map.data.is_some()).await;
-    /// assert_eq!(red.data.unwrap()["color"], "red");
-    /// # Ok::<_, kube::Error>(()) }).unwrap();
-    /// ```
-    ///
-    /// # Panics
-    /// When it does not become true within half a minute, with the object as it was last seen.
-    pub async fn eventually<K>(&self, name: &str, holds: impl Fn(&K) -> bool) -> K
-    where
-        K: Resource<DynamicType = ()> + Serialize + DeserializeOwned + Clone + Debug,
-        K::Scope: Place,
-    {
-        let end = tokio::time::Instant::now() + EVENTUALLY_LIMIT;
-        loop {
-            let seen = self.get_opt::<K>(name).await;
-            match seen {
-                Ok(Some(object)) if holds(&object) => return object,
-                seen if tokio::time::Instant::now() >= end => {
-                    panic!("{} {name} did not become as expected; last seen: {}", K::kind(&()), shown(seen))
-                }
-                _ => tokio::time::sleep(POLL).await,
-            }
-        }
-    }
-
-    /// Reads an object until it is gone. For what `settled()` cannot see: the garbage collector of a cluster elsewhere
-    /// looks for new kinds of owners only every half a minute.
-    ///
-    /// ```
-    /// # use k8s_openapi::api::core::v1::ConfigMap;
-    /// # evenkeel_cluster::testing::run(evenkeel_cluster::testing::options().controllers(false), |cluster| async move {
-    /// # let settings: ConfigMap = serde_json::from_value(serde_json::json!({"metadata": {"name": "settings"}})).unwrap();
-    /// # cluster.apply(settings).await?;
-    /// cluster.delete::<ConfigMap>("settings").await?;
-    /// cluster.eventually_gone::<ConfigMap>("settings").await;
-    /// # Ok::<_, kube::Error>(()) }).unwrap();
-    /// ```
-    ///
-    /// # Panics
-    /// When it is still there after a minute and a half.
-    pub async fn eventually_gone<K>(&self, name: &str)
-    where
-        K: Resource<DynamicType = ()> + Serialize + DeserializeOwned + Clone + Debug,
-        K::Scope: Place,
-    {
-        let end = tokio::time::Instant::now() + GONE_LIMIT;
-        loop {
-            match self.get_opt::<K>(name).await {
-                Ok(None) => return,
-                seen if tokio::time::Instant::now() >= end => {
-                    panic!("{} {name} is not gone; last seen: {}", K::kind(&()), shown(seen))
-                }
-                _ => tokio::time::sleep(POLL).await,
-            }
-        }
-    }
-}
-
-fn shown<K: Serialize>(seen: kube::Result<Option<K>>) -> String {
-    match seen {
-        Ok(Some(object)) => serde_json::to_string_pretty(&object).unwrap_or_else(|error| error.to_string()),
-        Ok(None) => "it does not exist".to_owned(),
-        Err(error) => error.to_string(),
     }
 }
 

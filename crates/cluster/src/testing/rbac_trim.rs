@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
+use super::files::lines;
+use super::run::in_a_cluster;
 use crate::cluster::Cluster;
-use crate::everywhere::in_a_cluster;
-use crate::record::{Moment, Outcome};
-use crate::testing;
+use crate::transport::{Moment, Outcome};
 
 /// Plays a scenario with an operator that runs as the ServiceAccount of its manifests: none of its requests may be
 /// refused, and one outside of its rules (for a Node) must be. Gives what the operator did, for
-/// [`kept`](testing::kept).
+/// [`assert_file`](super::assert_file).
 ///
 /// `start` runs the operator, under the name of the manifests, through the handle that acts as the account; `drive`
 /// plays the scenario as the administrator.
@@ -42,13 +42,13 @@ use crate::testing;
 /// }
 ///
 /// let manifests = || Manifests::new("copy", "operators").controller(&controller());
-/// let verbs = testing::as_account(manifests, |account| account.run(controller), scenario);
+/// let verbs = testing::as_service_account(manifests, |account| account.run(controller), scenario);
 /// assert!(verbs.to_string().contains("secrets: create patch"));
 /// ```
 ///
 /// # Panics
 /// When one of these does not hold; what happened is shown.
-pub fn as_account<F: Future>(
+pub fn as_service_account<F: Future>(
     manifests: impl Fn() -> Manifests,
     start: impl Fn(&Cluster),
     drive: impl Fn(Cluster) -> F,
@@ -62,7 +62,7 @@ pub fn as_account<F: Future>(
             driven.await;
             let name = manifests.name();
             let refused: Vec<_> = cluster.forbidden().into_iter().filter(|it| &*it.by == name).collect();
-            assert_eq!(testing::lines(&refused), Vec::<String>::new(), "its rules do not allow it");
+            assert_eq!(lines(&refused), Vec::<String>::new(), "its rules do not allow it");
             let outside = account.get_opt::<Node>("none").await;
             let told = outside.err().map(|error| error.to_string()).unwrap_or_default();
             assert!(told.contains("cannot get resource \"nodes\""), "its rules allow too much: {told}");
@@ -75,7 +75,7 @@ pub fn as_account<F: Future>(
 /// resource that its rules allow, without this one. Gives those that the operator was not missing: what it is
 /// allowed and the scenario has no need of.
 ///
-/// The arguments are those of [`as_account`], which should have passed. A run ends with the first refusal.
+/// The arguments are those of [`as_service_account`], which should have passed. A run ends with the first refusal.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -101,13 +101,13 @@ pub fn as_account<F: Future>(
 /// #     let verbs = "secrets: create patch".parse().unwrap();
 /// #     Manifests::new("copy", "operators").controller(&controller()).verbs(verbs)
 /// # };
-/// let spare = testing::spare_rules(manifests, |account| account.run(controller), scenario);
+/// let spare = testing::unused_rules(manifests, |account| account.run(controller), scenario);
 /// // It lists only where a server streams no lists, and reads its object live only when its cache is behind; the
 /// // finalizers are for servers that guard owner references.
 /// let expected = ["configmaps: get", "configmaps: list", "configmaps/finalizers: update", "secrets: list"];
 /// assert_eq!(spare, expected);
 /// ```
-pub fn spare_rules<F: Future>(
+pub fn unused_rules<F: Future>(
     manifests: impl Fn() -> Manifests,
     start: impl Fn(&Cluster),
     drive: impl Fn(Cluster) -> F,
@@ -237,7 +237,7 @@ mod tests {
             "replicasets.apps/scale: get",
             "replicasets.apps/scale: list",
         ];
-        assert_eq!(testing::lines(&grants), all);
+        assert_eq!(lines(&grants), all);
         for (at, grant) in grants.iter().enumerate() {
             let mut expected = grants.clone();
             expected.remove(at);

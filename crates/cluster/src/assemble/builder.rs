@@ -1,4 +1,4 @@
-//! What a cluster is made of.
+//! The options of a cluster.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,7 +7,9 @@ use evenkeel_apiserver::Audit;
 use evenkeel_controllers::{NodeOptions, Options as ControllerOptions};
 use evenkeel_env::Env;
 
-use crate::cluster::{Cluster, StartError};
+use super::start::StartError;
+use crate::cluster::Cluster;
+use crate::settings;
 
 /// How long `settled()` lets time pass unless told otherwise.
 pub(crate) const SETTLE_LIMIT: Duration = Duration::from_secs(60);
@@ -93,7 +95,7 @@ impl Builder {
     }
 
     /// Whether a test runs in real time on a runtime with several threads, instead of in paused time on one. For
-    /// [`testing::run`](crate::testing::run) alone: elsewhere the runtime is the caller's.
+    /// `testing::run` alone: elsewhere the runtime is the caller's.
     #[must_use]
     pub fn real_time(mut self, on: bool) -> Self {
         self.real_time = on;
@@ -139,11 +141,6 @@ impl Builder {
         self
     }
 
-    /// Starts it.
-    pub async fn start(self) -> Result<Cluster, StartError> {
-        Cluster::build(self).await
-    }
-
     /// The built-in controllers, as they are ordered.
     pub(crate) fn controller_options(&self, root_ca: Option<&str>) -> ControllerOptions {
         let mut options = ControllerOptions::new(NodeOptions::count(self.nodes));
@@ -157,8 +154,26 @@ impl Builder {
         match (&self.env, self.seed) {
             (Some(env), _) => env.clone(),
             (None, Some(seed)) => Env::seeded(seed),
-            (None, None) if evenkeel_env::time_is_paused() => Env::seeded(crate::testing::seed()),
+            (None, None) if evenkeel_env::time_is_paused() => Env::seeded(settings::seed()),
             (None, None) => Env::system(),
         }
+    }
+}
+
+impl Cluster {
+    /// Starts a cluster with the built-in controllers and one simulated node.
+    ///
+    /// On a runtime with paused time the cluster is seeded (by `EVENKEEL_SEED`, or a fixed number). Otherwise it uses
+    /// the system's clock and randomness.
+    ///
+    /// # Errors
+    /// Fails as [`Builder::start`] does.
+    pub async fn start() -> Result<Self, StartError> {
+        Self::builder().start().await
+    }
+
+    /// The options of a cluster, before it is started.
+    pub fn builder() -> Builder {
+        Builder::default()
     }
 }

@@ -1,16 +1,21 @@
 //! What answers in the end: the API server of this process, or a cluster elsewhere.
 
+use std::convert::Infallible;
+
 use bytes::Bytes;
 use evenkeel_apiserver::{ApiServer, User};
 use http::request::Parts;
 use http::{Request, Response};
-use http_body_util::Full;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, Full};
 use kube::Client;
 use tower::{BoxError, Service as _};
 
-use crate::elsewhere;
+use crate::remote;
 use crate::serve::unauthorized;
-use crate::transport::{ResponseBody, boxed};
+
+/// The body of an answer, whoever gives it.
+pub(crate) type ResponseBody = UnsyncBoxBody<Bytes, BoxError>;
 
 /// The end of the wire.
 #[derive(Clone)]
@@ -31,7 +36,10 @@ impl Backend {
                 Ok(answer) => Ok(answer.map(boxed)),
                 Err(never) => match never {},
             },
-            Self::Remote(client) => elsewhere::send(client, request).await,
+            Self::Remote(client) => {
+                let answer = remote::send(client, request).await?;
+                Ok(answer.map(|body| body.map_err(BoxError::from).boxed_unsync()))
+            }
         }
     }
 
@@ -58,4 +66,11 @@ impl Backend {
             server.store().compact(server.store().revision());
         }
     }
+}
+
+pub(crate) fn boxed<B>(body: B) -> ResponseBody
+where
+    B: http_body::Body<Data = Bytes, Error = Infallible> + Send + 'static,
+{
+    body.map_err(|never| match never {}).boxed_unsync()
 }

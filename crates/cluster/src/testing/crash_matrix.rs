@@ -1,13 +1,12 @@
 //! Crashing an operator at every one of its writes, one run for each.
 
-use std::convert::Infallible;
 use std::fmt::Debug;
 
 use http::Method;
 
+use super::run::in_a_cluster;
 use crate::cluster::Cluster;
-use crate::crash::CrashPoint;
-use crate::testing;
+use crate::transport::CrashPoint;
 
 /// Plays a scenario once undisturbed, then again for every write that the operator made in it, three times each: the
 /// operator dies before the write leaves, after it was committed but before the answer arrived, and after the answer.
@@ -78,15 +77,6 @@ where
         }
     }
     3 * writes.len()
-}
-
-/// A run of its own; what is wrong in it is found inside, so that its timeline is shown.
-pub(crate) fn in_a_cluster<F: Future<Output = R>, R>(play: impl FnOnce(Cluster) -> F) -> R {
-    let run = testing::run(testing::options(), |cluster| {
-        let played = play(cluster);
-        async move { Ok::<_, Infallible>(played.await) }
-    });
-    run.unwrap_or_else(|never| match never {})
 }
 
 /// Which of the operator's requests to write changed something, counted from one.

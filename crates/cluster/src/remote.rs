@@ -8,13 +8,11 @@ use evenkeel_apiserver::{Committed, User};
 use http::{HeaderMap, HeaderValue, Request, Response};
 use http_body_util::{BodyExt as _, Full};
 use kube::api::{Api, ListParams};
+use kube::client::Body;
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind, PartialObjectMeta};
 use kube::{Client, ResourceExt as _};
 use serde::Deserialize;
 use tower::BoxError;
-
-use crate::fault::is_write;
-use crate::transport::{ResponseBody, boxed};
 
 /// The kinds that Kubernetes' own controllers write on an operator's behalf, beside those that it watches itself.
 const STIRRING: [(&str, &str, &str); 9] = [
@@ -34,11 +32,11 @@ const STIRRING: [(&str, &str, &str); 9] = [
 pub(crate) async fn send(
     client: &Client,
     mut request: Request<Full<Bytes>>,
-) -> Result<Response<ResponseBody>, BoxError> {
+) -> Result<Response<Body>, BoxError> {
     if let Some(user) = request.extensions_mut().remove::<User>() {
         impersonate(&user, request.headers_mut())?;
     }
-    let target = is_write(request.method()).then(|| object_path(request.uri().path()));
+    let target = (!request.method().is_safe()).then(|| object_path(request.uri().path()));
     let before = match &target {
         Some(Some(path)) => version(client, path).await,
         _ => None,
@@ -47,7 +45,7 @@ pub(crate) async fn send(
     let body = body.collect().await.map_or_else(|never| match never {}, |body| body.to_bytes());
     let answer = client.send(Request::from_parts(parts, body.into())).await?;
     let Some(target) = target.filter(|_| answer.status().is_success()) else {
-        return Ok(answer.map(|body| body.map_err(BoxError::from).boxed_unsync()));
+        return Ok(answer);
     };
     let (mut parts, body) = answer.into_parts();
     let bytes = body.collect().await?.to_bytes();
@@ -59,7 +57,7 @@ pub(crate) async fn send(
     if changed {
         parts.extensions.insert(Committed(revision(&bytes).unwrap_or_default()));
     }
-    Ok(Response::from_parts(parts, boxed(Full::new(bytes))))
+    Ok(Response::from_parts(parts, Body::from(bytes)))
 }
 
 /// What tells one state of a namespace from another: the newest version of everything that Kubernetes' controllers
@@ -82,7 +80,7 @@ pub(crate) async fn fingerprint(client: &Client, namespace: &str) -> BTreeMap<St
 /// The version of the object at this path, where there is one.
 async fn version(client: &Client, path: &str) -> Option<u64> {
     let request = Request::get(path).body(Vec::new()).ok()?;
-    let answer = client.send(request.map(kube::client::Body::from)).await.ok()?;
+    let answer = client.send(request.map(Body::from)).await.ok()?;
     match answer.status().is_success() {
         true => revision(&answer.into_body().collect_bytes().await.ok()?),
         false => None,

@@ -25,7 +25,7 @@ const USER_PART: usize = 2;
 
 /// The places of one server. Cloning shares them.
 #[derive(Clone)]
-pub(crate) struct Places(Arc<Mutex<Taken>>);
+pub(crate) struct ConnectionSlots(Arc<Mutex<Taken>>);
 
 struct Taken {
     strangers_max: usize,
@@ -48,8 +48,8 @@ struct Holder {
 }
 
 /// A place, kept as long as the connection is open.
-pub(crate) struct Place {
-    places: Places,
+pub(crate) struct ConnectionSlot {
+    slots: ConnectionSlots,
     number: u64,
     holder: Arc<Holder>,
     /// Whether the client was known already.
@@ -58,9 +58,9 @@ pub(crate) struct Place {
 
 /// There is no place for one more connection of this user.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct NoPlace;
+pub(crate) struct NoSlot;
 
-impl Places {
+impl ConnectionSlots {
     /// So many places in all, four at least.
     pub(crate) fn new(most: usize) -> Self {
         let most = most.max(STRANGERS_PART);
@@ -79,7 +79,7 @@ impl Places {
     }
 
     /// A place for a new connection. It never waits: another stranger leaves, if need be.
-    pub(crate) fn take(&self) -> Place {
+    pub(crate) fn take(&self) -> ConnectionSlot {
         let mut taken = self.0.lock();
         if taken.strangers.len() >= taken.strangers_max {
             taken.evict_stranger();
@@ -88,7 +88,7 @@ impl Places {
         taken.next += 1;
         let holder = Arc::<Holder>::default();
         taken.strangers.insert(number, holder.clone());
-        Place { places: self.clone(), number, holder, is_known: AtomicBool::new(false) }
+        ConnectionSlot { slots: self.clone(), number, holder, is_known: AtomicBool::new(false) }
     }
 
     /// Closes one connection that is idle, a stranger's where there is one: the process is out of file descriptors.
@@ -118,14 +118,14 @@ impl Taken {
     }
 
     /// Makes a stranger known.
-    fn promote(&mut self, number: u64, user: &User) -> Result<(), NoPlace> {
+    fn promote(&mut self, number: u64, user: &User) -> Result<(), NoSlot> {
         let name = user.name.as_str();
         if !is_exempt(user) && self.users.get(name).is_some_and(|has| *has >= self.user_max) {
-            self.evict_known(|other| other == name).then_some(()).ok_or(NoPlace)?;
+            self.evict_known(|other| other == name).then_some(()).ok_or(NoSlot)?;
         }
         // An administrator gets in where all places are taken: who else could mend that?
         if self.known.len() >= self.known_max && !self.evict_known(|_| true) && !is_exempt(user) {
-            return Err(NoPlace);
+            return Err(NoSlot);
         }
         // A holder that was told to leave has no place any more.
         if let Some(holder) = self.strangers.remove(&number) {
@@ -159,18 +159,18 @@ impl Holder {
     }
 }
 
-impl Place {
+impl ConnectionSlot {
     /// What the client in this place does.
     pub(crate) fn activity(&self) -> &Activity {
         &self.holder.activity
     }
 
     /// Notes who the client is: the connection moves to the places of known clients.
-    pub(crate) fn recognize(&self, user: &User) -> Result<(), NoPlace> {
+    pub(crate) fn recognize(&self, user: &User) -> Result<(), NoSlot> {
         if self.is_known.load(Ordering::Relaxed) {
             return Ok(());
         }
-        self.places.0.lock().promote(self.number, user)?;
+        self.slots.0.lock().promote(self.number, user)?;
         self.is_known.store(true, Ordering::Relaxed);
         Ok(())
     }
@@ -195,9 +195,9 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
-        self.places.0.lock().remove(self.number);
+        self.slots.0.lock().remove(self.number);
     }
 }
 
@@ -211,47 +211,47 @@ mod tests {
 
     #[test]
     fn the_oldest_idle_stranger_leaves_for_a_new_one() {
-        let places = Places::new(8);
-        let (first, second) = (places.take(), places.take());
+        let slots = ConnectionSlots::new(8);
+        let (first, second) = (slots.take(), slots.take());
         let open = first.activity().open();
-        let third = places.take();
-        assert_eq!([&first, &second, &third].map(Place::is_evicted), [false, true, false]);
+        let third = slots.take();
+        assert_eq!([&first, &second, &third].map(ConnectionSlot::is_evicted), [false, true, false]);
         drop(open);
-        let fourth = places.take();
-        assert_eq!([&first, &third, &fourth].map(Place::is_evicted), [true, false, false]);
+        let fourth = slots.take();
+        assert_eq!([&first, &third, &fourth].map(ConnectionSlot::is_evicted), [true, false, false]);
     }
 
     #[test]
     fn where_all_strangers_are_busy_the_oldest_leaves() {
-        let places = Places::new(4);
-        let first = places.take();
+        let slots = ConnectionSlots::new(4);
+        let first = slots.take();
         let _open = first.activity().open();
-        let second = places.take();
+        let second = slots.take();
         assert!(first.is_evicted() && !second.is_evicted());
     }
 
     #[test]
     fn known_clients_are_not_touched_by_strangers() {
-        let places = Places::new(8);
-        let known: Vec<Place> =
-            (0..6).map(|_| places.take()).inspect(|it| it.recognize(&User::admin()).unwrap()).collect();
-        let strangers: Vec<Place> = (0..100).map(|_| places.take()).collect();
-        assert!(known.iter().all(|place| !place.is_evicted()));
-        assert_eq!(strangers.iter().filter(|place| !place.is_evicted()).count(), 2);
+        let slots = ConnectionSlots::new(8);
+        let known: Vec<ConnectionSlot> =
+            (0..6).map(|_| slots.take()).inspect(|it| it.recognize(&User::admin()).unwrap()).collect();
+        let strangers: Vec<ConnectionSlot> = (0..100).map(|_| slots.take()).collect();
+        assert!(known.iter().all(|slot| !slot.is_evicted()));
+        assert_eq!(strangers.iter().filter(|slot| !slot.is_evicted()).count(), 2);
     }
 
     #[test]
     fn one_user_has_a_part_of_the_places_and_its_idle_connections_leave_first() {
-        let places = Places::new(8);
+        let slots = ConnectionSlots::new(8);
         let recognized = |user: &User| {
-            let place = places.take();
-            place.recognize(user).map(|()| place)
+            let slot = slots.take();
+            slot.recognize(user).map(|()| slot)
         };
-        let held: Vec<Place> = (0..3).map(|_| recognized(&alice()).ok().unwrap()).collect();
+        let held: Vec<ConnectionSlot> = (0..3).map(|_| recognized(&alice()).ok().unwrap()).collect();
         let fourth = recognized(&alice()).ok().unwrap();
         assert!(held[0].is_evicted() && !fourth.is_evicted());
-        let _busy: Vec<_> = held.iter().chain([&fourth]).map(|place| place.activity().open()).collect();
-        assert_eq!(recognized(&alice()).err(), Some(NoPlace));
+        let _busy: Vec<_> = held.iter().chain([&fourth]).map(|slot| slot.activity().open()).collect();
+        assert_eq!(recognized(&alice()).err(), Some(NoSlot));
         assert!(recognized(&User::new("bob", [""; 0])).is_ok());
         drop(fourth);
         assert!(recognized(&alice()).is_ok());
@@ -259,30 +259,30 @@ mod tests {
 
     #[test]
     fn administrators_get_in_where_all_places_are_busy() {
-        let places = Places::new(4);
+        let slots = ConnectionSlots::new(4);
         let busy = ["a", "b", "c"].map(|name| {
-            let place = places.take();
-            place.recognize(&User::new(name, [""; 0])).unwrap();
-            place
+            let slot = slots.take();
+            slot.recognize(&User::new(name, [""; 0])).unwrap();
+            slot
         });
-        let _open: Vec<_> = busy.iter().map(|place| place.activity().open()).collect();
-        let (stranger, admin) = (places.take(), places.take());
-        assert_eq!(stranger.recognize(&alice()), Err(NoPlace));
+        let _open: Vec<_> = busy.iter().map(|slot| slot.activity().open()).collect();
+        let (stranger, admin) = (slots.take(), slots.take());
+        assert_eq!(stranger.recognize(&alice()), Err(NoSlot));
         assert_eq!(admin.recognize(&User::admin()), Ok(()));
-        assert!(busy.iter().all(|place| !place.is_evicted()));
+        assert!(busy.iter().all(|slot| !slot.is_evicted()));
     }
 
     #[test]
     fn without_file_descriptors_a_stranger_leaves_else_one_who_is_idle() {
-        let places = Places::new(8);
-        places.make_room();
-        let known = places.take();
+        let slots = ConnectionSlots::new(8);
+        slots.make_room();
+        let known = slots.take();
         known.recognize(&alice()).unwrap();
-        let stranger = places.take();
-        places.make_room();
+        let stranger = slots.take();
+        slots.make_room();
         assert!(stranger.is_evicted() && !known.is_evicted());
         drop(stranger);
-        places.make_room();
+        slots.make_room();
         assert!(known.is_evicted());
     }
 }

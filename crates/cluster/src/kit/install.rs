@@ -3,13 +3,12 @@
 use evenkeel_apiserver::User;
 use evenkeel_runtime::manifests::{Manifests, Verbs};
 use http::Method;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, Patch, PatchParams};
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use serde_json::Value;
 
 use crate::cluster::Cluster;
-use crate::record::{Exchange, Outcome};
+use crate::transport::{Exchange, Outcome};
 
 /// The field manager of what is installed: who deploys is not who tests.
 const FIELD_MANAGER: &str = "kubectl";
@@ -80,11 +79,6 @@ impl Cluster {
         Ok(())
     }
 
-    /// Waits until a definition is served.
-    pub(crate) async fn established(&self, name: &str) {
-        self.eventually::<CustomResourceDefinition>(name, is_established).await;
-    }
-
     /// What an operator has done so far, by the name it runs under: for [`Manifests::verbs`].
     pub fn verbs(&self, by: &str) -> Verbs {
         let mut verbs = Verbs::default();
@@ -105,11 +99,6 @@ impl Cluster {
         let refused = |request: &Exchange| matches!(request.outcome, Outcome::Answered { status: 403, .. });
         self.requests().into_iter().filter(refused).collect()
     }
-}
-
-fn is_established(crd: &CustomResourceDefinition) -> bool {
-    let conditions = crd.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    conditions.into_iter().any(|condition| condition.type_ == "Established" && condition.status == "True")
 }
 
 /// The path of the collection that an object is in.

@@ -1,0 +1,8 @@
+//! Puts a cluster together: the options, the start of an embedded cluster, and the connection to a remote one.
+
+mod builder;
+mod connect;
+mod start;
+
+pub use builder::Builder;
+pub use start::StartError;

@@ -1,0 +1,34 @@
+//! A handle on a remote cluster.
+
+use std::sync::{Arc, OnceLock};
+
+use evenkeel_env::Env;
+use kube::Client;
+use parking_lot::Mutex;
+
+use super::builder::SETTLE_LIMIT;
+use crate::cluster::{Cluster, ClusterInner};
+use crate::transport::{Backend, Wire};
+
+impl Cluster {
+    /// The test kit on a remote cluster, through this client and in its default namespace.
+    ///
+    /// Operators that run through the handle watch that namespace only, unless their sources name others. Faults and
+    /// crash points affect the requests of this process alone. The ledger does not know what other processes do, so
+    /// [`Cluster::settled`] is an approximation: our own queues are empty, and for one second this process sent no
+    /// request and nothing in the namespace changed.
+    pub fn connect(client: Client) -> Self {
+        let env = Env::system();
+        let namespace = client.default_namespace().to_owned();
+        let wire = Arc::new(Wire::new(Backend::Remote(client), env.clone(), true));
+        let inner = ClusterInner {
+            wire,
+            station: env.ledger().station("cluster"),
+            settle_limit: SETTLE_LIMIT,
+            server: None,
+            authority: OnceLock::new(),
+            operators: Mutex::default(),
+        };
+        Self::new(inner, &namespace)
+    }
+}

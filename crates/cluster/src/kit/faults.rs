@@ -1,0 +1,92 @@
+//! Breaking things: failed requests, cut watches, forgotten revisions, crashed operators.
+
+use crate::cluster::Cluster;
+use crate::operator::Operator;
+use crate::transport::{CrashPoint, Fault, Matcher};
+
+impl Cluster {
+    /// Makes the next `times` requests that match fail.
+    ///
+    /// ```
+    /// # use k8s_openapi::api::core::v1::Namespace;
+    /// # evenkeel_cluster::testing::run(evenkeel_cluster::testing::options(), |cluster| async move {
+    /// use evenkeel_cluster::{Fault, Matcher};
+    /// cluster.fail(Matcher::any().by("client").kind::<Namespace>(), Fault::InternalError, 1);
+    /// assert!(cluster.get::<Namespace>("default").await.is_err());
+    /// assert!(cluster.get::<Namespace>("default").await.is_ok());
+    /// # });
+    /// ```
+    pub fn fail(&self, matcher: Matcher, fault: Fault, times: usize) {
+        self.inner.wire.faults.arm(matcher, fault, times);
+    }
+
+    /// Breaks the open watches that match, and says how many. Their clients come back and go on where they were.
+    ///
+    /// ```
+    /// # evenkeel_cluster::testing::run(evenkeel_cluster::testing::options(), |cluster| async move {
+    /// use evenkeel_cluster::Matcher;
+    /// assert!(cluster.cut_watch(Matcher::any().path("/pods")) > 0, "the built-in controllers watch pods");
+    /// cluster.settled().await;
+    /// # });
+    /// ```
+    pub fn cut_watch(&self, matcher: Matcher) -> usize {
+        let cut = self.inner.wire.watches.cut(&matcher, &self.inner.station);
+        self.inner.wire.recorder.disturbed(format!("cuts {cut} watches: {matcher}"));
+        cut
+    }
+
+    /// Forgets every earlier revision: whoever comes back with an old one is told 410 and must list again. On a
+    /// cluster elsewhere, whose history is not ours, it does nothing.
+    ///
+    /// ```
+    /// # evenkeel_cluster::testing::run(evenkeel_cluster::testing::options(), |cluster| async move {
+    /// use evenkeel_cluster::Matcher;
+    /// cluster.cut_watch(Matcher::any());       // everybody is cut off …
+    /// cluster.compact();                       // … and cannot go on where they were
+    /// cluster.settled().await;
+    /// # });
+    /// ```
+    pub fn compact(&self) {
+        self.inner.wire.recorder.disturbed("forgets every earlier revision");
+        self.inner.wire.backend.compact();
+    }
+
+    /// Crashes an operator and starts it again from its factory.
+    ///
+    /// # Panics
+    /// Panics if no operator of this name runs.
+    #[track_caller]
+    pub fn restart(&self, name: &str) {
+        self.with_operator(name, Operator::crash);
+    }
+
+    /// Crashes an operator at one of its next writes, and starts it again from its factory.
+    ///
+    /// # Panics
+    /// Panics if no operator of this name runs.
+    #[track_caller]
+    pub fn crash(&self, name: &str, point: CrashPoint) {
+        self.with_operator(name, |operator| operator.crash_at(point));
+    }
+
+    /// How often an operator has crashed, at crash points and by [`Cluster::restart`].
+    ///
+    /// # Panics
+    /// Panics if no operator of this name runs.
+    #[track_caller]
+    pub fn crashes(&self, name: &str) -> usize {
+        self.with_operator(name, Operator::crashes)
+    }
+
+    #[track_caller]
+    fn with_operator<R>(&self, name: &str, action: impl FnOnce(&Operator) -> R) -> R {
+        let operators = self.inner.operators.lock();
+        match operators.get(name) {
+            Some(operator) => action(operator),
+            None => {
+                let known: Vec<&str> = operators.keys().map(String::as_str).collect();
+                panic!("no operator is named {name}; there are: {}", known.join(", "))
+            }
+        }
+    }
+}

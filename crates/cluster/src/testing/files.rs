@@ -1,0 +1,35 @@
+//! Comparing what a test found with a file of the project.
+
+use std::path::PathBuf;
+
+use crate::settings;
+
+/// Compares what a test found with the text that is kept in a file of the project, such as the recorded
+/// [`Verbs`](evenkeel_runtime::manifests::Verbs) of an operator; with `EVENKEEL_UPDATE=1` it writes the file instead.
+/// The path is relative to the folder of the package. On a cluster elsewhere nothing is compared: operators watch one
+/// namespace there.
+///
+/// # Panics
+/// When they differ, with both.
+pub fn assert_file(path: &str, found: &impl ToString) {
+    if settings::kubeconfig().is_some() {
+        println!("remote: not compared with {path}");
+        return;
+    }
+    let file = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from).unwrap_or_default().join(path);
+    let found = found.to_string();
+    if settings::update() {
+        std::fs::write(&file, found).expect("the file can be written");
+        return;
+    }
+    let kept = std::fs::read_to_string(&file).unwrap_or_default();
+    assert!(
+        kept == found,
+        "{path} is not what was found (EVENKEEL_UPDATE=1 writes it)\nkept:\n{kept}\nfound:\n{found}"
+    );
+}
+
+/// The things as they print themselves, for a comparison whose difference can be read.
+pub fn lines<T: ToString>(things: &[T]) -> Vec<String> {
+    things.iter().map(T::to_string).collect()
+}

@@ -1,0 +1,157 @@
+//! Runs a test on a cluster of its own: embedded, or on the remote cluster that `EVENKEEL_KUBECONFIG` names.
+
+use std::convert::Infallible;
+use std::fmt::Debug;
+use std::path::Path;
+
+use k8s_openapi::api::core::v1::Namespace;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+
+use crate::assemble::Builder;
+use crate::cluster::Cluster;
+use crate::settings;
+
+/// The worker threads of a runtime in real time: enough for races, few enough to run tests beside each other.
+const THREADS: usize = 2;
+/// The prefix of the namespaces that tests create on a remote cluster.
+pub const NAMESPACE_PREFIX: &str = "evenkeel-test-";
+
+/// What a test may return: nothing, or a result whose error fails it.
+pub trait Outcome {
+    /// The error's text.
+    fn failure(&self) -> Option<String>;
+}
+
+impl Outcome for () {
+    fn failure(&self) -> Option<String> {
+        None
+    }
+}
+
+impl<T, E: Debug> Outcome for Result<T, E> {
+    fn failure(&self) -> Option<String> {
+        self.as_ref().err().map(|error| format!("{error:?}"))
+    }
+}
+
+/// The options of a test's cluster before its own are set.
+pub fn options() -> Builder {
+    Cluster::builder().seed(settings::seed())
+}
+
+/// Runs a test on a cluster of its own, on a current-thread runtime with paused time. The same body serves two other
+/// worlds: a runtime with several threads in real time, where the options or `EVENKEEL_REAL_TIME=1` ask for it; and,
+/// where `EVENKEEL_KUBECONFIG` names one, the cluster that it points to, in real time and in a namespace of its own.
+///
+/// When it fails, what happened in the cluster is shown.
+///
+/// ```
+/// use evenkeel_cluster::testing;
+/// use k8s_openapi::api::core::v1::Node;
+/// testing::run(testing::options().nodes(3), |cluster| async move {
+///     assert_eq!(cluster.list::<Node>().await?.len(), 3);
+///     Ok::<_, kube::Error>(())
+/// }).unwrap();
+/// ```
+///
+/// # Panics
+/// When the test does, or when the cluster does not start.
+pub fn run<F, R>(options: Builder, test: impl FnOnce(Cluster) -> F) -> R
+where
+    F: Future<Output = R>,
+    R: Outcome,
+{
+    let kubeconfig = settings::kubeconfig();
+    let real_time = options.real_time || kubeconfig.is_some() || settings::real_time();
+    runtime(real_time).block_on(async {
+        let cluster = match &kubeconfig {
+            Some(kubeconfig) => connect(kubeconfig).await,
+            None => start(options).await,
+        };
+        let report = ReportOnFailure { cluster: cluster.clone() };
+        let result = test(cluster.clone()).await;
+        if result.failure().is_some() {
+            report.report();
+        }
+        if kubeconfig.is_some() {
+            cluster.stop_all();
+            let _ = cluster.delete::<Namespace>(cluster.namespace()).await;
+            if result.failure().is_none() {
+                println!("remote: passed {}", std::thread::current().name().unwrap_or_default());
+            }
+        }
+        result
+    })
+}
+
+fn runtime(real_time: bool) -> tokio::runtime::Runtime {
+    let built = if real_time {
+        tokio::runtime::Builder::new_multi_thread().worker_threads(THREADS).enable_all().build()
+    } else {
+        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()
+    };
+    built.expect("a runtime needs nothing that could be missing")
+}
+
+/// One more cluster for a test that compares several; elsewhere, one more namespace.
+///
+/// # Panics
+/// When it does not start.
+pub async fn cluster(options: Builder) -> Cluster {
+    match settings::kubeconfig() {
+        Some(kubeconfig) => connect(&kubeconfig).await,
+        None => options.start().await.expect("a cluster in memory starts"),
+    }
+}
+
+async fn start(options: Builder) -> Cluster {
+    let cluster = options.start().await.expect("a cluster in memory starts");
+    // The controllers make what every namespace has before the test begins, as on a cluster that has been up.
+    cluster.idle().await;
+    cluster.inner.wire.recorder.begin();
+    cluster
+}
+
+async fn connect(kubeconfig: &Path) -> Cluster {
+    let kubeconfig = Kubeconfig::read_from(kubeconfig).expect("EVENKEEL_KUBECONFIG names a kubeconfig");
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
+    let client =
+        Client::try_from(config.expect("the kubeconfig is whole")).expect("the kubeconfig is usable");
+    let cluster = Cluster::connect(client);
+    let mut namespace = Namespace::default();
+    let name = format!("{NAMESPACE_PREFIX}{}", cluster.env().suffix(8));
+    namespace.metadata.name = Some(name.clone());
+    cluster.apply(namespace).await.expect("the user may make namespaces");
+    cluster.namespaced(name)
+}
+
+/// Tells what happened when the test panics.
+struct ReportOnFailure {
+    cluster: Cluster,
+}
+
+impl ReportOnFailure {
+    fn report(&self) {
+        let seed = self.cluster.env().seed().unwrap_or_default();
+        let timeline = self.cluster.timeline();
+        eprintln!("what happened in the cluster (EVENKEEL_SEED={seed}, newest last):\n{timeline}");
+    }
+}
+
+impl Drop for ReportOnFailure {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.report();
+        }
+    }
+}
+
+/// A run of its own; what is wrong in it is found inside, so that its timeline is shown.
+pub(crate) fn in_a_cluster<F: Future<Output = R>, R>(play: impl FnOnce(Cluster) -> F) -> R {
+    let run = run(options(), |cluster| {
+        let played = play(cluster);
+        async move { Ok::<_, Infallible>(played.await) }
+    });
+    run.unwrap_or_else(|never| match never {})
+}

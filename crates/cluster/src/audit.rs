@@ -59,7 +59,7 @@ pub enum AuditLogError {
     Open {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// There is no thread for it.
@@ -70,7 +70,7 @@ pub enum AuditLogError {
     ReadPolicy {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// The policy file is no usable policy.

@@ -1,5 +1,5 @@
-//! What the test kit needs to know of a cluster that is not in this process: what a request wrote, and whether a
-//! namespace is quiet.
+//! Requests to a remote cluster, and what its answers alone do not tell: whether a request changed an object, and
+//! whether a namespace is at rest.
 
 use std::collections::BTreeMap;
 
@@ -14,8 +14,8 @@ use kube::{Client, ResourceExt as _};
 use serde::Deserialize;
 use tower::BoxError;
 
-/// The kinds that Kubernetes' own controllers write on an operator's behalf, beside those that it watches itself.
-const STIRRING: [(&str, &str, &str); 9] = [
+/// The kinds that Kubernetes' built-in controllers write as a consequence of what an operator does.
+const CONTROLLER_KINDS: [(&str, &str, &str); 9] = [
     ("", "v1", "Pod"),
     ("", "v1", "PersistentVolumeClaim"),
     ("apps", "v1", "DaemonSet"),
@@ -27,8 +27,8 @@ const STIRRING: [(&str, &str, &str); 9] = [
     ("discovery.k8s.io", "v1", "EndpointSlice"),
 ];
 
-/// Sends a request and finds out whether it wrote something, which its answer alone does not say: an apply that
-/// changes nothing is answered like one that does. So the object is looked at before and after.
+/// Sends a request and finds out whether it changed an object. The answer alone does not say so: an apply that changes
+/// nothing is answered like one that does. So the object is read before and after the request.
 pub(crate) async fn send(
     client: &Client,
     mut request: Request<Full<Bytes>>,
@@ -51,7 +51,7 @@ pub(crate) async fn send(
     let bytes = body.collect().await?.to_bytes();
     let changed = match &target {
         Some(path) => version(client, path).await != before,
-        // A collection: something was created in it, or all of it deleted.
+        // A request to a collection creates an object or deletes all of them.
         None => true,
     };
     if changed {
@@ -60,11 +60,11 @@ pub(crate) async fn send(
     Ok(Response::from_parts(parts, Body::from(bytes)))
 }
 
-/// What tells one state of a namespace from another: the newest version of everything that Kubernetes' controllers
-/// write in it. What cannot be read does not count.
+/// The resource versions of all objects of [`CONTROLLER_KINDS`] in a namespace: if they are unchanged, the built-in
+/// controllers have written nothing. Kinds that cannot be listed are left out.
 pub(crate) async fn fingerprint(client: &Client, namespace: &str) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
-    for (group, version, kind) in STIRRING {
+    for (group, version, kind) in CONTROLLER_KINDS {
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
         let api: Api<PartialObjectMeta<DynamicObject>> =
             Api::namespaced_with(client.clone(), namespace, &resource);
@@ -77,7 +77,7 @@ pub(crate) async fn fingerprint(client: &Client, namespace: &str) -> BTreeMap<St
     found
 }
 
-/// The version of the object at this path, where there is one.
+/// The resource version of the object at this path, or `None` if it does not exist.
 async fn version(client: &Client, path: &str) -> Option<u64> {
     let request = Request::get(path).body(Vec::new()).ok()?;
     let answer = client.send(request.map(Body::from)).await.ok()?;
@@ -100,18 +100,18 @@ fn revision(object: &[u8]) -> Option<u64> {
     serde_json::from_slice::<Object>(object).ok()?.metadata.resource_version.parse().ok()
 }
 
-/// The path of the object that a request is about, without its subresource; none for a collection.
+/// The path of the object that a request addresses, without its subresource. `None` for a collection.
 fn object_path(path: &str) -> Option<String> {
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
     let group = if parts.first() == Some(&"api") { 2 } else { 3 };
     let in_namespace = parts.get(group) == Some(&"namespaces") && parts.len() > group + 2;
-    // Of a namespace itself, what follows its name is a subresource.
+    // `/namespaces/NAME/status` is a subresource of the namespace, not a resource inside of it.
     let in_namespace = in_namespace && !["status", "finalize"].contains(&parts[group + 2]);
     let name = group + if in_namespace { 3 } else { 1 };
     (parts.len() > name).then(|| format!("/{}", parts[..=name].join("/")))
 }
 
-/// Asks a cluster elsewhere to take us for this user; the administrator is whoever the client is.
+/// Adds the headers that impersonate this user. The administrator is the client's own user and needs none.
 fn impersonate(user: &User, headers: &mut HeaderMap) -> Result<(), http::header::InvalidHeaderValue> {
     if *user == User::admin() {
         return Ok(());

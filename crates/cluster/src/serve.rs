@@ -1,4 +1,4 @@
-//! The cluster behind TLS on a port.
+//! Serves the cluster over TLS on a port.
 
 mod activity;
 mod authority;
@@ -39,48 +39,47 @@ use connection_slots::{ConnectionSlot, ConnectionSlots};
 use in_flight::InFlight;
 use watch_batching::BusyWatches;
 
-/// How long to wait after an accept that failed for want of file descriptors.
+/// How long to wait after an `accept` that failed because there are no more file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// How long all connections together have to end. Each has a moment of its own; thousands of them share a busy
-/// processor, and whoever sent SIGTERM sends SIGKILL next.
+/// How long the shutdown of all connections together may take. Thousands of connections share a processor, and a
+/// SIGTERM is usually followed by a SIGKILL.
 const END_MAX: Duration = Duration::from_secs(3);
-/// The user of the kubeconfig.
+/// User and group of the kubeconfig.
 const ADMIN: (&str, &str) = ("kubernetes-admin", "system:masters");
 
-/// Where and how a cluster is served.
+/// How a cluster is served: address, tokens, limits and timeouts.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ServeOptions {
-    /// The address; port 0 takes any free one. On loopback unless set.
+    /// The address to listen on. Port 0 takes any free port. A free port on 127.0.0.1 unless set.
     pub bind: SocketAddr,
-    /// The users that come with a bearer token.
+    /// The users of static bearer tokens. None unless set.
     pub tokens: Tokens,
-    /// How many connections may be open. A quarter of them is for clients that have not said yet who they are; where
-    /// all of those are taken, the oldest idle one is closed for a new one. Unless set, as many as the limit of open
-    /// files allows, and 8,192 at most.
+    /// How many connections may be open. A quarter of them is for clients that are not authenticated yet; if all of
+    /// those are taken, the oldest idle one is closed for a new one. Unless set, as many as the limit of open files
+    /// allows, and 8,192 at most.
     pub connections_max: usize,
-    /// How many requests that read may be in flight: as many as kube-apiserver allows, 400, unless set. One user has
-    /// three quarters of them at most; one request more is refused with status 429. Members of `system:masters` are
-    /// always served and not counted.
+    /// How many reads may be in flight: 400 unless set, as with kube-apiserver. A single user may have three quarters of
+    /// them; further requests get status 429. Members of `system:masters` are always served and not counted.
     pub reads_max: usize,
-    /// How many requests that write may be in flight: as many as kube-apiserver allows, 200, unless set. One user has
-    /// three quarters of them at most, as of those that read.
+    /// How many writes may be in flight: 200 unless set, as with kube-apiserver. A single user may have three quarters of
+    /// them.
     pub writes_max: usize,
-    /// How many watches may be open: 32,768 unless set, of which one user has three quarters at most. An open watch
-    /// that is quiet takes some 10 KiB, so that all of them take 320 MiB.
+    /// How many watches may be open: 32,768 unless set. A single user may have three quarters of them. A quiet watch
+    /// takes some 10 KiB, so that all of them take 320 MiB.
     pub watches_max: usize,
-    /// How long a client may take for the TLS handshake. It takes two round trips: 10 s unless set.
+    /// How long the TLS handshake, which needs two round trips, may take: 10 s unless set.
     pub handshake_timeout: Duration,
-    /// How long a client may take for its first request, and for the head of any: as long as kube-apiserver gives,
-    /// 32 s, unless set.
+    /// How long a client may take to send its first request, and the head of any request: 32 s unless set, as with
+    /// kube-apiserver.
     pub head_timeout: Duration,
-    /// How long a connection without an open request is kept: as long as kube-apiserver keeps it, 90 s, unless set.
+    /// How long a connection without an open request is kept: 90 s unless set, as with kube-apiserver.
     pub idle_timeout: Duration,
-    /// How long a client may leave what was sent to it unread until its connection is cut: the minute that
-    /// kube-apiserver gives to a whole request, unless set.
+    /// How long a client may not read its response until the connection is closed: 60 s unless set, the time that
+    /// kube-apiserver allows for a whole request.
     pub unread_timeout: Duration,
-    /// How long a client may take for the body of a request: the minute that kube-apiserver gives to a whole request,
-    /// unless set.
+    /// How long a client may take to send the body of a request: 60 s unless set, the time that kube-apiserver allows
+    /// for a whole request.
     pub body_timeout: Duration,
 }
 
@@ -106,21 +105,21 @@ impl Default for ServeOptions {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
-    /// The address cannot be had.
+    /// The address cannot be bound.
     #[error("cannot listen on {address}")]
     Bind {
-        /// Which.
+        /// The address.
         address: SocketAddr,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// The API server is not in this process.
     #[error("a remote cluster cannot be served by this process")]
     Remote,
-    /// There is no certificate authority.
+    /// A certificate cannot be created.
     #[error(transparent)]
     Authority(#[from] AuthorityError),
-    /// The store does not take in where the cluster is reached.
+    /// The address of the API server cannot be written to the Service `default/kubernetes`.
     #[error("cannot write the endpoints of the API server")]
     Advertise(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// TLS cannot be set up.
@@ -128,7 +127,7 @@ pub enum ServeError {
     Tls(#[from] rustls::Error),
 }
 
-/// A cluster on a port: it listens already, and serves when it is [run](Server::run).
+/// A cluster on a port. It listens already, and answers once it is [run](Server::run).
 pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
@@ -148,7 +147,7 @@ impl Server {
         let bind = |source| ServeError::Bind { address: options.bind, source };
         let listener = TcpListener::bind(options.bind).await.map_err(bind)?;
         let address = listener.local_addr().map_err(bind)?;
-        // An address that means all of them leads nowhere.
+        // Clients cannot connect to the address that stands for all interfaces, so it is not published.
         if !address.ip().is_unspecified() {
             let advertised =
                 bootstrap::advertise(server.store(), &address.ip().to_string(), address.port()).await;
@@ -179,7 +178,7 @@ impl Server {
         Ok(Self { listener, address, host, slots, ending: sender, kubeconfig })
     }
 
-    /// The address it listens on.
+    /// The address that the server listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -199,7 +198,8 @@ impl Server {
         write_private(path, &self.kubeconfig)
     }
 
-    /// Serves until `stop` is done. Then no connection is taken any more, watches end, and requests have a moment.
+    /// Serves until `stop` completes. Then no more connections are accepted, watches end, and open requests get a short
+    /// time to complete.
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let mut connections = JoinSet::new();
         let mut stop = std::pin::pin!(stop);
@@ -215,24 +215,27 @@ impl Server {
             }
         }
         drop(self.listener);
-        // Open watches end with the store; then the connections have nothing left to do.
+        // Closing the store ends open watches, which would keep their connections open.
         self.host.server.store().close();
         let _ = self.ending.send(true);
         let ended = tokio::time::timeout(END_MAX, async { while connections.join_next().await.is_some() {} });
         if ended.await.is_err() {
-            tracing::warn!(connections = connections.len(), "connections are cut: they took too long to end");
+            tracing::warn!(
+                connections = connections.len(),
+                "closed connections that took too long to shut down"
+            );
         }
     }
 
-    /// The next connection; none where it could not be taken. Out of file descriptors, a connection that is idle is
-    /// closed, and the next attempt waits a little: the kernel would report the same connection again at once.
+    /// Accepts the next connection. `None` if that failed. If there are no more file descriptors, an idle connection is
+    /// closed, and the next attempt waits a little, because the kernel reports the same connection again at once.
     async fn accept(&self) -> Option<TcpStream> {
         let error = match self.listener.accept().await {
             Ok((stream, _)) => return Some(stream),
             Err(error) => error,
         };
-        tracing::warn!(%error, "cannot take a connection");
-        // A client that was gone before its connection was taken is no reason to wait.
+        tracing::warn!(%error, "cannot accept a connection");
+        // If the client has gone away already, there is no reason to wait.
         if error.kind() != io::ErrorKind::ConnectionAborted {
             self.slots.make_room();
             tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -241,13 +244,13 @@ impl Server {
     }
 }
 
-/// Serves one connection. Boxed here, so that the road of every request is compiled with this crate and for speed, and
-/// not once more in each program that calls [`Server::run`], by the settings of that program.
+/// Serves one connection. The future is boxed here, so that the code of the request path is compiled in this crate, with
+/// its optimization settings, and not again in each program that calls [`Server::run`].
 fn serving(host: Host, stream: TcpStream, slot: ConnectionSlot) -> BoxFuture<'static, ()> {
     Box::pin(host.serve(stream, slot))
 }
 
-/// Clients cannot connect to "any address": they are given loopback.
+/// The URL for clients. If the server listens on all interfaces, it names the loopback address.
 fn url(address: SocketAddr) -> String {
     let ip = match address.ip() {
         ip if !ip.is_unspecified() => ip,

@@ -1,4 +1,4 @@
-//! Snapshots: the state of a running cluster in a file, and a cluster from such a file.
+//! Snapshots: saving the state of a running cluster to a file, and reading such a file.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, Write as _};
@@ -15,39 +15,39 @@ use crate::os;
 
 pub use evenkeel_store::BackupSummary as Saved;
 
-/// How much of a refusal is read: a Status is some hundred bytes.
+/// How much of an error response is read: a Status has some hundred bytes.
 const REFUSAL_BYTES_MAX: usize = 64 << 10;
 
-/// A snapshot could not be saved or restored. No file has its name that is not whole.
+/// A snapshot could not be saved or restored. An incomplete snapshot never gets the name of the file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SnapshotError {
     /// The server cannot be reached.
     #[error("cannot ask the server for a snapshot")]
     Request(#[source] Box<kube::Error>),
-    /// The server does not give a snapshot to this user, or at all.
+    /// The server does not allow this user to take a snapshot, or does not support snapshots.
     #[error("the server refuses the snapshot ({status}): {message}")]
     Refused {
         /// The HTTP status.
         status: u16,
-        /// What the server said.
+        /// The server's message.
         message: String,
     },
-    /// The connection ended too early.
-    #[error("the snapshot broke off")]
+    /// The connection ended before the snapshot was complete.
+    #[error("the connection ended before the snapshot was complete")]
     Cut(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// A file cannot be read or written.
     #[error("cannot use {path}")]
     File {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// The file is not a whole snapshot.
+    /// The file is not a complete snapshot.
     #[error("cannot use the snapshot {path}")]
     Damaged {
-        /// Which.
+        /// The file.
         path: PathBuf,
         /// What is wrong with it.
         source: BackupError,
@@ -56,11 +56,11 @@ pub enum SnapshotError {
 
 /// Saves the state of the cluster that the client talks to, as of one revision, to a file that only its owner can read.
 ///
-/// The file gets its name when it is whole, checked and durable, and replaces one of that name. The client's user must
-/// be allowed to `get` the path `/evenkeel/snapshot`, as those in `system:masters` are.
+/// The file gets its name once it is complete, checked and durable; an existing file of that name is replaced. The
+/// client's user must be allowed to `get` the path `/evenkeel/snapshot`, as members of `system:masters` are.
 ///
 /// # Errors
-/// When the server refuses, the connection breaks, or the file cannot be written; then no file is left behind.
+/// Fails if the server refuses, the connection breaks, or the file cannot be written. No partial file is left behind.
 pub async fn save(client: &Client, path: &Path) -> Result<Saved, SnapshotError> {
     let mut body = request(client).await?;
     let mut partial = Partial::create(path)?;
@@ -87,14 +87,14 @@ async fn request(client: &Client) -> Result<Body, SnapshotError> {
     Err(SnapshotError::Refused { status, message: message_of(&text) })
 }
 
-/// The message of a Status, or the text as it is.
+/// The message of a Status, or the whole text if it is no Status.
 fn message_of(text: &Bytes) -> String {
     let status: Option<serde_json::Value> = serde_json::from_slice(text).ok();
     let message = status.as_ref().and_then(|status| status["message"].as_str());
     message.map_or_else(|| String::from_utf8_lossy(text).trim().to_owned(), str::to_owned)
 }
 
-/// Runs what waits for the disk where it keeps nobody else waiting.
+/// Runs work that waits for the disk on a thread where it does not block other tasks.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, SnapshotError> + Send + 'static,
 ) -> Result<T, SnapshotError> {
@@ -102,7 +102,7 @@ async fn blocking<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await.map_err(failed)?
 }
 
-/// A file beside the one that it will become; it is removed unless it does.
+/// A temporary file next to its target. Dropping it removes the file unless it has been renamed to the target.
 struct Partial {
     file: File,
     path: PathBuf,
@@ -132,7 +132,7 @@ impl Partial {
         Ok(self)
     }
 
-    /// Checks what was written, and gives it its name.
+    /// Checks what was written, and renames the file to the target.
     fn finish(self) -> Result<Saved, SnapshotError> {
         self.file.sync_all().map_err(|source| self.error(source))?;
         let mut written = BufReader::new(File::open(&self.path).map_err(|source| self.error(source))?);
@@ -146,7 +146,7 @@ impl Partial {
 
 impl Drop for Partial {
     fn drop(&mut self) {
-        // After a rename there is nothing of this name any more.
+        // After a rename there is no file of this name any more, and the error is ignored.
         let _ = fs::remove_file(&self.path);
     }
 }
@@ -157,7 +157,7 @@ fn sync_folder_of(path: &Path) -> io::Result<()> {
     os::sync_folder(folder.unwrap_or(Path::new(".")))
 }
 
-/// Reads a snapshot and checks all of it.
+/// Reads and checks a whole snapshot.
 pub(crate) async fn read(path: &Path) -> Result<Backup<Header>, SnapshotError> {
     let path = path.to_owned();
     blocking(move || {

@@ -1,6 +1,6 @@
-//! The seam: what stands between a client in this process and the API server.
+//! The transport between clients in this process and the API server. The test kit observes and breaks requests here.
 //!
-//! A request passes: ledger ▸ seeded delay ▸ life (crash points) ▸ record ▸ faults ▸ server ▸ record.
+//! A request passes: ledger ▸ seeded delay ▸ crash points ▸ record ▸ faults ▸ server ▸ record.
 
 mod backend;
 mod crash;
@@ -37,15 +37,15 @@ use self::record::{Asked, Recorder};
 use self::target::verb;
 use self::watches::Watches;
 
-/// With a seed, a request lets others go first up to this many times before it is served. Small numbers reorder
-/// neighbours, which is where races are; large ones only cost time.
+/// With a seed, a request yields to other tasks less than this many times before it is served. A small number reorders
+/// requests that are close together, which is where races are; a large one only costs time.
 const MOST_YIELDS: u64 = 4;
 
-/// After the answer that an operator dies after: long enough for everything that waits on no timer, as virtual time
-/// does not pass before that is done.
+/// How long an operator lives on after the response that it is to crash after. In virtual time this is long enough for
+/// everything that waits for no timer, because time does not pass until all of that is done.
 const CRASH_DELAY: std::time::Duration = std::time::Duration::from_millis(1);
 
-/// What all clients of one cluster share.
+/// What the clients of one cluster share.
 pub(crate) struct Wire {
     pub(crate) env: Env,
     pub(crate) backend: Backend,
@@ -53,19 +53,19 @@ pub(crate) struct Wire {
     pub(crate) faults: Faults,
     pub(crate) watches: Watches,
     pub(crate) requests: Station,
-    /// Whether requests are kept for `writes()` and the timeline.
+    /// Whether requests are recorded for `writes()` and the timeline.
     pub(crate) records: bool,
 }
 
-/// A client's own end of the wire.
+/// The transport of one client.
 #[derive(Clone)]
 pub(crate) struct Transport {
     pub(crate) wire: Arc<Wire>,
-    /// Who asks, in the record and in the User-Agent.
+    /// The client's name in the record and in its User-Agent.
     pub(crate) by: Arc<str>,
-    /// Who asks, for the API server; none is anonymous.
+    /// The user that the API server sees. `None` for a client without credentials.
     pub(crate) user: Option<User>,
-    /// Set for operators, which can be crashed.
+    /// The simulated process of an operator, which can be crashed. `None` for other clients.
     pub(crate) process: Option<Arc<OperatorProcess>>,
 }
 
@@ -111,14 +111,14 @@ impl Transport {
         Ok(if is_watch && answer.status().is_success() { self.cuttable(answer, path) } else { answer })
     }
 
-    /// Notes the request in the record, and gives its number there.
+    /// Records the request, and returns its number in the record.
     fn note(&self, request: &Request<Full<Bytes>>, path: &str, body: &Bytes) -> u64 {
         let content_type = request.headers().get(header::CONTENT_TYPE).map(header::HeaderValue::as_bytes);
         let verb = verb(request.method(), path, content_type);
         self.wire.recorder.asked(Asked { by: &self.by, verb, method: request.method(), path, body })
     }
 
-    /// Who asks: the client's user, or whom a bearer token proves; none for a wrong one.
+    /// The client's user, or the user of its bearer token. `None` if the token is wrong.
     fn identity(&self, headers: &http::HeaderMap) -> Option<User> {
         match &self.user {
             Some(user) => Some(user.clone()),
@@ -129,7 +129,8 @@ impl Transport {
         }
     }
 
-    /// What a crash point makes of this request. Who is dead, or dies here, waits for ever: nobody is left to see it.
+    /// Decides whether the operator crashes at this request. If it has crashed already, or does so before the request
+    /// is sent, this never returns: a crashed process waits for nothing.
     async fn fate(&self, is_write: bool) -> Fate {
         let Some(process) = &self.process else { return Fate::Live };
         if !process.is_alive() {
@@ -214,7 +215,7 @@ impl Wire {
         }
     }
 
-    /// Another seed gives another order: the one thing that a seed decides about scheduling.
+    /// Yields a seeded number of times, so that another seed gives another order of requests.
     async fn let_others_go_first(&self) {
         if self.env.seed().is_some() {
             for _ in 0..self.env.random_below(MOST_YIELDS) {
@@ -229,7 +230,7 @@ fn user_agent(by: &str) -> header::HeaderValue {
         .unwrap_or(header::HeaderValue::from_static("evenkeel"))
 }
 
-/// Whether the answer is a stream. What merely looks like one is harmless here: its body is only made cuttable.
+/// Whether the request looks like a watch. A false positive is harmless: its response body can then be cut, too.
 fn is_watch<B>(request: &Request<B>) -> bool {
     let uri = request.uri();
     let asks = |query: &str| query.split('&').any(|pair| pair == "watch" || pair.starts_with("watch="));

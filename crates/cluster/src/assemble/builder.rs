@@ -11,7 +11,7 @@ use super::start::StartError;
 use crate::cluster::Cluster;
 use crate::settings;
 
-/// How long `settled()` lets time pass unless told otherwise.
+/// The default limit of [`Cluster::settled`].
 pub(crate) const SETTLE_LIMIT: Duration = Duration::from_secs(60);
 
 /// Options of a [`Cluster`]; see [`Cluster::builder`].
@@ -51,74 +51,74 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// Makes everything a function of this seed: on a current-thread runtime with paused time, the same seed gives
-    /// the same requests, and another one another order.
+    /// Seeds the clock, random names and the order of requests. On a current-thread runtime with paused time, two runs
+    /// with the same seed make the same requests in the same order, and another seed gives another order.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self
     }
 
-    /// Uses this clock, randomness and ledger, whatever the seed.
+    /// Uses this clock, randomness and ledger. The seed is then ignored.
     #[must_use]
     pub fn env(mut self, env: Env) -> Self {
         self.env = Some(env);
         self
     }
 
-    /// How many simulated nodes there are: one unless set. Without any, pods stay pending.
+    /// The number of simulated nodes: one unless set. Without nodes, pods stay pending.
     #[must_use]
     pub fn nodes(mut self, nodes: usize) -> Self {
         self.nodes = nodes;
         self
     }
 
-    /// Whether the built-in controllers, the scheduler and the nodes run. They do unless switched off.
+    /// Whether the built-in controllers, the scheduler and the nodes run: yes unless set.
     #[must_use]
     pub fn controllers(mut self, on: bool) -> Self {
         self.controllers = on;
         self
     }
 
-    /// Whether pods are given nodes. They are unless switched off.
+    /// Whether the scheduler assigns pods to nodes: yes unless set.
     #[must_use]
     pub fn scheduler(mut self, on: bool) -> Self {
         self.scheduler = on;
         self
     }
 
-    /// Whether requests are kept for [`Cluster::writes`] and the timeline. They are unless switched off.
+    /// Whether requests are recorded for [`Cluster::writes`] and the timeline: yes unless set.
     #[must_use]
     pub fn records(mut self, on: bool) -> Self {
         self.records = on;
         self
     }
 
-    /// Whether a test runs in real time on a runtime with several threads, instead of in paused time on one. For
-    /// `testing::run` alone: elsewhere the runtime is the caller's.
+    /// Whether `testing::run` runs the test in real time on a multi-threaded runtime, instead of in paused time on a
+    /// single thread. [`Builder::start`] ignores it: there the caller has chosen the runtime already.
     #[must_use]
     pub fn real_time(mut self, on: bool) -> Self {
         self.real_time = on;
         self
     }
 
-    /// How much time [`Cluster::settled`] lets pass: 60 s unless set.
+    /// How much time may pass until [`Cluster::settled`] gives up: 60 s unless set.
     #[must_use]
     pub fn settle_limit(mut self, limit: Duration) -> Self {
         self.settle_limit = limit;
         self
     }
 
-    /// Keeps everything in this directory: what was acknowledged survives a crash. In memory unless set. It lives in
-    /// real time: paused time is refused.
+    /// Keeps the state in this directory, so that acknowledged writes survive a crash. The state is in memory unless
+    /// set. A cluster with a data directory does not start on a runtime with paused time.
     #[must_use]
     pub fn data_dir(mut self, folder: impl Into<PathBuf>) -> Self {
         self.data_dir = Some(folder.into());
         self
     }
 
-    /// Begins with the state of this snapshot, which [`Cluster::save_snapshot`] or `evenkeel snapshot save` wrote: in
-    /// memory, or in a [data directory](Self::data_dir) that holds no store yet. The snapshot is checked as a whole
+    /// Starts with the state of this snapshot, which [`Cluster::save_snapshot`] or `evenkeel snapshot save` has written.
+    /// With a [data directory](Self::data_dir), the directory must not hold a store yet. The whole snapshot is checked
     /// before anything is written.
     #[must_use]
     pub fn restore(mut self, snapshot: impl Into<PathBuf>) -> Self {
@@ -126,30 +126,30 @@ impl Builder {
         self
     }
 
-    /// Makes the certificate authority at the start, for a cluster that will be [served](Cluster::serve): its
-    /// controllers publish the certificate as `kube-root-ca.crt` in every namespace.
+    /// Creates the certificate authority at the start, so that the controllers publish its certificate as the ConfigMap
+    /// `kube-root-ca.crt` in every namespace. For a cluster that will be [served](Cluster::serve).
     #[must_use]
     pub fn root_ca(mut self, on: bool) -> Self {
         self.root_ca = on;
         self
     }
 
-    /// Records requests in this audit log. There is none unless set.
+    /// Writes requests to this audit log. There is no audit log unless set.
     #[must_use]
     pub fn audit(mut self, audit: Audit) -> Self {
         self.audit = Some(audit);
         self
     }
 
-    /// The built-in controllers, as they are ordered.
+    /// The options of the built-in controllers.
     pub(crate) fn controller_options(&self, root_ca: Option<&str>) -> ControllerOptions {
         let mut options = ControllerOptions::new(NodeOptions::count(self.nodes));
         options.without_scheduler = !self.scheduler;
         options.root_ca(root_ca.unwrap_or_default())
     }
 
-    /// The environment: the one that was given, a seeded one where there is a seed or time is paused, else the real
-    /// world.
+    /// The environment that was given; otherwise a seeded one if there is a seed or time is paused; otherwise the
+    /// system's.
     pub(crate) fn environment(&self) -> Env {
         match (&self.env, self.seed) {
             (Some(env), _) => env.clone(),

@@ -1,4 +1,4 @@
-//! Assertions on objects and writes, which show a difference that a person can read.
+//! Assertions on objects and writes that show a readable difference.
 
 use std::fmt::Debug;
 use std::panic::Location;
@@ -12,7 +12,7 @@ use super::diff::{Diff, Mode};
 use super::objects::ApiScope;
 use crate::cluster::Cluster;
 
-/// Where two objects differ, field by field; nothing where they do not. `metadata.managedFields` does not count.
+/// Compares two objects field by field, and returns `None` if they are equal. `metadata.managedFields` is ignored.
 ///
 /// ```
 /// use evenkeel_cluster::testing::diff;
@@ -24,7 +24,7 @@ pub fn diff(expected: &impl Serialize, found: &impl Serialize) -> Option<Diff> {
     Diff::new(&value(expected), &value(found), Mode::Same)
 }
 
-/// Asserts that two objects are the same; `metadata.managedFields` does not count.
+/// Asserts that two objects are equal, apart from `metadata.managedFields`.
 ///
 /// ```should_panic
 /// use evenkeel_cluster::testing::assert_same;
@@ -39,14 +39,14 @@ pub fn diff(expected: &impl Serialize, found: &impl Serialize) -> Option<Diff> {
 /// ```
 ///
 /// # Panics
-/// When they differ, with the fields that do.
+/// Panics if the objects differ, and shows the fields that do.
 #[track_caller]
 pub fn assert_same(found: &impl Serialize, expected: &impl Serialize) {
     demand(Diff::new(&value(expected), &value(found), Mode::Same));
 }
 
-/// Asserts that an object has at least these fields; what it has besides does not count. A null means that the field
-/// is absent. Elements of a list are matched by their name where they have one; lists of others must be as long.
+/// Asserts that an object has at least these fields. Other fields are ignored; a null means that the field must be
+/// absent. List elements are matched by their name if they have one; other lists must have the same length.
 ///
 /// ```
 /// use evenkeel_cluster::testing::assert_has;
@@ -57,14 +57,14 @@ pub fn assert_same(found: &impl Serialize, expected: &impl Serialize) {
 /// ```
 ///
 /// # Panics
-/// When it has not, with the fields that differ.
+/// Panics if a field differs, and shows the fields that do.
 #[track_caller]
 pub fn assert_has(found: &impl Serialize, expected: Value) {
     demand(Diff::new(&expected, &value(found), Mode::Has));
 }
 
 impl Cluster {
-    /// Reads an object and asserts that it has at least these fields, as [`assert_has`] does.
+    /// Reads an object and asserts that it has at least these fields, by the rules of [`assert_has`].
     ///
     /// ```
     /// # use k8s_openapi::api::core::v1::Namespace;
@@ -75,7 +75,7 @@ impl Cluster {
     /// ```
     ///
     /// # Panics
-    /// When it does not exist, or has not.
+    /// Panics if the object does not exist or a field differs.
     #[track_caller]
     pub fn assert_has<K>(&self, name: &str, expected: Value) -> impl Future<Output = ()> + Send + use<K>
     where
@@ -96,7 +96,7 @@ impl Cluster {
         }
     }
 
-    /// Asserts that no object of this kind is left in this handle's namespace.
+    /// Asserts that no object of this kind exists in this handle's namespace.
     ///
     /// ```
     /// # use k8s_openapi::api::core::v1::Pod;
@@ -106,7 +106,7 @@ impl Cluster {
     /// ```
     ///
     /// # Panics
-    /// When there is one, with the names.
+    /// Panics if there is one, and shows the names.
     #[track_caller]
     pub fn assert_none<K>(&self) -> impl Future<Output = ()> + Send + use<K>
     where
@@ -120,14 +120,14 @@ impl Cluster {
                 Ok(left) if left.is_empty() => {}
                 Ok(left) => {
                     let names: Vec<_> = left.iter().map(kube::ResourceExt::name_any).collect();
-                    panic!("at {caller}: {} of {kind} are left: {}", names.len(), names.join(", "));
+                    panic!("at {caller}: {} objects of kind {kind} exist: {}", names.len(), names.join(", "));
                 }
                 Err(error) => panic!("at {caller}: cannot list {kind}: {error}"),
             }
         }
     }
 
-    /// Asserts that nobody has written anything since the last [`Cluster::mark`]: "a second reconcile writes nothing".
+    /// Asserts that no client has changed an object since the last [`Cluster::mark`], for example in a second reconcile.
     ///
     /// ```
     /// # evenkeel_cluster::testing::run(evenkeel_cluster::testing::options(), |cluster| async move {
@@ -138,13 +138,13 @@ impl Cluster {
     /// ```
     ///
     /// # Panics
-    /// When somebody has, with who wrote what.
+    /// Panics if there were writes, and lists them with the clients that sent them.
     #[track_caller]
     pub fn assert_no_writes(&self) {
         let writes = self.writes();
         if !writes.is_empty() {
             let lines: Vec<String> = writes.iter().map(|write| format!("  {write}")).collect();
-            panic!("{} writes since the mark, where none was expected:\n{}", writes.len(), lines.join("\n"));
+            panic!("{} writes since the mark, but none were expected:\n{}", writes.len(), lines.join("\n"));
         }
     }
 }
@@ -156,7 +156,7 @@ fn demand(diff: Option<Diff>) {
     }
 }
 
-/// The object as JSON, without what only the server's bookkeeping needs.
+/// The object as JSON, without `metadata.managedFields`.
 fn value(object: &impl Serialize) -> Value {
     let mut value = match serde_json::to_value(object) {
         Ok(value) => value,

@@ -1,44 +1,44 @@
-//! How two objects differ, for a person to read.
+//! The difference between two objects, printed for a person.
 //!
-//! Only what differs is shown, below the fields that lead there. Elements of a list are matched by their `name` (or
-//! another field that tells them apart), as a person would match them, and by their place where they have none.
+//! Only fields that differ are shown, each below the path that leads to it. List elements are matched by their `name`
+//! or another field that identifies them; if there is no such field, they are matched by position.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
 use serde_json::{Map, Value};
 
-/// The fields that tell the elements of a list apart, in the order in which they are tried.
+/// The fields that can identify the elements of a list, in the order in which they are tried.
 const ELEMENT_KEYS: [&str; 5] = ["name", "type", "containerPort", "port", "key"];
-/// How much deeper the next level of fields stands.
+/// The indentation of each level of fields.
 const INDENT: usize = 2;
 
-/// Where two objects differ.
+/// The difference between two objects, printed field by field.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Diff {
     title: String,
     root: Node,
 }
 
-/// What is asked of the second object.
+/// How the second object is compared with the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// It is the same.
+    /// The two must be equal.
     Same,
-    /// It has at least what the first one has; a null there means that the field is absent.
+    /// The second must have at least the fields of the first. A null in the first means that the field must be absent.
     Has,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 enum Node {
-    /// A value that is missing or surplus on one side, or different on both.
+    /// A value that only one side has, or that differs between the sides.
     Leaf { expected: Option<Value>, found: Option<Value> },
-    /// Fields or elements with differences below.
+    /// Fields or list elements that contain differences.
     Inside(Vec<(String, Node)>),
 }
 
 impl Diff {
-    /// The differences, if there are any.
+    /// Compares two objects. Returns `None` if there is no difference.
     pub(crate) fn new(expected: &Value, found: &Value, mode: Mode) -> Option<Self> {
         let root = compare(expected, found, mode)?;
         Some(Self { title: title(found), root })
@@ -52,7 +52,7 @@ impl fmt::Display for Diff {
     }
 }
 
-/// `Deployment default/web`, as far as the object says so.
+/// Kind, namespace and name of an object, such as `Deployment default/web`, as far as it has them.
 fn title(object: &Value) -> String {
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
     let kind = text("/kind").unwrap_or("object");
@@ -85,7 +85,7 @@ fn fields(expected: &Map<String, Value>, found: &Map<String, Value>, mode: Mode)
     differing.collect()
 }
 
-/// Compares what may be missing on either side. A null that is asked for is the same as nothing.
+/// Compares two values of which either may be missing. In [`Mode::Has`], an expected null matches a missing value.
 fn pair(expected: Option<&Value>, found: Option<&Value>, mode: Mode) -> Option<Node> {
     match (expected.filter(|value| mode == Mode::Same || !value.is_null()), found) {
         (None, None) => None,
@@ -101,7 +101,7 @@ fn elements(expected: &[Value], found: &[Value], mode: Mode) -> Vec<(String, Nod
     }
 }
 
-/// Whether every element is an object with this field, and no two have the same.
+/// Whether every element is an object that has this field, with a different value in each.
 fn tells_apart(key: &str, list: &[Value]) -> bool {
     let mut seen = BTreeSet::new();
     list.iter().all(|element| {
@@ -110,7 +110,7 @@ fn tells_apart(key: &str, list: &[Value]) -> bool {
     })
 }
 
-/// Elements that are told apart by a field; in [`Mode::Has`] others may be there besides.
+/// Compares elements that a field identifies. In [`Mode::Has`], the found list may have more elements.
 fn keyed(key: &str, expected: &[Value], found: &[Value], mode: Mode) -> Vec<(String, Node)> {
     let by_name = |list: &[Value], name: &Value| list.iter().find(|element| &element[key] == name).cloned();
     let surplus = found.iter().filter(|_| mode == Mode::Same);
@@ -127,7 +127,7 @@ fn keyed(key: &str, expected: &[Value], found: &[Value], mode: Mode) -> Vec<(Str
     differing.collect()
 }
 
-/// Elements that only their place tells apart: there must be as many.
+/// Compares elements by position. Both lists must have the same length.
 fn placed(expected: &[Value], found: &[Value], mode: Mode) -> Vec<(String, Node)> {
     let places = 0..expected.len().max(found.len());
     let differing = places.filter_map(|at| {
@@ -156,7 +156,7 @@ fn print(f: &mut fmt::Formatter<'_>, node: &Node, depth: usize) -> fmt::Result {
     }
 }
 
-/// One side of a difference, in the manner of YAML, each line with its sign.
+/// Prints one side of a difference like YAML, with a sign before each line.
 fn side(
     f: &mut fmt::Formatter<'_>,
     sign: char,
@@ -181,7 +181,7 @@ fn side(
     }
 }
 
-/// Strings in quotes, so that `"2"` and `2` look different, which they are.
+/// Prints a scalar as JSON, so that the string `"2"` and the number `2` look different.
 fn scalar(value: &Value) -> String {
     value.to_string()
 }

@@ -5,7 +5,7 @@ use crate::operator::Operator;
 use crate::transport::{CrashPoint, Fault, Matcher};
 
 impl Cluster {
-    /// Makes the next `times` requests that match fail.
+    /// Makes the next `times` matching requests fail.
     ///
     /// ```
     /// # use k8s_openapi::api::core::v1::Namespace;
@@ -20,7 +20,8 @@ impl Cluster {
         self.inner.wire.faults.arm(matcher, fault, times);
     }
 
-    /// Breaks the open watches that match, and says how many. Their clients come back and go on where they were.
+    /// Closes the open watches that match, and returns how many there were. Their clients reconnect and resume at the
+    /// last resource version that they have seen.
     ///
     /// ```
     /// # evenkeel_cluster::testing::run(evenkeel_cluster::testing::options(), |cluster| async move {
@@ -35,19 +36,19 @@ impl Cluster {
         cut
     }
 
-    /// Forgets every earlier revision: whoever comes back with an old one is told 410 and must list again. On a
-    /// cluster elsewhere, whose history is not ours, it does nothing.
+    /// Compacts the store up to its current revision: a watch that resumes at an older resource version gets status 410
+    /// and must list again. Does nothing on a remote cluster.
     ///
     /// ```
     /// # evenkeel_cluster::testing::run(evenkeel_cluster::testing::options(), |cluster| async move {
     /// use evenkeel_cluster::Matcher;
-    /// cluster.cut_watch(Matcher::any());       // everybody is cut off …
-    /// cluster.compact();                       // … and cannot go on where they were
+    /// cluster.cut_watch(Matcher::any());       // all watches are closed …
+    /// cluster.compact();                       // … and cannot resume: their clients list again
     /// cluster.settled().await;
     /// # });
     /// ```
     pub fn compact(&self) {
-        self.inner.wire.recorder.disturbed("forgets every earlier revision");
+        self.inner.wire.recorder.disturbed("compacts the store up to its current revision");
         self.inner.wire.backend.compact();
     }
 

@@ -1,4 +1,4 @@
-//! An operator as it is deployed: under the account and the rules of its own manifests.
+//! Installing an operator: it runs as the ServiceAccount of its manifests, within their RBAC rules.
 
 use evenkeel_apiserver::User;
 use evenkeel_runtime::manifests::{Manifests, Verbs};
@@ -10,12 +10,12 @@ use serde_json::Value;
 use crate::cluster::Cluster;
 use crate::transport::{Exchange, Outcome};
 
-/// The field manager of what is installed: who deploys is not who tests.
+/// The field manager of installed manifests: another one than the test's, as in a real deployment.
 const FIELD_MANAGER: &str = "kubectl";
 
 impl Cluster {
-    /// Applies an operator's manifests, and gives a handle that acts as its ServiceAccount: what runs through it may
-    /// do what the generated rules allow, and nothing else.
+    /// Applies an operator's manifests, and returns a handle that acts as its ServiceAccount. What runs through that
+    /// handle may do only what the RBAC rules of the manifests allow.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -45,7 +45,7 @@ impl Cluster {
         self.install_objects(manifests, manifests.objects()).await
     }
 
-    /// Applies these of an operator's objects, and gives a handle that acts as its ServiceAccount.
+    /// Applies `objects`, and returns a handle that acts as the ServiceAccount of the manifests.
     pub(crate) async fn install_objects(
         &self,
         manifests: &Manifests,
@@ -79,12 +79,12 @@ impl Cluster {
         Ok(())
     }
 
-    /// What an operator has done so far, by the name it runs under: for [`Manifests::verbs`].
+    /// The verbs that an operator has used so far, for [`Manifests::verbs`]. `by` is the name that it runs under.
     pub fn verbs(&self, by: &str) -> Verbs {
         let mut verbs = Verbs::default();
         for request in self.requests().iter().filter(|request| &*request.by == by) {
             verbs.record(&request.method, &request.path);
-            // An apply that makes its object is a creation too, and must be allowed both.
+            // An apply that creates its object needs both `patch` and `create`.
             if matches!(request.outcome, Outcome::Answered { status: 201, .. })
                 && request.method == Method::PATCH
             {
@@ -94,14 +94,14 @@ impl Cluster {
         verbs
     }
 
-    /// Every request that the rules did not allow.
+    /// Every request that was refused with status 403.
     pub fn forbidden(&self) -> Vec<Exchange> {
         let refused = |request: &Exchange| matches!(request.outcome, Outcome::Answered { status: 403, .. });
         self.requests().into_iter().filter(refused).collect()
     }
 }
 
-/// The path of the collection that an object is in.
+/// The path of the collection that contains an object.
 fn collection(path: &str) -> &str {
     let path = path.split('?').next().unwrap_or_default();
     path.rsplit_once('/').map_or(path, |(collection, _)| collection)

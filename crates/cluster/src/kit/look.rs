@@ -6,13 +6,13 @@ use crate::cluster::Cluster;
 use crate::transport::{Exchange, Mark, Moment, Write};
 
 impl Cluster {
-    /// From here on [`Cluster::writes`] counts.
+    /// Marks this moment as the one from which [`Cluster::writes`] counts.
     pub fn mark(&self) -> Mark {
         self.inner.wire.recorder.mark()
     }
 
-    /// Every request since the last mark that wrote something, by whom. A request that changed nothing made no
-    /// revision and is not among them.
+    /// Every request since the last mark that changed an object, with the client that sent it. A request that changed
+    /// nothing creates no revision and is left out.
     ///
     /// ```
     /// # use k8s_openapi::api::core::v1::Namespace;
@@ -27,23 +27,23 @@ impl Cluster {
         self.writes_since(self.inner.wire.recorder.last_mark())
     }
 
-    /// Every request since this mark that wrote something.
+    /// Every request since this mark that changed an object.
     pub fn writes_since(&self, mark: Mark) -> Vec<Write> {
         self.inner.wire.recorder.writes(mark)
     }
 
-    /// Every request of every client since the start, reads included.
+    /// Every request of every client since the start, including reads.
     pub fn requests(&self) -> Vec<Exchange> {
         self.inner.wire.recorder.exchanges(None)
     }
 
-    /// What happens from here on: each request as it is answered, each reconcile as it begins and ends, each
-    /// disturbance. An observer that does not read misses some, and is told.
+    /// Streams what happens from now on: each request when it is answered, each reconcile when it begins and ends, each
+    /// fault that the test injects. A receiver that does not keep up gets an error that says how much it missed.
     pub fn observe(&self) -> broadcast::Receiver<Moment> {
         self.inner.wire.recorder.observe()
     }
 
-    /// The last writes, failures, reconciles and disturbances, one line each: what a failed test shows.
+    /// The last writes, failures, reconciles and injected faults, one line each. A failed test prints it.
     ///
     /// ```
     /// # use k8s_openapi::api::core::v1::Namespace;

@@ -1,4 +1,4 @@
-//! The short way to objects: what a test does most.
+//! Reading and writing objects.
 
 use std::fmt::Debug;
 
@@ -13,12 +13,12 @@ use serde_json::Value;
 
 use crate::cluster::Cluster;
 
-/// The field manager of what the test kit applies.
+/// The field manager of objects that the test kit applies.
 const FIELD_MANAGER: &str = "test";
 
-/// Where objects of a kind live: in a namespace, or in the cluster as a whole.
+/// The scope of a kind, namespaced or cluster-wide, which decides how its [`Api`] is made.
 pub trait ApiScope: Sized {
-    /// The API of such a kind; `namespace` counts where the kind has one.
+    /// The [`Api`] of a kind with this scope. A cluster-wide kind ignores `namespace`.
     fn api<K: Resource<DynamicType = (), Scope = Self>>(client: Client, namespace: &str) -> Api<K>;
 }
 
@@ -35,7 +35,7 @@ impl ApiScope for ClusterResourceScope {
 }
 
 impl Cluster {
-    /// The API of a kind, in this handle's namespace where the kind has one.
+    /// The [`Api`] of a kind, in this handle's namespace if the kind is namespaced.
     pub fn api<K>(&self) -> Api<K>
     where
         K: Resource<DynamicType = ()>,
@@ -44,7 +44,8 @@ impl Cluster {
         K::Scope::api(self.client(), self.namespace())
     }
 
-    /// Applies an object (server-side, as field manager `test`), in its own namespace where it names one.
+    /// Applies an object by server-side apply, as field manager `test`. The object goes into the namespace that it
+    /// names, or else into this handle's.
     ///
     /// ```
     /// # use k8s_openapi::api::core::v1::ConfigMap;
@@ -66,19 +67,20 @@ impl Cluster {
         let applied =
             api.patch(&object.name_any(), &PatchParams::apply(FIELD_MANAGER).force(), &patch).await?;
         if self.is_remote() && K::kind(&()) == "CustomResourceDefinition" {
-            // A definition is served a moment later than it is accepted; the cluster of this process is faster.
+            // A real API server serves a new kind some time after it has accepted the definition. The embedded one
+            // serves it at once.
             self.established(&object.name_any()).await;
         }
         Ok(applied)
     }
 
-    /// Applies every document of a YAML text, in its own namespace where it names one; gives what the server made of
-    /// them.
+    /// Applies every document of a YAML text, and returns the objects as the server stored them. Each object goes into
+    /// the namespace that it names, or else into this handle's.
     pub async fn apply_yaml(&self, yaml: &str) -> Result<Vec<DynamicObject>, YamlError> {
         yaml::apply(&self.client(), self.namespace(), FIELD_MANAGER, yaml).await
     }
 
-    /// Reads an object; that it does not exist is an error.
+    /// Reads an object. It is an error if the object does not exist.
     ///
     /// ```
     /// # use k8s_openapi::api::core::v1::ConfigMap;
@@ -97,7 +99,7 @@ impl Cluster {
         self.api::<K>().get(name).await
     }
 
-    /// Reads an object, if it exists.
+    /// Reads an object, or returns `None` if it does not exist.
     pub async fn get_opt<K>(&self, name: &str) -> kube::Result<Option<K>>
     where
         K: Resource<DynamicType = ()> + DeserializeOwned + Clone + Debug,
@@ -106,7 +108,7 @@ impl Cluster {
         self.api::<K>().get_opt(name).await
     }
 
-    /// All objects of a kind, in this handle's namespace where the kind has one.
+    /// Lists all objects of a kind, in this handle's namespace if the kind is namespaced.
     ///
     /// ```
     /// # use k8s_openapi::api::core::v1::ConfigMap;
@@ -151,7 +153,7 @@ impl Cluster {
         self.api::<K>().patch_status(name, &PatchParams::default(), &Patch::Merge(patch)).await
     }
 
-    /// Asks for an object's deletion. Finalizers may keep it for a while.
+    /// Requests the deletion of an object. The object continues to exist as long as it has finalizers.
     ///
     /// ```
     /// # use k8s_openapi::api::core::v1::ConfigMap;
@@ -170,12 +172,12 @@ impl Cluster {
         self.api::<K>().delete(name, &DeleteParams::default()).await.map(|_| ())
     }
 
-    /// The events that controllers have recorded in this handle's namespace.
+    /// Lists the Events that controllers have recorded in this handle's namespace.
     ///
     /// ```
     /// # use k8s_openapi::api::core::v1::ConfigMap;
     /// # evenkeel_cluster::testing::run(evenkeel_cluster::testing::options().controllers(false), |cluster| async move {
-    /// assert!(cluster.events().await?.is_empty(), "nobody has anything to say yet");
+    /// assert!(cluster.events().await?.is_empty(), "no controller has recorded an Event yet");
     /// # Ok::<_, kube::Error>(()) }).unwrap();
     /// ```
     pub async fn events(&self) -> kube::Result<Vec<Event>> {
@@ -183,7 +185,7 @@ impl Cluster {
     }
 }
 
-/// The object as JSON with its kind, which an apply must name.
+/// The object as JSON, with the apiVersion and kind that an apply must name.
 fn with_type<K: Resource<DynamicType = ()> + Serialize>(object: &K) -> kube::Result<Value> {
     let mut value = serde_json::to_value(object).map_err(kube::Error::SerdeError)?;
     value["apiVersion"] = K::api_version(&()).into_owned().into();

@@ -15,18 +15,19 @@ use crate::cluster::Cluster;
 use crate::remote;
 use crate::transport::Backend;
 
-/// How long nothing must be asked for a cluster elsewhere to count as settled.
+/// How long a remote cluster must stay unchanged to count as settled.
 const QUIET: Duration = Duration::from_secs(1);
-/// How often `eventually` looks.
+/// How long `eventually` waits between two reads.
 const POLL: Duration = Duration::from_millis(50);
-/// How long `eventually` looks.
+/// When `eventually` gives up.
 const EVENTUALLY_LIMIT: Duration = Duration::from_secs(30);
-/// How long `eventually_gone` looks: three times what Kubernetes' garbage collector takes to learn of a new kind.
+/// When `eventually_gone` gives up: three times the 30 s that Kubernetes' garbage collector takes to notice a new kind.
 const GONE_LIMIT: Duration = Duration::from_secs(90);
 
 impl Cluster {
-    /// Waits until nothing is pending: no request, event, key or reconcile, and no timer that will bring work. Time
-    /// passes for such timers, up to the limit (60 s unless set), and never for upkeep.
+    /// Waits until the cluster is at rest: no request, watch event, queued key or reconcile is pending, and no timer is
+    /// set that will cause one. Time passes until such timers fire, up to the limit (60 s unless set). Upkeep, such as
+    /// the renewal of leases, does not count.
     ///
     /// ```
     /// # use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
@@ -43,8 +44,8 @@ impl Cluster {
     /// ```
     ///
     /// # Panics
-    /// When it does not come to rest within the limit, with the list of what is pending; an operator that wakes itself
-    /// for ever takes no time, and is given up as well. [`Cluster::try_settled`] gives that as an error.
+    /// Panics if the cluster is not at rest within the limit, and lists what is pending. An operator that keeps
+    /// triggering itself is detected even if no time passes. [`Cluster::try_settled`] returns an error instead.
     #[track_caller]
     pub fn settled(&self) -> impl Future<Output = ()> + Send + use<> {
         let (caller, cluster) = (Location::caller(), self.clone());
@@ -55,7 +56,10 @@ impl Cluster {
         }
     }
 
-    /// As [`Cluster::settled`], but gives an error.
+    /// Waits as [`Cluster::settled`] does, but returns an error instead of panicking.
+    ///
+    /// # Errors
+    /// Fails if the cluster is not at rest within the limit; the error lists what is pending.
     pub async fn try_settled(&self) -> Result<(), Unsettled> {
         let ledger = self.env().ledger();
         loop {
@@ -71,7 +75,8 @@ impl Cluster {
         }
     }
 
-    /// Waits until nothing is pending now; timers that will bring work later do not count.
+    /// Waits until no request, watch event, queued key or reconcile is pending now. Timers that will cause work later do
+    /// not count.
     ///
     /// ```
     /// # evenkeel_cluster::testing::run(evenkeel_cluster::testing::options(), |cluster| async move {
@@ -82,7 +87,7 @@ impl Cluster {
     /// ```
     ///
     /// # Panics
-    /// When it does not come to rest within the limit. [`Cluster::try_idle`] gives that as an error.
+    /// Panics if something is still pending at the limit. [`Cluster::try_idle`] returns an error instead.
     #[track_caller]
     pub fn idle(&self) -> impl Future<Output = ()> + Send + use<> {
         let (caller, cluster) = (Location::caller(), self.clone());
@@ -93,12 +98,16 @@ impl Cluster {
         }
     }
 
-    /// As [`Cluster::idle`], but gives an error.
+    /// Waits as [`Cluster::idle`] does, but returns an error instead of panicking.
+    ///
+    /// # Errors
+    /// Fails if something is still pending at the limit; the error lists it.
     pub async fn try_idle(&self) -> Result<(), Unsettled> {
         self.env().ledger().idle(self.inner.settle_limit).await
     }
 
-    /// Lets this much time pass, and waits until what it brought is done. With paused time it takes none.
+    /// Lets this much time pass, and waits until the work that it caused is done. With paused time this takes no real
+    /// time.
     ///
     /// ```
     /// # evenkeel_cluster::testing::run(evenkeel_cluster::testing::options(), |cluster| async move {
@@ -114,8 +123,8 @@ impl Cluster {
         self.idle().await;
     }
 
-    /// Reads an object until `holds` is true of it, and gives it. For what `settled()` cannot see: a cluster
-    /// elsewhere, or something outside of it.
+    /// Reads an object again and again until `holds` returns true for it, and returns the object. For changes that
+    /// [`Cluster::settled`] cannot know of, such as those made by a remote cluster.
     ///
     /// ```
     /// # use k8s_openapi::api::core::v1::ConfigMap;
@@ -128,7 +137,7 @@ impl Cluster {
     /// ```
     ///
     /// # Panics
-    /// When it does not become true within half a minute, with the object as it was last seen.
+    /// Panics if `holds` is still false after 30 s, and shows the object as it was last read.
     pub async fn eventually<K>(&self, name: &str, holds: impl Fn(&K) -> bool) -> K
     where
         K: Resource<DynamicType = ()> + Serialize + DeserializeOwned + Clone + Debug,
@@ -147,8 +156,8 @@ impl Cluster {
         }
     }
 
-    /// Reads an object until it is gone. For what `settled()` cannot see: the garbage collector of a cluster elsewhere
-    /// looks for new kinds of owners only every half a minute.
+    /// Reads an object again and again until it no longer exists. For deletions that [`Cluster::settled`] cannot know
+    /// of: the garbage collector of a real cluster looks for new kinds of owners only every 30 s.
     ///
     /// ```
     /// # use k8s_openapi::api::core::v1::ConfigMap;
@@ -161,7 +170,7 @@ impl Cluster {
     /// ```
     ///
     /// # Panics
-    /// When it is still there after a minute and a half.
+    /// Panics if the object still exists after 90 s.
     pub async fn eventually_gone<K>(&self, name: &str)
     where
         K: Resource<DynamicType = ()> + Serialize + DeserializeOwned + Clone + Debug,
@@ -179,7 +188,7 @@ impl Cluster {
         }
     }
 
-    /// Waits until a definition is served.
+    /// Waits until a CustomResourceDefinition is established.
     pub(crate) async fn established(&self, name: &str) {
         self.eventually::<CustomResourceDefinition>(name, is_established).await;
     }

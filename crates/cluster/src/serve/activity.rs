@@ -1,7 +1,6 @@
-//! What the client of one connection does, counted where it happens and read by the connection's [`Watchdog`].
+//! Counters of what the client of one connection does. The connection's [`Watchdog`] reads them.
 //!
-//! Nothing here reads a clock or sets a timer: every counter only grows or goes up and down, and a timer of the
-//! connection compares what it sees now with what it saw before.
+//! Nothing here reads a clock or sets a timer. The watchdog's timer compares the counters with those of its last check.
 //!
 //! [`Watchdog`]: super::watchdog::Watchdog
 
@@ -11,86 +10,86 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-/// How many HTTP/2 requests a client may abandon, beyond those whose answers it takes, between two looks of the
-/// connection's patience, which are seconds apart. A client that closes all its watches abandons 100, as many as a
-/// connection has streams; Go's server gives up a connection after four times as many.
+/// How many HTTP/2 requests a client may abandon, in excess of those whose responses it reads, between two checks of
+/// the watchdog, which are seconds apart. A client that closes all its watches abandons 100, the number of streams of
+/// a connection; Go's server closes a connection after four times as many.
 const ABANDONED_MAX: u32 = 400;
 
-/// What the client of a connection does. Cloning shares the counters.
+/// Counters of what the client of a connection does. Cloning shares them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Activity(Arc<Counts>);
 
 #[derive(Debug, Default)]
 struct Counts {
-    /// The heads of requests that arrived.
+    /// How many request heads arrived.
     heads: AtomicU64,
-    /// The requests that are being answered, and the long answers that are being sent.
+    /// How many requests are being answered or have a long response that is being sent.
     open: AtomicU64,
-    /// The reads of the socket that brought bytes. The task of the connection writes it.
+    /// How many reads of the socket returned bytes. Only the connection's task writes it.
     reads: AtomicU64,
-    /// The value of `reads` when the last head arrived or the last open request ended: bytes since then belong to a
-    /// head that is not complete.
+    /// The value of `reads` when the last head arrived or the last open request ended. Bytes that arrived since then
+    /// belong to an incomplete head.
     reads_used: AtomicU64,
-    /// Whether the socket takes no more bytes because the client does not read. The task of the connection writes it.
+    /// Whether the socket accepts no more bytes because the client does not read. Only the connection's task writes it.
     blocked: AtomicBool,
-    /// How many times a client that was slow to read took a fair amount. The task of the connection writes it.
+    /// How many times a blocked client has read enough to count as reading. Only the connection's task writes it.
     drained: AtomicU64,
-    /// Pieces of HTTP/2 answers that were handed over and did not leave yet.
+    /// Pieces of HTTP/2 responses that were handed to hyper and not sent yet.
     unsent: Mutex<Unsent>,
-    /// Requests that were reset before their answer was taken, less those whose answers were.
+    /// How many requests were reset before their response was read, minus those whose response was read.
     abandoned: AtomicU32,
 }
 
 #[derive(Debug, Default)]
 struct Unsent {
     next: u64,
-    /// By the order in which they were handed over.
+    /// The numbers of the pieces, in the order in which they were handed over.
     pieces: BTreeSet<u64>,
 }
 
-/// What [`Activity`] counts, at one moment.
+/// The counters of an [`Activity`] at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) heads: u64,
     pub(crate) is_open: bool,
-    /// Whether bytes arrived that belong to no complete head.
+    /// Whether bytes of an incomplete head arrived.
     pub(crate) in_head: bool,
     pub(crate) blocked: bool,
     pub(crate) drained: u64,
-    /// The piece of an answer that has been waiting longest for the client to make room for it.
+    /// The piece of a response that has been waiting longest to be sent.
     pub(crate) oldest_unsent: Option<u64>,
 }
 
-/// A request that is being answered: while this is kept, the connection is not idle.
+/// A request that is being answered. The connection is not idle until this is dropped.
 pub(crate) struct Open(Activity);
 
-/// A piece of an HTTP/2 answer that has not left yet.
+/// A piece of an HTTP/2 response that has not been sent yet.
 pub(crate) struct Unread {
     activity: Activity,
     piece: u64,
 }
 
-/// A request whose answer is not taken yet. Dropped before [`Answering::finish`], its client has abandoned it.
+/// A request whose response has not been read yet. Dropping it without [`Answering::finish`] counts it as abandoned.
 pub(crate) struct Answering(Option<Activity>);
 
 impl Activity {
-    /// Notes that the head of a request arrived. One task reads the heads of a connection, so that none is lost.
+    /// Counts a request head. Only the connection's task calls this, so no count is lost.
     pub(crate) fn note_head(&self) {
         bump(&self.0.heads);
         self.note_used();
     }
 
-    /// Notes that the socket was read and had bytes.
+    /// Counts a read of the socket that returned bytes.
     pub(crate) fn note_read(&self) {
         bump(&self.0.reads);
     }
 
-    /// Notes that the socket takes no more bytes.
+    /// Notes that the socket accepts no more bytes.
     pub(crate) fn note_blocked(&self) {
         self.0.blocked.store(true, Ordering::Relaxed);
     }
 
-    /// Notes that the client has taken a fair amount, or everything.
+    /// Notes that the client has read enough to count as reading, or everything.
     pub(crate) fn note_drained(&self) {
         if self.0.blocked.load(Ordering::Relaxed) {
             self.0.blocked.store(false, Ordering::Relaxed);
@@ -98,18 +97,18 @@ impl Activity {
         }
     }
 
-    /// Notes that a request is being answered, or that a long answer is being sent.
+    /// Counts a request as being answered, or a long response as being sent, until the result is dropped.
     pub(crate) fn open(&self) -> Open {
         self.0.open.fetch_add(1, Ordering::Relaxed);
         Open(self.clone())
     }
 
-    /// Notes that a request was begun, so that one that is abandoned is counted.
+    /// Counts a request as abandoned if the result is dropped before its response was read.
     pub(crate) fn answering(&self) -> Answering {
         Answering(Some(self.clone()))
     }
 
-    /// Notes that a piece of an answer was handed over to HTTP/2.
+    /// Notes that a piece of a response was handed to hyper for sending over HTTP/2.
     pub(crate) fn handed_over(&self) -> Unread {
         let mut unsent = self.0.unsent.lock();
         let piece = unsent.next;
@@ -123,12 +122,12 @@ impl Activity {
         self.0.open.load(Ordering::Relaxed) == 0
     }
 
-    /// Whether the client abandons far more requests than it lets finish.
+    /// Whether the client abandons far more requests than it reads the responses of.
     pub(crate) fn is_abusive(&self) -> bool {
         self.0.abandoned.load(Ordering::Relaxed) > ABANDONED_MAX
     }
 
-    /// Forgets the requests that were abandoned until now: a flood is made of those of a few seconds.
+    /// Resets the count of abandoned requests. Only those within a few seconds make a flood.
     pub(crate) fn forgive(&self) {
         self.0.abandoned.store(0, Ordering::Relaxed);
     }
@@ -150,17 +149,17 @@ impl Activity {
     }
 }
 
-/// Adds one to a counter that one task writes: cheaper than an addition that others could meet.
+/// Adds one to a counter that a single task writes. Cheaper than an atomic addition.
 fn bump(counter: &AtomicU64) {
     counter.store(counter.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
 }
 
 impl Answering {
-    /// Notes that the client has taken the answer.
+    /// Notes that the client has read the response.
     pub(crate) fn finish(mut self) {
         if let Some(activity) = self.0.take() {
             let less = |count: u32| count.checked_sub(1);
-            // Nothing to pay back is the usual case.
+            // The count is usually zero, and then stays so.
             let _ = activity.0.abandoned.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
         }
     }

@@ -1,4 +1,4 @@
-//! The certificate authority of a cluster: it vouches for the server and for the administrator.
+//! The certificate authority of a cluster. It signs the certificates of the server and of the administrator.
 
 use std::fs;
 use std::io;
@@ -14,8 +14,8 @@ use rcgen::{
 
 use crate::private_file::{create_folder, write_private};
 
-/// How long certificates are good for. The authority lives in a directory of one developer or one test machine;
-/// nobody is there to renew it.
+/// How long certificates are valid. The authority belongs to one developer or one test machine, and nobody renews its
+/// certificates.
 const VALID_YEARS: i64 = 10;
 /// The names by which clients know a Kubernetes API server.
 const SERVER_NAMES: [&str; 5] = [
@@ -28,28 +28,28 @@ const SERVER_NAMES: [&str; 5] = [
 /// The address of the Service `default/kubernetes`.
 const SERVICE_IP: &str = "10.96.0.1";
 
-/// Why there is no certificate.
+/// A certificate or key could not be created or read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuthorityError {
     /// A file could not be read or written.
     #[error("cannot use {path}")]
     File {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// What is in the files is no authority and no key of ours.
-    #[error("{path} does not hold a certificate authority or key that evenkeel made")]
+    /// The files hold no certificate authority or key that evenkeel has created.
+    #[error("{path} does not hold a certificate authority or key that evenkeel has created")]
     Damaged {
         /// The folder.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: rcgen::Error,
     },
-    /// A certificate could not be made.
-    #[error("cannot make a certificate")]
+    /// A certificate could not be created.
+    #[error("cannot create a certificate")]
     Certificate(#[from] rcgen::Error),
 }
 
@@ -68,7 +68,7 @@ pub(crate) struct Authority {
 }
 
 impl Authority {
-    /// A new one, which nobody will know after this process.
+    /// Creates an authority that is not stored anywhere.
     pub(crate) fn new(now: Timestamp) -> Result<Self, AuthorityError> {
         let key = KeyPair::generate()?;
         let mut params = params(&[], "evenkeel-ca", now)?;
@@ -79,13 +79,13 @@ impl Authority {
         Ok(Self { certificate, issuer: Issuer::new(params, key), now })
     }
 
-    /// The one in this folder, made there if there is none: kubeconfigs stay good over a restart.
+    /// Reads the authority from this folder, or creates it there, so that kubeconfigs stay valid after a restart.
     pub(crate) fn open(folder: &Path, now: Timestamp) -> Result<Self, AuthorityError> {
         let (certificate_file, key_file) = (folder.join("ca.crt"), folder.join("ca.key"));
         if !certificate_file.exists() {
             let new = Self::new(now)?;
             create_folder(folder).map_err(at(folder))?;
-            // The certificate is written last: where it is, there is its key.
+            // The certificate is written last: if it exists, so does its key.
             write_private(&key_file, &new.issuer.key().serialize_pem()).map_err(at(&key_file))?;
             write_private(&certificate_file, &new.certificate).map_err(at(&certificate_file))?;
             return Ok(new);
@@ -98,7 +98,7 @@ impl Authority {
         Ok(Self { certificate, issuer, now })
     }
 
-    /// The authority's own certificate, which clients trust.
+    /// The authority's own certificate in PEM, which clients trust.
     pub(crate) fn certificate(&self) -> &str {
         &self.certificate
     }
@@ -133,7 +133,8 @@ impl Authority {
     }
 }
 
-/// The key of service accounts' tokens in this folder, made there if there is none: tokens stay good over a restart.
+/// Reads the key that signs service account tokens from this folder, or creates it there, so that tokens stay valid
+/// after a restart.
 pub(crate) fn signing_key(folder: &Path) -> Result<SigningKey, AuthorityError> {
     let file = folder.join("sa.key");
     if !file.exists() {
@@ -152,7 +153,7 @@ fn params(names: &[String], common_name: &str, now: Timestamp) -> Result<Certifi
     params.distinguished_name = rcgen::DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, common_name);
     let today = now.to_zoned(TimeZone::UTC).date();
-    // A day early, for clients whose clock is behind.
+    // A day early, for clients whose clocks are behind.
     let from = today.checked_sub(Span::new().days(1)).unwrap_or(today);
     let until = today.checked_add(Span::new().years(VALID_YEARS)).unwrap_or(today);
     let date = |date: jiff::civil::Date| {

@@ -1,4 +1,4 @@
-//! One connection: handshake, then requests until it ends or the server does.
+//! One connection: the TLS handshake, then requests until the connection or the server ends.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -30,35 +30,35 @@ use super::tokens::Tokens;
 use super::watch_batching::{BatchedBody, BusyWatches};
 use super::watchdog::{Limits, TimedOut, Watchdog};
 
-/// How many bytes the head of a request may have. Selectors of 100,000 characters are answered, not cut off.
+/// How many bytes the head of a request may have. This leaves room for selectors of 100,000 characters.
 const HEAD_MAX_BYTES: usize = 1 << 20;
-/// How often a quiet HTTP/2 connection is asked whether anybody is there, and how long it may take to say so.
+/// How often an HTTP/2 connection without traffic is pinged, and how long the client may take to answer.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
-/// How many requests may be open on one HTTP/2 connection; as many as kube-apiserver allows.
+/// How many requests may be open on one HTTP/2 connection, as with kube-apiserver.
 const STREAMS_MAX: u32 = 100;
-/// How many bytes of bodies a client may send ahead of their readers: on one stream as many as kube-apiserver lets it,
-/// more than almost any object has, and on the connection those of four such streams.
+/// How many bytes of request bodies a client may send before they are read. For one stream as many as kube-apiserver
+/// allows, which is more than almost any object has; for the connection four times as many.
 const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
 const CONNECTION_WINDOW_BYTES: u32 = 4 * STREAM_WINDOW_BYTES;
-/// How long a frame may be: HTTP/2's own default and least. A longer one ends the connection.
+/// The largest frame: HTTP/2's default and minimum. A larger one ends the connection.
 const FRAME_MAX_BYTES: u32 = 16 * 1024;
-/// How much of one answer HTTP/2 holds for its client: two pieces (`watch_batching.rs`), one that is sent and one that is next.
+/// How much of one response HTTP/2 buffers: two pieces (`watch_batching.rs`), the one being sent and the next one.
 const SEND_BUFFER_BYTES: usize = 128 * 1024;
-/// How many streams a client may reset before their requests were looked at. They are looked at as soon as they arrive,
-/// so that more than a few are a flood (CVE-2023-44487); the connection ends. Those that are reset later are counted by
-/// [`Activity::is_abusive`].
+/// How many streams a client may reset before the server has accepted them. Streams are accepted as soon as they
+/// arrive, so more than a few are a flood (CVE-2023-44487) and end the connection. [`Activity::is_abusive`] counts those
+/// that are reset later.
 const PENDING_RESETS_MAX: usize = 20;
-/// How many streams the server may have to reset for the client's mistakes until the connection ends: a client that
-/// speaks HTTP/2 makes none.
+/// How many streams the server may reset because of protocol errors until the connection ends. A correct client causes
+/// none.
 const ERROR_RESETS_MAX: usize = 100;
-/// How long requests have to end after the server was told to.
+/// How long open requests may take after the connection is told to shut down.
 const SHUTDOWN_GRACE: Duration = Duration::from_millis(300);
 
-/// The group of clients that gave no credentials.
+/// The group of clients without credentials.
 const UNAUTHENTICATED: &str = "system:unauthenticated";
 
-/// What every connection needs.
+/// What all connections of a server share.
 #[derive(Clone)]
 pub(crate) struct Host {
     pub(crate) server: ApiServer,
@@ -71,7 +71,7 @@ pub(crate) struct Host {
     pub(crate) in_flight: InFlight,
 }
 
-/// How long a client may take for what it does.
+/// How long a client may take for each step.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timeouts {
     pub(crate) handshake: Duration,
@@ -81,11 +81,12 @@ pub(crate) struct Timeouts {
     pub(crate) unread: Duration,
 }
 
-/// An answer that is there, or one to come.
+/// A response that is ready, or a future of one.
 type Answer = Either<Ready<Answered>, BoxFuture<'static, Answered>>;
 type Answered = Result<Response<BatchedBody>, Infallible>;
 
-/// The requests of one connection. What they need is its own: what all connections count is dear to touch.
+/// Answers the requests of one connection. It clones only the connection's own `Arc`: reference counts that all
+/// connections share would make the cores contend for them.
 struct Requests(Arc<Connection>);
 
 struct Connection {
@@ -112,14 +113,14 @@ impl Host {
             biased;
             handshake = handshake => match handshake {
                 Ok(Ok(stream)) => stream,
-                Ok(Err(error)) => return tracing::debug!(%error, "a handshake failed"),
-                Err(_) => return tracing::debug!("a handshake took too long"),
+                Ok(Err(error)) => return tracing::debug!(%error, "TLS handshake failed"),
+                Err(_) => return tracing::debug!("TLS handshake timed out"),
             },
-            () = slot.evicted() => return tracing::debug!("a handshake gave way to another connection"),
+            () = slot.evicted() => return tracing::debug!("closed a connection during its TLS handshake to make room for another one"),
         };
         let certificate = self.tls.judge(stream.get_ref().1.peer_certificates());
         if let Certificate::Good(user) = &certificate {
-            // A client that gets no place stays a stranger, and its requests are refused.
+            // A client that gets no slot stays a stranger, and its requests are refused.
             let _ = slot.recognize(user);
         }
         let is_h2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
@@ -151,7 +152,7 @@ impl Host {
             false => serve_h1(socket, requests, signals).await,
         };
         if let Err(error) = ended {
-            tracing::debug!(%error, "a connection ended");
+            tracing::debug!(%error, "connection ended with an error");
         }
     }
 }
@@ -162,7 +163,7 @@ async fn serve_h1(
     signals: EndSignals,
 ) -> hyper::Result<()> {
     let connection = http1::Builder::new()
-        // The patience is the bound on heads.
+        // The watchdog limits the time for heads.
         .header_read_timeout(None)
         .max_buf_size(HEAD_MAX_BYTES)
         .serve_connection(TokioIo::new(socket), requests);
@@ -202,7 +203,7 @@ async fn serve_h2(
     tokio::time::timeout(SHUTDOWN_GRACE, connection).await.unwrap_or(Ok(()))
 }
 
-/// What can end a connection from outside.
+/// What can end a connection from outside: the server, the watchdog, or another client that needs the slot.
 struct EndSignals {
     /// Becomes true when the server ends.
     ending: watch::Receiver<bool>,
@@ -210,21 +211,21 @@ struct EndSignals {
     slot: Arc<ConnectionSlot>,
 }
 
-/// How a connection came to its end.
+/// Why a connection ends.
 enum End<T> {
-    /// The connection is over.
+    /// The connection has ended by itself.
     Itself(T),
-    /// The server ends, the client brought no request in time, or another client needs the place: requests that are
-    /// open have a moment.
+    /// The server shuts down, the client sent no request in time, or another client needs the slot. Open requests get a
+    /// short time to complete.
     Asked,
-    /// The client does not read, or floods: it gets nothing more.
+    /// The client does not read, or floods the server. The connection is closed at once.
     Cut,
 }
 
-/// Drives a connection until it is over or has to be ended.
+/// Drives a connection until it ends or must be ended.
 ///
-/// A connection is polled at every step of every request, and what can end it has no news then. So each of them is told
-/// once whom to wake, and asked again when there is something to hear.
+/// A connection is polled at every step of every request, and almost never has to end then. So the signals that can end
+/// it get the waker once, and are polled again only when one of them has changed.
 async fn until_end<F: Future>(mut connection: Pin<&mut F>, signals: EndSignals) -> End<F::Output> {
     let EndSignals { mut ending, mut watchdog, slot } = signals;
     let news = ending.clone();
@@ -235,11 +236,11 @@ async fn until_end<F: Future>(mut connection: Pin<&mut F>, signals: EndSignals) 
             return Poll::Ready(End::Itself(output));
         }
         if slot.activity().is_abusive() {
-            tracing::debug!("a client abandoned too many requests");
+            tracing::debug!("closed a connection: the client abandoned too many requests");
             return Poll::Ready(End::Cut);
         }
         let is_told = told.as_ref().is_some_and(|waker| waker.will_wake(cx.waker()));
-        // A server that is gone without a word has ended, too.
+        // If the sender is gone, the server has ended, too.
         if is_told && !watchdog.is_due() && !slot.is_evicted() && !news.has_changed().unwrap_or(true) {
             return Poll::Pending;
         }
@@ -247,7 +248,7 @@ async fn until_end<F: Future>(mut connection: Pin<&mut F>, signals: EndSignals) 
         slot.register(cx.waker());
         match watchdog.poll(cx) {
             Poll::Ready(TimedOut::Unread) => {
-                tracing::debug!("a client did not read its answer");
+                tracing::debug!("closed a connection: the client did not read its response");
                 return Poll::Ready(End::Cut);
             }
             Poll::Ready(TimedOut::NoRequest) => return Poll::Ready(End::Asked),
@@ -266,7 +267,7 @@ impl Connection {
         self.slot.activity()
     }
 
-    /// The user of a request; a client that is somebody gets a place of its own.
+    /// The caller of a request. An authenticated client moves to a slot of known clients.
     fn caller(&self, request: &Request<Incoming>) -> Result<Caller, Box<Refused>> {
         let accounts = |token: &str| self.server.authenticate(token);
         let user = identify(&self.certificate, request.headers(), &self.tokens, accounts);
@@ -279,7 +280,7 @@ impl Connection {
         Ok(caller)
     }
 
-    /// Notes that a request was begun, over HTTP/2, where it can be abandoned while others go on.
+    /// Counts the request as abandoned if it is reset, over HTTP/2, where one request can be reset alone.
     fn answering(&self) -> Option<Answering> {
         self.is_h2.then(|| self.activity().answering())
     }
@@ -294,7 +295,7 @@ impl Connection {
         Ok(answer.map(|body| BatchedBody::new(body, &self.busy_watches, activity, answering, permit)))
     }
 
-    /// The answer of a handler, with what counts it. One that turns out to be a watch is counted as such.
+    /// The response with its permit. A watch gives back its read permit and takes one for watches.
     fn counted(
         &self,
         caller: Caller,
@@ -313,15 +314,15 @@ impl Connection {
     }
 }
 
-/// A request that is refused before the server sees it.
+/// A request that is refused before it reaches the API server.
 struct Refused {
-    /// Whose it is; `None` if its credentials are wrong.
+    /// The caller, or `None` if the credentials are wrong.
     caller: Option<Caller>,
     answer: Response<Body>,
 }
 
 impl Requests {
-    /// Answers a request that is refused, once the audit log has it where there is one.
+    /// Answers a refused request, after it is written to the audit log if there is one.
     fn refuse(&self, refused: Refused, mut head: Parts) -> Answer {
         let (connection, answering) = (self.0.clone(), self.0.answering());
         let Refused { caller, mut answer } = refused;
@@ -353,8 +354,8 @@ impl hyper::service::Service<Request<Incoming>> for Requests {
             Err(refused) => return self.refuse(*refused, request.into_parts().0),
         };
         let (mut head, body) = request.into_parts();
-        // What can be answered at once is not kept: hyper tries to read on before it asks for the answer, and takes a
-        // new buffer to do so while a request is in the old one.
+        // Answer at once if possible. While a request is pending, hyper reads ahead, and allocates another buffer for it
+        // because the request occupies the current one.
         if let Some(answer) = connection.server.serve_now(&caller, &mut head) {
             return at_once(answer);
         }

@@ -1,8 +1,8 @@
-//! The places for connections: how many may be open, and who has to leave when they are taken.
+//! The limit on open connections, and which connection is closed for a new one when it is reached.
 //!
-//! A connection is a *stranger* until a client certificate or a request proves who its client is. Strangers have a part
-//! of the places, known clients have the rest, and neither takes those of the other. A new connection always gets a
-//! place: where all places of strangers are taken, the one that has been idle in the longest-held place is closed.
+//! A connection is a *stranger* until a client certificate or a request authenticates its client; then it is *known*.
+//! Strangers and known clients have separate shares of the slots. A new connection always gets a slot: if all slots of
+//! strangers are taken, the oldest idle stranger is closed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,13 +17,13 @@ use parking_lot::Mutex;
 use super::activity::Activity;
 use super::in_flight::is_exempt;
 
-/// Strangers have one of so many parts of the places. A client needs a stranger's place for a handshake and one
-/// request, milliseconds, and one of a known client for as long as it stays.
+/// Strangers have one slot of this many. A client needs a stranger's slot for a handshake and one request, which takes
+/// milliseconds, and a known client's slot for as long as it stays connected.
 const STRANGERS_PART: usize = 4;
-/// One user has one of so many parts of the places of known clients at most, so that nobody shuts out the others.
+/// A single user may have one of this many parts of the known clients' slots, so that it cannot shut out others.
 const USER_PART: usize = 2;
 
-/// The places of one server. Cloning shares them.
+/// The connection slots of one server. Cloning shares them.
 #[derive(Clone)]
 pub(crate) struct ConnectionSlots(Arc<Mutex<Taken>>);
 
@@ -32,14 +32,14 @@ struct Taken {
     known_max: usize,
     user_max: usize,
     next: u64,
-    /// By age, the oldest first.
+    /// The connections of strangers by age, the oldest first.
     strangers: BTreeMap<u64, Arc<Holder>>,
     known: BTreeMap<u64, (Arc<Holder>, Arc<str>)>,
-    /// How many places each user has.
+    /// How many slots each user has.
     users: HashMap<Arc<str>, usize>,
 }
 
-/// The connection in a place.
+/// The connection in a slot.
 #[derive(Default)]
 struct Holder {
     activity: Activity,
@@ -47,21 +47,21 @@ struct Holder {
     waker: AtomicWaker,
 }
 
-/// A place, kept as long as the connection is open.
+/// A slot, held as long as the connection is open.
 pub(crate) struct ConnectionSlot {
     slots: ConnectionSlots,
     number: u64,
     holder: Arc<Holder>,
-    /// Whether the client was known already.
+    /// Whether the client is known.
     is_known: AtomicBool,
 }
 
-/// There is no place for one more connection of this user.
+/// There is no slot for another connection of this user.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct NoSlot;
 
 impl ConnectionSlots {
-    /// So many places in all, four at least.
+    /// Slots for `most` connections, at least four.
     pub(crate) fn new(most: usize) -> Self {
         let most = most.max(STRANGERS_PART);
         let strangers_max = most / STRANGERS_PART;
@@ -78,7 +78,7 @@ impl ConnectionSlots {
         })))
     }
 
-    /// A place for a new connection. It never waits: another stranger leaves, if need be.
+    /// Takes a slot for a new connection. If there is none, another stranger's connection is closed.
     pub(crate) fn take(&self) -> ConnectionSlot {
         let mut taken = self.0.lock();
         if taken.strangers.len() >= taken.strangers_max {
@@ -91,7 +91,7 @@ impl ConnectionSlots {
         ConnectionSlot { slots: self.clone(), number, holder, is_known: AtomicBool::new(false) }
     }
 
-    /// Closes one connection that is idle, a stranger's where there is one: the process is out of file descriptors.
+    /// Closes one connection, a stranger's if there is one, because the process is out of file descriptors.
     pub(crate) fn make_room(&self) {
         let mut taken = self.0.lock();
         if !taken.evict_stranger() {
@@ -101,7 +101,7 @@ impl ConnectionSlots {
 }
 
 impl Taken {
-    /// Closes the connection of the oldest stranger that is idle, or else of the oldest; none where there is none.
+    /// Closes the connection of the oldest idle stranger, or else of the oldest stranger. Returns whether there was one.
     fn evict_stranger(&mut self) -> bool {
         let idle = self.strangers.iter().find(|(_, holder)| holder.activity.is_idle());
         let Some(number) = idle.or(self.strangers.first_key_value()).map(|(number, _)| *number) else {
@@ -110,24 +110,24 @@ impl Taken {
         self.remove(number).is_some_and(|holder| holder.evict())
     }
 
-    /// Closes the connection of the oldest known client that is idle and belongs to one of these users.
+    /// Closes the oldest idle connection of a known client whose user matches. Returns whether there was one.
     fn evict_known(&mut self, of: impl Fn(&str) -> bool) -> bool {
         let idle = self.known.iter().find(|(_, (holder, user))| of(user) && holder.activity.is_idle());
         let Some(number) = idle.map(|(number, _)| *number) else { return false };
         self.remove(number).is_some_and(|holder| holder.evict())
     }
 
-    /// Makes a stranger known.
+    /// Moves a connection from the strangers to the known clients.
     fn promote(&mut self, number: u64, user: &User) -> Result<(), NoSlot> {
         let name = user.name.as_str();
         if !is_exempt(user) && self.users.get(name).is_some_and(|has| *has >= self.user_max) {
             self.evict_known(|other| other == name).then_some(()).ok_or(NoSlot)?;
         }
-        // An administrator gets in where all places are taken: who else could mend that?
+        // An administrator gets in even if all slots are taken: only an administrator can do something about that.
         if self.known.len() >= self.known_max && !self.evict_known(|_| true) && !is_exempt(user) {
             return Err(NoSlot);
         }
-        // A holder that was told to leave has no place any more.
+        // A connection that is being closed has no slot any more.
         if let Some(holder) = self.strangers.remove(&number) {
             let name: Arc<str> = name.into();
             *self.users.entry(name.clone()).or_default() += 1;
@@ -160,12 +160,12 @@ impl Holder {
 }
 
 impl ConnectionSlot {
-    /// What the client in this place does.
+    /// What the client in this slot does.
     pub(crate) fn activity(&self) -> &Activity {
         &self.holder.activity
     }
 
-    /// Notes who the client is: the connection moves to the places of known clients.
+    /// Notes who the client is. The connection moves to the slots of known clients.
     pub(crate) fn recognize(&self, user: &User) -> Result<(), NoSlot> {
         if self.is_known.load(Ordering::Relaxed) {
             return Ok(());
@@ -175,17 +175,17 @@ impl ConnectionSlot {
         Ok(())
     }
 
-    /// Whether the connection has to be closed for another one.
+    /// Whether the connection must be closed to make room for another one.
     pub(crate) fn is_evicted(&self) -> bool {
         self.holder.evicted.load(Ordering::Acquire)
     }
 
-    /// Wakes this task when the connection has to be closed.
+    /// Wakes this task when the connection must be closed.
     pub(crate) fn register(&self, waker: &Waker) {
         self.holder.waker.register(waker);
     }
 
-    /// Returns when the connection has to be closed.
+    /// Returns when the connection must be closed.
     pub(crate) async fn evicted(&self) {
         std::future::poll_fn(|cx| {
             self.register(cx.waker());

@@ -1,21 +1,21 @@
-//! How many connections the limit of open files allows.
+//! The number of connections that the limit of open files allows.
 
 use crate::os;
 
-/// How many connections may be open at most. Each costs some 50 KiB with its TLS buffers: 400 MiB at the bound, and far
-/// more clients than one developer's machine has.
+/// The most connections, whatever the limit of open files. Each takes some 50 KiB with its TLS buffers, 400 MiB in all.
+/// A developer's machine has far fewer clients.
 const CONNECTIONS_MAX: u64 = 8192;
-/// How many files are left to the journal, its checkpoints, webhooks, logs and the operators in this process, each of
-/// which opens a few.
+/// How many files are left to the journal, its checkpoints, webhooks, logs and the operators in this process. Each of
+/// them opens a few.
 const OTHER_FILES: u64 = 512;
 
-/// How many connections this process can keep open: each is a file.
+/// How many connections this process can have open. Each is a file.
 pub(crate) fn connections_max() -> usize {
     let limit = os::open_files_max().unwrap_or(u64::MAX);
     usize::try_from(connections_of(limit)).unwrap_or(usize::MAX)
 }
 
-/// How many connections a limit of so many files allows: half of a small one, all but some of a large one.
+/// The number of connections for a limit of open files: half of a small limit, all but [`OTHER_FILES`] of a large one.
 fn connections_of(files: u64) -> u64 {
     (files / 2).max(files.saturating_sub(OTHER_FILES)).min(CONNECTIONS_MAX)
 }

@@ -1,4 +1,4 @@
-//! Who is at the other end: by client certificate, else by bearer token, else nobody.
+//! Authentication of requests: by client certificate, or else by bearer token, or else as anonymous.
 
 use std::sync::Arc;
 
@@ -8,22 +8,23 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use super::tokens::Tokens;
 
-/// The group of everybody who is known.
+/// The group of all authenticated users.
 const AUTHENTICATED: &str = "system:authenticated";
 
-/// What a connection's client certificate says.
+/// The client certificate of a connection.
 #[derive(Clone, Debug)]
 pub(crate) enum Certificate {
-    /// There is none.
+    /// The client sent no certificate.
     None,
-    /// Our authority signed it.
+    /// The cluster's certificate authority has signed it, for this user.
     Good(Arc<User>),
-    /// It is somebody else's, or expired.
+    /// It is expired, or another authority has signed it.
     Bad,
 }
 
-/// The user of a request, or none where the credentials are wrong. Credentials that prove somebody count before wrong
-/// ones, as in Kubernetes. `accounts` knows the tokens of service accounts.
+/// The user of a request, or `None` if the credentials are wrong. As in Kubernetes, a valid certificate is enough, even
+/// with a wrong token, and a valid token is enough, even with a wrong certificate. `accounts` verifies the tokens of
+/// service accounts.
 pub(crate) fn identify(
     certificate: &Certificate,
     headers: &HeaderMap,
@@ -42,7 +43,7 @@ pub(crate) fn identify(
     }
 }
 
-/// The bearer token; another kind of authorization counts as none.
+/// The bearer token. Other authorization schemes are ignored.
 fn bearer(headers: &HeaderMap) -> Option<&str> {
     let text = headers.get(header::AUTHORIZATION)?.to_str().ok()?.trim();
     let (scheme, token) = text.split_once(' ')?;
@@ -55,7 +56,7 @@ fn authenticated(mut user: User) -> User {
     user
 }
 
-/// The user in a certificate's subject: its common name, in the groups that its organizations name.
+/// The user in a certificate's subject: its common name, with its organizations as groups.
 pub(crate) fn subject(der: &[u8]) -> Option<User> {
     let (_, certificate) = X509Certificate::from_der(der).ok()?;
     let subject = certificate.subject();
@@ -64,7 +65,7 @@ pub(crate) fn subject(der: &[u8]) -> Option<User> {
     Some(authenticated(User::new(name, groups)))
 }
 
-/// The answer to wrong credentials.
+/// The response to wrong credentials.
 pub(crate) fn unauthorized() -> Response<Body> {
     let text = concat!(
         r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","#,

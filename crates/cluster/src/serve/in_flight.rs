@@ -1,11 +1,11 @@
-//! How many requests may be in flight, in all and for one user.
+//! Limits on the requests in flight, in total and of one user.
 //!
-//! The bounds, the exemption and the refusal are those of kube-apiserver's `--max-requests-inflight` and
-//! `--max-mutating-requests-inflight`: reads and writes are counted apart, watches are not counted with either, members
-//! of `system:masters` are always served. kube-apiserver v1.36 divides the same numbers among priority levels and lets
-//! requests wait in queues before it refuses them with the same answer; here nobody waits, and one user gets a part of
-//! each number instead, so that the others get the rest. Watches have a bound of their own, which kube-apiserver has
-//! not.
+//! The limits, the exemption and the refusal are those of kube-apiserver's `--max-requests-inflight` and
+//! `--max-mutating-requests-inflight`: reads and writes are counted separately, watches count as neither, and members of
+//! `system:masters` are always served. kube-apiserver v1.36 divides these numbers among priority levels and queues
+//! requests before it refuses them with the same response. Here no request is queued; instead, a single user may use only
+//! a part of each number, so that the rest is left to others. Watches have a limit of their own, which kube-apiserver
+//! does not have.
 
 use std::sync::Arc;
 
@@ -14,21 +14,21 @@ use evenkeel_env::HashMap;
 use http::{Method, Response, StatusCode, header};
 use parking_lot::Mutex;
 
-/// The group whose members are always served.
+/// The group whose members are not limited.
 const EXEMPT: &str = "system:masters";
-/// One user has three of four parts of each number at most.
+/// The share of each limit that a single user may use: three quarters.
 const USER_PARTS: (usize, usize) = (3, 4);
-/// After how many seconds a client that was refused tries again; kube-apiserver says the same.
+/// After how many seconds a refused client shall try again, as kube-apiserver says.
 const RETRY_AFTER: &str = "1";
-/// The words of kube-apiserver, in plain text.
+/// kube-apiserver's response body, in plain text.
 const REFUSAL: &str = "Too many requests, please try again later.\n";
 
-/// Whether this user is always served.
+/// Whether this user is not limited.
 pub(crate) fn is_exempt(user: &User) -> bool {
     user.is_in(EXEMPT)
 }
 
-/// What a request is counted as.
+/// The limit that a request counts against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
     Read,
@@ -37,16 +37,16 @@ pub(crate) enum Class {
 }
 
 impl Class {
-    /// What a request of this method is counted as until it turns out to be a watch.
+    /// The class of a request by its method, until it turns out to be a watch.
     pub(crate) fn of(method: &Method) -> Self {
         if method == Method::GET || method == Method::HEAD { Self::Read } else { Self::Write }
     }
 }
 
-/// Counts of the three classes.
+/// A count for each [`Class`].
 pub(crate) type Counts = [usize; 3];
 
-/// The requests of one server that are in flight. Cloning shares the counts.
+/// Counts the requests in flight of one server. Cloning shares the counts.
 #[derive(Clone)]
 pub(crate) struct InFlight(Arc<Shared>);
 
@@ -61,24 +61,24 @@ struct Tally {
     users: HashMap<Arc<str>, Counts>,
 }
 
-/// A request that is in flight.
+/// A request in flight. Dropping it ends the count.
 pub(crate) struct Permit {
     in_flight: InFlight,
     user: Arc<str>,
     class: Class,
 }
 
-/// There are too many requests.
+/// A limit is reached.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct TooMany;
 
 impl InFlight {
-    /// So many reads, writes and watches at most.
+    /// Limits the numbers of reads, writes and watches.
     pub(crate) fn new(reads: usize, writes: usize, watches: usize) -> Self {
         Self(Arc::new(Shared { most: [reads, writes, watches], counts: Mutex::default() }))
     }
 
-    /// Counts one more request of this user; none for a user who is exempt, and not counted.
+    /// Counts a request of this user. `None` if the user is exempt and not counted.
     pub(crate) fn enter(&self, user: &User, class: Class) -> Result<Option<Permit>, TooMany> {
         if is_exempt(user) {
             return Ok(None);
@@ -112,7 +112,7 @@ impl Drop for Permit {
     }
 }
 
-/// The answer to one request too many.
+/// The response to a request beyond a limit.
 pub(crate) fn too_many_requests() -> Response<Body> {
     let mut response = Response::new(Body::from(REFUSAL));
     *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;

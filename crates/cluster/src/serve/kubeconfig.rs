@@ -1,4 +1,4 @@
-//! The kubeconfig that lets clients in.
+//! The kubeconfig of the administrator.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 
 use super::authority::Pair;
 
-/// The name of cluster, user and context.
+/// The name of the cluster, the user and the context in the kubeconfig.
 const NAME: &str = "evenkeel";
 
-/// A kubeconfig for the administrator. It is JSON, which is YAML.
+/// A kubeconfig for the administrator, as JSON, which is valid YAML.
 pub(crate) fn kubeconfig(server: &str, authority: &str, client: &Pair) -> String {
     let data = |pem: &str| Value::from(STANDARD.encode(pem));
     let config = json!({

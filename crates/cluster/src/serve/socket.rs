@@ -1,4 +1,4 @@
-//! The socket of one connection, with what the client sends and takes noted in the connection's [`Activity`].
+//! The socket of one connection. It notes in the connection's [`Activity`] what the client sends and reads.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -8,15 +8,15 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::activity::Activity;
 
-/// How much a client must take to count as one that reads: one TLS record. With the bound on unread answers this is
-/// also the least rate at which a client may read, some hundred bytes a second; less would hold memory for nothing.
+/// How much a blocked client must read to count as reading: one TLS record. Together with the timeout for unread
+/// responses this sets the lowest rate at which a client may read, a few hundred bytes a second.
 const FAIR_BYTES: usize = 16 * 1024;
 
-/// A socket that notes what happens on it.
+/// A socket that counts its reads and writes.
 pub(crate) struct Socket<S> {
     stream: S,
     activity: Activity,
-    /// How many bytes were written since the socket took no more; none while it takes all.
+    /// How many bytes were written since the socket was blocked. `None` while it is not blocked.
     written: Option<usize>,
 }
 

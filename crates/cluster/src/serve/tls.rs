@@ -1,4 +1,4 @@
-//! TLS: our certificate, and a look at the client's.
+//! The TLS configuration of the server, and the verification of client certificates.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,8 +15,8 @@ use rustls::{DigitallySignedStruct, DistinguishedName, Error, RootCertStore, Ser
 use super::authority::Pair;
 use super::identity::{Certificate, subject};
 
-/// Lets a client in whatever certificate it shows, as long as it has its key. Whether the certificate is good is
-/// asked afterwards: a wrong one is answered by 401, not by a broken handshake, as kube-apiserver does.
+/// Accepts any client certificate in the handshake, if the client has its key. The certificate is verified afterwards,
+/// so that a wrong one leads to status 401 and not to a failed handshake, as with kube-apiserver.
 #[derive(Debug)]
 struct AnyCertificate {
     strict: Arc<dyn ClientCertVerifier>,
@@ -63,7 +63,7 @@ impl ClientCertVerifier for AnyCertificate {
     }
 }
 
-/// Our side of every handshake.
+/// The server side of TLS.
 #[derive(Clone)]
 pub(crate) struct Tls {
     pub(crate) config: Arc<ServerConfig>,
@@ -90,7 +90,7 @@ impl Tls {
         Ok(Self { config: Arc::new(config), strict, env })
     }
 
-    /// What the certificates that a client has shown are worth.
+    /// Verifies the certificates that a client has sent.
     pub(crate) fn judge(&self, shown: Option<&[CertificateDer<'_>]>) -> Certificate {
         let Some((own, others)) = shown.and_then(<[_]>::split_first) else { return Certificate::None };
         let seconds = u64::try_from(self.env.now().as_second()).unwrap_or_default();

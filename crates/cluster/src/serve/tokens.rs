@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use evenkeel_apiserver::{TokenAuthenticator, User};
 use evenkeel_env::HashMap;
 
-/// The users that bring a bearer token. Its `Debug` shows how many there are, never a token.
+/// The users of static bearer tokens. The `Debug` output shows how many there are, never a token.
 #[derive(Clone, Default)]
 pub struct Tokens {
     users: HashMap<String, User>,
@@ -17,24 +17,24 @@ impl std::fmt::Debug for Tokens {
     }
 }
 
-/// Why a token file cannot be used.
+/// A token file cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokenFileError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot read the token file {path}")]
     Read {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
-    /// A line is not of the format.
+    /// A line is malformed.
     #[error("the token file {path}, line {line}: {why}")]
     Malformed {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// The line, from one.
+        /// The number of the line, from one.
         line: usize,
         /// What is wrong.
         why: &'static str,
@@ -68,13 +68,13 @@ impl Tokens {
                 rest.first().into_iter().flat_map(|groups| groups.split(',')).filter(|g| !g.is_empty());
             let mut user = User::new(name.clone(), groups);
             user.uid = uid.clone();
-            // As in Kubernetes, the last of two lines with one token counts.
+            // As in Kubernetes, the last line with a token wins.
             users.insert(token.clone(), user);
         }
         Ok(Self { users })
     }
 
-    /// Who brings this token.
+    /// The user of this token.
     pub(crate) fn user(&self, token: &str) -> Option<&User> {
         self.users.get(token)
     }
@@ -86,7 +86,7 @@ impl TokenAuthenticator for Tokens {
     }
 }
 
-/// The columns of one line; a column in quotes may hold commas, and `""` for a quote.
+/// The columns of a CSV line. A quoted column may contain commas, and `""` for a quote.
 fn columns(line: &str) -> Result<Vec<String>, &'static str> {
     let mut columns = Vec::new();
     let mut rest = line;

@@ -1,9 +1,9 @@
-//! Watches on their way to a socket: each event at once while they are few, what a few milliseconds bring together
-//! when they are many.
+//! Batching of watch events: a quiet watch sends each event at once, a busy one sends the events of a few milliseconds
+//! together.
 //!
-//! An event is cheap to make and dear to send: a TLS record and a system call here, and the same again where it is
-//! read. A watcher of a busy collection gets the same bytes in fewer pieces, and the fewer the more such watchers
-//! there are; that of a quiet one waits for nothing.
+//! An event is cheap to encode and expensive to send: it takes a TLS record and a system call here, and the same again
+//! at the client. A watch of a busy collection sends the same bytes in fewer pieces, and the more busy watches there
+//! are, the larger the pieces become.
 
 use std::convert::Infallible;
 use std::io::IoSlice;
@@ -21,61 +21,61 @@ use tokio::time::{Instant, Sleep};
 use super::activity::{Activity, Answering, Open, Unread};
 use super::in_flight::Permit;
 
-/// How long a busy stream gathers at least: the least that the timer can tell.
+/// The shortest time that a busy watch collects events: the resolution of the timer.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
-/// How long it gathers at most: nobody sees the difference to this.
+/// The longest time that a busy watch collects events. A person does not notice such a delay.
 const PAUSE_MAX: Duration = Duration::from_millis(8);
-/// What each busy stream adds: about two times what sending a piece costs, so that the sending of pieces keeps half of
-/// a processor busy and not more.
+/// How much each busy watch adds to that time: about twice the cost of sending a piece, so that sending keeps no more
+/// than half of a processor busy.
 const PAUSE_EACH: Duration = Duration::from_micros(40);
-/// A stream is busy when it has something to say again so soon after its pause.
+/// A watch is busy if its next event arrives within this time after its pause.
 const LULL: Duration = Duration::from_millis(1);
-/// How much is sent in one piece, about: what four TLS records hold.
+/// The approximate size of a piece: four TLS records.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// An answer that is not longer is with its client as soon as it is written; a longer one may take a while.
+/// A response of up to this size counts as read when it is written. A longer one stays open until it is sent.
 const QUICK_BYTES: u64 = 64 * 1024;
 
-/// How many streams of a server are busy. Cloning shares it.
+/// The number of busy watches of a server. Cloning shares it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BusyWatches(Arc<AtomicU32>);
 
 impl BusyWatches {
-    /// How long a busy stream gathers.
+    /// How long a busy watch collects events.
     fn pause(&self) -> Duration {
         (PAUSE_EACH * self.0.load(Ordering::Relaxed)).clamp(PAUSE_MIN, PAUSE_MAX)
     }
 }
 
-/// The body of an answer, paced where it is a watch.
+/// The body of a response, batched if it is a watch.
 pub(crate) struct BatchedBody {
     body: Body,
-    /// What paces a watch; none for any other body, and those are passed on by many hands.
+    /// Batches the events of a watch. `None` for other bodies. Boxed, because bodies are moved often.
     batcher: Option<Box<Batcher>>,
-    /// What is noted of an answer over HTTP/2.
+    /// Notes the progress of a response over HTTP/2.
     notes: Option<Notes>,
-    /// Kept where it takes a while until the client has it all.
+    /// Held until a response that takes a while is sent.
     _open: Option<(Open, Option<Arc<Permit>>)>,
 }
 
-/// What is noted of an answer over HTTP/2, where many answers share a socket and each can be reset.
+/// The progress of a response over HTTP/2, where many responses share a socket and each can be reset.
 struct Notes {
-    /// Pieces that were not sent yet are noted here.
+    /// Counts the pieces that are not sent yet.
     activity: Activity,
-    /// None when the answer was taken as a whole.
+    /// `None` when the whole response was read.
     answering: Option<Answering>,
 }
 
-/// A part of a body, on its way to the socket.
+/// A piece of a body on its way to the socket.
 pub(crate) struct Sending {
     piece: Piece,
-    /// Dropped with the piece, when it has left or never will.
+    /// Dropped with the piece, when it was sent or never will be.
     _unread: Option<Unread>,
 }
 
 struct Batcher {
     busy_watches: BusyWatches,
-    /// Whether it counts as busy in the traffic.
+    /// Whether this watch is counted in `busy_watches`.
     busy: bool,
     sent: Option<Instant>,
     pause: Option<Pin<Box<Sleep>>>,
@@ -83,7 +83,7 @@ struct Batcher {
 }
 
 impl BatchedBody {
-    /// The body of an answer. `permit` is kept until the client has it all. Over HTTP/2 there is `answering`.
+    /// Wraps the body of a response. `permit` is held until the response is sent. `answering` is set for HTTP/2.
     pub(crate) fn new(
         body: Body,
         busy_watches: &BusyWatches,
@@ -107,7 +107,7 @@ impl BatchedBody {
         Frame::data(Sending { piece, _unread })
     }
 
-    /// Notes that the answer was taken as a whole, where it was.
+    /// Notes the end of the response, if it has been reached.
     fn note_end(&mut self, ended: bool) {
         if let Some(notes) = &mut self.notes
             && (ended || self.body.is_end_stream())
@@ -156,7 +156,7 @@ impl Batcher {
         self.busy = busy;
     }
 
-    /// Takes what the body has, as one piece.
+    /// Takes the events that the body has now, as one piece.
     fn gather(&mut self, body: &mut Body, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         let (mut first, mut more) = (None::<Bytes>, BytesMut::new());
         while !self.ended && first.as_ref().map_or(0, Bytes::len).max(more.len()) < PIECE_BYTES {
@@ -185,7 +185,7 @@ impl Batcher {
         }
     }
 
-    /// After a piece was taken: whether the next one waits.
+    /// Notes that a piece was taken, and decides how long the next one waits.
     fn sent(&mut self) {
         let (now, pause) = (Instant::now(), self.busy_watches.pause());
         let before = self.sent.replace(now);

@@ -1,8 +1,9 @@
-//! How long a connection is kept for a client that does not get on: that brings no request, or does not read its
-//! answers.
+//! The watchdog of a connection: it closes the connection of a client that sends no request, or does not read its
+//! responses, for too long.
 //!
-//! Such bounds hold for every request and are almost never met. So no request sets a timer: what a client does is
-//! counted (`activity.rs`), and one timer of the connection looks a few times within the bounds whether anything was.
+//! These timeouts apply to every request and almost never expire. So no request sets a timer: the client's actions are
+//! counted (`activity.rs`), and a single timer per connection checks a few times within each timeout whether the counters
+//! have changed.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -12,43 +13,43 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use super::activity::{Activity, Seen};
 
-/// How many looks are taken within the shortest bound: a client may take longer by one part of so many.
+/// How many checks are made within the shortest timeout. A client may exceed a timeout by one pause between checks.
 const LOOKS: u32 = 4;
 
-/// The bounds of one connection.
+/// The timeouts of one connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// For the first request, and for the rest of a head that began to arrive.
+    /// For the first request, and for the rest of a head of which a part has arrived.
     pub(crate) head: Duration,
     /// For the next request.
     pub(crate) idle: Duration,
-    /// For a client to read what was sent to it.
+    /// For the client to read what was sent to it.
     pub(crate) unread: Duration,
-    /// Whether bytes that are no complete head are the beginning of one. HTTP/2 has other frames.
+    /// Whether bytes that are no complete head are the beginning of one. Not so in HTTP/2, which has other frames.
     pub(crate) bytes_are_heads: bool,
 }
 
-/// What a client did not do in time.
+/// The timeout that has expired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TimedOut {
-    /// The client brought no request.
+    /// The client sent no request.
     NoRequest,
-    /// The client did not read its answer.
+    /// The client did not read its response.
     Unread,
 }
 
-/// The patience with one client.
+/// The watchdog of one connection.
 pub(crate) struct Watchdog {
     activity: Activity,
     limits: Limits,
     timer: Pin<Box<Sleep>>,
-    /// The time between two looks.
+    /// The time between two checks.
     pause: Duration,
-    /// What was seen at the last look.
+    /// The counters at the last check.
     seen: Seen,
-    /// How many looks in a row have seen no new request, while none was open.
+    /// How many checks in a row have found no new and no open request.
     quiet: u32,
-    /// How many looks in a row have seen that the client takes nothing.
+    /// How many checks in a row have found that the client reads nothing.
     unread: u32,
     timed_out: Option<TimedOut>,
 }
@@ -68,12 +69,12 @@ impl Watchdog {
         }
     }
 
-    /// Whether [`Watchdog::poll`] has news: before, it would only say that it is pending.
+    /// Whether a check is due. Until then, [`Watchdog::poll`] is pending.
     pub(crate) fn is_due(&self) -> bool {
         self.timer.is_elapsed()
     }
 
-    /// Ready when the client has not done what it should for as long as the bound.
+    /// Ready when a timeout has expired.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<TimedOut> {
         loop {
             if let Some(timed_out) = self.timed_out {
@@ -103,7 +104,7 @@ impl Watchdog {
         }
     }
 
-    /// How many looks a bound takes.
+    /// How many checks fit into a timeout.
     fn looks(&self, bound: Duration) -> u32 {
         bound.as_nanos().div_ceil(self.pause.as_nanos().max(1)).try_into().unwrap_or(u32::MAX)
     }
@@ -124,7 +125,7 @@ mod tests {
         Watchdog::new(activity.clone(), limits)
     }
 
-    /// Waits for the end of the patience, which must come after `bound` and not much later.
+    /// Waits for the watchdog, which must fire after `bound` and not much later.
     async fn lost_after(watchdog: &mut Watchdog, bound: Duration) -> TimedOut {
         let start = Instant::now();
         let timed_out = poll_fn(|cx| watchdog.poll(cx)).await;
@@ -133,7 +134,7 @@ mod tests {
         timed_out
     }
 
-    /// Waits for the end of the patience in vain.
+    /// Asserts that the watchdog does not fire for this long.
     async fn kept(watchdog: &mut Watchdog, how_long: Duration) {
         let waited = tokio::time::timeout(how_long, poll_fn(|cx| watchdog.poll(cx))).await;
         assert!(waited.is_err());

@@ -1,4 +1,4 @@
-//! Crashing an operator at every one of its writes, one run for each.
+//! Crashing an operator at each of its writes, in a run for each.
 
 use std::fmt::Debug;
 
@@ -8,13 +8,13 @@ use super::run::in_a_cluster;
 use crate::cluster::Cluster;
 use crate::transport::CrashPoint;
 
-/// Plays a scenario once undisturbed, then again for every write that the operator made in it, three times each: the
-/// operator dies before the write leaves, after it was committed but before the answer arrived, and after the answer.
-/// It is started again each time, and the end must always be the same. An apply that changed nothing is no such
-/// write: to die around it is to die around its neighbours.
+/// Plays a scenario once undisturbed, then three more times for each write that the operator made in it. In these runs
+/// the operator crashes before the write is sent, after it was committed but before the response arrives, and after the
+/// response. The operator is started again each time, and the scenario must always end the same. Applies that changed
+/// nothing are left out: a crash around one is equivalent to a crash around the write before or after it.
 ///
-/// `start` runs the operator in a fresh cluster; `drive` plays the scenario and gives what must be the same at the
-/// end. Returns how many runs with a crash there were.
+/// `start` runs the operator in a fresh cluster. `drive` plays the scenario and returns what must be the same at the end
+/// of each run. Returns the number of runs with a crash.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -35,18 +35,17 @@ use crate::transport::CrashPoint;
 ///     |cluster| async move {
 ///         let mut map = ConfigMap::default();
 ///         map.metadata.name = Some("a".into());
-///         cluster.apply(map).await.expect("it is stored");
+///         cluster.apply(map).await.expect("the ConfigMap is valid");
 ///         cluster.settled().await;
-///         cluster.get_opt::<Secret>("a").await.expect("it is answered").is_some()
+///         cluster.get_opt::<Secret>("a").await.expect("the Secret can be read").is_some()
 ///     },
 /// );
 /// assert!(runs >= 3);
 /// ```
 ///
 /// # Panics
-/// When a run ends differently, or when the operator was not crashed where it should have been; what happened in that
-/// run is shown. In real time, where runs differ in how often the operator writes, a run that does not come to its
-/// crash must only end the same.
+/// Panics if a run ends differently or does not reach its crash point, and shows what happened in that run. In real
+/// time, where the number of writes varies between runs, a run may miss its crash point and must only end the same.
 pub fn crash_everywhere<F, T>(operator: &str, start: impl Fn(&Cluster), drive: impl Fn(Cluster) -> F) -> usize
 where
     F: Future<Output = T>,
@@ -67,7 +66,7 @@ where
                 async move {
                     let end = driven.await;
                     let crashes = cluster.crashes(operator);
-                    // In real time no run is like another: one may end without as many writes.
+                    // In real time the number of writes varies: a run may end before its crash point.
                     if crashes > 0 || evenkeel_env::time_is_paused() {
                         assert_eq!(crashes, 1, "{operator} was to crash once, {point:?} among {writes:?}");
                     }
@@ -79,7 +78,7 @@ where
     3 * writes.len()
 }
 
-/// Which of the operator's requests to write changed something, counted from one.
+/// Which of the operator's write requests changed something, counted from one.
 fn writes(cluster: &Cluster, operator: &str) -> Vec<usize> {
     let asked = cluster.requests().into_iter();
     let asked = asked.filter(|request| &*request.by == operator && request.method != Method::GET);

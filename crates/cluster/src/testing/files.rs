@@ -4,13 +4,13 @@ use std::path::PathBuf;
 
 use crate::settings;
 
-/// Compares what a test found with the text that is kept in a file of the project, such as the recorded
-/// [`Verbs`](evenkeel_runtime::manifests::Verbs) of an operator; with `EVENKEEL_UPDATE=1` it writes the file instead.
-/// The path is relative to the folder of the package. On a cluster elsewhere nothing is compared: operators watch one
-/// namespace there.
+/// Asserts that a file of the package has this text, such as the recorded
+/// [`Verbs`](evenkeel_runtime::manifests::Verbs) of an operator. With `EVENKEEL_UPDATE=1` it writes the file instead.
+/// The path is relative to the package. On a remote cluster nothing is compared, because operators watch a single
+/// namespace there and use other verbs.
 ///
 /// # Panics
-/// When they differ, with both.
+/// Panics if the texts differ, and shows both.
 pub fn assert_file(path: &str, found: &impl ToString) {
     if settings::kubeconfig().is_some() {
         println!("remote: not compared with {path}");
@@ -29,7 +29,7 @@ pub fn assert_file(path: &str, found: &impl ToString) {
     );
 }
 
-/// The things as they print themselves, for a comparison whose difference can be read.
+/// The values as strings, for an assertion with a readable difference.
 pub fn lines<T: ToString>(things: &[T]) -> Vec<String> {
     things.iter().map(T::to_string).collect()
 }

@@ -1,4 +1,4 @@
-//! Playing an operator under the rules of its own manifests, and without each of them.
+//! Running an operator within the RBAC rules of its manifests, and without each single rule.
 
 use std::fmt;
 
@@ -13,11 +13,11 @@ use super::run::in_a_cluster;
 use crate::cluster::Cluster;
 use crate::transport::{Moment, Outcome};
 
-/// Plays a scenario with an operator that runs as the ServiceAccount of its manifests: none of its requests may be
-/// refused, and one outside of its rules (for a Node) must be. Gives what the operator did, for
-/// [`assert_file`](super::assert_file).
+/// Plays a scenario with an operator that runs as the ServiceAccount of its manifests. None of the operator's requests
+/// may be refused, and a request that the rules do not allow (to read a Node) must be. Returns the verbs that the
+/// operator used, for [`assert_file`](super::assert_file).
 ///
-/// `start` runs the operator, under the name of the manifests, through the handle that acts as the account; `drive`
+/// `start` runs the operator under the name of the manifests, with the handle that acts as the ServiceAccount. `drive`
 /// plays the scenario as the administrator.
 ///
 /// ```
@@ -34,7 +34,7 @@ use crate::transport::{Moment, Outcome};
 /// # async fn scenario(cluster: evenkeel_cluster::Cluster) {
 /// #     let mut map = ConfigMap::default();
 /// #     map.metadata.name = Some("a".into());
-/// #     cluster.apply(map).await.expect("it is stored");
+/// #     cluster.apply(map).await.expect("the ConfigMap is valid");
 /// #     cluster.settled().await;
 /// # }
 /// fn controller() -> Controller<ConfigMap> {
@@ -47,7 +47,7 @@ use crate::transport::{Moment, Outcome};
 /// ```
 ///
 /// # Panics
-/// When one of these does not hold; what happened is shown.
+/// Panics if a request is wrongly refused or allowed, and shows what happened.
 pub fn as_service_account<F: Future>(
     manifests: impl Fn() -> Manifests,
     start: impl Fn(&Cluster),
@@ -71,11 +71,10 @@ pub fn as_service_account<F: Future>(
     })
 }
 
-/// Plays a scenario with an operator that runs as the ServiceAccount of its manifests, once for every verb on every
-/// resource that its rules allow, without this one. Gives those that the operator was not missing: what it is
-/// allowed and the scenario has no need of.
+/// Finds the RBAC rules that an operator does not need. Plays a scenario once for each verb on each resource that the
+/// rules of the manifests allow, without that permission. Returns the permissions that the operator did not miss.
 ///
-/// The arguments are those of [`as_service_account`], which should have passed. A run ends with the first refusal.
+/// The arguments are those of [`as_service_account`], which should pass first. A run ends with the first refusal.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -91,7 +90,7 @@ pub fn as_service_account<F: Future>(
 /// # async fn scenario(cluster: evenkeel_cluster::Cluster) {
 /// #     let mut map = ConfigMap::default();
 /// #     map.metadata.name = Some("a".into());
-/// #     cluster.apply(map).await.expect("it is stored");
+/// #     cluster.apply(map).await.expect("the ConfigMap is valid");
 /// #     cluster.settled().await;
 /// # }
 /// # fn controller() -> Controller<ConfigMap> {
@@ -102,8 +101,8 @@ pub fn as_service_account<F: Future>(
 /// #     Manifests::new("copy", "operators").controller(&controller()).verbs(verbs)
 /// # };
 /// let spare = testing::unused_rules(manifests, |account| account.run(controller), scenario);
-/// // It lists only where a server streams no lists, and reads its object live only when its cache is behind; the
-/// // finalizers are for servers that guard owner references.
+/// // `list` is for servers without streaming lists, `get` for a cache that is behind, and `finalizers` for servers
+/// // that enforce permissions on owner references.
 /// let expected = ["configmaps: get", "configmaps: list", "configmaps/finalizers: update", "secrets: list"];
 /// assert_eq!(spare, expected);
 /// ```
@@ -112,7 +111,7 @@ pub fn unused_rules<F: Future>(
     start: impl Fn(&Cluster),
     drive: impl Fn(Cluster) -> F,
 ) -> Vec<String> {
-    // Manifests are made where there is a runtime.
+    // Manifests are created inside of a Tokio runtime, because controllers need one.
     let granted = in_a_cluster(|_| async { granted(&manifests().objects()) });
     let misses = |grant: &&Grant| {
         in_a_cluster(|cluster| {
@@ -133,10 +132,10 @@ pub fn unused_rules<F: Future>(
     granted.iter().filter(|grant| !misses(grant)).map(Grant::to_string).collect()
 }
 
-/// Leave to do one thing with one resource, within a role.
+/// The permission for one verb on one resource, in a role.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Grant {
-    /// The place of the role among the objects.
+    /// The index of the role among the objects.
     role: usize,
     group: String,
     resource: String,
@@ -152,7 +151,7 @@ impl fmt::Display for Grant {
     }
 }
 
-/// Everything that the roles among these objects allow, one by one.
+/// Every single permission that the roles among these objects grant.
 fn granted(objects: &[Value]) -> Vec<Grant> {
     let mut granted = Vec::new();
     for (role, object) in objects.iter().enumerate() {
@@ -180,7 +179,7 @@ fn without(mut objects: Vec<Value>, grant: &Grant) -> Vec<Value> {
                 narrow["verbs"] =
                     texts(&rule["verbs"]).into_iter().filter(|verb| *verb != grant.verb).collect();
             }
-            // A rule without verbs is refused.
+            // The API server refuses a rule without verbs.
             if !list(&narrow["verbs"]).is_empty() {
                 left.push(narrow);
             }
@@ -199,7 +198,7 @@ async fn install(cluster: &Cluster, manifests: &Manifests, cut: Option<&Grant>) 
     installed.unwrap_or_else(|error| panic!("the manifests cannot be applied: {error}"))
 }
 
-/// Waits until this client is refused something.
+/// Waits until a request of this client is refused.
 async fn refusal(seen: &mut Receiver<Moment>, by: &str) {
     loop {
         match seen.recv().await {

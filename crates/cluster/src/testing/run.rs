@@ -17,9 +17,9 @@ const THREADS: usize = 2;
 /// The prefix of the namespaces that tests create on a remote cluster.
 pub const NAMESPACE_PREFIX: &str = "evenkeel-test-";
 
-/// What a test may return: nothing, or a result whose error fails it.
+/// The result of a test: nothing, or a `Result` whose error fails the test.
 pub trait Outcome {
-    /// The error's text.
+    /// The text of the error, or `None` if the test passed.
     fn failure(&self) -> Option<String>;
 }
 
@@ -35,16 +35,16 @@ impl<T, E: Debug> Outcome for Result<T, E> {
     }
 }
 
-/// The options of a test's cluster before its own are set.
+/// The default options of a test's cluster, seeded by `EVENKEEL_SEED`.
 pub fn options() -> Builder {
     Cluster::builder().seed(settings::seed())
 }
 
-/// Runs a test on a cluster of its own, on a current-thread runtime with paused time. The same body serves two other
-/// worlds: a runtime with several threads in real time, where the options or `EVENKEEL_REAL_TIME=1` ask for it; and,
-/// where `EVENKEEL_KUBECONFIG` names one, the cluster that it points to, in real time and in a namespace of its own.
+/// Runs a test on a cluster of its own, on a current-thread runtime with paused time. A failed test prints what happened
+/// in the cluster.
 ///
-/// When it fails, what happened in the cluster is shown.
+/// If the options or `EVENKEEL_REAL_TIME=1` say so, the test runs in real time on a multi-threaded runtime. If
+/// `EVENKEEL_KUBECONFIG` names a kubeconfig, it runs on that cluster, in real time and in a namespace of its own.
 ///
 /// ```
 /// use evenkeel_cluster::testing;
@@ -56,7 +56,7 @@ pub fn options() -> Builder {
 /// ```
 ///
 /// # Panics
-/// When the test does, or when the cluster does not start.
+/// Panics if the test panics, if the cluster does not start, or if a setting is malformed.
 pub fn run<F, R>(options: Builder, test: impl FnOnce(Cluster) -> F) -> R
 where
     F: Future<Output = R>,
@@ -94,10 +94,10 @@ fn runtime(real_time: bool) -> tokio::runtime::Runtime {
     built.expect("a runtime needs nothing that could be missing")
 }
 
-/// One more cluster for a test that compares several; elsewhere, one more namespace.
+/// Another cluster, for a test that needs several. On a remote cluster, another namespace.
 ///
 /// # Panics
-/// When it does not start.
+/// Panics if the cluster does not start.
 pub async fn cluster(options: Builder) -> Cluster {
     match settings::kubeconfig() {
         Some(kubeconfig) => connect(&kubeconfig).await,
@@ -107,7 +107,7 @@ pub async fn cluster(options: Builder) -> Cluster {
 
 async fn start(options: Builder) -> Cluster {
     let cluster = options.start().await.expect("a cluster in memory starts");
-    // The controllers make what every namespace has before the test begins, as on a cluster that has been up.
+    // The test begins when the controllers have created what every namespace has, as on a cluster that is up already.
     cluster.idle().await;
     cluster.inner.wire.recorder.begin();
     cluster
@@ -126,7 +126,7 @@ async fn connect(kubeconfig: &Path) -> Cluster {
     cluster.namespaced(name)
 }
 
-/// Tells what happened when the test panics.
+/// Prints what happened in the cluster if the test panics.
 struct ReportOnFailure {
     cluster: Cluster,
 }
@@ -147,7 +147,8 @@ impl Drop for ReportOnFailure {
     }
 }
 
-/// A run of its own; what is wrong in it is found inside, so that its timeline is shown.
+/// Plays a part of a test in a cluster of its own. Assertions belong inside of `play`, so that a failure prints the
+/// timeline of this cluster.
 pub(crate) fn in_a_cluster<F: Future<Output = R>, R>(play: impl FnOnce(Cluster) -> F) -> R {
     let run = run(options(), |cluster| {
         let played = play(cluster);

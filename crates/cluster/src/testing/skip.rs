@@ -2,9 +2,9 @@
 
 use crate::settings;
 
-/// What a test that does not run gives: the same as one that passes.
+/// The result of a test that is skipped: that of a test that passes.
 pub trait Skipped {
-    /// It.
+    /// The result of a skipped test.
     fn skipped() -> Self;
 }
 
@@ -18,8 +18,8 @@ impl<E> Skipped for Result<(), E> {
     }
 }
 
-/// What a test that needs the cluster of this process returns at once where the tests run on one elsewhere; it says
-/// so on stdout. None where it runs.
+/// Skips a test that needs the embedded cluster if the tests run on a remote one. Returns the test's result and prints
+/// the reason to stdout. Returns `None` if the test shall run.
 pub fn skip<R: Skipped>(test: &str, why: &str) -> Option<R> {
     settings::kubeconfig()?;
     println!("remote: skipped {test}: {why}");

@@ -1,4 +1,4 @@
-//! What answers in the end: the API server of this process, or a cluster elsewhere.
+//! The API server that answers the requests: the embedded one, or that of a remote cluster.
 
 use std::convert::Infallible;
 
@@ -14,15 +14,15 @@ use tower::{BoxError, Service as _};
 use crate::remote;
 use crate::serve::unauthorized;
 
-/// The body of an answer, whoever gives it.
+/// The body of a response of either backend.
 pub(crate) type ResponseBody = UnsyncBoxBody<Bytes, BoxError>;
 
-/// The end of the wire.
+/// The API server behind the transport.
 #[derive(Clone)]
 pub(crate) enum Backend {
     /// The API server of this process.
     Embedded(ApiServer),
-    /// A cluster elsewhere.
+    /// A remote cluster.
     Remote(Client),
 }
 
@@ -43,7 +43,7 @@ impl Backend {
         }
     }
 
-    /// Whom a token of a service account proves; a cluster elsewhere is asked by the request itself.
+    /// The user of a service account token. A remote cluster authenticates the request itself, so this gives `None`.
     pub(crate) fn authenticate(&self, token: &str) -> Option<User> {
         match self {
             Self::Embedded(server) => server.authenticate(token),
@@ -51,7 +51,7 @@ impl Backend {
         }
     }
 
-    /// The answer to a request of this process whose credentials are wrong.
+    /// The response to a request with wrong credentials.
     pub(crate) async fn refuse_credentials(&self, head: &mut Parts) -> Response<ResponseBody> {
         let mut answer = unauthorized();
         if let Self::Embedded(server) = self {
@@ -60,7 +60,7 @@ impl Backend {
         answer.map(boxed)
     }
 
-    /// Forgets every earlier revision, where that is in our hands.
+    /// Compacts the embedded store up to its current revision. Does nothing on a remote cluster.
     pub(crate) fn compact(&self) {
         if let Self::Embedded(server) = self {
             server.store().compact(server.store().revision());

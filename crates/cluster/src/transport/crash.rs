@@ -1,4 +1,4 @@
-//! Crash points: where an operator dies, counted in its own writes.
+//! Crash points: at which of its writes an operator crashes.
 
 use std::sync::Arc;
 
@@ -6,14 +6,14 @@ use evenkeel_env::{Station, Work};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// Where an operator is crashed. Writes are counted from one, from the moment the crash is asked for.
+/// Where an operator crashes. Its writes are counted from one, beginning when the crash is requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CrashPoint {
-    /// Just before its n-th write leaves.
+    /// Just before the n-th write is sent.
     Before(usize),
-    /// After the server committed its n-th write, before the answer arrives.
+    /// After the server has committed the n-th write, before the response arrives.
     AnswerLost(usize),
-    /// After the answer to its n-th write has arrived: at its next request, or when it has nothing left to do.
+    /// After the response to the n-th write has arrived: at the next request, or when there is nothing left to do.
     After(usize),
 }
 
@@ -25,11 +25,11 @@ impl CrashPoint {
     }
 }
 
-/// Whether a client's process lives, and where it will die. A dead one gets no answers any more.
+/// The simulated process of an operator: whether it is alive, and where it will crash. A dead process gets no responses.
 #[derive(Debug)]
 pub(crate) struct OperatorProcess {
     state: Mutex<State>,
-    /// Told when the process dies; the supervisor waits on it.
+    /// Notified when the process dies; the supervisor waits for it.
     died: Notify,
     station: Station,
 }
@@ -37,15 +37,16 @@ pub(crate) struct OperatorProcess {
 #[derive(Debug, Default)]
 struct State {
     plan: Option<CrashPoint>,
-    /// Writes since the plan was made.
+    /// How many writes there were since the crash was requested.
     writes: usize,
-    /// Held from death until the supervisor has started the next life, so that nobody takes the pause for rest.
+    /// Held from the crash until the supervisor has started the operator again, so that the cluster does not count as
+    /// settled in between.
     dead: Option<Arc<Work>>,
-    /// The answer to the write it was to die after is on its way.
+    /// Set when the response to the write that it is to crash after has been passed on.
     dying: bool,
 }
 
-/// What a crash point makes of one write.
+/// What a crash point does to one write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     Live,
@@ -65,7 +66,7 @@ impl OperatorProcess {
         state.writes = 0;
     }
 
-    /// Whether a request may still leave. Whoever is dying dies here.
+    /// Whether a request may still be sent. A process that is due to crash does so here.
     pub(crate) fn is_alive(&self) -> bool {
         let dying = {
             let state = self.state.lock();
@@ -80,7 +81,7 @@ impl OperatorProcess {
         !dying
     }
 
-    /// Counts a write.
+    /// Counts a write, and decides what happens to it.
     pub(crate) fn fate(&self) -> Fate {
         let mut state = self.state.lock();
         let Some(plan) = state.plan else { return Fate::Live };
@@ -96,7 +97,7 @@ impl OperatorProcess {
         }
     }
 
-    /// Lets the answer through; the next request is its last, if there is one.
+    /// Lets the response through, and makes the process crash at its next request.
     pub(crate) fn die_soon(&self) {
         self.state.lock().dying = true;
     }
@@ -107,7 +108,7 @@ impl OperatorProcess {
         self.died.notify_one();
     }
 
-    /// Waits for death and gives the work that the supervisor holds until the next life runs.
+    /// Waits for the crash, and returns the work that the supervisor holds until the operator runs again.
     pub(crate) async fn died(&self) -> Arc<Work> {
         loop {
             let died = self.died.notified();

@@ -1,4 +1,4 @@
-//! Faults on demand: what the network and a busy server do to a client.
+//! Injected faults: what the network and a busy server can do to a request.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,25 +10,25 @@ use parking_lot::Mutex;
 
 use super::target::Target;
 
-/// What happens to a request instead of, or after, being served.
+/// A failure that is injected into a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
-    /// 409: somebody else wrote the object first. Nothing is written.
+    /// Status 409: another client wrote the object first. Nothing is written.
     Conflict,
-    /// 429: the server is busy and names a second to wait. Nothing is written.
+    /// Status 429: the server is busy and asks to retry after a second. Nothing is written.
     TooManyRequests,
-    /// 500. Nothing is written.
+    /// Status 500. Nothing is written.
     InternalError,
     /// The request never arrives and the client gives up after [`Fault::TIMEOUT`]. Nothing is written.
     Timeout,
-    /// The request is served, and its answer never arrives.
+    /// The request is served, but its response never arrives.
     LostAnswer,
 }
 
 impl Fault {
-    /// How long a client waits for an answer that does not come. Real ones wait longer; this leaves room for several
-    /// in a row within the minute that `settled()` allows.
+    /// How long a client waits for a response until it times out. Real clients wait longer; this leaves room for
+    /// several timeouts in a row within the minute that `settled()` allows.
     pub const TIMEOUT: Duration = Duration::from_secs(10);
 
     pub(crate) fn answer(self) -> Option<Response<Body>> {
@@ -64,7 +64,7 @@ impl Fault {
     }
 }
 
-/// Which requests a fault strikes. An empty one matches every request.
+/// Selects requests. Without a condition it matches every request.
 ///
 /// ```
 /// use evenkeel_cluster::Matcher;
@@ -98,7 +98,7 @@ impl Matcher {
         Self::default()
     }
 
-    /// Requests that would change something: all but GET.
+    /// Requests that can change something: all but GET, HEAD and OPTIONS.
     pub fn writes() -> Self {
         Self { writes: true, ..Self::default() }
     }
@@ -125,14 +125,14 @@ impl Matcher {
         self
     }
 
-    /// Requests of one client only: an operator by its name.
+    /// Requests of one client only. An operator is known by its name, the test itself as `client`.
     #[must_use]
     pub fn by(mut self, name: impl Into<String>) -> Self {
         self.by = Some(name.into());
         self
     }
 
-    /// `path` may have a query, which does not count.
+    /// Whether a request matches. The query of `path` is ignored.
     pub(crate) fn matches(&self, by: &str, method: &Method, path: &str) -> bool {
         let path = path.split('?').next().unwrap_or(path);
         (!self.writes || is_write(method))
@@ -165,7 +165,7 @@ pub(crate) fn is_write(method: &Method) -> bool {
     !matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
 }
 
-/// The faults that are still to strike, in the order in which they were asked for.
+/// The faults that are still to be injected, in the order in which they were requested.
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
     armed: Mutex<Vec<Armed>>,
@@ -185,7 +185,7 @@ impl Faults {
         }
     }
 
-    /// The fault that strikes this request, which is used up by one.
+    /// Takes one injection of the first fault that matches this request.
     pub(crate) fn strike<B>(&self, by: &str, request: &Request<B>) -> Option<Fault> {
         let mut armed = self.armed.lock();
         let at =

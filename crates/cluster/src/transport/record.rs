@@ -1,5 +1,5 @@
-//! What happened: every request with its answer, the reconciles of operators, and what the test disturbed. For
-//! `writes()`, for the timeline of a failed test, and to compare two runs.
+//! The record of what happened in a cluster: every request with its response, the reconciles of operators, and the
+//! faults that the test injected. `writes()`, the timeline of a failed test and the comparison of two runs use it.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -18,28 +18,28 @@ use super::target::{Target, name_in};
 
 /// The namespace of a handle unless it names another one.
 pub(crate) const DEFAULT_NAMESPACE: &str = "default";
-/// How many moments are kept. A test makes some hundreds; at 2 KiB a body this bounds a long one to 32 MiB.
+/// How many moments are kept. A test has some hundreds; with bodies of 2 KiB, this bounds the record to 32 MiB.
 const MOST_KEPT: usize = 16 * 1024;
-/// How many moments an observer may be behind before it misses some: what a busy cluster makes in a tenth of a second.
+/// How many moments an observer may be behind before it misses some: what happens in a busy cluster in 0.1 s.
 const MOST_UNSEEN: usize = 2048;
 /// How many lines of the timeline a failed test shows: a screen.
 const TIMELINE_LINES: usize = 40;
-/// Who disturbs the cluster, in the timeline.
+/// The name of the test in the timeline, as the one that injects faults.
 const TEST: &str = "test";
 
-/// Something that happened.
+/// One entry of the record: a request, a reconcile or a fault.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Moment {
-    /// A request, and what became of it.
+    /// A request and its outcome.
     Request(Exchange),
-    /// A reconcile of an operator's controller began or ended. Those of the built-in controllers are not kept.
+    /// A reconcile of an operator began or ended. Those of the built-in controllers are not recorded.
     Reconcile(Reconcile),
-    /// The test disturbed the cluster: a crash, a watch that was cut, a leap in time.
+    /// The test disturbed the cluster: it crashed an operator, cut a watch or let time pass.
     Disturbance {
-        /// Since the cluster's start.
+        /// The time since the cluster's start.
         at: Duration,
-        /// What was done.
+        /// What the test did.
         what: String,
     },
 }
@@ -48,45 +48,45 @@ pub enum Moment {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Reconcile {
-    /// Since the cluster's start.
+    /// The time since the cluster's start.
     pub at: Duration,
-    /// The controller.
+    /// The name of the controller.
     pub by: Arc<str>,
-    /// The key.
+    /// The key of the object.
     pub object: String,
-    /// Why.
+    /// The causes of the reconcile.
     pub causes: String,
-    /// Whether it begins, or how it ended.
+    /// Whether the reconcile began, or how it ended.
     pub stage: Stage,
 }
 
-/// One request and what became of it.
+/// A request and its outcome.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Exchange {
-    /// Since the cluster's start.
+    /// The time since the cluster's start.
     pub at: Duration,
-    /// Who asked: an operator by its name, `client` for the test itself.
+    /// The client: the name of an operator, or `client` for the test itself.
     pub by: Arc<str>,
-    /// Kubernetes' word for what was asked: `create`, `apply`, `delete` and so on.
+    /// Kubernetes' verb for the request: `create`, `patch`, `delete` and so on, or `apply` for a server-side apply.
     pub verb: &'static str,
-    /// The method.
+    /// The HTTP method.
     pub method: Method,
     /// Path and query.
     pub path: String,
-    /// The body as sent.
+    /// The body of the request.
     pub body: Bytes,
-    /// What became of it.
+    /// The outcome of the request.
     pub outcome: Outcome,
 }
 
 impl Exchange {
-    /// What it is about, where it is about objects.
+    /// The resource that the request addresses, or `None` if its path is not one of a resource.
     pub fn target(&self) -> Option<Target<'_>> {
         Target::parse(&self.path)
     }
 
-    /// Its verb and object, as a person would say it: `apply deployments/web`.
+    /// The request's verb and object, such as `apply deployments/web`.
     pub fn summary(&self) -> String {
         let Some(target) = self.target() else { return format!("{} {}", self.method, self.path) };
         let named =
@@ -97,8 +97,8 @@ impl Exchange {
         format!("{} {target}{name}{place}", self.verb)
     }
 
-    /// Whether a person who looks for what went wrong wants to see it: writes, and what was not answered well. What
-    /// keeps the cluster up, and events, tell nothing; nor does a look for what is not there.
+    /// Whether the timeline shows the request: writes and failures, but neither upkeep (leases, Events) nor reads of
+    /// objects that do not exist.
     fn matters(&self) -> bool {
         let upkeep = self.target().is_some_and(|target| matches!(target.plural, "leases" | "events"));
         match &self.outcome {
@@ -112,32 +112,32 @@ impl Exchange {
     }
 }
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// It is still being served, or its client has died.
+    /// The request is still being served, or its client has crashed.
     Pending,
-    /// It was answered.
+    /// The response has arrived.
     Answered {
         /// The HTTP status.
         status: u16,
-        /// The store's revision after it, where it wrote something.
+        /// The revision that the request created, if it changed something.
         wrote: Option<u64>,
-        /// The fault that struck it.
+        /// The injected fault, if there was one.
         fault: Option<String>,
     },
-    /// Its answer never arrived.
+    /// The response never arrived.
     Lost {
-        /// The store's revision after it, where it wrote something.
+        /// The revision that the request created, if it changed something.
         wrote: Option<u64>,
-        /// What went wrong.
+        /// The injected fault.
         fault: String,
     },
 }
 
 impl Outcome {
-    /// The revision that it made, where it made one.
+    /// The revision that the request created, if it changed something.
     pub fn wrote(&self) -> Option<u64> {
         match self {
             Self::Pending => None,
@@ -146,17 +146,17 @@ impl Outcome {
     }
 }
 
-/// A request that changed something.
+/// A request that changed an object.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Write {
-    /// Who wrote.
+    /// The client: the name of an operator, or `client` for the test itself.
     pub by: Arc<str>,
-    /// The method.
+    /// The HTTP method.
     pub method: Method,
     /// The path, without its query.
     pub path: String,
-    /// The revision that it made.
+    /// The revision that the write created.
     pub revision: u64,
 }
 
@@ -166,7 +166,7 @@ impl fmt::Display for Write {
     }
 }
 
-/// A moment in the record: see `Cluster::mark`.
+/// A position in the record, made by `Cluster::mark`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mark(u64);
 
@@ -179,12 +179,12 @@ pub(crate) struct Recorder {
 
 #[derive(Debug, Default)]
 struct Kept {
-    /// How many were dropped from the front: the number of the first one kept.
+    /// The number of the first moment that is kept; older ones were dropped.
     first: u64,
     moments: VecDeque<Moment>,
-    /// Where `writes()` begins.
+    /// The number of the moment where `writes()` begins.
     mark: u64,
-    /// Where the timeline begins.
+    /// The number of the moment where the timeline begins.
     beginning: u64,
 }
 
@@ -193,7 +193,7 @@ impl Recorder {
         Self { start: Instant::now(), kept: Mutex::default(), observers: broadcast::Sender::new(MOST_UNSEEN) }
     }
 
-    /// Notes a request and gives its number.
+    /// Records a request and returns its number.
     pub(crate) fn asked(&self, exchange: Asked<'_>) -> u64 {
         let Asked { by, verb, method, path, body } = exchange;
         self.push(Moment::Request(Exchange {
@@ -216,7 +216,7 @@ impl Recorder {
         }
     }
 
-    /// Notes that a reconcile begins or has ended.
+    /// Records that a reconcile has begun or ended.
     pub(crate) fn reconciled(&self, seen: &Observed<'_>) {
         let moment = Moment::Reconcile(Reconcile {
             at: self.start.elapsed(),
@@ -229,7 +229,7 @@ impl Recorder {
         self.push(moment);
     }
 
-    /// Notes what the test did to the cluster.
+    /// Records what the test did to the cluster.
     pub(crate) fn disturbed(&self, what: impl Into<String>) {
         let moment = Moment::Disturbance { at: self.start.elapsed(), what: what.into() };
         self.tell(|| moment.clone());
@@ -248,7 +248,7 @@ impl Recorder {
 
     fn tell(&self, moment: impl FnOnce() -> Moment) {
         if self.observers.receiver_count() > 0 {
-            // It fails only when the last observer has just gone.
+            // This fails only if the last observer has just been dropped.
             let _ = self.observers.send(moment());
         }
     }
@@ -257,7 +257,7 @@ impl Recorder {
         self.observers.subscribe()
     }
 
-    /// What was before is the cluster's own start, and no part of the timeline.
+    /// Begins the timeline here. Earlier moments belong to the start of the cluster.
     pub(crate) fn begin(&self) {
         let mut kept = self.kept.lock();
         kept.beginning = kept.first + kept.moments.len() as u64;
@@ -280,7 +280,7 @@ impl Recorder {
         kept.moments.iter().skip(skip).filter_map(request).collect()
     }
 
-    /// How much there was.
+    /// How many moments have been recorded since the start.
     pub(crate) fn count(&self) -> u64 {
         let kept = self.kept.lock();
         kept.first + kept.moments.len() as u64
@@ -300,7 +300,7 @@ impl Recorder {
         exchanges.into_iter().filter_map(write).collect()
     }
 
-    /// The last lines of what happened, newest last.
+    /// The last moments that matter, one line each, newest last.
     pub(crate) fn timeline(&self) -> String {
         let kept = self.kept.lock();
         let before = usize::try_from(kept.beginning.saturating_sub(kept.first)).unwrap_or(usize::MAX);
@@ -315,7 +315,7 @@ impl Recorder {
     }
 }
 
-/// A request as it leaves.
+/// A request that is about to be sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked<'a> {
     pub(crate) by: &'a Arc<str>,

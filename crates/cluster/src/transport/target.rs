@@ -1,4 +1,4 @@
-//! What a request is about, from its method, path and body.
+//! The resource and verb of a request, from its method, path and body.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,27 +7,27 @@ use bytes::Bytes;
 use http::Method;
 use serde::Deserialize;
 
-/// The media type of an apply; others of PATCH are plain patches.
+/// The media type of a server-side apply. PATCH requests of other types are plain patches.
 const APPLY: &str = "application/apply-patch";
 
-/// What a request is about.
+/// The resource or object that a request addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Target<'a> {
-    /// The API group; empty for the core.
+    /// The API group; empty for the core group.
     pub group: &'a str,
-    /// The namespace, where the path names one.
+    /// The namespace, if the path names one.
     pub namespace: Option<&'a str>,
-    /// The resource, as paths spell it.
+    /// The plural name of the resource.
     pub plural: &'a str,
-    /// The object, where the path names one.
+    /// The name of the object, if the path names one.
     pub name: Option<&'a str>,
-    /// `status`, `binding` and so on.
+    /// The subresource, such as `status` or `binding`.
     pub subresource: Option<&'a str>,
 }
 
 impl<'a> Target<'a> {
-    /// Reads `/api/v1/…` and `/apis/group/version/…`, with or without `namespaces/ns`; other paths are about no object.
+    /// Parses `/api/v1/…` and `/apis/group/version/…`, with or without `namespaces/ns`. `None` for other paths.
     pub(crate) fn parse(path: &'a str) -> Option<Self> {
         let path = path.split('?').next().unwrap_or(path);
         let mut parts = path.split('/').filter(|part| !part.is_empty());
@@ -39,7 +39,7 @@ impl<'a> Target<'a> {
         let _version = parts.next()?;
         let all: Vec<&'a str> = parts.collect();
         let (namespace, rest) = match all.as_slice() {
-            // A namespace is an object too, with subresources of its own.
+            // A path that ends with a namespace's name, or with a subresource of it, addresses the namespace itself.
             ["namespaces", namespace, rest @ ..] if !matches!(rest, [] | ["status" | "finalize"]) => {
                 (Some(*namespace), rest)
             }
@@ -63,7 +63,7 @@ impl fmt::Display for Target<'_> {
     }
 }
 
-/// Kubernetes' word for what a request does.
+/// Kubernetes' verb for a request, with `apply` for a server-side apply.
 pub(crate) fn verb(method: &Method, path: &str, content_type: Option<&[u8]>) -> &'static str {
     let named = Target::parse(path).is_some_and(|target| target.name.is_some());
     match *method {
@@ -79,7 +79,7 @@ pub(crate) fn verb(method: &Method, path: &str, content_type: Option<&[u8]>) -> 
     }
 }
 
-/// The name of an object in a body, as far as its author decided it.
+/// The name of the object in a body, or its `generateName` followed by an ellipsis.
 pub(crate) fn name_in(body: &Bytes) -> Option<Cow<'static, str>> {
     #[derive(Deserialize)]
     struct Named {

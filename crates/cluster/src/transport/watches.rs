@@ -1,4 +1,4 @@
-//! Open watches, so that they can be cut.
+//! The register of open watches, so that tests can close them.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use super::backend::ResponseBody;
 use super::fault::Matcher;
 
-/// The watches that are open through this cluster's clients.
+/// The open watches of this cluster's clients. Cloning shares the register.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Watches {
     shared: Arc<Mutex<Open>>,
@@ -35,12 +35,12 @@ struct Line {
     path: String,
     cut: AtomicBool,
     reader: AtomicWaker,
-    /// Held from the cut until the reader has let go of the body: until then its reaction is pending.
+    /// Held from the cut until the reader has dropped the body, because the reader's reaction is pending until then.
     work: Mutex<Option<Work>>,
 }
 
 impl Watches {
-    /// Ends the open watches that match, as a connection does that breaks. Gives how many.
+    /// Ends the open watches that match, as if their connections broke. Returns how many there were.
     pub(crate) fn cut(&self, matcher: &Matcher, station: &Station) -> usize {
         let open = self.shared.lock();
         let matching = open.by_id.values().filter(|line| matcher.matches(&line.by, &Method::GET, &line.path));
@@ -52,7 +52,7 @@ impl Watches {
         matching.inspect(|line| cut(line)).count()
     }
 
-    /// The body of a watch, entered in the register until it is dropped.
+    /// Registers a watch until its body is dropped.
     pub(crate) fn enter(&self, by: Arc<str>, path: String, body: ResponseBody) -> CutBody {
         let line = Arc::new(Line {
             by,
@@ -69,7 +69,7 @@ impl Watches {
     }
 }
 
-/// A body that ends when its watch is cut.
+/// The body of a watch. It ends when the watch is cut.
 pub(crate) struct CutBody {
     id: u64,
     line: Arc<Line>,

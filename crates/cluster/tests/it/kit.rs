@@ -222,7 +222,7 @@ async fn writes_are_counted_from_any_mark(cluster: Cluster) -> kube::Result<()> 
 
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false)]
 #[should_panic(
-    expected = "1 writes since the mark, where none was expected:\n  client PATCH /api/v1/namespaces/default/configmaps/a"
+    expected = "1 writes since the mark, but none were expected:\n  client PATCH /api/v1/namespaces/default/configmaps/a"
 )]
 async fn a_write_that_was_not_expected_is_named(cluster: Cluster) {
     cluster.mark();
@@ -246,7 +246,7 @@ async fn an_object_that_is_missing_is_named(cluster: Cluster) {
 }
 
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false)]
-#[should_panic(expected = "1 of ConfigMap are left: a")]
+#[should_panic(expected = "1 objects of kind ConfigMap exist: a")]
 async fn objects_that_are_left_are_named(cluster: Cluster) {
     cluster.apply(config("a", "one")).await.expect("it is stored");
     cluster.assert_none::<ConfigMap>().await;

@@ -153,15 +153,15 @@ impl Cluster {
     ///
     /// ```
     /// use std::sync::Arc;
-    /// use evenkeel_runtime::{Action, Context, Controller, Result};
+    /// use evenkeel_runtime::{Action, Controller, Ctx, Result};
     /// use k8s_openapi::api::core::v1::{ConfigMap, Secret};
     /// # use serde_json::json;
     ///
-    /// async fn reconcile(map: Arc<ConfigMap>, ctx: Context) -> Result<Action> {
+    /// async fn reconcile(map: Arc<ConfigMap>, ctx: Ctx) -> Result<Action> {
     ///     let mut secret = Secret::default();
     ///     secret.metadata.name = map.metadata.name.clone();
     ///     ctx.apply(secret).await?;
-    ///     Ok(Action::done())
+    ///     Ok(Action::await_change())
     /// }
     ///
     /// # evenkeel_cluster::testing::run(evenkeel_cluster::testing::options().controllers(false), |cluster| async move {

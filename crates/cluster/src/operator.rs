@@ -52,7 +52,7 @@ impl Supervisor {
         let mut starting = Arc::new(started);
         loop {
             let process = self.shared.process.lock().clone();
-            let mut manager = Manager::new(self.client(&process)).env(self.wire.env.clone());
+            let mut manager = Manager::new(self.client(&process)).with_env(self.wire.env.clone());
             if matches!(self.wire.backend, Backend::Remote(_)) {
                 // A remote cluster is shared: other namespaces hold objects that do not belong to this test.
                 manager = manager.namespaces([self.run_as.namespace.to_string()]);

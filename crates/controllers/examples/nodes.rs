@@ -9,7 +9,7 @@ use kube::Client;
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (client, env) = (Client::try_default().await?, Env::system());
-    let manager = Manager::new(client).env(env.clone());
+    let manager = Manager::new(client).with_env(env.clone());
     evenkeel_controllers::nodes(&env, &NodeOptions::count(1))(manager).run().await?;
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use evenkeel_runtime::{Context, Index, Object, Result, ResultExt};
+use evenkeel_runtime::{Ctx, Index, Object, Result, ResultExt};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference};
 use kube::core::params::Patch;
 use serde_json::json;
@@ -52,11 +52,7 @@ fn selector_key(metadata: &ObjectMeta, selector: &LabelSelector) -> String {
 }
 
 /// The objects of kind `C` that `owner` controls in the end: its own, without those it lets go, with those it adopts.
-pub(crate) async fn claim<O, C, S>(
-    ctx: &Context<S>,
-    owner: &O,
-    selector: &LabelSelector,
-) -> Result<Vec<Arc<C>>>
+pub(crate) async fn claim<O, C, S>(ctx: &Ctx<S>, owner: &O, selector: &LabelSelector) -> Result<Vec<Arc<C>>>
 where
     O: Object<DynamicType = ()>,
     C: Object<DynamicType = ()>,
@@ -87,14 +83,14 @@ where
 }
 
 /// Nothing is adopted by an owner that is gone but for our cache: what it adopts would be deleted with it.
-async fn is_alive<O: Object<DynamicType = ()>, S>(ctx: &Context<S>, owner: &O) -> Result<bool> {
+async fn is_alive<O: Object<DynamicType = ()>, S>(ctx: &Ctx<S>, owner: &O) -> Result<bool> {
     let key = evenkeel_runtime::Request::of(owner);
     let live = ctx.fetch_at::<O>(&key).await?;
     Ok(live
         .is_some_and(|live| live.meta().uid == owner.meta().uid && live.meta().deletion_timestamp.is_none()))
 }
 
-async fn adopt<O, C, S>(ctx: &Context<S>, owner: &O, candidate: &C) -> Result<Option<Arc<C>>>
+async fn adopt<O, C, S>(ctx: &Ctx<S>, owner: &O, candidate: &C) -> Result<Option<Arc<C>>>
 where
     O: Object<DynamicType = ()>,
     C: Object<DynamicType = ()>,
@@ -106,7 +102,7 @@ where
     Ok(adopted.ignore_not_found()?.map(Arc::new))
 }
 
-async fn release<O, C, S>(ctx: &Context<S>, owner: &O, candidate: &C) -> Result<()>
+async fn release<O, C, S>(ctx: &Ctx<S>, owner: &O, candidate: &C) -> Result<()>
 where
     O: Object<DynamicType = ()>,
     C: Object<DynamicType = ()>,
@@ -119,7 +115,7 @@ where
 
 /// Writes the owners of an object, if it is still as it was seen.
 pub(crate) async fn set_owners<C: Object<DynamicType = ()>, S>(
-    ctx: &Context<S>,
+    ctx: &Ctx<S>,
     object: &C,
     owners: &[OwnerReference],
 ) -> Result<C, evenkeel_runtime::ContextError> {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use evenkeel_runtime::{Action, Context, Controller, Result, ResultExt};
+use evenkeel_runtime::{Action, Controller, Ctx, Result, ResultExt};
 use jiff::Timestamp;
 use k8s_openapi::api::autoscaling::v2::{
     HorizontalPodAutoscaler, HorizontalPodAutoscalerCondition, HorizontalPodAutoscalerSpec,
@@ -48,8 +48,8 @@ enum Target {
     Scale { wanted: i32, present: i32 },
 }
 
-async fn reconcile(autoscaler: Arc<HorizontalPodAutoscaler>, ctx: Context<State>) -> Result<Action> {
-    let Some(spec) = autoscaler.spec() else { return Ok(Action::done()) };
+async fn reconcile(autoscaler: Arc<HorizontalPodAutoscaler>, ctx: Ctx<State>) -> Result<Action> {
+    let Some(spec) = autoscaler.spec() else { return Ok(Action::await_change()) };
     // Upkeep: nobody waits for an autoscaler to look again.
     ctx.state().reminders.set(ctx.request(), Some(PERIOD));
     let target = look(&ctx, &autoscaler, spec).await?;
@@ -64,14 +64,14 @@ async fn reconcile(autoscaler: Arc<HorizontalPodAutoscaler>, ctx: Context<State>
             &patch,
         )
         .await?;
-        ctx.event(&*autoscaler, "SuccessfulRescale", format!("New size: {replicas}"));
+        ctx.event(&autoscaler, "SuccessfulRescale", format!("New size: {replicas}"));
     }
-    ctx.status(&*autoscaler, status).await.ignore_not_found()?;
-    Ok(Action::done())
+    ctx.status(&autoscaler, status).await.ignore_not_found()?;
+    Ok(Action::await_change())
 }
 
 fn api(
-    ctx: &Context<State>,
+    ctx: &Ctx<State>,
     autoscaler: &HorizontalPodAutoscaler,
     spec: &HorizontalPodAutoscalerSpec,
 ) -> Option<(Api<DynamicObject>, String)> {
@@ -82,7 +82,7 @@ fn api(
 }
 
 async fn look(
-    ctx: &Context<State>,
+    ctx: &Ctx<State>,
     autoscaler: &HorizontalPodAutoscaler,
     spec: &HorizontalPodAutoscalerSpec,
 ) -> Result<Target> {

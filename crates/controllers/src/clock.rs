@@ -1,6 +1,6 @@
 //! Time as statuses hold it, and timers that nobody waits for.
 //!
-//! A key that must be looked at again soon, as part of getting somewhere, is asked for with `Action::after`: that is
+//! A key that must be looked at again soon, as part of getting somewhere, is asked for with `Action::requeue`: that is
 //! *work*, and `settled()` follows it. A deadline that only matters if nothing happens until then (a rollout that may
 //! get stuck, a schedule, a lifetime) is *upkeep*: it is set here, outside of the ledger.
 

@@ -4,7 +4,7 @@ mod role;
 
 use std::sync::Arc;
 
-use evenkeel_runtime::{Action, Context, Controller, Error, Index, Result};
+use evenkeel_runtime::{Action, Controller, Ctx, Error, Index, Result};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::ResourceExt;
 use kube::core::params::Patch;
@@ -26,16 +26,16 @@ pub(crate) fn controller() -> Controller<Role> {
         .field_manager("clusterrole-aggregation-controller")
 }
 
-async fn reconcile(role: Arc<Role>, ctx: Context) -> Result<Action> {
-    let Some(aggregation) = role.aggregation_rule.as_ref() else { return Ok(Action::done()) };
+async fn reconcile(role: Arc<Role>, ctx: Ctx) -> Result<Action> {
+    let Some(aggregation) = role.aggregation_rule.as_ref() else { return Ok(Action::await_change()) };
     let selectors = aggregation.cluster_role_selectors.iter().flatten().cloned();
     let selectors: Vec<Selector> = selectors.filter_map(|selector| selector.try_into().ok()).collect();
     let unreadable = |error: serde_json::Error| Error::message(error.to_string());
     let rules = sum(&role, &selectors, &ctx.list::<Role>()?).map_err(unreadable)?;
     if role.rules().map_err(unreadable)? != rules {
-        ctx.patch(&*role, &Patch::Merge(json!({"rules": rules}))).await?;
+        ctx.patch(&role, &Patch::Merge(json!({"rules": rules}))).await?;
     }
-    Ok(Action::done())
+    Ok(Action::await_change())
 }
 
 /// The rules of all selected roles, each once, in the order of the roles' names.

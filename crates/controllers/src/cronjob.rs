@@ -7,7 +7,7 @@ mod due;
 use std::sync::Arc;
 
 use due::{NeverFires, most_recent};
-use evenkeel_runtime::{Action, Context, Controller, Result, ResultExt};
+use evenkeel_runtime::{Action, Controller, Ctx, Result, ResultExt};
 use evenkeel_schema::cron::{Schedule, time_zone};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
@@ -36,9 +36,9 @@ pub(crate) fn controller() -> Controller<CronJob> {
         .state(reminders)
 }
 
-async fn reconcile(cron: Arc<CronJob>, ctx: Context<Reminders>) -> Result<Action> {
+async fn reconcile(cron: Arc<CronJob>, ctx: Ctx<Reminders>) -> Result<Action> {
     let Some(spec) = cron.spec().filter(|_| cron.metadata.deletion_timestamp.is_none()) else {
-        return Ok(Action::done());
+        return Ok(Action::await_change());
     };
     let now = clock::seconds(ctx.now());
     let jobs = ctx.children::<Job>()?;
@@ -49,12 +49,12 @@ async fn reconcile(cron: Arc<CronJob>, ctx: Context<Reminders>) -> Result<Action
     {
         run_due(&ctx, &cron, &jobs, (&schedule, &zone), &mut status, now).await?;
     }
-    ctx.status(&*cron, status).await.ignore_not_found()?;
-    Ok(Action::done())
+    ctx.status(&cron, status).await.ignore_not_found()?;
+    Ok(Action::await_change())
 }
 
 /// The schedule with its time zone; an event says why there is none.
-fn schedule(ctx: &Context<Reminders>, cron: &CronJob) -> Option<(Schedule, TimeZone)> {
+fn schedule(ctx: &Ctx<Reminders>, cron: &CronJob) -> Option<(Schedule, TimeZone)> {
     let spec = cron.spec()?;
     let zone = match spec.time_zone.as_deref().map(time_zone).transpose() {
         Ok(zone) => zone.unwrap_or(TimeZone::UTC),
@@ -82,7 +82,7 @@ fn schedule(ctx: &Context<Reminders>, cron: &CronJob) -> Option<(Schedule, TimeZ
 
 /// Starts a Job where one is due, and sets the clock for the next.
 async fn run_due(
-    ctx: &Context<Reminders>,
+    ctx: &Ctx<Reminders>,
     cron: &CronJob,
     jobs: &[Arc<Job>],
     (schedule, zone): (&Schedule, &TimeZone),
@@ -107,7 +107,7 @@ async fn run_due(
         }
         Some("Replace") => {
             for job in running {
-                ctx.delete(&**job).await?;
+                ctx.delete(job).await?;
                 ctx.event(cron, "SuccessfulDelete", format!("Deleted job {}", job.name_any()));
             }
         }
@@ -138,7 +138,7 @@ fn last_run(cron: &CronJob) -> Option<Timestamp> {
 }
 
 /// The newest time that has come and for which no Job was made yet.
-fn due(ctx: &Context<Reminders>, cron: &CronJob, schedule: &Schedule, now: Timestamp) -> Option<Timestamp> {
+fn due(ctx: &Ctx<Reminders>, cron: &CronJob, schedule: &Schedule, now: Timestamp) -> Option<Timestamp> {
     let spec = cron.spec()?;
     let mut earliest = last_run(cron)?;
     let deadline = spec.starting_deadline_seconds.map(SignedDuration::from_secs);
@@ -224,7 +224,7 @@ fn is_finished(job: &Job) -> bool {
 }
 
 /// Deletes the oldest Jobs that have finished, beyond what is to be kept.
-async fn clean_up(ctx: &Context<Reminders>, cron: &CronJob, jobs: &[Arc<Job>]) -> Result<()> {
+async fn clean_up(ctx: &Ctx<Reminders>, cron: &CronJob, jobs: &[Arc<Job>]) -> Result<()> {
     let Some(spec) = cron.spec() else { return Ok(()) };
     for (kind, limit) in
         [("Complete", spec.successful_jobs_history_limit), ("Failed", spec.failed_jobs_history_limit)]
@@ -237,7 +237,7 @@ async fn clean_up(ctx: &Context<Reminders>, cron: &CronJob, jobs: &[Arc<Job>]) -
         });
         let surplus = ended.len().saturating_sub(limit);
         for job in ended.into_iter().take(surplus) {
-            ctx.delete_with(&**job, &DeleteParams::background()).await?;
+            ctx.delete_with(job, &DeleteParams::background()).await?;
             ctx.event(cron, "SuccessfulDelete", format!("Deleted job {}", job.name_any()));
         }
     }

@@ -8,7 +8,7 @@ pub(crate) mod plan;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use evenkeel_runtime::{Action, Context, Controller, Index, Result, ResultExt, Source};
+use evenkeel_runtime::{Action, Controller, Ctx, Index, Result, ResultExt, Source};
 use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt;
@@ -34,23 +34,23 @@ pub(crate) fn controller() -> Controller<DaemonSet> {
     let selector = |set: &DaemonSet| set.spec().map(|spec| spec.selector.clone());
     let all = Index::new(ALL, |_: &DaemonSet| vec![ALL.to_owned()]);
     Controller::new("daemonset-controller", reconcile)
-        .owns_source(Source::<Pod>::new().index(adoption::orphans()))
+        .owns_with(Source::<Pod>::new().index(adoption::orphans()))
         .watches_indexed(adoption::selects(selector), |pod: &Pod| adoption::orphan_keys(&pod.metadata))
         .watches_indexed(all, |_: &Node| vec![ALL.to_owned()])
-        .reads_source(Source::<ControllerRevision>::new().index(Index::by_owner()))
+        .reads_with(Source::<ControllerRevision>::new().index(Index::by_owner()))
         .field_manager(MANAGER)
         .max_concurrent(2)
 }
 
-async fn reconcile(set: Arc<DaemonSet>, ctx: Context) -> Result<Action> {
-    let Some(spec) = set.spec() else { return Ok(Action::done()) };
+async fn reconcile(set: Arc<DaemonSet>, ctx: Ctx) -> Result<Action> {
+    let Some(spec) = set.spec() else { return Ok(Action::await_change()) };
     let pods = claim(&ctx, &*set, &spec.selector).await?;
     let history = ctx.children::<ControllerRevision>()?;
     let Some(hash) = newest(&ctx, &set, &history).await? else {
         let mut status = set.status.clone().unwrap_or_default();
         status.collision_count = Some(status.collision_count.unwrap_or(0).saturating_add(1));
-        ctx.status(&*set, status).await?;
-        return Ok(Action::requeue());
+        ctx.status(&set, status).await?;
+        return Ok(Action::requeue_with_backoff());
     };
     let observed = Observed { set: set.clone(), nodes: ctx.list::<Node>()?, pods, hash };
     let plan = plan::plan(&observed, clock::seconds(ctx.now()));
@@ -60,20 +60,16 @@ async fn reconcile(set: Arc<DaemonSet>, ctx: Context) -> Result<Action> {
         }
     }
     for pod in &plan.delete {
-        ctx.delete(&**pod).await?;
-        ctx.event(&*set, "SuccessfulDelete", format!("Deleted pod: {}", pod.name_any()));
+        ctx.delete(pod).await?;
+        ctx.event(&set, "SuccessfulDelete", format!("Deleted pod: {}", pod.name_any()));
     }
-    ctx.status(&*set, &plan.status).await.ignore_not_found()?;
+    ctx.status(&set, &plan.status).await.ignore_not_found()?;
     forget_history(&ctx, &observed, &history).await?;
-    Ok(plan.look_again.map_or_else(Action::done, Action::after))
+    Ok(plan.look_again.map_or_else(Action::await_change, Action::requeue))
 }
 
 /// The hash of the present template, whose revision is made or renumbered where it must be. `None` after a collision.
-async fn newest(
-    ctx: &Context,
-    set: &DaemonSet,
-    history: &[Arc<ControllerRevision>],
-) -> Result<Option<String>> {
+async fn newest(ctx: &Ctx, set: &DaemonSet, history: &[Arc<ControllerRevision>]) -> Result<Option<String>> {
     let spec = set.spec().cloned().unwrap_or_default();
     let parent = Parent {
         owner: controller_reference(set),
@@ -87,7 +83,7 @@ async fn newest(
     match history::newest(&parent, history) {
         Newest::Is(revision) => Ok(Some(hash(&revision))),
         Newest::Renumber(revision, number) => {
-            ctx.patch(&*revision, &Patch::Merge(json!({"revision": number}))).await?;
+            ctx.patch(&revision, &Patch::Merge(json!({"revision": number}))).await?;
             Ok(Some(hash(&revision)))
         }
         Newest::Create(revision) => {
@@ -105,7 +101,7 @@ async fn newest(
 }
 
 /// Makes the pod of one node. Says whether more are worth trying.
-async fn create(ctx: &Context, observed: &Observed, node: &str) -> Result<bool> {
+async fn create(ctx: &Ctx, observed: &Observed, node: &str) -> Result<bool> {
     let set = &observed.set;
     let spec = set.spec().cloned().unwrap_or_default();
     let mut pod =
@@ -120,22 +116,18 @@ async fn create(ctx: &Context, observed: &Observed, node: &str) -> Result<bool> 
     }
     match ctx.create(pod).await {
         Ok(pod) => {
-            ctx.event(&**set, "SuccessfulCreate", format!("Created pod: {}", pod.name_any()));
+            ctx.event(set, "SuccessfulCreate", format!("Created pod: {}", pod.name_any()));
             Ok(true)
         }
         Err(error) if refusal::namespace_is_terminating(&error) => Ok(false),
         Err(error) => {
-            ctx.warning(&**set, "FailedCreate", format!("Error creating: {}", refusal::message(&error)));
+            ctx.warning(set, "FailedCreate", format!("Error creating: {}", refusal::message(&error)));
             Err(error.into())
         }
     }
 }
 
-async fn forget_history(
-    ctx: &Context,
-    observed: &Observed,
-    history: &[Arc<ControllerRevision>],
-) -> Result<()> {
+async fn forget_history(ctx: &Ctx, observed: &Observed, history: &[Arc<ControllerRevision>]) -> Result<()> {
     let used: BTreeSet<_> = observed
         .pods
         .iter()
@@ -148,7 +140,7 @@ async fn forget_history(
     let live: BTreeSet<_> = live.map(|revision| revision.name_any()).collect();
     let limit = observed.set.spec().and_then(|spec| spec.revision_history_limit);
     for revision in history::surplus(history, &live, limit) {
-        ctx.delete(&*revision).await?;
+        ctx.delete(&revision).await?;
     }
     Ok(())
 }

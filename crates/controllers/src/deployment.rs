@@ -11,9 +11,7 @@ mod status;
 
 use std::sync::Arc;
 
-use evenkeel_runtime::{
-    Action, Context, ContextError, Controller, Error, Request, Result, ResultExt, Source,
-};
+use evenkeel_runtime::{Action, ContextError, Controller, Ctx, Error, Request, Result, ResultExt, Source};
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentStatus, ReplicaSet};
 use kube::core::params::Patch;
 use rollout::{Observed, Plan};
@@ -33,7 +31,7 @@ pub(crate) fn controller() -> Controller<Deployment> {
     let selector = |deployment: &Deployment| deployment.spec().map(|spec| spec.selector.clone());
     let (reminders, due) = Reminders::channel();
     Controller::new("deployment-controller", reconcile)
-        .owns_source(Source::<ReplicaSet>::new().index(adoption::orphans()))
+        .owns_with(Source::<ReplicaSet>::new().index(adoption::orphans()))
         .watches_indexed(adoption::selects(selector), |set: &ReplicaSet| adoption::orphan_keys(&set.metadata))
         .stream("progress deadline", due)
         .field_manager(MANAGER)
@@ -41,8 +39,8 @@ pub(crate) fn controller() -> Controller<Deployment> {
         .state(reminders)
 }
 
-async fn reconcile(deployment: Arc<Deployment>, ctx: Context<Reminders>) -> Result<Action> {
-    let Some(spec) = deployment.spec() else { return Ok(Action::done()) };
+async fn reconcile(deployment: Arc<Deployment>, ctx: Ctx<Reminders>) -> Result<Action> {
+    let Some(spec) = deployment.spec() else { return Ok(Action::await_change()) };
     let sets = claim(&ctx, &*deployment, &spec.selector).await?;
     let observed = Observed { deployment: deployment.clone(), sets };
     let mut plan = rollout::plan(&observed, clock::seconds(ctx.now()));
@@ -50,16 +48,16 @@ async fn reconcile(deployment: Arc<Deployment>, ctx: Context<Reminders>) -> Resu
     if let Some(revision) = plan.revision.as_ref().filter(|_| done.is_ok()) {
         note_revision(&ctx, &deployment, revision).await?;
     }
-    ctx.status(&*deployment, &plan.status).await.ignore_not_found()?;
+    ctx.status(&deployment, &plan.status).await.ignore_not_found()?;
     // The deadline is upkeep: who waits for the cluster to come to rest does not wait for a rollout to get stuck.
     ctx.state().set(ctx.request(), plan.look_again);
-    done.map(|()| Action::done())
+    done.map(|()| Action::await_change())
 }
 
-async fn write_sets(ctx: &Context<Reminders>, deployment: &Deployment, plan: &mut Plan) -> Result<()> {
+async fn write_sets(ctx: &Ctx<Reminders>, deployment: &Deployment, plan: &mut Plan) -> Result<()> {
     // What has had its time goes first, so that nobody sees it beside what comes.
     for set in &plan.delete {
-        ctx.delete(&**set).await?;
+        ctx.delete(set).await?;
     }
     if let Some(set) = plan.create.take() {
         create(ctx, deployment, set, &mut plan.status).await?;
@@ -71,7 +69,7 @@ async fn write_sets(ctx: &Context<Reminders>, deployment: &Deployment, plan: &mu
 }
 
 async fn create(
-    ctx: &Context<Reminders>,
+    ctx: &Ctx<Reminders>,
     deployment: &Deployment,
     set: ReplicaSet,
     status: &mut DeploymentStatus,
@@ -110,7 +108,7 @@ async fn create(
 /// The name is taken: by our own ReplicaSet, which the cache will show, or by another's, and then the next hash is
 /// made with a higher count of collisions.
 async fn taken(
-    ctx: &Context<Reminders>,
+    ctx: &Ctx<Reminders>,
     deployment: &Deployment,
     name: &str,
     status: &mut DeploymentStatus,
@@ -129,7 +127,7 @@ async fn taken(
 }
 
 async fn update(
-    ctx: &Context<Reminders>,
+    ctx: &Ctx<Reminders>,
     deployment: &Deployment,
     before: &ReplicaSet,
     after: &ReplicaSet,
@@ -150,7 +148,7 @@ async fn update(
     Ok(())
 }
 
-async fn note_revision(ctx: &Context<Reminders>, deployment: &Deployment, number: &str) -> Result<()> {
+async fn note_revision(ctx: &Ctx<Reminders>, deployment: &Deployment, number: &str) -> Result<()> {
     let shown =
         deployment.metadata.annotations.as_ref().and_then(|annotations| annotations.get(revision::REVISION));
     if shown.map(String::as_str) != Some(number) {

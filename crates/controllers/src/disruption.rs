@@ -5,7 +5,7 @@ mod budget;
 use std::sync::Arc;
 
 use budget::Observed;
-use evenkeel_runtime::{Action, Context, Controller, Index, Request, Result, ResultExt, Source};
+use evenkeel_runtime::{Action, Controller, Ctx, Index, Request, Result, ResultExt, Source};
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::core::v1::{Pod, ReplicationController};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -30,7 +30,7 @@ pub(crate) fn controller() -> Controller<PodDisruptionBudget> {
     });
     Controller::new("disruption-controller", reconcile)
         .watches_indexed(by_selector, |pod: &Pod| labelled::keys(&pod.metadata))
-        .reads_source(Source::<Pod>::new().index(labelled::labelled()))
+        .reads_with(Source::<Pod>::new().index(labelled::labelled()))
         .reads::<ReplicaSet>()
         .reads::<Deployment>()
         .reads::<StatefulSet>()
@@ -40,7 +40,7 @@ pub(crate) fn controller() -> Controller<PodDisruptionBudget> {
         .state(reminders)
 }
 
-async fn reconcile(budget: Arc<PodDisruptionBudget>, ctx: Context<Reminders>) -> Result<Action> {
+async fn reconcile(budget: Arc<PodDisruptionBudget>, ctx: Ctx<Reminders>) -> Result<Action> {
     let spec = budget.spec.clone().unwrap_or_default();
     let labels = spec.selector.as_ref().and_then(|selector| selector.match_labels.as_ref());
     let key = labelled::selector_key(&budget.namespace().unwrap_or_default(), labels);
@@ -53,12 +53,12 @@ async fn reconcile(budget: Arc<PodDisruptionBudget>, ctx: Context<Reminders>) ->
     let observed = Observed { budget: budget.clone(), pods, scale };
     let (status, look_again) = budget::status(&observed, clock::seconds(ctx.now()));
     ctx.state().set(ctx.request(), look_again);
-    ctx.status(&*budget, status).await.ignore_not_found()?;
-    Ok(Action::done())
+    ctx.status(&budget, status).await.ignore_not_found()?;
+    Ok(Action::await_change())
 }
 
 /// How many pods the controllers of these pods want together.
-fn scale(ctx: &Context<Reminders>, pods: &[Arc<Pod>]) -> Result<i32> {
+fn scale(ctx: &Ctx<Reminders>, pods: &[Arc<Pod>]) -> Result<i32> {
     let mut seen = std::collections::BTreeMap::new();
     for pod in pods {
         let Some(owner) = controller_of(&pod.metadata) else { continue };
@@ -87,7 +87,7 @@ fn scale(ctx: &Context<Reminders>, pods: &[Arc<Pod>]) -> Result<i32> {
 }
 
 /// A ReplicaSet under a Deployment stands for that one's size.
-fn scale_of_set(ctx: &Context<Reminders>, set: &ReplicaSet) -> Result<(String, i32)> {
+fn scale_of_set(ctx: &Ctx<Reminders>, set: &ReplicaSet) -> Result<(String, i32)> {
     let own = set.spec().and_then(|spec| spec.replicas).unwrap_or(1);
     let uid = set.uid().unwrap_or_default();
     let Some(owner) = controller_of(&set.metadata).filter(|owner| owner.kind == "Deployment") else {

@@ -9,7 +9,7 @@ pub(crate) use mirror::controller as mirroring;
 use std::sync::Arc;
 
 use backends::Backend;
-use evenkeel_runtime::{Action, Context, Controller, Index, Request, Result, ResultExt, Source, Trigger};
+use evenkeel_runtime::{Action, Controller, Ctx, Index, Request, Result, ResultExt, Source, Trigger};
 use k8s_openapi::api::core::v1::{Endpoints, Node, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -24,7 +24,7 @@ const CONCURRENT: usize = 5;
 pub(crate) fn controller() -> Controller<Service> {
     Controller::requests("endpoint-controller", reconcile)
         .watches_indexed(by_selector(), |pod: &Pod| labelled::keys(&pod.metadata))
-        .reads_source(Source::<Pod>::new().index(labelled::labelled()))
+        .reads_with(Source::<Pod>::new().index(labelled::labelled()))
         .watches(Trigger::<Endpoints>::same())
         .field_manager(MANAGER)
         .max_concurrent(CONCURRENT)
@@ -34,7 +34,7 @@ pub(crate) fn controller() -> Controller<Service> {
 pub(crate) fn slice_controller() -> Controller<Service> {
     Controller::new("endpointslice-controller", reconcile_slices)
         .watches_indexed(by_selector(), |pod: &Pod| labelled::keys(&pod.metadata))
-        .reads_source(Source::<Pod>::new().index(labelled::labelled()))
+        .reads_with(Source::<Pod>::new().index(labelled::labelled()))
         .owns::<EndpointSlice>()
         .reads::<Node>()
         .field_manager(MANAGER)
@@ -51,19 +51,19 @@ fn by_selector() -> Index<Service> {
     })
 }
 
-async fn reconcile(key: Request, ctx: Context) -> Result<Action> {
+async fn reconcile(key: Request, ctx: Ctx) -> Result<Action> {
     let current = ctx.get_at::<Endpoints>(&key)?;
     let Some(service) = ctx.get_at::<Service>(&key)? else {
         // Those that we made go with their service; those that someone made by hand are no business of ours.
         if let Some(current) =
             current.filter(|current| current.labels().contains_key(backends::ENDPOINTS_MANAGED_BY))
         {
-            ctx.delete(&*current).await?;
+            ctx.delete(&current).await?;
         }
-        return Ok(Action::done());
+        return Ok(Action::await_change());
     };
     if !selects(&service) {
-        return Ok(Action::done());
+        return Ok(Action::await_change());
     }
     let wanted = Endpoints {
         metadata: ObjectMeta {
@@ -89,12 +89,12 @@ async fn reconcile(key: Request, ctx: Context) -> Result<Action> {
         }
         Some(_) => {}
     }
-    Ok(Action::done())
+    Ok(Action::await_change())
 }
 
-async fn reconcile_slices(service: Arc<Service>, ctx: Context) -> Result<Action> {
+async fn reconcile_slices(service: Arc<Service>, ctx: Ctx) -> Result<Action> {
     if !selects(&service) || service.metadata.deletion_timestamp.is_some() {
-        return Ok(Action::done());
+        return Ok(Action::await_change());
     }
     let nodes = ctx.cache::<Node>()?;
     let mut backends = backends(&ctx, &service)?;
@@ -114,9 +114,9 @@ async fn reconcile_slices(service: Arc<Service>, ctx: Context) -> Result<Action>
         ctx.update(&slice).await?;
     }
     for slice in plan.delete {
-        ctx.delete(&*slice).await?;
+        ctx.delete(&slice).await?;
     }
-    Ok(Action::done())
+    Ok(Action::await_change())
 }
 
 /// Whether addresses are found for this service by a selector.
@@ -128,7 +128,7 @@ fn selects(service: &Service) -> bool {
 }
 
 /// The pods behind a service, by name.
-fn backends(ctx: &Context, service: &Service) -> Result<Vec<Backend>> {
+fn backends(ctx: &Ctx, service: &Service) -> Result<Vec<Backend>> {
     let selector = service.spec.as_ref().and_then(|spec| spec.selector.clone()).unwrap_or_default();
     let key = labelled::selector_key(&service.namespace().unwrap_or_default(), Some(&selector));
     let candidates = ctx.cache::<Pod>()?.by_index(labelled::INDEX, &key)?;

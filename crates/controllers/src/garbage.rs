@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use decide::{Decision, OwnerState, Propagation, decide};
 use evenkeel_runtime::recorder::EventType;
-use evenkeel_runtime::{Action, Context, Controller, Env, EventMeta, Request, Result, ResultExt};
+use evenkeel_runtime::{Action, Controller, Ctx, Env, EventMeta, Request, Result, ResultExt};
 use futures::Stream;
 use graph::{FOREGROUND, Graph, Node, ORPHAN, is_reachable};
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -88,16 +88,16 @@ pub(crate) fn controller(
     monitors: Arc<Monitors>,
     due: impl Stream<Item = Request> + Send + 'static,
 ) -> Controller<DynamicObject> {
-    Controller::bare("garbage-collector-controller", reconcile)
+    Controller::without_primary("garbage-collector-controller", reconcile)
         .stream("owner or dependent changed", due)
         .field_manager(MANAGER)
         .max_concurrent(CONCURRENT)
         .state(State { collector, monitors })
 }
 
-async fn reconcile(key: Request, ctx: Context<State>) -> Result<Action> {
+async fn reconcile(key: Request, ctx: Ctx<State>) -> Result<Action> {
     let node = ctx.state().collector.graph.lock().get(&key.name).cloned();
-    let Some(node) = node else { return Ok(Action::done()) };
+    let Some(node) = node else { return Ok(Action::await_change()) };
     if node.orphans_dependents() {
         orphan(&ctx, &node).await?;
     } else if node.waits_for_dependents() {
@@ -109,11 +109,11 @@ async fn reconcile(key: Request, ctx: Context<State>) -> Result<Action> {
     } else if !node.deleting && !node.owners.is_empty() {
         look(&ctx, node).await?;
     }
-    Ok(Action::done())
+    Ok(Action::await_change())
 }
 
 /// Looks at the owners, first as the watches show the object; what is not in order then is looked at live.
-async fn look(ctx: &Context<State>, node: Node) -> Result<()> {
+async fn look(ctx: &Ctx<State>, node: Node) -> Result<()> {
     let states = states(ctx, &node).await?;
     if states.iter().all(|state| *state == OwnerState::Solid) {
         return Ok(());
@@ -136,7 +136,7 @@ async fn look(ctx: &Context<State>, node: Node) -> Result<()> {
     }
 }
 
-async fn states(ctx: &Context<State>, node: &Node) -> Result<Vec<OwnerState>> {
+async fn states(ctx: &Ctx<State>, node: &Node) -> Result<Vec<OwnerState>> {
     let mut states = Vec::with_capacity(node.owners.len());
     for owner in &node.owners {
         states.push(state(ctx, node, owner).await?);
@@ -144,7 +144,7 @@ async fn states(ctx: &Context<State>, node: &Node) -> Result<Vec<OwnerState>> {
     Ok(states)
 }
 
-async fn state(ctx: &Context<State>, node: &Node, owner: &OwnerReference) -> Result<OwnerState> {
+async fn state(ctx: &Ctx<State>, node: &Node, owner: &OwnerReference) -> Result<OwnerState> {
     let known = ctx.state().collector.graph.lock().get(&owner.uid).cloned();
     if let Some(known) = known.filter(|known| is_reachable(known, node) && known.name == owner.name) {
         return Ok(if known.waits_for_dependents() { OwnerState::Waiting } else { OwnerState::Solid });
@@ -176,7 +176,7 @@ async fn state(ctx: &Context<State>, node: &Node, owner: &OwnerReference) -> Res
 }
 
 /// An owner reference that can never hold is a mistake of whoever wrote it: an event says so.
-fn complain(ctx: &Context<State>, node: &Node, owner: &OwnerReference) {
+fn complain(ctx: &Ctx<State>, node: &Node, owner: &OwnerReference) {
     let namespace = node.namespace.as_deref().unwrap_or_default();
     let note = format!(
         "ownerRef [{}/{}, namespace: {namespace}, name: {}, uid: {}] does not exist in namespace \"{namespace}\"",
@@ -194,7 +194,7 @@ fn complain(ctx: &Context<State>, node: &Node, owner: &OwnerReference) {
 }
 
 /// Lets the dependents go, then the owner.
-async fn orphan(ctx: &Context<State>, node: &Node) -> Result<()> {
+async fn orphan(ctx: &Ctx<State>, node: &Node) -> Result<()> {
     let dependents: Vec<_> = ctx.state().collector.graph.lock().dependents(&node.uid).cloned().collect();
     for dependent in dependents {
         let Some(live) = fetch(ctx, &dependent).await? else { continue };
@@ -206,19 +206,19 @@ async fn orphan(ctx: &Context<State>, node: &Node) -> Result<()> {
 }
 
 /// Two that wait for each other would wait for ever: the one that is to go first no longer blocks its owners.
-async fn unblock(ctx: &Context<State>, node: &Node, live: &ObjectMeta) -> Result<()> {
+async fn unblock(ctx: &Ctx<State>, node: &Node, live: &ObjectMeta) -> Result<()> {
     let mut owners = live.owner_references.clone().unwrap_or_default();
     owners.iter_mut().for_each(|owner| owner.block_owner_deletion = Some(false));
     set_owners(ctx, node, live, &owners).await
 }
 
-async fn fetch(ctx: &Context<State>, node: &Node) -> Result<Option<ObjectMeta>> {
+async fn fetch(ctx: &Ctx<State>, node: &Node) -> Result<Option<ObjectMeta>> {
     let live = ctx.objects::<Metadata>(node.resource.api.clone()).fetch(&key_of(node)).await?;
     Ok(live.map(|live| live.metadata).filter(|live| live.uid.as_ref() == Some(&node.uid)))
 }
 
 async fn set_owners(
-    ctx: &Context<State>,
+    ctx: &Ctx<State>,
     node: &Node,
     live: &ObjectMeta,
     owners: &[OwnerReference],
@@ -235,7 +235,7 @@ async fn set_owners(
     .await
 }
 
-async fn remove_finalizer(ctx: &Context<State>, node: &Node, finalizer: &str) -> Result<()> {
+async fn remove_finalizer(ctx: &Ctx<State>, node: &Node, finalizer: &str) -> Result<()> {
     let Some(live) = fetch(ctx, node).await? else { return Ok(()) };
     let mut finalizers = live.finalizers.clone().unwrap_or_default();
     let before = finalizers.len();
@@ -251,18 +251,13 @@ async fn remove_finalizer(ctx: &Context<State>, node: &Node, finalizer: &str) ->
     .await
 }
 
-async fn patch(ctx: &Context<State>, node: &Node, body: serde_json::Value) -> Result<()> {
+async fn patch(ctx: &Ctx<State>, node: &Node, body: serde_json::Value) -> Result<()> {
     let objects = ctx.objects::<Metadata>(node.resource.api.clone());
     objects.patch(&key_of(node), &Patch::Merge(body)).await.ignore_not_found()?;
     Ok(())
 }
 
-async fn delete(
-    ctx: &Context<State>,
-    node: &Node,
-    live: &ObjectMeta,
-    propagation: Propagation,
-) -> Result<()> {
+async fn delete(ctx: &Ctx<State>, node: &Node, live: &ObjectMeta, propagation: Propagation) -> Result<()> {
     let policy = match propagation {
         Propagation::Background => PropagationPolicy::Background,
         Propagation::Foreground => PropagationPolicy::Foreground,

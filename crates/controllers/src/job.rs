@@ -8,7 +8,7 @@ pub(crate) mod plan;
 use std::sync::Arc;
 
 use evenkeel_runtime::{
-    Action, Context, Controller, Event, Index, Predicate, Request, Result, ResultExt, Source,
+    Action, Controller, Ctx, Event, Index, Predicate, Request, Result, ResultExt, Source,
 };
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
@@ -29,28 +29,28 @@ const CONCURRENT: usize = 5;
 pub(crate) fn controller() -> Controller<Job> {
     let (reminders, due) = Reminders::channel();
     Controller::new("job-controller", reconcile)
-        .owns_source(Source::<Pod>::new().index(adoption::orphans()))
+        .owns_with(Source::<Pod>::new().index(adoption::orphans()))
         .stream("deadline", due)
         .field_manager(MANAGER)
         .max_concurrent(CONCURRENT)
         .state(reminders)
 }
 
-async fn reconcile(job: Arc<Job>, ctx: Context<Reminders>) -> Result<Action> {
+async fn reconcile(job: Arc<Job>, ctx: Ctx<Reminders>) -> Result<Action> {
     let Some(selector) = job.spec.as_ref().and_then(|spec| spec.selector.clone()) else {
-        return Ok(Action::done());
+        return Ok(Action::await_change());
     };
     let pods: Vec<Arc<Pod>> = claim(&ctx, &*job, &selector).await?;
     let plan = plan::plan(&job, &pods, clock::seconds(ctx.now()));
     // Written before the finalizers come off: what is counted must be on the books.
-    ctx.status(&*job, &plan.status).await.ignore_not_found()?;
+    ctx.status(&job, &plan.status).await.ignore_not_found()?;
     announce(&ctx, &job, &plan);
     for pod in &plan.release {
         release(&ctx, pod).await?;
     }
     for pod in &plan.delete {
-        ctx.delete(&**pod).await?;
-        ctx.event(&*job, "SuccessfulDelete", format!("Deleted pod: {}", pod.name_any()));
+        ctx.delete(pod).await?;
+        ctx.event(&job, "SuccessfulDelete", format!("Deleted pod: {}", pod.name_any()));
     }
     for number in 0..plan.create {
         if !create(&ctx, &job, plan.indexes.get(number).copied()).await? {
@@ -58,10 +58,10 @@ async fn reconcile(job: Arc<Job>, ctx: Context<Reminders>) -> Result<Action> {
         }
     }
     ctx.state().set(ctx.request(), plan.deadline);
-    Ok(plan.retry.map_or_else(Action::done, Action::after))
+    Ok(plan.retry.map_or_else(Action::await_change, Action::requeue))
 }
 
-fn announce(ctx: &Context<Reminders>, job: &Job, plan: &Plan) {
+fn announce(ctx: &Ctx<Reminders>, job: &Job, plan: &Plan) {
     let has = |conditions: Option<&Vec<k8s_openapi::api::batch::v1::JobCondition>>, kind: &str| {
         conditions
             .into_iter()
@@ -85,7 +85,7 @@ fn announce(ctx: &Context<Reminders>, job: &Job, plan: &Plan) {
 }
 
 /// Makes one pod. Says whether more are worth trying.
-async fn create(ctx: &Context<Reminders>, job: &Job, index: Option<i32>) -> Result<bool> {
+async fn create(ctx: &Ctx<Reminders>, job: &Job, index: Option<i32>) -> Result<bool> {
     let spec = job.spec.clone().unwrap_or_default();
     let namespace = job.namespace().unwrap_or_default();
     let mut pod = template::pod(&spec.template, &namespace, controller_reference(job));
@@ -106,7 +106,7 @@ async fn create(ctx: &Context<Reminders>, job: &Job, index: Option<i32>) -> Resu
     }
 }
 
-async fn release<S>(ctx: &Context<S>, pod: &Pod) -> Result<()> {
+async fn release<S>(ctx: &Ctx<S>, pod: &Pod) -> Result<()> {
     let mut finalizers = pod.metadata.finalizers.clone().unwrap_or_default();
     finalizers.retain(|finalizer| finalizer != TRACKING);
     let finalizers = if finalizers.is_empty() { json!(null) } else { json!(finalizers) };
@@ -127,9 +127,9 @@ pub(crate) fn orphans() -> Controller<Pod> {
         .field_manager(MANAGER)
 }
 
-async fn let_go(pod: Arc<Pod>, ctx: Context) -> Result<Action> {
+async fn let_go(pod: Arc<Pod>, ctx: Ctx) -> Result<Action> {
     if !is_tracked(&pod) {
-        return Ok(Action::done());
+        return Ok(Action::await_change());
     }
     let owner = controller_of(&pod.metadata).filter(|owner| owner.kind == "Job");
     if let Some(owner) = owner {
@@ -141,9 +141,9 @@ async fn let_go(pod: Arc<Pod>, ctx: Context) -> Result<Action> {
             None => ctx.fetch_at::<Job>(&key).await?,
         };
         if job.is_some_and(|job| job.uid().as_ref() == Some(&owner.uid)) {
-            return Ok(Action::done());
+            return Ok(Action::await_change());
         }
     }
     release(&ctx, &pod).await?;
-    Ok(Action::done())
+    Ok(Action::await_change())
 }

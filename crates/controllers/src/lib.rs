@@ -120,7 +120,7 @@ impl Options {
 /// use evenkeel_runtime::{Env, Manager};
 ///
 /// let env = Env::system();
-/// let manager = Manager::new(client).env(env.clone());
+/// let manager = Manager::new(client).with_env(env.clone());
 /// evenkeel_controllers::all(&env, &Options::new(NodeOptions::count(3)))(manager).run().await?;
 /// # Ok(())
 /// # }
@@ -163,7 +163,7 @@ fn add_all(manager: Manager, env: &Env, options: &Options) -> Manager {
 /// use evenkeel_runtime::{Env, Manager};
 ///
 /// let env = Env::system();
-/// let manager = Manager::new(client).env(env.clone());
+/// let manager = Manager::new(client).with_env(env.clone());
 /// evenkeel_controllers::nodes(&env, &NodeOptions::count(1))(manager).run().await?;
 /// # Ok(())
 /// # }

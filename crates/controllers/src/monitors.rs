@@ -10,9 +10,7 @@ mod watched;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use evenkeel_runtime::{
-    Action, Change, Context, Controller, Env, EventMeta, Origin, Request, Result, Trigger,
-};
+use evenkeel_runtime::{Action, Change, Controller, Ctx, Env, EventMeta, Origin, Request, Result, Trigger};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
 use parking_lot::Mutex;
@@ -85,7 +83,7 @@ impl Monitors {
     }
 
     /// Starts watches of new kinds, ends those of kinds that are gone.
-    fn follow(&self, ctx: &Context<Arc<Self>>, listed: Arc<[Resource]>) {
+    fn follow(&self, ctx: &Ctx<Arc<Self>>, listed: Arc<[Resource]>) {
         let mut watched = self.watched.lock();
         let wanted: BTreeMap<_, _> = listed
             .iter()
@@ -109,7 +107,7 @@ impl Monitors {
         self.on_change.iter().for_each(|tell| tell());
     }
 
-    fn watch(&self, ctx: &Context<Arc<Self>>, resource: &Resource) -> Monitor {
+    fn watch(&self, ctx: &Ctx<Arc<Self>>, resource: &Resource) -> Monitor {
         let (listeners, kind) = (self.listeners.clone(), resource.clone());
         let tell = Arc::new(move |event: &EventMeta<'_>| {
             listeners.iter().for_each(|listener| listener(&kind, event));
@@ -130,17 +128,17 @@ impl Monitors {
 pub(crate) fn controller(env: &Env, monitors: Arc<Monitors>) -> Controller<DynamicObject> {
     let key = || Request::cluster("resources");
     let start = clock::at_start(env, "monitors: starting", vec![key()]);
-    Controller::bare("resource-monitors", reconcile)
+    Controller::without_primary("resource-monitors", reconcile)
         .stream("start", start)
         .watches(Trigger::<CustomResourceDefinition>::map(move |_| [key()]))
         .field_manager(MANAGER)
         .state(monitors)
 }
 
-async fn reconcile(_: Request, ctx: Context<Arc<Monitors>>) -> Result<Action> {
+async fn reconcile(_: Request, ctx: Ctx<Arc<Monitors>>) -> Result<Action> {
     let listed = discover(ctx.client()).await?;
     if *ctx.state().listed.lock() != listed {
         ctx.state().follow(&ctx, listed);
     }
-    Ok(Action::done())
+    Ok(Action::await_change())
 }

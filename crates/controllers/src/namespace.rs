@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use conditions::Content;
-use evenkeel_runtime::{Action, Context, Controller, Env, EventMeta, Request, Result, ResultExt};
+use evenkeel_runtime::{Action, Controller, Ctx, Env, EventMeta, Request, Result, ResultExt};
 use futures::Stream;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::core::params::{DeleteParams, ListParams, PostParams};
@@ -59,35 +59,35 @@ pub(crate) fn controller(
         .stream("content went", due)
         .field_manager(MANAGER)
         .max_concurrent(CONCURRENT)
-        .shared_state(terminating)
+        .state(terminating)
 }
 
-async fn reconcile(namespace: Arc<Namespace>, ctx: Context<Terminating>) -> Result<Action> {
+async fn reconcile(namespace: Arc<Namespace>, ctx: Ctx<Terminating>) -> Result<Action> {
     let name = namespace.name_any();
     if namespace.metadata.deletion_timestamp.is_none() {
-        return Ok(Action::done());
+        return Ok(Action::await_change());
     }
     let finalizers = namespace.spec.as_ref().and_then(|spec| spec.finalizers.clone()).unwrap_or_default();
     if !finalizers.iter().any(|finalizer| finalizer == KUBERNETES) {
         ctx.state().names.lock().remove(&name);
-        return Ok(Action::done());
+        return Ok(Action::await_change());
     }
     // Entered before the content is looked at: what goes from now on wakes us.
     ctx.state().names.lock().insert(name.clone());
     let content = delete_content(&ctx, &name).await;
     let status = conditions::status(namespace.status.as_ref(), &content, clock::seconds(ctx.now()));
-    let written = ctx.status(&*namespace, status).await.ignore_not_found()?;
+    let written = ctx.status(&namespace, status).await.ignore_not_found()?;
     if content.is_gone() {
         finalize(&ctx, written.flatten().as_ref().unwrap_or(&namespace), finalizers).await?;
         ctx.state().names.lock().remove(&name);
     } else if let Some(failure) = content.discovery_failure.or_else(|| content.failures.into_iter().next()) {
         return Err(evenkeel_runtime::Error::message(failure));
     }
-    Ok(Action::done())
+    Ok(Action::await_change())
 }
 
 /// Deletes all that can be deleted; pods first, so that what they need outlives them.
-async fn delete_content(ctx: &Context<Terminating>, namespace: &str) -> Content {
+async fn delete_content(ctx: &Ctx<Terminating>, namespace: &str) -> Content {
     let mut content = Content::default();
     let listed = match monitors::discover(ctx.client()).await {
         Ok(listed) => listed,
@@ -113,7 +113,7 @@ async fn delete_content(ctx: &Context<Terminating>, namespace: &str) -> Content 
 }
 
 async fn delete_kind(
-    ctx: &Context<Terminating>,
+    ctx: &Ctx<Terminating>,
     namespace: &str,
     resource: &Resource,
     content: &mut Content,
@@ -130,11 +130,7 @@ async fn delete_kind(
 }
 
 /// Takes our finalizer off; with the last one the server lets the namespace go.
-async fn finalize(
-    ctx: &Context<Terminating>,
-    namespace: &Namespace,
-    mut finalizers: Vec<String>,
-) -> Result<()> {
+async fn finalize(ctx: &Ctx<Terminating>, namespace: &Namespace, mut finalizers: Vec<String>) -> Result<()> {
     finalizers.retain(|finalizer| finalizer != KUBERNETES);
     let mut namespace = namespace.clone();
     namespace.spec.get_or_insert_default().finalizers = Some(finalizers);

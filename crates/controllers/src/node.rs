@@ -19,9 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use addresses::Addresses;
-use evenkeel_runtime::{
-    Action, Context, Controller, Env, Event, Predicate, Request, Result, ResultExt, Trigger,
-};
+use evenkeel_runtime::{Action, Controller, Ctx, Env, Event, Predicate, Request, Result, ResultExt, Trigger};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Pod, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
@@ -50,17 +48,17 @@ const CONCURRENT: usize = 8;
 pub(crate) fn registrar(env: &Env, options: &NodeOptions) -> Controller<DynamicObject> {
     let keys: Vec<_> = (0..options.count).map(|index| Request::cluster(registry::name(index))).collect();
     let start = clock::at_start(env, "nodes: registering", keys.clone());
-    Controller::bare("node-registrar", register)
+    Controller::without_primary("node-registrar", register)
         .stream("start", start)
         .every(HEARTBEAT, move || keys.clone())
         .field_manager(MANAGER)
         .state(options.clone())
 }
 
-async fn register(key: Request, ctx: Context<NodeOptions>) -> Result<Action> {
+async fn register(key: Request, ctx: Ctx<NodeOptions>) -> Result<Action> {
     let options = ctx.state();
     let Some(index) = (0..options.count).find(|index| registry::name(*index) == *key.name) else {
-        return Ok(Action::done());
+        return Ok(Action::await_change());
     };
     let now = clock::seconds(ctx.now());
     let node = match ctx.fetch_at::<Node>(&key).await? {
@@ -73,10 +71,10 @@ async fn register(key: Request, ctx: Context<NodeOptions>) -> Result<Action> {
         ctx.status(&node, registry::status(options, index, now)).await?;
     }
     beat(&ctx, &node).await?;
-    Ok(Action::done())
+    Ok(Action::await_change())
 }
 
-async fn beat(ctx: &Context<NodeOptions>, node: &Node) -> Result<()> {
+async fn beat(ctx: &Ctx<NodeOptions>, node: &Node) -> Result<()> {
     let lease = registry::lease(node, ctx.now());
     let key = Request::of(&lease);
     let patch = Patch::Merge(json!({"spec": {"renewTime": MicroTime(ctx.now())}}));
@@ -112,7 +110,7 @@ pub(crate) fn kubelet(options: &NodeOptions) -> Controller<Pod> {
         .stream("restart", due)
         .field_manager(MANAGER)
         .max_concurrent(CONCURRENT)
-        .shared_state(kubelets)
+        .state(kubelets)
 }
 
 impl Kubelets {
@@ -156,9 +154,11 @@ impl Kubelets {
     }
 }
 
-async fn reconcile(pod: Arc<Pod>, ctx: Context<Kubelets>) -> Result<Action> {
+async fn reconcile(pod: Arc<Pod>, ctx: Ctx<Kubelets>) -> Result<Action> {
     let kubelets = ctx.state();
-    let (Some(node), Some(uid)) = (kubelets.node_of(&pod), pod.uid()) else { return Ok(Action::done()) };
+    let (Some(node), Some(uid)) = (kubelets.node_of(&pod), pod.uid()) else {
+        return Ok(Action::await_change());
+    };
     let host = Host {
         address: registry::address(node),
         pod_address: kubelets.addresses.lock().entry(node).or_default().of(node, &uid),
@@ -167,16 +167,16 @@ async fn reconcile(pod: Arc<Pod>, ctx: Context<Kubelets>) -> Result<Action> {
     let stage = lifecycle::stage(&pod);
     let next = lifecycle::next(&pod, &host);
     let (after, upkeep) = match &next {
-        Next::Rest => return Ok(Action::done()),
+        Next::Rest => return Ok(Action::await_change()),
         Next::Write { after, upkeep, .. } => (*after, *upkeep),
         Next::Remove { after, .. } => (*after, false),
     };
     if let Some(left) = kubelets.left(&uid, stage, after) {
         if upkeep {
             kubelets.reminders.set(ctx.request(), Some(left));
-            return Ok(Action::done());
+            return Ok(Action::await_change());
         }
-        return Ok(Action::after(left));
+        return Ok(Action::requeue(left));
     }
     match next {
         Next::Rest => {}
@@ -189,15 +189,15 @@ async fn reconcile(pod: Arc<Pod>, ctx: Context<Kubelets>) -> Result<Action> {
             remove(&ctx, &pod).await?;
         }
     }
-    Ok(Action::done())
+    Ok(Action::await_change())
 }
 
-async fn write(ctx: &Context<Kubelets>, pod: &Pod, status: &PodStatus) -> Result<()> {
+async fn write(ctx: &Ctx<Kubelets>, pod: &Pod, status: &PodStatus) -> Result<()> {
     ctx.status(pod, status).await.ignore_not_found()?;
     Ok(())
 }
 
-async fn remove(ctx: &Context<Kubelets>, pod: &Pod) -> Result<()> {
+async fn remove(ctx: &Ctx<Kubelets>, pod: &Pod) -> Result<()> {
     let preconditions = Preconditions { uid: pod.uid(), resource_version: None };
     let params = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() }
         .preconditions(preconditions);
@@ -206,7 +206,7 @@ async fn remove(ctx: &Context<Kubelets>, pod: &Pod) -> Result<()> {
 }
 
 /// The events that people look for when they describe a pod.
-fn tell(ctx: &Context<Kubelets>, pod: &Pod, left: Stage) {
+fn tell(ctx: &Ctx<Kubelets>, pod: &Pod, left: Stage) {
     let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
     match left {
         Stage::Starting(_) => {

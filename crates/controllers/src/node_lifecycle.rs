@@ -5,7 +5,7 @@ mod taints;
 use std::sync::Arc;
 use std::time::Duration;
 
-use evenkeel_runtime::{Action, Context, Controller, Request, Result, ResultExt, Source, Trigger};
+use evenkeel_runtime::{Action, Controller, Ctx, Request, Result, ResultExt, Source, Trigger};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, NodeCondition};
@@ -32,19 +32,19 @@ pub(crate) fn controller() -> Controller<Node> {
         event.old().is_none().then(|| Request::cluster(event.object().name_any()))
     });
     Controller::new("node-lifecycle-controller", reconcile)
-        .watches_source(leases, reappeared)
+        .watches_with(leases, reappeared)
         .stream("grace period", due)
         .field_manager(MANAGER)
         .state(reminders)
 }
 
-async fn reconcile(node: Arc<Node>, ctx: Context<Reminders>) -> Result<Action> {
+async fn reconcile(node: Arc<Node>, ctx: Ctx<Reminders>) -> Result<Action> {
     let now = clock::seconds(ctx.now());
     let silent = silence(&ctx, &node, now)?;
     if silent.is_some_and(|silent| silent > GRACE) {
         if let Some(status) = lost(&node, now) {
-            ctx.status(&*node, status).await.ignore_not_found()?;
-            return Ok(Action::done());
+            ctx.status(&node, status).await.ignore_not_found()?;
+            return Ok(Action::await_change());
         }
     } else if let Some(silent) = silent {
         // One second more: only a node that was silent for longer than its grace is lost.
@@ -53,13 +53,13 @@ async fn reconcile(node: Arc<Node>, ctx: Context<Reminders>) -> Result<Action> {
     if let Some(taints) = taints::wanted(&node, now) {
         let taints = if taints.is_empty() { json!(null) } else { json!(taints) };
         let patch = json!({"metadata": {"resourceVersion": node.metadata.resource_version}, "spec": {"taints": taints}});
-        ctx.patch(&*node, &Patch::Merge(patch)).await.ignore_not_found()?;
+        ctx.patch(&node, &Patch::Merge(patch)).await.ignore_not_found()?;
     }
-    Ok(Action::done())
+    Ok(Action::await_change())
 }
 
 /// For how long nothing was heard of the node; `None` where nothing ever was, and nothing is expected.
-fn silence(ctx: &Context<Reminders>, node: &Node, now: Timestamp) -> Result<Option<Duration>> {
+fn silence(ctx: &Ctx<Reminders>, node: &Node, now: Timestamp) -> Result<Option<Duration>> {
     let lease = ctx.get_at::<Lease>(&Request::namespaced(LEASES, node.name_any()))?;
     let renewed = lease.and_then(|lease| lease.spec.as_ref()?.renew_time.as_ref().map(|time| time.0));
     let ready =

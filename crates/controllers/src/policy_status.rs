@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use evenkeel_runtime::{Action, Context, Controller, Result, ResultExt};
+use evenkeel_runtime::{Action, Controller, Ctx, Result, ResultExt};
 use evenkeel_schema::policy::type_check;
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
 use serde_json::{Map, Value, json};
@@ -14,11 +14,11 @@ pub(crate) fn controller() -> Controller<ValidatingAdmissionPolicy> {
     Controller::new("validatingadmissionpolicy-status-controller", look).field_manager(MANAGER)
 }
 
-async fn look(policy: Arc<ValidatingAdmissionPolicy>, ctx: Context) -> Result<Action> {
+async fn look(policy: Arc<ValidatingAdmissionPolicy>, ctx: Ctx) -> Result<Action> {
     let generation = policy.metadata.generation;
     let seen = policy.status.as_ref().and_then(|status| status.observed_generation);
     if seen == generation || policy.metadata.deletion_timestamp.is_some() {
-        return Ok(Action::done());
+        return Ok(Action::await_change());
     }
     let spec = serde_json::to_value(&policy.spec)?;
     let warnings: Vec<Value> = type_check(&spec)
@@ -30,6 +30,6 @@ async fn look(policy: Arc<ValidatingAdmissionPolicy>, ctx: Context) -> Result<Ac
         checked.insert("expressionWarnings".to_owned(), warnings.into());
     }
     let status = json!({"observedGeneration": generation, "typeChecking": checked});
-    ctx.status(&*policy, status).await.ignore_not_found()?;
-    Ok(Action::done())
+    ctx.status(&policy, status).await.ignore_not_found()?;
+    Ok(Action::await_change())
 }

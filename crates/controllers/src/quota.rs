@@ -10,8 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use evenkeel_runtime::{
-    Action, Context, Controller, Env, Event, EventMeta, Object, Predicate, Request, Result, ResultExt,
-    Trigger,
+    Action, Controller, Ctx, Env, Event, EventMeta, Object, Predicate, Request, Result, ResultExt, Trigger,
 };
 use evenkeel_schema::quota::{Resource, releases};
 use futures::Stream;
@@ -115,7 +114,7 @@ fn is_counted(quota: &ResourceQuota) -> bool {
     wanted == counted
 }
 
-async fn reconcile(quota: Arc<ResourceQuota>, ctx: Context<State>) -> Result<Action> {
+async fn reconcile(quota: Arc<ResourceQuota>, ctx: Ctx<State>) -> Result<Action> {
     let namespace = quota.namespace().unwrap_or_default();
     let content = Content {
         pods: ctx.list_in::<Pod>(&namespace)?,
@@ -125,8 +124,8 @@ async fn reconcile(quota: Arc<ResourceQuota>, ctx: Context<State>) -> Result<Act
     let monitors = &ctx.state().monitors;
     let count = |resource: Resource<'_>| monitors.count(resource.group, resource.plural, &namespace);
     let status = usage::status(&quota, &content, &count, ctx.now())?;
-    ctx.status(&*quota, status).await.ignore_not_found()?;
-    Ok(Action::done())
+    ctx.status(&quota, status).await.ignore_not_found()?;
+    Ok(Action::await_change())
 }
 
 #[cfg(test)]

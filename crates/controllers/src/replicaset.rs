@@ -13,7 +13,7 @@ pub(crate) use plan::{BURST, Pods};
 use std::sync::Arc;
 
 use evenkeel_runtime::{
-    Action, Context, ContextError, Controller, Index, Object, Request, Result, ResultExt, Source,
+    Action, ContextError, Controller, Ctx, Index, Object, Request, Result, ResultExt, Source,
 };
 use futures::future::join_all;
 use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetSpec, ReplicaSetStatus};
@@ -46,7 +46,7 @@ pub(crate) fn replication_controllers() -> Controller<ReplicationController> {
 fn replicated<K: Replicated>(name: &str) -> Controller<K> {
     let selector = |set: &K| set.as_set().spec().map(|spec| spec.selector.clone());
     Controller::new(name, reconcile::<K>)
-        .owns_source(Source::<Pod>::new().index(adoption::orphans()))
+        .owns_with(Source::<Pod>::new().index(adoption::orphans()))
         .watches_indexed(adoption::selects(selector), |pod: &Pod| adoption::orphan_keys(&pod.metadata))
         .field_manager(MANAGER)
         .max_concurrent(CONCURRENT)
@@ -94,9 +94,9 @@ impl Replicated for ReplicationController {
     }
 }
 
-async fn reconcile<K: Replicated>(object: Arc<K>, ctx: Context) -> Result<Action> {
+async fn reconcile<K: Replicated>(object: Arc<K>, ctx: Ctx) -> Result<Action> {
     let set = object.as_set();
-    let Some(spec) = set.spec() else { return Ok(Action::done()) };
+    let Some(spec) = set.spec() else { return Ok(Action::await_change()) };
     let owned =
         if ctx.is_behind() { live(&ctx, &set).await? } else { claim(&ctx, &*object, &spec.selector).await? };
     let pods = Pods::of(owned);
@@ -117,15 +117,15 @@ async fn reconcile<K: Replicated>(object: Arc<K>, ctx: Context) -> Result<Action
     };
     let failure = outcome.as_ref().err().map(|(failure, _)| failure);
     let status = K::status_of(status::status(&set, &pods, failure, now));
-    ctx.status(&*object, status).await.ignore_not_found()?;
+    ctx.status(&object, status).await.ignore_not_found()?;
     if let Err((_, error)) = outcome {
         return Err(error.into());
     }
-    Ok(status::next_look(&set, &pods, now).map_or_else(Action::done, Action::after))
+    Ok(status::next_look(&set, &pods, now).map_or_else(Action::await_change, Action::requeue))
 }
 
 /// The pods from the server, for when the cache lags behind our own writes.
-async fn live(ctx: &Context, set: &ReplicaSet) -> Result<Vec<Arc<Pod>>> {
+async fn live(ctx: &Ctx, set: &ReplicaSet) -> Result<Vec<Arc<Pod>>> {
     let namespace = set.metadata.namespace.as_deref().unwrap_or_default();
     let pods = Api::<Pod>::namespaced(ctx.client().clone(), namespace).list(&ListParams::default()).await?;
     let ours = |pod: &Pod| crate::claim::is_controlled_by(&pod.metadata, set.metadata.uid.as_deref());
@@ -133,7 +133,7 @@ async fn live(ctx: &Context, set: &ReplicaSet) -> Result<Vec<Arc<Pod>>> {
 }
 
 /// The active pods of all ReplicaSets under the same Deployment; none if there is no such thing.
-fn related(ctx: &Context, set: &ReplicaSet) -> Option<Vec<Arc<Pod>>> {
+fn related(ctx: &Ctx, set: &ReplicaSet) -> Option<Vec<Arc<Pod>>> {
     let owner = controller_of(&set.metadata)?;
     let pods = ctx.cache::<Pod>().ok()?;
     let mut related = Vec::new();
@@ -145,7 +145,7 @@ fn related(ctx: &Context, set: &ReplicaSet) -> Option<Vec<Arc<Pod>>> {
 
 type Outcome = std::result::Result<(), (Failure, ContextError)>;
 
-async fn create<K: Replicated>(ctx: &Context, owner: &K, set: &ReplicaSet, count: usize) -> Outcome {
+async fn create<K: Replicated>(ctx: &Ctx, owner: &K, set: &ReplicaSet, count: usize) -> Outcome {
     let spec = set.spec().cloned().unwrap_or_default();
     let pod_template = spec.template.unwrap_or_default();
     let namespace = set.metadata.namespace.as_deref().unwrap_or_default();
@@ -172,9 +172,9 @@ async fn create<K: Replicated>(ctx: &Context, owner: &K, set: &ReplicaSet, count
     Ok(())
 }
 
-async fn delete<K: Replicated>(ctx: &Context, owner: &K, victims: &[Arc<Pod>]) -> Outcome {
+async fn delete<K: Replicated>(ctx: &Ctx, owner: &K, victims: &[Arc<Pod>]) -> Outcome {
     let mut outcome = Ok(());
-    for (pod, gone) in victims.iter().zip(join_all(victims.iter().map(|pod| ctx.delete(&**pod))).await) {
+    for (pod, gone) in victims.iter().zip(join_all(victims.iter().map(|pod| ctx.delete(pod))).await) {
         match gone {
             Ok(_) => {
                 let name = Request::of(&**pod).name;

@@ -13,7 +13,7 @@ pub(crate) mod resources;
 
 use std::sync::Arc;
 
-use evenkeel_runtime::{Action, Context, Controller, Error, Event, Request, Result, ResultExt, Trigger};
+use evenkeel_runtime::{Action, Controller, Ctx, Error, Event, Request, Result, ResultExt, Trigger};
 use k8s_openapi::api::core::v1::{Binding, Node, ObjectReference, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::DynamicObject;
@@ -40,11 +40,11 @@ struct Line {
 pub(crate) fn controller() -> Controller<DynamicObject> {
     let line = Arc::new(Mutex::new(Line::default()));
     let (by_pods, by_nodes) = (line.clone(), line.clone());
-    Controller::bare("default-scheduler", reconcile)
+    Controller::without_primary("default-scheduler", reconcile)
         .watches(Trigger::<Pod>::events(move |event| by_pods.lock().follow_pod(event).then(key)))
         .watches(Trigger::<Node>::events(move |event| by_nodes.lock().follow_node(event).then(key)))
         .field_manager(MANAGER)
-        .shared_state(line)
+        .state(line)
 }
 
 /// The one key.
@@ -93,7 +93,7 @@ impl Line {
     }
 }
 
-async fn reconcile(_: Request, ctx: Context<Mutex<Line>>) -> Result<Action> {
+async fn reconcile(_: Request, ctx: Ctx<Mutex<Line>>) -> Result<Action> {
     let mut failed = Vec::new();
     loop {
         let next = ctx.state().lock().pending.next();
@@ -103,7 +103,7 @@ async fn reconcile(_: Request, ctx: Context<Mutex<Line>>) -> Result<Action> {
         }
     }
     // They are tried again after the backoff; others that come meanwhile do not wait for them.
-    let mut last = Ok(Action::done());
+    let mut last = Ok(Action::await_change());
     for (key, priority, error) in failed {
         ctx.state().lock().pending.add(key, priority);
         last = Err(error);
@@ -111,7 +111,7 @@ async fn reconcile(_: Request, ctx: Context<Mutex<Line>>) -> Result<Action> {
     last
 }
 
-async fn schedule(ctx: &Context<Mutex<Line>>, key: &Request) -> Result<()> {
+async fn schedule(ctx: &Ctx<Mutex<Line>>, key: &Request) -> Result<()> {
     let Some(pod) = ctx.get_at::<Pod>(key)? else { return Ok(()) };
     let uid = pod.uid().unwrap_or_default();
     let nodes = ctx.list::<Node>()?;
@@ -140,7 +140,7 @@ async fn schedule(ctx: &Context<Mutex<Line>>, key: &Request) -> Result<()> {
     }
 }
 
-async fn bind(ctx: &Context<Mutex<Line>>, pod: &Pod, node: &str) -> Result<()> {
+async fn bind(ctx: &Ctx<Mutex<Line>>, pod: &Pod, node: &str) -> Result<()> {
     let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
     let binding = Binding {
         metadata: ObjectMeta {
@@ -165,7 +165,7 @@ async fn bind(ctx: &Context<Mutex<Line>>, pod: &Pod, node: &str) -> Result<()> {
 }
 
 /// Says on the pod why it waits, unless it says so already.
-async fn report(ctx: &Context<Mutex<Line>>, pod: &Pod, message: &str) -> Result<()> {
+async fn report(ctx: &Ctx<Mutex<Line>>, pod: &Pod, message: &str) -> Result<()> {
     let told = pod::condition(pod, "PodScheduled");
     let same = |shown: &str| {
         told.is_some_and(|told| told.status == "False" && told.message.as_deref() == Some(shown))

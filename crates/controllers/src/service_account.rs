@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use evenkeel_runtime::{Action, Context, Controller, Request, Result, ResultExt, Source, Trigger};
+use evenkeel_runtime::{Action, Controller, Ctx, Request, Result, ResultExt, Source, Trigger};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ServiceAccount};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
@@ -28,33 +28,33 @@ pub(crate) fn accounts() -> Controller<Namespace> {
     };
     let default = Source::<ServiceAccount>::new().fields(format!("metadata.name={DEFAULT}"));
     Controller::new("serviceaccount-controller", ensure_account)
-        .watches_source(default, Trigger::map(namespace_of))
+        .watches_with(default, Trigger::map(namespace_of))
         .field_manager(MANAGER)
 }
 
-async fn ensure_account(namespace: Arc<Namespace>, ctx: Context) -> Result<Action> {
+async fn ensure_account(namespace: Arc<Namespace>, ctx: Ctx) -> Result<Action> {
     let name = namespace.name_any();
     let key = Request::namespaced(name.as_str(), DEFAULT);
     if is_active(&namespace) && ctx.get_at::<ServiceAccount>(&key)?.is_none() {
         let account = ServiceAccount { metadata: metadata(&name, DEFAULT), ..ServiceAccount::default() };
         create(&ctx, account).await?;
     }
-    Ok(Action::done())
+    Ok(Action::await_change())
 }
 
 /// The controller that publishes the root certificate.
 pub(crate) fn root_ca(certificate: String) -> Controller<Namespace> {
     let published = Source::<ConfigMap>::new().fields(format!("metadata.name={ROOT_CA}"));
     Controller::new("root-ca-certificate-publisher", publish)
-        .watches_source(published, Trigger::map(|map: &ConfigMap| map.namespace().map(Request::cluster)))
+        .watches_with(published, Trigger::map(|map: &ConfigMap| map.namespace().map(Request::cluster)))
         .field_manager(MANAGER)
         .state(certificate)
 }
 
-async fn publish(namespace: Arc<Namespace>, ctx: Context<String>) -> Result<Action> {
+async fn publish(namespace: Arc<Namespace>, ctx: Ctx<String>) -> Result<Action> {
     let name = namespace.name_any();
     if !is_active(&namespace) {
-        return Ok(Action::done());
+        return Ok(Action::await_change());
     }
     let data = BTreeMap::from([(CA_KEY.to_owned(), ctx.state().clone())]);
     match ctx.get_at::<ConfigMap>(&Request::namespaced(name.as_str(), ROOT_CA))? {
@@ -70,11 +70,11 @@ async fn publish(namespace: Arc<Namespace>, ctx: Context<String>) -> Result<Acti
         }
         Some(map) if map.annotations().get(DESCRIPTION).map(String::as_str) != Some(DESCRIPTION_TEXT) => {
             let patch = json!({"metadata": {"annotations": {DESCRIPTION: DESCRIPTION_TEXT}}});
-            ctx.patch(&*map, &Patch::Merge(patch)).await?;
+            ctx.patch(&map, &Patch::Merge(patch)).await?;
         }
         Some(_) => {}
     }
-    Ok(Action::done())
+    Ok(Action::await_change())
 }
 
 fn is_active(namespace: &Namespace) -> bool {
@@ -87,7 +87,7 @@ fn metadata(namespace: &str, name: &str) -> ObjectMeta {
 }
 
 /// Creates an object; that it is there already, or that its namespace goes, is no failure.
-async fn create<K, S>(ctx: &Context<S>, object: K) -> Result<()>
+async fn create<K, S>(ctx: &Ctx<S>, object: K) -> Result<()>
 where
     K: evenkeel_runtime::Object<DynamicType = ()>,
 {

@@ -8,7 +8,7 @@ pub(crate) mod plan;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use evenkeel_runtime::{Action, Context, Controller, Error, Index, Request, Result, ResultExt, Source};
+use evenkeel_runtime::{Action, Controller, Ctx, Error, Index, Request, Result, ResultExt, Source};
 use k8s_openapi::api::apps::v1::{ControllerRevision, StatefulSet};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::core::params::Patch;
@@ -28,39 +28,39 @@ const CONCURRENT: usize = 5;
 pub(crate) fn controller() -> Controller<StatefulSet> {
     let selector = |set: &StatefulSet| set.spec().map(|spec| spec.selector.clone());
     Controller::new("statefulset-controller", reconcile)
-        .owns_source(Source::<Pod>::new().index(adoption::orphans()))
+        .owns_with(Source::<Pod>::new().index(adoption::orphans()))
         .watches_indexed(adoption::selects(selector), |pod: &Pod| adoption::orphan_keys(&pod.metadata))
-        .reads_source(Source::<ControllerRevision>::new().index(Index::by_owner()))
+        .reads_with(Source::<ControllerRevision>::new().index(Index::by_owner()))
         .reads::<PersistentVolumeClaim>()
         .field_manager(MANAGER)
         .max_concurrent(CONCURRENT)
 }
 
-async fn reconcile(set: Arc<StatefulSet>, ctx: Context) -> Result<Action> {
-    let Some(spec) = set.spec() else { return Ok(Action::done()) };
+async fn reconcile(set: Arc<StatefulSet>, ctx: Ctx) -> Result<Action> {
+    let Some(spec) = set.spec() else { return Ok(Action::await_change()) };
     let pods = claim(&ctx, &*set, &spec.selector).await?;
     let history = ctx.children::<ControllerRevision>()?;
     let mut collisions = set.status.as_ref().and_then(|status| status.collision_count).unwrap_or(0);
     let Some(update) = newest(&ctx, &set, &history, &mut collisions).await? else {
         let mut status = set.status.clone().unwrap_or_default();
         status.collision_count = Some(collisions);
-        ctx.status(&*set, status).await?;
-        return Ok(Action::requeue());
+        ctx.status(&set, status).await?;
+        return Ok(Action::requeue_with_backoff());
     };
     let current = current(&set, &history).unwrap_or_else(|| update.clone());
     let observed = Observed { set: set.clone(), pods, current, update, collisions };
     let plan = plan::plan(&observed, clock::seconds(ctx.now()));
     let done = perform(&ctx, &set, plan.steps).await;
-    ctx.status(&*set, &plan.status).await.ignore_not_found()?;
+    ctx.status(&set, &plan.status).await.ignore_not_found()?;
     done?;
     keep_claim_owners(&ctx, &observed).await?;
     forget_history(&ctx, &observed, &history).await?;
-    Ok(plan.look_again.map_or_else(Action::done, Action::after))
+    Ok(plan.look_again.map_or_else(Action::await_change, Action::requeue))
 }
 
 /// The revision of the present template; made, or renumbered, where it must be. `None` after a collision of names.
 async fn newest(
-    ctx: &Context,
+    ctx: &Ctx,
     set: &StatefulSet,
     history: &[Arc<ControllerRevision>],
     collisions: &mut i32,
@@ -76,7 +76,7 @@ async fn newest(
     let name = match history::newest(&parent, history) {
         Newest::Is(revision) => revision.metadata.name.clone(),
         Newest::Renumber(revision, number) => {
-            ctx.patch(&*revision, &Patch::Merge(json!({"revision": number}))).await?;
+            ctx.patch(&revision, &Patch::Merge(json!({"revision": number}))).await?;
             revision.metadata.name.clone()
         }
         Newest::Create(revision) => match make_revision(ctx, *revision).await? {
@@ -90,7 +90,7 @@ async fn newest(
     Ok(Some(Revision { name: name.unwrap_or_default(), template: spec.template.clone() }))
 }
 
-async fn make_revision(ctx: &Context, revision: ControllerRevision) -> Result<Option<String>> {
+async fn make_revision(ctx: &Ctx, revision: ControllerRevision) -> Result<Option<String>> {
     let (name, data) = (revision.metadata.name.clone().unwrap_or_default(), revision.data.clone());
     match ctx.create(revision).await {
         Ok(_) => Ok(Some(name)),
@@ -108,13 +108,13 @@ fn current(set: &StatefulSet, history: &[Arc<ControllerRevision>]) -> Option<Rev
     Some(Revision { name: name.clone(), template: history::restore(found)? })
 }
 
-async fn perform(ctx: &Context, set: &StatefulSet, steps: Vec<Step>) -> Result<()> {
+async fn perform(ctx: &Ctx, set: &StatefulSet, steps: Vec<Step>) -> Result<()> {
     for step in steps {
         match step {
             Step::Claims(ordinal) => make_claims(ctx, set, ordinal).await?,
             Step::Create(pod) => create(ctx, set, *pod).await?,
             Step::Delete(pod) => {
-                ctx.delete(&*pod).await?;
+                ctx.delete(&pod).await?;
                 let name = pod.metadata.name.as_deref().unwrap_or_default();
                 let set_name = set.metadata.name.as_deref().unwrap_or_default();
                 let note = format!("delete Pod {name} in StatefulSet {set_name} successful");
@@ -125,7 +125,7 @@ async fn perform(ctx: &Context, set: &StatefulSet, steps: Vec<Step>) -> Result<(
     Ok(())
 }
 
-async fn make_claims(ctx: &Context, set: &StatefulSet, ordinal: i32) -> Result<()> {
+async fn make_claims(ctx: &Ctx, set: &StatefulSet, ordinal: i32) -> Result<()> {
     for (_, claim) in identity::claims(set, ordinal) {
         let name = claim.metadata.name.clone().unwrap_or_default();
         if ctx.get::<PersistentVolumeClaim>(&name)?.is_some() {
@@ -141,7 +141,7 @@ async fn make_claims(ctx: &Context, set: &StatefulSet, ordinal: i32) -> Result<(
     Ok(())
 }
 
-async fn create(ctx: &Context, set: &StatefulSet, pod: Pod) -> Result<()> {
+async fn create(ctx: &Ctx, set: &StatefulSet, pod: Pod) -> Result<()> {
     let name = pod.metadata.name.clone().unwrap_or_default();
     let set_name = set.metadata.name.as_deref().unwrap_or_default();
     match ctx.create(pod).await {
@@ -161,7 +161,7 @@ async fn create(ctx: &Context, set: &StatefulSet, pod: Pod) -> Result<()> {
 }
 
 /// Brings the owners of the claims in line with the retention policy.
-async fn keep_claim_owners(ctx: &Context, observed: &Observed) -> Result<()> {
+async fn keep_claim_owners(ctx: &Ctx, observed: &Observed) -> Result<()> {
     let set = &observed.set;
     let set_name = set.metadata.name.as_deref().unwrap_or_default();
     for pod in &observed.pods {
@@ -178,11 +178,7 @@ async fn keep_claim_owners(ctx: &Context, observed: &Observed) -> Result<()> {
     Ok(())
 }
 
-async fn forget_history(
-    ctx: &Context,
-    observed: &Observed,
-    history: &[Arc<ControllerRevision>],
-) -> Result<()> {
+async fn forget_history(ctx: &Ctx, observed: &Observed, history: &[Arc<ControllerRevision>]) -> Result<()> {
     let labels = observed
         .pods
         .iter()
@@ -191,7 +187,7 @@ async fn forget_history(
         labels.chain([observed.current.name.clone(), observed.update.name.clone()]).collect();
     let limit = observed.set.spec().and_then(|spec| spec.revision_history_limit);
     for revision in history::surplus(history, &live, limit) {
-        ctx.delete(&*revision).await?;
+        ctx.delete(&revision).await?;
     }
     Ok(())
 }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use evenkeel_runtime::{Action, Context, Controller, Index, Request, Result, Source};
+use evenkeel_runtime::{Action, Controller, Ctx, Index, Request, Result, Source};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
@@ -33,7 +33,7 @@ pub(crate) fn controller(certificate: String) -> Controller<Secret> {
         account_name(secret).map(|name| format!("{namespace}/{name}")).into_iter().collect()
     });
     let tokens = Source::<Secret>::new().fields(format!("type={TYPE}"));
-    Controller::with_source("tokens-controller", tokens, reconcile)
+    Controller::new_with("tokens-controller", tokens, reconcile)
         .watches_indexed(by_account, |account: &ServiceAccount| vec![Request::of(account).to_string()])
         .field_manager(MANAGER)
         .state(certificate)
@@ -43,8 +43,8 @@ fn account_name(secret: &Secret) -> Option<&String> {
     secret.annotations().get(ACCOUNT_NAME)
 }
 
-async fn reconcile(secret: Arc<Secret>, ctx: Context<String>) -> Result<Action> {
-    let Some(name) = account_name(&secret) else { return Ok(Action::done()) };
+async fn reconcile(secret: Arc<Secret>, ctx: Ctx<String>) -> Result<Action> {
+    let Some(name) = account_name(&secret) else { return Ok(Action::await_change()) };
     let key = Request::new(secret.namespace().as_deref(), name.as_str());
     let fits = |account: &ServiceAccount| {
         let uid = secret.annotations().get(ACCOUNT_UID).filter(|uid| !uid.is_empty());
@@ -57,8 +57,8 @@ async fn reconcile(secret: Arc<Secret>, ctx: Context<String>) -> Result<Action> 
     match ctx.fetch_at::<ServiceAccount>(&key).await?.filter(fits) {
         Some(account) => fill(&ctx, &account, &secret).await,
         None => {
-            ctx.delete(&*secret).await?;
-            Ok(Action::done())
+            ctx.delete(&secret).await?;
+            Ok(Action::await_change())
         }
     }
 }
@@ -86,12 +86,12 @@ impl Lacks {
     }
 }
 
-async fn fill(ctx: &Context<String>, account: &ServiceAccount, secret: &Secret) -> Result<Action> {
+async fn fill(ctx: &Ctx<String>, account: &ServiceAccount, secret: &Secret) -> Result<Action> {
     let mut filled = secret.clone();
     let data = filled.data.get_or_insert_default();
     let lacks = Lacks::of(data, ctx.state());
     if lacks.nothing() || secret.metadata.deletion_timestamp.is_some() {
-        return Ok(Action::done());
+        return Ok(Action::await_change());
     }
     if lacks.certificate {
         data.insert(CA_KEY.to_owned(), ByteString(ctx.state().clone().into_bytes()));
@@ -101,7 +101,7 @@ async fn fill(ctx: &Context<String>, account: &ServiceAccount, secret: &Secret) 
         data.insert(NAMESPACE_KEY.to_owned(), ByteString(namespace.into_bytes()));
     }
     if lacks.token {
-        let Some(token) = token(ctx, account, secret).await? else { return Ok(Action::done()) };
+        let Some(token) = token(ctx, account, secret).await? else { return Ok(Action::await_change()) };
         data.insert(TOKEN_KEY.to_owned(), ByteString(token.into_bytes()));
     }
     let annotations = filled.metadata.annotations.get_or_insert_default();
@@ -110,12 +110,12 @@ async fn fill(ctx: &Context<String>, account: &ServiceAccount, secret: &Secret) 
     match ctx.update(&filled).await {
         // Whoever was faster will be seen, and the Secret looked at again.
         Err(error) if !error.is_conflict() && !error.is_not_found() => Err(error.into()),
-        _ => Ok(Action::done()),
+        _ => Ok(Action::await_change()),
     }
 }
 
 /// A token of the account that is bound to the Secret; none where one of them is gone or was made anew meanwhile.
-async fn token(ctx: &Context<String>, account: &ServiceAccount, secret: &Secret) -> Result<Option<String>> {
+async fn token(ctx: &Ctx<String>, account: &ServiceAccount, secret: &Secret) -> Result<Option<String>> {
     let request = TokenRequest {
         spec: given(TokenRequestSpec {
             bound_object_ref: Some(BoundObjectReference {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use evenkeel_runtime::{Action, Context, Controller, Result};
+use evenkeel_runtime::{Action, Controller, Ctx, Result};
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt;
@@ -21,18 +21,18 @@ pub(crate) fn controller() -> Controller<Job> {
         .state(reminders)
 }
 
-async fn reconcile(job: Arc<Job>, ctx: Context<Reminders>) -> Result<Action> {
+async fn reconcile(job: Arc<Job>, ctx: Ctx<Reminders>) -> Result<Action> {
     let Some(end) = end(&job).filter(|_| job.metadata.deletion_timestamp.is_none()) else {
-        return Ok(Action::done());
+        return Ok(Action::await_change());
     };
     let left = Duration::try_from(end.duration_since(clock::seconds(ctx.now()))).unwrap_or(Duration::ZERO);
     if !left.is_zero() {
         ctx.state().set(ctx.request(), Some(left));
-        return Ok(Action::done());
+        return Ok(Action::await_change());
     }
     let preconditions = Preconditions { uid: job.uid(), resource_version: job.resource_version() };
-    ctx.delete_with(&*job, &DeleteParams::foreground().preconditions(preconditions)).await?;
-    Ok(Action::done())
+    ctx.delete_with(&job, &DeleteParams::foreground().preconditions(preconditions)).await?;
+    Ok(Action::await_change())
 }
 
 /// When the Job's lifetime is over; none for one that has not finished or lives for ever.

@@ -10,9 +10,7 @@ mod matching;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use evenkeel_runtime::{
-    Action, Context, Controller, Event, Index, Request, Result, ResultExt, Source, Trigger,
-};
+use evenkeel_runtime::{Action, Controller, Ctx, Event, Index, Request, Result, ResultExt, Source, Trigger};
 use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::ResourceExt;
@@ -47,7 +45,7 @@ pub(crate) fn claims(provision: bool) -> Controller<PersistentVolumeClaim> {
             free.then_some(class).into_iter().collect()
         })
         .watches_indexed(by_class, |class: &StorageClass| vec![class.name_any()])
-        .reads_source(Source::<PersistentVolume>::new().index(Index::new(
+        .reads_with(Source::<PersistentVolume>::new().index(Index::new(
             "class",
             |volume: &PersistentVolume| {
                 vec![
@@ -59,9 +57,9 @@ pub(crate) fn claims(provision: bool) -> Controller<PersistentVolumeClaim> {
         .state(provision)
 }
 
-async fn bind(claim: Arc<PersistentVolumeClaim>, ctx: Context<bool>) -> Result<Action> {
+async fn bind(claim: Arc<PersistentVolumeClaim>, ctx: Ctx<bool>) -> Result<Action> {
     if claim.metadata.deletion_timestamp.is_some() {
-        return Ok(Action::done());
+        return Ok(Action::await_change());
     }
     let spec = claim.spec.clone().unwrap_or_default();
     let volume = match spec.volume_name.as_deref().filter(|name| !name.is_empty()) {
@@ -76,13 +74,13 @@ async fn bind(claim: Arc<PersistentVolumeClaim>, ctx: Context<bool>) -> Result<A
             let volume = grow(&ctx, &claim, volume).await?;
             complete(&ctx, &claim, volume).await
         }
-        Some(_) => Ok(Action::done()),
+        Some(_) => Ok(Action::await_change()),
         None => phase(&ctx, &claim, if spec.volume_name.is_some() { "Lost" } else { "Pending" }).await,
     }
 }
 
 /// A volume that fits, or one that is made.
-async fn find(ctx: &Context<bool>, claim: &PersistentVolumeClaim) -> Result<Option<PersistentVolume>> {
+async fn find(ctx: &Ctx<bool>, claim: &PersistentVolumeClaim) -> Result<Option<PersistentVolume>> {
     let class = matching::class(claim).unwrap_or_default();
     let volumes = ctx.cache::<PersistentVolume>()?.by_index("class", &class)?;
     match matching::choose(claim, &volumes) {
@@ -111,7 +109,7 @@ async fn find(ctx: &Context<bool>, claim: &PersistentVolumeClaim) -> Result<Opti
 
 /// A volume that was made here grows with its claim, as it does where a resizer runs.
 async fn grow(
-    ctx: &Context<bool>,
+    ctx: &Ctx<bool>,
     claim: &PersistentVolumeClaim,
     volume: PersistentVolume,
 ) -> Result<PersistentVolume> {
@@ -126,7 +124,7 @@ async fn grow(
 
 /// Writes the binding on both sides; each write is left out where it is there.
 async fn complete(
-    ctx: &Context<bool>,
+    ctx: &Ctx<bool>,
     claim: &PersistentVolumeClaim,
     volume: PersistentVolume,
 ) -> Result<Action> {
@@ -167,14 +165,14 @@ async fn complete(
     status.access_modes = volume.spec.as_ref().and_then(|spec| spec.access_modes.clone());
     status.capacity = volume.spec.as_ref().and_then(|spec| spec.capacity.clone());
     ctx.status(claim, status).await.ignore_not_found()?;
-    Ok(Action::done())
+    Ok(Action::await_change())
 }
 
-async fn phase(ctx: &Context<bool>, claim: &PersistentVolumeClaim, phase: &str) -> Result<Action> {
+async fn phase(ctx: &Ctx<bool>, claim: &PersistentVolumeClaim, phase: &str) -> Result<Action> {
     let mut status = claim.status.clone().unwrap_or_default();
     status.phase = Some(phase.to_owned());
     ctx.status(claim, status).await.ignore_not_found()?;
-    Ok(Action::done())
+    Ok(Action::await_change())
 }
 
 /// The controller of volumes: what becomes of one whose claim is gone.
@@ -188,7 +186,7 @@ pub(crate) fn volumes() -> Controller<PersistentVolume> {
         .field_manager(MANAGER)
 }
 
-async fn reclaim(volume: Arc<PersistentVolume>, ctx: Context) -> Result<Action> {
+async fn reclaim(volume: Arc<PersistentVolume>, ctx: Ctx) -> Result<Action> {
     let claim = volume.spec.as_ref().and_then(|spec| spec.claim_ref.clone());
     let phase = volume.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default();
     let bound = match &claim {
@@ -207,11 +205,11 @@ async fn reclaim(volume: Arc<PersistentVolume>, ctx: Context) -> Result<Action> 
         if !bound {
             remove_finalizer(&ctx, &*volume, VOLUME_PROTECTION).await?;
         }
-        return Ok(Action::done());
+        return Ok(Action::await_change());
     }
     let was_bound = claim.as_ref().is_some_and(|claim| claim.uid.is_some());
     let wanted = match (bound, was_bound) {
-        (true, _) => return Ok(Action::done()),
+        (true, _) => return Ok(Action::await_change()),
         (false, true) => "Released",
         (false, false) => "Available",
     };
@@ -224,9 +222,9 @@ async fn reclaim(volume: Arc<PersistentVolume>, ctx: Context) -> Result<Action> 
     }
     let policy = volume.spec.as_ref().and_then(|spec| spec.persistent_volume_reclaim_policy.as_deref());
     if wanted == "Released" && policy == Some("Delete") {
-        ctx.delete(&*volume).await?;
+        ctx.delete(&volume).await?;
     }
-    Ok(Action::done())
+    Ok(Action::await_change())
 }
 
 /// The controller that lets claims go when no pod uses them any more.
@@ -243,7 +241,7 @@ pub(crate) fn protection() -> Controller<PersistentVolumeClaim> {
             .collect::<Vec<_>>()
     };
     Controller::new("pvc-protection-controller", protect)
-        .watches_source(Source::<Pod>::new().index(by_claim), Trigger::map(used))
+        .watches_with(Source::<Pod>::new().index(by_claim), Trigger::map(used))
         .field_manager(MANAGER)
 }
 
@@ -257,19 +255,19 @@ fn claims_of(pod: &Pod) -> Vec<String> {
         .collect()
 }
 
-async fn protect(claim: Arc<PersistentVolumeClaim>, ctx: Context) -> Result<Action> {
+async fn protect(claim: Arc<PersistentVolumeClaim>, ctx: Ctx) -> Result<Action> {
     if claim.metadata.deletion_timestamp.is_none() {
-        return Ok(Action::done());
+        return Ok(Action::await_change());
     }
     let users = ctx.cache::<Pod>()?.by_index(BY_CLAIM, &Request::of(&*claim).to_string())?;
     if !users.iter().any(|user| !pod::is_finished(user)) {
         remove_finalizer(&ctx, &*claim, CLAIM_PROTECTION).await?;
     }
-    Ok(Action::done())
+    Ok(Action::await_change())
 }
 
 async fn remove_finalizer<K: evenkeel_runtime::Object<DynamicType = ()>>(
-    ctx: &Context,
+    ctx: &Ctx,
     object: &K,
     finalizer: &str,
 ) -> Result<()> {

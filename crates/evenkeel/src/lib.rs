@@ -1,52 +1,71 @@
 //! Write, run and test Kubernetes operators in Rust.
 //!
-//! This is the crate to add. It re-exports the runtime, and `kube`, `k8s_openapi` and `schemars` in the versions that
-//! fit, so that an operator needs no other Kubernetes crate. With the feature `cluster` it brings the embedded
-//! cluster and `#[evenkeel::test]`: an operator enables it for its tests alone, and compiles no API server for
-//! production. With the feature `cli` it brings an operator's command line.
+//! This is the crate to add. It re-exports the runtime, and `kube`, `k8s_openapi`, `schemars`, `serde` and
+//! `serde_json` in versions that fit together, so that an operator needs no other Kubernetes crate. The feature
+//! `cluster` adds the embedded cluster and `#[evenkeel::test]`: an operator enables it for its tests only, and
+//! compiles no API server for production. The feature `cli` adds the command line of an operator.
 //!
 //! ```no_run
 //! use std::sync::Arc;
+//! use evenkeel::Result;
 //! use evenkeel::k8s_openapi::api::core::v1::{ConfigMap, Secret};
 //! use evenkeel::prelude::*;
 //!
 //! /// Every ConfigMap has a Secret of the same name.
-//! async fn reconcile(map: Arc<ConfigMap>, ctx: Context) -> Result<Action> {
+//! async fn reconcile(map: Arc<ConfigMap>, ctx: Ctx) -> Result<Action> {
 //!     let mut secret = Secret::default();
 //!     secret.metadata.name = map.metadata.name.clone();
-//!     ctx.apply(secret).await?;                       // server-side, owned by `map`
-//!     Ok(Action::done())
+//!     ctx.apply(secret).await?;                       // server-side apply, with `map` as the owner
+//!     Ok(Action::await_change())
 //! }
 //!
-//! # async fn example() -> std::result::Result<(), Box<dyn std::error::Error>> {
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! let controller = Controller::new("twin", reconcile).owns::<Secret>();
 //! Manager::new(Client::try_default().await?).controller(controller).run().await?;
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! A reconcile may return `anyhow::Result<Action>` or any other error instead of [`Result`]; see
+//! [`Controller::new`]. Custom resources are derived under [`#[evenkeel::api]`](macro@api).
 
 #[cfg(feature = "cli")]
 pub mod cli;
 
-pub use evenkeel_runtime::*;
+#[doc(inline)]
+pub use evenkeel_runtime::{
+    Action, Backoff, BoxError, Cache, Cause, Causes, Change, ContextError, Controller, Ctx, Ensured, Env,
+    Error, ErrorExt, Event, EventMeta, EventType, Index, Informer, Informers, LeaderElection, Manager,
+    ManagerError, Manifests, Metrics, Object, Objects, Observed, Origin, Owner, Predicate, Queue, Reconciler,
+    Recorder, Request, Result, ResultExt, Rollout, Source, Stage, Subscription, SyncError, Trigger,
+};
+#[doc(inline)]
+pub use evenkeel_runtime::{
+    action, cache, cause, conditions, context, controller, docs, error, event, finalizer, index, informer,
+    leader, manager, manifests, metrics, object, observe, owner, predicate, queue, recorder, request,
+    rollout, source, trigger, yaml,
+};
 
-pub use {k8s_openapi, kube, schemars};
+#[cfg(feature = "otel")]
+#[doc(inline)]
+pub use evenkeel_runtime::telemetry;
+
+pub use {k8s_openapi, kube, schemars, serde, serde_json};
+
+pub use evenkeel_macros::api;
 
 #[cfg(feature = "cluster")]
-pub use evenkeel_cluster::{
-    Builder as ClusterBuilder, Cluster, CrashPoint, Exchange, Fault, Mark, Matcher, StartError, User, Write,
-    testing,
-};
+pub use evenkeel_cluster::{Cluster, testing};
 #[cfg(feature = "cluster")]
 pub use evenkeel_macros::test;
 
-/// The embedded cluster with everything around it: serving it on a port, kubeconfigs, options.
+/// The embedded cluster with everything around it: faults, recorded requests, serving on a port, kubeconfigs, options.
 ///
 /// ```
 /// use evenkeel::k8s_openapi::api::core::v1::Namespace;
 /// use evenkeel::testing;
 ///
-/// // What `#[evenkeel::test]` makes of a function: a cluster of its own, in virtual time.
+/// // What `#[evenkeel::test]` makes of a function: a test with a cluster of its own, in virtual time.
 /// testing::run(testing::options().nodes(2), |cluster| async move {
 ///     assert_eq!(cluster.get::<Namespace>("default").await?.metadata.name.as_deref(), Some("default"));
 ///     Ok::<_, evenkeel::kube::Error>(())
@@ -55,16 +74,34 @@ pub use evenkeel_macros::test;
 #[cfg(feature = "cluster")]
 pub use evenkeel_cluster as cluster;
 
-/// What an operator's source begins with: `use evenkeel::prelude::*;`.
+/// The names that every operator uses: `use evenkeel::prelude::*;`.
+///
+/// The prelude has no name of `std` or `anyhow`: `use anyhow::{Context, Result};` beside it does what it says. That
+/// is why the context of a reconcile is called [`Ctx`], and why [`Result`] and [`Error`], for operators
+/// without `anyhow`, are imported by name.
+///
+/// ```
+/// use std::sync::Arc;
+/// use anyhow::{Context, Result};
+/// use evenkeel::k8s_openapi::api::core::v1::ConfigMap;
+/// use evenkeel::prelude::*;
+///
+/// async fn reconcile(map: Arc<ConfigMap>, ctx: Ctx) -> Result<Action> {
+///     let data = map.data.as_ref().context("the map has no data").terminal()?;
+///     ctx.event(&map, "Counted", format!("{} entries", data.len()));
+///     Ok(Action::await_change())
+/// }
+///
+/// let controller = Controller::new("count", reconcile);
+/// ```
 pub mod prelude {
-    pub use crate::{
-        Action, Context, Controller, Env, Error, ErrorExt, Manager, Owner, Predicate, Reconciler, Request,
-        Result, ResultExt, Rollout, Trigger,
-    };
+    pub use crate::{Action, Controller, Ctx, Manager, Predicate, Trigger};
+    pub use crate::{ErrorExt as _, ResultExt as _, Rollout as _};
     pub use crate::{k8s_openapi, kube, schemars};
     pub use kube::{Client, CustomResource, CustomResourceExt, Resource, ResourceExt};
     pub use schemars::JsonSchema;
+    pub use serde::{Deserialize, Serialize};
 
     #[cfg(feature = "cluster")]
-    pub use crate::{Cluster, CrashPoint, Fault, Matcher};
+    pub use crate::Cluster;
 }

@@ -1,4 +1,4 @@
-//! What the attribute becomes.
+//! The expansion of `#[evenkeel::test]`.
 
 use proc_macro2::TokenStream as Tokens;
 use quote::{ToTokens as _, quote};
@@ -6,21 +6,12 @@ use syn::parse::Parser as _;
 use syn::punctuated::Punctuated;
 use syn::{Error, ItemFn, MetaNameValue, Token};
 
-/// The options that are methods of the cluster's builder; then one that says why a test cannot run on a cluster
-/// elsewhere, and one that names the façade where it is renamed.
+/// The options of a test. All but the last two are methods of the cluster's builder; `embedded` says why a test cannot
+/// run on a real cluster, and `crate` where the façade is found.
 const OPTIONS: [&str; 7] = ["seed", "nodes", "controllers", "scheduler", "real_time", "embedded", "crate"];
 
 pub(crate) fn expand(options: Tokens, item: Tokens) -> Result<Tokens, Error> {
     let ItemFn { attrs, vis, mut sig, block } = syn::parse2(item)?;
-    if sig.asyncness.take().is_none() {
-        return Err(Error::new_spanned(&sig, "a test on a cluster is an `async fn`"));
-    }
-    if sig.inputs.len() > 1 {
-        return Err(Error::new_spanned(&sig.inputs, "a test takes a `Cluster`, or nothing"));
-    }
-    let inputs = std::mem::take(&mut sig.inputs);
-    let body = if inputs.is_empty() { quote!(|_| body()) } else { quote!(body) };
-    let output = &sig.output;
     let Options { calls, facade, embedded } = Options::parse(options)?;
     let skip = embedded.map(|why| {
         let name = sig.ident.to_string();
@@ -30,23 +21,46 @@ pub(crate) fn expand(options: Tokens, item: Tokens) -> Result<Tokens, Error> {
             }
         }
     });
+    let inputs = std::mem::take(&mut sig.inputs);
+    let body = if sig.asyncness.take().is_some() {
+        if inputs.len() > 1 {
+            return Err(Error::new_spanned(&inputs, "a test takes a `Cluster`, or nothing"));
+        }
+        let output = &sig.output;
+        let call = if inputs.is_empty() { quote!(|_| body()) } else { quote!(body) };
+        quote! {
+            async fn body(#inputs) #output #block
+            #skip
+            #facade::testing::run(#facade::testing::options() #calls, #call)
+        }
+    } else {
+        if skip.is_none() || !inputs.is_empty() || !calls.is_empty() {
+            return Err(Error::new_spanned(
+                &sig,
+                "a test that is given a cluster is an `async fn`; one that makes its clusters itself takes nothing \
+                 and has the option `embedded` only",
+            ));
+        }
+        quote! {
+            #skip
+            #block
+        }
+    };
     Ok(quote! {
         #(#attrs)*
         #[::core::prelude::v1::test]
         #vis #sig {
-            async fn body(#inputs) #output #block
-            #skip
-            #facade::testing::run(#facade::testing::options() #calls, #body)
+            #body
         }
     })
 }
 
 struct Options {
-    /// Calls on the builder.
+    /// Calls of the builder's methods.
     calls: Tokens,
     /// The path of the façade.
     facade: Tokens,
-    /// Why the test needs the cluster of this process.
+    /// Why the test needs the embedded cluster.
     embedded: Option<Tokens>,
 }
 
@@ -106,6 +120,27 @@ mod tests {
     }
 
     #[test]
+    fn a_test_that_makes_its_clusters_itself_may_be_skipped() {
+        let text = check(
+            quote!(embedded = "a run for each write takes a minute"),
+            quote!(
+                fn a() {
+                    play()
+                }
+            ),
+        );
+        assert!(text.contains("testing :: skip") && text.contains("{ play () }"), "{text}");
+        assert!(!text.contains("testing :: run"), "{text}");
+        let with_nodes = check(
+            quote!(embedded = "x", nodes = 2),
+            quote!(
+                fn a() {}
+            ),
+        );
+        assert!(with_nodes.contains("has the option `embedded` only"), "{with_nodes}");
+    }
+
+    #[test]
     fn mistakes_are_told() {
         assert_eq!(
             check(
@@ -114,7 +149,8 @@ mod tests {
                     fn a() {}
                 )
             ),
-            "a test on a cluster is an `async fn`"
+            "a test that is given a cluster is an `async fn`; one that makes its clusters itself takes nothing and has \
+             the option `embedded` only"
         );
         assert!(
             check(

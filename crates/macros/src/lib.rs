@@ -1,15 +1,51 @@
-//! `#[evenkeel::test]`.
+//! The macros of Evenkeel: `#[evenkeel::test]` and `#[evenkeel::api]`.
 
+mod api;
 mod expand;
 
 use proc_macro::TokenStream;
 use syn::Error;
 
-/// A test with a cluster of its own: in process, on a current-thread runtime with paused time.
+/// Lets the derives of an API type find their crates through `evenkeel`.
+///
+/// Put it above the `#[derive]` of a custom resource's spec, its status and their parts. It tells
+/// `kube::CustomResource`, `schemars::JsonSchema`, `serde::Serialize` and `serde::Deserialize` that the crates they
+/// need are those that `evenkeel` re-exports, so that an operator need not list them in its `Cargo.toml`. Without it,
+/// each type would say so by `#[kube(crates(…))]`, `#[schemars(crate = …)]` and `#[serde(crate = …)]`; where a type
+/// does, that is left as it is.
+///
+/// ```text
+/// use evenkeel::prelude::*;
+///
+/// /// A page of HTML.
+/// #[evenkeel::api]
+/// #[derive(CustomResource, Serialize, Deserialize, JsonSchema, Clone, Debug)]
+/// #[kube(group = "example.com", version = "v1", kind = "Site", namespaced, status = "SiteStatus")]
+/// pub struct SiteSpec {
+///     pub html: String,
+/// }
+///
+/// #[evenkeel::api]
+/// #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default)]
+/// pub struct SiteStatus {
+///     pub ready: bool,
+/// }
+/// ```
+///
+/// `#[evenkeel::api(crate = path)]` says where `evenkeel` is found, if not at `evenkeel`.
+#[proc_macro_attribute]
+pub fn api(options: TokenStream, item: TokenStream) -> TokenStream {
+    api::expand(options.into(), item.into()).unwrap_or_else(Error::into_compile_error).into()
+}
+
+/// A test with a cluster of its own: in this process, on a current-thread runtime with paused time.
 ///
 /// The function is async, takes a `Cluster` or nothing, and returns nothing or a `Result`. Built-in controllers and
-/// one simulated node run unless switched off. The seed is fixed; `EVENKEEL_SEED` gives another one. When the test
-/// fails, what happened in the cluster is shown.
+/// one simulated node run unless they are switched off. The seed is fixed; `EVENKEEL_SEED` sets another one. A test
+/// that fails prints what happened in the cluster.
+///
+/// A function that is not async makes its clusters itself, as `testing::crash_everywhere` does; it takes nothing, and
+/// its only options are `embedded` and `crate`.
 ///
 /// | option | what it sets |
 /// |---|---|
@@ -18,11 +54,11 @@ use syn::Error;
 /// | `scheduler = false` | pods get no nodes |
 /// | `seed = 7` | the seed, whatever `EVENKEEL_SEED` says |
 /// | `real_time = true` | real time, on a runtime with several threads |
-/// | `embedded = "why"` | why it cannot run on a cluster elsewhere |
+/// | `embedded = "why"` | why the test cannot run on a real cluster |
 /// | `crate = path` | where `evenkeel` is found, if not at `::evenkeel` |
 ///
-/// Where `EVENKEEL_KUBECONFIG` names a cluster, the test runs there instead, in a namespace of its own and in real
-/// time. One that cannot says why at its declaration, by `embedded`, and is skipped there.
+/// If `EVENKEEL_KUBECONFIG` names a kubeconfig, the test runs on its cluster instead, in a namespace of its own and in
+/// real time; a test with the option `embedded` is skipped there.
 ///
 /// ```text
 /// #[evenkeel::test]

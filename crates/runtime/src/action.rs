@@ -4,13 +4,15 @@ use std::time::Duration;
 
 /// The result of a reconcile that did not fail.
 ///
+/// The constructors carry the names of `kube::runtime::controller::Action` and mean what they mean there.
+///
 /// ```
 /// use std::time::Duration;
 /// use evenkeel_runtime::Action;
 ///
-/// let _nothing_more = Action::done();
-/// let _once_more_with_backoff = Action::requeue();
-/// let _look_again = Action::after(Duration::from_secs(30));
+/// let _nothing_more_to_do = Action::await_change();
+/// let _look_again_in_half_a_minute = Action::requeue(Duration::from_secs(30));
+/// let _not_finished_yet = Action::requeue_with_backoff();
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "a reconcile returns its action"]
@@ -21,30 +23,31 @@ pub struct Action {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    Done,
-    /// Again, after this key's backoff.
-    Requeue,
-    /// Again at a time; forgets the key's backoff.
-    After(Duration),
+    /// Wait for the next event of a watched object.
+    AwaitChange,
+    /// Reconcile again after this delay; the key's backoff starts over.
+    Requeue(Duration),
+    /// Reconcile again after the key's backoff.
+    RequeueWithBackoff,
 }
 
 impl Action {
-    /// Nothing more to do until something changes. Forgets the key's backoff.
-    pub fn done() -> Self {
-        Self { next: Next::Done, priority: None }
+    /// Does nothing until a watched object changes. The key's backoff starts over.
+    pub fn await_change() -> Self {
+        Self { next: Next::AwaitChange, priority: None }
     }
 
-    /// Reconcile this key again after its backoff, which grows with each time in a row.
-    pub fn requeue() -> Self {
-        Self { next: Next::Requeue, priority: None }
+    /// Reconciles this key again after `delay`, or earlier if a watched object changes. The key's backoff starts over.
+    pub fn requeue(delay: Duration) -> Self {
+        Self { next: Next::Requeue(delay), priority: None }
     }
 
-    /// Reconcile this key again after `delay`, or earlier if something changes. Forgets the key's backoff.
-    pub fn after(delay: Duration) -> Self {
-        Self { next: Next::After(delay), priority: None }
+    /// Reconciles this key again after its backoff, which grows with each requeue in a row, as after an error.
+    pub fn requeue_with_backoff() -> Self {
+        Self { next: Next::RequeueWithBackoff, priority: None }
     }
 
-    /// The priority at which the key is queued again; that of this reconcile unless set.
+    /// Sets the priority at which the key is queued again. The default is the priority of this reconcile.
     pub fn priority(mut self, priority: i32) -> Self {
         self.priority = Some(priority);
         self

@@ -1,6 +1,6 @@
 //! Why a key was queued.
 //!
-//! Triggers carry their cause through deduplication into the [`Context`](crate::Context) and the log, so that "why
+//! Triggers carry their cause through deduplication into the [`Ctx`](crate::Ctx) and the log, so that "why
 //! did this reconcile run" has an answer.
 
 use std::fmt;
@@ -37,9 +37,9 @@ pub enum Cause {
     },
     /// The last attempt failed.
     Retry,
-    /// The last reconcile asked for it by [`Action::requeue`](crate::Action::requeue).
+    /// The last reconcile asked for it by [`Action::requeue_with_backoff`](crate::Action::requeue_with_backoff).
     Requeue,
-    /// The last reconcile asked for it by [`Action::after`](crate::Action::after).
+    /// The last reconcile asked for it by [`Action::requeue`](crate::Action::requeue).
     Timer,
     /// A channel, a stream or a call of `add` by hand, under the name it gave itself.
     External(Arc<str>),

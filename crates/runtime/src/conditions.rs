@@ -3,7 +3,10 @@
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-use crate::{Context, Object};
+use kube::Resource;
+
+use crate::Ctx;
+use crate::object::AsObject;
 
 /// Whether a condition holds.
 ///
@@ -54,6 +57,7 @@ impl From<bool> for Verdict {
 /// assert_eq!(list[0].message, "waits for 1 pod");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
 pub struct Set {
     type_: String,
     verdict: Verdict,
@@ -79,9 +83,9 @@ impl Set {
         }
     }
 
-    /// Says for which generation of the object it was found.
-    pub fn observed<K: Object>(mut self, object: &K) -> Self {
-        self.observed_generation = object.meta().generation;
+    /// Sets `observedGeneration` to the generation of this object.
+    pub fn observed<O: AsObject<M>, M>(mut self, object: &O) -> Self {
+        self.observed_generation = object.as_object().meta().generation;
         self
     }
 }
@@ -159,7 +163,7 @@ pub fn schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     })
 }
 
-impl<S> Context<S> {
+impl<S> Ctx<S> {
     /// Sets a condition in a list, at the time of this world; says whether that changed anything.
     pub fn condition(&self, conditions: &mut Vec<Condition>, condition: Set) -> bool {
         set(conditions, condition, self.now())

@@ -28,6 +28,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cause::Causes;
 use crate::controller::Site;
+use crate::object::AsObject;
 use crate::owner::Owner;
 use crate::queue::Item;
 use crate::recorder::{EventType, Recorder};
@@ -37,19 +38,19 @@ use crate::{Object, Request};
 ///
 /// ```no_run
 /// use std::sync::Arc;
-/// use evenkeel_runtime::{Action, Context, Result};
+/// use evenkeel_runtime::{Action, Ctx, Result};
 /// use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 ///
 /// struct Settings { prefix: String }
 ///
-/// async fn reconcile(map: Arc<ConfigMap>, ctx: Context<Settings>) -> Result<Action> {
+/// async fn reconcile(map: Arc<ConfigMap>, ctx: Ctx<Settings>) -> Result<Action> {
 ///     let mut secret = Secret::default();
 ///     secret.metadata.name = Some(format!("{}-secret", ctx.state().prefix));
 ///     ctx.apply(secret).await?;             // in the namespace of `map`, controlled by it
-///     Ok(Action::done())
+///     Ok(Action::await_change())
 /// }
 /// ```
-pub struct Context<S = ()> {
+pub struct Ctx<S = ()> {
     pub(crate) inner: Arc<Inner>,
     state: Arc<S>,
 }
@@ -76,7 +77,7 @@ fn nobody() -> LazyOwner {
     LazyLock::new(Box::new(|| None))
 }
 
-impl Context<()> {
+impl Ctx<()> {
     pub(crate) fn new(site: Arc<Site>, item: &Item, behind: bool) -> Self {
         let inner = Inner {
             request: item.key.clone(),
@@ -97,12 +98,12 @@ impl Context<()> {
         self.inner.writes.clone()
     }
 
-    pub(crate) fn with_state<S>(self, state: Arc<S>) -> Context<S> {
-        Context { inner: self.inner, state }
+    pub(crate) fn with_state<S>(self, state: Arc<S>) -> Ctx<S> {
+        Ctx { inner: self.inner, state }
     }
 }
 
-impl<S> Context<S> {
+impl<S> Ctx<S> {
     /// The operator's own state.
     pub fn state(&self) -> &S {
         &self.state
@@ -140,15 +141,15 @@ impl<S> Context<S> {
     }
 
     /// The client, for what this context does not offer. Writes through it are not remembered: a cache may be read
-    /// that does not show them, unless the answer is given to [`Context::remember`].
+    /// that does not show them, unless the answer is given to [`Ctx::remember`].
     pub fn client(&self) -> &Client {
         &self.inner.site.client
     }
 
     /// Remembers a write that was made through the bare client, as if it were one of this context: the key is not
     /// reconciled again from a cache older than `object`, the server's answer.
-    pub fn remember<K: Object<DynamicType: Default>>(&self, object: &K) {
-        self.of::<K>().remember_object(object);
+    pub fn remember<O: AsObject<M>, M>(&self, object: &O) {
+        self.of::<O::Kind>().remember_object(object.as_object());
     }
 
     /// The environment: clock, randomness, ledger.
@@ -172,8 +173,8 @@ impl<S> Context<S> {
     }
 
     /// A context whose writes are owned by this object; the object form of a reconcile has it from the beginning.
-    pub fn with_owner<K: Object<DynamicType: Default>>(&self, owner: &K) -> Self {
-        self.with_dynamic_owner(owner, &K::DynamicType::default())
+    pub fn with_owner<O: AsObject<M>, M>(&self, owner: &O) -> Self {
+        self.with_dynamic_owner(owner.as_object(), &Default::default())
     }
 
     /// The same for a kind that is known at run time.
@@ -202,18 +203,18 @@ impl<S> Context<S> {
         Objects::new(&self.inner, dynamic)
     }
 
-    fn of<K: Object<DynamicType: Default>>(&self) -> Objects<'_, K> {
+    pub(crate) fn of<K: Object<DynamicType: Default>>(&self) -> Objects<'_, K> {
         self.objects(K::DynamicType::default())
     }
 
     /// Records a Normal event about an object. It never waits: events are sent in the background.
-    pub fn event<K: Object<DynamicType: Default>>(&self, about: &K, reason: &str, note: impl Into<String>) {
-        self.of::<K>().event(about, reason, note);
+    pub fn event<O: AsObject<M>, M>(&self, about: &O, reason: &str, note: impl Into<String>) {
+        self.of::<O::Kind>().event(about.as_object(), reason, note);
     }
 
     /// Records a Warning event about an object.
-    pub fn warning<K: Object<DynamicType: Default>>(&self, about: &K, reason: &str, note: impl Into<String>) {
-        self.of::<K>().warning(about, reason, note);
+    pub fn warning<O: AsObject<M>, M>(&self, about: &O, reason: &str, note: impl Into<String>) {
+        self.of::<O::Kind>().warning(about.as_object(), reason, note);
     }
 
     /// The recorder of events.
@@ -253,15 +254,15 @@ impl Inner {
     }
 }
 
-impl<S> Clone for Context<S> {
+impl<S> Clone for Ctx<S> {
     fn clone(&self) -> Self {
         Self { inner: self.inner.clone(), state: self.state.clone() }
     }
 }
 
-impl<S> fmt::Debug for Context<S> {
+impl<S> fmt::Debug for Ctx<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Context")
+        f.debug_struct("Ctx")
             .field("controller", &self.inner.site.name)
             .field("request", &self.inner.request)
             .field("causes", &self.inner.causes)

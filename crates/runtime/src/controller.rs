@@ -6,6 +6,7 @@ mod run;
 mod site;
 mod wiring;
 
+pub use builder::Owned;
 pub(crate) use run::{Host, run};
 pub(crate) use site::Site;
 
@@ -18,39 +19,47 @@ use futures::future::{BoxFuture, FutureExt};
 use kube::core::DynamicObject;
 
 use crate::action::Action;
-use crate::context::Context;
+use crate::context::Ctx;
 use crate::error::{BoxError, ContextError};
 use crate::manifests::{Declared, Use};
 use crate::object::{Scoping, scoping};
 use crate::queue::Backoff;
 use crate::source::Source;
-use crate::trigger::Trigger;
 use crate::{Object, Predicate, Request};
 use wiring::{EventFilter, Feed, Wire};
 
-/// A reconcile, type-erased: everything it needs is in the context.
-pub(crate) type Reconcile<S> =
-    Arc<dyn Fn(Context<S>) -> BoxFuture<'static, Result<Action, BoxError>> + Send + Sync>;
+/// A reconcile, type-erased: the object and the state are in the context.
+pub(crate) type ErasedReconcile<S> =
+    Arc<dyn Fn(Ctx<S>) -> BoxFuture<'static, Result<Action, BoxError>> + Send + Sync>;
 
-/// Watches objects of kind `K` and what concerns them, and calls a function for each that may have changed.
+/// Watches objects of kind `K` and related objects, and calls a reconcile function for each `K` that may need work.
 ///
-/// `S` is what the function's [`Context`] carries; a controller runs once it was given by [`Controller::state`],
-/// which functions over `Context<()>` do not need.
+/// There are three ways to make one; everything else is set by its methods.
+///
+/// | constructor | the reconcile function is called with |
+/// |---|---|
+/// | [`Controller::new`], [`Controller::new_with`] | the object |
+/// | [`Controller::requests`] | the key of an object of kind `K`, also of one that was deleted |
+/// | [`Controller::without_primary`] | keys that watches of other kinds and streams give |
+///
+/// `S` is the state that the function's [`Ctx`] carries. A controller whose function takes a `Ctx<S>` runs once
+/// [`Controller::state`] gave it an `S`; a function that takes a plain `Ctx` needs none.
 ///
 /// ```
 /// use std::sync::Arc;
-/// use evenkeel_runtime::{Action, Context, Controller, Result};
+/// use evenkeel_runtime::{Action, Ctx, Controller, Result};
 /// use k8s_openapi::api::apps::v1::Deployment;
 /// use k8s_openapi::api::core::v1::ConfigMap;
 ///
-/// async fn reconcile(map: Arc<ConfigMap>, ctx: Context) -> Result<Action> {
+/// async fn reconcile(map: Arc<ConfigMap>, ctx: Ctx) -> Result<Action> {
 ///     let children = ctx.children::<Deployment>()?;
 ///     println!("{} has {} deployments: {}", ctx.request(), children.len(), ctx.causes());
-///     Ok(Action::done())
+///     Ok(Action::await_change())
 /// }
 ///
 /// let controller = Controller::new("config", reconcile).owns::<Deployment>().max_concurrent(4);
 /// ```
+#[must_use = "a controller runs in a manager: `manager.controller(controller)`"]
 pub struct Controller<K: Object, S = ()> {
     name: Arc<str>,
     /// None for a controller without a primary kind.
@@ -59,9 +68,9 @@ pub struct Controller<K: Object, S = ()> {
     watches: Vec<Wire<K>>,
     feeds: Vec<Feed>,
     event_filter: EventFilter,
-    /// What it watches beside its primary kind, for manifests.
+    /// The kinds that the controller watches beside its primary kind, for manifests.
     declared: Vec<Declared>,
-    reconcile: Reconcile<S>,
+    reconcile: ErasedReconcile<S>,
     options: Options,
 }
 
@@ -98,11 +107,53 @@ impl Default for Options {
     }
 }
 
-/// The lower form of a reconcile, as the Go world knows it: it gets a key and reads the object from the cache, where
-/// a missing object means that it was deleted.
+/// A function that reconciles one object: `async fn(Arc<K>, Ctx<S>) -> Result<Action, E>`.
+///
+/// The trait is implemented for every function and closure of this form. `E` may be [`Error`](crate::Error),
+/// `anyhow::Error`, or any error that becomes a [`BoxError`].
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a reconcile function",
+    label = "expected `async fn(Arc<K>, Ctx<S>) -> Result<Action, E>`",
+    note = "the first argument is the object, `Arc<K>`, where `K` is a type of `k8s_openapi` or a derived kind",
+    note = "the second argument is `Ctx`, or `Ctx<S>` for a controller with `.state(…)`",
+    note = "the result is `Result<Action, E>`, where `E` is `evenkeel::Error`, `anyhow::Error` or any error",
+    note = "the future must be `Send`: hold no `Rc`, no `RefCell` and no lock guard across an `.await`"
+)]
+pub trait ReconcileFn<K: Object, S>: Send + Sync + 'static {
+    /// Calls the function.
+    fn call(
+        &self,
+        object: Arc<K>,
+        ctx: Ctx<S>,
+    ) -> impl Future<Output = Result<Action, BoxError>> + Send + 'static;
+}
+
+#[diagnostic::do_not_recommend]
+impl<K, S, F, Fut, E> ReconcileFn<K, S> for F
+where
+    K: Object,
+    F: Fn(Arc<K>, Ctx<S>) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<Action, E>> + Send + 'static,
+    E: Into<BoxError>,
+{
+    fn call(
+        &self,
+        object: Arc<K>,
+        ctx: Ctx<S>,
+    ) -> impl Future<Output = Result<Action, BoxError>> + Send + 'static {
+        let result = self(object, ctx);
+        async move { result.await.map_err(Into::into) }
+    }
+}
+
+/// Reconciles by key: gets a [`Request`] and reads the object from the cache, where a missing object means that it
+/// was deleted. This is the form that controller-runtime has.
+///
+/// Implement it for a type of your own, or pass a function of the form
+/// `async fn(Request, Ctx<S>) -> Result<Action, E>`, for which the trait is implemented.
 ///
 /// ```
-/// use evenkeel_runtime::{Action, Context, Controller, Error, Reconciler, Request};
+/// use evenkeel_runtime::{Action, Controller, Ctx, Error, Reconciler, Request};
 /// use k8s_openapi::api::core::v1::ConfigMap;
 ///
 /// struct Logger;
@@ -110,84 +161,88 @@ impl Default for Options {
 /// impl Reconciler for Logger {
 ///     type Error = Error;
 ///
-///     async fn reconcile(&self, request: Request, ctx: Context) -> Result<Action, Error> {
+///     async fn reconcile(&self, request: Request, ctx: Ctx) -> Result<Action, Error> {
 ///         match ctx.get_at::<ConfigMap>(&request)? {
-///             Some(_) => println!("{request} is there"),
+///             Some(_) => println!("{request} exists"),
 ///             None => println!("{request} was deleted"),
 ///         }
-///         Ok(Action::done())
+///         Ok(Action::await_change())
 ///     }
 /// }
 ///
-/// let controller = Controller::<ConfigMap>::reconciler("logger", Logger);
+/// let controller = Controller::<ConfigMap>::requests("logger", Logger);
 /// ```
-pub trait Reconciler: Send + Sync + 'static {
-    /// What it fails with.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not reconcile by key",
+    label = "expected a `Reconciler` or `async fn(Request, Ctx<S>) -> Result<Action, E>`",
+    note = "a function that gets the object instead of its key belongs into `Controller::new`"
+)]
+pub trait Reconciler<S = ()>: Send + Sync + 'static {
+    /// The error of a failed reconcile.
     type Error: Into<BoxError>;
 
-    /// Brings the world to what the object of this key asks for.
+    /// Brings the cluster to the state that the object of this key asks for.
     fn reconcile(
         &self,
         request: Request,
-        ctx: Context,
+        ctx: Ctx<S>,
     ) -> impl Future<Output = Result<Action, Self::Error>> + Send;
 }
 
+#[diagnostic::do_not_recommend]
+impl<S, F, Fut, E> Reconciler<S> for F
+where
+    F: Fn(Request, Ctx<S>) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<Action, E>> + Send,
+    E: Into<BoxError>,
+{
+    type Error = E;
+
+    fn reconcile(&self, request: Request, ctx: Ctx<S>) -> impl Future<Output = Result<Action, E>> + Send {
+        self(request, ctx)
+    }
+}
+
 impl<K: Object, S: Send + Sync + 'static> Controller<K, S> {
-    /// A controller of all objects of kind `K`. The function is not called for objects that are gone.
-    pub fn new<F, Fut, E>(name: &str, reconcile: F) -> Self
+    /// A controller of all objects of kind `K`. The function is not called for objects that were deleted.
+    pub fn new(name: &str, reconcile: impl ReconcileFn<K, S>) -> Self
     where
         K::DynamicType: Default,
-        F: Fn(Arc<K>, Context<S>) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<Action, E>> + Send + 'static,
-        E: Into<BoxError>,
     {
-        Self::with_source(name, Source::new(), reconcile)
+        Self::new_with(name, Source::new(), reconcile)
     }
 
-    /// A controller of the objects of one source: some namespaces, a selector, a kind that is known at run time.
-    pub fn with_source<F, Fut, E>(name: &str, source: Source<K>, reconcile: F) -> Self
-    where
-        F: Fn(Arc<K>, Context<S>) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<Action, E>> + Send + 'static,
-        E: Into<BoxError>,
-    {
+    /// A controller of the objects of one source: of some namespaces, of a selector, or of a kind that is known at run
+    /// time only.
+    pub fn new_with(name: &str, source: Source<K>, reconcile: impl ReconcileFn<K, S>) -> Self {
         let dynamic = source.dynamic.clone();
         let reconcile = Arc::new(reconcile);
-        let erased: Reconcile<S> = Arc::new(move |ctx: Context<S>| {
+        let erased: ErasedReconcile<S> = Arc::new(move |ctx: Ctx<S>| {
             let (reconcile, dynamic) = (reconcile.clone(), dynamic.clone());
             async move {
                 let Some(object) = primary::<K, S>(&ctx, &dynamic).await? else {
-                    return Ok(Action::done());
+                    return Ok(Action::await_change());
                 };
                 let ctx = ctx.owned_by(object.clone(), dynamic);
-                reconcile(object, ctx).await.map_err(Into::into)
+                reconcile.call(object, ctx).await
             }
             .boxed()
         });
         Self::assemble(name, Some(source), erased)
     }
 
-    /// The lower form as a function: it gets the key, also of objects that are gone.
-    pub fn requests<F, Fut, E>(name: &str, reconcile: F) -> Self
+    /// A controller that reconciles by key: `reconciler` gets the key of each `K`, also of objects that were deleted.
+    pub fn requests(name: &str, reconciler: impl Reconciler<S>) -> Self
     where
         K::DynamicType: Default,
-        F: Fn(Request, Context<S>) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<Action, E>> + Send + 'static,
-        E: Into<BoxError>,
     {
-        Self::assemble(name, Some(Source::new()), erase_requests(reconcile))
+        Self::assemble(name, Some(Source::new()), erase_requests(reconciler))
     }
 
-    /// Gives the state that the function's context carries; the controller can run then.
-    pub fn state(self, state: S) -> Controller<K> {
-        self.shared_state(Arc::new(state))
-    }
-
-    /// The same, for a state that others hold too.
-    pub fn shared_state(self, state: Arc<S>) -> Controller<K> {
-        let reconcile = self.reconcile;
-        let bound: Reconcile<()> = Arc::new(move |ctx: Context| reconcile(ctx.with_state(state.clone())));
+    /// Gives the state that the function's context carries: an `S`, or an `Arc<S>` that is shared with others.
+    pub fn state(self, state: impl Into<Arc<S>>) -> Controller<K> {
+        let (reconcile, state) = (self.reconcile, state.into());
+        let bound: ErasedReconcile<()> = Arc::new(move |ctx: Ctx| reconcile(ctx.with_state(state.clone())));
         Controller {
             name: self.name,
             primary: self.primary,
@@ -201,7 +256,7 @@ impl<K: Object, S: Send + Sync + 'static> Controller<K, S> {
         }
     }
 
-    fn assemble(name: &str, primary: Option<Source<K>>, reconcile: Reconcile<S>) -> Self {
+    fn assemble(name: &str, primary: Option<Source<K>>, reconcile: ErasedReconcile<S>) -> Self {
         Self {
             name: name.into(),
             primary,
@@ -217,44 +272,53 @@ impl<K: Object, S: Send + Sync + 'static> Controller<K, S> {
 }
 
 impl<S: Send + Sync + 'static> Controller<DynamicObject, S> {
-    /// A controller without a primary kind: all its keys come from [`Controller::watches`] and channels.
-    pub fn bare<F, Fut, E>(name: &str, reconcile: F) -> Self
-    where
-        F: Fn(Request, Context<S>) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<Action, E>> + Send + 'static,
-        E: Into<BoxError>,
-    {
-        Self::assemble(name, None, erase_requests(reconcile))
+    /// A controller without a kind of its own: all its keys come from [`Controller::watches`] and
+    /// [streams](Controller::stream).
+    pub fn without_primary(name: &str, reconciler: impl Reconciler<S>) -> Self {
+        Self::assemble(name, None, erase_requests(reconciler))
     }
 }
 
-impl<K: Object<DynamicType: Default>> Controller<K> {
-    /// The lower form as a value.
-    pub fn reconciler<R: Reconciler>(name: &str, reconciler: R) -> Self {
-        let reconciler = Arc::new(reconciler);
-        Self::requests(name, move |request, ctx| {
-            let reconciler = reconciler.clone();
-            async move { reconciler.reconcile(request, ctx).await }
-        })
+/// A controller that has all that it needs to run: what [`Manager::controller`](crate::Manager::controller) takes.
+///
+/// Every controller is, once its state was given, if its reconcile function asks for one.
+#[diagnostic::on_unimplemented(
+    message = "this controller has no state yet, which its reconcile function asks for",
+    label = "call `.state(…)` on this controller first",
+    note = "the reconcile function takes a `Ctx<S>`; `Controller::state` gives the `S`"
+)]
+pub trait Runnable: sealed::Sealed {
+    /// The kind of objects that the controller reconciles.
+    type Kind: Object;
+
+    /// The controller.
+    fn into_controller(self) -> Controller<Self::Kind>;
+}
+
+impl<K: Object> Runnable for Controller<K> {
+    type Kind = K;
+
+    fn into_controller(self) -> Self {
+        self
     }
 }
 
-fn erase_requests<S, F, Fut, E>(reconcile: F) -> Reconcile<S>
-where
-    S: Send + Sync + 'static,
-    F: Fn(Request, Context<S>) -> Fut + Send + Sync + 'static,
-    Fut: Future<Output = Result<Action, E>> + Send + 'static,
-    E: Into<BoxError>,
-{
-    Arc::new(move |ctx: Context<S>| {
-        let result = reconcile(ctx.request().clone(), ctx);
-        async move { result.await.map_err(Into::into) }.boxed()
+mod sealed {
+    pub trait Sealed {}
+    impl<K: crate::Object, S> Sealed for super::Controller<K, S> {}
+}
+
+fn erase_requests<S: Send + Sync + 'static>(reconciler: impl Reconciler<S>) -> ErasedReconcile<S> {
+    let reconciler = Arc::new(reconciler);
+    Arc::new(move |ctx: Ctx<S>| {
+        let reconciler = reconciler.clone();
+        async move { reconciler.reconcile(ctx.request().clone(), ctx).await.map_err(Into::into) }.boxed()
     })
 }
 
-/// The object to reconcile: from the cache, or live where the cache is known to be behind this key's own writes.
+/// The object to reconcile: from the cache, or from the server if the cache does not show this key's own writes yet.
 async fn primary<K: Object, S>(
-    ctx: &Context<S>,
+    ctx: &Ctx<S>,
     dynamic: &K::DynamicType,
 ) -> Result<Option<Arc<K>>, ContextError> {
     match ctx.inner.site.primary::<K>() {
@@ -290,12 +354,6 @@ impl<K: Object, S> fmt::Debug for Controller<K, S> {
             .field("options", &self.options)
             .finish_non_exhaustive()
     }
-}
-
-/// The trigger of a kind that `K` owns.
-fn owner_trigger<K: Object, C: Object>(primary: &Source<K>, controller: bool) -> Trigger<C> {
-    let namespaced = scoping::<K>() != Scoping::Cluster;
-    Trigger::owner_with(primary.resource().clone(), namespaced, controller)
 }
 
 #[cfg(test)]

@@ -56,9 +56,9 @@ pub enum Event<K> {
 ///
 /// ```
 /// # use std::sync::Arc;
-/// # use evenkeel_runtime::{Action, Context, Controller, Result};
+/// # use evenkeel_runtime::{Action, Ctx, Controller, Result};
 /// # use k8s_openapi::api::core::v1::ConfigMap;
-/// # async fn reconcile(map: Arc<ConfigMap>, ctx: Context) -> Result<Action> { Ok(Action::done()) }
+/// # async fn reconcile(map: Arc<ConfigMap>, ctx: Ctx) -> Result<Action> { Ok(Action::await_change()) }
 /// use evenkeel_runtime::EventMeta;
 ///
 /// fn outside_kube_system(event: &EventMeta<'_>) -> bool {

@@ -1,14 +1,18 @@
-//! Finalizers: cleanup that must happen before an object goes.
+//! Finalizers: cleanup that must happen before an object is deleted.
 
 use std::future::Future;
 
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use crate::error::{BoxError, ContextError, Error, Result};
-use crate::{Action, Context, Object, Objects, Request};
+use crate::context::{Ctx, Objects};
+use crate::error::{BoxError, ContextError, chain};
+use crate::object::AsObject;
+use crate::{Action, Object, Request};
 
-/// Which way an object goes; [`Context::finalizer`] tells.
+pub use crate::error::{FinalizerError, FinalizersChanged};
+
+/// What work under a finalizer has to do: the argument that [`Ctx::finalizer`] calls it with.
 ///
 /// ```
 /// use evenkeel_runtime::finalizer::Phase;
@@ -23,117 +27,111 @@ use crate::{Action, Context, Object, Objects, Request};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// It is wanted, and the finalizer is in place: side effects may happen.
+    /// The object exists and has the finalizer: side effects may happen.
     Apply,
-    /// It is being deleted: undo the side effects.
+    /// The object is being deleted: undo the side effects.
     Cleanup,
 }
 
-/// Somebody else changed the finalizers since the object was read: the reconcile is tried again.
-///
-/// ```
-/// use evenkeel_runtime::finalizer::FinalizersChanged;
-///
-/// /// Whether an error is no more than a race that the next attempt wins.
-/// fn is_race(error: &(dyn std::error::Error + 'static)) -> bool {
-///     error.downcast_ref::<FinalizersChanged>().is_some()
-/// }
-/// ```
-#[derive(Debug, thiserror::Error)]
-#[error("change the finalizers of {object}: somebody else was faster")]
-#[non_exhaustive]
-pub struct FinalizersChanged {
-    /// The object.
-    pub object: String,
-    /// What the server said.
-    pub source: ContextError,
-}
-
-impl<S: Send + Sync> Context<S> {
+impl<S: Send + Sync> Ctx<S> {
     /// Runs `work` under a finalizer.
     ///
-    /// The finalizer is added before `work` is first called with [`Phase::Apply`], so that no side effect is ever
-    /// without one. When the object is being deleted, `work` is called with [`Phase::Cleanup`] until it succeeds,
-    /// then the finalizer is removed; foreign finalizers are left as they are. While it fails the object stays, and a
-    /// Warning event `CleanupFailed` on it says why. Each write holds only for the object
-    /// as it was read (a JSON patch that tests), so that a crash at any point or another writer costs one more
+    /// The finalizer is added before `work` is first called with [`Phase::Apply`], so that no side effect exists
+    /// without the finalizer. When the object is being deleted, `work` is called with [`Phase::Cleanup`] until it
+    /// succeeds; then the finalizer is removed. Finalizers of others are left alone. While the cleanup fails, the
+    /// object stays, and a Warning event `CleanupFailed` on the object says why. Each write is a JSON patch that
+    /// tests the finalizers as they were read, so that a crash at any point or another writer costs one more
     /// attempt, never a lost or doubled finalizer.
     ///
     /// ```no_run
     /// # use std::sync::Arc;
-    /// # use evenkeel_runtime::{Action, Context, Error, Result};
+    /// # use evenkeel_runtime::{Action, Ctx, Error, Result};
     /// # use k8s_openapi::api::core::v1::ConfigMap;
     /// use evenkeel_runtime::finalizer::Phase;
     ///
-    /// async fn reconcile(map: Arc<ConfigMap>, ctx: Context) -> Result<Action> {
-    ///     ctx.finalizer(&*map, "example.com/bucket", |phase| async move {
+    /// async fn reconcile(map: Arc<ConfigMap>, ctx: Ctx) -> Result<Action> {
+    ///     let action = ctx.finalizer(&map, "example.com/bucket", |phase| async move {
     ///         match phase {
     ///             Phase::Apply => println!("make the bucket"),
     ///             Phase::Cleanup => println!("remove the bucket"),
     ///         }
-    ///         Ok::<_, Error>(Action::done())
-    ///     })
-    ///     .await
+    ///         Ok::<_, Error>(Action::await_change())
+    ///     });
+    ///     Ok(action.await?)
     /// }
     /// ```
-    pub async fn finalizer<K, F, Fut, E>(&self, object: &K, finalizer: &str, work: F) -> Result<Action>
+    pub async fn finalizer<O, M, F, Fut, E>(
+        &self,
+        object: &O,
+        finalizer: &str,
+        work: F,
+    ) -> Result<Action, FinalizerError>
     where
-        K: Object<DynamicType: Default>,
+        O: AsObject<M>,
         F: FnOnce(Phase) -> Fut,
         Fut: Future<Output = Result<Action, E>>,
         E: Into<BoxError>,
     {
-        self.objects::<K>(K::DynamicType::default()).finalizer(object, finalizer, work).await
+        self.of::<O::Kind>().finalizer(object.as_object(), finalizer, work).await
     }
 }
 
 impl<K: Object> Objects<'_, K> {
-    /// See [`Context::finalizer`].
-    pub async fn finalizer<F, Fut, E>(&self, object: &K, finalizer: &str, work: F) -> Result<Action>
+    /// See [`Ctx::finalizer`].
+    pub async fn finalizer<F, Fut, E>(
+        &self,
+        object: &K,
+        finalizer: &str,
+        work: F,
+    ) -> Result<Action, FinalizerError>
     where
         F: FnOnce(Phase) -> Fut,
         Fut: Future<Output = Result<Action, E>>,
         E: Into<BoxError>,
     {
         let held = object.finalizers().iter().any(|name| name == finalizer);
-        let failed = |error: E| Error::from_boxed(error.into());
+        let apply_failed =
+            |error: E| FinalizerError::Apply { finalizer: finalizer.to_owned(), source: error.into() };
+        let cleanup_failed = |error: E| {
+            let source: BoxError = error.into();
+            self.warning(object, "CleanupFailed", format!("finalizer {finalizer}: {}", chain(&*source)));
+            FinalizerError::Cleanup { finalizer: finalizer.to_owned(), source }
+        };
         match (object.meta().deletion_timestamp.is_some(), held) {
-            (false, true) => work(Phase::Apply).await.map_err(failed),
+            (false, true) => work(Phase::Apply).await.map_err(apply_failed),
             (false, false) => {
-                // What is gone by now has nobody left to clean up after its side effects.
+                // An object that is gone by now would leave its side effects without a cleanup.
                 match self.patch_finalizers(object, add(object, finalizer)).await? {
-                    true => work(Phase::Apply).await.map_err(failed),
-                    false => Ok(Action::done()),
+                    true => work(Phase::Apply).await.map_err(apply_failed),
+                    false => Ok(Action::await_change()),
                 }
             }
             (true, true) => {
-                let action = work(Phase::Cleanup).await.map_err(failed).inspect_err(|error| {
-                    let note = format!("finalizer {finalizer}: {error:?}");
-                    self.warning(object, "CleanupFailed", note);
-                })?;
+                let action = work(Phase::Cleanup).await.map_err(cleanup_failed)?;
                 self.patch_finalizers(object, remove(object, finalizer)).await?;
                 Ok(action)
             }
-            (true, false) => Ok(Action::done()),
+            (true, false) => Ok(Action::await_change()),
         }
     }
 
-    async fn patch_finalizers(&self, object: &K, patch: Value) -> Result<bool> {
+    /// Patches the finalizers. Returns `false` if the object is gone.
+    async fn patch_finalizers(&self, object: &K, patch: Value) -> Result<bool, FinalizerError> {
         match self.patch_json(&Request::of(object), &patch).await {
             Ok(_) => Ok(true),
-            // Whoever removed the last finalizer was first.
             Err(error) if error.is_not_found() => Ok(false),
-            // The test of the patch failed; the next attempt reads what is there now.
+            // The test of the patch failed; the next attempt reads the newer object.
             Err(error) if is_race(&error) => {
-                Err(FinalizersChanged { object: Request::of(object).to_string(), source: error }.into())
+                let changed = FinalizersChanged::new(Request::of(object).to_string(), error);
+                Err(FinalizerError::Changed(changed))
             }
-            Err(error) => Err(error.into()),
+            Err(error) => Err(FinalizerError::Patch(error)),
         }
     }
 }
 
-/// Whether the server refused the patch for what the object has become; a finalizer whose name is wrong will be wrong
-/// the next time too.
+/// Whether the API server refused the patch because the object changed. An invalid name of a finalizer is refused with
+/// the same code, and no retry helps.
 fn is_race(error: &ContextError) -> bool {
     error.status().is_some_and(|status| {
         let causes = status.details.iter().flat_map(|details| &details.causes);
@@ -141,7 +139,7 @@ fn is_race(error: &ContextError) -> bool {
     })
 }
 
-/// The patch holds only if nobody touched the list since it was read.
+/// A patch that adds the finalizer if the list is still the one that was read.
 fn add<K: Object>(object: &K, finalizer: &str) -> Value {
     let uid = json!({ "op": "test", "path": "/metadata/uid", "value": object.uid() });
     let finalizers = object.finalizers();
@@ -160,6 +158,7 @@ fn add<K: Object>(object: &K, finalizer: &str) -> Value {
     ])
 }
 
+/// A patch that removes the finalizer if it is still where it was read.
 fn remove<K: Object>(object: &K, finalizer: &str) -> Value {
     let finalizers = object.finalizers();
     let at = finalizers.iter().position(|name| name == finalizer).unwrap_or_default();

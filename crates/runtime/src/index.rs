@@ -20,6 +20,7 @@ type Values<K> = dyn Fn(&K) -> Vec<String> + Send + Sync;
 /// });
 /// assert_eq!(by_node.name(), "node");
 /// ```
+#[must_use]
 pub struct Index<K> {
     name: Arc<str>,
     values: Arc<Values<K>>,

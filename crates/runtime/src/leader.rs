@@ -13,7 +13,7 @@
 //! creation of a new one, and if another comes first, it has lost.
 //!
 //! **The fence.** While a leader is elected, [`Manager::client`](crate::Manager::client) and every
-//! [`Context`](crate::Context) send under these rules:
+//! [`Ctx`](crate::Ctx) send under these rules:
 //!
 //! 1. No request starts after the renew deadline (10 s after the write of the last renewal began), nor after a refused
 //!    renewal.
@@ -34,7 +34,7 @@
 //! * [`Manager::new`](crate::Manager::new) is given a client with sockets of its own: of the second rule only the first
 //!   half holds, and the third does not.
 //!
-//! Whoever cannot bear these writes with preconditions: updates and finalizers of the [`Context`](crate::Context) carry
+//! Whoever cannot bear these writes with preconditions: updates and finalizers of the [`Ctx`](crate::Ctx) carry
 //! a resource version or a test, and are refused if a new leader wrote first; applies are idempotent, and the new leader
 //! puts right what an old one applied. `just failover` plays two processes against each other and looks for late writes.
 

@@ -70,7 +70,7 @@ pub mod docs {
 pub use action::Action;
 pub use cache::Cache;
 pub use cause::{Cause, Causes, Change};
-pub use context::{Context, Ensured, Objects};
+pub use context::{Ctx, Ensured, Objects};
 pub use controller::{Controller, Reconciler};
 pub use error::{BoxError, ContextError, Error, ErrorExt, Result, ResultExt};
 pub use evenkeel_env::Env;

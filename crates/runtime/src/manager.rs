@@ -16,7 +16,7 @@ use kube::Client;
 use tokio_util::sync::CancellationToken;
 
 use crate::Object;
-use crate::controller::Controller;
+use crate::controller::Runnable;
 use crate::error::{BoxError, chain};
 use crate::fence::{Fence, socket};
 use crate::informer::Informers;
@@ -34,9 +34,9 @@ const GRACE_PERIOD: Duration = Duration::from_secs(30);
 ///
 /// ```no_run
 /// # use std::sync::Arc;
-/// # use evenkeel_runtime::{Action, Context, Controller, Manager, Result};
+/// # use evenkeel_runtime::{Action, Ctx, Controller, Manager, Result};
 /// # use k8s_openapi::api::core::v1::ConfigMap;
-/// # async fn reconcile(map: Arc<ConfigMap>, ctx: Context) -> Result<Action> { Ok(Action::done()) }
+/// # async fn reconcile(map: Arc<ConfigMap>, ctx: Ctx) -> Result<Action> { Ok(Action::await_change()) }
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// let client = kube::Client::try_default().await?;
 /// Manager::new(client).controller(Controller::new("config", reconcile)).run().await?;
@@ -50,6 +50,7 @@ const GRACE_PERIOD: Duration = Duration::from_secs(30);
 /// is elected, [runnables](Manager::runnable) and controllers. A controller fills its own caches before it leads.
 ///
 /// Dropping the future that [`Manager::run`] gives is a crash: every task of it is aborted at once.
+#[must_use = "a manager does nothing until `run` is awaited"]
 pub struct Manager {
     /// For what works while it leads.
     client: Client,
@@ -158,15 +159,17 @@ impl Manager {
         }
     }
 
-    /// Takes clock, randomness and ledger from here. Informers that were taken before belong to the old one.
-    pub fn env(mut self, env: Env) -> Self {
+    /// Takes clock, randomness and ledger from this environment. Call it first: informers that were taken from the
+    /// manager before keep the old environment.
+    pub fn with_env(mut self, env: Env) -> Self {
         self.informers = self.informers.with_env(env.clone());
         self.env = env;
         self
     }
 
-    /// Runs this controller.
-    pub fn controller<K: Object>(mut self, controller: Controller<K>) -> Self {
+    /// Adds a controller.
+    pub fn controller(mut self, controller: impl Runnable) -> Self {
+        let controller = controller.into_controller();
         self.declared.extend(controller.declarations());
         self.parts.push(Part::controller(controller));
         self

@@ -47,10 +47,10 @@ const GIVEN_NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public"
 /// ```
 /// use std::sync::Arc;
 /// use evenkeel_runtime::manifests::Manifests;
-/// use evenkeel_runtime::{Action, Context, Controller, Result};
+/// use evenkeel_runtime::{Action, Ctx, Controller, Result};
 /// use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 ///
-/// async fn reconcile(map: Arc<ConfigMap>, ctx: Context) -> Result<Action> { Ok(Action::done()) }
+/// async fn reconcile(map: Arc<ConfigMap>, ctx: Ctx) -> Result<Action> { Ok(Action::await_change()) }
 ///
 /// let controller = Controller::new("mirror", reconcile).owns::<Secret>();
 /// let manifests = Manifests::new("mirror", "operators")
@@ -62,6 +62,7 @@ const GIVEN_NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public"
 /// # Ok::<_, Box<dyn std::error::Error + Send + Sync>>(())
 /// ```
 #[derive(Clone, Debug)]
+#[must_use]
 pub struct Manifests {
     name: String,
     namespace: String,

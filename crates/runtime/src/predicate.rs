@@ -23,6 +23,7 @@ type Check<K> = dyn Fn(&Event<K>) -> bool + Send + Sync;
 /// let changed: Predicate<Deployment> =
 ///     Predicate::generation_changed().or(Predicate::annotations_changed());
 /// ```
+#[must_use]
 pub struct Predicate<K> {
     check: Arc<Check<K>>,
     /// What replays must pass; none lets them all. In a combination this is what those parts say that ask for it.

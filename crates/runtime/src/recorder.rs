@@ -22,10 +22,10 @@ const WAITING_MAX: usize = 1000;
 /// Of which kind an event is.
 ///
 /// ```
-/// use evenkeel_runtime::{Context, EventType};
+/// use evenkeel_runtime::{Ctx, EventType};
 /// use k8s_openapi::api::core::v1::ConfigMap;
 ///
-/// fn tell(ctx: &Context, map: &ConfigMap, full: bool) {
+/// fn tell(ctx: &Ctx, map: &ConfigMap, full: bool) {
 ///     let kind = if full { EventType::Warning } else { EventType::Normal };
 ///     ctx.recorder().record(map, kind, "Measured", "looked at the disk");
 /// }
@@ -51,12 +51,12 @@ impl EventType {
 ///
 /// ```no_run
 /// use std::sync::Arc;
-/// use evenkeel_runtime::{Action, Context, EventType, Result};
+/// use evenkeel_runtime::{Action, Ctx, EventType, Result};
 /// use k8s_openapi::api::core::v1::ConfigMap;
 ///
-/// async fn reconcile(map: Arc<ConfigMap>, ctx: Context) -> Result<Action> {
+/// async fn reconcile(map: Arc<ConfigMap>, ctx: Ctx) -> Result<Action> {
 ///     ctx.recorder().record(&*map, EventType::Warning, "Odd", "it has no data");   // never waits
-///     Ok(Action::done())
+///     Ok(Action::await_change())
 /// }
 /// ```
 #[derive(Clone)]

@@ -19,6 +19,7 @@ use crate::object::kind_name;
 /// let tokens = Source::<Secret>::new().namespace("prod").labels("app=web").index(Index::by_owner());
 /// assert_eq!(tokens.to_string(), "Secret in prod with labels app=web");
 /// ```
+#[must_use]
 pub struct Source<K: Object> {
     pub(crate) dynamic: K::DynamicType,
     pub(crate) key: SourceKey,

@@ -98,7 +98,7 @@ mod tests {
     use tracing_subscriber::layer::SubscriberExt;
 
     use super::*;
-    use crate::{Action, Context, Controller, Env, Error, Manager, Request};
+    use crate::{Action, Controller, Ctx, Env, Error, Manager, Request};
 
     /// Keeps the spans that end, and whose they are.
     #[derive(Clone, Debug, Default)]
@@ -129,12 +129,12 @@ mod tests {
             Ok::<_, std::io::Error>(http::Response::new(kube::client::Body::empty()))
         });
         let env = Env::seeded(1);
-        let controller = Controller::bare("traced", |_: Request, _: Context| async {
+        let controller = Controller::without_primary("traced", |_: Request, _: Ctx| async {
             tracing::info_span!("step").in_scope(|| ());
-            Ok::<_, Error>(Action::done())
+            Ok::<_, Error>(Action::await_change())
         })
         .stream("keys", futures::stream::iter([Request::namespaced("prod", "web")]));
-        let manager = Manager::new(kube::Client::new(service, "default")).env(env.clone());
+        let manager = Manager::new(kube::Client::new(service, "default")).with_env(env.clone());
         let running = tokio::spawn(manager.controller(controller).run_until(std::future::pending()));
         env.ledger().settled(std::time::Duration::from_secs(1)).await.unwrap();
         running.abort();

@@ -3,8 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
 use kube::core::ApiResource;
+use kube::core::discovery::Scope;
 
 use crate::event::Event;
 use crate::object::{Scoping, scoping};
@@ -28,6 +30,7 @@ type EventMap<K> = dyn Fn(&Event<K>) -> Vec<Request> + Send + Sync;
 /// })
 /// .filter(Predicate::resource_version_changed());
 /// ```
+#[must_use]
 pub struct Trigger<K> {
     map: Mapping<K>,
     predicate: Option<Predicate<K>>,
@@ -39,6 +42,15 @@ enum Mapping<K> {
     Same,
     Object(Arc<Map<K>>),
     Event(Arc<EventMap<K>>),
+}
+
+/// Which owner references of an object count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owners {
+    /// The one that is marked as controller.
+    Controller,
+    /// All of them.
+    All,
 }
 
 impl<K: Object> Trigger<K> {
@@ -65,25 +77,35 @@ impl<K: Object> Trigger<K> {
 
     /// The owner of kind `O` that is marked as controller.
     pub fn controller<O: Object<DynamicType: Default>>() -> Self {
-        let resource = ApiResource::erase::<O>(&O::DynamicType::default());
-        Self::owner_with(resource, scoping::<O>() != Scoping::Cluster, true)
+        Self::controller_with(ApiResource::erase::<O>(&O::DynamicType::default()), scope_of::<O>())
     }
 
-    /// Every owner of kind `O`.
+    /// The owner of a kind that is known at run time, if it is marked as controller; `scope` says whether that kind
+    /// lives in namespaces.
+    pub fn controller_with(owner: ApiResource, scope: Scope) -> Self {
+        Self::owners(owner, scope, Owners::Controller)
+    }
+
+    /// Every owner of kind `O`, whether it is marked as controller or not.
     pub fn owner<O: Object<DynamicType: Default>>() -> Self {
-        let resource = ApiResource::erase::<O>(&O::DynamicType::default());
-        Self::owner_with(resource, scoping::<O>() != Scoping::Cluster, false)
+        Self::owner_with(ApiResource::erase::<O>(&O::DynamicType::default()), scope_of::<O>())
     }
 
-    /// Every owner of a kind that is known at run time; `namespaced` says where that kind lives, `controller`
-    /// whether only a controller counts.
-    pub fn owner_with(owner: ApiResource, namespaced: bool, controller: bool) -> Self {
+    /// Every owner of a kind that is known at run time; `scope` says whether that kind lives in namespaces.
+    pub fn owner_with(owner: ApiResource, scope: Scope) -> Self {
+        Self::owners(owner, scope, Owners::All)
+    }
+
+    pub(crate) fn owners(owner: ApiResource, scope: Scope, owners: Owners) -> Self {
         Self::map(move |object: &K| {
-            let namespace = if namespaced { object.meta().namespace.as_deref() } else { None };
-            let wanted = |reference: &&k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference| {
+            let namespace = match scope {
+                Scope::Namespaced => object.meta().namespace.as_deref(),
+                Scope::Cluster => None,
+            };
+            let wanted = |reference: &&OwnerReference| {
                 reference.kind == owner.kind
                     && group_of(&reference.api_version) == owner.group
-                    && (!controller || reference.controller == Some(true))
+                    && (owners == Owners::All || reference.controller == Some(true))
             };
             let owners = object.owner_references().iter().filter(wanted);
             owners.map(|reference| Request::new(namespace, reference.name.as_str())).collect::<Vec<_>>()
@@ -154,6 +176,14 @@ impl<K> fmt::Debug for Trigger<K> {
     }
 }
 
+/// Where objects of a kind live; in namespaces if only the object itself can tell.
+pub(crate) fn scope_of<K: Object>() -> Scope {
+    match scoping::<K>() {
+        Scoping::Cluster => Scope::Cluster,
+        Scoping::Namespaced | Scoping::Unknown => Scope::Namespaced,
+    }
+}
+
 fn group_of(api_version: &str) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)
 }
@@ -162,7 +192,6 @@ fn group_of(api_version: &str) -> &str {
 mod tests {
     use k8s_openapi::api::apps::v1::Deployment;
     use k8s_openapi::api::core::v1::{Node, Secret};
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
     use super::*;
     use crate::Origin;

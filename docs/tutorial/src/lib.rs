@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
+use evenkeel::Result;
 use evenkeel::cli::Operator;
 use evenkeel::k8s_openapi::api::apps::v1::Deployment;
 use evenkeel::k8s_openapi::api::core::v1::ConfigMap;
 use evenkeel::prelude::*;
-use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 /// What the user asks for.
+#[evenkeel::api]
 #[derive(CustomResource, Serialize, Deserialize, JsonSchema, Clone, Debug)]
 #[kube(
     group = "example.com",
@@ -17,12 +18,7 @@ use serde_json::json;
     kind = "Site",
     namespaced,
     status = "SiteStatus",
-    printcolumn = r#"{"name":"Ready","type":"boolean","jsonPath":".status.ready"}"#,
-    crates(
-        kube_core = "evenkeel::kube::core",
-        k8s_openapi = "evenkeel::k8s_openapi",
-        schemars = "evenkeel::schemars"
-    )
+    printcolumn = r#"{"name":"Ready","type":"boolean","jsonPath":".status.ready"}"#
 )]
 pub struct SiteSpec {
     /// The page.
@@ -33,6 +29,7 @@ pub struct SiteSpec {
 }
 
 /// What the operator saw.
+#[evenkeel::api]
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 pub struct SiteStatus {
     /// Whether every server runs what was asked for.
@@ -70,11 +67,11 @@ fn servers(site: &Site) -> Result<Deployment> {
     }))?)
 }
 
-async fn reconcile(site: Arc<Site>, ctx: Context) -> Result<Action> {
+async fn reconcile(site: Arc<Site>, ctx: Ctx) -> Result<Action> {
     ctx.apply(page(&site)?).await?;
     let servers = ctx.apply(servers(&site)?).await?;
-    ctx.status(&*site, SiteStatus { ready: servers.is_rolled_out() }).await?;
-    Ok(Action::done())
+    ctx.status(&site, SiteStatus { ready: servers.is_rolled_out() }).await?;
+    Ok(Action::await_change())
 }
 
 /// Wakes for every change of a Site, and of what one owns.

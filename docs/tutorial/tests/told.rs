@@ -1,5 +1,6 @@
 //! What the page on the test kit shows of a test that fails is what such a test shows.
 
+use evenkeel::cluster::CrashPoint;
 use evenkeel::k8s_openapi::api::apps::v1::Deployment;
 use evenkeel::prelude::*;
 use kube::Result;

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use evenkeel::kube::ResourceExt;
-use evenkeel::{Context, ContextError, Object};
+use evenkeel::{ContextError, Ctx, Object};
 use serde_json::Value;
 
 /// The annotation that holds a digest of all that we want of a child.
@@ -18,7 +18,7 @@ pub const WANTED: &str = "example.com/wanted";
 ///
 /// # Errors
 /// When the API server refuses it.
-pub async fn ensure<K, S>(ctx: &Context<S>, mut desired: K) -> Result<Arc<K>, ContextError>
+pub async fn ensure<K, S>(ctx: &Ctx<S>, mut desired: K) -> Result<Arc<K>, ContextError>
 where
     K: Object<DynamicType: Default>,
 {

@@ -22,11 +22,8 @@ use evenkeel::conditions::Set;
 use evenkeel::finalizer::Phase as Life;
 use evenkeel::k8s_openapi::api::apps::v1::StatefulSet;
 use evenkeel::k8s_openapi::api::core::v1::{PersistentVolumeClaim, Secret, Service};
-use evenkeel::kube::{CustomResourceExt as _, ResourceExt as _};
-use evenkeel::{
-    Action, Context, Controller, ErrorExt as _, Index, Predicate, Request, Result, Rollout as _, Source,
-    Trigger,
-};
+use evenkeel::prelude::*;
+use evenkeel::{Index, Request, Result, Source};
 
 pub use backup::{Backup, BackupError, NoBackup};
 pub use children::PASSWORD;
@@ -72,15 +69,15 @@ pub fn controller<B: Backup>(backup: Arc<B>) -> Controller<Database> {
         .owns::<StatefulSet>()
         .owns::<Service>()
         .owns::<Secret>()
-        .watches_source(claims, Trigger::map(storage::database_of))
-        .shared_state(backup)
+        .watches_with(claims, Trigger::map(storage::database_of))
+        .state(backup)
 }
 
-async fn reconcile<B: Backup>(database: Arc<Database>, ctx: Context<B>) -> Result<Action> {
-    ctx.finalizer(&*database, FINALIZER, |life| live(life, &database, &ctx)).await
+async fn reconcile<B: Backup>(database: Arc<Database>, ctx: Ctx<B>) -> Result<Action> {
+    Ok(ctx.finalizer(&database, FINALIZER, |life| live(life, &database, &ctx)).await?)
 }
 
-async fn live<B: Backup>(life: Life, database: &Database, ctx: &Context<B>) -> Result<Action> {
+async fn live<B: Backup>(life: Life, database: &Database, ctx: &Ctx<B>) -> Result<Action> {
     match life {
         Life::Apply => converge(database, ctx).await,
         Life::Cleanup => clean_up(database, ctx).await,
@@ -88,11 +85,11 @@ async fn live<B: Backup>(life: Life, database: &Database, ctx: &Context<B>) -> R
 }
 
 /// Brings the children to what the spec asks for, then says in the status how far they are.
-async fn converge<B: Backup>(database: &Database, ctx: &Context<B>) -> Result<Action> {
+async fn converge<B: Backup>(database: &Database, ctx: &Ctx<B>) -> Result<Action> {
     match bring_about(database, ctx).await {
         Ok(servers) => {
             ctx.status(database, status(database, ctx, servers.as_deref())).await?;
-            Ok(Action::done())
+            Ok(Action::await_change())
         }
         Err(Failure::Rejected(rejection)) => reject(database, ctx, rejection).await,
         Err(Failure::Transient(error)) => Err(error.into()),
@@ -102,7 +99,7 @@ async fn converge<B: Backup>(database: &Database, ctx: &Context<B>) -> Result<Ac
 /// The steps from what is there to what is asked for; gives the servers, but for while they are being replaced.
 async fn bring_about<B: Backup>(
     database: &Database,
-    ctx: &Context<B>,
+    ctx: &Ctx<B>,
 ) -> Result<Option<Arc<StatefulSet>>, Failure> {
     let image = children::image(database)?;
     let name = database.name_any();
@@ -149,7 +146,7 @@ fn keep_class(database: &Database, servers: &StatefulSet) -> Result<(), Rejectio
 }
 
 /// The user is told, and the next change of the spec is waited for. What runs goes on running.
-async fn reject<B: Backup>(database: &Database, ctx: &Context<B>, rejection: Rejection) -> Result<Action> {
+async fn reject<B: Backup>(database: &Database, ctx: &Ctx<B>, rejection: Rejection) -> Result<Action> {
     let mut status = database.status.clone().unwrap_or_default();
     status.phase = Phase::Rejected;
     status.observed_generation = database.metadata.generation;
@@ -158,10 +155,10 @@ async fn reject<B: Backup>(database: &Database, ctx: &Context<B>, rejection: Rej
         ctx.warning(database, rejection.reason(), rejection.to_string());
     }
     ctx.status(database, status).await?;
-    Err(rejection.terminal())
+    Err(rejection.terminal().into())
 }
 
-fn status<B: Backup>(database: &Database, ctx: &Context<B>, servers: Option<&StatefulSet>) -> DatabaseStatus {
+fn status<B: Backup>(database: &Database, ctx: &Ctx<B>, servers: Option<&StatefulSet>) -> DatabaseStatus {
     let wanted = database.spec.replicas;
     let ready = servers.and_then(|servers| servers.status.as_ref()?.ready_replicas).unwrap_or(0);
     let phase = match servers {
@@ -190,12 +187,12 @@ fn status<B: Backup>(database: &Database, ctx: &Context<B>, servers: Option<&Sta
 
 /// Takes the last backup, then lets the storage go: the claims of a StatefulSet stay when it goes, and a new database
 /// of the same name would find data whose password nobody knows.
-async fn clean_up<B: Backup>(database: &Database, ctx: &Context<B>) -> Result<Action> {
+async fn clean_up<B: Backup>(database: &Database, ctx: &Ctx<B>) -> Result<Action> {
     ctx.state().take(&Request::of(database).to_string()).await?;
     for claim in storage::claims(database, ctx)? {
         if claim.metadata.deletion_timestamp.is_none() {
-            ctx.delete(&*claim).await?;
+            ctx.delete(&claim).await?;
         }
     }
-    Ok(Action::done())
+    Ok(Action::await_change())
 }

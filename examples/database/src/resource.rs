@@ -5,11 +5,10 @@
 //! operator finds out, and says in a condition: see [`Rejection`](crate::Rejection).
 
 use evenkeel::k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use evenkeel::kube::CustomResource;
-use evenkeel::schemars::{self, JsonSchema};
-use serde::{Deserialize, Serialize};
+use evenkeel::prelude::*;
 
 /// What the user asks for: PostgreSQL servers with their storage.
+#[evenkeel::api]
 #[derive(CustomResource, Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
 #[kube(
     group = "example.com",
@@ -23,14 +22,7 @@ use serde::{Deserialize, Serialize};
     printcolumn = r#"{"name":"Ready","type":"integer","jsonPath":".status.readyReplicas"}"#,
     printcolumn = r#"{"name":"Phase","type":"string","jsonPath":".status.phase"}"#,
     printcolumn = r#"{"name":"Endpoint","type":"string","jsonPath":".status.endpoint","priority":1}"#,
-    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#,
-    crates(
-        kube_core = "evenkeel::kube::core",
-        k8s_openapi = "evenkeel::k8s_openapi",
-        schemars = "evenkeel::schemars",
-        serde = "serde",
-        serde_json = "serde_json"
-    )
+    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
 )]
 #[serde(rename_all = "camelCase")]
 pub struct DatabaseSpec {
@@ -71,6 +63,7 @@ fn app() -> String {
 }
 
 /// What the operator saw.
+#[evenkeel::api]
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct DatabaseStatus {
@@ -92,6 +85,7 @@ pub struct DatabaseStatus {
 }
 
 /// How far a database is.
+#[evenkeel::api]
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
     /// Not all servers run what was asked for yet.

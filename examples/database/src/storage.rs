@@ -11,7 +11,7 @@ use evenkeel::k8s_openapi::api::apps::v1::StatefulSet;
 use evenkeel::k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use evenkeel::kube::ResourceExt as _;
 use evenkeel::kube::api::{DeleteParams, Patch, Preconditions};
-use evenkeel::{Context, ContextError, Request};
+use evenkeel::{ContextError, Ctx, Request};
 use serde_json::json;
 
 use crate::children::LABEL;
@@ -31,7 +31,7 @@ pub(crate) enum Storage {
 }
 
 /// Takes the next steps from the storage that is there to the storage that is asked for.
-pub(crate) async fn grow<B: Backup>(database: &Database, ctx: &Context<B>) -> Result<Storage, Failure> {
+pub(crate) async fn grow<B: Backup>(database: &Database, ctx: &Ctx<B>) -> Result<Storage, Failure> {
     let wanted = &database.spec.storage;
     let claims = claims(database, ctx)?;
     for claim in &claims {
@@ -43,7 +43,7 @@ pub(crate) async fn grow<B: Backup>(database: &Database, ctx: &Context<B>) -> Re
     for claim in &claims {
         if requested(claim).is_some_and(|has| bytes(has) < bytes(wanted)) {
             let patch = json!({ "spec": { "resources": { "requests": { "storage": wanted } } } });
-            match ctx.patch(&**claim, &Patch::Merge(patch)).await {
+            match ctx.patch(claim, &Patch::Merge(patch)).await {
                 Ok(_) => {}
                 // Storage of a class that cannot grow is forbidden to, and will be next time.
                 Err(error) if error.status().is_some_and(|status| status.code == 403) => {
@@ -62,14 +62,14 @@ pub(crate) async fn grow<B: Backup>(database: &Database, ctx: &Context<B>) -> Re
         return Ok(Storage::Fits);
     }
     let exactly = Preconditions { uid: servers.uid(), resource_version: None };
-    ctx.delete_with(&*servers, &DeleteParams::orphan().preconditions(exactly)).await?;
+    ctx.delete_with(&servers, &DeleteParams::orphan().preconditions(exactly)).await?;
     Ok(Storage::Growing)
 }
 
 /// The claims of this database, those of servers that were scaled away included.
 pub(crate) fn claims<B: Backup>(
     database: &Database,
-    ctx: &Context<B>,
+    ctx: &Ctx<B>,
 ) -> Result<Vec<Arc<PersistentVolumeClaim>>, ContextError> {
     ctx.cache::<PersistentVolumeClaim>()?.by_index(BY_DATABASE, &Request::of(database).to_string())
 }

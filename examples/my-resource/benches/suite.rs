@@ -8,7 +8,7 @@
 use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use evenkeel::kube::{CustomResourceExt as _, Result};
+use evenkeel::kube::Result;
 use evenkeel::prelude::*;
 use evenkeel::testing;
 use my_resource::{MyResource, MyResourceSpec, Phase, controller};

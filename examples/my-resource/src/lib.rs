@@ -7,10 +7,10 @@ mod resource;
 
 use std::sync::Arc;
 
+use evenkeel::Result;
 use evenkeel::cli::Operator;
 use evenkeel::k8s_openapi::api::apps::v1::Deployment;
-use evenkeel::kube::CustomResourceExt as _;
-use evenkeel::{Action, Context, Controller, ErrorExt as _, Result};
+use evenkeel::prelude::*;
 
 pub use resource::{MyResource, MyResourceSpec, MyResourceStatus, Phase, deployment_for, status_of};
 
@@ -35,15 +35,15 @@ pub fn controller() -> Controller<MyResource> {
     Controller::new(NAME, reconcile).owns::<Deployment>()
 }
 
-async fn reconcile(my: Arc<MyResource>, ctx: Context) -> Result<Action> {
+async fn reconcile(my: Arc<MyResource>, ctx: Ctx) -> Result<Action> {
     match ctx.apply(deployment_for(&my)).await {
-        Ok(deployment) => ctx.status(&*my, status_of(&my, &deployment)).await?,
+        Ok(deployment) => ctx.status(&my, status_of(&my, &deployment)).await?,
         // No retry makes a good Deployment of a bad spec: say why, and wait for the next change of the spec.
         Err(error) if error.is_invalid() => {
-            ctx.status(&*my, MyResourceStatus::refused(&my, &error)).await?;
-            return Err(error.terminal());
+            ctx.status(&my, MyResourceStatus::refused(&my, &error)).await?;
+            return Err(error.terminal().into());
         }
         Err(error) => return Err(error.into()),
     };
-    Ok(Action::done())
+    Ok(Action::await_change())
 }

@@ -2,16 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use evenkeel::ContextError;
 use evenkeel::k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec};
 use evenkeel::k8s_openapi::api::core::v1::{Container, PodSpec, PodTemplateSpec, ResourceRequirements};
 use evenkeel::k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use evenkeel::k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
-use evenkeel::kube::{CustomResource, ResourceExt};
-use evenkeel::schemars::{self, JsonSchema};
-use evenkeel::{ContextError, Rollout as _};
-use serde::{Deserialize, Serialize};
+use evenkeel::prelude::*;
 
 /// What the user asks for: one container with this image and this much memory.
+#[evenkeel::api]
 #[derive(CustomResource, Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
 #[kube(
     group = "example.com",
@@ -21,14 +20,7 @@ use serde::{Deserialize, Serialize};
     shortname = "mr",
     status = "MyResourceStatus",
     printcolumn = r#"{"name":"Image","type":"string","jsonPath":".spec.image"}"#,
-    printcolumn = r#"{"name":"Phase","type":"string","jsonPath":".status.phase"}"#,
-    crates(
-        kube_core = "evenkeel::kube::core",
-        k8s_openapi = "evenkeel::k8s_openapi",
-        schemars = "evenkeel::schemars",
-        serde = "serde",
-        serde_json = "serde_json"
-    )
+    printcolumn = r#"{"name":"Phase","type":"string","jsonPath":".status.phase"}"#
 )]
 pub struct MyResourceSpec {
     /// The image to run.
@@ -40,6 +32,7 @@ pub struct MyResourceSpec {
 }
 
 /// What the operator saw.
+#[evenkeel::api]
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct MyResourceStatus {
@@ -61,6 +54,7 @@ impl MyResourceStatus {
 }
 
 /// How far a resource is.
+#[evenkeel::api]
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
     /// Its Deployment is not ready yet.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use evenkeel::cluster::{Fault, Matcher};
 use evenkeel::k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 use evenkeel::kube::Result;
 use evenkeel::kube::api::{Patch, PatchParams};
@@ -83,14 +84,14 @@ async fn running_it_twice_creates_no_second(cluster: Cluster) -> Result<()> {
 }
 
 /// What the README warns of: it makes a companion whenever it runs.
-async fn naive(pod: Arc<Pod>, ctx: Context) -> Result<Action, evenkeel::Error> {
+async fn naive(pod: Arc<Pod>, ctx: Ctx) -> Result<Action, evenkeel::Error> {
     if is_wanted(&pod) {
         let mut companion = companion_for(&pod);
         companion.metadata.name = None;
         companion.metadata.generate_name = Some(format!("{}-companion-", pod.name_any()));
         ctx.create(companion).await?;
     }
-    Ok(Action::done())
+    Ok(Action::await_change())
 }
 
 #[evenkeel::test]
@@ -185,12 +186,8 @@ async fn a_life(cluster: Cluster) -> Vec<String> {
     play.await.expect("the scenario's own requests succeed")
 }
 
-#[test]
+#[evenkeel::test(embedded = "a run for each write takes a minute")]
 fn a_crash_at_any_write_changes_nothing() {
-    let why = "a run for each write takes a minute";
-    if testing::skip::<()>(concat!(module_path!(), "::a_crash_at_any_write_changes_nothing"), why).is_some() {
-        return;
-    }
     let runs = testing::crash_everywhere(NAME, start, a_life);
     assert!(runs >= 9, "{runs} runs");
 }
@@ -208,12 +205,8 @@ fn it_runs_as_its_account_within_its_rules() {
     testing::assert_file("verbs.txt", &testing::as_service_account(manifests, start, a_life));
 }
 
-#[test]
+#[evenkeel::test(embedded = "a rule of the whole cluster is taken away")]
 fn it_needs_each_of_its_rules() {
-    let why = "a rule of the whole cluster is taken away";
-    if testing::skip::<()>(concat!(module_path!(), "::it_needs_each_of_its_rules"), why).is_some() {
-        return;
-    }
     let spare = testing::unused_rules(manifests, start, a_life);
     assert_eq!(spare, ["pods: list"], "for a server that streams no lists");
 }

@@ -16,8 +16,8 @@ use evenkeel::conditions::Set;
 use evenkeel::k8s_openapi::ByteString;
 use evenkeel::k8s_openapi::api::core::v1::Secret;
 use evenkeel::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use evenkeel::kube::{CustomResourceExt as _, ResourceExt as _};
-use evenkeel::{Action, Context, ContextError, Controller, Index, Request, Result};
+use evenkeel::prelude::*;
+use evenkeel::{ContextError, Index, Request, Result};
 
 pub use resource::{VcapServicesConverter, VcapServicesConverterSpec, VcapServicesConverterStatus};
 
@@ -87,7 +87,7 @@ impl Obstacle {
     }
 }
 
-async fn reconcile(converter: Arc<VcapServicesConverter>, ctx: Context) -> Result<Action> {
+async fn reconcile(converter: Arc<VcapServicesConverter>, ctx: Ctx) -> Result<Action> {
     let mut status = converter.status.clone().unwrap_or_default();
     status.observed_generation = converter.metadata.generation;
     let converted = match services(&converter, &ctx)? {
@@ -103,15 +103,15 @@ async fn reconcile(converter: Arc<VcapServicesConverter>, ctx: Context) -> Resul
         // A change of the Secret or of the spec wakes this converter again: there is nothing to retry.
         Err(obstacle) => Set::new("Converted", false, obstacle.reason(), obstacle.to_string()),
     };
-    ctx.condition(&mut status.conditions, condition.observed(&*converter));
-    ctx.status(&*converter, status).await?;
-    Ok(Action::done())
+    ctx.condition(&mut status.conditions, condition.observed(&converter));
+    ctx.status(&converter, status).await?;
+    Ok(Action::await_change())
 }
 
 /// The services in the Secret that the converter names.
 fn services(
     converter: &VcapServicesConverter,
-    ctx: &Context,
+    ctx: &Ctx,
 ) -> Result<Result<Services, Obstacle>, ContextError> {
     let (secret, key) = (converter.spec.secret_name.clone(), converter.spec.key.clone());
     let Some(source) = ctx.get::<Secret>(&secret)? else { return Ok(Err(Obstacle::NoSecret(secret))) };
@@ -125,7 +125,7 @@ fn services(
 /// Brings the converter's Secrets to these services; gives their names.
 async fn convert(
     converter: &VcapServicesConverter,
-    ctx: &Context,
+    ctx: &Ctx,
     services: Services,
 ) -> Result<Result<Vec<String>, Obstacle>, ContextError> {
     let ours: BTreeMap<String, Arc<Secret>> =

@@ -1,11 +1,10 @@
 //! The custom resource.
 
 use evenkeel::k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use evenkeel::kube::CustomResource;
-use evenkeel::schemars::{self, JsonSchema};
-use serde::{Deserialize, Serialize};
+use evenkeel::prelude::*;
 
 /// What the user asks for: the services of this Secret, each as a Secret of its own.
+#[evenkeel::api]
 #[derive(CustomResource, Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
 #[kube(
     group = "example.com",
@@ -17,14 +16,7 @@ use serde::{Deserialize, Serialize};
     printcolumn = r#"{"name":"Secret","type":"string","jsonPath":".spec.secretName"}"#,
     printcolumn = r#"{"name":"Converted","type":"string","jsonPath":".status.conditions[?(@.type==\"Converted\")].status"}"#,
     printcolumn = r#"{"name":"Reason","type":"string","jsonPath":".status.conditions[?(@.type==\"Converted\")].reason"}"#,
-    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#,
-    crates(
-        kube_core = "evenkeel::kube::core",
-        k8s_openapi = "evenkeel::k8s_openapi",
-        schemars = "evenkeel::schemars",
-        serde = "serde",
-        serde_json = "serde_json"
-    )
+    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
 )]
 #[serde(rename_all = "camelCase")]
 pub struct VcapServicesConverterSpec {
@@ -42,6 +34,7 @@ fn vcap_services() -> String {
 }
 
 /// What the operator saw.
+#[evenkeel::api]
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct VcapServicesConverterStatus {

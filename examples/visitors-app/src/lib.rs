@@ -17,8 +17,8 @@ use evenkeel::conditions::{self, Set};
 use evenkeel::finalizer::Phase;
 use evenkeel::k8s_openapi::api::apps::v1::Deployment;
 use evenkeel::k8s_openapi::api::core::v1::{Secret, Service};
-use evenkeel::kube::CustomResourceExt as _;
-use evenkeel::{Action, Context, ContextError, Controller, ErrorExt as _, Result, Rollout as _};
+use evenkeel::prelude::*;
+use evenkeel::{ContextError, Result};
 
 pub use resource::{VisitorsApp, VisitorsAppSpec, VisitorsAppStatus};
 pub use uploads::{NoUploads, Uploads, UploadsError};
@@ -56,14 +56,14 @@ pub fn controller<U: Uploads>(uploads: Arc<U>) -> Controller<VisitorsApp> {
         .owns::<Deployment>()
         .owns::<Service>()
         .owns::<Secret>()
-        .shared_state(uploads)
+        .state(uploads)
 }
 
-async fn reconcile<U: Uploads>(app: Arc<VisitorsApp>, ctx: Context<U>) -> Result<Action> {
-    ctx.finalizer(&*app, FINALIZER, |phase| live(phase, &app, &ctx)).await
+async fn reconcile<U: Uploads>(app: Arc<VisitorsApp>, ctx: Ctx<U>) -> Result<Action> {
+    Ok(ctx.finalizer(&app, FINALIZER, |phase| live(phase, &app, &ctx)).await?)
 }
 
-async fn live<U: Uploads>(phase: Phase, app: &VisitorsApp, ctx: &Context<U>) -> Result<Action> {
+async fn live<U: Uploads>(phase: Phase, app: &VisitorsApp, ctx: &Ctx<U>) -> Result<Action> {
     match phase {
         Phase::Apply => converge(app, ctx).await,
         Phase::Cleanup => clean_up(app, ctx).await,
@@ -71,7 +71,7 @@ async fn live<U: Uploads>(phase: Phase, app: &VisitorsApp, ctx: &Context<U>) -> 
 }
 
 /// Raises the tiers as far as they can be, then says in the status how far that is.
-async fn converge<U: Uploads>(app: &VisitorsApp, ctx: &Context<U>) -> Result<Action> {
+async fn converge<U: Uploads>(app: &VisitorsApp, ctx: &Ctx<U>) -> Result<Action> {
     let mut status = app.status.clone().unwrap_or_default();
     status.observed_generation = app.metadata.generation;
     match raise(app, ctx, &mut status).await {
@@ -80,7 +80,7 @@ async fn converge<U: Uploads>(app: &VisitorsApp, ctx: &Context<U>) -> Result<Act
         Err(error) if error.is_invalid() => {
             ctx.condition(&mut status.conditions, Set::new("Ready", false, "Refused", error.to_string()));
             ctx.status(app, status).await?;
-            return Err(error.terminal());
+            return Err(error.terminal().into());
         }
         Err(error) => return Err(error.into()),
     }
@@ -92,14 +92,14 @@ async fn converge<U: Uploads>(app: &VisitorsApp, ctx: &Context<U>) -> Result<Act
     let waits = !conditions::is_true(&status.conditions, Tier::Frontend.condition());
     ctx.condition(&mut status.conditions, ready.observed(app));
     ctx.status(app, status).await?;
-    Ok(if waits { Action::after(LOOK_AGAIN) } else { Action::done() })
+    Ok(if waits { Action::requeue(LOOK_AGAIN) } else { Action::await_change() })
 }
 
 /// Applies the tiers from the ground up. One that is not there yet waits for the one below it; one that is there is
 /// kept as it shall be, whatever happens below.
 async fn raise<U: Uploads>(
     app: &VisitorsApp,
-    ctx: &Context<U>,
+    ctx: &Ctx<U>,
     status: &mut VisitorsAppStatus,
 ) -> Result<(), ContextError> {
     if ctx.get::<Secret>(&Tier::Database.name(app))?.is_none() {
@@ -129,8 +129,10 @@ async fn raise<U: Uploads>(
 }
 
 /// Removes the uploads. While that fails, the finalizer stays, and the app says why it is still there.
-async fn clean_up<U: Uploads>(app: &VisitorsApp, ctx: &Context<U>) -> Result<Action> {
-    let Err(error) = ctx.state().purge(&ctx.request().to_string()).await else { return Ok(Action::done()) };
+async fn clean_up<U: Uploads>(app: &VisitorsApp, ctx: &Ctx<U>) -> Result<Action> {
+    let Err(error) = ctx.state().purge(&ctx.request().to_string()).await else {
+        return Ok(Action::await_change());
+    };
     let mut status = app.status.clone().unwrap_or_default();
     let failed = Set::new("CleanedUp", false, "CleanupFailed", error.to_string()).observed(app);
     ctx.condition(&mut status.conditions, failed);

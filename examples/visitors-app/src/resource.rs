@@ -1,11 +1,10 @@
 //! The custom resource.
 
 use evenkeel::k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use evenkeel::kube::CustomResource;
-use evenkeel::schemars::{self, JsonSchema};
-use serde::{Deserialize, Serialize};
+use evenkeel::prelude::*;
 
 /// What the user asks for: a site that lists its visitors.
+#[evenkeel::api]
 #[derive(CustomResource, Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
 #[kube(
     group = "example.com",
@@ -16,14 +15,7 @@ use serde::{Deserialize, Serialize};
     printcolumn = r#"{"name":"Size","type":"integer","jsonPath":".spec.size"}"#,
     printcolumn = r#"{"name":"Ready","type":"string","jsonPath":".status.conditions[?(@.type==\"Ready\")].status"}"#,
     printcolumn = r#"{"name":"Reason","type":"string","jsonPath":".status.conditions[?(@.type==\"Ready\")].reason"}"#,
-    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#,
-    crates(
-        kube_core = "evenkeel::kube::core",
-        k8s_openapi = "evenkeel::k8s_openapi",
-        schemars = "evenkeel::schemars",
-        serde = "serde",
-        serde_json = "serde_json"
-    )
+    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
 )]
 pub struct VisitorsAppSpec {
     /// How many backends there are.
@@ -40,6 +32,7 @@ fn one() -> i32 {
 }
 
 /// What the operator saw.
+#[evenkeel::api]
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct VisitorsAppStatus {

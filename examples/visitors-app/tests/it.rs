@@ -234,12 +234,8 @@ async fn a_life(cluster: Cluster) -> Vec<String> {
     play.await.expect("the scenario's own requests succeed")
 }
 
-#[test]
+#[evenkeel::test(embedded = "a run for each write takes a minute")]
 fn a_crash_at_any_write_changes_nothing() {
-    let why = "a run for each write takes a minute";
-    if testing::skip::<()>(concat!(module_path!(), "::a_crash_at_any_write_changes_nothing"), why).is_some() {
-        return;
-    }
     let runs = testing::crash_everywhere(NAME, start, a_life);
     assert!(runs >= 30, "{runs} runs");
 }
@@ -257,12 +253,8 @@ fn it_runs_as_its_account_within_its_rules() {
     testing::assert_file("verbs.txt", &testing::as_service_account(manifests, start, a_life));
 }
 
-#[test]
+#[evenkeel::test(embedded = "a rule of the whole cluster is taken away")]
 fn it_needs_each_of_its_rules() {
-    let why = "a rule of the whole cluster is taken away";
-    if testing::skip::<()>(concat!(module_path!(), "::it_needs_each_of_its_rules"), why).is_some() {
-        return;
-    }
     let spare = testing::unused_rules(manifests, start, a_life);
     let expected = [
         "secrets: list",

@@ -7,10 +7,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use evenkeel::Stage;
+use evenkeel::cluster::Exchange;
 use evenkeel::cluster::{Moment, Outcome, Reconcile, Target};
 use evenkeel::k8s_openapi::api::core::v1::Pod;
 use evenkeel::kube::ResourceExt as _;
-use evenkeel::{Exchange, Stage};
 
 /// The name of clients that are neither operators nor built in: the demo itself, in the place of a user.
 const CLIENT: &str = "client";

@@ -20,14 +20,14 @@ impl Cluster {
     /// ```
     /// # use std::sync::Arc;
     /// # use evenkeel_cluster::{Cluster, testing};
-    /// # use evenkeel_runtime::{Action, Context, Controller, Manifests, Result};
+    /// # use evenkeel_runtime::{Action, Ctx, Controller, Manifests, Result};
     /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
     /// # fn controller() -> Controller<ConfigMap> {
-    /// #     Controller::new("mirror", |map: Arc<ConfigMap>, ctx: Context| async move {
+    /// #     Controller::new("mirror", |map: Arc<ConfigMap>, ctx: Ctx| async move {
     /// #         let mut secret = Secret::default();
     /// #         secret.metadata.name = map.metadata.name.clone();
     /// #         ctx.apply(secret).await?;
-    /// #         Ok::<_, evenkeel_runtime::Error>(Action::done())
+    /// #         Ok::<_, evenkeel_runtime::Error>(Action::await_change())
     /// #     })
     /// #     .owns::<Secret>()
     /// # }

@@ -19,14 +19,14 @@ use crate::transport::CrashPoint;
 /// ```
 /// use std::sync::Arc;
 /// use evenkeel_cluster::testing;
-/// use evenkeel_runtime::{Action, Context, Controller, Result};
+/// use evenkeel_runtime::{Action, Ctx, Controller, Result};
 /// use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 ///
-/// async fn reconcile(map: Arc<ConfigMap>, ctx: Context) -> Result<Action> {
+/// async fn reconcile(map: Arc<ConfigMap>, ctx: Ctx) -> Result<Action> {
 ///     let mut secret = Secret::default();
 ///     secret.metadata.name = map.metadata.name.clone();
 ///     ctx.apply(secret).await?;
-///     Ok(Action::done())
+///     Ok(Action::await_change())
 /// }
 ///
 /// let runs = testing::crash_everywhere(

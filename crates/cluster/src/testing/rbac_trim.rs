@@ -23,13 +23,13 @@ use crate::transport::{Moment, Outcome};
 /// ```
 /// # use std::sync::Arc;
 /// use evenkeel_cluster::testing;
-/// use evenkeel_runtime::{Action, Context, Controller, Manifests, Result};
+/// use evenkeel_runtime::{Action, Ctx, Controller, Manifests, Result};
 /// use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-/// # async fn reconcile(map: Arc<ConfigMap>, ctx: Context) -> Result<Action> {
+/// # async fn reconcile(map: Arc<ConfigMap>, ctx: Ctx) -> Result<Action> {
 /// #     let mut secret = Secret::default();
 /// #     secret.metadata.name = map.metadata.name.clone();
 /// #     ctx.apply(secret).await?;
-/// #     Ok(Action::done())
+/// #     Ok(Action::await_change())
 /// # }
 /// # async fn scenario(cluster: evenkeel_cluster::Cluster) {
 /// #     let mut map = ConfigMap::default();
@@ -79,13 +79,13 @@ pub fn as_service_account<F: Future>(
 /// ```
 /// # use std::sync::Arc;
 /// use evenkeel_cluster::testing;
-/// # use evenkeel_runtime::{Action, Context, Controller, Manifests, Result};
+/// # use evenkeel_runtime::{Action, Ctx, Controller, Manifests, Result};
 /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-/// # async fn reconcile(map: Arc<ConfigMap>, ctx: Context) -> Result<Action> {
+/// # async fn reconcile(map: Arc<ConfigMap>, ctx: Ctx) -> Result<Action> {
 /// #     let mut secret = Secret::default();
 /// #     secret.metadata.name = map.metadata.name.clone();
 /// #     ctx.apply(secret).await?;
-/// #     Ok(Action::done())
+/// #     Ok(Action::await_change())
 /// # }
 /// # async fn scenario(cluster: evenkeel_cluster::Cluster) {
 /// #     let mut map = ConfigMap::default();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use evenkeel_cluster::{Cluster, testing};
-use evenkeel_runtime::{Action, Context, Controller, Manifests, Result, Source};
+use evenkeel_runtime::{Action, Controller, Ctx, Manifests, Result, Source};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::ResourceExt as _;
 use kube::api::Patch;
@@ -70,14 +70,14 @@ fn what_is_not_as_it_was_kept_is_shown() {
 }
 
 /// Makes a Secret of another name whenever it does not know of one, and notes it afterwards.
-async fn forgetful(map: Arc<ConfigMap>, ctx: Context) -> Result<Action> {
+async fn forgetful(map: Arc<ConfigMap>, ctx: Ctx) -> Result<Action> {
     if !map.annotations().contains_key("made") {
         let mut secret = Secret::default();
         secret.metadata.generate_name = Some("copy-".into());
         ctx.create(secret).await?;
-        ctx.patch(&*map, &Patch::Merge(json!({"metadata": {"annotations": {"made": "yes"}}}))).await?;
+        ctx.patch(&map, &Patch::Merge(json!({"metadata": {"annotations": {"made": "yes"}}}))).await?;
     }
-    Ok(Action::done())
+    Ok(Action::await_change())
 }
 
 async fn copies(cluster: Cluster) -> usize {
@@ -85,7 +85,7 @@ async fn copies(cluster: Cluster) -> usize {
 }
 
 fn start_forgetful(cluster: &Cluster) {
-    cluster.run(|| Controller::with_source("forgetful", Source::new().labels("mirror"), forgetful));
+    cluster.run(|| Controller::new_with("forgetful", Source::new().labels("mirror"), forgetful));
 }
 
 #[test]
@@ -103,8 +103,8 @@ fn a_steady_operator_is_crashed_three_times_at_each_write() {
 #[should_panic(expected = "idle wrote nothing: there is nowhere to crash it")]
 fn an_operator_that_does_not_write_proves_nothing() {
     let idle = || {
-        Controller::new("idle", |_: Arc<ConfigMap>, _: Context| async {
-            Ok::<_, evenkeel_runtime::Error>(Action::done())
+        Controller::new("idle", |_: Arc<ConfigMap>, _: Ctx| async {
+            Ok::<_, evenkeel_runtime::Error>(Action::await_change())
         })
     };
     testing::crash_everywhere("idle", |cluster| cluster.run(idle), made);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use evenkeel_cluster::{Cluster, CrashPoint, Fault, Matcher, testing};
-use evenkeel_runtime::{Action, Context, Controller, Source};
+use evenkeel_runtime::{Action, Controller, Ctx, Source};
 use futures::TryStreamExt as _;
 use k8s_openapi::api::core::v1::{ConfigMap, Endpoints, Namespace, Secret};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -96,17 +96,17 @@ async fn answers_of_lives(point: CrashPoint) -> usize {
     let counted = answers.clone();
     cluster.run(move || {
         let counted = counted.clone();
-        Controller::with_source(
+        Controller::new_with(
             "counts",
             Source::new().labels("mirror"),
-            move |map: Arc<ConfigMap>, ctx: Context| {
+            move |map: Arc<ConfigMap>, ctx: Ctx| {
                 let counted = counted.clone();
                 async move {
                     let patch = json!({"metadata": {"annotations": {"seen": "yes"}}});
-                    ctx.patch(&*map, &Patch::Merge(patch)).await?;
+                    ctx.patch(&map, &Patch::Merge(patch)).await?;
                     counted.fetch_add(1, Ordering::SeqCst);
                     std::future::pending::<()>().await;
-                    Ok::<_, evenkeel_runtime::Error>(Action::done())
+                    Ok::<_, evenkeel_runtime::Error>(Action::await_change())
                 }
             },
         )

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_cluster::{Cluster, User, testing};
-use evenkeel_runtime::{Action, Cause, Context, Controller};
+use evenkeel_runtime::{Action, Cause, Controller, Ctx};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, Secret};
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
@@ -106,15 +106,15 @@ fn a_test_costs_milliseconds() {
 const LATER: Duration = Duration::from_secs(20);
 
 /// Says that it looked, at the second look, which it asks for.
-async fn later(map: Arc<ConfigMap>, ctx: Context) -> evenkeel_runtime::Result<Action> {
+async fn later(map: Arc<ConfigMap>, ctx: Ctx) -> evenkeel_runtime::Result<Action> {
     if map.metadata.name.as_deref() != Some("a") {
-        return Ok(Action::done());
+        return Ok(Action::await_change());
     }
     if !ctx.causes().kept().contains(&Cause::Timer) {
-        return Ok(Action::after(LATER));
+        return Ok(Action::requeue(LATER));
     }
-    ctx.event(&*map, "Looked", "a second time");
-    Ok(Action::done())
+    ctx.event(&map, "Looked", "a second time");
+    Ok(Action::await_change())
 }
 
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false)]

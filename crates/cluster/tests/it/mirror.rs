@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use evenkeel_runtime::{Action, Context, Controller, Result, Source};
+use evenkeel_runtime::{Action, Controller, Ctx, Result, Source};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::{ObjectMeta, Patch};
 use serde_json::json;
@@ -12,12 +12,12 @@ use serde_json::json;
 pub(crate) const NAME: &str = "mirror";
 
 pub(crate) fn controller() -> Controller<ConfigMap> {
-    Controller::with_source(NAME, Source::new().labels("mirror"), reconcile).owns::<Secret>()
+    Controller::new_with(NAME, Source::new().labels("mirror"), reconcile).owns::<Secret>()
 }
 
-async fn reconcile(map: Arc<ConfigMap>, ctx: Context) -> Result<Action> {
+async fn reconcile(map: Arc<ConfigMap>, ctx: Ctx) -> Result<Action> {
     if map.metadata.deletion_timestamp.is_some() {
-        return Ok(Action::done());
+        return Ok(Action::await_change());
     }
     let secret = Secret {
         metadata: ObjectMeta { name: map.metadata.name.clone(), ..ObjectMeta::default() },
@@ -31,9 +31,9 @@ async fn reconcile(map: Arc<ConfigMap>, ctx: Context) -> Result<Action> {
     let mirrored = map.metadata.annotations.as_ref().is_some_and(|all| all.contains_key("mirrored"));
     if !mirrored {
         let patch = json!({"metadata": {"annotations": {"mirrored": "yes"}}});
-        ctx.patch(&*map, &Patch::Merge(patch)).await?;
+        ctx.patch(&map, &Patch::Merge(patch)).await?;
     }
-    Ok(Action::done())
+    Ok(Action::await_change())
 }
 
 pub(crate) fn config(name: &str, value: &str) -> ConfigMap {

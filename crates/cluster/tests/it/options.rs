@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_cluster::{Cluster, testing};
-use evenkeel_runtime::{Action, Context, Controller, Source};
+use evenkeel_runtime::{Action, Controller, Ctx, Source};
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use kube::api::Patch;
@@ -104,17 +104,17 @@ async fn idle_fails_where_it_was_called(cluster: Cluster) {
 }
 
 /// Writes whenever it is woken, and so wakes itself.
-async fn restless(map: Arc<ConfigMap>, ctx: Context) -> evenkeel_runtime::Result<Action> {
+async fn restless(map: Arc<ConfigMap>, ctx: Ctx) -> evenkeel_runtime::Result<Action> {
     let seen = json!({"metadata": {"annotations": {"seen": map.metadata.resource_version}}});
-    ctx.patch(&*map, &Patch::Merge(seen)).await?;
-    Ok(Action::done())
+    ctx.patch(&map, &Patch::Merge(seen)).await?;
+    Ok(Action::await_change())
 }
 
 /// The loop that everybody writes once takes no time, so that a test of it would wait for ever.
 #[tokio::test(start_paused = true)]
 async fn an_operator_that_wakes_itself_is_not_waited_for() {
     let cluster = Cluster::builder().controllers(false).start().await.expect("a cluster in memory starts");
-    cluster.run(|| Controller::with_source("restless", Source::new().labels("mirror"), restless));
+    cluster.run(|| Controller::new_with("restless", Source::new().labels("mirror"), restless));
     cluster.apply(config("a", "one")).await.expect("it is stored");
     let told = cluster.try_settled().await.expect_err("it never rests").to_string();
     assert!(

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_cluster::{Cluster, Fault, Matcher, Moment};
-use evenkeel_runtime::{Action, Context, Controller, Result, Stage};
+use evenkeel_runtime::{Action, Controller, Ctx, Result, Stage};
 use k8s_openapi::api::core::v1::ConfigMap;
 
 use crate::mirror::{self, NAME, config};
@@ -58,11 +58,11 @@ async fn it_tells_faults_and_failed_reconciles(cluster: Cluster) -> kube::Result
     Ok(())
 }
 
-async fn fails(map: Arc<ConfigMap>, ctx: Context) -> Result<Action> {
+async fn fails(map: Arc<ConfigMap>, ctx: Ctx) -> Result<Action> {
     if map.metadata.name.as_deref() == Some("a") {
         ctx.apply(config("b", "two")).await?;
     }
-    Ok(Action::done())
+    Ok(Action::await_change())
 }
 
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false)]

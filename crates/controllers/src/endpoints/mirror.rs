@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use evenkeel_runtime::{Action, Context, Controller, Request, Result, Trigger};
+use evenkeel_runtime::{Action, Controller, Ctx, Request, Result, Trigger};
 use k8s_openapi::api::core::v1::{EndpointAddress, EndpointSubset, Endpoints, Service};
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -26,7 +26,7 @@ pub(crate) fn controller() -> Controller<Endpoints> {
         .field_manager(MANAGER)
 }
 
-async fn reconcile(endpoints: Arc<Endpoints>, ctx: Context) -> Result<Action> {
+async fn reconcile(endpoints: Arc<Endpoints>, ctx: Ctx) -> Result<Action> {
     let service = ctx.get_at::<Service>(&Request::of(&*endpoints))?;
     let selects = |service: &Service| {
         service.spec.as_ref().is_some_and(|spec| spec.selector.as_ref().is_some_and(|all| !all.is_empty()))
@@ -57,9 +57,9 @@ async fn reconcile(endpoints: Arc<Endpoints>, ctx: Context) -> Result<Action> {
         }
     }
     for slice in present {
-        ctx.delete(&*slice).await?;
+        ctx.delete(&slice).await?;
     }
-    Ok(Action::done())
+    Ok(Action::await_change())
 }
 
 /// One slice for each subset and address family.

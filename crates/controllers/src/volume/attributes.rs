@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use evenkeel_runtime::{Action, Context, Controller, Index, Request, Result, Source, Trigger};
+use evenkeel_runtime::{Action, Controller, Ctx, Index, Request, Result, Source, Trigger};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::ClusterResourceScope;
@@ -60,8 +60,8 @@ pub(crate) fn protection() -> Controller<VolumeAttributesClass> {
     let volumes = Source::<PersistentVolume>::new().index(Index::new(BY_CLASS, used_by_volume));
     let classes = |names: Vec<String>| names.into_iter().map(Request::cluster).collect::<Vec<_>>();
     Controller::new("volumeattributesclass-protection-controller", protect)
-        .watches_source(claims, Trigger::map(move |claim| classes(used_by_claim(claim))))
-        .watches_source(volumes, Trigger::map(move |volume| classes(used_by_volume(volume))))
+        .watches_with(claims, Trigger::map(move |claim| classes(used_by_claim(claim))))
+        .watches_with(volumes, Trigger::map(move |volume| classes(used_by_volume(volume))))
         .field_manager(MANAGER)
 }
 
@@ -83,9 +83,9 @@ fn used_by_volume(volume: &PersistentVolume) -> Vec<String> {
     volume.spec.iter().filter_map(|spec| spec.volume_attributes_class_name.clone()).collect()
 }
 
-async fn protect(class: Arc<VolumeAttributesClass>, ctx: Context) -> Result<Action> {
+async fn protect(class: Arc<VolumeAttributesClass>, ctx: Ctx) -> Result<Action> {
     if class.metadata.deletion_timestamp.is_none() {
-        return Ok(Action::done());
+        return Ok(Action::await_change());
     }
     let name = class.name_any();
     let free = ctx.cache::<PersistentVolumeClaim>()?.by_index(BY_CLASS, &name)?.is_empty()
@@ -93,5 +93,5 @@ async fn protect(class: Arc<VolumeAttributesClass>, ctx: Context) -> Result<Acti
     if free {
         remove_finalizer(&ctx, &*class, PROTECTION).await?;
     }
-    Ok(Action::done())
+    Ok(Action::await_change())
 }

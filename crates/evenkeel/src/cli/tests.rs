@@ -4,10 +4,10 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::Value;
 
 use super::*;
-use crate::{Action, Context, Controller, Result};
+use crate::{Action, Controller, Ctx, Result};
 
-async fn reconcile(_: Arc<ConfigMap>, _: Context) -> Result<Action> {
-    Ok(Action::done())
+async fn reconcile(_: Arc<ConfigMap>, _: Ctx) -> Result<Action> {
+    Ok(Action::await_change())
 }
 
 fn operator() -> Operator {

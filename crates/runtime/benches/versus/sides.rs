@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicIsize, Ordering};
 use std::time::{Duration, Instant};
 
-use evenkeel_runtime::{Action, Context, Controller, Env, Error, Manager, Object};
+use evenkeel_runtime::{Action, Controller, Ctx, Env, Error, Manager, Object};
 use futures::StreamExt;
 use kube::core::NamespaceResourceScope;
 use kube::{Api, Client, Resource, ResourceExt};
@@ -83,7 +83,9 @@ where
     K: Object<DynamicType = ()> + Resource<Scope = NamespaceResourceScope>,
 {
     match side {
-        Side::Ours => ours(Manager::new(client).env(env.clone()).controller(controller::<K>("bench", seen))),
+        Side::Ours => {
+            ours(Manager::new(client).with_env(env.clone()).controller(controller::<K>("bench", seen)))
+        }
         Side::Kube => {
             let controller = kube_runtime::Controller::new(Api::<K>::all(client), watcher::Config::default());
             tokio::spawn(kubes(controller, seen))
@@ -104,7 +106,7 @@ where
 {
     match side {
         Side::Ours => {
-            let manager = Manager::new(client).env(env.clone()).strip_managed_fields();
+            let manager = Manager::new(client).with_env(env.clone()).strip_managed_fields();
             let names = (0..count).map(|at| format!("bench-{at}"));
             let controllers = names.map(|name| controller::<K>(&name, seen.clone()));
             vec![ours(controllers.fold(manager, |manager, controller| manager.controller(controller)))]
@@ -129,9 +131,9 @@ fn ours(manager: Manager) -> JoinHandle<()> {
 }
 
 fn controller<K: Object<DynamicType = ()>>(name: &str, seen: Seen) -> Controller<K> {
-    let reconcile = |object: Arc<K>, ctx: Context<Seen>| async move {
+    let reconcile = |object: Arc<K>, ctx: Ctx<Seen>| async move {
         ctx.state().reconciled(&*object);
-        Ok::<_, Error>(Action::done())
+        Ok::<_, Error>(Action::await_change())
     };
     Controller::new(name, reconcile).state(seen)
 }

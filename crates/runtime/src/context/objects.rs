@@ -1,4 +1,4 @@
-//! The objects of one kind, seen from a reconcile: what [`Context`](super::Context) offers, for any kind.
+//! The objects of one kind, seen from a reconcile: what [`Ctx`](super::Ctx) offers, for any kind.
 
 use std::sync::Arc;
 
@@ -18,14 +18,14 @@ use crate::{Object, Request};
 
 /// Reads and writes of one kind, on behalf of a reconcile.
 ///
-/// It is what [`Context::objects`](super::Context::objects) gives for `DynamicObject` and `PartialObjectMeta`; for
+/// It is what [`Ctx::objects`](super::Ctx::objects) gives for `DynamicObject` and `PartialObjectMeta`; for
 /// types that know their kind, the same methods are on the context itself.
 ///
 /// ```no_run
-/// use evenkeel_runtime::{Context, Objects, Result};
+/// use evenkeel_runtime::{Ctx, Objects, Result};
 /// use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 ///
-/// async fn pause(ctx: &Context, name: &str) -> Result<()> {
+/// async fn pause(ctx: &Ctx, name: &str) -> Result<()> {
 ///     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Backup"));
 ///     let backups: Objects<'_, DynamicObject> = ctx.objects(resource);
 ///     if let Some(backup) = backups.fetch(&backups.key(name)).await? {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Context;
+use super::Ctx;
 use crate::cache::Cache;
 use crate::error::ContextError;
 use crate::{Object, Request};
@@ -12,7 +12,7 @@ use crate::{Object, Request};
 /// works delivers within milliseconds; one that is being reconnected takes its first retry's time.
 pub(crate) const CATCH_UP_MAX: Duration = Duration::from_secs(3);
 
-impl<S> Context<S> {
+impl<S> Ctx<S> {
     /// The object of this name from the cache: in the namespace of the request, if its kind lives in namespaces.
     pub fn get<K: Object<DynamicType: Default>>(&self, name: &str) -> Result<Option<Arc<K>>, ContextError> {
         let objects = self.of::<K>();

@@ -5,11 +5,12 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::applied::is_applied;
-use super::{Context, Objects};
+use super::{Ctx, Objects};
 use crate::error::ContextError;
+use crate::object::AsObject;
 use crate::{Object, Request};
 
-impl<S> Context<S> {
+impl<S> Ctx<S> {
     /// Brings the status of `object` to `status`, if it differs; gives the written object, or none where nothing
     /// was written.
     ///
@@ -18,10 +19,10 @@ impl<S> Context<S> {
     ///
     /// ```no_run
     /// use evenkeel_runtime::conditions::Set;
-    /// use evenkeel_runtime::{Context, Result};
+    /// use evenkeel_runtime::{Ctx, Result};
     /// use k8s_openapi::api::networking::v1::ServiceCIDR;
     ///
-    /// async fn tell(range: &ServiceCIDR, ctx: &Context) -> Result<()> {
+    /// async fn tell(range: &ServiceCIDR, ctx: &Ctx) -> Result<()> {
     ///     let mut status = range.status.clone().unwrap_or_default();
     ///     let ready = Set::new("Ready", true, "Checked", "it overlaps with no other").observed(range);
     ///     ctx.condition(status.conditions.get_or_insert_default(), ready);
@@ -29,44 +30,44 @@ impl<S> Context<S> {
     ///     Ok(())
     /// }
     /// ```
-    pub async fn status<K: Object<DynamicType: Default>>(
+    pub async fn status<O: AsObject<M>, M>(
         &self,
-        object: &K,
+        object: &O,
         status: impl Serialize,
-    ) -> Result<Option<K>, ContextError> {
-        self.of::<K>().status(object, status).await
+    ) -> Result<Option<O::Kind>, ContextError> {
+        self.of::<O::Kind>().status(object.as_object(), status).await
     }
 
     /// Applies these fields of the status of `object` server-side, forced, under the controller's field manager; gives
     /// the object as the server has it then, or none where nothing was sent.
     ///
-    /// Unlike [`Context::status`] this leaves alone what others have in the same status, such as conditions of their
+    /// Unlike [`Ctx::status`] this leaves alone what others have in the same status, such as conditions of their
     /// own; fields that were applied before and are not any more are given up. Nothing is sent where `object` shows by
     /// its `managedFields` that these are the controller's fields and have these values. A cache that keeps none
     /// ([`Manager::strip_managed_fields`](crate::Manager::strip_managed_fields)) cannot tell: it is sent each time
     /// then, and the server writes nothing where nothing differs.
     ///
     /// ```no_run
-    /// use evenkeel_runtime::{Context, Result};
+    /// use evenkeel_runtime::{Ctx, Result};
     /// use k8s_openapi::api::apps::v1::Deployment;
     ///
-    /// async fn tell(deployment: &Deployment, ctx: &Context) -> Result<()> {
+    /// async fn tell(deployment: &Deployment, ctx: &Ctx) -> Result<()> {
     ///     let ours = serde_json::json!({ "conditions": [{ "type": "BackedUp", "status": "True" }] });
     ///     ctx.apply_status(deployment, ours).await?; // the conditions of others stay
     ///     Ok(())
     /// }
     /// ```
-    pub async fn apply_status<K: Object<DynamicType: Default>>(
+    pub async fn apply_status<O: AsObject<M>, M>(
         &self,
-        object: &K,
+        object: &O,
         status: impl Serialize,
-    ) -> Result<Option<K>, ContextError> {
-        self.of::<K>().apply_status(object, status).await
+    ) -> Result<Option<O::Kind>, ContextError> {
+        self.of::<O::Kind>().apply_status(object.as_object(), status).await
     }
 }
 
 impl<K: Object> Objects<'_, K> {
-    /// See [`Context::status`].
+    /// See [`Ctx::status`].
     pub async fn status(&self, object: &K, status: impl Serialize) -> Result<Option<K>, ContextError> {
         let encode = |source| ContextError::Encode { kind: "status".into(), source };
         let wanted = serde_json::to_value(status).map_err(encode)?;
@@ -77,7 +78,7 @@ impl<K: Object> Objects<'_, K> {
         self.patch_subresource("status", &Request::of(object), &patch).await.map(Some)
     }
 
-    /// See [`Context::apply_status`].
+    /// See [`Ctx::apply_status`].
     pub async fn apply_status(&self, object: &K, status: impl Serialize) -> Result<Option<K>, ContextError> {
         let encode = |source| ContextError::Encode { kind: "status".into(), source };
         let wanted = without_nulls(&serde_json::to_value(status).map_err(encode)?);

@@ -3,17 +3,18 @@
 use kube::core::params::{DeleteParams, Patch};
 use serde::Serialize;
 
-use super::{Context, Objects};
+use super::{Ctx, Objects};
 use crate::error::ContextError;
+use crate::object::AsObject;
 use crate::{Object, Request};
 
-/// What [`Context::create_or_update`] did.
+/// What [`Ctx::create_or_update`] did.
 ///
 /// ```
-/// use evenkeel_runtime::{Context, ContextError, Ensured};
+/// use evenkeel_runtime::{Ctx, ContextError, Ensured};
 /// use k8s_openapi::api::core::v1::ConfigMap;
 ///
-/// async fn ensure(settings: ConfigMap, ctx: &Context) -> Result<bool, ContextError> {
+/// async fn ensure(settings: ConfigMap, ctx: &Ctx) -> Result<bool, ContextError> {
 ///     let (_, did) = ctx.create_or_update(settings, |map| map.immutable = Some(true)).await?;
 ///     Ok(did != Ensured::Unchanged)
 /// }
@@ -28,7 +29,7 @@ pub enum Ensured {
     Unchanged,
 }
 
-impl<S> Context<S> {
+impl<S> Ctx<S> {
     /// Server-side apply, forced, under the controller's field manager. The reconciled object becomes the
     /// controller of `object`, which is placed in its namespace unless it names one.
     ///
@@ -57,40 +58,37 @@ impl<S> Context<S> {
     }
 
     /// Replaces an object; where it carries a resource version, only if that is still the newest.
-    pub async fn update<K: Object<DynamicType: Default>>(&self, object: &K) -> Result<K, ContextError> {
-        self.of::<K>().update(object).await
+    pub async fn update<O: AsObject<M>, M>(&self, object: &O) -> Result<O::Kind, ContextError> {
+        self.of::<O::Kind>().update(object.as_object()).await
     }
 
     /// Replaces the status of an object, under the same condition.
-    pub async fn update_status<K: Object<DynamicType: Default>>(
-        &self,
-        object: &K,
-    ) -> Result<K, ContextError> {
-        self.of::<K>().update_status(object).await
+    pub async fn update_status<O: AsObject<M>, M>(&self, object: &O) -> Result<O::Kind, ContextError> {
+        self.of::<O::Kind>().update_status(object.as_object()).await
     }
 
     /// Patches an object.
-    pub async fn patch<K: Object<DynamicType: Default>>(
+    pub async fn patch<O: AsObject<M>, M>(
         &self,
-        object: &K,
+        object: &O,
         patch: &Patch<impl Serialize>,
-    ) -> Result<K, ContextError> {
-        self.of::<K>().patch(&Request::of(object), patch).await
+    ) -> Result<O::Kind, ContextError> {
+        self.of::<O::Kind>().patch(&Request::of(object.as_object()), patch).await
     }
 
     /// Deletes exactly this object, its dependents in the background; one of the same name with another uid is left
     /// alone. Says whether it was there.
-    pub async fn delete<K: Object<DynamicType: Default>>(&self, object: &K) -> Result<bool, ContextError> {
-        self.of::<K>().delete(object).await
+    pub async fn delete<O: AsObject<M>, M>(&self, object: &O) -> Result<bool, ContextError> {
+        self.of::<O::Kind>().delete(object.as_object()).await
     }
 
     /// Deletes an object under these parameters. Says whether it was there.
-    pub async fn delete_with<K: Object<DynamicType: Default>>(
+    pub async fn delete_with<O: AsObject<M>, M>(
         &self,
-        object: &K,
+        object: &O,
         params: &DeleteParams,
     ) -> Result<bool, ContextError> {
-        self.of::<K>().delete_with(&Request::of(object), params).await
+        self.of::<O::Kind>().delete_with(&Request::of(object.as_object()), params).await
     }
 
     /// Deletes the children of the reconciled object, of one kind, whose names are not among those to keep; only such
@@ -119,7 +117,7 @@ impl<S> Context<S> {
 }
 
 impl<K: Object> Objects<'_, K> {
-    /// See [`Context::prune`].
+    /// See [`Ctx::prune`].
     pub async fn prune(&self, keep: &[&str], prunable: impl Fn(&K) -> bool) -> Result<usize, ContextError> {
         let Some(owner) = &*self.inner.owner else { return Ok(0) };
         let uid = &owner.reference.uid;

@@ -5,55 +5,96 @@ use std::time::Duration;
 
 use futures::{Stream, StreamExt};
 
+use super::Controller;
 use super::wiring::{Feed, Wire, wire, wire_read};
-use super::{Controller, owner_trigger};
 use crate::cause::Cause;
 use crate::event::{Event, EventMeta};
 use crate::index::Index;
 use crate::manifests::Use;
 use crate::queue::{Add, Backoff, PRIORITY_DEFAULT};
 use crate::source::Source;
-use crate::trigger::Trigger;
+use crate::trigger::{Owners, Trigger, scope_of};
 use crate::{Object, Predicate, Request};
 
+/// Owned objects to watch, for [`Controller::owns_with`].
+///
+/// ```
+/// # use evenkeel_runtime::{Action, Controller, Ctx, Error};
+/// use evenkeel_runtime::controller::Owned;
+/// use evenkeel_runtime::{Predicate, Source};
+/// use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+///
+/// # async fn reconcile(_: std::sync::Arc<ConfigMap>, _: Ctx) -> Result<Action, Error> { Ok(Action::await_change()) }
+/// let secrets = Source::<Secret>::new().labels("app=web");
+/// let controller = Controller::new("config", reconcile)
+///     .owns_with(Owned::from(secrets).any_owner().filter(Predicate::resource_version_changed()));
+/// ```
+#[derive(Debug)]
+#[must_use]
+pub struct Owned<C: Object> {
+    source: Source<C>,
+    owners: Owners,
+    predicate: Option<Predicate<C>>,
+}
+
+impl<C: Object> Owned<C> {
+    /// Reconciles every owner of kind `K`, not only the one that is marked as controller.
+    pub fn any_owner(mut self) -> Self {
+        self.owners = Owners::All;
+        self
+    }
+
+    /// Reconciles only for events that pass this predicate, and those before it.
+    pub fn filter(mut self, predicate: Predicate<C>) -> Self {
+        self.predicate = Some(match self.predicate {
+            Some(before) => before.and(predicate),
+            None => predicate,
+        });
+        self
+    }
+
+    fn trigger<K: Object>(&self, primary: &Source<K>) -> Trigger<C> {
+        let trigger = Trigger::owners(primary.resource().clone(), scope_of::<K>(), self.owners);
+        match &self.predicate {
+            Some(predicate) => trigger.filter(predicate.clone()),
+            None => trigger,
+        }
+    }
+}
+
+impl<C: Object> From<Source<C>> for Owned<C> {
+    fn from(source: Source<C>) -> Self {
+        Self { source, owners: Owners::Controller, predicate: None }
+    }
+}
+
 impl<K: Object, S: Send + Sync + 'static> Controller<K, S> {
-    /// Reconciles the controller of each `C` that changes.
+    /// Watches the objects of kind `C` that a `K` controls, and reconciles that `K` when one of them changes.
     pub fn owns<C: Object<DynamicType: Default>>(self) -> Self {
-        self.owns_source(Source::<C>::new())
+        self.owns_with(Source::<C>::new())
     }
 
-    /// The same for the objects of one source.
-    pub fn owns_source<C: Object>(self, source: Source<C>) -> Self {
-        self.owns_with(source, true, None)
-    }
-
-    /// The same for any owner of kind `K`, whether it is the controller or not, with a predicate.
-    pub fn owns_with<C: Object>(
-        mut self,
-        source: Source<C>,
-        controller_only: bool,
-        predicate: Option<Predicate<C>>,
-    ) -> Self {
-        self.declare(&source, Use::Owned);
+    /// Watches owned objects of one [source](Source), or with the options of [`Owned`]: any owner instead of the
+    /// controlling one, a predicate.
+    pub fn owns_with<C: Object>(mut self, owned: impl Into<Owned<C>>) -> Self {
+        let owned = owned.into();
+        self.declare(&owned.source, Use::Owned);
         let wire: Wire<K> = Box::new(move |wiring| {
-            let Some(primary) = &wiring.primary else { return wire_read(source)(wiring) };
-            let mut trigger = owner_trigger::<K, C>(primary, controller_only);
-            if let Some(predicate) = predicate {
-                trigger = trigger.filter(predicate);
-            }
-            wire(source.index(Index::by_owner()), trigger)(wiring)
+            let Some(primary) = &wiring.primary else { return wire_read(owned.source)(wiring) };
+            let trigger = owned.trigger(primary);
+            wire(owned.source.index(Index::by_owner()), trigger)(wiring)
         });
         self.watches.push(wire);
         self
     }
 
-    /// Reconciles what `trigger` finds for each `C` that changes.
+    /// Watches objects of kind `C`, and reconciles the keys that `trigger` finds in each that changes.
     pub fn watches<C: Object<DynamicType: Default>>(self, trigger: Trigger<C>) -> Self {
-        self.watches_source(Source::new(), trigger)
+        self.watches_with(Source::new(), trigger)
     }
 
-    /// The same for the objects of one source.
-    pub fn watches_source<C: Object>(mut self, source: Source<C>, trigger: Trigger<C>) -> Self {
+    /// Watches the objects of one source, and reconciles the keys that `trigger` finds in each that changes.
+    pub fn watches_with<C: Object>(mut self, source: Source<C>, trigger: Trigger<C>) -> Self {
         self.declare(&source, Use::Read);
         self.watches.push(wire(source, trigger));
         self
@@ -83,13 +124,13 @@ impl<K: Object, S: Send + Sync + 'static> Controller<K, S> {
         self.index(index)
     }
 
-    /// Keeps a cache of kind `C` for reads, without a trigger.
+    /// Keeps a cache of kind `C` for reads. Changes of these objects reconcile nothing.
     pub fn reads<C: Object<DynamicType: Default>>(self) -> Self {
-        self.reads_source(Source::<C>::new())
+        self.reads_with(Source::<C>::new())
     }
 
-    /// The same for the objects of one source.
-    pub fn reads_source<C: Object>(mut self, source: Source<C>) -> Self {
+    /// Keeps a cache of the objects of one source for reads. Changes of these objects reconcile nothing.
+    pub fn reads_with<C: Object>(mut self, source: Source<C>) -> Self {
         self.declare(&source, Use::Read);
         self.watches.push(wire_read(source));
         self
@@ -228,7 +269,7 @@ impl<K: Object, S: Send + Sync + 'static> Controller<K, S> {
         self
     }
 
-    /// Its name.
+    /// The name of the controller.
     pub fn name(&self) -> &str {
         &self.name
     }

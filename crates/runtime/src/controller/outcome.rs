@@ -103,9 +103,9 @@ impl Outcome {
     pub(super) fn count(&self, metrics: &ControllerMetrics, key: &Request, took: Duration) {
         let result = match self {
             Self::Done(action) => match action.next {
-                Next::Done => metrics::Result::Success,
-                Next::Requeue => metrics::Result::Requeue,
-                Next::After(_) => metrics::Result::RequeueAfter,
+                Next::AwaitChange => metrics::Result::Success,
+                Next::RequeueWithBackoff => metrics::Result::Requeue,
+                Next::Requeue(_) => metrics::Result::RequeueAfter,
             },
             Self::Failed(failure) => {
                 let special = match failure {
@@ -134,9 +134,9 @@ impl Outcome {
             Self::Done(action) => {
                 let priority = action.priority.unwrap_or(item.priority);
                 match action.next {
-                    Next::Done => return queue.succeeded(&item.key),
-                    Next::Requeue => again(priority, None, true, Cause::Requeue),
-                    Next::After(delay) => {
+                    Next::AwaitChange => return queue.succeeded(&item.key),
+                    Next::RequeueWithBackoff => again(priority, None, true, Cause::Requeue),
+                    Next::Requeue(delay) => {
                         queue.forget(&item.key);
                         again(priority, Some(delay), false, Cause::Timer);
                     }

@@ -18,10 +18,10 @@ use tracing::Instrument;
 use super::outcome::{Failure, Outcome};
 use super::site::{Ids, Site};
 use super::wiring::{Connected, Consumer, Wire, Wired, Wiring, watched};
-use super::{Controller, Options, Reconcile};
+use super::{Controller, ErasedReconcile, Options};
 use crate::bucket::Bucket;
 use crate::context::CATCH_UP_MAX;
-use crate::context::{Context, Writes};
+use crate::context::{Ctx, Writes};
 use crate::error::{BoxError, panic_text};
 use crate::informer::{AnyInformer, Informers, SyncError};
 use crate::metrics::{ControllerMetrics, Metrics};
@@ -215,7 +215,7 @@ pub(super) fn spread(period: Duration, fraction: f64) -> Duration {
 struct Worker {
     site: Arc<Site>,
     queue: Queue,
-    reconcile: Reconcile<()>,
+    reconcile: ErasedReconcile<()>,
     options: Options,
     metrics: Arc<ControllerMetrics>,
     observers: Observers,
@@ -264,7 +264,7 @@ impl Worker {
     async fn work(self: Arc<Self>) {
         while let Some(item) = self.queue.get().await {
             let Some((item, behind)) = self.caught_up(item) else { continue };
-            let ctx = Context::new(self.site.clone(), &item, behind);
+            let ctx = Ctx::new(self.site.clone(), &item, behind);
             let span = tracing::info_span!(
                 "reconcile",
                 controller = %self.site.name,
@@ -275,7 +275,7 @@ impl Worker {
         }
     }
 
-    async fn process(&self, item: Item, ctx: Context) {
+    async fn process(&self, item: Item, ctx: Ctx) {
         self.metrics.began(&item);
         self.turns.count(&item.key);
         self.observers.tell(&self.site.name, &item.key, &item.causes, || Stage::Began);
@@ -320,7 +320,7 @@ impl Worker {
     }
 
     /// Calls the reconcile; a panic or a timeout is a failure like any other.
-    async fn attempt(&self, ctx: Context) -> Outcome {
+    async fn attempt(&self, ctx: Ctx) -> Outcome {
         let caught = AssertUnwindSafe(async move { (self.reconcile)(ctx).await }).catch_unwind();
         let result = match self.options.timeout {
             None => Ok(caught.await),

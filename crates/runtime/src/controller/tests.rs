@@ -10,7 +10,7 @@ use serde_json::json;
 use tokio::task::JoinHandle;
 
 use crate::fake::Fake;
-use crate::{Action, Context, Controller, Error, ErrorExt, Manager, ManagerError, Result};
+use crate::{Action, Controller, Ctx, Error, ErrorExt, Manager, ManagerError, Result};
 
 pub(crate) const MAPS: &str = "/api/v1/configmaps";
 pub(crate) const SECRETS: &str = "/api/v1/secrets";
@@ -32,7 +32,7 @@ impl World {
     }
 
     pub(crate) fn manager(&self) -> Manager {
-        Manager::new(self.fake.client()).env(self.env.clone())
+        Manager::new(self.fake.client()).with_env(self.env.clone())
     }
 
     pub(crate) fn run(&self, manager: Manager) -> JoinHandle<Result<(), ManagerError>> {
@@ -58,14 +58,17 @@ impl World {
     }
 }
 
+/// A state that takes notes.
+type Note = Box<dyn Fn(String) + Send + Sync>;
+
 /// Applies a Secret with the data of the map, and notes why.
-async fn copy(map: Arc<ConfigMap>, ctx: Context<impl Fn(String)>) -> Result<Action> {
+async fn copy(map: Arc<ConfigMap>, ctx: Ctx<impl Fn(String)>) -> Result<Action> {
     (ctx.state())(format!("{}: {}", ctx.request(), ctx.causes()));
     let mut secret = Secret::default();
     secret.metadata.name = map.metadata.name.clone();
     secret.string_data = map.data.clone();
     ctx.apply(secret).await?;
-    Ok(Action::done())
+    Ok(Action::await_change())
 }
 
 #[tokio::test(start_paused = true)]
@@ -116,19 +119,19 @@ async fn failures_back_off_and_panics_are_failures() {
     let world = World::new();
     world.map("one", "1");
     let start = tokio::time::Instant::now();
-    let reconcile = move |_: Arc<ConfigMap>, ctx: Context<_>| async move {
+    let reconcile = move |_: Arc<ConfigMap>, ctx: Ctx<Note>| async move {
         let note: &(dyn Fn(String) + Send + Sync) = &ctx.state();
         note(format!("{} at {:?}", ctx.attempt(), start.elapsed().as_millis()));
         match ctx.attempt() {
             0 => Err(Error::message("not yet")),
             1 => panic!("oh"),
             2 => Err(Error::message("later").retry_late()),
-            _ => Ok(Action::done()),
+            _ => Ok(Action::await_change()),
         }
     };
     let controller = Controller::new("fails", reconcile)
         .backoff(crate::Backoff::default().jitter(0.0))
-        .state(Box::new(world.note()) as Box<dyn Fn(String) + Send + Sync>);
+        .state(Box::new(world.note()) as Note);
     let _running = world.run(world.manager().controller(controller));
     world.settled().await;
     let notes = world.taken();
@@ -147,7 +150,7 @@ trait RetryLate {
 
 impl RetryLate for Error {
     fn retry_late(self) -> Error {
-        ErrorExt::retry_after(self, Duration::from_secs(10))
+        ErrorExt::retry_after(self, Duration::from_secs(10)).into()
     }
 }
 
@@ -155,14 +158,14 @@ impl RetryLate for Error {
 async fn dropping_the_run_is_a_crash() {
     let world = World::new();
     world.map("one", "1");
-    let slow = |_: Arc<ConfigMap>, ctx: Context<_>| async move {
+    let slow = |_: Arc<ConfigMap>, ctx: Ctx<Note>| async move {
         let note: &(dyn Fn(String) + Send + Sync) = &ctx.state();
         note("begin".into());
         tokio::time::sleep(Duration::from_secs(5)).await;
         note("end".into());
-        Ok::<_, Error>(Action::done())
+        Ok::<_, Error>(Action::await_change())
     };
-    let state = Box::new(world.note()) as Box<dyn Fn(String) + Send + Sync>;
+    let state = Box::new(world.note()) as Note;
     let running = world.run(world.manager().controller(Controller::new("slow", slow).state(state)));
     tokio::time::sleep(Duration::from_secs(1)).await;
     running.abort();
@@ -177,13 +180,13 @@ async fn a_graceful_stop_waits_for_the_running_reconcile() {
     let world = World::new();
     world.map("one", "1");
     world.map("two", "1");
-    let slow = |_: Arc<ConfigMap>, ctx: Context<_>| async move {
+    let slow = |_: Arc<ConfigMap>, ctx: Ctx<Note>| async move {
         let note: &(dyn Fn(String) + Send + Sync) = &ctx.state();
         tokio::time::sleep(Duration::from_secs(5)).await;
         note(format!("{} {}", ctx.request(), ctx.cancelled().is_cancelled()));
-        Ok::<_, Error>(Action::done())
+        Ok::<_, Error>(Action::await_change())
     };
-    let state = Box::new(world.note()) as Box<dyn Fn(String) + Send + Sync>;
+    let state = Box::new(world.note()) as Note;
     let manager = world.manager().controller(Controller::new("slow", slow).state(state));
     manager.run_until(tokio::time::sleep(Duration::from_secs(1))).await.unwrap();
     assert_eq!(world.taken(), ["a/one true"]);
@@ -224,19 +227,19 @@ async fn own_writes_are_seen_where_versions_are_no_numbers() {
     world.fake.make_versions_text();
     world.map("one", "1");
     let start = tokio::time::Instant::now();
-    let reconcile = move |map: Arc<ConfigMap>, ctx: Context<_>| async move {
+    let reconcile = move |map: Arc<ConfigMap>, ctx: Ctx<Note>| async move {
         let note: &(dyn Fn(String) + Send + Sync) = &ctx.state();
         let cached = ctx.get::<Secret>("one")?.is_some();
         note(format!("cached {cached}, behind {}, after {} s", ctx.is_behind(), start.elapsed().as_secs()));
         if cached {
-            return Ok(Action::done());
+            return Ok(Action::await_change());
         }
         let mut secret = Secret::default();
         secret.metadata.name = map.metadata.name.clone();
         ctx.create(secret).await?;
-        Ok::<_, Error>(Action::after(Duration::from_millis(1)))
+        Ok::<_, Error>(Action::requeue(Duration::from_millis(1)))
     };
-    let state = Box::new(world.note()) as Box<dyn Fn(String) + Send + Sync>;
+    let state = Box::new(world.note()) as Note;
     let controller = Controller::new("text", reconcile).reads::<Secret>().state(state);
     world.fake.hold_events(true);
     let _running = world.run(world.manager().controller(controller));

@@ -1,11 +1,13 @@
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Secret, Service};
 
 use super::*;
-use crate::{Action, Context, Error, Index, Manager, Source, Trigger};
+use crate::{Action, Ctx, Error, Index, Manager, Source, Trigger};
 
 fn controller() -> Controller<ConfigMap> {
-    Controller::new("op", |_: std::sync::Arc<ConfigMap>, _: Context| async { Ok::<_, Error>(Action::done()) })
-        .owns::<Secret>()
+    Controller::new("op", |_: std::sync::Arc<ConfigMap>, _: Ctx| async {
+        Ok::<_, Error>(Action::await_change())
+    })
+    .owns::<Secret>()
 }
 
 fn crd() -> CustomResourceDefinition {
@@ -133,14 +135,14 @@ async fn a_managers_are_of_all_that_it_runs() {
     let service = tower::service_fn(|_: http::Request<kube::client::Body>| async {
         Ok::<_, std::io::Error>(http::Response::new(kube::client::Body::empty()))
     });
-    let nodes = Controller::new("nodes", |_: std::sync::Arc<Node>, _: Context| async {
-        Ok::<_, Error>(Action::done())
+    let nodes = Controller::new("nodes", |_: std::sync::Arc<Node>, _: Ctx| async {
+        Ok::<_, Error>(Action::await_change())
     });
     let by_data =
         Index::new("data", |map: &ConfigMap| map.data.iter().flat_map(|data| data.keys().cloned()).collect());
     let controller = controller()
-        .reads_source(Source::<Secret>::new().namespace("b"))
-        .watches_source(Source::<Secret>::new().namespace("c"), Trigger::map(|_: &Secret| []))
+        .reads_with(Source::<Secret>::new().namespace("b"))
+        .watches_with(Source::<Secret>::new().namespace("c"), Trigger::map(|_: &Secret| []))
         .watches_indexed(by_data, |service: &Service| service.metadata.name.clone().into_iter().collect());
     let manifests = Manager::new(kube::Client::new(service, "default"))
         .namespaces(["a"])

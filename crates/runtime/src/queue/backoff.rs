@@ -22,6 +22,7 @@ use crate::bucket::Bucket;
 /// let queue: Queue<Request> = Queue::with_backoff("pods", &Env::seeded(1), backoff);
 /// ```
 #[derive(Clone, Debug)]
+#[must_use]
 pub struct Backoff {
     base: Duration,
     max: Duration,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use evenkeel_cluster::Cluster;
 use evenkeel_runtime::owner::{OwnerError, set_controller_reference};
-use evenkeel_runtime::{Action, Context, ContextError, Controller, Error, Reconciler, Request, ResultExt};
+use evenkeel_runtime::{Action, ContextError, Controller, Ctx, Error, Reconciler, Request, ResultExt};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use kube::ResourceExt;
 use serde_json::json;
@@ -15,7 +15,7 @@ use crate::{Notes, map};
 /// Runs this once, for a map of this name.
 pub(crate) async fn in_a_reconcile<F, Fut>(cluster: &Cluster, name: &'static str, act: F)
 where
-    F: Fn(Context<Notes>) -> Fut + Clone + Send + Sync + 'static,
+    F: Fn(Ctx<Notes>) -> Fut + Clone + Send + Sync + 'static,
     Fut: Future<Output = Result<String, ContextError>> + Send,
 {
     let notes = Notes::default();
@@ -23,12 +23,12 @@ where
         let notes = notes.clone();
         move || {
             let act = act.clone();
-            Controller::new(name, move |_: Arc<ConfigMap>, ctx: Context<Notes>| {
+            Controller::new(name, move |_: Arc<ConfigMap>, ctx: Ctx<Notes>| {
                 let act = act.clone();
                 async move {
                     let said = act(ctx.clone()).await.unwrap_or_else(|error| error.to_string());
                     ctx.state().push(said);
-                    Ok::<_, Error>(Action::done())
+                    Ok::<_, Error>(Action::await_change())
                 }
             })
             .state(notes.clone())
@@ -45,7 +45,7 @@ async fn an_apply_takes_over_what_others_set(cluster: Cluster) {
     for (manager, name) in [(None, "taker"), (Some("shop"), "shop")] {
         cluster.apply(child(name, "theirs")).await.unwrap();
         cluster.run(move || {
-            let controller = Controller::new("taker", move |_: Arc<ConfigMap>, ctx: Context| async move {
+            let controller = Controller::new("taker", move |_: Arc<ConfigMap>, ctx: Ctx| async move {
                 ctx.apply(child(name, "ours")).await?;
                 let made = ctx.create(child(&format!("{name}-made"), "ours")).await;
                 if let Some(mut made) = made.ignore_already_exists()? {
@@ -54,7 +54,7 @@ async fn an_apply_takes_over_what_others_set(cluster: Cluster) {
                     let label = json!({ "metadata": { "labels": { "patched": "yes" } } });
                     ctx.patch(&made, &kube::api::Patch::Merge(label)).await?;
                 }
-                Ok::<_, Error>(Action::done())
+                Ok::<_, Error>(Action::await_change())
             });
             match manager {
                 Some(manager) => controller.field_manager(manager),
@@ -116,11 +116,11 @@ async fn cluster_scoped_objects_are_read_by_their_name(cluster: Cluster) {
     cluster.run({
         let notes = notes.clone();
         move || {
-            Controller::new("looker", |_: Arc<ConfigMap>, ctx: Context<Notes>| async move {
+            Controller::new("looker", |_: Arc<ConfigMap>, ctx: Ctx<Notes>| async move {
                 let cached = ctx.get::<Namespace>("kube-system")?.is_some();
                 let live = ctx.fetch::<Namespace>("kube-system").await?.is_some();
                 ctx.state().push(format!("cached {cached}, live {live}"));
-                Ok::<_, Error>(Action::done())
+                Ok::<_, Error>(Action::await_change())
             })
             .reads::<Namespace>()
             .state(notes.clone())
@@ -167,15 +167,15 @@ struct Chooser(Notes, String);
 impl Reconciler for Chooser {
     type Error = Error;
 
-    async fn reconcile(&self, request: Request, ctx: Context) -> Result<Action, Error> {
+    async fn reconcile(&self, request: Request, ctx: Ctx) -> Result<Action, Error> {
         if *request.name != *self.1 {
-            return Ok(Action::done());
+            return Ok(Action::await_change());
         }
         let key = Request::namespaced(self.1.as_str(), "chosen");
-        let Some(map) = ctx.fetch_at::<ConfigMap>(&key).await? else { return Ok(Action::done()) };
+        let Some(map) = ctx.fetch_at::<ConfigMap>(&key).await? else { return Ok(Action::await_change()) };
         let made = ctx.with_owner(&map).apply(child("made", "")).await?;
         self.0.push(format!("in its namespace {}", made.namespace() == map.namespace()));
-        Ok(Action::done())
+        Ok(Action::await_change())
     }
 }
 
@@ -186,7 +186,7 @@ async fn the_lower_form_chooses_who_owns_what_it_writes(cluster: Cluster) {
     cluster.apply(map("chosen", 1)).await.unwrap();
     cluster.run({
         let (notes, namespace) = (notes.clone(), cluster.namespace().to_owned());
-        move || Controller::<Namespace>::reconciler("chooser", Chooser(notes.clone(), namespace.clone()))
+        move || Controller::<Namespace>::requests("chooser", Chooser(notes.clone(), namespace.clone()))
     });
     cluster.settled().await;
     assert_eq!(notes.take(), ["in its namespace true"]);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use evenkeel_cluster::Cluster;
 use evenkeel_cluster::serve::ServeOptions;
-use evenkeel_runtime::{Action, Context, Controller, Error, Manager};
+use evenkeel_runtime::{Action, Controller, Ctx, Error, Manager};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ServiceAccount};
@@ -90,9 +90,9 @@ impl Served {
 /// What a manager over this cluster first reconciles.
 async fn first_reconciled(manager: Manager, namespace: &str) -> String {
     let (seen, mut reconciled) = mpsc::unbounded_channel();
-    let controller = Controller::new("first", move |map: Arc<ConfigMap>, _: Context| {
+    let controller = Controller::new("first", move |map: Arc<ConfigMap>, _: Ctx| {
         let told = seen.send(map.name_any());
-        async move { told.map(|()| Action::done()).map_err(|error| Error::message(error.to_string())) }
+        async move { told.map(|()| Action::await_change()).map_err(|error| Error::message(error.to_string())) }
     });
     let manager = manager.namespaces([namespace]).controller(controller);
     tokio::select! {

@@ -4,21 +4,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_cluster::{Cluster, Matcher};
-use evenkeel_runtime::{Action, Context, Controller, Error, ErrorExt, LeaderElection, Manager};
+use evenkeel_runtime::{Action, Controller, Ctx, Error, ErrorExt, LeaderElection, Manager};
 use k8s_openapi::api::core::v1::ConfigMap;
 
 use crate::{map, value};
 
 /// Ends as its map says.
-async fn reconcile(map: Arc<ConfigMap>, ctx: Context) -> Result<Action, Error> {
+async fn reconcile(map: Arc<ConfigMap>, ctx: Ctx) -> Result<Action, Error> {
     match (value(&map), ctx.attempt()) {
         ("fail", 0) => Err(Error::message("once")),
         ("panic", 0) => panic!("no such disk"),
         ("hang", 0) => std::future::pending().await,
-        ("give up", _) => Err(Error::message("a typo").terminal()),
-        ("again", 0) => Ok(Action::requeue()),
-        ("later", _) if ctx.causes().to_string() != "timer" => Ok(Action::after(Duration::from_millis(10))),
-        _ => Ok(Action::done()),
+        ("give up", _) => Err(Error::message("a typo").terminal().into()),
+        ("again", 0) => Ok(Action::requeue_with_backoff()),
+        ("later", _) if ctx.causes().to_string() != "timer" => Ok(Action::requeue(Duration::from_millis(10))),
+        _ => Ok(Action::await_change()),
     }
 }
 
@@ -26,7 +26,7 @@ fn manager(cluster: &Cluster) -> Manager {
     let controller = Controller::new("counted", reconcile).timeout(Duration::from_secs(1));
     let election = LeaderElection::new(cluster.namespace(), "operator");
     Manager::new(cluster.client())
-        .env(cluster.env().clone())
+        .with_env(cluster.env().clone())
         .namespaces([cluster.namespace()])
         .leader_election(election)
         .controller(controller)
@@ -107,11 +107,11 @@ async fn caches_say_how_large_they_are_and_how_often_their_watch_was_opened_agai
 /// While two of three reconciles run for seconds: what a dashboard shows of a controller that is stuck.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 3, embedded = "seconds are counted exactly, in virtual time")]
 async fn what_runs_and_what_waits_is_shown_as_it_is(cluster: Cluster) {
-    let controller = Controller::new("busy", |map: Arc<ConfigMap>, _: Context| async move {
+    let controller = Controller::new("busy", |map: Arc<ConfigMap>, _: Ctx| async move {
         tokio::time::sleep(Duration::from_secs(value(&map).parse().unwrap())).await;
-        Ok::<_, Error>(Action::done())
+        Ok::<_, Error>(Action::await_change())
     });
-    let manager = Manager::new(cluster.client()).env(cluster.env().clone());
+    let manager = Manager::new(cluster.client()).with_env(cluster.env().clone());
     let manager = manager.controller(controller.max_concurrent(2));
     let metrics = manager.metrics().clone();
     let running = tokio::spawn(manager.run_until(std::future::pending()));

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use evenkeel_cluster::Cluster;
-use evenkeel_runtime::finalizer::{FinalizersChanged, Phase};
+use evenkeel_runtime::finalizer::{FinalizerError, Phase};
 use evenkeel_runtime::owner::set_controller_reference;
-use evenkeel_runtime::{Action, Context, Controller, Error, Source};
+use evenkeel_runtime::{Action, Controller, Ctx, Error, Source};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::api::events::v1::Event;
 use kube::api::Patch;
@@ -18,7 +18,7 @@ use crate::{Notes, map, value};
 
 const OURS: &str = "example.com/ours";
 const FOREIGN: &str = "example.com/foreign";
-const FASTER: &str = "change the finalizers of default/one: somebody else was faster";
+const FASTER: &str = "change the finalizers of default/one: another writer was faster";
 
 /// Somebody who writes once, when an operator has read the object already.
 struct Meddler {
@@ -69,7 +69,7 @@ impl Meddler {
     }
 }
 
-async fn reconcile(map: Arc<ConfigMap>, ctx: Context<Meddler>) -> Result<Action, Error> {
+async fn reconcile(map: Arc<ConfigMap>, ctx: Ctx<Meddler>) -> Result<Action, FinalizerError> {
     let meddler = ctx.state();
     meddler.meddle(Moment::Begin).await;
     let of = value(&map);
@@ -78,9 +78,9 @@ async fn reconcile(map: Arc<ConfigMap>, ctx: Context<Meddler>) -> Result<Action,
         if phase == Phase::Cleanup {
             meddler.meddle(Moment::Cleanup).await;
         }
-        Ok::<_, Error>(Action::done())
+        Ok::<_, Error>(Action::await_change())
     };
-    let result = ctx.finalizer(&*map, OURS, work).await;
+    let result = ctx.finalizer(&map, OURS, work).await;
     result.inspect_err(|error| meddler.notes.push(error.to_string()))
 }
 
@@ -174,12 +174,12 @@ async fn a_finalizer_that_the_server_refuses_is_no_race(cluster: Cluster) {
     cluster.run({
         let notes = notes.clone();
         move || {
-            Controller::new("wrong", |map: Arc<ConfigMap>, ctx: Context<Notes>| async move {
-                let work = |_: Phase| async { Ok::<_, Error>(Action::done()) };
-                let error = ctx.finalizer(&*map, "not a name", work).await.unwrap_err();
-                let changed = error.source().downcast_ref::<FinalizersChanged>().is_some();
+            Controller::new("wrong", |map: Arc<ConfigMap>, ctx: Ctx<Notes>| async move {
+                let work = |_: Phase| async { Ok::<_, Error>(Action::await_change()) };
+                let error = ctx.finalizer(&map, "not a name", work).await.unwrap_err();
+                let changed = matches!(error, FinalizerError::Changed(_));
                 ctx.state().push(format!("{changed} {error}"));
-                Ok::<_, Error>(Action::done())
+                Ok::<_, Error>(Action::await_change())
             })
             .state(notes.clone())
         }
@@ -199,7 +199,7 @@ async fn dynamic_objects_are_finalized_and_pruned_too(cluster: Cluster) {
         move || {
             let maps = Source::<DynamicObject>::of(resource.clone()).namespace(&namespace);
             let of_maps = resource.clone();
-            Controller::with_source("dynamic", maps, move |map: Arc<DynamicObject>, ctx: Context<Notes>| {
+            Controller::new_with("dynamic", maps, move |map: Arc<DynamicObject>, ctx: Ctx<Notes>| {
                 let of_maps = of_maps.clone();
                 async move {
                     let objects = ctx.objects::<DynamicObject>(of_maps);
@@ -209,7 +209,7 @@ async fn dynamic_objects_are_finalized_and_pruned_too(cluster: Cluster) {
                         let pruned = ctx.objects::<Secret>(()).prune(&["kept"], |_| true).await?;
                         ctx.state().push(format!("pruned {pruned}"));
                         of_them.event(map, "Seen", "it was seen");
-                        Ok::<_, Error>(Action::done())
+                        Ok::<_, Error>(Action::await_change())
                     };
                     objects.finalizer(map, OURS, work).await
                 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_cluster::{Cluster, Exchange, Fault, Matcher};
-use evenkeel_runtime::{Action, Context, Controller, Env, Error, LeaderElection, Manager, ManagerError};
+use evenkeel_runtime::{Action, Controller, Ctx, Env, Error, LeaderElection, Manager, ManagerError};
 use futures::FutureExt;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -30,7 +30,7 @@ impl Candidate {
     fn start_in(cluster: &Cluster, name: &'static str, notes: &Notes, env: Env) -> Self {
         let election = LeaderElection::new(cluster.namespace(), "operator").identity(name);
         let manager = Manager::new(cluster.client_as(name, ["system:masters"]))
-            .env(env)
+            .with_env(env)
             .namespaces([cluster.namespace()])
             .leader_election(election)
             .controller(Controller::new(name, reconcile).state((name, notes.clone())));
@@ -78,7 +78,7 @@ async fn leader_and_standby_in(cluster: &Cluster, notes: &Notes, envs: [&Env; 2]
 
 /// Notes who works; a map of the value "freeze" stops the whole process for a minute in the middle of its work, and one
 /// of the value "slow" takes some time.
-async fn reconcile(map: Arc<ConfigMap>, ctx: Context<(&'static str, Notes)>) -> Result<Action, Error> {
+async fn reconcile(map: Arc<ConfigMap>, ctx: Ctx<(&'static str, Notes)>) -> Result<Action, Error> {
     let (name, notes) = ctx.state();
     notes.push(format!("{name} {}", ctx.request()));
     if value(&map) == "slow" {
@@ -89,10 +89,10 @@ async fn reconcile(map: Arc<ConfigMap>, ctx: Context<(&'static str, Notes)>) -> 
         // The clock moves on, and no task of the process has its turn.
         let _ = tokio::time::advance(Duration::from_secs(60)).now_or_never();
         let annotation = serde_json::json!({ "metadata": { "annotations": { "by": name } } });
-        let written = ctx.patch(&*map, &kube::core::params::Patch::Merge(annotation)).await;
+        let written = ctx.patch(&map, &kube::core::params::Patch::Merge(annotation)).await;
         notes.push(written.map_or_else(|error| error.to_string(), |_| "written".into()));
     }
-    Ok(Action::done())
+    Ok(Action::await_change())
 }
 
 async fn seconds(seconds: u64) {
@@ -281,7 +281,7 @@ async fn wall_clocks_that_jump_do_no_harm(cluster: Cluster) {
 fn bare(cluster: &Cluster) -> (Manager, impl AsyncFn() -> bool, impl AsyncFn() -> bool) {
     let election = LeaderElection::new(cluster.namespace(), "operator").identity("one");
     let client = cluster.client_as("one", ["system:masters"]);
-    let manager = Manager::new(client).env(cluster.env().clone()).leader_election(election);
+    let manager = Manager::new(client).with_env(cluster.env().clone()).leader_election(election);
     let writes = |client: &kube::Client| {
         let maps: kube::Api<ConfigMap> = kube::Api::namespaced(client.clone(), cluster.namespace());
         async move || {
@@ -395,7 +395,7 @@ async fn the_lease_is_held_until_the_last_work_has_ended(cluster: Cluster) {
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 15)]
 async fn a_lease_may_be_kept_at_a_stop(cluster: Cluster) {
     let election = LeaderElection::new(cluster.namespace(), "operator").identity("one").keep_on_stop();
-    let manager = Manager::new(cluster.client()).env(cluster.env().clone()).leader_election(election);
+    let manager = Manager::new(cluster.client()).with_env(cluster.env().clone()).leader_election(election);
     let one = Candidate::run(manager);
     held_by(&cluster, "one").await;
     one.stop().await;

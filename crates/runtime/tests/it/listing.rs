@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use evenkeel_cluster::{Cluster, Fault, Matcher};
 use evenkeel_runtime::{
-    Action, Context, ContextError, Controller, Error, Index, Informer, Informers, Manager, Request, Source,
+    Action, ContextError, Controller, Ctx, Error, Index, Informer, Informers, Manager, Request, Source,
     Subscription,
 };
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -277,14 +277,15 @@ async fn a_late_subscriber_begins_with_what_is_there(cluster: Cluster) {
 async fn two_controllers_of_one_kind_share_one_watch(cluster: Cluster) {
     let notes = Notes::default();
     let controller = |name: &str| {
-        Controller::new(name, |map: Arc<ConfigMap>, ctx: Context<Notes>| async move {
+        Controller::new(name, |map: Arc<ConfigMap>, ctx: Ctx<Notes>| async move {
             ctx.state().push(format!("{} {}", ctx.controller(), map.name_any()));
-            Ok::<_, Error>(Action::done())
+            Ok::<_, Error>(Action::await_change())
         })
         .reads::<Secret>()
         .state(notes.clone())
     };
-    let manager = Manager::new(cluster.client()).env(cluster.env().clone()).namespaces([cluster.namespace()]);
+    let manager =
+        Manager::new(cluster.client()).with_env(cluster.env().clone()).namespaces([cluster.namespace()]);
     let manager = manager.controller(controller("first")).controller(controller("second"));
     let _running = tokio::spawn(manager.run_until(std::future::pending()));
     cluster.apply(map("one", 1)).await.unwrap();
@@ -306,18 +307,15 @@ async fn a_restart_of_the_api_server_is_survived() {
     cluster.run({
         let notes = notes.clone();
         move || {
-            Controller::<ConfigMap, _>::requests(
-                "survivor",
-                |request: Request, ctx: Context<Notes>| async move {
-                    let seen = ctx.get_at::<ConfigMap>(&request)?;
-                    ctx.state().push(format!(
-                        "{} {}",
-                        request.name,
-                        seen.map_or("gone".into(), |map| value(&map).to_owned())
-                    ));
-                    Ok::<_, Error>(Action::done())
-                },
-            )
+            Controller::<ConfigMap, _>::requests("survivor", |request: Request, ctx: Ctx<Notes>| async move {
+                let seen = ctx.get_at::<ConfigMap>(&request)?;
+                ctx.state().push(format!(
+                    "{} {}",
+                    request.name,
+                    seen.map_or("gone".into(), |map| value(&map).to_owned())
+                ));
+                Ok::<_, Error>(Action::await_change())
+            })
             .state(notes.clone())
         }
     });

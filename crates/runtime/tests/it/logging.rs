@@ -3,9 +3,7 @@
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
-use evenkeel_runtime::{
-    Action, Context, Controller, Error, ErrorExt, LeaderElection, Manager, Request, Stage,
-};
+use evenkeel_runtime::{Action, Controller, Ctx, Error, ErrorExt, LeaderElection, Manager, Request, Stage};
 use k8s_openapi::api::core::v1::ConfigMap;
 use parking_lot::Mutex;
 use tracing::field::{Field, Visit};
@@ -81,12 +79,12 @@ async fn every_reconcile_is_logged_once_with_key_cause_and_duration() {
     cluster.run({
         let ids = ids.clone();
         move || {
-            Controller::new("logged", |map: Arc<ConfigMap>, ctx: Context<Notes>| async move {
+            Controller::new("logged", |map: Arc<ConfigMap>, ctx: Ctx<Notes>| async move {
                 ctx.state().push(ctx.reconcile_id());
                 tokio::time::sleep(std::time::Duration::from_millis(30)).await;
                 match (value(&map), ctx.attempt()) {
                     ("bad", 0) => Err(Outer("x".parse::<u8>().unwrap_err())),
-                    _ => Ok(Action::done()),
+                    _ => Ok(Action::await_change()),
                 }
             })
             .state(ids.clone())
@@ -132,7 +130,7 @@ async fn a_fatal_error_is_logged_when_it_happens() {
     let cluster = quiet(2).await;
     let seen = logged.clone();
     let manager = Manager::new(cluster.client())
-        .env(cluster.env().clone())
+        .with_env(cluster.env().clone())
         .runnable("slow", |stop| async move {
             stop.cancelled().await;
             seen.push("the rest is told to stop");
@@ -153,14 +151,14 @@ async fn a_fatal_error_is_logged_when_it_happens() {
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 3, embedded = "durations are exact in virtual time only")]
 async fn observers_see_every_reconcile_begin_and_end(cluster: evenkeel_cluster::Cluster) {
     let notes = [Notes::default(), Notes::default()];
-    let controller = Controller::new("observed", |_: Arc<ConfigMap>, ctx: Context| async move {
+    let controller = Controller::new("observed", |_: Arc<ConfigMap>, ctx: Ctx| async move {
         tokio::time::sleep(std::time::Duration::from_millis(30)).await;
         match ctx.attempt() {
             0 => Err(Outer("x".parse::<u8>().unwrap_err())),
-            _ => Ok(Action::done()),
+            _ => Ok(Action::await_change()),
         }
     });
-    let mut manager = Manager::new(cluster.client()).env(cluster.env().clone()).controller(controller);
+    let mut manager = Manager::new(cluster.client()).with_env(cluster.env().clone()).controller(controller);
     for notes in notes.clone() {
         manager = manager.observer(move |seen| {
             let stage = match &seen.stage {
@@ -195,14 +193,14 @@ async fn panics_and_terminal_errors_are_reported_with_their_key() {
     let _guard = tracing::subscriber::set_default(capture);
     let cluster = quiet(4).await;
     cluster.run(|| {
-        Controller::<ConfigMap>::requests("broken", |request: Request, ctx: Context| {
+        Controller::<ConfigMap>::requests("broken", |request: Request, ctx: Ctx| {
             // Before there is a future to poll.
             assert!(&*request.name != "early" || ctx.attempt() > 0, "no {}", request.name);
             async move {
                 match (&*request.name, ctx.attempt()) {
                     ("late", 0) => panic!("no disk"),
                     ("final", _) => Err(Error::message("a typo").terminal()),
-                    _ => Ok(Action::done()),
+                    _ => Ok(Action::await_change()),
                 }
             }
         })
@@ -260,9 +258,9 @@ async fn tasks_have_names_that_a_profiler_can_show() {
     let _guard = tracing::subscriber::set_default(Named(named.clone()));
     let cluster = quiet(5).await;
     let controller =
-        Controller::new("shop", |_: Arc<ConfigMap>, _: Context| async { Ok::<_, Error>(Action::done()) });
+        Controller::new("shop", |_: Arc<ConfigMap>, _: Ctx| async { Ok::<_, Error>(Action::await_change()) });
     let manager = Manager::new(cluster.client())
-        .env(cluster.env().clone())
+        .with_env(cluster.env().clone())
         .controller(controller.max_concurrent(2))
         .leader_election(LeaderElection::new("default", "operator"))
         .runnable("backups", |stop| async move {

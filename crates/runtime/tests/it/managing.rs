@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use evenkeel_cluster::Cluster;
 use evenkeel_runtime::owner::{set_controller_reference, set_owner_reference};
-use evenkeel_runtime::{Action, Change, Context, Controller, Error, Manager, Request, Source, Trigger};
+use evenkeel_runtime::{Action, Change, Controller, Ctx, Error, Manager, Request, Source, Trigger};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use kube::ResourceExt;
 
@@ -18,7 +18,7 @@ pub(crate) async fn embedded(seed: u64) -> Cluster {
 
 /// A manager in the namespace that a test has.
 pub(crate) fn manager(cluster: &Cluster) -> Manager {
-    Manager::new(cluster.client()).env(cluster.env().clone()).namespaces([cluster.namespace()])
+    Manager::new(cluster.client()).with_env(cluster.env().clone()).namespaces([cluster.namespace()])
 }
 
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 1)]
@@ -43,7 +43,7 @@ async fn the_first_fatal_error_ends_the_manager_and_names_its_part(cluster: Clus
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 2)]
 async fn children_that_are_no_longer_wanted_are_pruned(cluster: Cluster) {
     cluster.run(|| {
-        Controller::new("fan-out", |map: Arc<ConfigMap>, ctx: Context| async move {
+        Controller::new("fan-out", |map: Arc<ConfigMap>, ctx: Ctx| async move {
             let names: Vec<&str> = value(&map).split(',').collect();
             for name in &names {
                 let mut secret = Secret::default();
@@ -54,7 +54,7 @@ async fn children_that_are_no_longer_wanted_are_pruned(cluster: Cluster) {
                 ctx.apply(secret).await?;
             }
             ctx.prune::<Secret>(&names, |secret| !secret.labels().contains_key("keep")).await?;
-            Ok::<_, Error>(Action::done())
+            Ok::<_, Error>(Action::await_change())
         })
         .owns::<Secret>()
     });
@@ -88,12 +88,12 @@ async fn a_child_that_goes_already_is_not_pruned_again(cluster: Cluster) {
     cluster.run({
         let notes = notes.clone();
         move || {
-            Controller::new("pruner", |map: Arc<ConfigMap>, ctx: Context<Notes>| async move {
+            Controller::new("pruner", |map: Arc<ConfigMap>, ctx: Ctx<Notes>| async move {
                 let uid = map.uid().unwrap_or_default();
                 let by_index = ctx.cache::<Secret>()?.owned_by(&uid)?.len();
                 let pruned = ctx.prune::<Secret>(&[], |_| true).await?;
                 ctx.state().push(format!("{by_index} found, {pruned} pruned"));
-                Ok::<_, Error>(Action::done())
+                Ok::<_, Error>(Action::await_change())
             })
             .owns::<Secret>()
             .state(notes.clone())
@@ -122,9 +122,9 @@ async fn children_are_found_without_an_index(cluster: Cluster) {
     cluster.run({
         let notes = notes.clone();
         move || {
-            Controller::new("parents", |_: Arc<ConfigMap>, ctx: Context<Notes>| async move {
+            Controller::new("parents", |_: Arc<ConfigMap>, ctx: Ctx<Notes>| async move {
                 ctx.children::<Secret>()?.iter().for_each(|child| ctx.state().push(child.name_any()));
-                Ok::<_, Error>(Action::done())
+                Ok::<_, Error>(Action::await_change())
             })
             .reads::<Secret>()
             .state(notes.clone())
@@ -141,11 +141,11 @@ async fn writes_keep_to_their_limit(cluster: Cluster) {
     }
     let start = tokio::time::Instant::now();
     cluster.run(|| {
-        Controller::new("slowly", |map: Arc<ConfigMap>, ctx: Context| async move {
+        Controller::new("slowly", |map: Arc<ConfigMap>, ctx: Ctx| async move {
             let mut secret = Secret::default();
             secret.metadata.name = Some(map.name_any());
             ctx.apply(secret).await?;
-            Ok::<_, Error>(Action::done())
+            Ok::<_, Error>(Action::await_change())
         })
         .max_concurrent(8)
         .write_limit(2.0, 2)
@@ -155,11 +155,11 @@ async fn writes_keep_to_their_limit(cluster: Cluster) {
     assert_eq!(start.elapsed(), Duration::from_secs(4), "two at once, then two a second");
     let start = tokio::time::Instant::now();
     cluster.run(|| {
-        Controller::new("slowly-away", |map: Arc<ConfigMap>, ctx: Context| async move {
+        Controller::new("slowly-away", |map: Arc<ConfigMap>, ctx: Ctx| async move {
             if let Some(secret) = ctx.fetch::<Secret>(&map.name_any()).await? {
                 ctx.delete(&secret).await?;
             }
-            Ok::<_, Error>(Action::done())
+            Ok::<_, Error>(Action::await_change())
         })
         .max_concurrent(8)
         .write_limit(2.0, 2)
@@ -175,12 +175,12 @@ async fn an_event_filter_holds_for_every_kind(cluster: Cluster) {
     cluster.run({
         let notes = notes.clone();
         move || {
-            Controller::new("filtered", |map: Arc<ConfigMap>, ctx: Context<Notes>| async move {
+            Controller::new("filtered", |map: Arc<ConfigMap>, ctx: Ctx<Notes>| async move {
                 ctx.state().push(ctx.causes().to_string());
                 let mut secret = Secret::default();
                 secret.metadata.name = Some(map.name_any());
                 ctx.apply(secret).await?;
-                Ok::<_, Error>(Action::done())
+                Ok::<_, Error>(Action::await_change())
             })
             .owns::<Secret>()
             .with_event_filter(|event| event.change != Change::Created)
@@ -199,10 +199,10 @@ async fn an_event_filter_holds_for_every_kind(cluster: Cluster) {
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 5)]
 async fn metrics_have_the_names_that_dashboards_know(cluster: Cluster) {
     cluster.apply(map("one", 1)).await.unwrap();
-    let controller = Controller::new("counted", |_: Arc<ConfigMap>, ctx: Context| async move {
+    let controller = Controller::new("counted", |_: Arc<ConfigMap>, ctx: Ctx| async move {
         match ctx.attempt() {
             0 => Err(Error::message("once")),
-            _ => Ok(Action::done()),
+            _ => Ok(Action::await_change()),
         }
     });
     let manager = manager(&cluster).controller(controller);
@@ -240,7 +240,7 @@ async fn settings_of_the_caches_stay_when_the_environment_is_set(cluster: Cluste
     });
     let manager = Manager::new(client).namespaces([cluster.namespace()]).strip_managed_fields();
     manager.informers().list_in_pages();
-    let manager = manager.transform(|map: &mut ConfigMap| map.data = None).env(cluster.env().clone());
+    let manager = manager.transform(|map: &mut ConfigMap| map.data = None).with_env(cluster.env().clone());
     let maps = manager.informers().get(Source::<ConfigMap>::new().labels("only"));
     maps.wait_synced(Duration::from_secs(60)).await.unwrap();
     let cached = maps.cache().list();
@@ -264,15 +264,15 @@ async fn a_trigger_that_panics_does_not_end_the_watch(cluster: Cluster) {
     cluster.run_manager("all", {
         let notes = notes.clone();
         move |manager| {
-            let reconcile = |request: Request, ctx: Context<Notes>| async move {
+            let reconcile = |request: Request, ctx: Ctx<Notes>| async move {
                 ctx.state().push(format!("{} {}", ctx.controller(), request.name));
-                Ok::<_, Error>(Action::done())
+                Ok::<_, Error>(Action::await_change())
             };
             let mapped = Trigger::map(|secret: &Secret| {
                 assert_ne!(secret.name_any(), "bad", "the map does not know it");
                 [Request::of(secret)]
             });
-            let maps = Controller::bare("maps", reconcile).watches(mapped).state(notes.clone());
+            let maps = Controller::without_primary("maps", reconcile).watches(mapped).state(notes.clone());
             let filters = Controller::<Secret, Notes>::requests("filters", reconcile)
                 .with_event_filter(|event| {
                     let name = event.new.and_then(|meta| meta.name.as_deref());
@@ -302,9 +302,9 @@ async fn odd_periods_do_no_harm(cluster: Cluster) {
         cluster.run({
             let notes = notes.clone();
             move || {
-                Controller::new("odd", |_: Arc<ConfigMap>, ctx: Context<Notes>| async move {
+                Controller::new("odd", |_: Arc<ConfigMap>, ctx: Ctx<Notes>| async move {
                     ctx.state().push(ctx.causes().to_string());
-                    Ok::<_, Error>(Action::done())
+                    Ok::<_, Error>(Action::await_change())
                 })
                 .sync_period(Some(period))
                 .every(period, Vec::new)

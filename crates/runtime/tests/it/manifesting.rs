@@ -6,7 +6,7 @@ use evenkeel_cluster::Cluster;
 use evenkeel_cluster::testing::lines;
 use evenkeel_runtime::manifests::Verbs;
 use evenkeel_runtime::recorder::EventType;
-use evenkeel_runtime::{Action, Context, Controller, Error, LeaderElection, Manager, Manifests};
+use evenkeel_runtime::{Action, Controller, Ctx, Error, LeaderElection, Manager, Manifests};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
@@ -17,13 +17,13 @@ const NAME: &str = "mirror";
 
 /// Copies maps into secrets, says so in an event, and marks the map.
 fn controller() -> Controller<ConfigMap> {
-    Controller::new(NAME, |map: Arc<ConfigMap>, ctx: Context| async move {
+    Controller::new(NAME, |map: Arc<ConfigMap>, ctx: Ctx| async move {
         let mut secret = Secret::default();
         secret.metadata.name = map.metadata.name.clone();
         secret.string_data = map.data.clone();
         ctx.apply(secret).await?;
         ctx.recorder().record(&*map, EventType::Normal, "Copied", "into a secret");
-        Ok::<_, Error>(Action::done())
+        Ok::<_, Error>(Action::await_change())
     })
     .owns::<Secret>()
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use evenkeel_cluster::Cluster;
-use evenkeel_runtime::{Action, Context, Controller, Env, Error, ErrorExt, Queue, Request};
+use evenkeel_runtime::{Action, Controller, Ctx, Env, Error, ErrorExt, Queue, Request};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
 use parking_lot::Mutex;
@@ -16,13 +16,13 @@ use crate::{Notes, map, value};
 
 /// Notes the values of maps; the reconcile of the value 0 lasts until it is told to go on.
 fn waiting(notes: &Notes, go: &Arc<Notify>) -> Controller<ConfigMap> {
-    let reconcile = |map: Arc<ConfigMap>, ctx: Context<(Notes, Arc<Notify>)>| async move {
+    let reconcile = |map: Arc<ConfigMap>, ctx: Ctx<(Notes, Arc<Notify>)>| async move {
         let (notes, go) = ctx.state();
         notes.push(value(&map));
         if value(&map) == "0" {
             go.notified().await;
         }
-        Ok::<_, Error>(Action::done())
+        Ok::<_, Error>(Action::await_change())
     };
     Controller::new("waiting", reconcile).state((notes.clone(), go.clone()))
 }
@@ -63,7 +63,7 @@ async fn a_key_is_never_reconciled_twice_at_once(cluster: Cluster) {
         let (running, most, twice) = (running.clone(), most.clone(), twice.clone());
         move || {
             let (running, most, twice) = (running.clone(), most.clone(), twice.clone());
-            let reconcile = move |_: Arc<ConfigMap>, ctx: Context| {
+            let reconcile = move |_: Arc<ConfigMap>, ctx: Ctx| {
                 let (running, most, twice) = (running.clone(), most.clone(), twice.clone());
                 async move {
                     if !running.lock().insert(ctx.request().clone()) {
@@ -74,9 +74,9 @@ async fn a_key_is_never_reconciled_twice_at_once(cluster: Cluster) {
                     running.lock().remove(ctx.request());
                     match ctx.env().random_below(4) {
                         0 => Err(Error::message("by chance")),
-                        1 => Ok(Action::after(Duration::from_millis(3))),
-                        2 if ctx.attempt() == 0 => Ok(Action::requeue()),
-                        _ => Ok(Action::done()),
+                        1 => Ok(Action::requeue(Duration::from_millis(3))),
+                        2 if ctx.attempt() == 0 => Ok(Action::requeue_with_backoff()),
+                        _ => Ok(Action::await_change()),
                     }
                 }
             };
@@ -120,9 +120,9 @@ async fn an_object_that_is_recreated_is_reconciled_with_its_new_uid(cluster: Clu
     cluster.run({
         let notes = notes.clone();
         move || {
-            Controller::new("uids", |map: Arc<ConfigMap>, ctx: Context<Notes>| async move {
+            Controller::new("uids", |map: Arc<ConfigMap>, ctx: Ctx<Notes>| async move {
                 ctx.state().push(map.uid().unwrap_or_default());
-                Ok::<_, Error>(Action::done())
+                Ok::<_, Error>(Action::await_change())
             })
             .state(notes.clone())
         }
@@ -144,7 +144,7 @@ async fn one_that_always_fails_does_not_starve_ten_thousand_that_succeed(cluster
         move || {
             let (succeeded, failed) = (succeeded.clone(), failed.clone());
             let keys = (0..=10_000).map(|at| Request::namespaced("default", at.to_string()));
-            Controller::bare("mixed", move |request: Request, _: Context| {
+            Controller::without_primary("mixed", move |request: Request, _: Ctx| {
                 let (succeeded, failed) = (succeeded.clone(), failed.clone());
                 async move {
                     tokio::time::sleep(Duration::from_millis(1)).await;
@@ -153,7 +153,7 @@ async fn one_that_always_fails_does_not_starve_ten_thousand_that_succeed(cluster
                         return Err(Error::message("as always"));
                     }
                     succeeded.fetch_add(1, Ordering::SeqCst);
-                    Ok(Action::done())
+                    Ok(Action::await_change())
                 }
             })
             .stream("keys", futures::stream::iter(keys))
@@ -177,11 +177,11 @@ async fn a_terminal_error_waits_for_the_object_to_change(cluster: Cluster) {
     cluster.run({
         let notes = notes.clone();
         move || {
-            Controller::new("strict", |map: Arc<ConfigMap>, ctx: Context<Notes>| async move {
+            Controller::new("strict", |map: Arc<ConfigMap>, ctx: Ctx<Notes>| async move {
                 ctx.state().push(value(&map));
                 match value(&map) {
                     "bad" => Err(Error::message("no such value").terminal()),
-                    _ => Ok(Action::done()),
+                    _ => Ok(Action::await_change()),
                 }
             })
             .state(notes.clone())
@@ -201,12 +201,12 @@ async fn a_timeout_is_a_failure_that_is_retried(cluster: Cluster) {
     cluster.run({
         let notes = notes.clone();
         move || {
-            Controller::new("hangs", |_: Arc<ConfigMap>, ctx: Context<Notes>| async move {
+            Controller::new("hangs", |_: Arc<ConfigMap>, ctx: Ctx<Notes>| async move {
                 ctx.state().push(ctx.causes().to_string());
                 if ctx.attempt() == 0 {
                     std::future::pending::<()>().await;
                 }
-                Ok::<_, Error>(Action::done())
+                Ok::<_, Error>(Action::await_change())
             })
             .timeout(Duration::from_secs(5))
             .state(notes.clone())
@@ -225,14 +225,11 @@ async fn the_lower_form_gets_the_keys_of_deleted_objects(cluster: Cluster) {
     cluster.run({
         let notes = notes.clone();
         move || {
-            Controller::<ConfigMap, _>::requests(
-                "lower",
-                |request: Request, ctx: Context<Notes>| async move {
-                    let there = ctx.get_at::<ConfigMap>(&request)?.is_some();
-                    ctx.state().push(format!("{request} {there}"));
-                    Ok::<_, Error>(Action::done())
-                },
-            )
+            Controller::<ConfigMap, _>::requests("lower", |request: Request, ctx: Ctx<Notes>| async move {
+                let there = ctx.get_at::<ConfigMap>(&request)?.is_some();
+                ctx.state().push(format!("{request} {there}"));
+                Ok::<_, Error>(Action::await_change())
+            })
             .state(notes.clone())
         }
     });
@@ -245,9 +242,9 @@ async fn the_lower_form_gets_the_keys_of_deleted_objects(cluster: Cluster) {
 
 /// Notes why it was called.
 fn resynced() -> Controller<ConfigMap, Notes> {
-    Controller::new("resync", |_: Arc<ConfigMap>, ctx: Context<Notes>| async move {
+    Controller::new("resync", |_: Arc<ConfigMap>, ctx: Ctx<Notes>| async move {
         ctx.state().push(ctx.causes().to_string());
-        Ok::<_, Error>(Action::done())
+        Ok::<_, Error>(Action::await_change())
     })
 }
 
@@ -302,9 +299,9 @@ async fn each_replay_comes_a_tenth_sooner_or_later(cluster: Cluster) {
         let times = times.clone();
         move || {
             let times = times.clone();
-            Controller::new("resync", move |_: Arc<ConfigMap>, _: Context| {
+            Controller::new("resync", move |_: Arc<ConfigMap>, _: Ctx| {
                 times.lock().push(tokio::time::Instant::now());
-                std::future::ready(Ok::<_, Error>(Action::done()))
+                std::future::ready(Ok::<_, Error>(Action::await_change()))
             })
         }
     });

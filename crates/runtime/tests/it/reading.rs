@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use evenkeel_cluster::Cluster;
-use evenkeel_runtime::{Action, Context, Controller, Error, Manager, Source};
+use evenkeel_runtime::{Action, Controller, Ctx, Error, Manager, Source};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use kube::ResourceExt;
 use kube::core::PartialObjectMeta;
@@ -40,16 +40,16 @@ async fn a_list_is_of_all_or_of_one_namespace(cluster: Cluster) {
         move || {
             let both = || Source::<Secret>::new().namespace(&own).namespace(&elsewhere);
             let state = (notes.clone(), own.clone(), elsewhere.clone());
-            Controller::new("lists", |_: Arc<ConfigMap>, ctx: Context<(Notes, String, String)>| async move {
+            Controller::new("lists", |_: Arc<ConfigMap>, ctx: Ctx<(Notes, String, String)>| async move {
                 let (notes, own, elsewhere) = ctx.state();
                 notes.push(names(&ctx.list::<Secret>()?));
                 notes.push(names(&ctx.list_in::<Secret>(own)?));
                 notes.push(names(&ctx.list_in::<Secret>(elsewhere)?));
-                Ok::<_, Error>(Action::done())
+                Ok::<_, Error>(Action::await_change())
             })
-            .reads_source(both().labels("read=two"))
-            .reads_source(both())
-            .reads_source(both().fields("metadata.name=three"))
+            .reads_with(both().labels("read=two"))
+            .reads_with(both())
+            .reads_with(both().fields("metadata.name=three"))
             .state(state)
         }
     });
@@ -73,15 +73,15 @@ async fn a_live_read_finds_what_is_there_now(cluster: Cluster) {
         Answer::Pass
     });
     let notes = Notes::default();
-    let controller = Controller::new("looks", |_: Arc<ConfigMap>, ctx: Context<Notes>| async move {
+    let controller = Controller::new("looks", |_: Arc<ConfigMap>, ctx: Ctx<Notes>| async move {
         let missing = ctx.fetch::<Secret>("missing").await?.is_none();
         let whole = ctx.fetch::<Secret>("one").await?.is_some();
         let metadata = ctx.fetch::<PartialObjectMeta<Secret>>("one").await?;
         let labels = metadata.map(|secret| secret.labels()["read"].clone());
         ctx.state().push(format!("{missing} {whole} {labels:?}"));
-        Ok::<_, Error>(Action::done())
+        Ok::<_, Error>(Action::await_change())
     });
-    let manager = Manager::new(client).env(cluster.env().clone()).namespaces([cluster.namespace()]);
+    let manager = Manager::new(client).with_env(cluster.env().clone()).namespaces([cluster.namespace()]);
     let manager = manager.controller(controller.max_concurrent(0).state(notes.clone()));
     let running = tokio::spawn(manager.run_until(std::future::pending()));
     cluster.settled().await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use evenkeel_cluster::{Cluster, Fault, Matcher};
 use evenkeel_runtime::finalizer::Phase;
-use evenkeel_runtime::{Action, Context, Controller, Error, EventType};
+use evenkeel_runtime::{Action, Controller, Ctx, Error, EventType};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ObjectReference};
 use k8s_openapi::api::events::v1::Event;
 use kube::ResourceExt;
@@ -23,11 +23,11 @@ async fn touch(cluster: &Cluster, name: &str) {
 
 /// Records as many events as the value of the map says, each with a reason of its own.
 fn talker() -> Controller<ConfigMap> {
-    Controller::new("talker", |map: Arc<ConfigMap>, ctx: Context| async move {
+    Controller::new("talker", |map: Arc<ConfigMap>, ctx: Ctx| async move {
         for at in 0..value(&map).parse().unwrap_or(0) {
-            ctx.event(&*map, &format!("Reason{at}"), "x".repeat(at * 100));
+            ctx.event(&map, &format!("Reason{at}"), "x".repeat(at * 100));
         }
-        Ok::<_, Error>(Action::done())
+        Ok::<_, Error>(Action::await_change())
     })
 }
 
@@ -60,11 +60,11 @@ async fn an_object_that_causes_very_many_is_cut_off_and_others_are_not(cluster: 
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 7)]
 async fn no_controller_uses_up_the_budget_of_another(cluster: Cluster) {
     cluster.run_manager("all", |manager| {
-        let of_touched = Controller::new("of-touched", |map: Arc<ConfigMap>, ctx: Context| async move {
+        let of_touched = Controller::new("of-touched", |map: Arc<ConfigMap>, ctx: Ctx| async move {
             if map.annotations().contains_key("touched") {
-                ctx.event(&*map, "Touched", "it was touched");
+                ctx.event(&map, "Touched", "it was touched");
             }
-            Ok::<_, Error>(Action::done())
+            Ok::<_, Error>(Action::await_change())
         });
         manager.controller(talker()).controller(of_touched)
     });
@@ -97,7 +97,7 @@ async fn no_object_uses_up_the_budget_of_another_with_its_name(cluster: Cluster)
     ];
     cluster.run(move || {
         let (loud, others) = (loud.clone(), others.clone());
-        Controller::new("talker", move |_: Arc<ConfigMap>, ctx: Context| {
+        Controller::new("talker", move |_: Arc<ConfigMap>, ctx: Ctx| {
             let (loud, others) = (loud.clone(), others.clone());
             async move {
                 let record = |about: &ObjectReference, reason: &str| {
@@ -105,7 +105,7 @@ async fn no_object_uses_up_the_budget_of_another_with_its_name(cluster: Cluster)
                 };
                 (0..40).for_each(|at| record(&loud, &format!("Reason{at}")));
                 others.iter().for_each(|other| record(other, "Seen"));
-                Ok::<_, Error>(Action::done())
+                Ok::<_, Error>(Action::await_change())
             }
         })
     });
@@ -185,9 +185,9 @@ async fn a_series_goes_on_while_its_event_keeps_coming(cluster: Cluster) {
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 11, embedded = "the namespace default is everybody's")]
 async fn events_about_cluster_scoped_objects_are_in_default(cluster: Cluster) {
     cluster.run(|| {
-        Controller::new("of-namespaces", |namespace: Arc<Namespace>, ctx: Context| async move {
-            ctx.event(&*namespace, "Seen", "it was seen");
-            Ok::<_, Error>(Action::done())
+        Controller::new("of-namespaces", |namespace: Arc<Namespace>, ctx: Ctx| async move {
+            ctx.event(&namespace, "Seen", "it was seen");
+            Ok::<_, Error>(Action::await_change())
         })
     });
     cluster.settled().await;
@@ -203,10 +203,10 @@ async fn a_server_that_takes_no_events_delays_no_reconcile(cluster: Cluster) {
     cluster.run({
         let notes = notes.clone();
         move || {
-            Controller::new("hasty", |map: Arc<ConfigMap>, ctx: Context<Notes>| async move {
-                ctx.event(&*map, "Seen", "it was seen");
+            Controller::new("hasty", |map: Arc<ConfigMap>, ctx: Ctx<Notes>| async move {
+                ctx.event(&map, "Seen", "it was seen");
                 ctx.state().push(map.name_any());
-                Ok::<_, Error>(Action::done())
+                Ok::<_, Error>(Action::await_change())
             })
             .state(notes.clone())
         }
@@ -225,13 +225,13 @@ async fn a_server_that_takes_no_events_delays_no_reconcile(cluster: Cluster) {
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 12, embedded = "a thousand events, none of which is sent while they are recorded")]
 async fn events_that_find_no_room_are_dropped(cluster: Cluster) {
     cluster.run(|| {
-        Controller::new("flood", |map: Arc<ConfigMap>, ctx: Context| async move {
+        Controller::new("flood", |map: Arc<ConfigMap>, ctx: Ctx| async move {
             for at in 0..1100 {
                 let mut about = (*map).clone();
                 about.metadata.name = Some(format!("m{at}"));
                 ctx.event(&about, "Seen", "it was seen");
             }
-            Ok::<_, Error>(Action::done())
+            Ok::<_, Error>(Action::await_change())
         })
     });
     cluster.apply(map("one", 1)).await.unwrap();
@@ -242,14 +242,14 @@ async fn events_that_find_no_room_are_dropped(cluster: Cluster) {
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 6)]
 async fn a_cleanup_that_fails_is_seen_on_its_object(cluster: Cluster) {
     cluster.run(|| {
-        Controller::new("bucket", |map: Arc<ConfigMap>, ctx: Context| async move {
+        Controller::new("bucket", |map: Arc<ConfigMap>, ctx: Ctx| async move {
             let work = |phase| async move {
                 match phase {
-                    Phase::Apply => Ok(Action::done()),
+                    Phase::Apply => Ok(Action::await_change()),
                     Phase::Cleanup => Err(Error::message("the bucket is not empty")),
                 }
             };
-            ctx.finalizer(&*map, "example.com/bucket", work).await
+            ctx.finalizer(&map, "example.com/bucket", work).await
         })
     });
     cluster.apply(map("one", 1)).await.unwrap();

@@ -4,7 +4,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use evenkeel_runtime::{Action, Context, Controller, Error};
+use evenkeel_runtime::{Action, Controller, Ctx, Error};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::ResourceExt;
 
@@ -18,7 +18,7 @@ async fn run(seed: u64) -> Vec<String> {
     cluster.run({
         let notes = notes.clone();
         move || {
-            Controller::new("random", move |map: Arc<ConfigMap>, ctx: Context<Notes>| async move {
+            Controller::new("random", move |map: Arc<ConfigMap>, ctx: Ctx<Notes>| async move {
                 let at = start.elapsed().as_millis();
                 ctx.state().push(format!("{at} {} {} {}", ctx.request(), ctx.reconcile_id(), ctx.causes()));
                 tokio::time::sleep(Duration::from_millis(ctx.env().random_below(20))).await;
@@ -27,7 +27,7 @@ async fn run(seed: u64) -> Vec<String> {
                 ctx.apply(secret).await?;
                 match ctx.env().random_below(3) {
                     0 => Err(Error::message("by chance")),
-                    _ => Ok(Action::done()),
+                    _ => Ok(Action::await_change()),
                 }
             })
             .owns::<Secret>()

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_cluster::{Cluster, Fault, Matcher};
-use evenkeel_runtime::{Action, Context, Controller, Error, Manager, Source};
+use evenkeel_runtime::{Action, Controller, Ctx, Error, Manager, Source};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use kube::ResourceExt;
 use tokio::time::Instant;
@@ -27,13 +27,13 @@ async fn break_secrets(cluster: &Cluster, attempts: usize) {
 }
 
 /// Applies a Secret named after the map, and notes when, for whom and what the cache shows of it.
-async fn copy(map: Arc<ConfigMap>, ctx: Context<(Instant, Notes)>) -> Result<Action, Error> {
+async fn copy(map: Arc<ConfigMap>, ctx: Ctx<(Instant, Notes)>) -> Result<Action, Error> {
     let (start, notes) = ctx.state();
     let cached = ctx.get::<Secret>(&map.name_any()).map(|found| found.is_some());
     let at = start.elapsed().as_millis();
     notes.push(format!("{at} {} cached={:?} behind={}", map.name_any(), cached.ok(), ctx.is_behind()));
     ctx.apply(secret(&map.name_any(), value(&map))).await?;
-    Ok(Action::done())
+    Ok(Action::await_change())
 }
 
 /// One worker: a key that waits for its write must not keep it.
@@ -69,7 +69,7 @@ async fn the_wait_is_bounded_then_the_object_is_read_live_and_that_is_counted() 
     let cluster = quiet(2).await;
     let (notes, start) = (Notes::default(), Instant::now());
     let controller = Controller::new("copy", copy).reads::<Secret>().state((start, notes.clone()));
-    let manager = Manager::new(cluster.client()).env(cluster.env().clone()).controller(controller);
+    let manager = Manager::new(cluster.client()).with_env(cluster.env().clone()).controller(controller);
     let metrics = manager.metrics().clone();
     let _running = tokio::spawn(manager.run_until(std::future::pending()));
     cluster.settled().await;
@@ -102,7 +102,7 @@ async fn only_a_cache_that_is_sure_to_see_the_write_is_waited_for() {
             let notes = notes.clone();
             move || {
                 let some = scope(Source::<Secret>::new());
-                Controller::new("copy", copy).reads_source(some).state((start, notes.clone()))
+                Controller::new("copy", copy).reads_with(some).state((start, notes.clone()))
             }
         });
         cluster.settled().await;
@@ -126,11 +126,11 @@ async fn the_writes_of_an_attempt_that_failed_are_waited_for_too() {
     cluster.run({
         let notes = notes.clone();
         move || {
-            Controller::new("fails", |map: Arc<ConfigMap>, ctx: Context<Notes>| async move {
+            Controller::new("fails", |map: Arc<ConfigMap>, ctx: Ctx<Notes>| async move {
                 let cached = ctx.get::<Secret>(&map.name_any())?.is_some();
                 ctx.state().push(format!("{} cached {cached}", map.name_any()));
                 if cached {
-                    return Ok(Action::done());
+                    return Ok(Action::await_change());
                 }
                 ctx.create(secret(&map.name_any(), "")).await?;
                 match value(&map) {
@@ -166,13 +166,13 @@ async fn a_deletion_is_waited_for_until_that_object_is_gone() {
     cluster.run({
         let notes = notes.clone();
         move || {
-            Controller::new("delete", |_: Arc<ConfigMap>, ctx: Context<Notes>| async move {
+            Controller::new("delete", |_: Arc<ConfigMap>, ctx: Ctx<Notes>| async move {
                 let found = ctx.get::<Secret>("one")?;
                 ctx.state().push(format!("found {}", found.is_some()));
                 if let Some(found) = found {
-                    assert!(ctx.delete(&*found).await?);
+                    assert!(ctx.delete(&found).await?);
                 }
-                Ok::<_, Error>(Action::done())
+                Ok::<_, Error>(Action::await_change())
             })
             .reads::<Secret>()
             .state(notes.clone())
@@ -196,12 +196,12 @@ async fn a_list_after_a_write_sees_it_once_the_caches_have_caught_up() {
     cluster.run({
         let notes = notes.clone();
         move || {
-            Controller::new("list", |map: Arc<ConfigMap>, ctx: Context<Notes>| async move {
+            Controller::new("list", |map: Arc<ConfigMap>, ctx: Ctx<Notes>| async move {
                 ctx.create(secret(&map.name_any(), "")).await?;
                 let before = ctx.list::<Secret>()?.len();
                 let caught_up = ctx.caught_up().await;
                 ctx.state().push(format!("{before} {caught_up} {}", ctx.list::<Secret>()?.len()));
-                Ok::<_, Error>(Action::done())
+                Ok::<_, Error>(Action::await_change())
             })
             .reads::<Secret>()
             .state(notes.clone())
@@ -221,7 +221,7 @@ async fn a_write_through_the_bare_client_can_be_remembered() {
     cluster.run({
         let notes = notes.clone();
         move || {
-            Controller::new("bare", |_: Arc<ConfigMap>, ctx: Context<Notes>| async move {
+            Controller::new("bare", |_: Arc<ConfigMap>, ctx: Ctx<Notes>| async move {
                 let cached = ctx.get::<Secret>("one")?.is_some();
                 ctx.state().push(format!("cached {cached}"));
                 if !cached {
@@ -229,7 +229,7 @@ async fn a_write_through_the_bare_client_can_be_remembered() {
                     let written = api.create(&Default::default(), &secret("one", "")).await?;
                     ctx.remember(&written);
                 }
-                Ok::<_, Error>(Action::done())
+                Ok::<_, Error>(Action::await_change())
             })
             .reads::<Secret>()
             .state(notes.clone())
@@ -252,17 +252,17 @@ fn break_maps(cluster: &Cluster, attempts: usize) {
 }
 
 /// Writes the map itself while its watch is broken, and comes again soon.
-async fn count_up(map: Arc<ConfigMap>, ctx: Context<(Cluster, Notes)>) -> Result<Action, Error> {
+async fn count_up(map: Arc<ConfigMap>, ctx: Ctx<(Cluster, Notes)>) -> Result<Action, Error> {
     let (cluster, notes) = ctx.state();
     notes.push(format!("{} behind={}", value(&map), ctx.is_behind()));
     if value(&map) != "1" {
-        return Ok(Action::done());
+        return Ok(Action::await_change());
     }
     break_maps(cluster, 4);
     let mut next = (*map).clone();
     next.data = self::map("one", 2).data;
     ctx.update(&next).await?;
-    Ok(Action::after(Duration::from_millis(10)))
+    Ok(Action::requeue(Duration::from_millis(10)))
 }
 
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "watches are broken, and their retries are timed exactly")]
@@ -280,18 +280,18 @@ async fn the_object_itself_is_read_live_after_the_bound() {
 }
 
 /// Takes its finalizer from a map that is being deleted, while the watch of maps is broken.
-async fn let_go(map: Arc<ConfigMap>, ctx: Context<(Cluster, Notes)>) -> Result<Action, Error> {
+async fn let_go(map: Arc<ConfigMap>, ctx: Ctx<(Cluster, Notes)>) -> Result<Action, Error> {
     let (cluster, notes) = ctx.state();
     let going = map.metadata.deletion_timestamp.is_some();
     notes.push(format!("going={going}"));
     if !going {
-        return Ok(Action::done());
+        return Ok(Action::await_change());
     }
     break_maps(cluster, 1);
     let mut next = (*map).clone();
     next.metadata.finalizers = None;
     ctx.update(&next).await?;
-    Ok(Action::after(Duration::from_millis(10)))
+    Ok(Action::requeue(Duration::from_millis(10)))
 }
 
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "watches are broken, and their retries are timed exactly")]
@@ -321,7 +321,7 @@ async fn a_write_is_waited_for_in_its_own_namespace() {
     cluster.apply(other).await.unwrap();
     let (notes, start) = (Notes::default(), Instant::now());
     let controller = Controller::new("copy", copy).reads::<Secret>().state((start, notes.clone()));
-    let manager = Manager::new(cluster.client()).env(cluster.env().clone());
+    let manager = Manager::new(cluster.client()).with_env(cluster.env().clone());
     let manager = manager.namespaces(["default", "other"]).controller(controller);
     let _running = tokio::spawn(manager.run_until(std::future::pending()));
     cluster.settled().await;

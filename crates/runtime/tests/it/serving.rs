@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_cluster::{Fault, Matcher};
-use evenkeel_runtime::{Action, Context, Controller, Error, Manager};
+use evenkeel_runtime::{Action, Controller, Ctx, Error, Manager};
 use k8s_openapi::api::core::v1::ConfigMap;
 
 use crate::managing::{embedded, manager};
@@ -20,8 +20,8 @@ async fn health_readiness_and_metrics_are_served() {
         // The listener is given away bound: a port that was free a moment ago may be somebody else's by now.
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let controller = Controller::new("served", |_: Arc<ConfigMap>, _: Context| async {
-            Ok::<_, Error>(Action::done())
+        let controller = Controller::new("served", |_: Arc<ConfigMap>, _: Ctx| async {
+            Ok::<_, Error>(Action::await_change())
         });
         let manager = manager(&cluster)
             .controller(controller)
@@ -142,9 +142,9 @@ async fn a_connection_that_cannot_be_accepted_does_not_end_the_manager() {
     let socket = std::os::fd::OwnedFd::from(listener.try_clone().unwrap());
     std::net::TcpStream::from(socket).shutdown(std::net::Shutdown::Both).unwrap();
     let (seen, mut reconciled) = tokio::sync::mpsc::unbounded_channel();
-    let controller = Controller::new("works", move |_: Arc<ConfigMap>, _: Context| {
+    let controller = Controller::new("works", move |_: Arc<ConfigMap>, _: Ctx| {
         let told = seen.send(());
-        async move { told.map(|()| Action::done()).map_err(|error| Error::message(error.to_string())) }
+        async move { told.map(|()| Action::await_change()).map_err(|error| Error::message(error.to_string())) }
     });
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let manager = manager(&cluster).serve_on(listener).controller(controller);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use evenkeel_cluster::Cluster;
-use evenkeel_runtime::{Action, Context, Controller, Error};
+use evenkeel_runtime::{Action, Controller, Ctx, Error};
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentCondition};
 use kube::ResourceExt;
 use serde_json::{Value, json};
@@ -58,10 +58,10 @@ async fn a_status_is_applied_only_on_change_and_beside_others(cluster: Cluster) 
     cluster.run({
         let notes = notes.clone();
         move || {
-            Controller::new("ours", |deployment: Arc<Deployment>, ctx: Context<Notes>| async move {
-                let sent = ctx.apply_status(&*deployment, wanted(&deployment)).await?;
+            Controller::new("ours", |deployment: Arc<Deployment>, ctx: Ctx<Notes>| async move {
+                let sent = ctx.apply_status(&deployment, wanted(&deployment)).await?;
                 ctx.state().push(format!("sent {}", sent.is_some()));
-                Ok::<_, Error>(Action::done())
+                Ok::<_, Error>(Action::await_change())
             })
             .state(notes.clone())
         }

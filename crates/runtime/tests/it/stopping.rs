@@ -6,9 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_cluster::{Cluster, Fault, Matcher};
-use evenkeel_runtime::{
-    Action, Context, Controller, Error, Informer, LeaderElection, Manager, Request, Source,
-};
+use evenkeel_runtime::{Action, Controller, Ctx, Error, Informer, LeaderElection, Manager, Request, Source};
 use futures::future::BoxFuture;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -20,17 +18,17 @@ use tokio_util::sync::CancellationToken;
 use crate::{Notes, map};
 
 fn manager(cluster: &Cluster) -> Manager {
-    Manager::new(cluster.client()).env(cluster.env().clone()).namespaces([cluster.namespace()])
+    Manager::new(cluster.client()).with_env(cluster.env().clone()).namespaces([cluster.namespace()])
 }
 
 /// A controller whose reconciles take this long; they note their begin and end, and record an event at the end.
 fn slow(notes: &Notes, duration: Duration) -> Controller<ConfigMap> {
-    Controller::new("slow", move |map: Arc<ConfigMap>, ctx: Context<Notes>| async move {
+    Controller::new("slow", move |map: Arc<ConfigMap>, ctx: Ctx<Notes>| async move {
         ctx.state().push("begun");
         tokio::time::sleep(duration).await;
-        ctx.event(&*map, "Ended", "as it should");
+        ctx.event(&map, "Ended", "as it should");
         ctx.state().push("ended");
-        Ok::<_, Error>(Action::done())
+        Ok::<_, Error>(Action::await_change())
     })
     .state(notes.clone())
 }
@@ -115,7 +113,7 @@ async fn parts_start_in_their_order_and_stop_in_the_reverse(cluster: Cluster) {
     // The first lists fail: the cache is filled some seconds later, for which a server does not wait.
     cluster.fail(Matcher::any().by("manager").kind::<Secret>(), Fault::InternalError, 2);
     let manager = Manager::new(cluster.client_as("manager", ["system:masters"]))
-        .env(cluster.env().clone())
+        .with_env(cluster.env().clone())
         .namespaces([cluster.namespace()])
         .leader_election(LeaderElection::new(cluster.namespace(), "operator"));
     let secrets = manager.informers().get(Source::<Secret>::new());
@@ -195,7 +193,8 @@ async fn streams_and_timers_are_not_asked_any_more_once_it_stops(cluster: Cluste
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 9)]
 async fn a_cache_that_nobody_holds_any_more_does_not_hold_up_the_start(cluster: Cluster) {
     let notes = Notes::default();
-    let manager = Manager::new(cluster.client_as("manager", ["system:masters"])).env(cluster.env().clone());
+    let manager =
+        Manager::new(cluster.client_as("manager", ["system:masters"])).with_env(cluster.env().clone());
     cluster.fail(Matcher::any().by("manager").kind::<Secret>(), Fault::InternalError, 2);
     let secrets = manager.informers().get(Source::<Secret>::new().namespace(cluster.namespace()));
     let begun = notes.clone();
@@ -218,11 +217,11 @@ async fn a_cache_that_nobody_holds_any_more_does_not_hold_up_the_start(cluster: 
 async fn a_long_reconcile_is_told_of_the_stop(cluster: Cluster) {
     let notes = Notes::default();
     cluster.apply(map("one", 1)).await.unwrap();
-    let controller = Controller::new("patient", |_: Arc<ConfigMap>, ctx: Context<Notes>| async move {
+    let controller = Controller::new("patient", |_: Arc<ConfigMap>, ctx: Ctx<Notes>| async move {
         ctx.state().push("begun");
         ctx.cancelled().cancelled().await;
         ctx.state().push("told");
-        Ok::<_, Error>(Action::done())
+        Ok::<_, Error>(Action::await_change())
     });
     let took = stopped_at_work(manager(&cluster).controller(controller.state(notes.clone())), &notes).await;
     assert_eq!(notes.take(), ["begun", "told"]);
@@ -236,7 +235,7 @@ async fn a_stop_does_not_wait_for_caches_to_fill(cluster: Cluster) {
     cluster.fail(Matcher::any().by("manager").kind::<ConfigMap>(), Fault::InternalError, 10_000);
     let beside = notes.clone();
     let manager = Manager::new(cluster.client_as("manager", ["system:masters"]))
-        .env(cluster.env().clone())
+        .with_env(cluster.env().clone())
         .namespaces([cluster.namespace()])
         .grace_period(Duration::from_secs(600))
         .controller(slow(&notes, Duration::ZERO))
@@ -254,15 +253,15 @@ async fn a_stop_does_not_wait_for_caches_to_fill(cluster: Cluster) {
 async fn who_lost_the_lease_is_told_to_cancel(cluster: Cluster) {
     let token = Arc::new(Mutex::new(None));
     cluster.apply(map("one", 1)).await.unwrap();
-    let controller = Controller::new("leader", |_: Arc<ConfigMap>, ctx: Context<Kept>| async move {
+    let controller = Controller::new("leader", |_: Arc<ConfigMap>, ctx: Ctx<Kept>| async move {
         *ctx.state().lock() = Some(ctx.cancelled().clone());
-        Ok::<_, Error>(Action::done())
+        Ok::<_, Error>(Action::await_change())
     });
     let manager = Manager::new(cluster.client_as("leader", ["system:masters"]))
-        .env(cluster.env().clone())
+        .with_env(cluster.env().clone())
         .namespaces([cluster.namespace()])
         .leader_election(LeaderElection::new(cluster.namespace(), "operator"))
-        .controller(controller.shared_state(token.clone()));
+        .controller(controller.state(token.clone()));
     let running = tokio::spawn(manager.run_until(std::future::pending()));
     while token.lock().is_none() {
         tokio::time::sleep(Duration::from_millis(100)).await;
@@ -287,8 +286,8 @@ fn broken_stream() -> impl futures::Stream<Item = Request> + Send + 'static {
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 12)]
 async fn a_controller_whose_task_panics_is_a_fatal_error(cluster: Cluster) {
     let plain = || {
-        Controller::<ConfigMap>::requests("fed", |_: Request, _: Context| async {
-            Ok::<_, Error>(Action::done())
+        Controller::<ConfigMap>::requests("fed", |_: Request, _: Ctx| async {
+            Ok::<_, Error>(Action::await_change())
         })
     };
     let timer = plain().every(Duration::from_secs(1), || panic!("no such key"));

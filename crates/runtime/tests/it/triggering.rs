@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_cluster::Cluster;
+use evenkeel_runtime::controller::Owned;
 use evenkeel_runtime::owner::{set_controller_reference, set_owner_reference};
 use evenkeel_runtime::{
-    Action, Backoff, Context, Controller, Error, ErrorExt, Event, Predicate, Request, Source, Trigger,
+    Action, Backoff, Controller, Ctx, Error, ErrorExt, Event, Predicate, Request, Source, Trigger,
 };
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::ResourceExt;
@@ -15,9 +16,9 @@ use tokio::time::Instant;
 use crate::{Notes, map, quiet, value};
 
 /// Notes the name and the causes.
-async fn note(map: Arc<ConfigMap>, ctx: Context<Notes>) -> Result<Action, Error> {
+async fn note(map: Arc<ConfigMap>, ctx: Ctx<Notes>) -> Result<Action, Error> {
     ctx.state().push(format!("{}: {}", map.name_any(), ctx.causes()));
-    Ok(Action::done())
+    Ok(Action::await_change())
 }
 
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "the order of keys is exact in virtual time only")]
@@ -35,7 +36,7 @@ async fn owned_kinds_trigger_their_controller_or_any_owner() {
         let notes = owners.clone();
         move || {
             Controller::new("owners", note)
-                .owns_with(Source::<Secret>::new(), false, None)
+                .owns_with(Owned::from(Source::<Secret>::new()).any_owner())
                 .state(notes.clone())
         }
     });
@@ -68,9 +69,9 @@ async fn streams_and_timers_bring_keys_with_their_causes() {
         move || {
             let key = || vec![Request::namespaced("default", "timed")];
             let stream = receiver.lock().take().expect("it starts once");
-            Controller::bare("fed", |request: Request, ctx: Context<Notes>| async move {
+            Controller::without_primary("fed", |request: Request, ctx: Ctx<Notes>| async move {
                 ctx.state().push(format!("{request}: {}", ctx.causes()));
-                Ok::<_, Error>(Action::done())
+                Ok::<_, Error>(Action::await_change())
             })
             .stream("webhook", stream)
             .every(Duration::from_secs(60), key)
@@ -104,10 +105,10 @@ async fn objects_of_a_stream_are_generic_events() {
                 value(event.object()) != "unwanted"
             });
             let stream = receiver.lock().take().expect("it starts once");
-            Controller::bare("fed", |request: Request, ctx: Context<Notes>| async move {
+            Controller::without_primary("fed", |request: Request, ctx: Ctx<Notes>| async move {
                 ctx.state().push(format!("{request}: {}", ctx.causes()));
                 tokio::time::sleep(Duration::from_secs(1)).await;
-                Ok::<_, Error>(Action::done())
+                Ok::<_, Error>(Action::await_change())
             })
             .stream_of("webhook", stream, pointed.filter(wanted).priority(10))
             .stream("usual", futures::stream::iter(["a", "b"].map(Request::cluster)))
@@ -135,10 +136,10 @@ async fn live_changes_go_before_the_initial_list_and_before_a_resync() {
     cluster.run({
         let notes = notes.clone();
         move || {
-            Controller::new("slow", |map: Arc<ConfigMap>, ctx: Context<Notes>| async move {
+            Controller::new("slow", |map: Arc<ConfigMap>, ctx: Ctx<Notes>| async move {
                 ctx.state().push(map.name_any());
                 tokio::time::sleep(Duration::from_secs(1)).await;
-                Ok::<_, Error>(Action::done())
+                Ok::<_, Error>(Action::await_change())
             })
             .sync_period(Some(Duration::from_secs(1000)))
             .state(notes.clone())
@@ -166,9 +167,9 @@ async fn one_key_at_a_time_unless_more_are_asked_for() {
         }
         let start = Instant::now();
         cluster.run(move || {
-            let controller = Controller::new("slow", |_: Arc<ConfigMap>, _: Context| async {
+            let controller = Controller::new("slow", |_: Arc<ConfigMap>, _: Ctx| async {
                 tokio::time::sleep(Duration::from_secs(1)).await;
-                Ok::<_, Error>(Action::done())
+                Ok::<_, Error>(Action::await_change())
             });
             match workers {
                 Some(workers) => controller.max_concurrent(workers),
@@ -191,17 +192,17 @@ async fn a_requeue_after_a_time_forgets_the_backoff_and_a_requeue_keeps_it() {
         let notes = notes.clone();
         move || {
             let step = std::sync::atomic::AtomicUsize::new(0);
-            Controller::new("steps", move |_: Arc<ConfigMap>, ctx: Context<Notes>| {
+            Controller::new("steps", move |_: Arc<ConfigMap>, ctx: Ctx<Notes>| {
                 let step = step.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
                 async move {
                     let at = start.elapsed().as_millis();
                     ctx.state().push(format!("{at} ms: attempt {}, {}", ctx.attempt(), ctx.causes()));
                     match step {
                         0 => Err(Error::message("no")),
-                        1 => Ok(Action::requeue()),
-                        2 => Ok(Action::after(Duration::from_secs(1))),
+                        1 => Ok(Action::requeue_with_backoff()),
+                        2 => Ok(Action::requeue(Duration::from_secs(1))),
                         3 => Err(Error::message("no")),
-                        _ => Ok(Action::done()),
+                        _ => Ok(Action::await_change()),
                     }
                 }
             })
@@ -233,16 +234,16 @@ async fn a_result_may_set_the_priority_of_the_next_reconcile() {
     cluster.run({
         let notes = notes.clone();
         move || {
-            Controller::new("priority", |map: Arc<ConfigMap>, ctx: Context<Notes>| async move {
+            Controller::new("priority", |map: Arc<ConfigMap>, ctx: Ctx<Notes>| async move {
                 ctx.state().push(map.name_any());
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 if ctx.causes().to_string().contains("timer") {
-                    return Ok::<_, Error>(Action::done());
+                    return Ok::<_, Error>(Action::await_change());
                 }
                 let high = map.name_any().ends_with("high");
                 // The second one is a second later, so that both fall due at the same time.
                 let (delay, priority) = if high { (9, 10) } else { (10, -10) };
-                Ok(Action::after(Duration::from_secs(delay)).priority(priority))
+                Ok(Action::requeue(Duration::from_secs(delay)).priority(priority))
             })
             .state(notes.clone())
         }
@@ -265,14 +266,16 @@ async fn a_retry_keeps_its_priority() {
                 let ten_seconds = Duration::from_secs(10);
                 Controller::<ConfigMap, _>::requests(
                     "failing",
-                    move |key: Request, ctx: Context<Notes>| async move {
+                    move |key: Request, ctx: Ctx<Notes>| async move {
                         ctx.state().push(&*key.name);
                         let busy = &*key.name == "busy";
                         tokio::time::sleep(Duration::from_secs(if busy { 20 } else { 1 })).await;
                         match ctx.attempt() {
-                            0 if own_delay && !busy => Err(Error::message("no").retry_after(ten_seconds)),
+                            0 if own_delay && !busy => {
+                                Err(Error::message("no").retry_after(ten_seconds).into())
+                            }
                             0 if !busy => Err(Error::message("no")),
-                            _ => Ok(Action::done()),
+                            _ => Ok(Action::await_change()),
                         }
                     },
                 )
@@ -305,9 +308,9 @@ async fn a_missed_change_passes_a_predicate_unless_it_asks_for_replays_too() {
             move || {
                 let labels = Predicate::labels_changed();
                 let labels = if also_replays { labels.also_replays() } else { labels };
-                Controller::new("missed", |map: Arc<ConfigMap>, ctx: Context<Notes>| async move {
+                Controller::new("missed", |map: Arc<ConfigMap>, ctx: Ctx<Notes>| async move {
                     ctx.state().push(value(&map));
-                    Ok::<_, Error>(Action::done())
+                    Ok::<_, Error>(Action::await_change())
                 })
                 .filter(labels)
                 .state(notes.clone())
@@ -371,7 +374,7 @@ async fn each_trigger_has_its_own_filter(cluster: Cluster) {
         let notes = notes.clone();
         move || {
             Controller::new("filtered", note)
-                .owns_with(Source::<Secret>::new(), true, Some(Predicate::labels_changed()))
+                .owns_with(Owned::from(Source::<Secret>::new()).filter(Predicate::labels_changed()))
                 .filter(Predicate::labels_changed())
                 .filter(Predicate::annotations_changed())
                 .state(notes.clone())
@@ -414,10 +417,10 @@ async fn a_trigger_may_have_a_priority() {
         let notes = notes.clone();
         move || {
             let urgent = |secret: &Secret| [Request::new(secret.namespace().as_deref(), "urgent")];
-            Controller::new("urgent", |map: Arc<ConfigMap>, ctx: Context<Notes>| async move {
+            Controller::new("urgent", |map: Arc<ConfigMap>, ctx: Ctx<Notes>| async move {
                 ctx.state().push(map.name_any());
                 tokio::time::sleep(Duration::from_secs(1)).await;
-                Ok::<_, Error>(Action::done())
+                Ok::<_, Error>(Action::await_change())
             })
             .watches(Trigger::map(urgent).priority(50))
             .state(notes.clone())
@@ -539,9 +542,9 @@ async fn a_trigger_that_panics_loses_that_event_alone() {
                 assert_ne!(value(map), "bad", "no such value");
                 [Request::cluster(map.name_any())]
             });
-            Controller::bare("pointed", |request: Request, ctx: Context<Notes>| async move {
+            Controller::without_primary("pointed", |request: Request, ctx: Ctx<Notes>| async move {
                 ctx.state().push(format!("{request}: {}", ctx.causes()));
-                Ok::<_, Error>(Action::done())
+                Ok::<_, Error>(Action::await_change())
             })
             .watches(pointed)
             .state(notes.clone())

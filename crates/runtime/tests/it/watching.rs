@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use evenkeel_cluster::{Cluster, Fault, Matcher};
 use evenkeel_runtime::{
-    Action, Context, Controller, Error, Index, Informers, Predicate, Request, Source, Trigger,
+    Action, Controller, Ctx, Error, Index, Informers, Predicate, Request, Source, Trigger,
 };
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::ResourceExt;
@@ -91,9 +91,9 @@ async fn an_owned_watch_that_fails_does_not_delay_the_primary(cluster: Cluster) 
     cluster.run({
         let notes = notes.clone();
         move || {
-            Controller::new("patient", |map: Arc<ConfigMap>, ctx: Context<Notes>| async move {
+            Controller::new("patient", |map: Arc<ConfigMap>, ctx: Ctx<Notes>| async move {
                 ctx.state().push(value(&map));
-                Ok::<_, Error>(Action::done())
+                Ok::<_, Error>(Action::await_change())
             })
             .owns::<Secret>()
             .state(notes.clone())
@@ -278,9 +278,9 @@ async fn an_update_triggers_for_the_old_and_the_new_object(cluster: Cluster) {
         let notes = notes.clone();
         move || {
             let pointed = Trigger::map(|map: &ConfigMap| [Request::cluster(value(map))]);
-            Controller::bare("pointed", |request: Request, ctx: Context<Notes>| async move {
+            Controller::without_primary("pointed", |request: Request, ctx: Ctx<Notes>| async move {
                 ctx.state().push(request.to_string());
-                Ok::<_, Error>(Action::done())
+                Ok::<_, Error>(Action::await_change())
             })
             .watches(pointed)
             .state(notes.clone())
@@ -303,9 +303,9 @@ async fn an_index_finds_whom_a_change_concerns(cluster: Cluster) {
         let notes = notes.clone();
         move || {
             let index = Index::new("secret", |map: &ConfigMap| vec![value(map).to_owned()]);
-            Controller::new("indexed", |map: Arc<ConfigMap>, ctx: Context<Notes>| async move {
+            Controller::new("indexed", |map: Arc<ConfigMap>, ctx: Ctx<Notes>| async move {
                 ctx.state().push(map.name_any());
-                Ok::<_, Error>(Action::done())
+                Ok::<_, Error>(Action::await_change())
             })
             .watches_indexed(index, |secret: &Secret| vec![secret.name_any()])
             .state(notes.clone())
@@ -326,9 +326,9 @@ async fn predicates_keep_out_what_does_not_matter(cluster: Cluster) {
     cluster.run({
         let notes = notes.clone();
         move || {
-            Controller::new("labels", |map: Arc<ConfigMap>, ctx: Context<Notes>| async move {
+            Controller::new("labels", |map: Arc<ConfigMap>, ctx: Ctx<Notes>| async move {
                 ctx.state().push(value(&map));
-                Ok::<_, Error>(Action::done())
+                Ok::<_, Error>(Action::await_change())
             })
             .filter(Predicate::labels_changed().or(Predicate::annotations_changed()))
             .state(notes.clone())

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use evenkeel_cluster::{Cluster, CrashPoint, Fault, Matcher};
 use evenkeel_runtime::finalizer::Phase;
-use evenkeel_runtime::{Action, Context, Controller, Error, ResultExt};
+use evenkeel_runtime::{Action, Controller, Ctx, Error, ResultExt};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use kube::ResourceExt;
@@ -28,10 +28,10 @@ async fn a_second_reconcile_writes_nothing_and_triggers_nothing(cluster: Cluster
     cluster.run({
         let notes = notes.clone();
         move || {
-            Controller::new("copy", |map: Arc<ConfigMap>, ctx: Context<Notes>| async move {
+            Controller::new("copy", |map: Arc<ConfigMap>, ctx: Ctx<Notes>| async move {
                 ctx.state().push(ctx.causes().to_string());
                 ctx.apply(child(&map.name_any(), value(&map))).await?;
-                Ok::<_, Error>(Action::done())
+                Ok::<_, Error>(Action::await_change())
             })
             .owns::<Secret>()
             .state(notes.clone())
@@ -55,7 +55,7 @@ async fn a_second_reconcile_writes_nothing_and_triggers_nothing(cluster: Cluster
 /// When it runs again before the watch has told of the first child, it creates a second.
 async fn children_after_a_slow_watch(cluster: &Cluster, remember: bool) -> usize {
     cluster.run(move || {
-        Controller::new("generate", move |map: Arc<ConfigMap>, ctx: Context| async move {
+        Controller::new("generate", move |map: Arc<ConfigMap>, ctx: Ctx| async move {
             let found = ctx.children::<Secret>()?;
             if found.is_empty() {
                 let mut secret = child("", value(&map));
@@ -66,12 +66,12 @@ async fn children_after_a_slow_watch(cluster: &Cluster, remember: bool) -> usize
                         ctx.create(secret).await?;
                         // It is not the last write that counts, but every one.
                         let made = json!({ "metadata": { "annotations": { "made": "yes" } } });
-                        ctx.patch(&*map, &kube::api::Patch::Merge(made)).await?;
+                        ctx.patch(&map, &kube::api::Patch::Merge(made)).await?;
                     }
                     false => create_behind_the_context(&map, &ctx, secret).await?,
                 }
             }
-            Ok::<_, Error>(Action::done())
+            Ok::<_, Error>(Action::await_change())
         })
         .owns::<Secret>()
     });
@@ -90,7 +90,7 @@ async fn children_after_a_slow_watch(cluster: &Cluster, remember: bool) -> usize
 }
 
 /// What a client that remembers nothing does.
-async fn create_behind_the_context(map: &ConfigMap, ctx: &Context, mut secret: Secret) -> Result<(), Error> {
+async fn create_behind_the_context(map: &ConfigMap, ctx: &Ctx, mut secret: Secret) -> Result<(), Error> {
     evenkeel_runtime::owner::set_controller_reference(map, &mut secret)?;
     let api = kube::Api::<Secret>::namespaced(ctx.client().clone(), &map.namespace().unwrap_or_default());
     api.create(&Default::default(), &secret).await?;
@@ -113,9 +113,9 @@ async fn reading_a_kind_that_was_not_declared_is_an_error_that_says_what_to_do(c
     cluster.run({
         let notes = notes.clone();
         move || {
-            Controller::new("undeclared", |_: Arc<ConfigMap>, ctx: Context<Notes>| async move {
+            Controller::new("undeclared", |_: Arc<ConfigMap>, ctx: Ctx<Notes>| async move {
                 ctx.state().push(ctx.get::<Pod>("one").unwrap_err().to_string());
-                Ok::<_, Error>(Action::done())
+                Ok::<_, Error>(Action::await_change())
             })
             .state(notes.clone())
         }
@@ -151,13 +151,13 @@ async fn a_status_is_written_only_on_change(cluster: Cluster) {
     cluster.run({
         let notes = notes.clone();
         move || {
-            Controller::new("ready", |deployment: Arc<Deployment>, ctx: Context<Notes>| async move {
+            Controller::new("ready", |deployment: Arc<Deployment>, ctx: Ctx<Notes>| async move {
                 let replicas = deployment.spec.as_ref().and_then(|spec| spec.replicas);
                 let status =
                     json!({ "replicas": replicas, "observedGeneration": deployment.metadata.generation });
-                let written = ctx.status(&*deployment, status).await?;
+                let written = ctx.status(&deployment, status).await?;
                 ctx.state().push(format!("{} {}", ctx.causes(), written.is_some()));
-                Ok::<_, Error>(Action::done())
+                Ok::<_, Error>(Action::await_change())
             })
             .state(notes.clone())
         }
@@ -178,11 +178,11 @@ async fn a_finalizer_survives_a_crash_anywhere() {
             cluster.run({
                 let outside = outside.clone();
                 move || {
-                    Controller::new("bucket", |map: Arc<ConfigMap>, ctx: Context<Notes>| async move {
+                    Controller::new("bucket", |map: Arc<ConfigMap>, ctx: Ctx<Notes>| async move {
                         let outside = ctx.state().clone();
                         let held = map.finalizers().contains(&"example.com/bucket".to_owned());
                         let (ctx, map, outside) = (&ctx, &map, &outside);
-                        ctx.finalizer(&**map, "example.com/bucket", |phase| async move {
+                        ctx.finalizer(map, "example.com/bucket", |phase| async move {
                             match phase {
                                 Phase::Apply => {
                                     assert!(
@@ -195,7 +195,7 @@ async fn a_finalizer_survives_a_crash_anywhere() {
                                 }
                                 Phase::Cleanup => outside.push("removed"),
                             }
-                            Ok::<_, Error>(Action::done())
+                            Ok::<_, Error>(Action::await_change())
                         })
                         .await
                     })
@@ -224,13 +224,13 @@ async fn cleanup_that_fails_keeps_the_object_and_is_retried(cluster: Cluster) {
     cluster.run({
         let notes = notes.clone();
         move || {
-            Controller::new("bucket", |map: Arc<ConfigMap>, ctx: Context<Notes>| async move {
+            Controller::new("bucket", |map: Arc<ConfigMap>, ctx: Ctx<Notes>| async move {
                 let ctx = &ctx;
-                ctx.finalizer(&*map, "example.com/bucket", |phase| async move {
+                ctx.finalizer(&map, "example.com/bucket", |phase| async move {
                     ctx.state().push(format!("{phase:?}"));
                     match phase {
                         Phase::Cleanup if ctx.attempt() < 2 => Err(Error::message("the bucket is not empty")),
-                        _ => Ok(Action::done()),
+                        _ => Ok(Action::await_change()),
                     }
                 })
                 .await
@@ -257,7 +257,7 @@ async fn create_or_update_writes_only_what_differs(cluster: Cluster) {
     let notes = Notes::default();
     let state = notes.clone();
     cluster.run(move || {
-        Controller::new("ensure", |map: Arc<ConfigMap>, ctx: Context<Notes>| async move {
+        Controller::new("ensure", |map: Arc<ConfigMap>, ctx: Ctx<Notes>| async move {
             let wanted = value(&map).to_owned();
             let (written, did) = ctx
                 .create_or_update(child("one", ""), |secret| {
@@ -270,7 +270,7 @@ async fn create_or_update_writes_only_what_differs(cluster: Cluster) {
             let existing = ctx.create(child("one", "")).await.ignore_already_exists()?;
             assert!(existing.is_none());
             ctx.create_or_update(child("found", ""), |_| {}).await?;
-            Ok::<_, Error>(Action::done())
+            Ok::<_, Error>(Action::await_change())
         })
         .owns::<Secret>()
         .state(state.clone())
@@ -300,10 +300,10 @@ async fn create_or_update_writes_only_what_differs(cluster: Cluster) {
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 8)]
 async fn events_become_series_and_do_not_delay_anything(cluster: Cluster) {
     cluster.run(|| {
-        Controller::new("talker", |map: Arc<ConfigMap>, ctx: Context| async move {
-            ctx.event(&*map, "Seen", "it was seen");
-            ctx.warning(&*map, "Odd", format!("value {}", value(&map)));
-            Ok::<_, Error>(Action::done())
+        Controller::new("talker", |map: Arc<ConfigMap>, ctx: Ctx| async move {
+            ctx.event(&map, "Seen", "it was seen");
+            ctx.warning(&map, "Odd", format!("value {}", value(&map)));
+            Ok::<_, Error>(Action::await_change())
         })
     });
     for at in 0..3 {
@@ -333,9 +333,9 @@ async fn get_or_create_leaves_what_is_there(cluster: Cluster) {
     assert_eq!(cluster.get::<Secret>("kept").await.unwrap().owner_references()[0].name, "one");
     // Where it is in a cache, nobody is asked.
     cluster.run(|| {
-        Controller::new("looker", |_: Arc<ConfigMap>, ctx: Context| async move {
+        Controller::new("looker", |_: Arc<ConfigMap>, ctx: Ctx| async move {
             ctx.get_or_create(child("kept", "third")).await?;
-            Ok::<_, Error>(Action::done())
+            Ok::<_, Error>(Action::await_change())
         })
         .reads::<Secret>()
     });

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use database::{Backup, BackupError, Database, FINALIZER, NAME, NoBackup, Phase, SAMPLE, controller};
+use evenkeel::cluster::{Fault, Matcher};
 use evenkeel::k8s_openapi::api::apps::v1::StatefulSet;
 use evenkeel::k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Secret, Service};
 use evenkeel::kube::Result;

@@ -7,12 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use database::ensure::ensure;
+use evenkeel::Source;
+use evenkeel::cluster::Exchange;
 use evenkeel::k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetSpec};
 use evenkeel::k8s_openapi::api::core::v1::{ConfigMap, Container, PodSpec, PodTemplateSpec};
 use evenkeel::k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use evenkeel::kube::Result;
 use evenkeel::prelude::*;
-use evenkeel::{Exchange, Source};
 
 /// What both versions want: the least StatefulSet.
 fn desired(owner: &ConfigMap) -> StatefulSet {
@@ -35,21 +36,21 @@ fn desired(owner: &ConfigMap) -> StatefulSet {
 }
 
 /// Update if the specs differ, then look again whether that was enough.
-async fn naive(map: Arc<ConfigMap>, ctx: Context) -> Result<Action, evenkeel::Error> {
+async fn naive(map: Arc<ConfigMap>, ctx: Ctx) -> Result<Action, evenkeel::Error> {
     let desired = desired(&map);
     let actual = ctx.get_or_create(desired.clone()).await?;
     if actual.spec == desired.spec {
-        return Ok(Action::done());
+        return Ok(Action::await_change());
     }
     let update = StatefulSet { spec: desired.spec, ..actual };
     ctx.update(&update).await?;
-    Ok(Action::after(Duration::from_secs(1)))
+    Ok(Action::requeue(Duration::from_secs(1)))
 }
 
 /// The same, with the comparison of this operator.
-async fn ours(map: Arc<ConfigMap>, ctx: Context) -> Result<Action, evenkeel::Error> {
+async fn ours(map: Arc<ConfigMap>, ctx: Ctx) -> Result<Action, evenkeel::Error> {
     ensure(&ctx, desired(&map)).await?;
-    Ok(Action::done())
+    Ok(Action::await_change())
 }
 
 /// How often the operator of this name sent the StatefulSet.
@@ -67,7 +68,7 @@ fn wish() -> ConfigMap {
 
 #[evenkeel::test(embedded = "a loop that never ends runs for a minute")]
 async fn comparing_whole_specs_never_ends(cluster: Cluster) -> Result<()> {
-    cluster.run(|| Controller::with_source("naive", wishes(), naive).owns::<StatefulSet>());
+    cluster.run(|| Controller::new_with("naive", wishes(), naive).owns::<StatefulSet>());
     cluster.apply(wish()).await?;
     let unsettled = cluster.try_settled().await;
     assert!(unsettled.is_err(), "it came to rest");
@@ -79,7 +80,7 @@ async fn comparing_whole_specs_never_ends(cluster: Cluster) -> Result<()> {
 
 #[evenkeel::test]
 async fn asking_whether_all_that_is_wanted_is_there_ends(cluster: Cluster) -> Result<()> {
-    cluster.run(|| Controller::with_source("ours", wishes(), ours).owns::<StatefulSet>());
+    cluster.run(|| Controller::new_with("ours", wishes(), ours).owns::<StatefulSet>());
     cluster.apply(wish()).await?;
     cluster.settled().await;
     assert_eq!(sent(&cluster, "ours"), 1);

@@ -6,7 +6,7 @@ mod command;
 
 use evenkeel::k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use evenkeel::k8s_openapi::api::core::v1::Pod;
-use evenkeel::kube::{CustomResourceExt, Result};
+use evenkeel::kube::Result;
 use evenkeel::prelude::*;
 use evenkeel::{Manifests, testing, yaml};
 use my_resource::{MyResource, MyResourceSpec, NAME, Phase, SAMPLE, controller, operator};
@@ -189,12 +189,8 @@ async fn made_and_changed(cluster: Cluster) -> Vec<String> {
     play.await.expect("the scenario's own requests succeed")
 }
 
-#[test]
+#[evenkeel::test(embedded = "a run for each write takes a minute")]
 fn a_crash_at_any_write_changes_nothing() {
-    let why = "a run for each write takes a minute";
-    if testing::skip::<()>(concat!(module_path!(), "::a_crash_at_any_write_changes_nothing"), why).is_some() {
-        return;
-    }
     let runs = testing::crash_everywhere(NAME, |cluster| cluster.run(controller), made_and_changed);
     assert!(runs >= 6, "{runs} runs");
 }
@@ -209,12 +205,8 @@ fn it_runs_as_its_account_within_its_rules() {
     testing::assert_file("verbs.txt", &verbs);
 }
 
-#[test]
+#[evenkeel::test(embedded = "a rule of the whole cluster is taken away")]
 fn it_needs_each_of_its_rules() {
-    let why = "a rule of the whole cluster is taken away";
-    if testing::skip::<()>(concat!(module_path!(), "::it_needs_each_of_its_rules"), why).is_some() {
-        return;
-    }
     let spare = testing::unused_rules(manifests, |account| account.run(controller), made_and_changed);
     let kind = "myresources.example.com";
     let expected = [

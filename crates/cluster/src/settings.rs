@@ -12,9 +12,11 @@ pub const KUBECONFIG: &str = "EVENKEEL_KUBECONFIG";
 pub const REAL_TIME: &str = "EVENKEEL_REAL_TIME";
 
 /// The seed of this process: `EVENKEEL_SEED`, or [`DEFAULT_SEED`].
+///
+/// # Panics
+/// When `EVENKEEL_SEED` is not a number.
 pub fn seed() -> u64 {
-    let set = std::env::var("EVENKEEL_SEED").ok();
-    set.and_then(|seed| seed.parse().ok()).unwrap_or(DEFAULT_SEED)
+    or_panic(evenkeel_env::setting("EVENKEEL_SEED")).unwrap_or(DEFAULT_SEED)
 }
 
 /// The kubeconfig of the remote cluster that the tests shall run on, if there is one.
@@ -24,10 +26,15 @@ pub(crate) fn kubeconfig() -> Option<PathBuf> {
 
 /// Whether tests run in real time.
 pub(crate) fn real_time() -> bool {
-    std::env::var(REAL_TIME).is_ok_and(|on| on == "1")
+    or_panic(evenkeel_env::flag(REAL_TIME))
 }
 
 /// Whether a test writes the files that it would otherwise compare with.
 pub(crate) fn update() -> bool {
-    std::env::var_os("EVENKEEL_UPDATE").is_some()
+    or_panic(evenkeel_env::flag("EVENKEEL_UPDATE"))
+}
+
+/// Fails a test whose settings are malformed: with defaults instead, the test would not be the one that was asked for.
+fn or_panic<T>(setting: Result<T, evenkeel_env::SettingError>) -> T {
+    setting.unwrap_or_else(|error| panic!("{error}"))
 }

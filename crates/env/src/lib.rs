@@ -13,10 +13,12 @@ mod clock;
 mod hash;
 mod ledger;
 mod random;
+mod settings;
 
 pub use clock::{EPOCH, time_is_paused};
 pub use hash::{HashMap, HashSet, Hashes};
 pub use ledger::{Deadline, Ledger, Pending, Station, Tally, Turns, Unsettled, Work};
+pub use settings::{SettingError, flag, setting};
 
 use std::sync::Arc;
 

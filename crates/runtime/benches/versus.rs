@@ -106,7 +106,7 @@ fn print_spent(measure: &str, reconciles: usize, spent: [Vec<Spent>; 2]) {
 }
 
 fn number(name: &str, default: usize) -> usize {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+    evenkeel_env::setting(name).unwrap_or_else(|error| panic!("{error}")).unwrap_or(default)
 }
 
 fn repeats() -> usize {

@@ -8,14 +8,14 @@
 mod applied;
 mod objects;
 mod read;
+mod scope;
 mod status;
 mod write;
-mod written;
 
 pub use objects::Objects;
 pub(crate) use read::CATCH_UP_MAX;
+pub(crate) use scope::{ControllerScope, Ids};
 pub use write::Ensured;
-pub(crate) use written::{Expected, Writes, Written};
 
 use std::fmt;
 use std::sync::{Arc, LazyLock};
@@ -27,8 +27,8 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::cause::Causes;
-use crate::controller::Site;
 use crate::object::AsObject;
+use crate::own_writes::Writes;
 use crate::owner::Owner;
 use crate::queue::Item;
 use crate::recorder::{EventType, Recorder};
@@ -57,10 +57,10 @@ pub struct Ctx<S = ()> {
 
 /// What all clones of one reconcile's context share.
 pub(crate) struct Inner {
-    pub(crate) site: Arc<Site>,
+    pub(crate) scope: Arc<ControllerScope>,
     request: Request,
     causes: Causes,
-    /// A number of its own, which [`Site::reconcile_id`] makes an id of when somebody asks.
+    /// A number of its own, which [`ControllerScope::reconcile_id`] makes an id of when somebody asks.
     number: u64,
     attempt: u32,
     /// Whether the caches are known to be older than this key's own last writes.
@@ -78,18 +78,18 @@ fn nobody() -> LazyOwner {
 }
 
 impl Ctx<()> {
-    pub(crate) fn new(site: Arc<Site>, item: &Item, behind: bool) -> Self {
+    pub(crate) fn new(scope: Arc<ControllerScope>, item: &Item, behind: bool) -> Self {
         let inner = Inner {
             request: item.key.clone(),
             causes: item.causes.clone(),
-            number: site.next_number(),
+            number: scope.next_number(),
             attempt: item.requeues,
             behind,
             owner: nobody(),
             writes: Arc::default(),
-            site,
+            scope,
         };
-        let state = inner.site.no_state.clone();
+        let state = inner.scope.no_state.clone();
         Self { inner: Arc::new(inner), state }
     }
 
@@ -121,7 +121,7 @@ impl<S> Ctx<S> {
 
     /// A unique id of this reconcile, the one in the log.
     pub fn reconcile_id(&self) -> String {
-        self.inner.site.reconcile_id(self.inner.number)
+        self.inner.scope.reconcile_id(self.inner.number)
     }
 
     /// How many attempts in a row failed or asked for a requeue before this one.
@@ -137,13 +137,13 @@ impl<S> Ctx<S> {
 
     /// The name of the controller.
     pub fn controller(&self) -> &str {
-        &self.inner.site.name
+        &self.inner.scope.name
     }
 
     /// The client, for what this context does not offer. Writes through it are not remembered: a cache may be read
     /// that does not show them, unless the answer is given to [`Ctx::remember`].
     pub fn client(&self) -> &Client {
-        &self.inner.site.client
+        &self.inner.scope.client
     }
 
     /// Remembers a write that was made through the bare client, as if it were one of this context: the key is not
@@ -154,22 +154,22 @@ impl<S> Ctx<S> {
 
     /// The environment: clock, randomness, ledger.
     pub fn env(&self) -> &Env {
-        &self.inner.site.env
+        &self.inner.scope.env
     }
 
     /// Wall-clock time; virtual in tests.
     pub fn now(&self) -> Timestamp {
-        self.inner.site.env.now()
+        self.inner.scope.env.now()
     }
 
     /// The informers of the manager, to watch something from now on.
     pub fn informers(&self) -> &crate::Informers {
-        &self.inner.site.informers
+        &self.inner.scope.informers
     }
 
     /// Cancelled when the manager stops or loses its leadership; long work should end then.
     pub fn cancelled(&self) -> &CancellationToken {
-        &self.inner.site.cancelled
+        &self.inner.scope.cancelled
     }
 
     /// A context whose writes are owned by this object; the object form of a reconcile has it from the beginning.
@@ -219,7 +219,7 @@ impl<S> Ctx<S> {
 
     /// The recorder of events.
     pub fn recorder(&self) -> &Recorder {
-        &self.inner.site.recorder
+        &self.inner.scope.recorder
     }
 }
 
@@ -235,14 +235,14 @@ impl<K: Object> Objects<'_, K> {
     }
 
     fn record(&self, about: &K, event_type: EventType, reason: &str, note: impl Into<String>) {
-        self.inner.site.recorder.record_about(about.object_ref(&self.dynamic), event_type, reason, note);
+        self.inner.scope.recorder.record_about(about.object_ref(&self.dynamic), event_type, reason, note);
     }
 }
 
 impl Inner {
     fn with_owner(&self, owner: Box<dyn FnOnce() -> Option<Owner> + Send>) -> Self {
         Self {
-            site: self.site.clone(),
+            scope: self.scope.clone(),
             request: self.request.clone(),
             causes: self.causes.clone(),
             number: self.number,
@@ -263,7 +263,7 @@ impl<S> Clone for Ctx<S> {
 impl<S> fmt::Debug for Ctx<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Ctx")
-            .field("controller", &self.inner.site.name)
+            .field("controller", &self.inner.scope.name)
             .field("request", &self.inner.request)
             .field("causes", &self.inner.causes)
             .finish_non_exhaustive()

@@ -3,12 +3,10 @@
 mod builder;
 mod outcome;
 mod run;
-mod site;
 mod wiring;
 
 pub use builder::Owned;
 pub(crate) use run::{Host, run};
-pub(crate) use site::Site;
 
 use std::fmt;
 use std::future::Future;
@@ -21,7 +19,7 @@ use kube::core::DynamicObject;
 use crate::action::Action;
 use crate::context::Ctx;
 use crate::error::{BoxError, ContextError};
-use crate::manifests::{Declared, Use};
+use crate::declaration::{Declaration, Purpose};
 use crate::object::{Scoping, scoping};
 use crate::queue::Backoff;
 use crate::source::Source;
@@ -69,7 +67,7 @@ pub struct Controller<K: Object, S = ()> {
     feeds: Vec<Feed>,
     event_filter: EventFilter,
     /// The kinds that the controller watches beside its primary kind, for manifests.
-    declared: Vec<Declared>,
+    declared: Vec<Declaration>,
     reconcile: ErasedReconcile<S>,
     options: Options,
 }
@@ -321,30 +319,30 @@ async fn primary<K: Object, S>(
     ctx: &Ctx<S>,
     dynamic: &K::DynamicType,
 ) -> Result<Option<Arc<K>>, ContextError> {
-    match ctx.inner.site.primary::<K>() {
+    match ctx.inner.scope.primary::<K>() {
         Some(informer) if !ctx.is_behind() => Ok(informer.get(ctx.request())),
         _ => Ok(ctx.objects::<K>(dynamic.clone()).fetch(ctx.request()).await?.map(Arc::new)),
     }
 }
 
 impl<K: Object, S> Controller<K, S> {
-    fn declare<C: Object>(&mut self, source: &Source<C>, purpose: Use) {
+    fn declare<C: Object>(&mut self, source: &Source<C>, purpose: Purpose) {
         self.declared.push(declaration(source, purpose));
     }
 
     /// Everything it watches, its primary kind first.
-    pub(crate) fn declarations(&self) -> Vec<Declared> {
-        let owns = self.declared.iter().any(|declared| declared.purpose == Use::Owned);
+    pub(crate) fn declarations(&self) -> Vec<Declaration> {
+        let owns = self.declared.iter().any(|declared| declared.purpose == Purpose::Owned);
         let primary =
-            self.primary.iter().map(|source| Declared { owns, ..declaration(source, Use::Primary) });
+            self.primary.iter().map(|source| Declaration { owns, ..declaration(source, Purpose::Primary) });
         primary.chain(self.declared.iter().cloned()).collect()
     }
 }
 
-fn declaration<C: Object>(source: &Source<C>, purpose: Use) -> Declared {
+fn declaration<C: Object>(source: &Source<C>, purpose: Purpose) -> Declaration {
     let (resource, namespaces) = (source.key.resource.clone(), source.key.namespaces.clone());
     let namespaced = scoping::<C>() == Scoping::Namespaced;
-    Declared { resource, namespaces, purpose, namespaced, owns: false }
+    Declaration { resource, namespaces, purpose, namespaced, owns: false }
 }
 
 impl<K: Object, S> fmt::Debug for Controller<K, S> {

@@ -1,7 +1,7 @@
 //! The fence around a leader's requests: none starts after the renew deadline, and each ends before another may lead.
 //!
 //! A request is checked twice: when it is sent ([`Fence::pass`]), and whenever bytes of it go to a socket ([`socket`]).
-//! The [`leader`](crate::leader) module says what that promises and what it does not.
+//! The documentation of the module `leader` says what that promises and what it does not.
 
 pub(crate) mod socket;
 

@@ -27,7 +27,7 @@ use futures::future::BoxFuture;
 use tokio::task::JoinSet;
 
 use crate::cache::Cache;
-use crate::context::Written;
+use crate::own_writes::Written;
 use crate::event::Event;
 use crate::source::{Source, SourceKey};
 use crate::{Object, Request};

@@ -24,12 +24,12 @@
 //! *Invariant:* clock, randomness and the ledger of pending work come from one [`Env`].
 
 pub mod action;
-mod bucket;
 pub mod cache;
 pub mod cause;
 pub mod conditions;
 pub mod context;
 pub mod controller;
+mod declaration;
 pub mod error;
 pub mod event;
 #[cfg(test)]
@@ -44,9 +44,11 @@ pub mod manifests;
 pub mod metrics;
 pub mod object;
 pub mod observe;
+mod own_writes;
 pub mod owner;
 pub mod predicate;
 pub mod queue;
+mod rate_limit;
 pub mod recorder;
 pub mod request;
 pub mod rollout;

@@ -21,7 +21,8 @@ use crate::error::{BoxError, chain};
 use crate::fence::{Fence, socket};
 use crate::informer::Informers;
 use crate::leader::LeaderElection;
-use crate::manifests::{Declared, Manifests};
+use crate::declaration::Declaration;
+use crate::manifests::Manifests;
 use crate::metrics::Metrics;
 use crate::observe::{Observed, Observers};
 use crate::serve::{Checks, Listen};
@@ -64,7 +65,7 @@ pub struct Manager {
     election: Option<LeaderElection>,
     metrics: Metrics,
     /// What its controllers watch, for manifests.
-    declared: Vec<Declared>,
+    declared: Vec<Declaration>,
     observers: Observers,
     health: Checks,
     ready: Checks,

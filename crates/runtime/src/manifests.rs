@@ -32,11 +32,11 @@ use serde_json::{Value, json};
 
 use crate::Object;
 use crate::controller::Controller;
+use crate::declaration::Declaration;
 use crate::error::BoxError;
 use crate::leader::LeaderElection;
 use rules::Rule;
 
-pub(crate) use rules::{Declared, Use};
 pub use verbs::{Verbs, VerbsError};
 
 /// The namespaces that every cluster has.
@@ -74,7 +74,7 @@ pub struct Manifests {
     /// Where metrics are served, if not there.
     metrics_port: Option<u16>,
     crds: Vec<Value>,
-    declared: Vec<Declared>,
+    declared: Vec<Declaration>,
     /// Namespace and name of the lease, where a leader is elected.
     lease: Option<(String, String)>,
     recorded: Option<Verbs>,
@@ -103,7 +103,7 @@ impl Manifests {
         self.declared(controller.declarations())
     }
 
-    pub(crate) fn declared(mut self, declared: impl IntoIterator<Item = Declared>) -> Self {
+    pub(crate) fn declared(mut self, declared: impl IntoIterator<Item = Declaration>) -> Self {
         self.declared.extend(declared);
         self
     }

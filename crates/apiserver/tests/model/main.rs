@@ -28,10 +28,7 @@ const SEED: u64 = 14;
 const FAULT_OPERATIONS: usize = 4_000;
 
 fn setting(name: &str, default: u64) -> u64 {
-    match std::env::var(name) {
-        Ok(text) => text.parse().unwrap_or_else(|error| panic!("{name}={text}: {error}")),
-        Err(_) => default,
-    }
+    evenkeel_env::setting(name).unwrap_or_else(|error| panic!("{error}")).unwrap_or(default)
 }
 
 /// Generates the operations of a seed lazily, because a million of them would not fit into memory.

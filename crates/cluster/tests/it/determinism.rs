@@ -71,7 +71,7 @@ fn another_seed_is_another_order() {
 /// What the other process does. Without the variable there is nothing to do.
 #[test]
 fn print_requests() {
-    if let Some(seed) = std::env::var(CHILD).ok().and_then(|seed| seed.parse().ok()) {
+    if let Some(seed) = evenkeel_env::setting(CHILD).unwrap() {
         println!("{}", requests(seed));
     }
 }

@@ -43,6 +43,15 @@ fn a_test_that_passes_tells_nothing() {
     assert!(passed && !told.contains("what happened"), "{told}");
 }
 
+/// A malformed seed used to become the default seed, so that a failure could not be reproduced.
+#[test]
+fn a_malformed_setting_fails_the_test() {
+    let Played { passed, told } = play("worlds::it_tells_its_world", &[("EVENKEEL_SEED", "abc")]);
+    assert!(!passed && told.contains(r#"EVENKEEL_SEED="abc": invalid digit found in string"#), "{told}");
+    let Played { passed, told } = play("worlds::it_tells_its_world", &[("EVENKEEL_REAL_TIME", "yes")]);
+    assert!(!passed && told.contains(r#"EVENKEEL_REAL_TIME="yes": expected 1 or 0"#), "{told}");
+}
+
 async fn mirrored(cluster: &Cluster) -> kube::Result<()> {
     cluster.run(mirror::controller);
     cluster.apply(config("a", "one")).await?;

@@ -8,11 +8,12 @@ use kube::core::params::{DeleteParams, GetParams, Patch, PatchParams, PostParams
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Ensured, Expected, Inner, Written};
+use super::{Ensured, Inner};
 use crate::cache::Cache;
 use crate::error::ContextError;
 use crate::fence::Fenced;
 use crate::object::{Scoping, kind_name, scoping};
+use crate::own_writes::{Expected, Written};
 use crate::wire;
 use crate::{Object, Request};
 
@@ -42,7 +43,7 @@ pub struct Objects<'a, K: Object> {
 
 impl std::fmt::Debug for Inner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} {}", self.site.name, self.request)
+        write!(f, "{} {}", self.scope.name, self.request)
     }
 }
 
@@ -70,7 +71,7 @@ impl<'a, K: Object> Objects<'a, K> {
 
     /// The cache of this kind that the controller declared.
     pub fn cache(&self) -> Result<Cache<K>, ContextError> {
-        let informer = self.inner.site.informer::<K>(&self.resource());
+        let informer = self.inner.scope.informer::<K>(&self.resource());
         informer
             .map(|informer| informer.cache())
             .ok_or_else(|| ContextError::Undeclared { kind: self.kind() })
@@ -118,7 +119,7 @@ impl<'a, K: Object> Objects<'a, K> {
         object.meta_mut().managed_fields = None;
         object.meta_mut().resource_version = None;
         let body = self.body(&object)?;
-        let params = PatchParams::apply(&self.inner.site.field_manager).force();
+        let params = PatchParams::apply(&self.inner.scope.field_manager).force();
         let request = self.requests(&key).patch(&key.name, &params, &Patch::Apply(body));
         self.write("apply", &key, request).await
     }
@@ -163,7 +164,7 @@ impl<'a, K: Object> Objects<'a, K> {
     /// Patches the object by JSON patch operations: a list as RFC 6902 has it.
     pub async fn patch_json(&self, key: &Request, operations: &Value) -> Result<K, ContextError> {
         // Of kube's patches the one by operations is behind a feature; the request differs in its type alone.
-        let params = PatchParams::apply(&self.inner.site.field_manager);
+        let params = PatchParams::apply(&self.inner.scope.field_manager);
         let request = self.requests(key).patch(&key.name, &params, &Patch::Merge(operations));
         let request = request.map(|mut request| {
             let json_patch = http::HeaderValue::from_static("application/json-patch+json");
@@ -196,7 +197,7 @@ impl<'a, K: Object> Objects<'a, K> {
     /// Deletes the object of this key under these parameters. Says whether it was there.
     pub async fn delete_with(&self, key: &Request, params: &DeleteParams) -> Result<bool, ContextError> {
         let request = self.requests(key).delete(&key.name, params);
-        self.inner.site.throttle().await;
+        self.inner.scope.throttle().await;
         let bytes = match self.send("delete", key, request).await {
             Ok(bytes) => bytes,
             Err(error) if error.is_not_found() => return Ok(false),
@@ -294,11 +295,11 @@ impl<'a, K: Object> Objects<'a, K> {
     }
 
     fn post_params(&self) -> PostParams {
-        PostParams { dry_run: false, field_manager: Some(self.inner.site.field_manager.to_string()) }
+        PostParams { dry_run: false, field_manager: Some(self.inner.scope.field_manager.to_string()) }
     }
 
     fn patch_params<P: Serialize>(&self, patch: &Patch<P>) -> PatchParams {
-        let params = PatchParams::apply(&self.inner.site.field_manager);
+        let params = PatchParams::apply(&self.inner.scope.field_manager);
         match patch {
             Patch::Apply(_) => params.force(),
             _ => params,
@@ -327,7 +328,7 @@ impl<'a, K: Object> Objects<'a, K> {
         key: &Request,
         request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
     ) -> Result<K, ContextError> {
-        self.inner.site.throttle().await;
+        self.inner.scope.throttle().await;
         let bytes = self.send(verb, key, request).await?;
         let object: K = self.parse(verb, key, &bytes)?;
         self.remember_object(&object);
@@ -359,7 +360,7 @@ impl<'a, K: Object> Objects<'a, K> {
     ) -> Result<bytes::Bytes, ContextError> {
         let fail = |source| self.api_error(verb, key, source);
         let request = request.map_err(|error| fail(kube::Error::BuildRequest(error)))?;
-        wire::send(&self.inner.site.client, request).await.map_err(fail)
+        wire::send(&self.inner.scope.client, request).await.map_err(fail)
     }
 
     fn parse(&self, verb: &'static str, key: &Request, bytes: &[u8]) -> Result<K, ContextError> {

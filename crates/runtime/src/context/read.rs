@@ -71,6 +71,6 @@ impl<S> Ctx<S> {
     /// they do; a kind that is in no cache is not waited for.
     pub async fn caught_up(&self) -> bool {
         let writes = self.inner.writes.lock().clone();
-        self.inner.site.catch_up(&writes, CATCH_UP_MAX).await
+        self.inner.scope.catch_up(&writes, CATCH_UP_MAX).await
     }
 }

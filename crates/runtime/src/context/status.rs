@@ -99,7 +99,7 @@ impl<K: Object> Objects<'_, K> {
 
     /// The fields of the status that this controller applied last, as far as the object tells.
     fn owned_status<'o>(&self, object: &'o K) -> Option<&'o Value> {
-        let manager = &*self.inner.site.field_manager;
+        let manager = &*self.inner.scope.field_manager;
         let mut entries = object.meta().managed_fields.iter().flatten();
         let ours = entries.find(|entry| {
             entry.manager.as_deref() == Some(manager)

@@ -10,7 +10,7 @@ use super::wiring::{Feed, Wire, wire, wire_read};
 use crate::cause::Cause;
 use crate::event::{Event, EventMeta};
 use crate::index::Index;
-use crate::manifests::Use;
+use crate::declaration::Purpose;
 use crate::queue::{Add, Backoff, PRIORITY_DEFAULT};
 use crate::source::Source;
 use crate::trigger::{Owners, Trigger, scope_of};
@@ -78,7 +78,7 @@ impl<K: Object, S: Send + Sync + 'static> Controller<K, S> {
     /// controlling one, a predicate.
     pub fn owns_with<C: Object>(mut self, owned: impl Into<Owned<C>>) -> Self {
         let owned = owned.into();
-        self.declare(&owned.source, Use::Owned);
+        self.declare(&owned.source, Purpose::Owned);
         let wire: Wire<K> = Box::new(move |wiring| {
             let Some(primary) = &wiring.primary else { return wire_read(owned.source)(wiring) };
             let trigger = owned.trigger(primary);
@@ -95,7 +95,7 @@ impl<K: Object, S: Send + Sync + 'static> Controller<K, S> {
 
     /// Watches the objects of one source, and reconciles the keys that `trigger` finds in each that changes.
     pub fn watches_with<C: Object>(mut self, source: Source<C>, trigger: Trigger<C>) -> Self {
-        self.declare(&source, Use::Read);
+        self.declare(&source, Purpose::Read);
         self.watches.push(wire(source, trigger));
         self
     }
@@ -107,7 +107,7 @@ impl<K: Object, S: Send + Sync + 'static> Controller<K, S> {
         index: Index<K>,
         values: impl Fn(&C) -> Vec<String> + Send + Sync + 'static,
     ) -> Self {
-        self.declare(&Source::<C>::new(), Use::Read);
+        self.declare(&Source::<C>::new(), Purpose::Read);
         let name: Arc<str> = index.name().into();
         let wire: Wire<K> = Box::new(move |wiring| {
             let cache = wiring.primary_cache();
@@ -131,7 +131,7 @@ impl<K: Object, S: Send + Sync + 'static> Controller<K, S> {
 
     /// Keeps a cache of the objects of one source for reads. Changes of these objects reconcile nothing.
     pub fn reads_with<C: Object>(mut self, source: Source<C>) -> Self {
-        self.declare(&source, Use::Read);
+        self.declare(&source, Purpose::Read);
         self.watches.push(wire_read(source));
         self
     }

@@ -16,17 +16,16 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::outcome::{Failure, Outcome};
-use super::site::{Ids, Site};
 use super::wiring::{Connected, Consumer, Wire, Wired, Wiring, watched};
 use super::{Controller, ErasedReconcile, Options};
-use crate::bucket::Bucket;
-use crate::context::CATCH_UP_MAX;
-use crate::context::{Ctx, Writes};
+use crate::context::{CATCH_UP_MAX, ControllerScope, Ctx, Ids};
 use crate::error::{BoxError, panic_text};
 use crate::informer::{AnyInformer, Informers, SyncError};
 use crate::metrics::{ControllerMetrics, Metrics};
 use crate::observe::{Observers, Stage};
+use crate::own_writes::Writes;
 use crate::queue::{Item, Queue};
+use crate::rate_limit::RateLimit;
 use crate::recorder::Recorder;
 use crate::source::Source;
 use crate::tasks::Tasks;
@@ -87,19 +86,19 @@ pub(crate) async fn run<K: Object>(
     let env = host.informers.env().clone();
     let queue = Queue::with_backoff(&name, &env, options.backoff.clone());
     let declared = wired.iter().map(|wired| wired.informer.clone()).collect();
-    let site = Arc::new(site(name, &options, &host, declared));
+    let scope = Arc::new(scope(name, &options, &host, declared));
     let connects = wired.into_iter().filter_map(|wired| wired.connect);
-    let consumer = Consumer { controller: &site.name, queue: &queue, filter: &event_filter };
+    let consumer = Consumer { controller: &scope.name, queue: &queue, filter: &event_filter };
     let connected: Vec<_> = connects.map(|connect| connect(consumer)).collect();
     let feeds = feeds.into_iter().map(|feed| feed(queue.clone(), event_filter.clone()));
     let feeding = feeds.map(|feed| host.tasks.spawn(feed)).collect();
     let resyncing = host.tasks.spawn(resync(connected, options.sync_period, env));
-    let metrics = host.metrics.controller(site.name.clone(), queue.clone(), options.max_concurrent);
+    let metrics = host.metrics.controller(scope.name.clone(), queue.clone(), options.max_concurrent);
     let own_writes = Mutex::default();
-    let turns = site.env.ledger().turns(format!("reconciles by {}", site.name));
+    let turns = scope.env.ledger().turns(format!("reconciles by {}", scope.name));
     let (tasks, observers) = (host.tasks.clone(), host.observers.clone());
     let worker = Arc::new(Worker {
-        site,
+        scope,
         queue: queue.clone(),
         reconcile,
         options,
@@ -109,7 +108,7 @@ pub(crate) async fn run<K: Object>(
         own_writes,
         turns,
     });
-    let task = format!("{} worker", worker.site.name);
+    let task = format!("{} worker", worker.scope.name);
     let workers =
         (0..worker.options.max_concurrent).map(|_| host.tasks.spawn_named(&task, worker.clone().work()));
     let workers = workers.collect();
@@ -163,8 +162,8 @@ fn watch<K: Object>(
     first.into_iter().chain(watches.into_iter().map(|wire| wire(&wiring))).collect()
 }
 
-fn site(name: Arc<str>, options: &Options, host: &Host, declared: Vec<Arc<dyn AnyInformer>>) -> Site {
-    Site {
+fn scope(name: Arc<str>, options: &Options, host: &Host, declared: Vec<Arc<dyn AnyInformer>>) -> ControllerScope {
+    ControllerScope {
         field_manager: options.field_manager.clone().unwrap_or_else(|| name.clone()),
         recorder: host.recorder.named(name.clone()),
         name,
@@ -173,7 +172,7 @@ fn site(name: Arc<str>, options: &Options, host: &Host, declared: Vec<Arc<dyn An
         informers: host.informers.clone(),
         declared,
         cancelled: host.stop.clone(),
-        write_limit: options.write_limit.map(|(rate, burst)| Mutex::new(Bucket::new(rate, burst))),
+        write_limit: options.write_limit.map(|(rate, burst)| Mutex::new(RateLimit::new(rate, burst))),
         ids: Ids::new(host.informers.env()),
         no_state: Arc::default(),
     }
@@ -213,7 +212,7 @@ pub(super) fn spread(period: Duration, fraction: f64) -> Duration {
 
 /// Takes keys from the queue and reconciles them. One value serves all workers of a controller.
 struct Worker {
-    site: Arc<Site>,
+    scope: Arc<ControllerScope>,
     queue: Queue,
     reconcile: ErasedReconcile<()>,
     options: Options,
@@ -243,9 +242,9 @@ impl AllOwnWrites {
         if self.by_key.is_empty() { None } else { self.by_key.remove(key) }
     }
 
-    fn insert(&mut self, key: Request, writes: OwnWrites, site: &Site) {
+    fn insert(&mut self, key: Request, writes: OwnWrites, scope: &ControllerScope) {
         if self.by_key.len() >= self.limit.max(OWN_WRITES_KEPT) {
-            self.by_key.retain(|_, own| !matches!(own, OwnWrites::Made(writes) if site.shows(writes)));
+            self.by_key.retain(|_, own| !matches!(own, OwnWrites::Made(writes) if scope.shows(writes)));
             self.limit = 2 * self.by_key.len();
         }
         self.by_key.insert(key, writes);
@@ -264,10 +263,10 @@ impl Worker {
     async fn work(self: Arc<Self>) {
         while let Some(item) = self.queue.get().await {
             let Some((item, behind)) = self.caught_up(item) else { continue };
-            let ctx = Ctx::new(self.site.clone(), &item, behind);
+            let ctx = Ctx::new(self.scope.clone(), &item, behind);
             let span = tracing::info_span!(
                 "reconcile",
-                controller = %self.site.name,
+                controller = %self.scope.name,
                 object = %item.key,
                 id = %ctx.reconcile_id(),
             );
@@ -278,16 +277,16 @@ impl Worker {
     async fn process(&self, item: Item, ctx: Ctx) {
         self.metrics.began(&item);
         self.turns.count(&item.key);
-        self.observers.tell(&self.site.name, &item.key, &item.causes, || Stage::Began);
+        self.observers.tell(&self.scope.name, &item.key, &item.causes, || Stage::Began);
         let start = Instant::now();
         let writes = ctx.writes();
         let outcome = self.attempt(ctx).await;
         let writes = std::mem::take(&mut *writes.lock());
         if !writes.is_empty() {
-            self.own_writes.lock().insert(item.key.clone(), OwnWrites::Made(writes), &self.site);
+            self.own_writes.lock().insert(item.key.clone(), OwnWrites::Made(writes), &self.scope);
         }
         let took = start.elapsed();
-        self.observers.tell(&self.site.name, &item.key, &item.causes, || outcome.stage(took));
+        self.observers.tell(&self.scope.name, &item.key, &item.causes, || outcome.stage(took));
         outcome.report(&item, took);
         outcome.count(&self.metrics, &item.key, took);
         outcome.settle(&self.queue, &item);
@@ -300,7 +299,7 @@ impl Worker {
         match own_writes {
             None => Some((item, false)),
             Some(OwnWrites::Awaited(shown)) => Some((item, !shown)),
-            Some(OwnWrites::Made(writes)) if self.site.shows(&writes) => Some((item, false)),
+            Some(OwnWrites::Made(writes)) if self.scope.shows(&writes) => Some((item, false)),
             Some(OwnWrites::Made(writes)) => {
                 self.metrics.stale_waits.fetch_add(1, Ordering::Relaxed);
                 self.tasks.spawn(self.clone().park(item, writes));
@@ -311,11 +310,11 @@ impl Worker {
 
     /// Waits until the caches show these writes, then gives the key back to the queue.
     async fn park(self: Arc<Self>, item: Item, writes: Writes) {
-        let shown = self.site.catch_up(&writes, CATCH_UP_MAX).await;
+        let shown = self.scope.catch_up(&writes, CATCH_UP_MAX).await;
         if !shown {
             self.metrics.stale_reads.fetch_add(1, Ordering::Relaxed);
         }
-        self.own_writes.lock().insert(item.key.clone(), OwnWrites::Awaited(shown), &self.site);
+        self.own_writes.lock().insert(item.key.clone(), OwnWrites::Awaited(shown), &self.scope);
         self.queue.put_back(item);
     }
 

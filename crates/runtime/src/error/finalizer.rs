@@ -17,7 +17,7 @@ use super::{BoxError, ContextError};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FinalizerError {
-    /// The function failed in [`Phase::Apply`](crate::finalizer::Phase::Apply).
+    /// The function failed in `Phase::Apply`.
     #[error("apply under finalizer {finalizer}")]
     Apply {
         /// The name of the finalizer.
@@ -25,7 +25,7 @@ pub enum FinalizerError {
         /// The error that the function returned.
         source: BoxError,
     },
-    /// The function failed in [`Phase::Cleanup`](crate::finalizer::Phase::Cleanup).
+    /// The function failed in `Phase::Cleanup`.
     #[error("clean up under finalizer {finalizer}")]
     Cleanup {
         /// The name of the finalizer.

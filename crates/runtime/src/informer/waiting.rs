@@ -9,7 +9,7 @@ use kube::core::ObjectMeta;
 use tokio::sync::oneshot;
 
 use crate::Request;
-use crate::context::{Expected, Written};
+use crate::own_writes::{Expected, Written};
 
 /// The waiters of one informer.
 #[derive(Debug, Default)]

@@ -7,39 +7,7 @@ use serde::Serialize;
 
 use super::Manifests;
 use super::verbs::{Target, Verbs};
-
-/// What an operator was declared to do with a kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Use {
-    /// It reconciles objects of this kind.
-    Primary,
-    /// It makes objects of this kind.
-    Owned,
-    /// It reads objects of this kind.
-    Read,
-}
-
-/// A declared use of a kind, in these namespaces; in all where there are none.
-#[derive(Clone, Debug)]
-pub(crate) struct Declared {
-    pub(crate) resource: ApiResource,
-    pub(crate) namespaces: BTreeSet<String>,
-    pub(crate) purpose: Use,
-    /// Whether its objects are known to live in namespaces.
-    pub(crate) namespaced: bool,
-    /// Whether objects of this kind are made owners of others.
-    pub(crate) owns: bool,
-}
-
-impl Declared {
-    /// The same in these namespaces, where it named none and its kind has some.
-    pub(crate) fn within(mut self, namespaces: &BTreeSet<String>) -> Self {
-        if self.namespaced && self.namespaces.is_empty() {
-            self.namespaces.clone_from(namespaces);
-        }
-        self
-    }
-}
+use crate::declaration::{Declaration, Purpose};
 
 impl Manifests {
     /// The rules by the namespace they hold in; none for the whole cluster.
@@ -64,11 +32,11 @@ impl Manifests {
     }
 
     /// What a declaration needs by itself: its watch, and as long as nothing was recorded the usual writes.
-    fn grant(&self, grants: &mut Grants, declared: &Declared) {
+    fn grant(&self, grants: &mut Grants, declared: &Declaration) {
         let ApiResource { group, plural, .. } = &declared.resource;
         let key = |suffix: &str| (group.clone(), format!("{plural}{suffix}"));
         grants.entry(key("")).or_default().extend(["list", "watch"]);
-        if declared.purpose == Use::Primary {
+        if declared.purpose == Purpose::Primary {
             // A reconcile whose cache is behind its own last write reads its object live.
             grants.entry(key("")).or_default().insert("get");
             if declared.owns {
@@ -81,11 +49,11 @@ impl Manifests {
         }
         grants.entry(key("")).or_default().insert("get");
         match declared.purpose {
-            Use::Read => {}
-            Use::Owned => {
+            Purpose::Read => {}
+            Purpose::Owned => {
                 grants.entry(key("")).or_default().extend(["create", "delete", "patch", "update"]);
             }
-            Use::Primary => {
+            Purpose::Primary => {
                 grants.entry(key("")).or_default().extend(["patch", "update"]);
                 grants.entry(key("/status")).or_default().extend(["patch", "update"]);
             }
@@ -105,7 +73,7 @@ impl Manifests {
                 continue;
             }
             let plural = resource.split('/').next().unwrap_or_default();
-            let same = |declared: &&Declared| {
+            let same = |declared: &&Declaration| {
                 declared.resource.group == *group && declared.resource.plural == plural
             };
             let declared: BTreeSet<Option<String>> =
@@ -138,7 +106,7 @@ fn events() -> (String, String) {
     ("events.k8s.io".into(), "events".into())
 }
 
-fn scopes_of(declared: &Declared) -> Vec<Option<String>> {
+fn scopes_of(declared: &Declaration) -> Vec<Option<String>> {
     match declared.namespaces.is_empty() {
         true => vec![None],
         false => declared.namespaces.iter().cloned().map(Some).collect(),

@@ -7,7 +7,7 @@ use evenkeel_env::Env;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::bucket::Bucket;
+use crate::rate_limit::RateLimit;
 
 /// Per-key exponential backoff, with an optional limit over all keys.
 ///
@@ -27,7 +27,7 @@ pub struct Backoff {
     base: Duration,
     max: Duration,
     jitter: f64,
-    bucket: Option<Arc<Mutex<Bucket>>>,
+    limit: Option<Arc<Mutex<RateLimit>>>,
 }
 
 impl Default for Backoff {
@@ -39,7 +39,7 @@ impl Default for Backoff {
 impl Backoff {
     /// From `base`, doubled with each failure in a row, to `max`.
     pub fn new(base: Duration, max: Duration) -> Self {
-        Self { base, max, jitter: 0.1, bucket: None }
+        Self { base, max, jitter: 0.1, limit: None }
     }
 
     /// Adds up to this fraction of the delay at random.
@@ -50,7 +50,7 @@ impl Backoff {
 
     /// Lets at most `burst` rate-limited adds through at once over all keys, and `per_second` in the long run.
     pub fn overall(mut self, per_second: f64, burst: u32) -> Self {
-        self.bucket = Some(Arc::new(Mutex::new(Bucket::new(per_second, burst))));
+        self.limit = Some(Arc::new(Mutex::new(RateLimit::new(per_second, burst))));
         self
     }
 
@@ -62,8 +62,8 @@ impl Backoff {
         // Jitter must not exceed the maximum, which users read as a bound.
         let jittered = (capped * (1.0 + self.jitter * env.random_fraction())).min(self.max.as_secs_f64());
         let own = Duration::try_from_secs_f64(jittered).unwrap_or(self.max);
-        match &self.bucket {
-            Some(bucket) => own.max(bucket.lock().take(now)),
+        match &self.limit {
+            Some(limit) => own.max(limit.lock().take(now)),
             None => own,
         }
     }
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_bucket_delays_what_exceeds_it() {
+    async fn the_rate_limit_delays_what_exceeds_it() {
         let env = Env::seeded(1);
         let backoff = Backoff::default().jitter(0.0).overall(10.0, 2);
         let now = Instant::now();

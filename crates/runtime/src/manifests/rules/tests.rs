@@ -3,9 +3,9 @@ use k8s_openapi::api::core::v1::{ConfigMap, Node, Secret};
 use super::*;
 use crate::leader::LeaderElection;
 
-fn declared<K: kube::Resource<DynamicType = ()>>(purpose: Use, namespaces: &[&str]) -> Declared {
+fn declared<K: kube::Resource<DynamicType = ()>>(purpose: Purpose, namespaces: &[&str]) -> Declaration {
     let namespaces = namespaces.iter().map(|namespace| (*namespace).to_owned()).collect();
-    Declared { resource: ApiResource::erase::<K>(&()), namespaces, purpose, namespaced: true, owns: false }
+    Declaration { resource: ApiResource::erase::<K>(&()), namespaces, purpose, namespaced: true, owns: false }
 }
 
 /// The rules as lines: where, resources, verbs.
@@ -33,8 +33,8 @@ fn verbs(text: &str) -> Verbs {
 
 #[test]
 fn recorded_requests_replace_the_usual_writes() {
-    let primary = Declared { owns: true, ..declared::<ConfigMap>(Use::Primary, &[]) };
-    let declarations = [primary, declared::<Secret>(Use::Owned, &[])];
+    let primary = Declaration { owns: true, ..declared::<ConfigMap>(Purpose::Primary, &[]) };
+    let declarations = [primary, declared::<Secret>(Purpose::Owned, &[])];
     let usual = Manifests::new("op", "ops").declared(declarations);
     assert_eq!(
         rules(&usual),
@@ -58,7 +58,7 @@ fn recorded_requests_replace_the_usual_writes() {
 
 #[test]
 fn recorded_requests_hold_where_their_kind_was_declared() {
-    let declarations = [declared::<ConfigMap>(Use::Primary, &["a"]), declared::<Secret>(Use::Read, &["b"])];
+    let declarations = [declared::<ConfigMap>(Purpose::Primary, &["a"]), declared::<Secret>(Purpose::Read, &["b"])];
     let manifests = Manifests::new("op", "ops").declared(declarations).verbs(verbs(
         "configmaps/status: patch\nsecrets: patch\npods: create\nnodes (cluster): get\nevents.events.k8s.io: create",
     ));
@@ -80,9 +80,9 @@ fn recorded_requests_hold_where_their_kind_was_declared() {
 #[test]
 fn what_holds_everywhere_is_not_repeated_in_a_namespace() {
     let declarations = [
-        declared::<Node>(Use::Primary, &[]),
-        declared::<Secret>(Use::Read, &[]),
-        declared::<Secret>(Use::Owned, &["a"]),
+        declared::<Node>(Purpose::Primary, &[]),
+        declared::<Secret>(Purpose::Read, &[]),
+        declared::<Secret>(Purpose::Owned, &["a"]),
     ];
     let manifests = Manifests::new("op", "ops").declared(declarations).verbs(verbs("nodes (cluster): patch"));
     assert_eq!(
@@ -95,7 +95,7 @@ fn what_holds_everywhere_is_not_repeated_in_a_namespace() {
 
 #[test]
 fn resources_of_a_group_with_the_same_verbs_share_a_rule() {
-    let declarations = [declared::<ConfigMap>(Use::Read, &[]), declared::<Secret>(Use::Read, &[])];
+    let declarations = [declared::<ConfigMap>(Purpose::Read, &[]), declared::<Secret>(Purpose::Read, &[])];
     let manifests = Manifests::new("op", "ops").declared(declarations).verbs(Verbs::default());
     assert_eq!(rules(&manifests), ["*:  configmaps secrets: list watch"]);
 }
@@ -114,7 +114,7 @@ fn an_election_may_touch_its_own_lease_alone() {
 #[test]
 fn namespaced_sources_need_no_cluster_role() {
     let manifests = Manifests::new("op", "ops")
-        .declared([declared::<Secret>(Use::Read, &["a", "b"])])
+        .declared([declared::<Secret>(Purpose::Read, &["a", "b"])])
         .leader_election(&LeaderElection::new("ops", "op"))
         .port(8080)
         .image("registry.example.com/op:1");

@@ -18,12 +18,7 @@ const PLANS_DEFAULT: u64 = 600;
 const CALLS: u64 = 220;
 
 fn setting(name: &str, default: u64) -> u64 {
-    match std::env::var(name) {
-        Err(std::env::VarError::NotPresent) => default,
-        value => {
-            value.ok().and_then(|text| text.parse().ok()).unwrap_or_else(|| panic!("{name} is no number"))
-        }
-    }
+    evenkeel_env::setting(name).unwrap_or_else(|error| panic!("{error}")).unwrap_or(default)
 }
 
 fn tear(random: &Env) -> Tear {

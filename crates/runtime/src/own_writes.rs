@@ -1,14 +1,14 @@
-//! What a reconcile wrote, so that the next one does not read from before it.
+//! The writes of a reconcile, which the next reconcile of its key waits for: it must not read a cache that is older.
 
 use kube::core::ApiResource;
 
 use crate::Request;
 
-/// How many writes of one reconcile are remembered: the newest of each object stands for the others, and waiting
-/// for more than this many objects would take longer than reading live.
+/// How many objects' writes of one reconcile are remembered. Waiting for the caches to show more than this many objects
+/// would take longer than reading from the server.
 const WRITES_KEPT: usize = 64;
 
-/// One write, as the server answered it.
+/// One write, as the API server answered it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Written {
     pub(crate) resource: ApiResource,
@@ -17,17 +17,17 @@ pub(crate) struct Written {
     pub(crate) expected: Expected,
 }
 
-/// What a cache that knows of a write shows.
+/// What a cache shows once it has seen a write.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Expected {
-    /// The object in this version or a later one.
+    /// The object, at this resource version or a later one.
     Version(String),
-    /// No object of that uid.
+    /// No object with the uid of the write.
     Gone,
 }
 
 impl Written {
-    /// The version to wait for, where it is a number.
+    /// The resource version to wait for, if it is a number.
     pub(crate) fn version_number(&self) -> Option<u64> {
         match &self.expected {
             Expected::Version(version) => version.parse().ok(),
@@ -36,7 +36,7 @@ impl Written {
     }
 }
 
-/// The writes of one reconcile, the newest for each object.
+/// The writes of one reconcile: the newest for each object.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Writes {
     list: Vec<Written>,

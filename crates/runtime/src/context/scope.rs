@@ -1,4 +1,4 @@
-//! What all reconciles of a controller share.
+//! What all reconciles of one controller share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,50 +12,50 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::Object;
-use crate::bucket::Bucket;
-use crate::context::{Writes, Written};
 use crate::informer::{AnyInformer, Informer, Informers};
+use crate::own_writes::{Writes, Written};
+use crate::rate_limit::RateLimit;
 use crate::recorder::Recorder;
 
-/// The place where a controller's reconciles happen.
-pub(crate) struct Site {
+/// What all reconciles of one controller share: its client, caches, recorder and limits.
+pub(crate) struct ControllerScope {
     pub(crate) name: Arc<str>,
     pub(crate) field_manager: Arc<str>,
     pub(crate) client: Client,
     pub(crate) env: Env,
     pub(crate) informers: Informers,
-    /// What the controller declared, its primary kind first.
+    /// The informers of the kinds that the controller declared, its primary kind first.
     pub(crate) declared: Vec<Arc<dyn AnyInformer>>,
     pub(crate) cancelled: CancellationToken,
     pub(crate) recorder: Recorder,
-    pub(crate) write_limit: Option<Mutex<Bucket>>,
+    pub(crate) write_limit: Option<Mutex<RateLimit>>,
     pub(crate) ids: Ids,
-    /// What the contexts of reconciles without a state of their own share.
+    /// The state of contexts that have none.
     pub(crate) no_state: Arc<()>,
 }
 
-/// Ids of reconciles: one random beginning for each start of a controller, then a count. Randomness is asked for once,
-/// whether anybody reads an id or not, so that a log's level changes nothing about a run.
+/// Ids of reconciles: a random prefix for each start of a controller, then a count. The prefix is drawn whether or not
+/// an id is read, so that the log level does not change the random numbers of a run.
 pub(crate) struct Ids {
-    beginning: String,
+    prefix: String,
     next: AtomicU64,
 }
 
 impl Ids {
     pub(crate) fn new(env: &Env) -> Self {
-        Self { beginning: env.suffix(8), next: AtomicU64::new(1) }
+        Self { prefix: env.suffix(8), next: AtomicU64::new(1) }
     }
 }
 
-impl Site {
-    /// The number of one more reconcile.
+impl ControllerScope {
+    /// Counts one more reconcile.
     pub(crate) fn next_number(&self) -> u64 {
         self.ids.next.fetch_add(1, Ordering::Relaxed)
     }
 
     /// The id of the reconcile of this number.
     pub(crate) fn reconcile_id(&self, number: u64) -> String {
-        format!("{}-{number}", self.ids.beginning)
+        format!("{}-{number}", self.ids.prefix)
     }
 
     /// The informer of the controller's primary kind.
@@ -63,7 +63,7 @@ impl Site {
         self.declared.first()?.as_any().downcast_ref()
     }
 
-    /// The declared informer of a kind; the one that sees most, where there are several.
+    /// The declared informer of a kind; among several, the one with the widest scope.
     pub(crate) fn informer<K: Object>(&self, resource: &ApiResource) -> Option<Informer<K>> {
         let typed = |any: &Arc<dyn AnyInformer>| any.as_any().downcast_ref::<Informer<K>>().cloned();
         let same = self.declared.iter().filter(|informer| informer.key().resource == *resource);
@@ -75,10 +75,10 @@ impl Site {
         found.into_iter().next()
     }
 
-    /// Waits for this controller's turn to write.
+    /// Waits until the controller's write limit permits one more write.
     pub(crate) async fn throttle(&self) {
-        let Some(bucket) = &self.write_limit else { return };
-        let wait = bucket.lock().take(Instant::now());
+        let Some(limit) = &self.write_limit else { return };
+        let wait = limit.lock().take(Instant::now());
         tokio::time::sleep(wait).await;
     }
 
@@ -90,7 +90,7 @@ impl Site {
         })
     }
 
-    /// Waits until the caches that cover these writes show them; says whether they do.
+    /// Waits until the caches that cover these writes show them. Returns `false` if they do not in time.
     pub(crate) async fn catch_up(&self, writes: &Writes, within: Duration) -> bool {
         let end = Instant::now() + within;
         for written in writes.iter() {
@@ -105,7 +105,7 @@ impl Site {
     }
 }
 
-/// Whether the informer is sure to see the object. One with selectors may not, and is not waited for.
+/// Whether the informer is certain to see the object. An informer with selectors may not, and is not waited for.
 fn covers(informer: &dyn AnyInformer, written: &Written) -> bool {
     let key = informer.key();
     let same_kind =

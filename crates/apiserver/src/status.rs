@@ -1,7 +1,7 @@
 //! Errors of the API: the `Status` object, with Kubernetes' reasons and messages.
 
-pub(crate) use evenkeel_schema::field::quote;
 use evenkeel_schema::field::{self, FieldError};
+pub(crate) use evenkeel_schema::go::quote;
 use serde::Serialize;
 
 /// The result of an operation that may be refused with a [`Status`].

@@ -1,8 +1,8 @@
 //! Validation of objects by the rules of their kind.
 
 use evenkeel_schema::field::FieldError;
+use evenkeel_schema::object_meta::{self, NameRule};
 use evenkeel_schema::structural;
-use evenkeel_schema::validate::metadata::{self, NameRule};
 use serde_json::Value;
 
 use crate::context::RequestContext;
@@ -53,12 +53,12 @@ fn custom(
     subresource: &str,
 ) -> Vec<FieldError> {
     let mut errors = match old {
-        None => metadata::create(object, ctx.info.namespaced, NameRule::Subdomain),
+        None => object_meta::create(object, ctx.info.namespaced, NameRule::Subdomain),
         // Kubernetes validates the metadata of custom resources twice, so its errors appear twice.
         Some(old) => {
-            let mut errors = metadata::create(object, ctx.info.namespaced, NameRule::PathSegment);
-            errors.extend(metadata::update(object, old));
-            errors.extend(metadata::update(object, old));
+            let mut errors = object_meta::create(object, ctx.info.namespaced, NameRule::PathSegment);
+            errors.extend(object_meta::update(object, old));
+            errors.extend(object_meta::update(object, old));
             errors
         }
     };

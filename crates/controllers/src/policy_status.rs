@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use evenkeel_runtime::{Action, Controller, Ctx, Result, ResultExt};
-use evenkeel_schema::policy::type_check;
+use evenkeel_schema::admission::type_check;
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
 use serde_json::{Map, Value, json};
 

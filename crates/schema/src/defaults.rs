@@ -2,40 +2,26 @@
 //!
 //! Kubernetes has a function for each Go type that has defaults and calls it wherever a value of that type stands,
 //! parents first. So does [`apply`]: it walks the object by the structs of its kind and hands every struct to the
-//! rules of its type, which live in a file for each kind or family.
+//! rules of its type, which live in a file for each API group.
 
-mod admission;
+mod admissionregistration;
+mod apps;
 mod autoscaling;
-mod container;
-mod cronjob;
-mod daemonset;
-mod deployment;
+mod batch;
+mod core;
 mod discovery;
 mod flowcontrol;
-mod image;
-mod job;
-mod limitrange;
-mod namespace;
 mod networking;
-mod node;
-mod persistentvolume;
-mod persistentvolumeclaim;
-mod pod;
-mod pod_resources;
 mod rbac;
-mod replicaset;
-mod replicationcontroller;
 mod resource;
 mod scheduling;
-mod secret;
-mod service;
-mod statefulset;
 mod storage;
-mod volume;
 
 use crate::json::{Map, Value};
 use crate::messages::{self, Cardinality, Kind, Message};
 use crate::quantity::Quantity;
+
+pub(crate) use apps::TEMPLATE_GENERATION;
 
 /// The fields of a struct.
 type Object = Map<String, Value>;
@@ -112,20 +98,9 @@ fn walk_item(message: &'static Message, object: &mut Object, old: Option<&Value>
 /// The rules of one type, by its Go package and name.
 fn rules(package: &str, name: &str, object: &mut Object) {
     match package {
-        "k8s.io.api.core.v1" => core(name, object),
-        "k8s.io.api.apps.v1" => match name {
-            "Deployment" => deployment::deployment(object),
-            "ReplicaSet" => replicaset::replica_set(object),
-            "StatefulSet" => statefulset::stateful_set(object),
-            "DaemonSet" => daemonset::daemon_set(object),
-            _ => {}
-        },
-        "k8s.io.api.batch.v1" => match name {
-            "Job" => job::job(object),
-            "CronJob" => cronjob::cron_job(object),
-            "PodFailurePolicyOnPodConditionsPattern" => set_text(object, "status", "True"),
-            _ => {}
-        },
+        "k8s.io.api.core.v1" => core::rules(name, object),
+        "k8s.io.api.apps.v1" => apps::rules(name, object),
+        "k8s.io.api.batch.v1" => batch::rules(name, object),
         "k8s.io.api.autoscaling.v1" | "k8s.io.api.autoscaling.v2" => {
             autoscaling::rules(package, name, object)
         }
@@ -133,7 +108,7 @@ fn rules(package: &str, name: &str, object: &mut Object) {
         "k8s.io.api.discovery.v1" => discovery::rules(name, object),
         "k8s.io.api.rbac.v1" => rbac::rules(name, object),
         "k8s.io.api.storage.v1" => storage::rules(name, object),
-        "k8s.io.api.admissionregistration.v1" => admission::rules(name, object),
+        "k8s.io.api.admissionregistration.v1" => admissionregistration::rules(name, object),
         "k8s.io.api.flowcontrol.v1" => flowcontrol::rules(name, object),
         "k8s.io.api.scheduling.v1" => scheduling::rules(name, object),
         "k8s.io.api.resource.v1" => resource::rules(name, object),
@@ -142,33 +117,6 @@ fn rules(package: &str, name: &str, object: &mut Object) {
             set(object, "port", 443);
         }
         _ => {}
-    }
-}
-
-fn core(name: &str, object: &mut Object) {
-    match name {
-        "Pod" => pod::pod(object),
-        "PodSpec" => pod::pod_spec(object),
-        "Container" | "EphemeralContainer" => container::container(object),
-        "ContainerPort" => set_text(object, "protocol", "TCP"),
-        "Probe" => container::probe(object),
-        "HTTPGetAction" => container::http_get(object),
-        "GRPCAction" => set(object, "service", ""),
-        "ObjectFieldSelector" => set_text(object, "apiVersion", "v1"),
-        "Volume" => volume::volume(object),
-        "ReplicationController" => replicationcontroller::replication_controller(object),
-        "Service" => service::service(object),
-        "Secret" => secret::secret(object),
-        "PersistentVolumeClaim" => persistentvolumeclaim::claim(object),
-        "PersistentVolumeClaimSpec" => persistentvolumeclaim::claim_spec(object),
-        "PersistentVolume" => persistentvolume::volume(object),
-        "Namespace" => namespace::namespace(object),
-        "NamespaceStatus" => set_text(object, "phase", "Active"),
-        "NodeSpec" => node::spec(object),
-        "NodeStatus" => node::status(object),
-        "LimitRangeItem" => limitrange::item(object),
-        "EndpointPort" => set_text(object, "protocol", "TCP"),
-        _ => volume::source(name, object),
     }
 }
 
@@ -248,4 +196,9 @@ fn child<'a>(object: &'a mut Object, field: &str) -> &'a mut Object {
         object.insert(field.to_owned(), Value::Object(Object::new()));
     }
     object.get_mut(field).and_then(Value::as_object_mut).expect("it was made above")
+}
+
+fn items<'a>(spec: &'a mut Object, list: &str) -> impl Iterator<Item = &'a mut Object> {
+    let items = spec.get_mut(list).and_then(Value::as_array_mut);
+    items.into_iter().flatten().filter_map(Value::as_object_mut)
 }

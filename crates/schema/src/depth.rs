@@ -15,8 +15,8 @@
 //! | `fieldsV1` of a request | `fieldset::FieldSet` | it is part of a parsed object; keys and values inside of its names are parsed by `serde_json` |
 //! | defaults of definitions, conversion between versions | `structural::default`, `structural::prune` | a default is part of a stored definition, which nests deeper than the object that gets the default |
 //! | schemas of definitions | `structural::compile`, `structural::definition`, CEL declarations, OpenAPI documents | a schema is part of a stored definition |
-//! | CEL expressions | the parser of the `cel` crate, `rules::{check, cost, eval}` | `rules::guard` on the text, then the depth of the lowered tree |
-//! | CEL values and their types | `rules::{value, kind, equality}`, printing, `mutation::to_json` | `rules::nesting` on the tree; variables of policies are measured when they are computed |
+//! | CEL expressions | the parser of the `cel` crate, `check`, `cost` and `eval` of `evenkeel_cel` | `syntax::guard` of `evenkeel_cel` on the text, then the depth of the lowered tree |
+//! | CEL values and their types | `value` and `types` of `evenkeel_cel`, printing, `admission::mutating_policy` | `syntax::nesting` of `evenkeel_cel` on the tree; variables of policies are measured when they are computed |
 //! | label and field selectors | `selector::parse` | the parsers are iterative: selectors do not nest |
 //! | JSONPath of printer columns | `table::jsonpath` | the parser is iterative but for filters, which do not nest; evaluation walks a stored object |
 //! | bearer tokens | `authenticate::jwt` | `serde_json`'s limit on each part |

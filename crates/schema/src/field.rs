@@ -3,7 +3,8 @@
 //! Every check in this crate answers with a list of [`FieldError`]s. The API server turns the list into the
 //! causes and the message of a 422 answer; clients match on both, so their text is part of the API.
 
-use std::fmt::{self, Display, Write as _};
+use evenkeel_scalars::go;
+use std::fmt::{self, Display};
 
 use serde_json::{Value, json};
 
@@ -235,7 +236,7 @@ impl FieldError {
 
     /// The value is none of `supported`, which the message lists in the order given.
     pub fn not_supported(field: impl Display, value: impl Into<BadValue>, supported: &[&str]) -> Self {
-        let quoted: Vec<String> = supported.iter().map(|value| quote(value)).collect();
+        let quoted: Vec<String> = supported.iter().map(|value| go::quote(value)).collect();
         let detail = match quoted.is_empty() {
             true => String::new(),
             false => format!("supported values: {}", quoted.join(", ")),
@@ -353,7 +354,7 @@ pub fn invalid_message(group: &str, kind: &str, name: &str, errors: &[FieldError
         text.push_str(group);
     }
     text.push(' ');
-    quote_into(&mut text, name);
+    go::quote_into(&mut text, name);
     text.push_str(" is invalid");
     if !errors.is_empty() {
         text.push_str(": ");
@@ -362,107 +363,14 @@ pub fn invalid_message(group: &str, kind: &str, name: &str, errors: &[FieldError
     text
 }
 
-/// The text as Go's `%q` prints it.
-pub fn quote(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + 2);
-    quote_into(&mut out, text);
-    out
-}
-
-fn quote_into(out: &mut String, text: &str) {
-    out.push('"');
-    for c in text.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\x07' => out.push_str("\\a"),
-            '\x08' => out.push_str("\\b"),
-            '\x0c' => out.push_str("\\f"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\x0b' => out.push_str("\\v"),
-            c if is_print(c) => out.push(c),
-            c => escape_into(out, c),
-        }
-    }
-    out.push('"');
-}
-
-fn escape_into(out: &mut String, c: char) {
-    let code = u32::from(c);
-    // Writing to a String cannot fail.
-    let _ = match code {
-        0..=0x7f => write!(out, "\\x{code:02x}"),
-        0x80..=0xffff => write!(out, "\\u{code:04x}"),
-        _ => write!(out, "\\U{code:08x}"),
-    };
-}
-
-/// Whether Go's `unicode.IsPrint` holds: letters, marks, numbers, punctuation, symbols and the ASCII space.
-pub fn is_print(c: char) -> bool {
-    if c.is_ascii() {
-        return !c.is_ascii_control();
-    }
-    // The standard library escapes a combining mark only at the start of a string, hence the letter before it.
-    let mut buffer = ['a', c].iter().collect::<String>();
-    let escaped = buffer.escape_debug().count();
-    buffer.clear();
-    escaped == 2
-}
-
 fn print_value(out: &mut String, value: &BadValue) {
     match value {
         BadValue::Omitted => {}
         BadValue::Printed(text) => out.push_str(text),
-        BadValue::Value(Value::String(text)) => quote_into(out, text),
-        BadValue::Value(Value::Number(number)) => out.push_str(&print_number(number)),
-        BadValue::Value(value) => out.push_str(&go_json(value)),
+        BadValue::Value(Value::String(text)) => go::quote_into(out, text),
+        BadValue::Value(Value::Number(number)) => out.push_str(&go::number(number)),
+        BadValue::Value(value) => out.push_str(&go::json(value)),
     }
-}
-
-/// A number as Go's `%v` prints it: integers plainly, floats in their shortest form.
-fn print_number(number: &serde_json::Number) -> String {
-    if number.is_i64() || number.is_u64() {
-        return number.to_string();
-    }
-    let value = number.as_f64().unwrap_or_default();
-    print_float(value)
-}
-
-/// Go's `%v` of a float64: shortest digits, an exponent below 1e-4 and from 1e21 on.
-pub fn print_float(value: f64) -> String {
-    let magnitude = value.abs();
-    if magnitude != 0.0 && !(1e-4..1e21).contains(&magnitude) {
-        let text = format!("{value:e}");
-        let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
-        let (sign, digits) = match exponent.strip_prefix('-') {
-            Some(digits) => ('-', digits),
-            None => ('+', exponent),
-        };
-        return format!("{mantissa}e{sign}{digits:0>2}");
-    }
-    format!("{value}")
-}
-
-/// JSON as Go's encoder writes it: `<`, `>`, `&`, U+2028 and U+2029 escaped.
-pub fn go_json(value: &Value) -> String {
-    let text = value.to_string();
-    if !text.contains(['<', '>', '&', '\u{2028}', '\u{2029}']) {
-        return text;
-    }
-    let mut out = String::with_capacity(text.len() + 8);
-    for c in text.chars() {
-        match c {
-            '<' => out.push_str("\\u003c"),
-            '>' => out.push_str("\\u003e"),
-            '&' => out.push_str("\\u0026"),
-            '\u{2028}' => out.push_str("\\u2028"),
-            '\u{2029}' => out.push_str("\\u2029"),
-            c => out.push(c),
-        }
-    }
-    out
 }
 
 #[cfg(test)]
@@ -505,19 +413,5 @@ mod tests {
         assert_eq!(aggregate(&[one.clone(), one.clone()]), "a: Required value");
         let two = FieldError::required("b", "");
         assert_eq!(aggregate(&[one.clone(), two, one]), "[a: Required value, b: Required value]");
-    }
-
-    #[test]
-    fn quotes_like_go() {
-        assert_eq!(quote("a\n\x01\x7fé\u{a0}\u{301}日"), "\"a\\n\\x01\\x7fé\\u00a0\u{301}日\"");
-    }
-
-    #[test]
-    fn floats_print_like_go() {
-        for (value, text) in
-            [(1.5, "1.5"), (1e21, "1e+21"), (1e20, "100000000000000000000"), (0.00001, "1e-05"), (-2.0, "-2")]
-        {
-            assert_eq!(print_float(value), text);
-        }
     }
 }

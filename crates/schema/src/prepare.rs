@@ -14,6 +14,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 
+use crate::defaults::TEMPLATE_GENERATION;
 use crate::json::{Map, Value};
 use crate::kinds;
 use crate::read::Read;
@@ -211,9 +212,6 @@ fn namespace(object: &mut Value) {
         set(spec, "finalizers", Value::Array(finalizers));
     }
 }
-
-/// Where DaemonSets count the changes of their template.
-pub(crate) const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
 /// DaemonSets count the changes of their template in an annotation, for clients from before ControllerRevisions.
 fn daemon_set(new: &mut Value, old: &Value) {

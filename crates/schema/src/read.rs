@@ -1,5 +1,7 @@
 //! Reading a JSON tree as Go reads its structs: what is absent, null or of another type is the zero value.
 
+use evenkeel_scalars::go;
+
 use crate::json::{Map, Value};
 
 /// Shorthands that rules written for Go structs want on every line.
@@ -61,7 +63,7 @@ pub(crate) fn print_struct(value: &Value, order: &[&str]) -> String {
         if index > 0 {
             out.push(',');
         }
-        out.push_str(&format!("\"{name}\":{}", crate::field::go_json(field)));
+        out.push_str(&format!("\"{name}\":{}", go::json(field)));
     }
     out.push('}');
     out

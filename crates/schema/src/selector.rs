@@ -14,6 +14,8 @@ use std::fmt;
 
 use serde_json::Value;
 
+use evenkeel_scalars::go;
+
 use crate::field::{self, FieldError, Path};
 use crate::names;
 
@@ -255,7 +257,7 @@ fn requirement_from(expression: &Value) -> Result<Requirement, String> {
         "NotIn" => Operator::NotIn,
         "Exists" => Operator::Exists,
         "DoesNotExist" => Operator::DoesNotExist,
-        other => return Err(format!("{} is not a valid label selector operator", field::quote(other))),
+        other => return Err(format!("{} is not a valid label selector operator", go::quote(other))),
     };
     let values = expression.get("values").and_then(Value::as_array);
     let values = values.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();

@@ -1,16 +1,15 @@
-//! The schemas of custom resources: compiled from a definition, then used to prune, fill in and check objects.
+//! The structural schemas of custom resources: compiled from a CustomResourceDefinition, then used to prune, default and
+//! validate objects.
 //!
-//! A write goes through [`prune`], [`default`] and [`validate`], in this order; the definition itself is checked by
-//! [`definition::validate`] when it is written. The messages are those of Kubernetes, word for word.
+//! A write goes through [`prune`], [`default`] and [`validate`], in this order. [`definition::validate`] checks the
+//! definition itself. The messages are those of Kubernetes, word for word.
 
 mod compile;
 mod defaulting;
 pub mod definition;
 mod embedded;
-mod formats;
 mod lists;
 mod numbers;
-mod pattern;
 mod pruning;
 mod rules;
 mod values;
@@ -22,21 +21,18 @@ use crate::types::Schema;
 pub use compile::compile;
 pub use defaulting::{default, default_applied};
 pub use pruning::{prune, prune_embedded};
-pub(crate) use rules::{Expected, check_expression, conditions, mutation, policy, type_check};
 pub use rules::{Findings, Rules};
 
-pub(crate) use formats::{is_cidr, is_match, parse_ip};
-
-/// Everything that is wrong with an object under the schema of its kind, rules in CEL apart.
+/// Validates an object against its schema. [`validate_rules`] runs the CEL rules.
 ///
-/// With `old`, a value that was already there and did not change is not held against the update.
+/// With `old`, the errors of values that the update does not change are dropped (ratcheting).
 pub fn validate(schema: &Schema, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let mut errors = values::validate("", schema, object, old);
     errors.extend(validate_shape(schema, object, old));
     errors
 }
 
-/// The same for an update through the status endpoint, which is checked against the schema of the status alone.
+/// Validates an update through the status subresource, which is checked against the schema of `status` alone.
 pub fn validate_status(schema: &Schema, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let status = schema.field("status");
     let mut errors = match (status, object.get("status")) {
@@ -49,9 +45,9 @@ pub fn validate_status(schema: &Schema, object: &Value, old: Option<&Value>) -> 
     errors
 }
 
-/// Runs the rules in CEL, after everything else was checked: `errors` is what that found, and is added to.
+/// Runs the CEL rules of a schema. `errors` holds the errors of [`validate`], and the rules' errors are added to it.
 ///
-/// Gives what was wrong before and is not held against an update.
+/// Returns the errors of values that the update does not change: they become warnings.
 pub fn validate_rules(
     rules: &Rules,
     object: &Value,
@@ -78,7 +74,7 @@ pub fn validate_rules(
     found.warnings
 }
 
-/// Embedded resources, and lists whose items must be unique.
+/// Validates embedded resources, and lists whose items must be unique.
 fn validate_shape(schema: &Schema, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let mut errors = embedded::validate(&Path::ROOT, schema, object);
     let already_bad = old.is_some_and(|old| !lists::validate(&Path::ROOT, schema, old).is_empty());

@@ -2,7 +2,7 @@
 //!
 //! [`validate`] is the whole list for one write, in the order and the multiplicity that Kubernetes reports: an
 //! update is held to the rules of every kind first and to those of its own kind after, so a cause may be there
-//! twice. Custom resources use [`metadata`] and `structural`.
+//! twice. Custom resources use `object_meta` and `structural`.
 
 mod autoscaler;
 mod certificate;
@@ -17,7 +17,6 @@ mod field_rules;
 mod flowcontrol;
 mod job;
 mod limitrange;
-pub mod metadata;
 mod networking;
 mod persistentvolume;
 mod persistentvolumeclaim;
@@ -34,11 +33,10 @@ mod volume;
 mod webhook;
 mod workload;
 
-use metadata::NameRule;
-
 use crate::field::FieldError;
 use crate::json::Value;
 use crate::kinds;
+use crate::object_meta::{self, NameRule};
 
 /// Everything that is wrong with an object that is created (`old` is none) or updated.
 ///
@@ -61,12 +59,12 @@ pub fn validate(
     let Some(old) = old else {
         let errors = create(group, kind, object, namespaced);
         return match errors.is_empty() {
-            true => metadata::create(object, namespaced, NameRule::PathSegment),
+            true => object_meta::create(object, namespaced, NameRule::PathSegment),
             false => errors,
         };
     };
-    let mut errors = metadata::create(object, namespaced, NameRule::PathSegment);
-    errors.extend(metadata::update(object, old));
+    let mut errors = object_meta::create(object, namespaced, NameRule::PathSegment);
+    errors.extend(object_meta::update(object, old));
     errors.extend(update(group, kind, object, old, subresource, namespaced));
     errors
 }
@@ -129,7 +127,7 @@ fn update(
         ("apiextensions.k8s.io", "CustomResourceDefinition") if subresource.is_empty() => {
             crate::structural::definition::validate(new, Some(old))
         }
-        ("apiextensions.k8s.io", _) => metadata::update(new, old),
+        ("apiextensions.k8s.io", _) => object_meta::update(new, old),
         ("", "Endpoints") | ("discovery.k8s.io", "EndpointSlice") => endpoints::update(kind, new, old),
         ("networking.k8s.io", "Ingress" | "IngressClass" | "NetworkPolicy") => {
             networking::update(kind, new, old, subresource)

@@ -7,7 +7,7 @@ mod params;
 
 use std::sync::Arc;
 
-use evenkeel_schema::policy::{Inputs, Policy, Verdict};
+use evenkeel_schema::admission::{Inputs, Policy, Verdict};
 use evenkeel_store::Entry;
 use serde_json::{Map, Value, json};
 

@@ -9,8 +9,8 @@ mod question;
 
 use std::collections::BTreeSet;
 
+use evenkeel_schema::admission::Inputs;
 use evenkeel_schema::patch::json::JsonPatch;
-use evenkeel_schema::policy::Inputs;
 use evenkeel_schema::{types, unknown};
 use evenkeel_store::Entry;
 use futures::future::join_all;

@@ -244,7 +244,7 @@ pub(super) fn write_query_after(
     let query = &ctx.request.query;
     if let Some(manager) = query.get("fieldManager") {
         let path = evenkeel_schema::field::Path::new("fieldManager");
-        evenkeel_schema::validate::metadata::field_manager(&path, manager, &mut errors);
+        evenkeel_schema::object_meta::field_manager(&path, manager, &mut errors);
     }
     let dry_run: Vec<&str> = query.all("dryRun").collect();
     if dry_run.iter().any(|it| *it != "All") {

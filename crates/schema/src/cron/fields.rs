@@ -1,8 +1,7 @@
 //! The five fields of a schedule, as sets of numbers.
 
+use evenkeel_scalars::go;
 use jiff::civil::DateTime;
-
-use crate::field::quote;
 
 const MONTHS: [&str; 12] =
     ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
@@ -120,7 +119,7 @@ fn number(text: &str) -> Result<u64, String> {
             PosOverflow | NegOverflow => "value out of range",
             _ => "invalid syntax",
         };
-        format!("failed to parse int from {text}: strconv.Atoi: parsing {}: {why}", quote(text))
+        format!("failed to parse int from {text}: strconv.Atoi: parsing {}: {why}", go::quote(text))
     })?;
     u64::try_from(parsed).map_err(|_| format!("negative number ({parsed}) not allowed: {text}"))
 }

@@ -1,4 +1,4 @@
-//! From the `openAPIV3Schema` of a definition to a [`Schema`].
+//! Compiles the `openAPIV3Schema` of a CustomResourceDefinition to a [`Schema`].
 
 use super::definition::{RuleChecks, schema_errors};
 use crate::field::{FieldError, Path};
@@ -8,7 +8,7 @@ use crate::types::{
     Additional, Limits, ListType, Logic, MapType, Properties, Schema, Text, Type, Validation,
 };
 
-/// Compiles a schema, or says why it is not structural.
+/// Compiles a schema. The errors say why it is not structural.
 ///
 /// ```
 /// let schema = serde_json::json!({"type": "object", "properties": {"spec": {"type": "object"}}});
@@ -19,7 +19,7 @@ pub fn compile(schema: &Value) -> Result<Schema, Vec<FieldError>> {
     if errors.is_empty() { Ok(node(schema)) } else { Err(errors) }
 }
 
-/// One node and what is below it; what the schema language does not know is ignored.
+/// Compiles one node of a schema and all nodes below it. Unknown keywords are ignored.
 pub(super) fn node(schema: &Value) -> Schema {
     let kind = Type::parse(schema.str("type"));
     Schema {

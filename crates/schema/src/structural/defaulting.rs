@@ -3,14 +3,14 @@
 use crate::json::Value;
 use crate::types::{Additional, Schema};
 
-/// Fills in what is absent, and drops nulls that are neither allowed nor replaced by a default.
+/// Sets the defaults of absent fields, and drops nulls that are neither allowed nor replaced by a default.
 pub fn default(schema: &Schema, object: &mut Value) {
     drop_nulls(Some(schema), object);
     fill_in(schema, object);
 }
 
-/// Fills in what is absent and keeps nulls: what an apply made of an object never went through the decoder that
-/// drops them, so that a map which it emptied is refused as null.
+/// Sets the defaults of absent fields and keeps nulls. The result of a server-side apply never goes through the decoder that
+/// drops nulls, so Kubernetes refuses a map that the apply emptied as null.
 pub fn default_applied(schema: &Schema, object: &mut Value) {
     fill_in(schema, object);
 }

@@ -1,7 +1,8 @@
-//! Checks a CustomResourceDefinition.
+//! Validates a CustomResourceDefinition.
 //!
-//! Kubernetes checks an older form of the definition, in which what is the same in all versions stands above them;
-//! the paths in its messages are those of that form, so this brings the definition into it first.
+//! Kubernetes validates its internal form of the definition, in which schema, subresources and columns that all versions
+//! share stand above `versions`. The paths in its messages are those of the internal form, so the definition is converted
+//! to that form first.
 
 mod defaults;
 pub(super) mod field_path;
@@ -9,11 +10,13 @@ mod invariants;
 mod keywords;
 mod warnings;
 
-use crate::field::{BadValue, FieldError, Path, is_print};
+use evenkeel_scalars::go;
+
+use crate::field::{BadValue, FieldError, Path};
 use crate::json::Value;
 use crate::names;
+use crate::object_meta::{self, NameRule};
 use crate::read::Read;
-use crate::validate::metadata::{self, NameRule};
 
 pub(crate) use warnings::warnings;
 
@@ -28,7 +31,7 @@ const WARNING_MAX: usize = 256;
 const COLUMN_TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
 const COLUMN_FORMATS: [&str; 8] =
     ["byte", "date", "date-time", "double", "float", "int32", "int64", "password"];
-/// What may stand at the root of a schema whose status is a subresource, by the names of the Go struct.
+/// The keywords allowed at the root of a schema whose status is a subresource, by their names in the Go struct.
 const ROOT_FIELDS: [&str; 22] = [
     "Description",
     "Type",
@@ -54,18 +57,18 @@ const ROOT_FIELDS: [&str; 22] = [
     "XValidations",
 ];
 
-/// Everything that is wrong with a definition that is created, or updated from `old`.
+/// Validates a definition that is created, or updated from `old`.
 pub fn validate(definition: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let mut errors = match old {
         None => own_name(definition),
-        Some(old) => metadata::update(definition, old),
+        Some(old) => object_meta::update(definition, old),
     };
     let spec = shared_form(definition.at("spec").unwrap_or(&Value::Null));
     let schemas = |definition: &Value| -> Vec<Value> {
         let versions = definition.at("spec").list("versions");
         versions.iter().map(|version| version.at("schema").cloned().unwrap_or(Value::Null)).collect()
     };
-    // A schema that was there before may cost what it did.
+    // The cost of single rules is not checked again if the schemas do not change.
     let unchanged = old.is_some_and(|old| schemas(old) == schemas(definition));
     let rules = if unchanged { RuleChecks::Compile } else { RuleChecks::All };
     check_spec(&spec, rules, &mut errors);
@@ -84,7 +87,7 @@ pub fn validate(definition: &Value, old: Option<&Value>) -> Vec<FieldError> {
     errors
 }
 
-/// Everything that is wrong with a schema at `path`.
+/// Validates a schema at `path`.
 pub(super) fn schema_errors(path: &Path<'_>, schema: &Value, rules: RuleChecks) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let structural = !keywords::is_unsupported(schema);
@@ -94,25 +97,25 @@ pub(super) fn schema_errors(path: &Path<'_>, schema: &Value, rules: RuleChecks) 
             errors = defaults::validate(path, schema);
         }
     }
-    // Rules are about structural schemas only.
+    // CEL rules are checked only if the schema is structural and has no other errors.
     let rules = if structural && errors.is_empty() { rules } else { RuleChecks::None };
     errors.extend(keywords::validate(path, schema, rules));
     errors
 }
 
-/// How far the rules in CEL are checked.
+/// How thoroughly the CEL rules of a schema are checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RuleChecks {
-    /// Not at all: they were checked when the definition was written.
+    /// Not at all: they were checked when the definition was stored.
     None,
-    /// They must compile, and together not cost too much.
+    /// They must compile, and their total cost must stay within its limit.
     Compile,
-    /// Each of them must be affordable, too.
+    /// They must compile, and the cost of each and of all must stay within the limits.
     All,
 }
 
 fn own_name(definition: &Value) -> Vec<FieldError> {
-    let mut errors = metadata::create(definition, false, NameRule::Subdomain);
+    let mut errors = object_meta::create(definition, false, NameRule::Subdomain);
     let spec = definition.at("spec");
     let required = format!("{}.{}", spec.at("names").str("plural"), spec.str("group"));
     let name = definition.at("metadata").str("name");
@@ -124,7 +127,7 @@ fn own_name(definition: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// The spec with what all versions share moved above them.
+/// Converts the spec to the internal form, with whatever all versions share moved above `versions`.
 fn shared_form(spec: &Value) -> Value {
     let mut spec = spec.clone();
     let Some(Value::Array(mut versions)) = spec.get("versions").cloned() else { return spec };
@@ -158,7 +161,7 @@ fn check_spec(spec: &Value, rules: RuleChecks, errors: &mut Vec<FieldError>) {
         }
     }
     check_versions(&versions, spec, rules, errors);
-    // The older form names the first version once more.
+    // The internal form repeats the name of the first version in `version`.
     let first = spec.list("versions").first().map_or("", |it| it.str("name"));
     let wrong = names::dns1035_label(first);
     if !(first.is_empty() || wrong.is_empty()) {
@@ -226,19 +229,18 @@ fn check_versions(path: &Path<'_>, spec: &Value, rules: RuleChecks, errors: &mut
     }
 }
 
-/// The versions as Go prints the structs of the older form.
+/// Prints the versions as Go prints the structs of the internal form.
 fn print_versions(versions: &[Value]) -> BadValue {
     if versions.is_empty() {
         return BadValue::Value(Value::Null);
     }
-    let field =
-        |version: &Value, name: &str| version.at(name).map_or("null".to_owned(), crate::field::go_json);
+    let field = |version: &Value, name: &str| version.at(name).map_or("null".to_owned(), go::json);
     let items: Vec<String> = versions
         .iter()
         .map(|version| {
             format!(
                 r#"{{"Name":{},"Served":{},"Storage":{},"Deprecated":{},"DeprecationWarning":{},"Schema":{},"Subresources":{},"AdditionalPrinterColumns":{},"SelectableFields":{}}}"#,
-                crate::field::go_json(&Value::from(version.str("name"))),
+                go::json(&Value::from(version.str("name"))),
                 version.bool("served"),
                 version.bool("storage"),
                 version.bool("deprecated"),
@@ -267,7 +269,7 @@ fn deprecation(path: &Path<'_>, version: &Value, errors: &mut Vec<FieldError>) {
     if text.is_empty() {
         errors.push(FieldError::invalid(path, printed(), "must not be an empty string"));
     }
-    if let Some((index, _)) = text.char_indices().find(|(_, c)| !is_print(*c)) {
+    if let Some((index, _)) = text.char_indices().find(|(_, c)| !go::is_print(*c)) {
         let detail = format!(
             "must only contain printable UTF-8 characters; non-printable character found at index {index}"
         );
@@ -293,7 +295,8 @@ fn check_schema(
     errors.extend(schema_errors(&path, schema, rules));
 }
 
-/// With a status endpoint, rules at the root could not be applied to the status alone.
+/// With the status subresource, the root of the schema may use only some keywords: others could not be applied to the
+/// status alone.
 fn status_root(path: &Path<'_>, schema: &Value, errors: &mut Vec<FieldError>) {
     let kind = schema.str("type");
     if !matches!(kind, "" | "object") {
@@ -565,7 +568,7 @@ fn stored_versions(path: &Path<'_>, definition: &Value, errors: &mut Vec<FieldEr
 
 const APPROVAL: &str = "api-approved.kubernetes.io";
 
-/// Groups of the community need a link to the review that approved the API.
+/// Groups below `k8s.io` and `kubernetes.io` need an annotation that links to the API review.
 fn approval(definition: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
     let group = definition.at("spec").str("group");
     let protected = ["k8s.io", "kubernetes.io"]

@@ -1,12 +1,12 @@
-//! Whole Kubernetes objects inside of a custom resource.
+//! Embedded resources: whole Kubernetes objects inside of a custom resource.
 
 use crate::field::{FieldError, Path};
 use crate::json::{Map, Value};
 use crate::names;
+use crate::object_meta::{NameRule, object_meta};
 use crate::types::{Additional, Schema};
-use crate::validate::metadata::{NameRule, object_meta};
 
-/// Checks type and metadata of the objects that the schema marks as embedded resources.
+/// Validates `apiVersion`, `kind` and `metadata` of the objects that the schema marks as embedded resources.
 pub(super) fn validate(path: &Path<'_>, schema: &Schema, value: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     visit(path, schema, value, &mut errors);
@@ -82,7 +82,7 @@ fn metadata(path: &Path<'_>, meta: &Value, errors: &mut Vec<FieldError>) {
     let mut meta = meta.clone();
     let Value::Object(fields) = &mut meta else { return };
     if fields.get("name").and_then(Value::as_str).unwrap_or_default().is_empty() {
-        // The name is not required here, and the rules have no way to say so.
+        // An embedded resource needs no name, but the validation of metadata always requires one.
         fields.insert("name".to_owned(), Value::from("fakename"));
     }
     let namespaced = fields.get("namespace").and_then(Value::as_str).is_some_and(|text| !text.is_empty());

@@ -1,4 +1,4 @@
-//! Lists that are sets or maps hold every item once.
+//! Refuses duplicate items in lists whose list type is `set` or `map`.
 
 use std::collections::BTreeMap;
 
@@ -62,7 +62,7 @@ fn keys_of(schema: &Schema, item: &Value) -> Value {
     Value::Object(present.collect::<Map<String, Value>>())
 }
 
-/// The index of the second appearance of every item that is there more than once.
+/// For every item that occurs more than once, the index of its second occurrence.
 fn repeated(items: &[Value]) -> impl Iterator<Item = usize> {
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     let mut again = Vec::new();

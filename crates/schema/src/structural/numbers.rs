@@ -1,10 +1,12 @@
-//! Numbers against their limits, with the arithmetic that Go's validator uses.
+//! Validates numbers against their limits, with the arithmetic of Kubernetes' validator.
+
+use evenkeel_scalars::go;
 
 use super::values::{Failure, Outcome};
-use crate::field::{BadValue, print_float};
+use crate::field::BadValue;
 use crate::types::{Schema, Type};
 
-/// A number as Go decodes it: whole ones exactly, all others as floats.
+/// A number as Go decodes it: integers exactly, all others as floats.
 #[derive(Clone, Copy)]
 pub(super) enum Number {
     Int(i64),
@@ -36,7 +38,7 @@ impl Number {
     }
 }
 
-/// Whether a float is close enough to a whole number to be one.
+/// Whether the validator takes a float for a whole number.
 pub(super) fn is_whole(value: f64) -> bool {
     const LARGEST_EXACT: f64 = 9_007_199_254_740_991.0;
     if !value.is_finite() || value.abs() > LARGEST_EXACT {
@@ -55,7 +57,7 @@ pub(super) fn check(path: &str, schema: &Schema, number: Number, outcome: &mut O
     if let Some(factor) = limits.multiple_of {
         limit_range(path, factor, "MultipleOf", (kind, format), outcome);
         if !is_multiple(number, factor) {
-            let detail = format!("{path} in body should be a multiple of {}", print_float(factor));
+            let detail = format!("{path} in body should be a multiple of {}", go::float(factor));
             outcome.fail(Failure::invalid(path, number.bad(), detail));
         }
     }
@@ -98,7 +100,7 @@ fn fits(number: Number, kind: &str, format: &str) -> bool {
         },
         ("integer", _) => match number {
             Number::Int(_) => true,
-            // Go prints the float and reads it as an integer: a fraction or an exponent stops it.
+            // The validator prints the float and parses it as an integer, which fails for a fraction or an exponent.
             Number::Float(value) => value.fract() == 0.0 && value.abs() < 9_223_372_036_854_775_808.0,
         },
         ("number", "float") => number.as_f64().abs() <= f64::from(f32::MAX),
@@ -143,10 +145,10 @@ fn above(number: Number, max: f64, exclusive: bool) -> bool {
     }
 }
 
-/// A limit on integers is shown as one.
+/// Prints a limit: without a fraction if the value is an integer.
 fn print_limit(number: Number, limit: f64) -> String {
     match number {
         Number::Int(_) => (limit as i64).to_string(),
-        Number::Float(_) => print_float(limit),
+        Number::Float(_) => go::float(limit),
     }
 }

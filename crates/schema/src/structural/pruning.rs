@@ -1,18 +1,18 @@
-//! Drops what the schema does not know.
+//! Prunes unknown fields.
 
 use crate::json::{Map, Value};
 use crate::types::{Additional, Schema};
 
 const META_FIELDS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
-/// Drops unknown fields from an object of a custom kind, and names them, sorted.
+/// Drops unknown fields from a custom resource and returns their paths, sorted.
 ///
-/// Its own `apiVersion`, `kind` and `metadata` are not the schema's affair.
+/// The object's own `apiVersion`, `kind` and `metadata` are kept whatever the schema says.
 pub fn prune(schema: &Schema, object: &mut Value) -> Vec<String> {
     prune_root(schema, object, true)
 }
 
-/// The same for a value that is a part of an object: a default, or a status.
+/// Drops unknown fields from a part of a custom resource, such as a default or the status, and returns their paths, sorted.
 pub fn prune_embedded(schema: &Schema, value: &mut Value) -> Vec<String> {
     prune_root(schema, value, false)
 }
@@ -39,7 +39,7 @@ impl Pruner {
         }
     }
 
-    /// Items of a list that keeps unknown fields keep theirs, but what is known is still pruned further down.
+    /// Prunes the items of a list. With `keeps`, their unknown fields stay, but fields with a schema are still pruned below.
     fn items(&mut self, schema: Option<&Schema>, items: &mut [Value], keeps: bool) {
         let schema = schema.and_then(|schema| schema.items.as_deref());
         if keeps && schema.is_none() {
@@ -99,7 +99,7 @@ impl Pruner {
 
 enum Known<'a> {
     No,
-    /// `additionalProperties: true`: the key stays, what is below it is unknown.
+    /// `additionalProperties: true`: the key stays, and the value below it has no schema.
     Anything,
     Schema(&'a Schema),
 }

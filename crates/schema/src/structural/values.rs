@@ -1,29 +1,31 @@
-//! Values against their schema: types, limits, formats, enumerations and combinations of schemas.
+//! Validates values against their schema: types, limits, formats, enumerations and combinations of schemas.
 //!
-//! Kubernetes collects the errors of all checks and, where alternatives fail, reports the one that came furthest. It
-//! counts passed checks for that, so this does too, in the same places.
+//! Kubernetes collects the errors of all checks. If all alternatives of `anyOf` or `oneOf` fail, it reports the errors of
+//! the one that passed the most checks. So this module counts passed checks, exactly where Kubernetes does.
+
+use evenkeel_scalars::go;
 
 use super::numbers::{self, Number};
-use super::{formats, pattern};
-use crate::field::{BadValue, ErrorKind, FieldError, quote};
+use crate::field::{BadValue, ErrorKind, FieldError};
 use crate::json::{Map, Value};
 use crate::types::{Additional, ListType, Logic, Schema, Type};
+use evenkeel_scalars::{formats, go_regex};
 
-/// The errors of a value at `root`, which is empty for a whole object.
+/// Validates the value at the field `root`, which is empty for a whole object.
 pub(super) fn validate(root: &str, schema: &Schema, value: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let outcome = ratchet("", schema, value, old);
     outcome.failures.into_iter().map(|failure| failure.into_error(root)).collect()
 }
 
-/// What a check found.
+/// The result of checking a value.
 #[derive(Default)]
 pub(super) struct Outcome {
     failures: Vec<Failure>,
-    /// How many checks passed: the measure for the best of failed alternatives.
+    /// How many checks passed, by which the best of several failed alternatives is chosen.
     matches: usize,
 }
 
-/// One thing that is wrong; without a path it is about the object as a whole.
+/// One error; without a path, it is about the object as a whole.
 pub(super) struct Failure {
     kind: ErrorKind,
     path: Option<String>,
@@ -40,9 +42,9 @@ impl Failure {
         Self::at(path, ErrorKind::Invalid, value, detail)
     }
 
-    /// A value of another type than `expected`.
+    /// The error for a value of another type than `expected`.
     fn wrong_type(path: &str, expected: &str, actual: &str) -> Self {
-        let detail = format!("{path} in body must be of type {expected}: {}", quote(actual));
+        let detail = format!("{path} in body must be of type {expected}: {}", go::quote(actual));
         Self::at(path, ErrorKind::TypeInvalid, actual, detail)
     }
 
@@ -74,7 +76,7 @@ impl Outcome {
         self.failures.is_empty()
     }
 
-    /// Adds a failure unless the same was already said.
+    /// Adds a failure, unless an equal one was added before.
     pub(super) fn fail(&mut self, failure: Failure) {
         if !self.failures.iter().any(|known| known.same_as(&failure)) {
             self.failures.push(failure);
@@ -87,7 +89,7 @@ impl Outcome {
     }
 }
 
-/// Checks a value, and forgives what was there before and did not change.
+/// Checks a value, and drops its errors if it is equal to the old value.
 fn ratchet(path: &str, schema: &Schema, value: &Value, old: Option<&Value>) -> Outcome {
     let mut outcome = check(path, schema, value, old);
     if !outcome.is_valid() && old == Some(value) {
@@ -141,7 +143,7 @@ fn null(path: &str, schema: &Schema, outcome: &mut Outcome) {
     enumeration(path, schema, &Value::Null, outcome);
 }
 
-/// The types that a value may have; none for any.
+/// The types that a value may have; empty if any type is allowed.
 fn types(schema: &Schema) -> Vec<&'static str> {
     match (schema.int_or_string, schema.kind) {
         (true, _) => vec!["integer", "string"],
@@ -150,7 +152,7 @@ fn types(schema: &Schema) -> Vec<&'static str> {
     }
 }
 
-/// The format, where it means something for the type.
+/// The format, or an empty string if the type ignores the format.
 fn format(schema: &Schema) -> &str {
     let format = schema.format.as_ref();
     let known = match (schema.int_or_string, schema.kind) {
@@ -163,7 +165,7 @@ fn format(schema: &Schema) -> &str {
     if known { format } else { "" }
 }
 
-/// The JSON type of a value and the Go type that it is held in.
+/// The JSON type of a value, and the format of the Go type that holds it.
 fn described(value: &Value) -> (&'static str, &'static str) {
     match value {
         Value::Null => ("null", ""),
@@ -210,11 +212,11 @@ fn combinations(path: &str, logic: &Logic, value: &Value, old: Option<&Value>, o
     if let Some(not) = &logic.not
         && check(path, not, value, old).is_valid()
     {
-        outcome.fail(Failure::general(format!("{} must not validate the schema (not)", quote(path))));
+        outcome.fail(Failure::general(format!("{} must not validate the schema (not)", go::quote(path))));
     }
 }
 
-/// Of failed alternatives, the first that passed the most checks.
+/// The failed alternative that passed the most checks; the first one of several.
 fn best(results: Vec<Outcome>) -> Option<Outcome> {
     results.into_iter().reduce(|best, next| if next.matches > best.matches { next } else { best })
 }
@@ -224,7 +226,7 @@ fn any_of(path: &str, mut results: Vec<Outcome>, outcome: &mut Outcome) {
         outcome.merge(results.swap_remove(valid));
         return;
     }
-    outcome.fail(Failure::general(format!("{} must validate at least one schema (anyOf)", quote(path))));
+    outcome.fail(Failure::general(format!("{} must validate at least one schema (anyOf)", go::quote(path))));
     best(results).into_iter().for_each(|best| outcome.merge(best));
 }
 
@@ -239,7 +241,7 @@ fn one_of(path: &str, mut results: Vec<Outcome>, outcome: &mut Outcome) {
         0 => "Found none valid".to_owned(),
         valid => format!("Found {valid} valid alternatives"),
     };
-    let detail = format!("{} must validate one and only one schema (oneOf). {found}", quote(path));
+    let detail = format!("{} must validate one and only one schema (oneOf). {found}", go::quote(path));
     outcome.fail(Failure::general(detail));
     if valid == 0 {
         best(results).into_iter().for_each(|best| outcome.merge(best));
@@ -251,8 +253,10 @@ fn all_of(path: &str, results: Vec<Outcome>, outcome: &mut Outcome) {
     results.into_iter().for_each(|result| outcome.merge(result));
     if valid != total {
         let none = if valid == 0 { ". None validated" } else { "" };
-        outcome
-            .fail(Failure::general(format!("{} must validate all the schemas (allOf){none}", quote(path))));
+        outcome.fail(Failure::general(format!(
+            "{} must validate all the schemas (allOf){none}",
+            go::quote(path)
+        )));
     }
 }
 
@@ -270,7 +274,7 @@ fn string(path: &str, schema: &Schema, text: &str, outcome: &mut Outcome) {
     }
 }
 
-/// The first of a string's limits that does not hold; lengths count characters, though the message says bytes.
+/// The first limit that a string exceeds. Lengths count characters, though the message says bytes.
 fn text_failure(path: &str, schema: &Schema, text: &str) -> Option<Failure> {
     let limits = schema.limits.as_deref()?;
     let length = text.chars().count() as u64;
@@ -287,7 +291,7 @@ fn text_failure(path: &str, schema: &Schema, text: &str) -> Option<Failure> {
         ));
     }
     let pattern = limits.pattern.as_deref()?;
-    match pattern::compiled(pattern) {
+    match go_regex::compiled(pattern) {
         Some(regex) if regex.is_match(text) => None,
         _ => Some(Failure::invalid(path, text, format!("{path} in body should match '{pattern}'"))),
     }
@@ -317,7 +321,7 @@ fn too_many(path: &str, size: u64, max: u64) -> Failure {
     Failure::at(path, ErrorKind::TooMany, size, format!("must have at most {max} {unit}"))
 }
 
-/// The item of the old list that is the same one; only lists with keys can tell.
+/// The item of the old list with the same keys; `None` if the list type is not `map`.
 fn correlate<'a>(schema: &Schema, item: &Value, old: &'a Value) -> Option<&'a Value> {
     if schema.list_type != Some(ListType::Map) {
         return None;
@@ -333,8 +337,8 @@ fn enumeration(path: &str, schema: &Schema, value: &Value, outcome: &mut Outcome
     }
     let names: Vec<String> = allowed
         .iter()
-        .map(|value| value.as_str().map_or_else(|| crate::field::go_json(value), str::to_owned))
-        .map(|text| quote(&text))
+        .map(|value| value.as_str().map_or_else(|| go::json(value), str::to_owned))
+        .map(|text| go::quote(&text))
         .collect();
     let detail = format!("supported values: {}", names.join(", "));
     outcome.fail(Failure::at(path, ErrorKind::NotSupported, value, detail));
@@ -382,7 +386,7 @@ fn object(
     for (name, field) in schema.properties.iter() {
         let Some(value) = fields.get(name) else { continue };
         let at = if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
-        // The version of an object is the same before and after, whatever its schema says of it.
+        // Kubernetes compares `kind` and `apiVersion` with themselves, since an update cannot change them.
         let type_meta = path.is_empty() && matches!(name, "kind" | "apiVersion");
         let old = old.and_then(|old| old.get(name)).filter(|_| !type_meta);
         outcome.merge(ratchet(&at, field, value, old));

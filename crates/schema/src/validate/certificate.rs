@@ -2,10 +2,10 @@
 
 use base64::Engine;
 
-use super::metadata::{self, NameRule};
 use crate::field::{FieldError, Path};
 use crate::json::Value;
 use crate::names;
+use crate::object_meta::{self, NameRule};
 use crate::read::Read;
 
 const USAGES: [&str; 23] = [
@@ -37,7 +37,7 @@ const EXPIRATION_SECONDS_MIN: i64 = 600;
 const LEGACY: &str = "kubernetes.io/legacy-unknown";
 
 pub(super) fn create(object: &Value) -> Vec<FieldError> {
-    let mut errors = metadata::create_builtin(object, false, NameRule::PathSegment);
+    let mut errors = object_meta::create_builtin(object, false, NameRule::PathSegment);
     let spec = object.at("spec").unwrap_or(&Value::Null);
     let path = Path::new("spec");
     if !is_request(spec.str("request")) {

@@ -1,14 +1,16 @@
 //! Kinds with few rules of their own: nodes, budgets, classes, leases and templates.
 
+use evenkeel_scalars::go;
+
 use super::field_rules::{immutable, non_negative, optional_one_of};
-use super::metadata::{self, NameRule};
 use super::resources::{container_resource_name, resource_value};
 use super::service::cidr;
 use super::workload::{at_most_all, int_or_percent};
 use super::{autoscaler, limitrange, pod, quota, scheduling, storage};
-use crate::field::{BadValue, FieldError, Path, go_json};
+use crate::field::{BadValue, FieldError, Path};
 use crate::json::Value;
 use crate::names;
+use crate::object_meta::{self, NameRule};
 use crate::quantity::Quantity;
 use crate::read::Read;
 use crate::selector;
@@ -19,7 +21,7 @@ pub(super) fn create(group: &str, kind: &str, object: &Value, namespaced: bool) 
     // A budget's metadata is looked at only when all else is right.
     let mut errors = match (group, kind) {
         ("policy", "PodDisruptionBudget") => Vec::new(),
-        _ => metadata::create_builtin(object, namespaced, NameRule::of(group, kind)),
+        _ => object_meta::create_builtin(object, namespaced, NameRule::of(group, kind)),
     };
     rules(group, kind, object, &mut errors);
     errors
@@ -32,7 +34,7 @@ pub(super) fn update(
     old: &Value,
     subresource: &str,
 ) -> Vec<FieldError> {
-    let mut errors = metadata::update_builtin(new, old);
+    let mut errors = object_meta::update_builtin(new, old);
     match (group, kind) {
         ("autoscaling", "HorizontalPodAutoscaler") if subresource == "status" => {
             autoscaler::status(new, &mut errors);
@@ -130,7 +132,7 @@ fn budget(object: &Value, errors: &mut Vec<FieldError>) {
     let path = Path::new("spec");
     let (available, unavailable) = (spec.at("minAvailable"), spec.at("maxUnavailable"));
     if available.is_some() && unavailable.is_some() {
-        let field = |name: &str| spec.at(name).map_or("null".to_owned(), go_json);
+        let field = |name: &str| spec.at(name).map_or("null".to_owned(), go::json);
         let printed = format!(
             "{{\"MinAvailable\":{},\"Selector\":{},\"MaxUnavailable\":{},\"UnhealthyPodEvictionPolicy\":{}}}",
             field("minAvailable"),

@@ -4,10 +4,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use super::field_rules::named;
-use super::metadata::{self, NameRule};
 use crate::field::{FieldError, Path};
 use crate::json::Value;
 use crate::names;
+use crate::object_meta::{self, NameRule};
 use crate::read::Read;
 
 /// All values together, in bytes.
@@ -15,7 +15,7 @@ const SIZE_MAX: usize = 1024 * 1024;
 const FROZEN: &str = "field is immutable when `immutable` is set";
 
 pub(super) fn create(kind: &str, object: &Value) -> Vec<FieldError> {
-    let mut errors = metadata::create_builtin(object, true, NameRule::Subdomain);
+    let mut errors = object_meta::create_builtin(object, true, NameRule::Subdomain);
     if kind == "Secret" {
         secret(object, &mut errors)
     } else {
@@ -25,7 +25,7 @@ pub(super) fn create(kind: &str, object: &Value) -> Vec<FieldError> {
 }
 
 pub(super) fn update(kind: &str, new: &Value, old: &Value) -> Vec<FieldError> {
-    let mut errors = metadata::update_builtin(new, old);
+    let mut errors = object_meta::update_builtin(new, old);
     if kind == "Secret" && new.str("type") != old.str("type") {
         errors.push(FieldError::invalid("type", new.str("type"), "field is immutable"));
     }

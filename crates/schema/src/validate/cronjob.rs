@@ -2,16 +2,16 @@
 
 use super::field_rules::{non_negative, one_of};
 use super::job;
-use super::metadata::{self, NameRule};
 use crate::cron::{self, Schedule};
 use crate::field::{FieldError, Path};
 use crate::json::Value;
+use crate::object_meta::{self, NameRule};
 use crate::read::Read;
 
 const NAME_MAX: usize = 52;
 
 pub(super) fn create(object: &Value) -> Vec<FieldError> {
-    let mut errors = metadata::create_builtin(object, true, NameRule::Subdomain);
+    let mut errors = object_meta::create_builtin(object, true, NameRule::Subdomain);
     spec(object, None, &mut errors);
     let name = object.at("metadata").str("name");
     if name.len() > NAME_MAX {
@@ -21,7 +21,7 @@ pub(super) fn create(object: &Value) -> Vec<FieldError> {
 }
 
 pub(super) fn update(new: &Value, old: &Value, subresource: &str) -> Vec<FieldError> {
-    let mut errors = metadata::update_builtin(new, old);
+    let mut errors = object_meta::update_builtin(new, old);
     if subresource.is_empty() {
         spec(new, Some(old), &mut errors);
     }

@@ -1,11 +1,13 @@
 //! Classes of devices, and claims on them.
 
+use evenkeel_scalars::go;
+
 use super::field_rules::{IMMUTABLE, label, subdomain};
-use super::metadata::{self, NameRule};
-use crate::field::{BadValue, FieldError, Path, go_json};
+use crate::admission;
+use crate::field::{BadValue, FieldError, Path};
 use crate::json::Value;
+use crate::object_meta::{self, NameRule};
 use crate::read::Read;
-use crate::structural;
 
 const EXPRESSION_BYTES_MAX: usize = 10 * 1024;
 const ONE_KIND: &str = "exactly one of `exactly` or `firstAvailable` is required";
@@ -13,7 +15,7 @@ const MODES: [&str; 2] = ["All", "ExactCount"];
 
 /// The rules of a new object.
 pub(super) fn create(kind: &str, object: &Value, namespaced: bool) -> Vec<FieldError> {
-    let mut errors = metadata::create_builtin(object, namespaced, NameRule::Subdomain);
+    let mut errors = object_meta::create_builtin(object, namespaced, NameRule::Subdomain);
     let path = Path::new("spec");
     let spec = object.at("spec");
     match kind {
@@ -30,7 +32,7 @@ pub(super) fn create(kind: &str, object: &Value, namespaced: bool) -> Vec<FieldE
 
 /// The rules of an update.
 pub(super) fn update(kind: &str, new: &Value, old: &Value, subresource: &str) -> Vec<FieldError> {
-    let mut errors = metadata::update_builtin(new, old);
+    let mut errors = object_meta::update_builtin(new, old);
     let path = Path::new("spec");
     match kind {
         "ResourceClaim" if subresource.is_empty() && new.at("spec") != old.at("spec") => {
@@ -125,8 +127,7 @@ fn selectors(path: &Path<'_>, selectors: &[Value], errors: &mut Vec<FieldError>)
         let (place, text) = (cel.child("expression"), value.str("expression"));
         if text.len() > EXPRESSION_BYTES_MAX {
             errors.push(FieldError::too_long(place, EXPRESSION_BYTES_MAX));
-        } else if let Err(why) =
-            structural::check_expression(text, &["device"], structural::Expected::Anything)
+        } else if let Err(why) = admission::check_expression(text, &["device"], admission::Expected::Anything)
         {
             errors.push(FieldError::invalid(place, text, why));
         }
@@ -215,11 +216,11 @@ fn print_list(items: &[Value], item: impl Fn(&Value) -> String) -> String {
 }
 
 fn print(value: &Value, field: &str) -> String {
-    value.at(field).map_or("null".to_owned(), go_json)
+    value.at(field).map_or("null".to_owned(), go::json)
 }
 
 fn text(value: &Value, field: &str) -> String {
-    go_json(&Value::from(value.str(field)))
+    go::json(&Value::from(value.str(field)))
 }
 
 #[cfg(test)]

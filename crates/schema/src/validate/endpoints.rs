@@ -1,11 +1,13 @@
 //! Endpoints, and slices of them.
 
+use evenkeel_scalars::formats;
+
 use super::field_rules::{Seen, ip, label, named, one_of, port, supported};
-use super::metadata::{self, NameRule};
 use super::service::endpoint_ip;
 use crate::field::{FieldError, Path};
 use crate::json::Value;
 use crate::names;
+use crate::object_meta::{self, NameRule};
 use crate::read::Read;
 
 const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
@@ -14,13 +16,13 @@ const ENDPOINTS_MAX: usize = 1000;
 const PORTS_MAX: usize = 20_000;
 
 pub(super) fn create(kind: &str, object: &Value) -> Vec<FieldError> {
-    let mut errors = metadata::create_builtin(object, true, NameRule::Subdomain);
+    let mut errors = object_meta::create_builtin(object, true, NameRule::Subdomain);
     rules(kind, object, &mut errors);
     errors
 }
 
 pub(super) fn update(kind: &str, new: &Value, old: &Value) -> Vec<FieldError> {
-    let mut errors = metadata::update_builtin(new, old);
+    let mut errors = object_meta::update_builtin(new, old);
     rules(kind, new, &mut errors);
     if kind == "EndpointSlice" && new.str("addressType") != old.str("addressType") {
         errors.push(FieldError::invalid("addressType", new.str("addressType"), "field is immutable"));
@@ -48,7 +50,7 @@ fn subsets(object: &Value, errors: &mut Vec<FieldError>) {
                 if !hostname.is_empty() {
                     label(&at.child("hostname"), hostname, errors);
                 }
-                match crate::structural::parse_ip(address.str("ip")) {
+                match formats::parse_ip(address.str("ip")) {
                     Some(_) => endpoint_ip(&at.child("ip"), address.str("ip"), errors),
                     None => {
                         let text = address.str("ip");
@@ -104,7 +106,7 @@ fn slice(object: &Value, errors: &mut Vec<FieldError>) {
 }
 
 fn slice_address(list: &Path<'_>, at: &Path<'_>, kind: &str, text: &str, errors: &mut Vec<FieldError>) {
-    let address = crate::structural::parse_ip(text);
+    let address = formats::parse_ip(text);
     match kind {
         "IPv4" | "IPv6" => {
             if address.is_none_or(|address| address.is_ipv4() != (kind == "IPv4")) {

@@ -1,9 +1,11 @@
 //! Events, in their old form and in the one of `events.k8s.io`.
 
+use evenkeel_scalars::go;
+
 use super::field_rules::{IMMUTABLE, qualified};
-use super::metadata::{self, NameRule};
-use crate::field::{BadValue, FieldError, Path, go_json};
+use crate::field::{BadValue, FieldError, Path};
 use crate::json::Value;
+use crate::object_meta::{self, NameRule};
 use crate::read::Read;
 
 const INSTANCE_MAX: usize = 128;
@@ -31,7 +33,7 @@ pub(super) fn create(group: &str, event: &Value) -> Vec<FieldError> {
     if group.is_empty() {
         return errors;
     }
-    errors.extend(metadata::create_builtin(event, true, NameRule::Subdomain));
+    errors.extend(object_meta::create_builtin(event, true, NameRule::Subdomain));
     series(event, &mut errors);
     if !event.has("eventTime") {
         errors.push(FieldError::required("eventTime", ""));
@@ -61,7 +63,7 @@ pub(super) fn update(group: &str, new: &Value, old: &Value) -> Vec<FieldError> {
     if group.is_empty() {
         return errors;
     }
-    errors.extend(metadata::update_builtin(new, old));
+    errors.extend(object_meta::update_builtin(new, old));
     if new.at("series") != old.at("series") {
         series(new, &mut errors);
     }
@@ -98,7 +100,7 @@ fn print_reference(reference: Option<&Value>) -> String {
         ("FieldPath", "fieldPath"),
     ];
     let fields =
-        fields.map(|(shown, field)| format!("\"{shown}\":{}", go_json(&Value::from(reference.str(field)))));
+        fields.map(|(shown, field)| format!("\"{shown}\":{}", go::json(&Value::from(reference.str(field)))));
     format!("{{{}}}", fields.join(","))
 }
 

@@ -4,7 +4,7 @@ use crate::field::{BadValue, FieldError, Path};
 use crate::json::Value;
 use crate::names;
 use crate::read::Read;
-use crate::structural::parse_ip;
+use evenkeel_scalars::formats::parse_ip;
 
 pub(super) const IMMUTABLE: &str = "field is immutable";
 const NEGATIVE: &str = "must be greater than or equal to 0";

@@ -1,10 +1,12 @@
 //! Flow schemas and priority levels.
 
+use evenkeel_scalars::go;
+
 use super::field_rules::{named, one_of, required, subdomain};
-use super::metadata::{self, NameRule};
-use crate::field::{BadValue, FieldError, Path, go_json};
+use crate::field::{BadValue, FieldError, Path};
 use crate::json::Value;
 use crate::names;
+use crate::object_meta::{self, NameRule};
 use crate::read::Read;
 
 const PRECEDENCE_MAX: i64 = 10_000;
@@ -13,13 +15,13 @@ const VERBS: [&str; 9] =
     ["create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch"];
 
 pub(super) fn create(kind: &str, object: &Value) -> Vec<FieldError> {
-    let mut errors = metadata::create_builtin(object, false, NameRule::Subdomain);
+    let mut errors = object_meta::create_builtin(object, false, NameRule::Subdomain);
     rules(kind, object, &mut errors);
     errors
 }
 
 pub(super) fn update(kind: &str, new: &Value, old: &Value, subresource: &str) -> Vec<FieldError> {
-    let mut errors = metadata::update_builtin(new, old);
+    let mut errors = object_meta::update_builtin(new, old);
     if subresource.is_empty() {
         rules(kind, new, &mut errors);
     }
@@ -54,7 +56,7 @@ fn flow_schema(name: &str, spec: &Value, errors: &mut Vec<FieldError>) {
         let methods = ["ByNamespace", "ByUser"];
         if !methods.contains(&method.str("type")) {
             let path = path.child("distinguisherMethod");
-            let shown = format!(r#"{{"Type":{}}}"#, go_json(&Value::from(method.str("type"))));
+            let shown = format!(r#"{{"Type":{}}}"#, go::json(&Value::from(method.str("type"))));
             errors.push(FieldError::not_supported(path.child("type"), BadValue::Printed(shown), &methods));
         }
     }

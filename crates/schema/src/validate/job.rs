@@ -1,11 +1,11 @@
 //! Jobs.
 
 use super::field_rules::{IMMUTABLE, immutable, non_negative, qualified, supported};
-use super::metadata::{self, NameRule};
 use super::pod;
 use crate::field::{BadValue, FieldError, Path};
 use crate::json::Value;
 use crate::names;
+use crate::object_meta::{self, NameRule};
 use crate::read::Read;
 use crate::selector::{self, LabelSelector};
 
@@ -21,7 +21,7 @@ const COUNTS: [&str; 6] = [
 ];
 
 pub(super) fn create(job: &Value) -> Vec<FieldError> {
-    let mut errors = metadata::create_builtin(job, true, NameRule::Subdomain);
+    let mut errors = object_meta::create_builtin(job, true, NameRule::Subdomain);
     let path = Path::new("spec");
     let spec = job.at("spec").unwrap_or(&Value::Null);
     generated_selector(job, spec, &mut errors);
@@ -40,11 +40,11 @@ pub(super) fn create(job: &Value) -> Vec<FieldError> {
 
 pub(super) fn update(new: &Value, old: &Value, subresource: &str) -> Vec<FieldError> {
     if subresource == "status" {
-        return metadata::update_builtin(new, old);
+        return object_meta::update_builtin(new, old);
     }
     // An update is held to the rules of creation as well, and what both find is there twice.
     let mut errors = create(new);
-    errors.extend(metadata::update_builtin(new, old));
+    errors.extend(object_meta::update_builtin(new, old));
     let path = Path::new("spec");
     let (new, old) = (new.at("spec").unwrap_or(&Value::Null), old.at("spec").unwrap_or(&Value::Null));
     spec(&path, new, &mut errors);

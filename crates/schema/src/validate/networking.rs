@@ -2,13 +2,15 @@
 
 use std::net::IpAddr;
 
+use evenkeel_scalars::{formats, go_regex};
+
 use super::field_rules::{label, named, port, subdomain, supported};
-use super::metadata::{self, NameRule};
 use super::service::cidr;
 use crate::field::{FieldError, Path};
 use crate::json::Value;
+use crate::object_meta::{self, NameRule};
 use crate::read::Read;
-use crate::{names, selector, structural};
+use crate::{names, selector};
 
 const CONTROLLER_MAX: usize = 250;
 const BAD_SEQUENCES: [&str; 5] = ["//", "/./", "/../", "%2f", "%2F"];
@@ -16,13 +18,13 @@ const BAD_SUFFIXES: [&str; 2] = ["/..", "/."];
 const HTTP_PATH: &str = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+";
 
 pub(super) fn create(kind: &str, object: &Value, namespaced: bool) -> Vec<FieldError> {
-    let mut errors = metadata::create_builtin(object, namespaced, NameRule::Subdomain);
+    let mut errors = object_meta::create_builtin(object, namespaced, NameRule::Subdomain);
     rules(kind, object, &mut errors);
     errors
 }
 
 pub(super) fn update(kind: &str, new: &Value, old: &Value, subresource: &str) -> Vec<FieldError> {
-    let mut errors = metadata::update_builtin(new, old);
+    let mut errors = object_meta::update_builtin(new, old);
     if subresource == "status" {
         return errors;
     }
@@ -82,7 +84,7 @@ fn ingress(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
 }
 
 fn host_name(path: &Path<'_>, host: &str, refuse_ip: bool, errors: &mut Vec<FieldError>) {
-    if refuse_ip && structural::parse_ip(host).is_some() {
+    if refuse_ip && formats::parse_ip(host).is_some() {
         errors.push(FieldError::invalid(path, host, "must be a DNS name, not an IP address"));
     }
     let wrong = match host.contains('*') {
@@ -219,7 +221,7 @@ fn domain_prefixed_path(path: &Path<'_>, text: &str, errors: &mut Vec<FieldError
         return;
     };
     subdomain(path, host, errors);
-    if !structural::is_match(&format!("^{HTTP_PATH}$"), rest) {
+    if !go_regex::is_match(&format!("^{HTTP_PATH}$"), rest) {
         errors.push(FieldError::invalid(path, rest, names::regex_error("Invalid path", HTTP_PATH, &[])));
     }
 }
@@ -337,7 +339,7 @@ fn ip_block(path: &Path<'_>, block: &Value, errors: &mut Vec<FieldError>) {
 fn prefix(text: &str) -> Option<(u128, u32, u32)> {
     let (address, length) = text.split_once('/')?;
     let length: u32 = length.parse().ok()?;
-    Some(match structural::parse_ip(address)? {
+    Some(match formats::parse_ip(address)? {
         IpAddr::V4(address) => (u128::from(address.to_bits()), 32, length),
         IpAddr::V6(address) => (address.to_bits(), 128, length),
     })

@@ -1,11 +1,13 @@
 //! PersistentVolumes.
 
+use evenkeel_scalars::go;
+
 use super::field_rules::{named, no_backsteps, required, supported};
-use super::metadata::{self, NameRule};
 use super::{scheduling, volume};
-use crate::field::{BadValue, FieldError, Path, go_json};
+use crate::field::{BadValue, FieldError, Path};
 use crate::json::Value;
 use crate::names;
+use crate::object_meta::{self, NameRule};
 use crate::quantity::Quantity;
 use crate::read::Read;
 
@@ -37,14 +39,14 @@ const SOURCES: [&str; 22] = [
 ];
 
 pub(super) fn create(object: &Value) -> Vec<FieldError> {
-    let mut errors = metadata::create_builtin(object, false, NameRule::Subdomain);
+    let mut errors = object_meta::create_builtin(object, false, NameRule::Subdomain);
     spec(&Path::new("spec"), object.at("spec").unwrap_or(&Value::Null), &mut errors);
     errors
 }
 
 pub(super) fn update(new: &Value, old: &Value, subresource: &str) -> Vec<FieldError> {
     if subresource == "status" {
-        return metadata::update_builtin(new, old);
+        return object_meta::update_builtin(new, old);
     }
     // Kubernetes makes these checks twice on update.
     let mut errors = create(new);
@@ -70,10 +72,10 @@ pub(super) fn update(new: &Value, old: &Value, subresource: &str) -> Vec<FieldEr
 
 /// Where a volume can be reached from, as Go prints it.
 fn print_affinity(affinity: &Value) -> String {
-    let text = |value: &Value, field: &str| value.at(field).map_or("\"\"".to_owned(), go_json);
+    let text = |value: &Value, field: &str| value.at(field).map_or("\"\"".to_owned(), go::json);
     let expressions = |term: &Value, field: &str| {
         let items = term.list(field).iter().map(|it| {
-            let values = it.at("values").map_or("null".to_owned(), go_json);
+            let values = it.at("values").map_or("null".to_owned(), go::json);
             format!(r#"{{"Key":{},"Operator":{},"Values":{values}}}"#, text(it, "key"), text(it, "operator"))
         });
         let items: Vec<String> = items.collect();

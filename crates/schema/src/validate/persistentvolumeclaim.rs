@@ -1,10 +1,10 @@
 //! PersistentVolumeClaims, and the templates of them.
 
 use super::field_rules::{named, optional_one_of, supported};
-use super::metadata::{self, NameRule};
 use super::resources;
 use crate::field::{FieldError, Path};
 use crate::json::Value;
+use crate::object_meta::{self, NameRule};
 use crate::quantity::Quantity;
 use crate::read::Read;
 use crate::{names, selector};
@@ -12,13 +12,13 @@ use crate::{names, selector};
 const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 
 pub(super) fn create(claim: &Value) -> Vec<FieldError> {
-    let mut errors = metadata::create_builtin(claim, true, NameRule::Subdomain);
+    let mut errors = object_meta::create_builtin(claim, true, NameRule::Subdomain);
     spec(&Path::new("spec"), claim.at("spec").unwrap_or(&Value::Null), &mut errors);
     errors
 }
 
 pub(super) fn update(new: &Value, old: &Value, subresource: &str) -> Vec<FieldError> {
-    let mut errors = metadata::update_builtin(new, old);
+    let mut errors = object_meta::update_builtin(new, old);
     if subresource == "status" {
         return errors;
     }

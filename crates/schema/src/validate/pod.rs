@@ -1,11 +1,13 @@
 //! Pods, and the spec that templates share with them.
 
+use evenkeel_scalars::go;
+
 use super::container::{self, Pod};
 use super::field_rules::{ip, label, named, qualified, subdomain, supported};
-use super::metadata::{self, NameRule};
 use super::{resources, scheduling, security, volume};
 use crate::field::{BadValue, FieldError, Path};
 use crate::json::{self, Value};
+use crate::object_meta::{self, NameRule};
 use crate::read::Read;
 use crate::{names, selector};
 
@@ -30,7 +32,7 @@ pub(super) fn create(pod: &Value) -> Vec<FieldError> {
 }
 
 fn metadata_and_spec(pod: &Value, old: Option<&Value>) -> Vec<FieldError> {
-    let mut errors = metadata::create_builtin(pod, true, NameRule::Subdomain);
+    let mut errors = object_meta::create_builtin(pod, true, NameRule::Subdomain);
     deletion_cost(&Path::new("metadata.annotations"), pod.at("metadata"), &mut errors);
     let path = Path::new("spec");
     let name = pod.at("metadata").str("name");
@@ -65,7 +67,7 @@ fn deletion_cost(path: &Path<'_>, meta: Option<&Value>, errors: &mut Vec<FieldEr
 
 /// What an update may change of a pod is little; `subresource` says through which endpoint it came.
 pub(super) fn update(new: &Value, old: &Value, subresource: &str) -> Vec<FieldError> {
-    let mut errors = metadata::update_builtin(new, old);
+    let mut errors = object_meta::update_builtin(new, old);
     match subresource {
         "status" => return errors,
         "ephemeralcontainers" => {
@@ -184,7 +186,7 @@ fn ephemeral_update(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     let path = path.child("ephemeralContainers");
     let kept = new.at("spec").list("ephemeralContainers");
     for container in old.at("spec").list("ephemeralContainers") {
-        let name = crate::field::quote(container.str("name"));
+        let name = go::quote(container.str("name"));
         match kept.iter().find(|kept| kept.str("name") == container.str("name")) {
             None => {
                 let detail = format!("existing ephemeral containers {name} may not be removed\n");
@@ -203,7 +205,7 @@ fn ephemeral_update(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
 pub(super) fn template(path: &Path<'_>, template: &Value, errors: &mut Vec<FieldError>) {
     let meta = template.at("metadata").unwrap_or(&Value::Null);
     selector::validate_labels(&path.child("labels"), meta.at("labels").unwrap_or(&Value::Null), errors);
-    metadata::annotations(&path.child("annotations"), meta, errors);
+    object_meta::annotations(&path.child("annotations"), meta, errors);
     deletion_cost(&path.child("annotations"), Some(meta), errors);
     let value = template.at("spec").unwrap_or(&Value::Null);
     let path = path.child("spec");

@@ -3,13 +3,13 @@
 
 use super::field_rules::{named, qualified, subdomain, supported};
 use super::webhook::{FAILURE, MATCH, conditions, expression, rule_with_operations};
+use crate::admission::Expected;
 use crate::field::{BadValue, FieldError, Path};
 use crate::json::Value;
 use crate::kinds::split_api_version;
 use crate::names;
 use crate::read::Read;
 use crate::selector;
-use crate::structural::Expected;
 
 /// What may be mutated: not what is deleted.
 const MUTABLE: [&str; 4] = ["*", "CONNECT", "CREATE", "UPDATE"];

@@ -1,8 +1,10 @@
 //! Resource quotas: which resources they may limit, and by which scopes.
 
+use evenkeel_scalars::go;
+
 use super::field_rules::IMMUTABLE;
 use super::resources::{resource_name, resource_value};
-use crate::field::{BadValue, FieldError, Path, go_json};
+use crate::field::{BadValue, FieldError, Path};
 use crate::json::Value;
 use crate::quantity::Quantity;
 use crate::read::Read;
@@ -173,9 +175,9 @@ fn print(expressions: &[Value]) -> BadValue {
         .map(|it| {
             format!(
                 r#"{{"ScopeName":{},"Operator":{},"Values":{}}}"#,
-                go_json(&Value::from(it.str("scopeName"))),
-                go_json(&Value::from(it.str("operator"))),
-                it.at("values").map_or("null".to_owned(), go_json)
+                go::json(&Value::from(it.str("scopeName"))),
+                go::json(&Value::from(it.str("operator"))),
+                it.at("values").map_or("null".to_owned(), go::json)
             )
         })
         .collect();

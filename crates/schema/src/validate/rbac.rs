@@ -1,17 +1,17 @@
 //! Roles and their bindings.
 
 use super::field_rules::{named, subdomain};
-use super::metadata::{self, NameRule};
 use crate::field::{BadValue, FieldError, Path};
 use crate::json::Value;
 use crate::names;
+use crate::object_meta::{self, NameRule};
 use crate::read::{Read, print_struct};
 use crate::selector::{self, LabelSelector};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
 pub(super) fn create(kind: &str, object: &Value, namespaced: bool) -> Vec<FieldError> {
-    let mut errors = metadata::create_builtin(object, namespaced, NameRule::PathSegment);
+    let mut errors = object_meta::create_builtin(object, namespaced, NameRule::PathSegment);
     match kind {
         "RoleBinding" | "ClusterRoleBinding" => binding(kind, object, &mut errors),
         _ => role(kind, object, &mut errors),
@@ -21,7 +21,7 @@ pub(super) fn create(kind: &str, object: &Value, namespaced: bool) -> Vec<FieldE
 
 pub(super) fn update(kind: &str, new: &Value, old: &Value, namespaced: bool) -> Vec<FieldError> {
     let mut errors = create(kind, new, namespaced);
-    errors.extend(metadata::update_builtin(new, old));
+    errors.extend(object_meta::update_builtin(new, old));
     if new.at("roleRef") != old.at("roleRef") {
         let reference = new.at("roleRef").unwrap_or(&Value::Null);
         let printed = print_struct(reference, &["apiGroup", "kind", "name"]);

@@ -1,5 +1,7 @@
 //! The security contexts of pods and containers.
 
+use evenkeel_scalars::{go, go_regex};
+
 use super::field_rules::{Seen, local_path, optional_one_of, supported};
 use crate::field::{BadValue, FieldError, Path};
 use crate::json::Value;
@@ -41,7 +43,7 @@ pub(super) fn container(
 }
 
 fn escalation(path: &Path<'_>, context: &Value, errors: &mut Vec<FieldError>) {
-    let printed = || BadValue::Printed(crate::field::go_json(context));
+    let printed = || BadValue::Printed(go::json(context));
     if context.bool("privileged") {
         let detail = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true";
         errors.push(FieldError::invalid(path, printed(), detail));
@@ -81,7 +83,7 @@ fn sysctls(path: &Path<'_>, sysctls: &[Value], errors: &mut Vec<FieldError>) {
         let at = path.index(index);
         let at = at.child("name");
         let name = sysctl.str("name");
-        let well_formed = name.len() <= 253 && crate::structural::is_match(SYSCTL, name);
+        let well_formed = name.len() <= 253 && go_regex::is_match(SYSCTL, name);
         if name.is_empty() {
             errors.push(FieldError::required(at, ""));
         } else if !well_formed {

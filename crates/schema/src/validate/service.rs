@@ -1,13 +1,15 @@
 //! Services. What depends on the addresses and ports of the whole cluster is the API server's.
 
+use evenkeel_scalars::formats;
+
 use super::field_rules::{
     Seen, ip, label, named, one_of, optional_one_of, port, port_or_name, qualified, subdomain, supported,
 };
-use super::metadata::{self, NameRule};
 use crate::field::{BadValue, FieldError, Path};
 use crate::json::Value;
+use crate::object_meta::{self, NameRule};
 use crate::read::Read;
-use crate::{names, selector, structural};
+use crate::{names, selector};
 
 const TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
 const ONLY_BALANCERS: &str = "may only be used when `type` is 'LoadBalancer'";
@@ -25,13 +27,13 @@ pub(super) fn addresses(service: &Value) -> Vec<FieldError> {
 }
 
 pub(super) fn create(service: &Value) -> Vec<FieldError> {
-    let mut errors = metadata::create_builtin(service, true, NameRule::Label);
+    let mut errors = object_meta::create_builtin(service, true, NameRule::Label);
     rules(service, &mut errors);
     errors
 }
 
 pub(super) fn update(new: &Value, old: &Value, subresource: &str) -> Vec<FieldError> {
-    let mut errors = metadata::update_builtin(new, old);
+    let mut errors = object_meta::update_builtin(new, old);
     if subresource == "status" {
         balancer_status(new, old, &mut errors);
         return errors;
@@ -73,7 +75,7 @@ fn balancer_status(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
         let host = point.str("hostname");
         if !host.is_empty() {
             subdomain(&path.child("hostname"), host, errors);
-            if crate::structural::parse_ip(host).is_some() {
+            if formats::parse_ip(host).is_some() {
                 let detail = "must be a DNS name, not an IP address";
                 errors.push(FieldError::invalid(path.child("hostname"), host, detail));
             }
@@ -286,7 +288,7 @@ fn external_ips(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
 
 /// An address that endpoints may have: none of the ranges with a meaning of their own.
 pub(super) fn endpoint_ip(path: &Path<'_>, text: &str, errors: &mut Vec<FieldError>) {
-    let Some(address) = structural::parse_ip(text) else { return };
+    let Some(address) = formats::parse_ip(text) else { return };
     let link_local = match address {
         std::net::IpAddr::V4(address) => address.is_link_local(),
         std::net::IpAddr::V6(address) => address.segments()[0] & 0xffc0 == 0xfe80,
@@ -340,7 +342,7 @@ fn balancer(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
 
 /// A range of addresses.
 pub(super) fn cidr(path: &Path<'_>, text: &str, errors: &mut Vec<FieldError>) {
-    if !structural::is_cidr(text) {
+    if !formats::is_cidr(text) {
         let detail = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
         errors.push(FieldError::invalid(path, text, detail));
     }

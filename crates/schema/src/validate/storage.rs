@@ -1,12 +1,14 @@
 //! Classes of storage and of volume attributes, drivers of volumes, and where they are attached.
 
+use evenkeel_scalars::go;
+
 use super::field_rules::{
     IMMUTABLE, immutable, named, non_negative, one_of, qualified, subdomain, supported,
 };
-use super::metadata;
-use crate::field::{BadValue, FieldError, Path, go_json};
+use crate::field::{BadValue, FieldError, Path};
 use crate::json::Value;
 use crate::names;
+use crate::object_meta;
 use crate::quantity::Quantity;
 use crate::read::Read;
 use crate::selector;
@@ -39,12 +41,12 @@ pub(super) fn check(kind: &str, object: &Value, errors: &mut Vec<FieldError>) {
 /// The rules of an update, those of the metadata included.
 pub(super) fn update(kind: &str, new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     let before = errors.len();
-    errors.extend(metadata::update_builtin(new, old));
+    errors.extend(object_meta::update_builtin(new, old));
     let of_update = |errors: &mut Vec<FieldError>| errors.split_off(before);
     match kind {
         "StorageClass" => {
             let mut rest = of_update(errors);
-            errors.extend(metadata::create_builtin(new, false, metadata::NameRule::Subdomain));
+            errors.extend(object_meta::create_builtin(new, false, object_meta::NameRule::Subdomain));
             class(new, errors);
             errors.append(&mut rest);
             for field in ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"] {
@@ -57,12 +59,12 @@ pub(super) fn update(kind: &str, new: &Value, old: &Value, errors: &mut Vec<Fiel
                     errors.push(FieldError::forbidden(field, format!("updates to {field} are forbidden.")));
                 }
             }
-            errors.extend(metadata::create_builtin(new, false, metadata::NameRule::Subdomain));
+            errors.extend(object_meta::create_builtin(new, false, object_meta::NameRule::Subdomain));
             check(kind, new, errors);
         }
         "VolumeAttachment" => {
             drop(of_update(errors));
-            errors.extend(metadata::create_builtin(new, false, metadata::NameRule::Subdomain));
+            errors.extend(object_meta::create_builtin(new, false, object_meta::NameRule::Subdomain));
             check(kind, new, errors);
             if new.at("spec") != old.at("spec") {
                 errors.push(FieldError::invalid("spec", attachment_spec(new.at("spec")), IMMUTABLE));
@@ -70,7 +72,7 @@ pub(super) fn update(kind: &str, new: &Value, old: &Value, errors: &mut Vec<Fiel
         }
         "CSINode" => {
             drop(of_update(errors));
-            errors.extend(metadata::create_builtin(new, false, metadata::NameRule::Subdomain));
+            errors.extend(object_meta::create_builtin(new, false, object_meta::NameRule::Subdomain));
             check(kind, new, errors);
             node_update(new, old, errors);
         }
@@ -191,14 +193,14 @@ fn attachment(object: &Value, errors: &mut Vec<FieldError>) {
 
 /// The spec of an attachment as Go prints it, but for a volume that is written out in it.
 fn attachment_spec(spec: Option<&Value>) -> BadValue {
-    let text = |value: Option<&Value>| value.map_or("null".to_owned(), go_json);
+    let text = |value: Option<&Value>| value.map_or("null".to_owned(), go::json);
     let source = spec.at("source");
     BadValue::Printed(format!(
         "{{\"Attacher\":{},\"Source\":{{\"PersistentVolumeName\":{},\"InlineVolumeSpec\":{}}},\"NodeName\":{}}}",
-        go_json(&spec.str("attacher").into()),
+        go::json(&spec.str("attacher").into()),
         text(source.at("persistentVolumeName")),
         text(source.at("inlineVolumeSpec")),
-        go_json(&spec.str("nodeName").into()),
+        go::json(&spec.str("nodeName").into()),
     ))
 }
 
@@ -243,11 +245,11 @@ fn node_update(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
         for driver in new.at("spec").list("drivers").iter().filter(|it| it.str("name") == before.str("name"))
         {
             if ["nodeID", "topologyKeys"].iter().any(|field| driver.at(field) != before.at(field)) {
-                let keys = driver.at("topologyKeys").map_or("null".to_owned(), go_json);
+                let keys = driver.at("topologyKeys").map_or("null".to_owned(), go::json);
                 let printed = format!(
                     "{{\"Name\":{},\"NodeID\":{},\"TopologyKeys\":{keys},\"Allocatable\":null}}",
-                    go_json(&driver.str("name").into()),
-                    go_json(&driver.str("nodeID").into()),
+                    go::json(&driver.str("name").into()),
+                    go::json(&driver.str("nodeID").into()),
                 );
                 errors.push(FieldError::invalid("spec.drivers", BadValue::Printed(printed), IMMUTABLE));
             }

@@ -1,5 +1,7 @@
 //! The volumes of a pod.
 
+use evenkeel_scalars::go;
+
 use super::field_rules::{
     Seen, file_mode, label, local_non_reserved_path, local_path, no_backsteps, required,
 };
@@ -388,7 +390,7 @@ fn ephemeral(
     if !pod.is_empty() && !name.is_empty() {
         let claim = format!("{pod}-{name}");
         for message in names::dns1123_subdomain(&claim) {
-            let detail = format!("PVC name {}: {message}", crate::field::quote(&claim));
+            let detail = format!("PVC name {}: {message}", go::quote(&claim));
             errors.push(FieldError::invalid(volume.child("name"), name, detail));
         }
     }

@@ -1,14 +1,14 @@
 //! Webhooks: what they are asked about, and where they are found.
 
 use super::field_rules::{named, qualified, supported};
-use super::metadata::{self, NameRule};
 use super::policy;
+use crate::admission::{self, Expected};
 use crate::field::{FieldError, Path};
 use crate::json::Value;
 use crate::names;
+use crate::object_meta::{self, NameRule};
 use crate::read::Read;
 use crate::selector;
-use crate::structural::{self, Expected};
 
 const OPERATIONS: [&str; 5] = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
 pub(super) const FAILURE: [&str; 2] = ["Fail", "Ignore"];
@@ -19,13 +19,13 @@ const CONDITIONS_MAX: usize = 64;
 const VARIABLES: [&str; 6] = ["object", "oldObject", "request", "namespaceObject", "authorizer", "variables"];
 
 pub(super) fn create(kind: &str, object: &Value) -> Vec<FieldError> {
-    let mut errors = metadata::create_builtin(object, false, NameRule::Subdomain);
+    let mut errors = object_meta::create_builtin(object, false, NameRule::Subdomain);
     rules(kind, object, &mut errors);
     errors
 }
 
 pub(super) fn update(kind: &str, new: &Value, old: &Value, subresource: &str) -> Vec<FieldError> {
-    let mut errors = metadata::update_builtin(new, old);
+    let mut errors = object_meta::update_builtin(new, old);
     if subresource.is_empty() {
         rules(kind, new, &mut errors);
     }
@@ -271,7 +271,7 @@ pub(super) fn expression(
     errors: &mut Vec<FieldError>,
 ) {
     let variables: Vec<&str> = VARIABLES.iter().chain(more).copied().collect();
-    if let Err(problem) = structural::check_expression(text, &variables, expected) {
+    if let Err(problem) = admission::check_expression(text, &variables, expected) {
         errors.push(FieldError::invalid(path, text, problem));
     }
 }

@@ -1,12 +1,14 @@
 //! Kinds that keep pods running: Deployment, ReplicaSet, StatefulSet, DaemonSet, ReplicationController.
 
+use evenkeel_scalars::go;
+
 use super::field_rules::{immutable, label, non_negative, supported};
-use super::metadata::{self, NameRule};
 use super::{persistentvolumeclaim, pod};
 use crate::field::{BadValue, FieldError, Path};
 use crate::int_or_string::IntOrString;
 use crate::json::{Map, Value};
 use crate::names;
+use crate::object_meta::{self, NameRule};
 use crate::read::Read;
 use crate::selector::{self, LabelSelector};
 
@@ -15,14 +17,14 @@ const MISMATCH: &str = "`selector` does not match template `labels`";
 /// The rules of one of these kinds, on creation.
 pub(super) fn create(kind: &str, object: &Value) -> Vec<FieldError> {
     let rule = if kind == "StatefulSet" { NameRule::Label } else { NameRule::Subdomain };
-    let mut errors = metadata::create_builtin(object, true, rule);
+    let mut errors = object_meta::create_builtin(object, true, rule);
     spec(kind, object, None, &mut errors);
     errors
 }
 
 /// The rules of one of these kinds, on update.
 pub(super) fn update(kind: &str, new: &Value, old: &Value, subresource: &str) -> Vec<FieldError> {
-    let mut errors = metadata::update_builtin(new, old);
+    let mut errors = object_meta::update_builtin(new, old);
     if subresource == "status" {
         status(kind, new, old, &mut errors);
         return errors;
@@ -144,7 +146,7 @@ fn print_rolling(rolling: &Value) -> BadValue {
 }
 
 fn rolling_text(rolling: &Value) -> String {
-    let field = |name: &str| rolling.at(name).map_or("null".to_owned(), crate::field::go_json);
+    let field = |name: &str| rolling.at(name).map_or("null".to_owned(), go::json);
     match rolling.has("partition") {
         true => {
             format!("{{\"Partition\":{},\"MaxUnavailable\":{}}}", field("partition"), field("maxUnavailable"))
@@ -257,7 +259,7 @@ fn stateful_set(path: &Path<'_>, spec: &Value, old: Option<&Value>, errors: &mut
         // Kubernetes looks at these twice.
         let meta = template.at("metadata").unwrap_or(&Value::Null);
         selector::validate_labels(&at.child("labels"), meta.at("labels").unwrap_or(&Value::Null), errors);
-        metadata::annotations(&at.child("annotations"), meta, errors);
+        object_meta::annotations(&at.child("annotations"), meta, errors);
     }
     always_restarts(&at, &template, "StatefulSet", errors);
 }

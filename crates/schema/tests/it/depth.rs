@@ -1,10 +1,10 @@
 //! Inputs with thousands of levels, for everything in this crate that reads user input. Each must give an
 //! error or a result on a small stack in a debug build: a stack overflow would end the test's process.
 
+use evenkeel_schema::admission::{Inputs, MutatingPolicy, Policy};
 use evenkeel_schema::depth::{DEPTH_MAX, fits};
 use evenkeel_schema::fieldset::FieldSet;
 use evenkeel_schema::patch::{PatchError, json as json_patch, merge, strategic};
-use evenkeel_schema::policy::{Inputs, MutatingPolicy, Policy};
 use evenkeel_schema::selector::{FieldSelector, LabelSelector};
 use evenkeel_schema::structural::{self, definition};
 use evenkeel_schema::{managed, protobuf, types, unknown};

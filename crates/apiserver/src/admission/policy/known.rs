@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use evenkeel_schema::policy::{Conditions, MutatingPolicy, Policy};
+use evenkeel_schema::admission::{MatchConditions, MutatingPolicy, Policy};
 use evenkeel_store::{Entry, Range, Store};
 use parking_lot::RwLock;
 use serde_json::{Value, json};
@@ -35,7 +35,7 @@ pub(in crate::admission) struct Webhook {
     pub(in crate::admission) spec: Value,
     /// Which writes it is about, in the form that policies have it in.
     pub(in crate::admission) constraints: Value,
-    pub(in crate::admission) conditions: Conditions,
+    pub(in crate::admission) conditions: MatchConditions,
 }
 
 /// All policies that are bound and all webhooks, in the order of the names of what defines them.
@@ -142,7 +142,7 @@ impl Webhook {
             "objectSelector": spec["objectSelector"],
         });
         let name = spec["name"].as_str().unwrap_or_default().to_owned();
-        Self { name, constraints, conditions: Conditions::compile(&spec), spec }
+        Self { name, constraints, conditions: MatchConditions::compile(&spec), spec }
     }
 }
 

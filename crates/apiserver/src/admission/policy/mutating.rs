@@ -1,8 +1,8 @@
 //! MutatingAdmissionPolicies and their bindings: what they make of an object before it is validated.
 
+use evenkeel_schema::admission::{Inputs, MutatingPolicy};
 use evenkeel_schema::defaults;
 use evenkeel_schema::normalize::normalize;
-use evenkeel_schema::policy::{Inputs, MutatingPolicy};
 use evenkeel_schema::structural;
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! Defaults must themselves be valid.
+//! Validates defaults: a default must be valid under its own schema.
 
 use crate::field::{FieldError, Path};
 use crate::json::Value;

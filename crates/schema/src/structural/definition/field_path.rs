@@ -1,16 +1,16 @@
-//! Paths into a schema, such as `.spec.color` or `.spec['a b']`.
+//! Parses the `fieldPath` of a rule, such as `.spec.color` or `.spec['a b']`.
 
 use crate::json::Value;
 use crate::read::Read;
 use crate::types::{Additional, Schema};
 
-/// A schema that paths lead into, in whatever form it is held.
+/// A schema that a path leads into: compiled, or as JSON.
 pub(in crate::structural) trait Fields {
-    /// Whether the fields have names.
+    /// Whether the schema has named fields.
     fn is_named(&self) -> bool;
     /// The schema of one field.
     fn named(&self, name: &str) -> Option<&Self>;
-    /// The schema of all values of a map.
+    /// The schema of a map's values.
     fn values(&self) -> Option<&Self>;
 }
 
@@ -45,7 +45,7 @@ impl Fields for Schema {
     }
 }
 
-/// The path without its leading dot and the schema it leads to.
+/// Resolves a path. Returns it without its leading dot, and the schema that it leads to.
 pub(in crate::structural) fn find<'a, S: Fields>(
     schema: &'a S,
     text: &str,
@@ -92,7 +92,7 @@ fn step<'a, S: Fields>(schema: &'a S, name: &str, found: &mut String) -> Result<
     Ok(values)
 }
 
-/// Splits at dots and brackets, which are tokens of their own; a quoted string is one token.
+/// Splits a path into tokens: dots, brackets, quoted strings and names.
 fn tokens(text: &str) -> Vec<&str> {
     let mut tokens = Vec::new();
     let mut rest = text;

@@ -1,11 +1,12 @@
-//! What makes a schema structural: every field is described outside of the logical combinations, once.
+//! Checks that a schema is structural: every field is described once, outside of `allOf`, `anyOf`, `oneOf` and `not`.
+
+use evenkeel_scalars::go_regex;
 
 use crate::field::{FieldError, Path};
 use crate::json::Value;
 use crate::read::Read;
-use crate::structural::pattern;
 
-/// Where a node of the schema stands.
+/// What a node of the schema describes: the object, an item of a list, or a field.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Level {
     Root,
@@ -13,7 +14,7 @@ enum Level {
     Field,
 }
 
-/// The violations, sorted by their text.
+/// Returns all violations, sorted by their text.
 pub(super) fn validate(path: &Path<'_>, schema: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     node(path, schema, Level::Root, &mut errors);
@@ -50,7 +51,7 @@ fn node(path: &Path<'_>, schema: &Value, level: Level, errors: &mut Vec<FieldErr
     resource(path, schema, level, errors);
 }
 
-/// The one combination that may name types: integer or string.
+/// Whether the alternatives are `integer` and `string`: the only combination that may name types.
 fn is_int_or_string(any_of: &[Value]) -> bool {
     let only_type = |schema: &Value, kind: &str| {
         schema.as_object().is_some_and(|fields| fields.len() == 1) && schema.str("type") == kind
@@ -164,13 +165,13 @@ fn value_rules(
         nested(&path.child("not"), not, false, errors);
     }
     let text = schema.str("pattern");
-    if pattern::compiled(text).is_none() {
-        let detail = format!("must be a valid regular expression, but isn't: {}", pattern::go_error(text));
+    if go_regex::compiled(text).is_none() {
+        let detail = format!("must be a valid regular expression, but isn't: {}", go_regex::go_error(text));
         errors.push(FieldError::invalid(path.child("pattern"), text, detail));
     }
 }
 
-/// A schema below a combination may restrict values, but describe nothing.
+/// Checks a schema below a combination, which may restrict values but not describe fields.
 fn nested(path: &Path<'_>, schema: &Value, skip_any_of: bool, errors: &mut Vec<FieldError>) {
     value_rules(path, schema, skip_any_of, false, errors);
     if let Some(items) = schema.at("items") {
@@ -210,7 +211,8 @@ fn nested(path: &Path<'_>, schema: &Value, skip_any_of: bool, errors: &mut Vec<F
     }
 }
 
-/// What the combinations speak of must be described outside of them. `at` is where, `from` is who speaks.
+/// Checks that the fields which a combination restricts are described outside of it. `at` is the schema outside, `from`
+/// the schema inside of the combination.
 fn complete_values(
     at: &Path<'_>,
     from: &Path<'_>,

@@ -1,8 +1,10 @@
-//! Which keywords of OpenAPI a definition may use, and how they go together.
+//! Checks which OpenAPI keywords a definition uses, and in which combinations.
+
+use evenkeel_scalars::go;
 
 use super::super::rules::{Place, Report, elements_max};
 use super::{RuleChecks, field_path};
-use crate::field::{BadValue, FieldError, Path, go_json};
+use crate::field::{BadValue, FieldError, Path};
 use crate::json::Value;
 use crate::read::Read;
 
@@ -11,25 +13,25 @@ const REASONS: [&str; 4] =
     ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
 const META_FIELDS: [&str; 3] = ["metadata", "kind", "apiVersion"];
 
-/// The errors of a schema and all schemas below it.
+/// Validates the keywords of a schema and of all schemas below it.
 pub(super) fn validate(path: &Path<'_>, schema: &Value, rules: RuleChecks) -> Vec<FieldError> {
     let report = Report::new(rules == RuleChecks::Compile);
     let mut found = Found { errors: Vec::new(), rules: report };
     let scope = (rules != RuleChecks::None).then_some(Scope { cardinality: Some(1), uncorrelatable: None });
     visit(path, schema, &Context { root: true, rules: scope, ..Context::default() }, &mut found);
-    // What is wrong with rules comes after what is wrong with the schema.
+    // Kubernetes reports the errors of CEL rules after those of the schema.
     let mut errors = found.errors;
     errors.extend(found.rules.finish(path));
     errors
 }
 
-/// What was found so far.
+/// The errors found so far.
 struct Found {
     errors: Vec<FieldError>,
     rules: Report,
 }
 
-/// Whether a schema uses, anywhere, what cannot even be read as structural; those errors are enough then.
+/// Whether a schema uses a keyword anywhere that cannot be converted to a structural schema. Then only that is reported.
 pub(super) fn is_unsupported(schema: &Value) -> bool {
     let used = |name: &str| match schema.at(name) {
         None => false,
@@ -57,25 +59,25 @@ pub(super) fn children(schema: &Value) -> impl Iterator<Item = &Value> {
 struct Context {
     root: bool,
     in_meta: bool,
-    /// Why defaults are forbidden here, where they are.
+    /// Why defaults are forbidden here, if they are.
     no_defaults: Option<String>,
-    /// What rules in CEL need to know; none where they are not checked.
+    /// The scope of CEL rules here; `None` if rules are not checked.
     rules: Option<Scope>,
 }
 
-/// Where in a schema rules stand.
+/// The surroundings of the CEL rules of one node.
 #[derive(Clone)]
 struct Scope {
-    /// How often the value can be there; none where the schema does not say.
+    /// How often the value can occur in an object; `None` if nothing in the schema limits that.
     cardinality: Option<u64>,
-    /// The list above whose items cannot be told apart.
+    /// The nearest list above whose items have no keys, so that an item has no old value.
     uncorrelatable: Option<String>,
 }
 
 fn visit(path: &Path<'_>, schema: &Value, context: &Context, found: &mut Found) {
     let known = found.errors.len();
     visit_parts(path, schema, context, found);
-    // Rules about a schema that is wrong would only give errors that nobody understands.
+    // The errors of rules on an invalid schema would be misleading.
     let Some(scope) = context.rules.as_ref().filter(|_| found.errors.len() == known) else { return };
     if !schema.list("x-kubernetes-validations").is_empty() {
         let place = Place {
@@ -112,7 +114,7 @@ fn visit_parts(path: &Path<'_>, schema: &Value, context: &Context, found: &mut F
     extensions(path, schema, &mut found.errors);
 }
 
-/// The scope of what is below a schema: as often as the schema itself, times what it can hold.
+/// The scope of the nodes below a schema. Their cardinality is that of the schema times the elements that it can hold.
 fn scope_below(schema: &Value, scope: Option<&Scope>) -> Option<Scope> {
     let scope = scope?;
     let cardinality = scope.cardinality.zip(elements_max(schema)).map(|(a, b)| a.saturating_mul(b));
@@ -219,7 +221,7 @@ fn map_type(path: &Path<'_>, schema: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Says whether the type is what a keyword needs.
+/// Checks that a schema has the type that a keyword needs.
 fn expect_type(
     path: &Path<'_>,
     schema: &Value,
@@ -259,9 +261,9 @@ fn list_type(path: &Path<'_>, schema: &Value, errors: &mut Vec<FieldError>) {
 
 fn atomic_items(path: &Path<'_>, items: Option<&Value>, errors: &mut Vec<FieldError>) {
     let detail = "must be atomic as item of a list with x-kubernetes-list-type=set";
-    // Kubernetes shows the list type in both cases.
+    // Kubernetes shows the list type also if the map type is wrong.
     let shown = items.at("x-kubernetes-list-type").cloned().unwrap_or(Value::Null);
-    let shown = BadValue::Printed(go_json(&shown));
+    let shown = BadValue::Printed(go::json(&shown));
     match items.str("type") {
         "array" if !matches!(items.str("x-kubernetes-list-type"), "" | "atomic") => {
             errors.push(FieldError::invalid(path.child("x-kubernetes-list-type"), shown, detail));
@@ -312,7 +314,7 @@ fn list_map(path: &Path<'_>, schema: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Items of sets and maps, and the keys of the latter, must always have a value.
+/// Checks that items of sets and maps, and the key fields of the latter, always have a value.
 fn unique_items(path: &Path<'_>, schema: &Value, errors: &mut Vec<FieldError>) {
     let list_type = schema.str("x-kubernetes-list-type");
     let Some(items) = schema.at("items").filter(|items| items.is_object()) else { return };
@@ -406,10 +408,10 @@ pub(super) fn go_name(keyword: &str) -> String {
     }
 }
 
-/// The schema as Go prints its struct, as far as the fields that are set go.
+/// Prints a schema as Go prints its struct, limited to the fields that are set.
 pub(super) fn print_schema(schema: &Value) -> String {
     let fields = schema.as_object().into_iter().flatten();
     let printed: Vec<String> =
-        fields.map(|(name, value)| format!("\"{}\":{}", go_name(name), go_json(value))).collect();
+        fields.map(|(name, value)| format!("\"{}\":{}", go_name(name), go::json(value))).collect();
     format!("{{{}}}", printed.join(","))
 }

@@ -1,13 +1,13 @@
-//! What is no error in a definition, but most likely not what was meant.
+//! Warnings for definitions that are valid, but most likely not what their author meant.
 
-use super::super::formats;
+use evenkeel_scalars::{formats, go};
+
 use super::keywords::children;
 use super::shared_form;
-use crate::field::quote;
 use crate::json::Value;
 use crate::read::Read;
 
-/// The warnings for a definition that is created, or updated from `old`: what was there before is not told again.
+/// The warnings for a definition that is created, or updated from `old`. Warnings that `old` also has are dropped.
 pub(crate) fn warnings(definition: &Value, old: Option<&Value>) -> Vec<String> {
     let known = old.map(of).unwrap_or_default();
     of(definition).into_iter().filter(|warning| !known.contains(warning)).collect()
@@ -40,13 +40,13 @@ fn visit(schema: &Value, unknown: &mut Vec<String>, sets: &mut Vec<String>) {
         _ => false,
     };
     if !format.is_empty() && !recognized {
-        unknown.push(format!("unrecognized format {}", quote(format)));
+        unknown.push(format!("unrecognized format {}", go::quote(format)));
     }
     let items = schema.at("items").str("type");
     if schema.str("x-kubernetes-list-type") == "set" && matches!(items, "object" | "array") {
         sets.push(format!(
             "x-kubernetes-list-type: set for items of type {} is not supported by server-side apply or CEL validation rules",
-            quote(items)
+            go::quote(items)
         ));
     }
     for child in children(schema) {

@@ -1,12 +1,12 @@
-//! From a schema to what expressions may know of its values.
+//! Makes the declarations that the CEL checker and cost estimate use, from a schema.
 
 use std::sync::Arc;
 
-use super::escape;
-use super::kind::{Declaration, Kind, Shape};
+use evenkeel_cel::{Declaration, Shape, Type as CelType, escape};
+
 use crate::types::{Additional, Schema, Text, Type};
 
-/// The largest request that the API server takes; no value can be larger.
+/// The largest request that the API server accepts, in bytes. No value can be larger.
 pub(super) const REQUEST_BYTES_MAX: u64 = 3 * 1024 * 1024;
 const DURATION_CHARS_MAX: u64 = 32;
 const DATETIME_CHARS_MAX: u64 = 32;
@@ -14,16 +14,17 @@ const DATE_CHARS: u64 = 12;
 const DURATION_BYTES_MIN: u64 = 3;
 const DATETIME_BYTES_MIN: u64 = 21;
 const STRING_BYTES_MIN: u64 = 2;
-/// A limit counts code points, and one of these takes up to four bytes.
+/// Length limits count code points, each of which takes up to four bytes.
 const BYTES_PER_CHAR: u64 = 4;
 
-/// A copy of a schema in which every whole object declares its type and the names in its metadata, so that rules may
-/// use them.
+/// Copies the schema of a whole object and declares `apiVersion`, `kind` and the names in `metadata`, there and in embedded
+/// resources, so that rules may use them.
 pub(super) fn view(schema: &Schema) -> Schema {
     view_at(schema, true)
 }
 
-/// The same for a schema that may be below that of a whole object.
+/// Copies a schema and declares `apiVersion`, `kind` and the names in `metadata` of embedded resources, and of the schema
+/// itself if it is the `root`.
 pub(super) fn view_at(schema: &Schema, root: bool) -> Schema {
     let mut view = schema.clone();
     complete(&mut view, root);
@@ -70,10 +71,10 @@ fn add_meta(schema: &mut Schema) {
     schema.properties.insert("metadata".into(), metadata);
 }
 
-/// What is known of the values of a schema; nothing for one that has no type.
+/// Declares the values of a schema; `None` if the schema has no type.
 pub(super) fn declare(schema: &Schema, name: &str) -> Option<Arc<Declaration>> {
     if schema.int_or_string {
-        return Some(simple(Kind::Dyn, text_max(schema), 1));
+        return Some(simple(CelType::Dyn, text_max(schema), 1));
     }
     match schema.kind? {
         Type::Array => list(schema, name),
@@ -82,14 +83,14 @@ pub(super) fn declare(schema: &Schema, name: &str) -> Option<Arc<Declaration>> {
             _ => Some(object(schema, name)),
         },
         Type::String => Some(string(schema)),
-        Type::Boolean => Some(simple(Kind::Bool, 0, 4)),
-        Type::Number => Some(simple(Kind::Double, 0, 1)),
-        Type::Integer => Some(simple(Kind::Int, 0, 1)),
+        Type::Boolean => Some(simple(CelType::Bool, 0, 4)),
+        Type::Number => Some(simple(CelType::Double, 0, 1)),
+        Type::Integer => Some(simple(CelType::Int, 0, 1)),
     }
 }
 
-fn simple(kind: Kind, elements_max: u64, bytes_min: u64) -> Arc<Declaration> {
-    Arc::new(Declaration { shape: Shape::Simple(kind), name: String::new(), elements_max, bytes_min })
+fn simple(cel_type: CelType, elements_max: u64, bytes_min: u64) -> Arc<Declaration> {
+    Arc::new(Declaration { shape: Shape::Simple(cel_type), name: String::new(), elements_max, bytes_min })
 }
 
 fn text_max(schema: &Schema) -> u64 {
@@ -102,15 +103,15 @@ fn text_max(schema: &Schema) -> u64 {
 fn string(schema: &Schema) -> Arc<Declaration> {
     let limit = schema.limits.as_ref().and_then(|limits| limits.max_length);
     match schema.format.as_ref() {
-        "byte" => simple(Kind::Bytes, limit.unwrap_or(REQUEST_BYTES_MAX - 2), STRING_BYTES_MIN),
-        "duration" => simple(Kind::Duration, DURATION_CHARS_MAX, DURATION_BYTES_MIN),
-        "date" => simple(Kind::Timestamp, DATE_CHARS, DATE_CHARS),
-        "date-time" => simple(Kind::Timestamp, DATETIME_CHARS_MAX, DATETIME_BYTES_MIN),
+        "byte" => simple(CelType::Bytes, limit.unwrap_or(REQUEST_BYTES_MAX - 2), STRING_BYTES_MIN),
+        "duration" => simple(CelType::Duration, DURATION_CHARS_MAX, DURATION_BYTES_MIN),
+        "date" => simple(CelType::Timestamp, DATE_CHARS, DATE_CHARS),
+        "date-time" => simple(CelType::Timestamp, DATETIME_CHARS_MAX, DATETIME_BYTES_MIN),
         _ if limit.is_none() && !schema.enumeration.is_empty() => {
             let lengths = schema.enumeration.iter().filter_map(|value| Some(value.as_str()?.len() as u64));
-            simple(Kind::String, lengths.max().unwrap_or(0), STRING_BYTES_MIN)
+            simple(CelType::String, lengths.max().unwrap_or(0), STRING_BYTES_MIN)
         }
-        _ => simple(Kind::String, text_max(schema), STRING_BYTES_MIN),
+        _ => simple(CelType::String, text_max(schema), STRING_BYTES_MIN),
     }
 }
 
@@ -122,7 +123,7 @@ fn list(schema: &Schema, name: &str) -> Option<Arc<Declaration>> {
 }
 
 fn map(schema: &Schema, values: &Schema, name: &str) -> Option<Arc<Declaration>> {
-    /// Two quotes, a colon, a comma and a key of two characters.
+    /// The fewest bytes of an entry in JSON: two quotes, a colon, a comma and a key of two characters.
     const ENTRY_BYTES_MIN: u64 = 6;
     let values = declare(values, &format!("{name}.@elem"))?;
     let limit = schema.limits.as_ref().and_then(|limits| limits.max_properties);
@@ -131,12 +132,12 @@ fn map(schema: &Schema, values: &Schema, name: &str) -> Option<Arc<Declaration>>
 }
 
 fn object(schema: &Schema, name: &str) -> Arc<Declaration> {
-    /// Two quotes, a colon and a comma.
+    /// The fewest bytes of a field in JSON, its name and value apart: two quotes, a colon and a comma.
     const FIELD_BYTES_MIN: u64 = 4;
     let mut bytes_min = 2;
     let mut fields = std::collections::BTreeMap::new();
     for (field, schema_of) in schema.properties.iter() {
-        let escaped = escape::escape(field);
+        let escaped = escape(field);
         let type_name = format!("{name}.{}", escaped.as_deref().unwrap_or(field));
         let Some(declared) = declare(schema_of, &type_name) else { continue };
         if schema.required.iter().any(|required| required == field) && schema_of.default.is_none() {

@@ -1,39 +1,41 @@
-//! Checks the rules of a definition when it is written: they must compile, and not cost too much.
+//! Checks the CEL rules of a definition: they must compile, and their estimated cost must stay within the limits.
 
 use serde_json::json;
 
+use evenkeel_scalars::go;
+
 use super::program::{self, Compiled, Program};
 use super::{declare, has_rules};
-use crate::field::{BadValue, FieldError, Path, go_json};
+use crate::field::{BadValue, FieldError, Path};
 use crate::json::Value;
 use crate::read::Read;
 use crate::structural::compile;
 use crate::types::Validation;
 
-/// What one rule may cost.
+/// The highest estimated cost of one rule.
 const RULE_COST_MAX: u64 = 10_000_000;
-/// What all rules of a schema may cost.
+/// The highest estimated cost of all rules of a schema together.
 const TOTAL_COST_MAX: u64 = 100_000_000;
-/// How many of the most expensive rules are named.
+/// How many of the most expensive rules an error names.
 const NAMED_MAX: usize = 4;
 
-/// Where rules stand in a schema.
+/// The surroundings of the rules of one schema node.
 pub(in crate::structural) struct Place<'a> {
-    /// Whether the schema is that of whole objects.
+    /// Whether the node describes the whole object.
     pub(in crate::structural) root: bool,
-    /// How often the value can be there at most; none where the schema does not say.
+    /// How often the value can occur in an object; `None` if nothing in the schema limits that.
     pub(in crate::structural) cardinality: Option<u64>,
-    /// The list above whose items cannot be told apart, so that there is no old value to compare with.
+    /// The nearest list above whose items have no keys, so that `oldSelf` cannot be found.
     pub(in crate::structural) uncorrelatable: Option<&'a str>,
 }
 
-/// What was found of the rules of a schema.
+/// The errors and the costs of the rules checked so far.
 #[derive(Default)]
 pub(in crate::structural) struct Report {
     errors: Vec<FieldError>,
     total: u64,
     expensive: Vec<(String, u64)>,
-    /// Whether the cost of a single rule is not held against it: the schema was there before.
+    /// Whether the cost of single rules is not checked, because the schema was stored before.
     forgive_cost: bool,
 }
 
@@ -42,7 +44,7 @@ impl Report {
         Report { forgive_cost, ..Report::default() }
     }
 
-    /// Checks the rules at one place of a schema.
+    /// Checks the rules of one schema node.
     pub(in crate::structural) fn check(&mut self, path: &Path<'_>, schema: &Value, place: &Place<'_>) {
         let compiled = compile::node(schema);
         debug_assert!(has_rules(&compiled), "only places with rules are checked");
@@ -114,7 +116,7 @@ impl Report {
         }
     }
 
-    /// Everything that is wrong, with what the rules cost together last.
+    /// Returns all errors, those about the total cost last.
     pub(in crate::structural) fn finish(mut self, path: &Path<'_>) -> Vec<FieldError> {
         if self.total > TOTAL_COST_MAX {
             let detail =
@@ -141,10 +143,10 @@ fn exceeds(what: &str, cost: u64, limit: u64) -> String {
     )
 }
 
-/// The rule as Go prints its struct.
+/// Prints the rule as Go prints its struct.
 fn print(rule: &Validation) -> BadValue {
     let reason = if rule.reason.is_empty() { Value::Null } else { json!(rule.reason) };
-    let text = |text: &str| go_json(&json!(text));
+    let text = |text: &str| go::json(&json!(text));
     BadValue::Printed(format!(
         r#"{{"Rule":{},"Message":{},"MessageExpression":{},"Reason":{},"FieldPath":{},"OptionalOldSelf":{}}}"#,
         text(&rule.rule),
@@ -156,7 +158,7 @@ fn print(rule: &Validation) -> BadValue {
     ))
 }
 
-/// How many values a schema's parts can have for each of its own values; none where nothing limits them.
+/// How many items or entries a value of the schema can have; `None` if nothing limits them.
 pub(in crate::structural) fn elements_max(schema: &Value) -> Option<u64> {
     let limit = |name: &str| schema.at(name).and_then(Value::as_i64).map(|limit| limit.max(0) as u64);
     match schema.str("type") {

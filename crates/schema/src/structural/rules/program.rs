@@ -1,27 +1,25 @@
-//! One rule, compiled.
+//! Compiles one rule.
 
 use std::sync::Arc;
 
-use super::check::{self, Checked};
-use super::cost;
-use super::kind::{Declaration, Kind};
-use super::syntax;
+use evenkeel_cel::{Checked, Declaration, Issues, Type, compile as compile_expression, estimate_cost};
+
 use crate::structural::definition::field_path;
 use crate::types::{Schema, Validation};
 
 pub(super) const SELF: &str = "self";
 pub(super) const OLD_SELF: &str = "oldSelf";
 
-/// What became of a rule.
+/// A compiled rule.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Compiled {
-    /// The rule as it was written.
+    /// The rule as written in the definition.
     pub(super) source: Validation,
-    /// The field below the value that a failure is about.
+    /// The field that a failure reports, relative to the rule's value.
     pub(super) field: Option<String>,
-    /// The program, or why there is none; nothing for an empty rule.
+    /// The program, or why the rule does not compile; `None` for an empty rule.
     pub(super) rule: Option<Result<Program, String>>,
-    /// The same for the expression of the message.
+    /// The program of `messageExpression`, or why it does not compile; `None` if there is no such expression.
     pub(super) message: Option<Result<Program, String>>,
 }
 
@@ -35,7 +33,7 @@ pub(super) struct Program {
 
 impl Program {
     pub(super) fn uses_old_self(&self) -> bool {
-        self.checked.used.iter().any(|name| name.as_ref() == OLD_SELF)
+        self.checked.uses(OLD_SELF)
     }
 }
 
@@ -49,7 +47,7 @@ impl Compiled {
     }
 }
 
-/// Compiles a rule about values of this declaration.
+/// Compiles a rule on values that `schema` describes and `declared` declares.
 pub(super) fn compile(rule: &Validation, schema: &Schema, declared: &Arc<Declaration>) -> Compiled {
     let field = field_path::find(schema, &rule.field_path, true).ok().map(|(path, _)| path);
     let field = field.filter(|path| !path.is_empty());
@@ -57,16 +55,16 @@ pub(super) fn compile(rule: &Validation, schema: &Schema, declared: &Arc<Declara
     if rule.rule.trim().is_empty() {
         return Compiled { source, field, rule: None, message: None };
     }
-    let kind = declared.kind();
+    let cel_type = declared.cel_type();
     let old = match rule.optional_old_self {
-        Some(true) => Kind::optional(kind.clone()),
-        _ => kind.clone(),
+        Some(true) => Type::optional(cel_type.clone()),
+        _ => cel_type.clone(),
     };
-    let variables = [(SELF, kind), (OLD_SELF, old)];
-    let program = expression(&rule.rule, &variables, declared, &Kind::Bool)
+    let variables = [(SELF, cel_type), (OLD_SELF, old)];
+    let program = expression(&rule.rule, &variables, declared, &Type::Bool)
         .map_err(|problem| problem.text("", "cel expression must evaluate to a bool"));
     let message = match program.is_ok() && !rule.message_expression.is_empty() {
-        true => Some(expression(&rule.message_expression, &variables, declared, &Kind::String).map_err(
+        true => Some(expression(&rule.message_expression, &variables, declared, &Type::String).map_err(
             |problem| problem.text("messageExpression ", "messageExpression must evaluate to a string"),
         )),
         false => None,
@@ -74,7 +72,7 @@ pub(super) fn compile(rule: &Validation, schema: &Schema, declared: &Arc<Declara
     Compiled { source, field, rule: Some(program), message }
 }
 
-/// Why an expression is no program.
+/// Why an expression does not compile.
 enum Problem {
     Compilation(String),
     Result,
@@ -91,16 +89,15 @@ impl Problem {
 
 fn expression(
     source: &str,
-    variables: &[(&str, Kind)],
+    variables: &[(&str, Type)],
     declared: &Declaration,
-    wanted: &Kind,
+    wanted: &Type,
 ) -> Result<Program, Problem> {
-    let failed = |issues: super::issue::Issues| Problem::Compilation(issues.to_string());
-    let tree = syntax::parse(source).map_err(failed)?;
-    let checked = check::check(source, tree, variables).map_err(failed)?;
+    let failed = |issues: Issues| Problem::Compilation(issues.to_string());
+    let checked = compile_expression(source, variables).map_err(failed)?;
     if checked.result() != wanted {
         return Err(Problem::Result);
     }
-    let cost_max = cost::estimate(&checked, declared);
+    let cost_max = estimate_cost(&checked, declared);
     Ok(Program { checked, cost_max })
 }

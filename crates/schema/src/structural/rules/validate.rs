@@ -1,35 +1,35 @@
-//! Runs the rules of a schema on an object.
+//! Runs the CEL rules of a schema on an object.
 
 use std::collections::BTreeMap;
 
-use super::equality::item_key;
-use super::eval;
+use evenkeel_cel::{Fault, Outcome, Value, evaluate, item_key, view};
+
+use evenkeel_scalars::go;
+
 use super::program::{Compiled, OLD_SELF, Program, SELF};
-use super::value::{Fault, Outcome, Value};
-use super::view::view;
 use super::{Node, Rules};
 use crate::field::{BadValue, FieldError, Path};
 use crate::json::Value as Json;
 use crate::types::{Additional, ListType, Schema, Type, Validation};
 
-/// What all rules of one object may cost.
+/// The highest actual cost of all rules for one object.
 const BUDGET: u64 = 10_000_000;
-/// The longest message that an expression may make.
+/// The longest message that a `messageExpression` may make, in bytes.
 const MESSAGE_BYTES_MAX: usize = 5 * 1024;
 const OUT_OF_BUDGET: &str =
     "validation failed due to running out of cost budget, no further validation rules will be run";
 
-/// What the rules said.
+/// The results of all rules.
 #[derive(Debug, Default)]
 pub struct Findings {
-    /// What is wrong.
+    /// The rules that fail.
     pub errors: Vec<FieldError>,
-    /// What was wrong before and did not change: told, but not held against the update.
+    /// The rules that fail on values which the update does not change: reported, but no reason to refuse it.
     pub warnings: Vec<FieldError>,
 }
 
 impl Rules {
-    /// Runs the rules on a new object, or on one that replaces `old`.
+    /// Runs the rules on an object that is created, or updated from `old`.
     pub fn validate(&self, object: &Json, old: Option<&Json>) -> Findings {
         let mut run = Run { findings: Findings::default(), budget: Some(BUDGET) };
         let here = old.map(|old| (object, old, &self.schema));
@@ -39,15 +39,15 @@ impl Rules {
     }
 }
 
-/// A value, the one that it replaces, and their schema.
+/// A value, the old value, and their schema.
 type Pair<'a> = (&'a Json, &'a Json, &'a Schema);
 
-/// How a value relates to the one that it replaces, which decides whether an old error is forgiven.
+/// Decides whether the failure of a rule becomes a warning, because the update does not change the value.
 #[derive(Clone, Copy)]
 struct Ratchet<'a> {
-    /// The value and the one that it replaces, where they belong together.
+    /// The value and its old value; `None` if the value has no old value.
     here: Option<Pair<'a>>,
-    /// The same for the nearest value above.
+    /// The nearest value above, and its old value.
     above: Option<Pair<'a>>,
 }
 
@@ -64,7 +64,7 @@ impl<'a> Ratchet<'a> {
     }
 }
 
-/// Whether two values are the same; the order of a list that is a map does not count.
+/// Whether two values are equal. The order of a list whose list type is `map` does not count.
 fn unchanged(new: &Json, old: &Json, schema: Option<&Schema>) -> bool {
     if new == old {
         return true;
@@ -90,7 +90,7 @@ fn unchanged(new: &Json, old: &Json, schema: Option<&Schema>) -> bool {
 
 struct Run {
     findings: Findings,
-    /// What is left to spend; nothing once it was exceeded.
+    /// The cost that is left; `None` once it was exceeded, which ends the run.
     budget: Option<u64>,
 }
 
@@ -222,8 +222,8 @@ impl Run {
             Ok(variables) => variables,
             Err(fault) => return self.fault(fault, rule, place),
         };
-        let (outcome, cost) = eval::run(&program.checked, &variables);
-        // A run that was cut off is reported as such, not as the budget that it would have exceeded.
+        let (outcome, cost) = evaluate(&program.checked, &variables);
+        // An evaluation that exceeds its own limit is reported as such, even if it also exceeds the budget.
         if !matches!(outcome, Err(Fault::Limit)) && !self.spend(cost) {
             return self.stop(place.broken(OUT_OF_BUDGET));
         }
@@ -265,7 +265,7 @@ impl Run {
         }
     }
 
-    /// The rule does not hold.
+    /// Reports a rule that evaluates to false.
     fn failed(
         &mut self,
         compiled: &Compiled,
@@ -313,11 +313,11 @@ impl Run {
     }
 
     fn message(&mut self, program: &Program, variables: &[(&str, Value<'_>)], source: &str) -> Message {
-        let (outcome, cost) = eval::run(&program.checked, variables);
+        let (outcome, cost) = evaluate(&program.checked, variables);
         if matches!(outcome, Err(Fault::Limit)) {
             return Message::Stop(format!(
                 "no further validation rules will be run due to call cost exceeds limit for messageExpression: {}",
-                crate::field::quote(source)
+                go::quote(source)
             ));
         }
         if !self.spend(cost) {
@@ -336,22 +336,22 @@ impl Run {
     }
 }
 
-/// What an expression made for a message.
+/// The result of a `messageExpression`.
 enum Message {
     Text(String),
-    /// Nothing that can be shown; the message that is written down is used instead.
+    /// The expression failed, or its result is no valid message: `message` is used instead.
     Unusable,
-    /// It cost too much.
+    /// The expression exceeded its cost limit, which ends the run.
     Stop(String),
 }
 
-/// Where rules are run.
+/// The value that rules are run on.
 struct Place<'a> {
     schema: &'a Schema,
     path: &'a Path<'a>,
     value: &'a Json,
     old: Option<&'a Json>,
-    /// Whether the value did not change.
+    /// Whether the update does not change the value, so that failures become warnings.
     forgiven: bool,
 }
 
@@ -360,13 +360,13 @@ impl Place<'_> {
         self.schema.kind.map_or("", Type::name)
     }
 
-    /// A rule that could not be decided.
+    /// The error for a rule that could not be evaluated.
     fn broken(&self, detail: impl Into<String>) -> FieldError {
         FieldError::invalid(self.path, self.type_name(), detail)
     }
 }
 
-/// The variables of a rule; a value that is not what its schema says fails every rule about it.
+/// The variables of a rule. A value that does not match its schema fails every rule on it.
 fn variables<'a>(
     own: &Outcome<Value<'a>>,
     before: Option<&Outcome<Value<'a>>>,
@@ -390,7 +390,7 @@ fn rule_name(rule: &Validation) -> &str {
     }
 }
 
-/// The items of a list that is a map, by their keys.
+/// The items of a list whose list type is `map`, by their keys.
 fn keyed<'a>(items: &'a [Json], schema: &Schema) -> BTreeMap<String, &'a Json> {
     items.iter().filter_map(|item| Some((item_key(item, &schema.list_map_keys)?, item))).collect()
 }

@@ -1,0 +1,118 @@
+//! Prints strings and values as Go does, because Kubernetes' messages contain them in that form.
+
+use std::fmt::Write;
+
+use serde_json::{Number, Value};
+
+/// Prints a string as Go's `%q` does.
+pub fn quote(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    quote_into(&mut out, text);
+    out
+}
+
+/// Appends a string as Go's `%q` prints it.
+pub fn quote_into(out: &mut String, text: &str) {
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\x07' => out.push_str("\\a"),
+            '\x08' => out.push_str("\\b"),
+            '\x0c' => out.push_str("\\f"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            '\x0b' => out.push_str("\\v"),
+            c if is_print(c) => out.push(c),
+            c => escape_into(out, c),
+        }
+    }
+    out.push('"');
+}
+
+fn escape_into(out: &mut String, c: char) {
+    let code = u32::from(c);
+    // Writing to a String cannot fail.
+    let _ = match code {
+        0..=0x7f => write!(out, "\\x{code:02x}"),
+        0x80..=0xffff => write!(out, "\\u{code:04x}"),
+        _ => write!(out, "\\U{code:08x}"),
+    };
+}
+
+/// Whether Go's `unicode.IsPrint` holds: letters, marks, numbers, punctuation, symbols and the ASCII space.
+pub fn is_print(c: char) -> bool {
+    if c.is_ascii() {
+        return !c.is_ascii_control();
+    }
+    // The standard library escapes a combining mark only at the start of a string, hence the letter before it.
+    let mut buffer = ['a', c].iter().collect::<String>();
+    let escaped = buffer.escape_debug().count();
+    buffer.clear();
+    escaped == 2
+}
+
+/// Prints a number as Go's `%v` does: integers plainly, floats in their shortest form.
+pub fn number(number: &Number) -> String {
+    if number.is_i64() || number.is_u64() {
+        return number.to_string();
+    }
+    let value = number.as_f64().unwrap_or_default();
+    float(value)
+}
+
+/// Prints a float as Go's `%v` does: in its shortest form, with an exponent below 1e-4 and from 1e21 on.
+pub fn float(value: f64) -> String {
+    let magnitude = value.abs();
+    if magnitude != 0.0 && !(1e-4..1e21).contains(&magnitude) {
+        let text = format!("{value:e}");
+        let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+        let (sign, digits) = match exponent.strip_prefix('-') {
+            Some(digits) => ('-', digits),
+            None => ('+', exponent),
+        };
+        return format!("{mantissa}e{sign}{digits:0>2}");
+    }
+    format!("{value}")
+}
+
+/// JSON as Go's encoder writes it: `<`, `>`, `&`, U+2028 and U+2029 escaped.
+pub fn json(value: &Value) -> String {
+    let text = value.to_string();
+    if !text.contains(['<', '>', '&', '\u{2028}', '\u{2029}']) {
+        return text;
+    }
+    let mut out = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        match c {
+            '<' => out.push_str("\\u003c"),
+            '>' => out.push_str("\\u003e"),
+            '&' => out.push_str("\\u0026"),
+            '\u{2028}' => out.push_str("\\u2028"),
+            '\u{2029}' => out.push_str("\\u2029"),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotes_like_go() {
+        assert_eq!(quote("a\n\x01\x7fé\u{a0}\u{301}日"), "\"a\\n\\x01\\x7fé\\u00a0\u{301}日\"");
+    }
+
+    #[test]
+    fn floats_print_like_go() {
+        for (value, text) in
+            [(1.5, "1.5"), (1e21, "1e+21"), (1e20, "100000000000000000000"), (0.00001, "1e-05"), (-2.0, "-2")]
+        {
+            assert_eq!(float(value), text);
+        }
+    }
+}

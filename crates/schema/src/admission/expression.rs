@@ -1,0 +1,210 @@
+//! The CEL expressions of admission policies and match conditions: their variables and their evaluation.
+//!
+//! Objects have no schema here: expressions see them as maps.
+
+use evenkeel_cel::{
+    Checked, Fault, Issues, OpaqueType, Type, Value, bounded, compile, compile_mutation, evaluate,
+};
+
+use crate::depth::DEPTH_MAX;
+use crate::json::Value as Json;
+
+/// The highest cost of all validations for one request.
+pub(super) const BUDGET: u64 = 10_000_000;
+/// The highest cost of all match conditions for one request.
+const CONDITIONS_BUDGET: u64 = 2_500_000;
+pub(super) const OUT_OF_BUDGET: &str =
+    "validation failed due to running out of cost budget, no further validation rules will be run";
+const OVER_LIMIT: &str = "operation cancelled: actual cost limit exceeded";
+
+/// The variables of a policy's expressions, `authorizer` apart.
+const NAMES: [&str; 6] = ["object", "oldObject", "request", "params", "namespaceObject", "variables"];
+
+type Compile = fn(&str, &[(&str, Type)]) -> Result<Checked, Issues>;
+
+/// The type that an expression must evaluate to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Expected {
+    Bool,
+    String,
+    StringOrNull,
+    /// An apply configuration.
+    Object,
+    /// A list of JSON patch operations.
+    JsonPatches,
+    Anything,
+}
+
+/// Checks that an expression compiles, with variables of unknown types, and evaluates to the expected type.
+pub(crate) fn check_expression(source: &str, variables: &[&str], expected: Expected) -> Result<(), String> {
+    let variables: Vec<(&str, Type)> = variables.iter().map(|name| (*name, Type::Dyn)).collect();
+    let compile = match expected {
+        Expected::Object | Expected::JsonPatches => compile_mutation,
+        Expected::Bool | Expected::String | Expected::StringOrNull | Expected::Anything => compile,
+    };
+    let checked = compile(source, &variables).map_err(|issues| format!("compilation failed: {issues}"))?;
+    let wanted = match expected {
+        Expected::Bool => vec![Type::Bool],
+        Expected::String => vec![Type::String],
+        Expected::StringOrNull => vec![Type::String, Type::Null],
+        Expected::Object => vec![Type::apply_configuration()],
+        Expected::JsonPatches => vec![Type::list(Type::json_patch())],
+        Expected::Anything => return Ok(()),
+    };
+    if wanted.contains(checked.result()) {
+        return Ok(());
+    }
+    let result = checked.result();
+    Err(match wanted.as_slice() {
+        [one] => format!("must evaluate to {one} but got {result}"),
+        several => {
+            let several: Vec<String> = several.iter().map(ToString::to_string).collect();
+            format!("must evaluate to one of [{}]", several.join(" "))
+        }
+    })
+}
+
+/// The values of a policy's variables for one request.
+#[derive(Clone, Copy, Debug)]
+pub struct Inputs<'a> {
+    /// The object as it would be stored; null for a deletion.
+    pub object: &'a Json,
+    /// The stored object; null for a creation.
+    pub old: &'a Json,
+    /// The attributes of the request: user, operation, resource and so on.
+    pub request: &'a Json,
+    /// The policy's parameter object, or null.
+    pub params: &'a Json,
+    /// The object's namespace, or null.
+    pub namespace: &'a Json,
+}
+
+/// An expression, compiled once and run for each request.
+#[derive(Debug)]
+pub(super) struct Expression {
+    pub(super) source: String,
+    /// The checked expression, or why it does not compile: then every run fails.
+    program: Result<Checked, String>,
+}
+
+impl Expression {
+    pub(super) fn compile(source: &str) -> Self {
+        Self::compile_by(compile, source)
+    }
+
+    /// Compiles an expression that may make the structs `Object` and `JSONPatch`.
+    pub(super) fn compile_mutation(source: &str) -> Self {
+        Self::compile_by(compile_mutation, source)
+    }
+
+    fn compile_by(compile: Compile, source: &str) -> Self {
+        let mut variables: Vec<(&str, Type)> = NAMES.iter().map(|name| (*name, Type::Dyn)).collect();
+        variables.push(("authorizer", Type::Opaque(OpaqueType::Authorizer)));
+        let program = compile(source, &variables)
+            .map_err(|issues| format!("compilation error: compilation failed: {issues}"));
+        Self { source: source.to_owned(), program }
+    }
+}
+
+/// Why an expression has no value.
+pub(super) enum Problem {
+    Failed(String),
+    OutOfBudget,
+}
+
+impl Problem {
+    pub(super) fn text(self) -> String {
+        match self {
+            Problem::Failed(text) => text,
+            Problem::OutOfBudget => OUT_OF_BUDGET.to_owned(),
+        }
+    }
+}
+
+/// The variables of the expressions of one policy.
+pub(super) struct Scope<'a> {
+    values: Vec<(&'static str, Value<'a>)>,
+}
+
+impl<'a> Scope<'a> {
+    pub(super) fn new(inputs: &Inputs<'a>) -> Self {
+        let values = vec![
+            ("object", Value::dynamic(inputs.object)),
+            ("oldObject", Value::dynamic(inputs.old)),
+            ("request", Value::dynamic(inputs.request)),
+            ("params", Value::dynamic(inputs.params)),
+            ("namespaceObject", Value::dynamic(inputs.namespace)),
+            ("variables", Value::fields([])),
+        ];
+        Self { values }
+    }
+
+    /// Whether all conditions are true. A false condition takes precedence over one that fails.
+    pub(super) fn conditions(&self, conditions: &'a [Expression], fails: bool) -> Result<bool, String> {
+        let mut budget = CONDITIONS_BUDGET;
+        let mut problems = Vec::new();
+        for condition in conditions {
+            match self.run(condition, &mut budget) {
+                Ok(Value::Bool(false)) => return Ok(false),
+                Ok(_) => {}
+                Err(Problem::Failed(text)) => problems.push(text),
+                Err(Problem::OutOfBudget) => {
+                    problems = vec![OUT_OF_BUDGET.to_owned()];
+                    break;
+                }
+            }
+        }
+        match (problems.as_slice(), fails) {
+            ([], _) => Ok(true),
+            (_, false) => Ok(false),
+            ([one], true) => Err(one.clone()),
+            (several, true) => Err(format!("[{}]", several.join(", "))),
+        }
+    }
+
+    /// Evaluates the policy's own variables in order. A variable that fails makes the expressions that use it fail.
+    pub(super) fn define(&mut self, variables: &'a [(String, Expression)]) {
+        let mut defined: Vec<(&str, Value<'a>)> = Vec::new();
+        for (name, expression) in variables {
+            let value = match self.evaluate(expression).and_then(|(value, _)| bounded(value, DEPTH_MAX)) {
+                Ok(value) => value,
+                Err(error) => Value::Failed(
+                    format!("composited variable {name:?} fails to evaluate: {error}").as_str().into(),
+                ),
+            };
+            defined.push((name, value));
+            let variables = Value::fields(defined.iter().cloned());
+            for (name, value) in &mut self.values {
+                if *name == "variables" {
+                    *value = variables.clone();
+                }
+            }
+        }
+    }
+
+    pub(super) fn run(&self, expression: &'a Expression, budget: &mut u64) -> Result<Value<'a>, Problem> {
+        match self.evaluate(expression) {
+            Ok((value, cost)) => match budget.checked_sub(cost) {
+                Some(left) => {
+                    *budget = left;
+                    Ok(value)
+                }
+                None => Err(Problem::OutOfBudget),
+            },
+            Err(error) if expression.program.is_err() => Err(Problem::Failed(error)),
+            Err(error) => {
+                let source = &expression.source;
+                Err(Problem::Failed(format!("expression '{source}' resulted in error: {error}")))
+            }
+        }
+    }
+
+    fn evaluate(&self, expression: &'a Expression) -> Result<(Value<'a>, u64), String> {
+        let checked = expression.program.as_ref().map_err(String::clone)?;
+        match evaluate(checked, &self.values) {
+            (Ok(value), cost) => Ok((value, cost)),
+            (Err(Fault::Limit), _) => Err(OVER_LIMIT.to_owned()),
+            (Err(Fault::Error(error)), _) => Err(error),
+        }
+    }
+}

@@ -1,7 +1,0 @@
-//! ReplicaSets.
-
-use super::{Object, child, set};
-
-pub(super) fn replica_set(object: &mut Object) {
-    set(child(object, "spec"), "replicas", 1);
-}

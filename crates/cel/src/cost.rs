@@ -33,7 +33,7 @@ pub fn estimate(checked: &Checked, root: &Declaration) -> u64 {
     coster.cost(checked.tree.root).max
 }
 
-/// The path from a variable to a value: field names, and the marks `@items`, `@keys` and `@values`.
+/// The path from a variable to a value: field names, and marks such as `@items` and `@values`.
 pub(crate) type PathTo = Vec<Box<str>>;
 
 /// How large the keys and values of a list or map are.

@@ -1,8 +1,8 @@
-//! The values that Kubernetes fills in where a client gave none.
+//! The defaults of built-in kinds.
 //!
-//! Kubernetes has a function for each Go type that has defaults and calls it wherever a value of that type stands,
-//! parents first. So does [`apply`]: it walks the object by the structs of its kind and hands every struct to the
-//! rules of its type, which live in a file for each API group.
+//! Kubernetes has a function for each Go type with defaults, and calls it for every value of that type, parents first. So
+//! does [`apply`]: it walks the object along the structs of its kind and passes every struct to the rules of its type, which
+//! live in a file for each API group.
 
 mod admissionregistration;
 mod apps;
@@ -26,13 +26,13 @@ pub(crate) use apps::TEMPLATE_GENERATION;
 /// The fields of a struct.
 type Object = Map<String, Value>;
 
-/// Where the types of metadata are, none of which has defaults.
+/// The package of the metadata types, none of which has defaults.
 const METADATA: &str = "k8s.io.apimachinery.pkg.apis.meta.v1";
 
-/// Structs nested deeper than this have no defaults.
+/// Structs nested deeper than this are not defaulted.
 const DEPTH_MAX: usize = 64;
 
-/// Fills in what is absent. The object should be in its normal form (see `normalize`); filling in twice changes
+/// Sets the defaults of absent fields. The object should be normalized (see `normalize`). Applying defaults twice changes
 /// nothing more.
 ///
 /// ```
@@ -44,7 +44,7 @@ pub fn apply(group: &str, version: &str, kind: &str, object: &mut Value) {
     apply_since(group, version, kind, object, None);
 }
 
-/// The same for an object that was made from `old`, which has its defaults: what is as it was there has them, too.
+/// Sets the defaults of an object that was made from `old`. Items equal to those in `old` have their defaults and are skipped.
 pub fn apply_since(group: &str, version: &str, kind: &str, object: &mut Value, old: Option<&Value>) {
     if let (Some(message), Value::Object(fields)) = (messages::of_kind(group, version, kind), object) {
         walk(message, fields, old, 0);
@@ -87,15 +87,15 @@ fn walk(message: &'static Message, object: &mut Object, old: Option<&Value>, dep
     }
 }
 
-/// Most items of an object that was changed are as they were: that is looked for here, where nothing above was
-/// compared yet.
+/// Defaults an item of a list or a map. Most items of an updated object are unchanged, so each is compared with its old value
+/// first.
 fn walk_item(message: &'static Message, object: &mut Object, old: Option<&Value>, depth: usize) {
     if old.and_then(Value::as_object).is_none_or(|old| old != object) {
         walk(message, object, old, depth);
     }
 }
 
-/// The rules of one type, by its Go package and name.
+/// Applies the rules of one type, given by its Go package and name.
 fn rules(package: &str, name: &str, object: &mut Object) {
     match package {
         "k8s.io.api.core.v1" => core::rules(name, object),
@@ -120,7 +120,7 @@ fn rules(package: &str, name: &str, object: &mut Object) {
     }
 }
 
-/// CRDs: the scope's and the names' defaults are the API server's, which knows the whole definition.
+/// Defaults a CustomResourceDefinition. The API server sets those that need the whole definition.
 fn definition(name: &str, object: &mut Object) {
     match name {
         "CustomResourceDefinitionSpec" => {
@@ -169,28 +169,28 @@ fn is_empty(object: &Object, field: &str) -> bool {
     }
 }
 
-/// Sets a field that Go holds by pointer: where it is absent.
+/// Sets a pointer field if it is absent.
 fn set(object: &mut Object, field: &str, value: impl Into<Value>) {
     if is_absent(object, field) {
         object.insert(field.to_owned(), value.into());
     }
 }
 
-/// Sets a string that Go holds by value: where it is empty.
+/// Sets a string field if it is absent or empty.
 fn set_text(object: &mut Object, field: &str, value: &str) {
     if is_absent(object, field) || object.get(field).and_then(Value::as_str) == Some("") {
         object.insert(field.to_owned(), Value::from(value));
     }
 }
 
-/// Sets a number that Go holds by value: where it is zero.
+/// Sets a number field if it is absent or zero.
 fn set_number(object: &mut Object, field: &str, value: i64) {
     if is_absent(object, field) || object.get(field).and_then(Value::as_i64) == Some(0) {
         object.insert(field.to_owned(), Value::from(value));
     }
 }
 
-/// The struct at a field, made where it is absent. The decoder has refused values of another type before.
+/// The struct at a field, which is created if it is absent. The decoder has refused values of another type before.
 fn child<'a>(object: &'a mut Object, field: &str) -> &'a mut Object {
     if !object.get(field).is_some_and(Value::is_object) {
         object.insert(field.to_owned(), Value::Object(Object::new()));

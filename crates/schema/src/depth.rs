@@ -1,6 +1,6 @@
-//! How deeply a tree may be nested, and what keeps every recursion over a user's tree within that bound.
+//! Bounds the nesting depth of JSON trees, and with it every recursion over a user's tree.
 //!
-//! Most engines of this crate recurse over JSON trees, and so do `serde_json`'s parser, `clone` and `drop`. A tree that is
+//! Most functions of this crate recurse over JSON trees, and so do `serde_json`'s parser, `clone` and `drop`. A tree that is
 //! deep enough overflows the stack, which ends the process. So depth is bounded where trees are made; the functions that
 //! walk them afterwards need no bound of their own.
 //!
@@ -33,8 +33,8 @@ use crate::json::Value;
 /// 123; the rest is a margin for clients with wrappers of their own.
 pub const DEPTH_MAX: usize = 120;
 
-/// How many levels the managed fields of a tree have more than the tree itself: the object, its metadata, the list, the
-/// entry, and the set of the fields of the innermost map.
+/// How many levels `managedFields` adds to those of the tree that it describes: the object, its metadata, the list, the
+/// entry, and the field set of the innermost map.
 pub const MANAGED_LEVELS: usize = 5;
 
 /// A tree has more than [`DEPTH_MAX`] levels.
@@ -47,7 +47,7 @@ pub fn check(value: &Value) -> Result<(), TooDeep> {
     if fits(value, DEPTH_MAX) { Ok(()) } else { Err(TooDeep) }
 }
 
-/// Whether a tree has at most so many levels of lists and maps. The recursion is as deep as `levels`, whatever the tree is.
+/// Whether a tree has at most `levels` levels of lists and maps. The recursion stops at that depth, however deep the tree is.
 ///
 /// ```
 /// use evenkeel_schema::depth::fits;

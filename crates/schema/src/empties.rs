@@ -1,11 +1,11 @@
-//! Lists that an object must have and that came empty.
+//! Empty lists in required fields.
 //!
-//! Stored, they are as good as none, and are shown as null. But whoever writes `[]` says something of the field and
-//! owns it, and whoever leaves it out does not: so the empty list is kept until that is noted.
+//! Kubernetes stores such a list like an absent one and returns null for it. But a client that writes `[]` becomes an owner
+//! of the field, unlike a client that omits it. So the empty list is kept until the managed fields are computed.
 
 use crate::json::Value;
 
-/// Where such lists are. Deeper ones lie in lists that have one owner anyway.
+/// The fields with required lists, by kind. Deeper ones lie inside of atomic lists, which have one owner anyway.
 fn places(group: &str, kind: &str) -> &'static [&'static str] {
     match (group, kind) {
         ("rbac.authorization.k8s.io", "Role" | "ClusterRole") => &["/rules"],
@@ -16,14 +16,14 @@ fn places(group: &str, kind: &str) -> &'static [&'static str] {
     }
 }
 
-/// The places at which an object has an empty list.
+/// The required lists that are empty in an object.
 pub fn find(group: &str, kind: &str, object: &Value) -> Vec<&'static str> {
     let is_empty =
         |place: &&&str| object.pointer(place).is_some_and(|it| it.as_array().is_some_and(Vec::is_empty));
     places(group, kind).iter().filter(is_empty).copied().collect()
 }
 
-/// Puts empty lists at these places.
+/// Sets these fields to empty lists.
 pub fn keep(object: &mut Value, places: &[&str]) {
     for place in places {
         if let Some(value) = object.pointer_mut(place) {
@@ -32,7 +32,7 @@ pub fn keep(object: &mut Value, places: &[&str]) {
     }
 }
 
-/// Makes the empty lists of an object null, as they are stored.
+/// Replaces the empty lists of an object by null, which is their stored form.
 pub fn forget(group: &str, kind: &str, object: &mut Value) {
     for place in find(group, kind, object) {
         if let Some(value) = object.pointer_mut(place) {

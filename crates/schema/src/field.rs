@@ -1,14 +1,14 @@
-//! What is wrong with one field of an object, in the words that Kubernetes uses.
+//! Field errors, with Kubernetes' messages.
 //!
-//! Every check in this crate answers with a list of [`FieldError`]s. The API server turns the list into the
-//! causes and the message of a 422 answer; clients match on both, so their text is part of the API.
+//! Every validation in this crate returns a list of [`FieldError`]s. The API server turns the list into the causes and the
+//! message of a 422 response. Clients match on both, so their text is part of the API.
 
 use evenkeel_scalars::go;
 use std::fmt::{self, Display};
 
 use serde_json::{Value, json};
 
-/// A field's path, kept as a chain on the stack: text is made only where an error is reported.
+/// The path of a field, kept as a linked list on the stack: it becomes text only if an error is reported.
 #[derive(Clone, Copy, Debug)]
 pub struct Path<'a> {
     parent: Option<&'a Path<'a>>,
@@ -84,33 +84,33 @@ impl Display for Path<'_> {
     }
 }
 
-/// Why a field was refused; the machine-readable half of a cause.
+/// The type of a field error, which becomes the `reason` of a cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// Something it names does not exist.
+    /// The value names something that does not exist.
     NotFound,
-    /// It must be given.
+    /// The field is required.
     Required,
-    /// It must be unique.
+    /// The value must be unique.
     Duplicate,
-    /// It has a wrong form or value.
+    /// The value is malformed or not allowed.
     Invalid,
-    /// It is none of the values that are allowed.
+    /// The value is not in the list of allowed values.
     NotSupported,
-    /// It is well-formed, but not allowed here.
+    /// The value is well-formed, but not allowed here.
     Forbidden,
-    /// It is longer than allowed.
+    /// The value is too long.
     TooLong,
-    /// It is shorter than allowed.
+    /// The value is too short.
     TooShort,
-    /// It has more items than allowed.
+    /// The list has too many items.
     TooMany,
-    /// It has fewer items than needed.
+    /// The list has too few items.
     TooFew,
-    /// The server failed, not the request.
+    /// The server failed.
     Internal,
-    /// It has another type than its schema says.
+    /// The value does not have the type that its schema demands.
     TypeInvalid,
 }
 
@@ -149,7 +149,7 @@ impl ErrorKind {
         }
     }
 
-    /// Whether the message repeats the value that was refused.
+    /// Whether the message contains the refused value.
     const fn shows_value(self) -> bool {
         !matches!(
             self,
@@ -162,12 +162,12 @@ impl ErrorKind {
     }
 }
 
-/// The value that was refused, as the message shows it.
+/// The refused value, as the message shows it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum BadValue {
-    /// The message leaves it out.
+    /// The message does not show the value.
     Omitted,
-    /// A value that is printed as Go prints it: strings quoted, the rest as JSON.
+    /// A value that is printed as in Go: strings quoted, the rest as JSON.
     Value(Value),
     /// Text that is already in its printed form.
     Printed(String),
@@ -196,14 +196,14 @@ macro_rules! bad_value_from {
 }
 bad_value_from!(&str, String, i32, i64, u64, usize, bool, f64);
 
-/// One thing that is wrong with an object.
+/// One validation error of an object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FieldError {
-    /// Why it was refused.
+    /// The type of the error.
     pub kind: ErrorKind,
     /// The path of the field, such as `spec.containers[0].name`.
     pub field: String,
-    /// The value that was refused.
+    /// The refused value.
     pub bad_value: BadValue,
     /// The rest of the message, which may be empty.
     pub detail: String,
@@ -219,22 +219,22 @@ impl FieldError {
         FieldError { kind, field: field.to_string(), bad_value: bad_value.into(), detail: detail.into() }
     }
 
-    /// The field must be given.
+    /// The field is required but absent.
     pub fn required(field: impl Display, detail: impl Into<String>) -> Self {
         Self::new(ErrorKind::Required, field, BadValue::Omitted, detail)
     }
 
-    /// The value has a wrong form.
+    /// The value is malformed or not allowed.
     pub fn invalid(field: impl Display, value: impl Into<BadValue>, detail: impl Into<String>) -> Self {
         Self::new(ErrorKind::Invalid, field, value, detail)
     }
 
-    /// The value has another type than its schema says.
+    /// The value does not have the type that its schema demands.
     pub fn type_invalid(field: impl Display, value: impl Into<BadValue>, detail: impl Into<String>) -> Self {
         Self::new(ErrorKind::TypeInvalid, field, value, detail)
     }
 
-    /// The value is none of `supported`, which the message lists in the order given.
+    /// The value is not in `supported`, which the message lists in the given order.
     pub fn not_supported(field: impl Display, value: impl Into<BadValue>, supported: &[&str]) -> Self {
         let quoted: Vec<String> = supported.iter().map(|value| go::quote(value)).collect();
         let detail = match quoted.is_empty() {
@@ -244,17 +244,17 @@ impl FieldError {
         Self::new(ErrorKind::NotSupported, field, value, detail)
     }
 
-    /// The field may not be set, or not to this, here.
+    /// The field, or this value of it, is not allowed here.
     pub fn forbidden(field: impl Display, detail: impl Into<String>) -> Self {
         Self::new(ErrorKind::Forbidden, field, BadValue::Omitted, detail)
     }
 
-    /// The value is there twice.
+    /// The value occurs twice.
     pub fn duplicate(field: impl Display, value: impl Into<BadValue>) -> Self {
         Self::new(ErrorKind::Duplicate, field, value, "")
     }
 
-    /// What the value names does not exist.
+    /// The value names something that does not exist.
     pub fn not_found(field: impl Display, value: impl Into<BadValue>) -> Self {
         Self::new(ErrorKind::NotFound, field, value, "")
     }
@@ -289,7 +289,7 @@ impl FieldError {
         Self::new(ErrorKind::TooFew, field, actual, format!("must have at least {min} {unit}"))
     }
 
-    /// The check itself failed.
+    /// The validation itself failed.
     pub fn internal(field: impl Display, detail: impl Into<String>) -> Self {
         Self::new(ErrorKind::Internal, field, BadValue::Omitted, detail)
     }
@@ -322,7 +322,7 @@ impl Display for FieldError {
 
 impl std::error::Error for FieldError {}
 
-/// The errors as one text: a single one as it is, several in brackets, each text once.
+/// Joins errors to one text: several in brackets, equal ones once.
 pub fn aggregate(errors: &[FieldError]) -> String {
     let mut texts: Vec<String> = Vec::with_capacity(errors.len());
     for error in errors {
@@ -337,7 +337,7 @@ pub fn aggregate(errors: &[FieldError]) -> String {
     }
 }
 
-/// The message of the 422 answer for an object that failed its checks.
+/// The message of the 422 response for an invalid object.
 ///
 /// ```
 /// use evenkeel_schema::field::{FieldError, invalid_message};

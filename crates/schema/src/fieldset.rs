@@ -1,8 +1,8 @@
-//! Sets of fields: who owns what, as `metadata.managedFields` records it.
+//! Sets of fields, as `metadata.managedFields` records them for each field manager.
 //!
-//! A [`FieldSet`] is a tree. Each node is named by a [`PathElement`] and may be a *member* (the field itself is
-//! in the set), have children (fields beneath it are), or both. Nodes are kept sorted, and a node that is neither
-//! a member nor has children is never kept, so that equal sets are equal values.
+//! A [`FieldSet`] is a tree. Each node is named by a [`PathElement`]. A node is a *member* if its field is in the set; its
+//! children are the fields beneath. Nodes are sorted, and a node that is no member has children, so that equal sets are
+//! equal values.
 
 mod algebra;
 mod element;
@@ -61,12 +61,12 @@ impl FieldSet {
         self.nodes.is_empty()
     }
 
-    /// How many fields are in the set.
+    /// The number of fields in the set.
     pub fn len(&self) -> usize {
         self.nodes.iter().map(|node| usize::from(node.member) + node.children.len()).sum()
     }
 
-    /// Adds one field, not its parents. The empty path is the whole object, which nobody owns.
+    /// Adds one field, without its parents. The empty path denotes the whole object, which is never in a set.
     pub fn insert(&mut self, path: &[PathElement]) {
         match path {
             [] => {}
@@ -89,26 +89,26 @@ impl FieldSet {
         self.find(element).is_ok_and(|at| self.nodes[at].member)
     }
 
-    /// What the set holds beneath an element; `None` where it holds nothing there.
+    /// The fields of the set beneath an element; `None` if there are none.
     pub fn child(&self, element: &PathElement) -> Option<&FieldSet> {
         let node = &self.nodes[self.find(element).ok()?];
         (!node.children.is_empty()).then_some(&node.children)
     }
 
-    /// Every field in the set. Fields of one level come before what lies beneath them, as Kubernetes lists them.
+    /// Every field in the set. The fields of one level come before those beneath them, as in Kubernetes.
     pub fn paths(&self) -> Vec<Path> {
         let mut paths = Vec::new();
         self.collect(&mut Vec::new(), &mut paths);
         paths
     }
 
-    /// Adds what was found at an element: itself, and fields beneath it.
+    /// Adds an element: whether it is a member, and the fields beneath it.
     pub(crate) fn put(&mut self, element: PathElement, member: bool, children: FieldSet) {
         if !member && children.is_empty() {
             return;
         }
         match self.nodes.last() {
-            // What walks a sorted map comes in order.
+            // Callers that walk a sorted map add elements in order, so that the binary search is rarely needed.
             Some(last) if last.element >= element => {
                 let node = self.node(&element);
                 node.member |= member;
@@ -118,18 +118,18 @@ impl FieldSet {
         }
     }
 
-    /// The elements at the top of the set: name, whether it is a member, and what lies beneath.
+    /// The elements at the top of the set: name, whether it is a member, and the fields beneath.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (&PathElement, bool, &FieldSet)> {
         self.nodes.iter().map(|node| (&node.element, node.member, &node.children))
     }
 
-    /// What the set has at an element: whether it is a member, and what lies beneath.
+    /// One element at the top of the set: whether it is a member, and the fields beneath.
     pub(crate) fn entry(&self, element: &PathElement) -> Option<(bool, &FieldSet)> {
         let node = &self.nodes[self.find(element).ok()?];
         Some((node.member, &node.children))
     }
 
-    /// The same, by value.
+    /// The elements at the top of the set, by value: name, whether it is a member, and the fields beneath.
     pub(crate) fn into_entries(self) -> impl Iterator<Item = (PathElement, bool, FieldSet)> {
         self.nodes.into_iter().map(|node| (node.element, node.member, node.children))
     }
@@ -160,7 +160,7 @@ impl FieldSet {
     }
 }
 
-/// One field per line.
+/// Prints one field per line.
 impl fmt::Display for FieldSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, path) in self.paths().iter().enumerate() {

@@ -1,6 +1,6 @@
-//! The JSON tree that every engine of this crate works on.
+//! The JSON tree that this crate works on.
 //!
-//! The tree type is named here and nowhere else, so that a faster one can replace it where a profile says so.
+//! Other modules import the tree type from here, so that another one can replace it.
 
 mod tree;
 
@@ -10,7 +10,7 @@ pub use serde_json::{Map, Number, Value};
 pub use tree::Tree;
 pub(crate) use tree::float;
 
-/// Looks a value up by a chain of object keys; `None` as soon as one is missing or its parent is no object.
+/// Looks up a value by a chain of object keys; `None` if one is missing or its parent is no object.
 ///
 /// ```
 /// use evenkeel_schema::json::{get, Value};
@@ -22,12 +22,12 @@ pub fn get<'v>(value: &'v Value, keys: &[&str]) -> Option<&'v Value> {
     keys.iter().try_fold(value, |value, key| value.get(key))
 }
 
-/// The string at a chain of object keys, or `""` where there is none: Go's zero value, which most rules want.
+/// The string at a chain of object keys, or Go's zero value `""` if there is none.
 pub fn text<'v>(value: &'v Value, keys: &[&str]) -> &'v str {
     get(value, keys).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The name that Go's decoder has for the type of a JSON value.
+/// The name of a value's JSON type in the errors of Go's decoder.
 pub(crate) fn go_kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -39,7 +39,7 @@ pub(crate) fn go_kind(value: &Value) -> &'static str {
     }
 }
 
-/// The order that Kubernetes gives to values of any type: numbers, strings, booleans, lists, maps, null.
+/// Compares two values in Kubernetes' order: numbers, strings, booleans, lists, maps, null.
 pub(crate) fn compare(a: &Value, b: &Value) -> Ordering {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => compare_numbers(a, b),
@@ -58,7 +58,7 @@ pub(crate) fn compare(a: &Value, b: &Value) -> Ordering {
     }
 }
 
-/// Whether two values are the same, where `1` and `1.0` are.
+/// Whether two values are equal; `1` and `1.0` are.
 pub(crate) fn same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => a == b || compare_numbers(a, b).is_eq(),
@@ -70,7 +70,7 @@ pub(crate) fn same(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// Whether two maps have the same members, by the given comparison, but for those that may differ.
+/// Whether two maps have equal members, by the given comparison, apart from those that `but` selects.
 pub(crate) fn same_but(
     a: &Map<String, Value>,
     b: &Map<String, Value>,
@@ -105,7 +105,7 @@ fn compare_numbers(a: &Number, b: &Number) -> Ordering {
     }
 }
 
-/// A value as it stands in the path of a conflict: strings quoted as Go's `%q` does.
+/// Prints a value for the path of a conflict, with strings quoted as by Go's `%q`.
 pub(crate) fn path_text(value: &Value) -> String {
     match value {
         Value::String(text) => go_quote(text),

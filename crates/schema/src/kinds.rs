@@ -1,32 +1,32 @@
-//! The built-in resources: which kinds there are, where they are served, and what a Table of them shows.
+//! The built-in API resources: their kinds, verbs, subresources and table columns.
 //!
-//! The facts are compiled in as text (`facts/resources.txt`, about 16 KB) and parsed once for the process.
+//! The facts are compiled in as text (`facts/resources.txt`, about 16 KB) and parsed once in a process.
 
 use std::sync::OnceLock;
 
 static FACTS: &str = include_str!("../facts/resources.txt");
 
-/// Every verb that a resource can be asked for, in the order of discovery.
+/// Every verb of a resource, in the order of discovery.
 static ALL_VERBS: [&str; 8] =
     ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
-/// Where the objects of a resource live.
+/// The scope of a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
-    /// In a namespace.
+    /// Its objects live in namespaces.
     Namespaced,
-    /// In the cluster as a whole.
+    /// Its objects belong to the whole cluster.
     Cluster,
 }
 
-/// A resource that a default Kubernetes server serves.
+/// A resource that a Kubernetes API server serves by default.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resource {
     /// The API group, empty for the core group.
     pub group: &'static str,
     /// The version within the group.
     pub version: &'static str,
-    /// The name in paths (`pods`).
+    /// The plural name, which URL paths contain (`pods`).
     pub plural: &'static str,
     /// The kind of its objects (`Pod`).
     pub kind: &'static str,
@@ -34,15 +34,15 @@ pub struct Resource {
     pub singular: &'static str,
     /// Whether objects live in a namespace.
     pub scope: Scope,
-    /// The verbs that are served, in the order of discovery.
+    /// The supported verbs, in the order of discovery.
     pub verbs: Vec<&'static str>,
-    /// What kubectl takes instead of the plural (`po`).
+    /// The short names that kubectl accepts (`po`).
     pub short_names: Vec<&'static str>,
-    /// Groups of resources that kubectl takes as one (`all`).
+    /// The categories, by which kubectl selects several resources (`all`).
     pub categories: Vec<&'static str>,
-    /// What is served beneath an object.
+    /// The subresources.
     pub subresources: Vec<Subresource>,
-    /// The columns of a Table; empty where Kubernetes gives the default ones or none.
+    /// The columns of a Table; empty if Kubernetes has only the default columns, or none.
     pub columns: Vec<Column>,
 }
 
@@ -51,13 +51,13 @@ pub struct Resource {
 pub struct Subresource {
     /// The last segment of the path.
     pub name: &'static str,
-    /// The kind that it takes and gives.
+    /// The kind of the request and response bodies.
     pub kind: &'static str,
-    /// The group of that kind, empty where it is the resource's own (or the core group).
+    /// The group of that kind; empty if it is that of the resource, or the core group.
     pub group: &'static str,
-    /// The version of that kind, empty where it is the resource's own.
+    /// The version of that kind; empty if it is that of the resource.
     pub version: &'static str,
-    /// The verbs that are served.
+    /// The supported verbs.
     pub verbs: Vec<&'static str>,
 }
 
@@ -68,9 +68,9 @@ pub struct Column {
     pub name: &'static str,
     /// The OpenAPI type of the cells.
     pub kind: &'static str,
-    /// The OpenAPI format of the cells, or empty.
+    /// The OpenAPI format of the cells, or an empty string.
     pub format: &'static str,
-    /// 0 is always shown, 1 with `-o wide`.
+    /// Columns of priority 0 are always shown, others only with `-o wide`.
     pub priority: i32,
 }
 
@@ -90,7 +90,7 @@ impl Resource {
         self.scope == Scope::Namespaced
     }
 
-    /// Whether the verb is served.
+    /// Whether the resource supports the verb.
     pub fn serves(&self, verb: &str) -> bool {
         self.verbs.contains(&verb)
     }
@@ -101,7 +101,7 @@ pub fn api_version(group: &str, version: &str) -> String {
     if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
 }
 
-/// Group and version of an `apiVersion`.
+/// Splits an `apiVersion` into group and version.
 ///
 /// ```
 /// assert_eq!(evenkeel_schema::kinds::split_api_version("apps/v1"), ("apps", "v1"));
@@ -133,7 +133,7 @@ pub fn by_kind(group: &str, version: &str, kind: &str) -> Option<&'static Resour
     position(group, version, kind).map(|at| &resources()[at])
 }
 
-/// Where the resource of a kind stands among all.
+/// The index of a kind's resource among all resources.
 fn position(group: &str, version: &str, kind: &str) -> Option<usize> {
     type Named = ((&'static str, &'static str, &'static str), usize);
     static SORTED: OnceLock<Vec<Named>> = OnceLock::new();
@@ -147,7 +147,7 @@ fn position(group: &str, version: &str, kind: &str) -> Option<usize> {
     Some(sorted[found].1)
 }
 
-/// What is known of each built-in kind, looked up when a kind is first asked for.
+/// A table with one value for each built-in kind, which is computed on first use.
 pub(crate) struct PerKind<T: 'static>(OnceLock<Box<[OnceLock<Option<&'static T>>]>>);
 
 impl<T> PerKind<T> {
@@ -155,7 +155,7 @@ impl<T> PerKind<T> {
         Self(OnceLock::new())
     }
 
-    /// What is known of this kind. What no resource holds, such as a Scale, is looked up each time.
+    /// The value for a kind. For kinds without a resource, such as Scale, it is computed every time.
     pub(crate) fn get(
         &self,
         (group, version, kind): (&str, &str, &str),
@@ -212,7 +212,7 @@ fn column(line: &'static str, words: &[&'static str]) -> Column {
         priority: i32::from(word(words, 1) == "1"),
         kind: word(words, 2),
         format: word(words, 3),
-        // A heading may hold spaces: it is the rest of the line.
+        // A heading may contain spaces, so it takes the rest of the line.
         name: line.trim_start().splitn(5, ' ').nth(4).unwrap_or_default(),
     }
 }

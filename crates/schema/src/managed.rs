@@ -1,9 +1,9 @@
-//! Server-side apply, and the record of who owns which field (`metadata.managedFields`).
+//! Server-side apply and managed fields (`metadata.managedFields`).
 //!
-//! The API server calls [`update`] for what Create, Update and Patch made of an object, and [`apply`] for an applied
-//! configuration; both give the object back with its record brought up to date. The order around them is
-//! Kubernetes's: decode and default first, then ownership, then admission. What admission adds is owned by nobody.
-//! Last comes [`keep_times`], which makes a write that changed nothing equal to what is stored.
+//! The API server calls [`update`] for the result of a create, update or patch request, and [`apply`] for an applied
+//! configuration. Both return the object with its managed fields brought up to date. They run where Kubernetes runs them:
+//! after decoding and defaulting, before admission. Fields that admission adds have no owner. At the end, [`keep_times`]
+//! makes a write that changes nothing equal to the stored object.
 
 mod compare;
 mod conflict;
@@ -36,10 +36,10 @@ use entries::Managed;
 use typed::{Atom, Node};
 use updater::Updater;
 
-/// At most so many Update entries are kept; older ones are folded into one. The number is Kubernetes's.
+/// The most Update entries that are kept; older ones are merged into one. The number is that of Kubernetes.
 const UPDATE_MANAGERS_MAX: usize = 10;
 
-/// One write, as far as ownership is concerned.
+/// The attributes of a write that its managed fields depend on.
 #[derive(Clone, Copy)]
 pub struct Context<'a> {
     /// The schema of the object, in the version of the request.
@@ -48,21 +48,21 @@ pub struct Context<'a> {
     pub api_version: &'a str,
     /// The kind of the object.
     pub kind: &'a str,
-    /// Who writes. An empty name is recorded as `unknown`.
+    /// The name of the field manager. An empty name is recorded as `unknown`.
     pub manager: &'a str,
-    /// The subresource that is written to, or empty.
+    /// The subresource of the request, or an empty string.
     pub subresource: &'a str,
-    /// When the write happens.
+    /// The time of the write.
     pub now: Timestamp,
-    /// What this endpoint may not own.
+    /// The fields that this endpoint cannot own.
     pub reset: &'a Reset,
-    /// How to see the object in the other versions that managers wrote in.
+    /// Converts the object to the other versions that managers wrote in.
     pub versions: &'a dyn Versions,
 }
 
 /// The versions that an object is served in.
 pub trait Versions {
-    /// The object in another version, with the schema of that version; `None` where it is not served (any more).
+    /// Converts the object to another version, and returns the schema of that version; `None` if that version is not served.
     fn convert(&self, object: &Value, api_version: &str) -> Option<(Value, &Schema)>;
 }
 
@@ -79,18 +79,18 @@ impl Versions for OneVersion {
 /// Why an apply was refused.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ApplyError {
-    /// Others own fields that the configuration would change: 409.
+    /// Other managers own fields that the configuration would change: 409.
     #[error("{0}")]
     Conflicts(Conflicts),
-    /// The request makes no sense for this endpoint: 400.
+    /// The request is not valid for this endpoint: 400.
     #[error("{0}")]
     BadRequest(String),
-    /// The configuration does not fit the schema. Kubernetes answers 500.
+    /// The configuration does not match the schema. Kubernetes responds with 500.
     #[error("{0}")]
     Internal(String),
 }
 
-/// The fields of an object, as an apply of it would own them.
+/// The fields that a manager would own after applying the object.
 ///
 /// ```
 /// use evenkeel_schema::{managed, types};
@@ -102,9 +102,9 @@ pub fn fields(schema: &Schema, object: &Value) -> FieldSet {
     fields::fields_of(Node::root(schema), object)
 }
 
-/// Lays a configuration over an object, without looking at who owns what.
+/// Merges a configuration into an object, without regard to owners.
 ///
-/// What the schema takes as one value is refused: the configuration would take away what it does not name.
+/// Atomic lists and maps in the configuration are refused, because they would remove the fields that they do not contain.
 ///
 /// ```
 /// use evenkeel_schema::{managed, types};
@@ -128,7 +128,7 @@ pub fn lay_over(schema: &Schema, live: &Value, config: &Value) -> Result<Value, 
     Ok(merged)
 }
 
-/// The paths of all values in a configuration that are lists, maps or structs and yet one value.
+/// Finds the paths of all atomic lists and maps in a configuration.
 fn whole_values(node: Node<'_>, value: &Value, path: &str, found: &mut Vec<String>) {
     match (node.atom(Some(value)), value) {
         (Atom::Map(map), Value::Object(_)) if map.atomic => found.push(path.to_owned()),
@@ -147,11 +147,11 @@ fn whole_values(node: Node<'_>, value: &Value, path: &str, found: &mut Vec<Strin
     }
 }
 
-/// Records what a Create, Update or Patch changed.
+/// Updates the managed fields after a create, update or patch request.
 ///
-/// `live` is the object as it is stored (`None` for a creation), `new` the one to be stored. Its own record counts
-/// where the request changed it; `[]` and `[{}]` clear it. Ownership never fails a write: an object that does not
-/// fit its schema loses its record.
+/// `live` is the stored object (`None` for a creation), `new` the one to be stored. If the request changed `managedFields`
+/// itself, its entries count; `[]` and `[{}]` clear them. Managed fields never fail a write: an object that does not match
+/// its schema loses them.
 pub fn update(ctx: &Context<'_>, live: Option<&Value>, mut new: Value) -> Value {
     let sent = entries::take(&mut new);
     let managed = record_of_update(ctx, live, sent);
@@ -177,7 +177,7 @@ pub fn update(ctx: &Context<'_>, live: Option<&Value>, mut new: Value) -> Value 
     }
 }
 
-/// The record that an update starts from: its own where it brings one, else what is stored.
+/// The managed fields that an update starts from: those in the request if it has any, otherwise the stored ones.
 fn record_of_update(ctx: &Context<'_>, live: Option<&Value>, sent: Option<Value>) -> Managed {
     let stored = live.and_then(|live| json::get(live, &["metadata", "managedFields"]));
     if sent.is_some() && sent.as_ref() == stored {
@@ -195,7 +195,7 @@ fn record_of_update(ctx: &Context<'_>, live: Option<&Value>, sent: Option<Value>
     }
 }
 
-/// Gives the fields that differ to a manager. Nobody is asked.
+/// Makes a manager the owner of all fields that differ, without conflicts.
 fn track(
     ctx: &Context<'_>,
     live: &Value,
@@ -203,7 +203,7 @@ fn track(
     managed: Managed,
     manager: &str,
 ) -> Result<Managed, String> {
-    // What was decoded into a built-in kind fits its schema.
+    // An object that was decoded into a built-in kind matches its schema.
     if !is_builtin(ctx) {
         validate::validate(Node::root(ctx.schema), new, None, true)?;
     }
@@ -217,9 +217,9 @@ fn is_builtin(ctx: &Context<'_>) -> bool {
 
 /// Applies a configuration.
 ///
-/// `live` is `None` where the object does not exist yet. It is changed where it stands, so that the cost is that of
-/// the configuration, not of the object. What comes back is merged, not yet defaulted; it is equal to `live` where
-/// the apply changed nothing.
+/// `live` is `None` if the object does not exist yet. It is changed in place, so that the cost depends on the size of the
+/// configuration, not of the object. The result is merged, but not defaulted. It is equal to `live` if the apply changed
+/// nothing.
 pub fn apply(
     ctx: &Context<'_>,
     live: Option<Value>,
@@ -239,7 +239,8 @@ pub fn apply(
     Ok(applied)
 }
 
-/// The same over an object that kubectl applied from its own side: what it set there is no conflict.
+/// Applies a configuration to an object with the annotation of client-side apply. Fields that the annotation contains with
+/// their current value do not conflict.
 fn apply_over_client(ctx: &Context<'_>, live: Value, config: &Value) -> Result<Value, ApplyError> {
     match apply_once(ctx, live.clone(), config, false) {
         Err(ApplyError::Conflicts(conflicts)) => {
@@ -257,7 +258,7 @@ fn apply_once(ctx: &Context<'_>, mut live: Value, config: &Value, force: bool) -
     let mut managed = Managed::of_entries(entries::take(&mut live))
         .map_err(|error| ApplyError::Internal(format!("failed to decode managed fields: {error}")))?;
     if managed.is_empty() {
-        // What was there before anybody kept a record belongs to a manager of its own.
+        // Fields of an object without managed fields go to a manager of their own.
         let before = track(ctx, &zero::object(ctx), &live, managed, "before-first-apply");
         managed = before.map_err(|error| {
             ApplyError::Internal(format!("failed to create manager for existing fields: {error}"))
@@ -273,7 +274,7 @@ fn apply_once(ctx: &Context<'_>, mut live: Value, config: &Value, force: bool) -
     Ok(live)
 }
 
-/// The configuration is of the kind and version of the endpoint.
+/// Checks that the configuration has the kind and the version of the endpoint.
 fn check_kind(ctx: &Context<'_>, config: &Value) -> Result<(), ApplyError> {
     let (api_version, kind) = (json::text(config, &["apiVersion"]), json::text(config, &["kind"]));
     if (api_version, kind) == (ctx.api_version, ctx.kind) {
@@ -295,14 +296,14 @@ fn check_config(ctx: &Context<'_>, live: &Value, config: &Value) -> Result<(), A
     })
 }
 
-/// `default/web; apps/v1, Kind=Deployment`
+/// Prints an object such as `default/web; apps/v1, Kind=Deployment`.
 fn object_text(object: &Value) -> String {
     let (namespace, name) =
         (json::text(object, &["metadata", "namespace"]), json::text(object, &["metadata", "name"]));
     format!("{namespace}/{name}; {}", gvk_text(object))
 }
 
-/// `apps/v1, Kind=Deployment`, and `/v1, Kind=Pod` for the core group.
+/// Prints a kind such as `apps/v1, Kind=Deployment`, or `/v1, Kind=Pod` for the core group.
 fn gvk_text(object: &Value) -> String {
     let (group, version) = crate::kinds::split_api_version(json::text(object, &["apiVersion"]));
     format!("{group}/{version}, Kind={}", json::text(object, &["kind"]))

@@ -1,8 +1,8 @@
-//! The Go structs behind the built-in kinds: which fields they have, in which order, under which number on the
-//! wire, and which of them are left out when they are empty.
+//! The Go structs of the built-in kinds: their fields in order, with protobuf numbers, and which fields JSON omits when they
+//! are empty.
 //!
-//! Read from `facts/messages.txt` (its format is described in `facts/compact_messages.py`): an index of names is
-//! made when the first message is asked for, a message is parsed when it is.
+//! The facts come from `facts/messages.txt` (`facts/compact_messages.py` describes the format). The index of names is built
+//! on first use, and each message is parsed on first use.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -13,20 +13,20 @@ static FACTS: &str = include_str!("../facts/messages.txt");
 const META: &str = "k8s.io.apimachinery.pkg.apis.meta.v1.";
 const CORE: &str = "k8s.io.api.core.v1.";
 
-/// A Go struct.
+/// A Go struct, and its protobuf message.
 #[derive(Debug)]
 pub(crate) struct Message {
     /// The Go package, such as `k8s.io.api.core.v1`.
     pub(crate) package: &'static str,
-    /// The name in it, such as `Pod`.
+    /// The name in its package, such as `Pod`.
     pub(crate) name: &'static str,
-    /// The fields in the order of the struct, inlined ones as they are on the wire.
+    /// The fields in the order of the struct. An inlined struct is one field, as in protobuf.
     pub(crate) fields: Vec<Field>,
-    /// The fields as JSON has them: those of inlined structs among the others.
+    /// The fields of the JSON form, which include those of inlined structs.
     flat: OnceLock<Vec<&'static Field>>,
-    /// The same by name.
+    /// The fields of the JSON form, sorted by name.
     sorted: OnceLock<Vec<&'static Field>>,
-    /// Whether a field of it holds any JSON, which may be large and is never looked into.
+    /// Whether one of its fields holds arbitrary JSON, which may be large and is never inspected.
     pub(crate) holds_raw: bool,
 }
 
@@ -34,13 +34,13 @@ pub(crate) struct Message {
 #[derive(Debug)]
 pub(crate) struct Field {
     pub(crate) number: u32,
-    /// The name in JSON; empty where the field is inlined.
+    /// The name in JSON; empty if the field is inlined.
     pub(crate) name: &'static str,
     pub(crate) cardinality: Cardinality,
     pub(crate) kind: Kind,
-    /// Left out of JSON when it is empty.
+    /// Whether JSON omits the field when it is empty.
     pub(crate) omit_empty: bool,
-    /// A pointer: nothing and zero are two things.
+    /// Whether the field is a pointer, so that an absent value differs from zero.
     pub(crate) pointer: bool,
 }
 
@@ -51,7 +51,7 @@ pub(crate) enum Cardinality {
     Map,
 }
 
-/// What a field, or an item of it, holds.
+/// The type of a field, or of its items.
 #[derive(Debug)]
 pub(crate) enum Kind {
     Bool,
@@ -65,9 +65,9 @@ pub(crate) enum Kind {
     Time,
     MicroTime,
     Duration,
-    /// Any JSON.
+    /// Arbitrary JSON.
     Raw,
-    /// A message that stands for its one list (`ExtraValue`, `Verbs`).
+    /// A message whose JSON form is its only field, a list (`ExtraValue`, `Verbs`).
     Wrapped,
     /// A schema or a boolean (`additionalProperties`).
     SchemaOrBool,
@@ -78,7 +78,7 @@ pub(crate) enum Kind {
     Message(Link),
 }
 
-/// A message that is looked up when it is first needed: some refer to themselves.
+/// A reference to a message, resolved on first use, because some messages refer to themselves.
 #[derive(Debug)]
 pub(crate) struct Link {
     name: String,
@@ -92,7 +92,7 @@ impl Link {
 }
 
 impl Message {
-    /// The fields as JSON has them.
+    /// The fields of the JSON form, which include those of inlined structs.
     pub(crate) fn flat(&'static self) -> &'static [&'static Field] {
         self.flat.get_or_init(|| {
             let mut flat = Vec::with_capacity(self.fields.len());
@@ -108,7 +108,7 @@ impl Message {
         })
     }
 
-    /// The same, sorted by name: the order in which an object has its fields.
+    /// The fields of the JSON form, sorted by name as in a JSON tree.
     pub(crate) fn sorted(&'static self) -> &'static [&'static Field] {
         self.sorted.get_or_init(|| {
             let mut sorted = self.flat().to_vec();
@@ -132,7 +132,7 @@ fn index() -> &'static BTreeMap<&'static str, Slot> {
     })
 }
 
-/// The message of a full name.
+/// The message with this full name.
 pub(crate) fn find(name: &str) -> Option<&'static Message> {
     let (name, slot) = index().get_key_value(name)?;
     Some(slot.message.get_or_init(|| parse(name, slot.block)))
@@ -146,7 +146,7 @@ pub(crate) fn of_kind(group: &str, version: &str, kind: &str) -> Option<&'static
     })
 }
 
-/// `io.k8s.api.core.v1.Pod` of OpenAPI is `k8s.io.api.core.v1.Pod` on the wire.
+/// Converts the name of an OpenAPI type, such as `io.k8s.api.core.v1.Pod`, to that of its message, `k8s.io.api.core.v1.Pod`.
 fn from_type_name(name: &str) -> String {
     let rest = name.strip_prefix("io.k8s.").unwrap_or(name);
     let (package, rest) = rest.split_once('.').unwrap_or((rest, ""));

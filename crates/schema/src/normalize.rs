@@ -1,9 +1,9 @@
-//! What remains of an object that went through the Go types of Kubernetes and back.
+//! Normalizes an object: brings it into the form that it has after a round trip through Kubernetes' Go types.
 //!
-//! Kubernetes decodes every built-in object into a struct, stores it on the wire and prints it again. Fields that
-//! the struct does not have are lost, nulls and empty values that the struct omits are gone, structs that it does
-//! not omit are there though nobody wrote them (`resources: {}`), and quantities and times are in their one form.
-//! Clients compare what they read with what they wrote, so all of that is part of the API.
+//! Kubernetes decodes every built-in object into a struct, stores it as protobuf and encodes it as JSON again. That drops
+//! unknown fields, nulls and empty values that the struct omits. It adds structs that are never omitted (`resources: {}`),
+//! and prints quantities and times in their canonical form. Clients compare what they read with what they wrote, so all of
+//! this is part of the API.
 
 use crate::int_or_string::IntOrString;
 use crate::json::{Map, Value};
@@ -11,16 +11,15 @@ use crate::messages::{self, Cardinality, Field, Kind, Message};
 use crate::quantity::Quantity;
 use crate::time::{self, Precision};
 
-/// Structs nested deeper than this are left as they are: only a JSONSchemaProps can be, and decoding bounds it too.
+/// Structs nested deeper than this are not normalized. Only a JSONSchemaProps can be, and decoding bounds it too.
 const DEPTH_MAX: usize = 512;
 
-/// Makes the object what it would be after it was stored and read again. Values of a wrong type stay as they are:
-/// they are refused by the decoder, before this.
+/// Normalizes an object of a built-in kind. Values of a wrong type stay unchanged; the decoder has refused them before.
 pub fn normalize(group: &str, version: &str, kind: &str, object: &mut Value) {
     normalize_since(group, version, kind, object, None);
 }
 
-/// The same for an object that was made from `old`, which is in its normal form: what is as it was there is, too.
+/// Normalizes an object that was made from `old`. Fields equal to those in `old` are already normalized and are skipped.
 pub fn normalize_since(group: &str, version: &str, kind: &str, object: &mut Value, old: Option<&Value>) {
     let Some(message) = messages::of_kind(group, version, kind) else { return };
     let Value::Object(fields) = object else { return };
@@ -34,7 +33,7 @@ pub fn normalize_since(group: &str, version: &str, kind: &str, object: &mut Valu
     }
 }
 
-/// The same for the metadata of an object of any kind: that of a custom resource goes through Go's struct too.
+/// Normalizes the metadata of an object of any kind. Custom resources have Go's metadata struct, too.
 pub fn normalize_metadata(metadata: &mut Value) {
     if let Some(message) = messages::find("k8s.io.apimachinery.pkg.apis.meta.v1.ObjectMeta") {
         normalize_struct(message, metadata, None, 0);
@@ -52,7 +51,7 @@ fn normalize_struct(message: &'static Message, value: &mut Value, old: Option<&V
     let (mut gone, mut absent) = (Vec::new(), Vec::new());
     let mut fields = message.sorted().iter().copied().peekable();
     for (name, value) in object.iter_mut() {
-        // Most structs have few of the fields they may have, so that those in between are only looked at.
+        // Most structs have few of their possible fields; the absent ones between two present ones only need their zero values.
         while let Some(field) = fields.next_if(|field| field.name < name.as_str()) {
             absent.extend(zero_field(field, depth).map(|zero| (field.name, zero)));
         }
@@ -72,7 +71,7 @@ fn normalize_struct(message: &'static Message, value: &mut Value, old: Option<&V
     object.extend(absent.into_iter().map(|(name, zero)| (name.to_owned(), zero)));
 }
 
-/// Brings the value of a field into its form. Returns whether the field is printed at all.
+/// Normalizes the value of a field. Returns whether the field is printed at all.
 fn normalize_field(field: &'static Field, value: &mut Value, old: Option<&Value>, depth: usize) -> bool {
     let empty = match (field.cardinality, &mut *value) {
         (Cardinality::One, value) => {
@@ -95,21 +94,21 @@ fn normalize_field(field: &'static Field, value: &mut Value, old: Option<&Value>
         (_, Value::Object(entries)) => entries.is_empty(),
         _ => false,
     };
-    // A list or a map that is empty is the same as none: the wire does not tell them apart.
+    // Protobuf does not distinguish an empty list or map from an absent one.
     if empty && !(field.omit_empty || field.pointer) {
         *value = Value::Null;
     }
     !empty || value.is_null()
 }
 
-/// What is printed for a field that has no value.
+/// The value that is printed for an absent field; `None` if the field is omitted.
 fn zero_field(field: &'static Field, depth: usize) -> Option<Value> {
     if field.cardinality != Cardinality::One || field.pointer {
         return (!(field.omit_empty || field.pointer && field.cardinality != Cardinality::One))
             .then_some(Value::Null);
     }
     match &field.kind {
-        // The only field that Go is told to leave out though it is a struct.
+        // This is the only struct field with a rule of its own that omits it.
         Kind::Time if field.name == "creationTimestamp" => None,
         Kind::Message(_) | Kind::Time | Kind::MicroTime | Kind::Quantity | Kind::IntOrString => {
             Some(zero(&field.kind, depth))
@@ -146,8 +145,8 @@ fn zero(kind: &Kind, depth: usize) -> Value {
     }
 }
 
-/// Brings an item of a list or a map into its form. Most items of an object that was changed are as they were, so
-/// that it pays to look for that here, where nothing above was compared yet.
+/// Normalizes an item of a list or a map. Most items of an updated object are unchanged, so it pays to compare each with its
+/// old value first.
 fn normalize_item(kind: &'static Kind, value: &mut Value, old: Option<&Value>, depth: usize) {
     let compared = match kind {
         Kind::Message(link) => link.message().is_none_or(|message| !message.holds_raw),
@@ -161,7 +160,7 @@ fn normalize_item(kind: &'static Kind, value: &mut Value, old: Option<&Value>, d
 
 fn normalize_value(kind: &'static Kind, value: &mut Value, old: Option<&Value>, depth: usize) {
     if value.is_null() {
-        // An item or an entry cannot be left out; for bytes the wire makes it empty.
+        // An item cannot be omitted. A null in a list of bytes becomes an empty value in protobuf.
         *value = if matches!(kind, Kind::Bytes) { Value::from("") } else { zero(kind, depth) };
         return;
     }
@@ -192,7 +191,7 @@ fn normalize_value(kind: &'static Kind, value: &mut Value, old: Option<&Value>, 
     }
 }
 
-/// The places of a CRD's schema that hold a schema or something else.
+/// Normalizes the fields of a CRD's schema that hold a schema or another type.
 fn normalize_schemas(value: &mut Value, depth: usize) {
     let name = "k8s.io.apiextensions_apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";
     let Some(message) = messages::find(name) else { return };

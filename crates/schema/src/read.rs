@@ -1,18 +1,18 @@
-//! Reading a JSON tree as Go reads its structs: what is absent, null or of another type is the zero value.
+//! Reads fields of a JSON tree as fields of a Go struct: an absent field, null or a value of another type is the zero value.
 
 use evenkeel_scalars::go;
 
 use crate::json::{Map, Value};
 
-/// Shorthands that rules written for Go structs want on every line.
+/// Accessors that return zero values for absent fields.
 pub(crate) trait Read<'v>: Copy {
     /// The value at a field; null counts as absent.
     fn at(self, field: &str) -> Option<&'v Value>;
-    /// Whether the field is there.
+    /// Whether the field is present.
     fn has(self, field: &str) -> bool {
         self.at(field).is_some()
     }
-    /// The string at a field, or "".
+    /// The string at a field, or `""`.
     fn str(self, field: &str) -> &'v str {
         self.at(field).and_then(Value::as_str).unwrap_or_default()
     }
@@ -24,7 +24,7 @@ pub(crate) trait Read<'v>: Copy {
     fn strs(self, field: &str) -> Vec<&'v str> {
         self.list(field).iter().map(|item| item.as_str().unwrap_or_default()).collect()
     }
-    /// The integer at a field, where there is one.
+    /// The integer at a field; `None` if there is none.
     fn int(self, field: &str) -> Option<i64> {
         self.at(field).and_then(Value::as_i64)
     }
@@ -32,7 +32,7 @@ pub(crate) trait Read<'v>: Copy {
     fn bool(self, field: &str) -> bool {
         self.at(field).and_then(Value::as_bool).unwrap_or_default()
     }
-    /// The object at a field, where there is one.
+    /// The object at a field; `None` if there is none.
     fn map(self, field: &str) -> Option<&'v Map<String, Value>> {
         self.at(field).and_then(Value::as_object)
     }
@@ -55,7 +55,7 @@ impl<'v> Read<'v> for Option<&'v Value> {
     }
 }
 
-/// JSON with the fields in the order of a Go struct, which is how Kubernetes prints one in a message.
+/// Prints an object as JSON, with its fields in the order of the Go struct, as Kubernetes' messages do.
 pub(crate) fn print_struct(value: &Value, order: &[&str]) -> String {
     let mut out = String::from("{");
     let fields = order.iter().filter_map(|name| Some((name, value.at(name)?)));

@@ -1,8 +1,7 @@
 //! The one schema type, for built-in kinds and for custom resources.
 //!
-//! A built-in type is parsed when it is first asked for, out of the compact facts that are compiled in, and kept for
-//! the life of the process; a reference to another type is followed when it is first needed. So the first cluster
-//! of a process pays for the types that it touches and no other.
+//! A built-in type is parsed on first use, from compact facts that are compiled in, and kept for the life of the process.
+//! References to other types are resolved on first use, too. So a process pays only for the types that it uses.
 
 mod facts;
 mod openapi;
@@ -15,44 +14,44 @@ pub use facts::{builtin, builtin_type, builtin_type_name, type_names};
 
 use crate::json::Value;
 
-/// Text that is compiled in for built-in types and owned for custom ones.
+/// Text that is compiled in for built-in types and owned for custom resources.
 pub type Text = Cow<'static, str>;
 
-/// What a value must look like, and how it is merged.
+/// Describes a value: its type and limits, and how it is merged.
 ///
-/// A node that refers to a named type carries its own default and merge rules beside the reference. The methods
-/// look through the reference, so that callers need not know; the fields are the node's own.
+/// A node that refers to a named type has its own default and merge rules beside the reference. The methods follow the
+/// reference; the fields are those of the node itself.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Schema {
     /// The named type that describes this value; only in built-in types.
     pub reference: Option<Reference>,
-    /// The JSON type; `None` takes anything.
+    /// The JSON type; `None` allows any value.
     pub kind: Option<Type>,
-    /// The OpenAPI format, or empty.
+    /// The OpenAPI format, or an empty string.
     pub format: Text,
     /// The named fields of an object.
     pub properties: Properties,
-    /// What the items of an array look like.
+    /// The schema of the items of an array.
     pub items: Option<Box<Schema>>,
-    /// What an object holds beside its named fields.
+    /// The values that an object may have beside its named fields (`additionalProperties`).
     pub additional: Additional,
-    /// How a list is merged and owned.
+    /// How server-side apply merges a list.
     pub list_type: Option<ListType>,
     /// The fields that identify an item of a [`ListType::Map`].
     pub list_map_keys: Vec<Text>,
-    /// How an object is merged and owned.
+    /// How server-side apply merges an object.
     pub map_type: Option<MapType>,
     /// How a strategic merge patch treats this field.
     pub patch_strategy: PatchStrategy,
-    /// The field that identifies an item to a strategic merge patch.
+    /// The field by which a strategic merge patch identifies an item.
     pub patch_merge_key: Option<Text>,
-    /// The value of the field where it is absent.
+    /// The default of the field.
     pub default: Option<Value>,
     /// The fields that an object must have.
     pub required: Vec<Text>,
-    /// The only values that are allowed; empty for no such rule.
+    /// The allowed values; empty if all are allowed.
     pub enumeration: Vec<Value>,
-    /// Whether null is a value and not an absence.
+    /// Whether null is a value. Otherwise, null means that the field is absent.
     pub nullable: bool,
     /// Whether fields without a schema are kept (`x-kubernetes-preserve-unknown-fields`).
     pub preserve_unknown_fields: bool,
@@ -60,15 +59,15 @@ pub struct Schema {
     pub embedded_resource: bool,
     /// Whether the value is an integer or a string (`x-kubernetes-int-or-string`).
     pub int_or_string: bool,
-    /// Limits on numbers, strings, lists and maps; absent in built-in types, whose rules are code.
+    /// Limits on numbers, strings, lists and maps. Built-in types have none: their validation is code.
     pub limits: Option<Box<Limits>>,
-    /// Logical combinations of value rules.
+    /// `allOf`, `anyOf`, `oneOf` and `not`.
     pub logic: Option<Box<Logic>>,
     /// CEL rules (`x-kubernetes-validations`).
     pub validations: Vec<Validation>,
-    /// The kinds that this type is the schema of.
+    /// The kinds that this type describes.
     pub gvks: Vec<Gvk>,
-    /// `x-kubernetes-unions` as recorded; carried for the OpenAPI document only.
+    /// `x-kubernetes-unions`, which only the OpenAPI document needs.
     pub unions: Option<Value>,
 }
 
@@ -90,7 +89,7 @@ pub enum Type {
 }
 
 impl Type {
-    /// The type of this OpenAPI name.
+    /// The type with this OpenAPI name.
     pub fn parse(name: &str) -> Option<Self> {
         Some(match name {
             "object" => Self::Object,
@@ -116,23 +115,23 @@ impl Type {
     }
 }
 
-/// How a list is merged and owned (`x-kubernetes-list-type`).
+/// How server-side apply merges a list (`x-kubernetes-list-type`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ListType {
-    /// As one value.
+    /// As one value with one owner.
     Atomic,
-    /// Each scalar for itself.
+    /// By value: each scalar has owners of its own.
     Set,
-    /// Each item for itself, by its keys.
+    /// By keys: each item has owners of its own.
     Map,
 }
 
-/// How an object is merged and owned (`x-kubernetes-map-type`).
+/// How server-side apply merges an object (`x-kubernetes-map-type`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MapType {
-    /// As one value.
+    /// As one value with one owner.
     Atomic,
-    /// Each field for itself; what an object is unless it says otherwise.
+    /// By field: each field has owners of its own. This is the default.
     Granular,
 }
 
@@ -143,26 +142,26 @@ pub struct PatchStrategy {
     pub merge: bool,
     /// The value is replaced as a whole.
     pub replace: bool,
-    /// The patch names the fields that may stay.
+    /// The patch lists the fields to keep (`$retainKeys`).
     pub retain_keys: bool,
 }
 
 impl PatchStrategy {
-    /// Whether the field has no strategy of its own.
+    /// Whether the field has no patch strategy.
     pub fn is_unset(self) -> bool {
         self == Self::default()
     }
 }
 
-/// What an object may hold beside its named fields.
+/// The values that an object may have beside its named fields.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum Additional {
-    /// The schema does not say.
+    /// The schema has no `additionalProperties`.
     #[default]
     Unset,
     /// `additionalProperties: true` or `false`.
     Allowed(bool),
-    /// A map: every value follows the schema.
+    /// The object is a map whose values have this schema.
     Schema(Box<Schema>),
 }
 
@@ -177,13 +176,13 @@ impl Properties {
         Some(&self.0[at].1)
     }
 
-    /// The schema of one field, to be changed.
+    /// The schema of one field, for changes.
     pub fn get_mut(&mut self, name: &str) -> Option<&mut Schema> {
         let at = self.0.binary_search_by(|(field, _)| field.as_ref().cmp(name)).ok()?;
         Some(&mut self.0[at].1)
     }
 
-    /// Adds a field, or replaces it.
+    /// Adds or replaces a field.
     pub fn insert(&mut self, name: Text, schema: Schema) {
         match self.0.binary_search_by(|(field, _)| field.cmp(&name)) {
             Ok(at) => self.0[at].1 = schema,
@@ -191,17 +190,17 @@ impl Properties {
         }
     }
 
-    /// Every field, by name.
+    /// All fields, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Schema)> {
         self.0.iter().map(|(name, schema)| (name.as_ref(), schema))
     }
 
-    /// Whether there is no named field.
+    /// Whether there are no named fields.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// How many fields have a name.
+    /// The number of named fields.
     pub fn len(&self) -> usize {
         self.0.len()
     }
@@ -249,13 +248,13 @@ pub struct Logic {
 pub struct Validation {
     /// The expression that must be true.
     pub rule: String,
-    /// What to say when it is not.
+    /// The message if the rule fails.
     pub message: String,
-    /// An expression that makes the message.
+    /// An expression that evaluates to the message.
     pub message_expression: String,
     /// The reason of the cause; empty means `FieldValueInvalid`.
     pub reason: String,
-    /// The field to blame, relative to where the rule stands.
+    /// The field that a failure reports, relative to the value of the rule.
     pub field_path: String,
     /// Whether a rule on `oldSelf` also runs on creation.
     pub optional_old_self: Option<bool>,
@@ -270,7 +269,7 @@ pub struct Gvk {
     pub kind: Text,
 }
 
-/// The name of a built-in type, and the type once it was needed.
+/// The name of a built-in type, and the type once it was resolved.
 #[derive(Clone)]
 pub struct Reference {
     name: Text,
@@ -293,7 +292,7 @@ impl Reference {
     }
 }
 
-// By name alone: a type may refer to itself.
+// Only the name is printed and compared: a type may refer to itself.
 impl fmt::Debug for Reference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Reference({})", self.name)
@@ -306,7 +305,7 @@ impl PartialEq for Reference {
     }
 }
 
-/// The schema that takes anything.
+/// The schema that allows any value.
 pub fn any() -> &'static Schema {
     static ANY: OnceLock<Schema> = OnceLock::new();
     ANY.get_or_init(Schema::default)
@@ -368,17 +367,17 @@ impl Schema {
         }
     }
 
-    /// How the list is merged: the node's word before that of the type.
+    /// How server-side apply merges the list: as the node says, otherwise as its type says.
     pub fn list_type(&self) -> Option<ListType> {
         self.list_type.or_else(|| self.resolve().list_type)
     }
 
-    /// The keys of the list's items.
+    /// The key fields of the list's items.
     pub fn list_map_keys(&self) -> &[Text] {
         if self.list_map_keys.is_empty() { &self.resolve().list_map_keys } else { &self.list_map_keys }
     }
 
-    /// How the object is merged: the node's word before that of the type.
+    /// How server-side apply merges the object: as the node says, otherwise as its type says.
     pub fn map_type(&self) -> Option<MapType> {
         self.map_type.or_else(|| self.resolve().map_type)
     }

@@ -1,4 +1,4 @@
-//! Admission webhooks and policies.
+//! The API group `admissionregistration.k8s.io`: admission webhooks and policies.
 
 use super::{Object, set};
 

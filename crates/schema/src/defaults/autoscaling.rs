@@ -1,4 +1,4 @@
-//! HorizontalPodAutoscalers.
+//! The API group `autoscaling`: HorizontalPodAutoscalers.
 
 use serde_json::json;
 

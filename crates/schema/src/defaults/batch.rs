@@ -26,7 +26,7 @@ fn job(object: &mut Object) {
     let replacement = if is_absent(spec, "podFailurePolicy") { "TerminatingOrFailed" } else { "Failed" };
     set(spec, "podReplacementPolicy", replacement);
     set(spec, "manualSelector", false);
-    // Before the server has chosen the selector, the template's labels are not complete.
+    // The template's labels are complete only after the server has chosen the selector.
     let chosen = !is_absent(spec, "selector") || spec.get("manualSelector") == Some(&Value::Bool(true));
     if !chosen {
         return;

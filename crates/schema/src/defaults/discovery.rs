@@ -1,4 +1,4 @@
-//! EndpointSlices.
+//! The API group `discovery.k8s.io`: EndpointSlices.
 
 use super::{Object, set};
 

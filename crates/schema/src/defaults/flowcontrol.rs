@@ -1,4 +1,4 @@
-//! Priority and fairness.
+//! The API group `flowcontrol.apiserver.k8s.io`: API priority and fairness.
 
 use super::{Object, set, set_number};
 

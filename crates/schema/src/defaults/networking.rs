@@ -1,4 +1,4 @@
-//! Ingress classes and network policies.
+//! The API group `networking.k8s.io`: IngressClasses and NetworkPolicies.
 
 use super::{Object, child, is_absent, is_empty, set};
 use crate::json::Value;

@@ -1,4 +1,4 @@
-//! Roles' bindings.
+//! The API group `rbac.authorization.k8s.io`: RoleBindings and ClusterRoleBindings.
 
 use super::{Object, child, set_text, text};
 

@@ -1,4 +1,4 @@
-//! Claims of devices.
+//! The API group `resource.k8s.io`: dynamic resource allocation.
 
 use super::{Object, set_number, set_text, text};
 

@@ -1,4 +1,4 @@
-//! Priority classes.
+//! The API group `scheduling.k8s.io`: PriorityClasses.
 
 use super::{Object, set};
 

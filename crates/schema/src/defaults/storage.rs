@@ -1,4 +1,4 @@
-//! Storage classes and CSI drivers.
+//! The API group `storage.k8s.io`: StorageClasses and CSIDrivers.
 
 use super::{Object, child, is_empty, set};
 use crate::json::Value;

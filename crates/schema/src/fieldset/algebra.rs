@@ -4,11 +4,11 @@ use std::cmp::Ordering;
 
 use super::{FieldSet, Node, PathElement};
 
-/// What stands at one element in the left set, in the right one, or in both.
+/// The nodes of one element: in the left set, in the right set, or in both.
 type Pair<'s> = (Option<&'s Node>, Option<&'s Node>);
 
 impl FieldSet {
-    /// What is in either set.
+    /// The fields that are in either set.
     pub fn union(&self, other: &Self) -> Self {
         if self.is_empty() {
             return other.clone();
@@ -23,7 +23,7 @@ impl FieldSet {
         })
     }
 
-    /// What is in both sets.
+    /// The fields that are in both sets.
     pub fn intersection(&self, other: &Self) -> Self {
         self.zip(other, |pair| match pair {
             (Some(a), Some(b)) => {
@@ -33,7 +33,7 @@ impl FieldSet {
         })
     }
 
-    /// What is in this set and not in the other, field by field: taking `spec` away leaves `spec.replicas`.
+    /// The fields that are in this set and not in the other. Removing `spec` leaves `spec.replicas`.
     pub fn difference(&self, other: &Self) -> Self {
         self.zip(other, |pair| match pair {
             (Some(a), Some(b)) => node(&a.element, a.member && !b.member, a.children.difference(&b.children)),
@@ -42,8 +42,8 @@ impl FieldSet {
         })
     }
 
-    /// What is in this set and neither in the other nor beneath a field of the other: taking `spec` away takes
-    /// `spec.replicas` along.
+    /// The fields that are in this set, and neither in the other nor beneath a field of the other. Removing `spec` also removes
+    /// `spec.replicas`.
     ///
     /// ```
     /// use evenkeel_schema::fieldset::FieldSet;

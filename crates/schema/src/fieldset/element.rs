@@ -1,25 +1,25 @@
-//! The steps of a path to a field, with the order and the words that Kubernetes has for them.
+//! The elements of a path to a field, ordered and printed as in Kubernetes.
 
 use std::cmp::Ordering;
 use std::fmt;
 
 use crate::json::{self, Value};
 
-/// One step from a value to a part of it.
+/// One step of a path: from a value to a part of it.
 #[derive(Debug, Clone)]
 pub enum PathElement {
     /// A field of an object, or a key of a map.
     Field(Box<str>),
-    /// An item of a list that is keyed: its key fields, sorted by name.
+    /// An item of a list of type `map`: its key fields, sorted by name.
     Key(Vec<(Box<str>, Value)>),
-    /// An item of a list that is a set.
+    /// An item of a list of type `set`.
     Value(Value),
-    /// An item of a list by its position.
+    /// An item of a list, by its index.
     Index(i64),
 }
 
 impl PathElement {
-    /// The field of a name.
+    /// The field with this name.
     pub fn field(name: &str) -> Self {
         Self::Field(name.into())
     }
@@ -66,7 +66,7 @@ impl PartialOrd for PathElement {
     }
 }
 
-// By the order, in which 1 and 1.0 are one value.
+// Equality follows the order, in which 1 and 1.0 are equal.
 impl PartialEq for PathElement {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
@@ -90,11 +90,11 @@ impl fmt::Display for PathElement {
     }
 }
 
-/// The way from an object to one of its fields.
+/// The path from an object to one of its fields.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Path(pub Vec<PathElement>);
 
-/// `.spec.containers[name="web"].image`, as conflicts name it.
+/// Prints the path as conflicts show it, such as `.spec.containers[name="web"].image`.
 impl fmt::Display for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|element| write!(f, "{element}"))

@@ -1,17 +1,17 @@
-//! Field sets and the value of `fieldsV1` side by side: most writes leave most of a record as it is, so that it is
-//! looked into and changed where it stands, and not read and printed.
+//! Set operations directly on the JSON of `fieldsV1`. Most writes change little of it, so that parsing and printing whole
+//! sets would be a waste.
 //!
-//! In that value an empty object is a member without children, `"."` marks a member that has children.
+//! In `fieldsV1`, an empty object is a member without children, and `"."` marks a member that has children.
 
 use super::text::write_element;
 use super::{FieldSet, PathElement};
 use crate::json::{Map, Value};
 
-/// The key under which a node with children says that it is a member itself.
+/// The key that marks a node with children as a member.
 const SELF: &str = ".";
 
 impl FieldSet {
-    /// What of this set is in the one that a value of `fieldsV1` is.
+    /// The fields of this set that are also in `fieldsV1`.
     pub(crate) fn intersection_with_json(&self, value: &Value) -> Self {
         let mut both = Self::new();
         if !value.is_object() {
@@ -26,7 +26,7 @@ impl FieldSet {
         both
     }
 
-    /// Takes the fields of this set out of a value of `fieldsV1`. Returns whether nothing is left of it.
+    /// Removes the fields of this set from `fieldsV1`. Returns whether no field is left.
     pub(crate) fn take_from_json(&self, value: &mut Value) -> bool {
         let Value::Object(map) = value else { return true };
         let mut key = String::new();
@@ -52,7 +52,7 @@ impl FieldSet {
         !has_children(value)
     }
 
-    /// Adds the fields of this set to a value of `fieldsV1`.
+    /// Adds the fields of this set to `fieldsV1`.
     pub(crate) fn add_to_json(&self, value: &mut Value) {
         if !value.is_object() {
             *value = Value::Object(Map::new());
@@ -78,7 +78,7 @@ impl FieldSet {
         }
     }
 
-    /// Whether every field of a value of `fieldsV1` is in this set.
+    /// Whether every field of `fieldsV1` is in this set.
     pub(crate) fn covers_json(&self, value: &Value) -> bool {
         let mut key = String::new();
         let wanted = value.as_object().into_iter().flatten().filter(|(key, _)| *key != SELF).count();
@@ -94,7 +94,7 @@ impl FieldSet {
     }
 }
 
-/// A place in what somebody owns, as a set or as it is stored.
+/// A node of a manager's fields, parsed or as JSON.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Place<'a> {
     Set(&'a FieldSet),
@@ -102,7 +102,7 @@ pub(crate) enum Place<'a> {
 }
 
 impl<'a> Place<'a> {
-    /// What is owned at an element: whether it itself is, and what lies beneath. `key` is scratch space.
+    /// Moves to an element. Returns whether it is a member, and its node; `None` if it is not there. `key` is a scratch buffer.
     pub(crate) fn step(self, element: &PathElement, key: &mut String) -> Option<(bool, Self)> {
         match self {
             Self::Set(set) => set.entry(element).map(|(member, children)| (member, Self::Set(children))),
@@ -113,7 +113,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// Whether something is owned beneath.
+    /// Whether there are fields beneath.
     pub(crate) fn has_children(self) -> bool {
         match self {
             Self::Set(set) => !set.is_empty(),

@@ -1,7 +1,7 @@
-//! The form that field sets have in `fieldsV1`.
+//! Parses and prints `fieldsV1`.
 //!
-//! Keys are `f:name`, `k:{"key":"value"}`, `v:value` and `i:index`; a node that is a member and has children
-//! carries `"."`; a node without children is a member.
+//! Keys are `f:name`, `k:{"key":"value"}`, `v:value` and `i:index`. A node without children is a member; a node with
+//! children is a member if it has the key `"."`.
 
 use std::fmt::Write as _;
 use std::str::FromStr;
@@ -9,13 +9,13 @@ use std::str::FromStr;
 use super::{FieldSet, PathElement};
 use crate::json::{Map, Value};
 
-/// A text that is no field set.
+/// The error for a text that is no field set.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FieldSetError {
-    /// The text is no JSON object of objects.
+    /// The text is not a JSON object of objects.
     #[error("a field set is an object of objects")]
     Shape,
-    /// A key is no path element.
+    /// A key is not a path element.
     #[error("parsing key as path element: {0}")]
     Element(String),
 }
@@ -26,12 +26,12 @@ impl FieldSet {
         self.emit(false)
     }
 
-    /// Reads the value of `fieldsV1`. Elements of a kind that is not known are left out, as Kubernetes does.
+    /// Parses the value of `fieldsV1`. Elements of an unknown type are skipped, as in Kubernetes.
     pub fn from_json(value: &Value) -> Result<Self, FieldSetError> {
         read(value).map(|(set, _)| set)
     }
 
-    /// The text of `fieldsV1`, keys in the order in which Kubernetes prints them.
+    /// The text of `fieldsV1`, with its keys in Kubernetes' order.
     pub fn to_text(&self) -> String {
         let mut text = String::new();
         self.print(false, &mut text);
@@ -97,7 +97,7 @@ fn element_text(element: &PathElement) -> String {
     text
 }
 
-/// Writes the key that an element has in `fieldsV1`.
+/// Writes the key of an element in `fieldsV1`.
 pub(super) fn write_element(element: &PathElement, text: &mut String) {
     match element {
         PathElement::Field(name) => {
@@ -115,7 +115,7 @@ pub(super) fn write_element(element: &PathElement, text: &mut String) {
     }
 }
 
-/// Writes the key of an item that is known by its key fields, which come sorted by name.
+/// Writes the key of an item that is identified by its key fields, which must be sorted by name.
 pub(crate) fn write_key<'v>(fields: impl Iterator<Item = (&'v str, &'v Value)>, text: &mut String) {
     text.push_str("k:{");
     for (index, (name, value)) in fields.enumerate() {
@@ -129,7 +129,7 @@ pub(crate) fn write_key<'v>(fields: impl Iterator<Item = (&'v str, &'v Value)>, 
     text.push('}');
 }
 
-/// Writes the key of an item that is known by its value.
+/// Writes the key of an item that is identified by its value.
 pub(crate) fn write_value(value: &Value, text: &mut String) {
     text.push_str("v:");
     write_json(value, text);
@@ -144,7 +144,7 @@ fn write_json(value: &Value, text: &mut String) {
     }
 }
 
-/// A text in quotes; most need no escapes. Go escapes what could be taken for HTML.
+/// Writes a JSON string. Go escapes the characters that are special in HTML.
 fn write_text(value: &str, text: &mut String) {
     if value.bytes().all(|byte| byte >= b' ' && !matches!(byte, b'"' | b'\\' | b'<' | b'>' | b'&')) {
         text.push('"');
@@ -157,7 +157,7 @@ fn write_text(value: &str, text: &mut String) {
     }
 }
 
-/// `None` is an element of a kind that a later version may know.
+/// Parses a key; `None` for an element of a type that a later version may introduce.
 fn parse_element(text: &str) -> Result<Option<PathElement>, FieldSetError> {
     let wrong = || FieldSetError::Element(text.to_owned());
     let (kind, rest) = text.split_once(':').filter(|(kind, _)| kind.len() == 1).ok_or_else(wrong)?;

@@ -1,4 +1,4 @@
-//! Reading a tree as Go's decoder would leave it.
+//! Decodes a JSON tree as Go's decoder does.
 
 use std::cell::Cell;
 use std::fmt;
@@ -7,14 +7,14 @@ use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
 use super::{Map, Number, Value};
 
-/// Below this, a float that is whole is the same number as an integer (2⁵³).
+/// Below this bound (2⁵³), a float without a fraction is exactly an integer.
 const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
 
-/// Builds a tree, the last of equal keys winning as in Go, and notes in its flag whether there were any.
+/// Builds a tree. The last of equal keys wins, as in Go, and the flag records whether there were equal keys.
 #[derive(Clone, Copy, Debug)]
 pub struct Tree<'a>(pub &'a Cell<bool>);
 
-/// A number that came as a float: Go prints one that is whole without a fraction, and so it is kept.
+/// Converts a float to a value. A float without a fraction becomes an integer, because Go prints it as one.
 pub(crate) fn float(value: f64) -> Value {
     if value.fract() == 0.0 && value.abs() < WHOLE_MAX {
         return Value::Number((value as i64).into());

@@ -1,11 +1,11 @@
-//! Which fields differ between two objects of one schema.
+//! Finds the fields that differ between two objects of one schema.
 
 use super::items::{Index, Key};
 use super::typed::{Atom, ListView, MapView, Node, fields, items};
 use crate::fieldset::{FieldSet, PathElement};
 use crate::json::{Value, same};
 
-/// The fields that differ; none is in more than one of the sets.
+/// The fields that differ. The three sets are disjoint.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Comparison {
     pub(super) removed: FieldSet,
@@ -20,7 +20,7 @@ pub(super) fn compare(node: Node<'_>, old: &Value, new: &Value) -> Comparison {
     found.beneath
 }
 
-/// What differs at one place: the field itself, and what lies beneath.
+/// The differences at one field and beneath it.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     removed: bool,
@@ -30,7 +30,7 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// A field that is gone, with nothing to be told of what lay beneath.
+    /// A removed field, without the fields beneath it.
     pub(super) fn removed() -> Self {
         Self { removed: true, ..Self::default() }
     }
@@ -43,7 +43,7 @@ impl Found {
             && added.is_empty()
     }
 
-    /// Adds what differs at a part of this place.
+    /// Adds the differences of a child.
     pub(super) fn put(&mut self, element: PathElement, child: Found) {
         let Found { removed, modified, added, beneath } = child;
         let put = |set: &mut FieldSet, member: bool, children: FieldSet| {
@@ -56,7 +56,7 @@ impl Found {
         put(&mut self.beneath.added, added, beneath.added);
     }
 
-    /// Adds what differs at an item of a list.
+    /// Adds the differences of an item of a list.
     pub(super) fn put_item(&mut self, list: ListView<'_>, item: &Value, child: Found) {
         if !child.is_empty()
             && let Ok(key) = Key::of(list, item)
@@ -65,7 +65,7 @@ impl Found {
         }
     }
 
-    /// A value that is compared as a whole.
+    /// Compares a value as a whole.
     fn leaf(&mut self, old: Option<&Value>, new: Option<&Value>) {
         match (old, new) {
             (None, _) => self.added = true,
@@ -75,10 +75,10 @@ impl Found {
     }
 }
 
-/// Compares what stands at one place. A value that is the same on both sides is no difference whatever its type.
+/// Compares two values of one field. Equal values are no difference, whatever their type.
 pub(super) fn visit(node: Node<'_>, old: Option<&Value>, new: Option<&Value>, found: &mut Found) {
     let (old_atom, new_atom) = (node.atom(old), node.atom(new));
-    // An absent value takes the type of the other. Where the types differ, both have their say.
+    // An absent value takes the type of the other one. Values of different types are compared under both types.
     let whole = match (old, new) {
         (_, None) => visit_as(old_atom, old, new, found),
         (None, _) => visit_as(new_atom, old, new, found),
@@ -100,18 +100,18 @@ fn same_kind(a: &Atom<'_>, b: &Atom<'_>) -> bool {
     std::mem::discriminant(a) == std::mem::discriminant(b)
 }
 
-/// Where the schema leaves the type open, null has not the type of anything else.
+/// Whether both values are null or neither is. Only a schema without a type distinguishes null by type.
 fn nulls_agree(node: Node<'_>, old: Option<&Value>, new: Option<&Value>) -> bool {
     let open = !matches!(node, Node::Typed { schema, .. } if schema.kind().is_some());
     !open || old.is_some_and(Value::is_null) == new.is_some_and(Value::is_null)
 }
 
-/// Returns whether the value was compared as a whole.
+/// Compares two values under one type. Returns whether they were compared as a whole.
 fn visit_as(atom: Atom<'_>, old: Option<&Value>, new: Option<&Value>, found: &mut Found) -> bool {
     let whole = match atom {
         Atom::Scalar(_) => true,
         Atom::Map(map) => map.atomic || (no_fields(old) && no_fields(new)),
-        // Two empty values are leaves, so that empty and null stay different.
+        // Two empty values are compared as a whole, so that an empty list and null differ.
         Atom::List(list) => list.atomic || (items(old).is_empty() && items(new).is_empty()),
     };
     match atom {
@@ -152,7 +152,7 @@ fn visit_fields(map: MapView<'_>, old: Option<&Value>, new: Option<&Value>, foun
         {
             continue;
         }
-        // A field that the schema does not know was refused before.
+        // Unknown fields were refused before.
         let Some((node, _)) = map.field(name) else { continue };
         let mut child = Found::default();
         visit(node, old, new, &mut child);
@@ -162,7 +162,7 @@ fn visit_fields(map: MapView<'_>, old: Option<&Value>, new: Option<&Value>, foun
     }
 }
 
-/// Whether two values are one scalar: most of an object is as it was, and its schema need not be looked at then.
+/// Whether two values are equal scalars. Most fields are unchanged, and this test avoids looking up their schema.
 pub(super) fn same_scalar(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::String(a), Value::String(b)) => a == b,
@@ -172,7 +172,7 @@ pub(super) fn same_scalar(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// Compares two associative lists, item by item.
+/// Compares two associative lists item by item.
 pub(super) fn visit_items(list: ListView<'_>, old: &[Value], new: &[Value], found: &mut Found) {
     if aligned(list, old, new) {
         let pairs = old.iter().zip(new).enumerate();
@@ -202,7 +202,7 @@ pub(super) fn aligned(list: ListView<'_>, a: &[Value], b: &[Value]) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(same_key)
 }
 
-/// Items of one key on one side are compared with those on the other.
+/// Compares the items of each key with those of the same key in the other list.
 fn visit_groups(list: ListView<'_>, old: &[Value], new: &[Value], found: &mut Found) {
     let side = |items| Index::new(list, items).into_sorted();
     let (old_keys, new_keys) = (side(old), side(new));
@@ -217,7 +217,7 @@ fn visit_groups(list: ListView<'_>, old: &[Value], new: &[Value], found: &mut Fo
     }
 }
 
-/// Cuts the items of a key off the front of a sorted list.
+/// Removes the items of a key from the front of a sorted list.
 fn take_group<'v>(keys: &mut &[(Key<'v>, usize)], key: Key<'_>, items: &'v [Value]) -> Vec<&'v Value> {
     let many = keys.iter().take_while(|(each, _)| *each == key).count();
     let (group, rest) = keys.split_at(many);
@@ -231,7 +231,7 @@ fn compare_group(list: ListView<'_>, old: &[&Value], new: &[&Value]) -> Found {
         (&[] | &[_], &[] | &[_]) => {
             visit(list.items(), old.first().copied(), new.first().copied(), &mut child)
         }
-        // Items of one key are one value together.
+        // Items with the same key are compared as one value.
         (&[_, _, ..], &[_, _, ..]) => {
             child.modified = old.len() != new.len() || !old.iter().zip(new).all(|(a, b)| same(a, b));
         }

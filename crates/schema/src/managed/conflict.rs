@@ -1,4 +1,4 @@
-//! What an apply may not take without force.
+//! The conflicts of an apply: fields that it can change only by force.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,10 +6,10 @@ use std::fmt;
 use super::entries::ManagerId;
 use crate::fieldset::{FieldSet, Path};
 
-/// One field that somebody else owns with another value.
+/// A field that another manager owns with another value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Conflict {
-    /// Who owns the field.
+    /// The manager that owns the field.
     pub manager: ManagerId,
     /// The field.
     pub path: Path,
@@ -22,7 +22,7 @@ impl Conflict {
     }
 }
 
-/// All conflicts of an apply, by manager; displayed as the message of the 409.
+/// All conflicts of an apply, by manager. They print as the message of the 409 response.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Conflicts(pub Vec<Conflict>);
 
@@ -35,7 +35,7 @@ impl Conflicts {
         Self(sets.into_iter().flat_map(of).collect())
     }
 
-    /// Whether nobody objects.
+    /// Whether there are no conflicts.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

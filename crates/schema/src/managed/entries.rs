@@ -9,12 +9,12 @@ use jiff::Timestamp;
 use crate::fieldset::{FieldSet, Place, has_children};
 use crate::json::{self, Map, Value};
 
-/// What tells one entry from another. Appliers are one manager in all versions, updaters are one in each.
+/// Identifies an entry. A manager that applies has one entry for all versions, a manager that updates has one for each.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ManagerId {
     name: String,
     applies: bool,
-    /// Empty for an applier.
+    /// The version of an Update entry; empty for Apply.
     api_version: String,
     subresource: String,
 }
@@ -48,7 +48,7 @@ fn or_unknown(name: &str) -> String {
     if name.is_empty() { "unknown" } else { name }.to_owned()
 }
 
-/// As conflicts name it.
+/// Prints the manager as conflicts do.
 impl fmt::Display for ManagerId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&json::go_quote(&self.name))?;
@@ -62,14 +62,14 @@ impl fmt::Display for ManagerId {
     }
 }
 
-/// What a manager owns, in the version that it wrote in.
+/// The fields that a manager owns, in the version that it wrote in.
 #[derive(Debug, Clone)]
 pub(super) struct Owned {
     fields: Fields,
     pub(super) api_version: String,
 }
 
-/// A set of fields, or the value of `fieldsV1` that says it: most writes leave most entries as they are.
+/// A set of fields, parsed or as the JSON of `fieldsV1`. Most writes leave most entries unchanged, and need not parse them.
 #[derive(Debug, Clone)]
 enum Fields {
     Stored(Value),
@@ -81,16 +81,16 @@ impl Owned {
         Self { fields: Fields::Read(set), api_version: api_version.to_owned() }
     }
 
-    /// The whole set.
+    /// The parsed set.
     pub(super) fn set(&self) -> Cow<'_, FieldSet> {
         match &self.fields {
             Fields::Read(set) => Cow::Borrowed(set),
-            // What is stored was written by us, or was refused when it came.
+            // Stored entries are valid: the server made them, or validated them in a request.
             Fields::Stored(json) => Cow::Owned(FieldSet::from_json(json).unwrap_or_default()),
         }
     }
 
-    /// The value of `fieldsV1`, where it was not changed since it was stored.
+    /// The JSON of `fieldsV1`, if it was not changed since it was stored.
     pub(super) fn stored(&self) -> Option<&Value> {
         match &self.fields {
             Fields::Stored(json) => Some(json),
@@ -98,7 +98,7 @@ impl Owned {
         }
     }
 
-    /// The top of what is owned, to be walked.
+    /// The root node of the set.
     pub(super) fn place(&self) -> Place<'_> {
         match &self.fields {
             Fields::Read(set) => Place::Set(set),
@@ -110,7 +110,7 @@ impl Owned {
         self.fields = Fields::Read(set);
     }
 
-    /// Whether all of this is in a set.
+    /// Whether all fields are in the given set.
     pub(super) fn is_subset(&self, of: &FieldSet) -> bool {
         match &self.fields {
             Fields::Read(set) => set.is_subset(of),
@@ -118,7 +118,7 @@ impl Owned {
         }
     }
 
-    /// What of a set is in this one; costs what the other set is large.
+    /// The fields of `other` that are in this set. The cost depends on the size of `other`.
     pub(super) fn intersection(&self, other: &FieldSet) -> FieldSet {
         match &self.fields {
             Fields::Read(set) => set.intersection(other),
@@ -126,7 +126,7 @@ impl Owned {
         }
     }
 
-    /// Takes fields away; costs what the other set is large.
+    /// Removes fields. The cost depends on the size of `other`.
     pub(super) fn take(&mut self, other: &FieldSet) {
         match &mut self.fields {
             _ if other.is_empty() => {}
@@ -137,7 +137,7 @@ impl Owned {
         }
     }
 
-    /// Adds fields; costs what the other set is large.
+    /// Adds fields. The cost depends on the size of `other`.
     pub(super) fn add(&mut self, other: &FieldSet) {
         match &mut self.fields {
             Fields::Read(set) => *set = set.union(other),
@@ -160,7 +160,7 @@ impl Owned {
     }
 }
 
-/// The whole record of an object.
+/// The managed fields of an object.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Managed {
     pub(super) owned: BTreeMap<ManagerId, Owned>,
@@ -168,12 +168,12 @@ pub(super) struct Managed {
 }
 
 impl Managed {
-    /// Reads the record of a stored object.
+    /// Reads the managed fields of a stored object.
     pub(super) fn of(object: &Value) -> Result<Self, String> {
         Self::of_entries(json::get(object, &["metadata", "managedFields"]).cloned())
     }
 
-    /// Reads `managedFields` as they were stored.
+    /// Reads stored `managedFields`, which are trusted.
     pub(super) fn of_entries(entries: Option<Value>) -> Result<Self, String> {
         let mut managed = Self::default();
         let Some(Value::Array(entries)) = entries else { return Ok(managed) };
@@ -188,7 +188,7 @@ impl Managed {
         Ok(managed)
     }
 
-    /// Reads `managedFields` that somebody sent: nothing about them is believed.
+    /// Reads the `managedFields` of a request, and validates them.
     pub(super) fn of_request(entries: Value) -> Result<Self, String> {
         let mut managed = Self::of_entries(Some(entries))?;
         for owned in managed.owned.values_mut() {
@@ -205,7 +205,7 @@ impl Managed {
         self.owned.is_empty()
     }
 
-    /// The entry of a manager is of now.
+    /// Sets the time of a manager's entry.
     pub(super) fn touch(&mut self, id: ManagerId, now: Timestamp) {
         self.times.insert(id, now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
     }
@@ -221,7 +221,7 @@ impl Managed {
         };
     }
 
-    /// Writes the record into an object, or takes it out where there is nothing to record.
+    /// Writes the managed fields into an object, or removes them if there are none.
     pub(super) fn write_to(self, object: &mut Value) {
         take(object);
         if self.owned.is_empty() {
@@ -237,7 +237,7 @@ impl Managed {
         }
     }
 
-    /// The entries in their order: by operation, time, name, version and subresource.
+    /// The sorted entries: by operation, time, name, version and subresource.
     pub(super) fn into_json(self) -> Value {
         let mut order: Vec<_> = self
             .owned
@@ -261,7 +261,7 @@ impl Managed {
         time.map_or(0, Timestamp::as_second)
     }
 
-    /// Whether everybody wrote in one version.
+    /// Whether all managers wrote in this version.
     pub(super) fn is_all_in(&self, api_version: &str) -> bool {
         self.owned.values().all(|owned| owned.api_version == api_version)
     }
@@ -293,7 +293,7 @@ impl Managed {
                 self.owned.insert(bucket.clone(), oldest);
             }
             let younger = self.owned.remove(&id);
-            // The younger entry's time: the bucket holds its change too.
+            // The merged entry has the time of the younger one, whose changes it contains.
             self.set_time(bucket.clone(), self.times.get(&id).cloned());
             let older = self.owned.entry(bucket).or_insert_with(|| Owned::new(FieldSet::new(), &api_version));
             if let Some(younger) = younger {
@@ -354,12 +354,12 @@ fn read(index: usize, mut entry: Value) -> Result<(ManagerId, Owned, Option<Stri
     Ok((id, Owned { fields, api_version: text("apiVersion").into() }, time))
 }
 
-/// Takes the record out of an object.
+/// Removes `managedFields` from an object and returns them.
 pub(super) fn take(object: &mut Value) -> Option<Value> {
     object.get_mut("metadata").and_then(Value::as_object_mut)?.remove("managedFields")
 }
 
-/// Whether a written record asks to be forgotten: `[]` or `[{}]`.
+/// Whether the entries in a request are `[]` or `[{}]`, which clears the managed fields.
 pub(super) fn asks_for_reset(entries: &Value) -> bool {
     match entries.as_array().map(Vec::as_slice) {
         Some([]) => true,
@@ -368,14 +368,14 @@ pub(super) fn asks_for_reset(entries: &Value) -> bool {
     }
 }
 
-/// Gives a write that changed nothing but times the times that are stored, so that it is seen to change nothing.
+/// Restores the stored times of entries in a write that changes nothing else, so that it is equal to the stored object.
 pub fn keep_times(live: &Value, new: &mut Value) {
     let (Some(old), Some(now)) = (entries_of(live), entries_of(new)) else { return };
     let same_but_time = |(old, now): (&Value, &Value)| match (old.as_object(), now.as_object()) {
         (Some(old), Some(now)) => json::same_but(old, now, |name| name == "time", |_, a, b| a == b),
         _ => false,
     };
-    // The record last: it is long, and mostly the same where the rest is not.
+    // The managed fields are compared last: they are long, and mostly equal even if the rest differs.
     let may_be = old.len() == now.len() && same_but_record(live, new);
     if !may_be || !old.iter().zip(now).all(same_but_time) {
         return;
@@ -395,7 +395,7 @@ fn entries_of(object: &Value) -> Option<&Vec<Value>> {
     json::get(object, &["metadata", "managedFields"]).and_then(Value::as_array)
 }
 
-/// Whether two objects are equal but for their records.
+/// Whether two objects are equal apart from their managed fields.
 fn same_but_record(a: &Value, b: &Value) -> bool {
     let empty = Map::new();
     let (Some(a_fields), Some(b_fields)) = (a.as_object(), b.as_object()) else { return false };

@@ -1,14 +1,14 @@
-//! Whether a configuration has the very fields that its manager owned before.
+//! Finds out whether a configuration has exactly the fields that its manager already owns.
 //!
-//! Controllers apply the same fields again and again with other values. That is seen by walking the configuration
-//! and the stored record side by side, so that no set need be made.
+//! Controllers apply the same fields again and again with other values. Walking the configuration and the stored `fieldsV1`
+//! side by side detects that without building a field set.
 
 use super::items::Key;
 use super::typed::{Atom, ListView, MapView, Node};
 use crate::fieldset::{children, has_children, is_member};
 use crate::json::{Map, Value};
 
-/// The metadata that is nobody's.
+/// The fields of the metadata that are never managed.
 pub(super) const IDENTITY: [&str; 9] = [
     "name",
     "namespace",
@@ -21,7 +21,8 @@ pub(super) const IDENTITY: [&str; 9] = [
     "resourceVersion",
 ];
 
-/// Whether the fields of a configuration are those of a value of `fieldsV1`. It may say no where they are.
+/// Whether a configuration has exactly the fields of `fieldsV1`. It may return false for equal sets, never true for
+/// different ones.
 pub(super) fn owns_exactly(node: Node<'_>, config: &Value, owned: &Value) -> bool {
     let (Atom::Map(map), Value::Object(fields)) = (node.declared(), config) else { return false };
     let top = fields.iter().filter(|(name, _)| !matches!(name.as_str(), "apiVersion" | "kind"));
@@ -33,16 +34,17 @@ pub(super) fn owns_exactly(node: Node<'_>, config: &Value, owned: &Value) -> boo
     .is_some()
 }
 
-/// What stands at a place of both: whether it is a field, and whether fields lie beneath. `None` where they differ.
+/// The result of comparing one element: whether it is a member, and whether there are fields beneath; `None` if the
+/// configuration and the set differ.
 type Seen = Option<(bool, bool)>;
 
 struct Walk {
-    /// Space for the texts of elements.
+    /// A scratch buffer for keys.
     key: String,
 }
 
 impl Walk {
-    /// Walks the fields of a map. Returns whether there are any.
+    /// Compares the fields of a map. Returns whether there are any.
     fn fields<'c>(
         &mut self,
         map: MapView<'_>,
@@ -103,7 +105,7 @@ impl Walk {
         }
     }
 
-    /// The configuration has no two items of one key: that was refused before.
+    /// Compares the items of a list. The configuration has no items with equal keys: they were refused before.
     fn items(&mut self, list: ListView<'_>, items: &[Value], owned: &Value) -> Option<bool> {
         let many = children(owned).count();
         if many != items.len() {
@@ -122,7 +124,7 @@ impl Walk {
     }
 }
 
-/// Whether a node of the record, or its absence, says what was seen.
+/// Whether a node of `fieldsV1`, or its absence, matches the configuration.
 fn agree(owned: Option<&Value>, member: bool, beneath: bool) -> bool {
     match owned {
         None => !member && !beneath,

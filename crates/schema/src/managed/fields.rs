@@ -1,16 +1,16 @@
-//! The fields that an object has.
+//! The field set of an object.
 
 use super::items::{Index, Key};
 use super::typed::{Atom, ListView, MapView, Node};
 use crate::fieldset::{FieldSet, PathElement, children, has_children};
 use crate::json::{Map, Value};
 
-/// Every leaf and every item of an object, by its schema.
+/// The set of every leaf and every item of an object.
 pub(super) fn fields_of(node: Node<'_>, value: &Value) -> FieldSet {
     visit(node, value).1
 }
 
-/// Whether the value itself is a field, and the fields beneath it.
+/// Whether the value itself is a member, and the fields beneath it.
 fn visit(node: Node<'_>, value: &Value) -> (bool, FieldSet) {
     match (node.atom(Some(value)), value) {
         (Atom::Scalar(_), _) => (true, FieldSet::new()),
@@ -33,7 +33,7 @@ fn of_map(map: MapView<'_>, object: &Map<String, Value>) -> FieldSet {
     set
 }
 
-/// Items that share a key are one field together.
+/// The fields of an associative list. Items with equal keys are one field.
 fn of_list(list: ListView<'_>, items: &[Value]) -> FieldSet {
     let mut set = FieldSet::new();
     let sorted = Index::new(list, items).into_sorted();
@@ -47,7 +47,7 @@ fn of_list(list: ListView<'_>, items: &[Value]) -> FieldSet {
     set
 }
 
-/// Whether a value is a field, or has one beneath it.
+/// Whether a value is a member, or has a member beneath it.
 pub(super) fn is_field(node: Node<'_>, value: &Value, named: bool) -> bool {
     if !named || value.is_null() {
         return true;
@@ -67,7 +67,7 @@ pub(super) fn is_field(node: Node<'_>, value: &Value, named: bool) -> bool {
     }
 }
 
-/// The set with every named field that has a field beneath it: whoever owns `spec.replicas` also holds `spec`.
+/// Adds to a set every named field that has a field of the set beneath it: `spec` for `spec.replicas`.
 pub(super) fn with_named_parents(node: Node<'_>, set: &FieldSet) -> FieldSet {
     named_parents(Some(node), set)
 }
@@ -90,12 +90,12 @@ fn named_parents(node: Option<Node<'_>>, set: &FieldSet) -> FieldSet {
     out
 }
 
-/// The set as it must look now, where the schema made a value whole that was owned in parts.
+/// Adapts a set to a schema that has made a granular value atomic; `None` if the set stays unchanged.
 pub(super) fn reconcile(node: Node<'_>, set: &FieldSet) -> Option<FieldSet> {
     stale(node, set).then(|| rebuild(node, set))
 }
 
-/// Whether a value of `fieldsV1` may have to look otherwise, seen without reading it.
+/// Whether [`reconcile`] may change a set, found out without parsing `fieldsV1`.
 pub(super) fn may_be_stale(node: Node<'_>, owned: &Value) -> bool {
     children(owned).any(|(key, beneath)| {
         if !has_children(beneath) {

@@ -1,4 +1,4 @@
-//! What identifies the items of an associative list, without a copy of it.
+//! The keys of the items of an associative list, without copies.
 
 use std::cmp::Ordering;
 
@@ -7,17 +7,17 @@ use crate::fieldset::{PathElement, write_key, write_value};
 use crate::json::{self, Value};
 use crate::types;
 
-/// What identifies an item: its key fields, or the item itself where the list is a set.
+/// Identifies an item: by its key fields, or by its value if the list is a set.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Key<'v> {
     list: ListView<'v>,
     item: &'v Value,
-    /// The first key field, looked up once: it is nearly always the only one.
+    /// The value of the first key field, looked up once: it is nearly always the only one.
     first: Option<&'v Value>,
 }
 
 impl<'v> Key<'v> {
-    /// The key of an item; an error where nothing identifies it.
+    /// The key of an item; an error if the item has no key.
     pub(super) fn of(list: ListView<'v>, item: &'v Value) -> Result<Self, String> {
         let Some(names) = list.key_names() else {
             return list.check_set_item(item).map(|()| Self { list, item, first: Some(item) });
@@ -31,7 +31,7 @@ impl<'v> Key<'v> {
         Err(no_key(names))
     }
 
-    /// The key as a step of a path.
+    /// The key as a path element.
     pub(super) fn element(self) -> PathElement {
         match self.list.key_names() {
             None => PathElement::Value(self.item.clone()),
@@ -42,7 +42,7 @@ impl<'v> Key<'v> {
         }
     }
 
-    /// Writes the key as `fieldsV1` has it.
+    /// Writes the key in the format of `fieldsV1`.
     pub(super) fn write(self, text: &mut String) {
         match self.list.key_names() {
             None => write_value(self.item, text),
@@ -101,7 +101,7 @@ impl PartialEq for Key<'_> {
 
 impl Eq for Key<'_> {}
 
-/// The items of a list by what identifies them.
+/// The items of a list by their keys.
 #[derive(Debug)]
 pub(super) struct Index<'v> {
     /// Sorted by key, then by position.
@@ -109,7 +109,7 @@ pub(super) struct Index<'v> {
 }
 
 impl<'v> Index<'v> {
-    /// Indexes a list, whose items must all be identified by something.
+    /// Indexes a list; an error if an item has no key.
     pub(super) fn of(list: ListView<'v>, items: &'v [Value]) -> Result<Self, String> {
         let key = |(at, item): (usize, &'v Value)| match Key::of(list, item) {
             Ok(key) => Ok((key, at)),
@@ -119,7 +119,7 @@ impl<'v> Index<'v> {
         Ok(Self::sorted(by_key?))
     }
 
-    /// Indexes a list; items that nothing identifies are left out.
+    /// Indexes a list without the items that have no key.
     pub(super) fn new(list: ListView<'v>, items: &'v [Value]) -> Self {
         let keys = items.iter().enumerate().filter_map(|(at, item)| Key::of(list, item).ok().zip(Some(at)));
         Self::sorted(keys.collect())
@@ -132,12 +132,12 @@ impl<'v> Index<'v> {
         Self { by_key }
     }
 
-    /// Whether two items have one key.
+    /// Whether two items have equal keys.
     pub(super) fn has_duplicates(&self) -> bool {
         self.by_key.windows(2).any(|pair| pair[0].0 == pair[1].0)
     }
 
-    /// The positions of the items that have the key of an earlier one.
+    /// The positions of the items whose key an earlier item has.
     pub(super) fn duplicates(&self) -> Vec<usize> {
         let mut found: Vec<usize> =
             self.by_key.windows(2).filter(|pair| pair[0].0 == pair[1].0).map(|pair| pair[1].1).collect();
@@ -145,7 +145,7 @@ impl<'v> Index<'v> {
         found
     }
 
-    /// The positions of the items of a key.
+    /// The positions of the items with this key.
     pub(super) fn find(&self, key: Key<'v>) -> &[(Key<'v>, usize)] {
         let from = self.by_key.partition_point(|(each, _)| each.cmp(&key).is_lt());
         let many = self.by_key[from..].iter().take_while(|(each, _)| each.cmp(&key).is_eq()).count();

@@ -1,4 +1,5 @@
-//! The annotation that client-side apply leaves, for kubectl's move to server-side apply.
+//! The annotation `kubectl.kubernetes.io/last-applied-configuration` of client-side apply, which lets kubectl migrate to
+//! server-side apply.
 
 use super::compare::compare;
 use super::conflict::Conflicts;
@@ -8,16 +9,15 @@ use super::{ApplyError, Context, validate};
 use crate::fieldset::FieldSet;
 use crate::json::{self, Value};
 
-/// The one manager that the annotation means something to.
+/// The only manager for which the annotation matters.
 pub(super) const MANAGER: &str = "kubectl";
 
 const ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// Keys and values of all annotations together.
+/// The size limit of all annotations together, keys and values.
 const ANNOTATIONS_BYTES_MAX: usize = 256 * 1024;
 
-/// The conflicts but for those on fields that the same user applied from the client's side, and which still have
-/// that value.
+/// Drops the conflicts on fields that client-side apply set and that still have that value.
 pub(super) fn without_own(
     ctx: &Context<'_>,
     live: &Value,
@@ -42,7 +42,7 @@ fn applied_by_client(ctx: &Context<'_>, live: &Value) -> Option<FieldSet> {
     Some(fields.difference(&compared.modified).difference(&compared.added).difference(&compared.removed))
 }
 
-/// Brings the annotation up to date where there is one.
+/// Updates the annotation, if the object has it.
 pub(super) fn renew(object: &mut Value, config: &Value) {
     if annotation(object).is_none() {
         return;
@@ -60,7 +60,7 @@ pub(super) fn renew(object: &mut Value, config: &Value) {
     }
 }
 
-/// Whether the object carries the annotation.
+/// Whether the object has the annotation.
 pub(super) fn is_on(object: &Value) -> bool {
     annotation(object).is_some()
 }

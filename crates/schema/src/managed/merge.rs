@@ -1,19 +1,19 @@
-//! Lays a configuration over an object where it stands: what the configuration says wins, nothing is removed.
+//! Merges a configuration into an object in place. The configuration wins, and nothing is removed.
 //!
-//! Only what the configuration names is looked at, and what differs is noted on the way, so that a small
-//! configuration costs little whatever the size of the object.
+//! The merge visits only the fields of the configuration and records the differences on the way, so that a small
+//! configuration costs little, however large the object is.
 
 use super::compare::{Comparison, Found, aligned, same_scalar, visit, visit_items};
 use super::items::Index;
 use super::typed::{Atom, ListView, MapView, Node};
 use crate::json::{Map, Value, same};
 
-/// What a merge did to an object.
+/// The result of a merge.
 #[derive(Debug, Default)]
 pub(super) struct Merged {
-    /// The fields that differ from before.
+    /// The fields that the merge changed.
     pub(super) compared: Comparison,
-    /// Whether anything differs, the order of items included.
+    /// Whether the merge changed anything, even the order of items.
     pub(super) changed: bool,
 }
 
@@ -37,7 +37,7 @@ impl Walk {
         found: &mut Found,
     ) -> Result<(), String> {
         match (node.atom(Some(config)), live, config) {
-            // Two values without parts are leaves, so that empty and null stay different.
+            // Two empty values are compared as a whole, so that an empty list and null differ.
             (_, live, config) if empty(live) && empty(config) => self.replace(node, live, config, found),
             (Atom::Map(map), Value::Object(live), Value::Object(config)) if !map.atomic => {
                 self.fields(map, live, config, found)
@@ -45,7 +45,7 @@ impl Walk {
             (Atom::List(list), Value::Array(live), Value::Array(config)) if !list.atomic => {
                 self.items(list, live, config, found)
             }
-            // A configuration that has no parts says nothing about those that are there.
+            // An empty map or list in the configuration leaves the live fields alone.
             (Atom::Map(map), Value::Object(_), _) if !map.atomic => Ok(()),
             (Atom::List(list), Value::Array(_), _) if !list.atomic => Ok(()),
             (_, live, config) => self.replace(node, live, config, found),
@@ -150,7 +150,7 @@ impl Walk {
         Ok(())
     }
 
-    /// Live items that share a key are not merged: the configuration's item takes the place of all of them.
+    /// Merges a list whose live items have duplicate keys: an item of the configuration replaces all live items with its key.
     fn rearrange_duplicates(
         &mut self,
         list: ListView<'_>,
@@ -180,7 +180,7 @@ impl Walk {
     }
 }
 
-/// Whether a value has no part.
+/// Whether a value is null, an empty list or an empty map.
 fn empty(value: &Value) -> bool {
     match value {
         Value::Object(map) => map.is_empty(),
@@ -189,19 +189,19 @@ fn empty(value: &Value) -> bool {
     }
 }
 
-/// Where the items of a merged list come from.
+/// The source of an item of the merged list.
 enum Slot {
-    /// A live item that the configuration does not name.
+    /// A live item that the configuration does not contain.
     Live(usize),
     /// An item of the configuration.
     Config(usize),
 }
 
-/// Which items of two lists belong together.
+/// Pairs the items of the two lists by their keys.
 struct Plan {
-    /// For each item of the configuration, the one live item of its key.
+    /// For each item of the configuration, the live item with its key.
     live_of: Vec<Option<usize>>,
-    /// For each live item, the item of the configuration that has its key. Empty where both lists are aligned.
+    /// For each live item, the item of the configuration with its key. Empty if both lists have the same keys in the same order.
     config_of: Vec<Option<usize>>,
     has_duplicates: bool,
 }
@@ -232,13 +232,13 @@ impl Plan {
         Ok(Self { live_of, config_of, has_duplicates })
     }
 
-    /// The places of the configuration's items, where all of them are there and in the live order already.
+    /// The live positions of the configuration's items, if all of them exist and are in the live order.
     fn in_place(&self) -> Option<impl Iterator<Item = usize>> {
         let known = self.live_of.iter().all(Option::is_some) && self.live_of.is_sorted();
         known.then(|| self.live_of.iter().flatten().copied())
     }
 
-    /// Items keep the order of the live list, but those that the configuration names stand in its order.
+    /// The order of the merged list: that of the live list, except that the configuration's items are in its order.
     fn slots(&self) -> Vec<Slot> {
         let is_there: Vec<bool> = {
             let mut is_there = vec![false; self.live_of.len()];
@@ -253,13 +253,13 @@ impl Plan {
         while l < lefts || r < rights {
             let meet = l < lefts && r < rights && self.config_of[l] == Some(r);
             if l < lefts && !meet {
-                // Only the live list has it: it stays where it is.
+                // Only the live list has this item: it keeps its position.
                 let Some(named) = self.config_of[l] else {
                     slots.push(Slot::Live(l));
                     l += 1;
                     continue;
                 };
-                // The configuration wants another shared item first: this one is taken when its turn comes.
+                // The configuration has another shared item first: this one comes when it is its turn.
                 if r < rights && shared.peek().is_some_and(|next| *next != named) {
                     l += 1;
                     continue;

@@ -1,8 +1,8 @@
-//! What goes when a manager stops applying it.
+//! Removes fields that a manager no longer applies.
 //!
-//! The rule is that of structured merge: take all that the manager applied last time out of the object, put back
-//! what anybody owns now, and put back what never was the manager's. Where everybody wrote in one version, only
-//! what the manager applied last time can go, so that nothing else is looked at.
+//! The algorithm is that of Kubernetes' structured merge: remove all fields that the manager applied last time, restore
+//! those that any manager owns now, and restore those that the manager never owned. If all managers wrote in one version,
+//! only the fields that the manager applied last time can be removed, and only these are visited.
 
 use std::collections::BTreeMap;
 
@@ -15,24 +15,24 @@ use super::{Context, ManagerId};
 use crate::fieldset::{FieldSet, PathElement, Place};
 use crate::json::{Map, Value};
 
-/// The fields of an object that go, because `before` had them and nobody has now.
+/// The fields of an object to remove, because `before` contains them and no manager owns them now.
 pub(super) fn doomed(node: Node<'_>, object: &Value, before: &Owned, managed: &Managed) -> FieldSet {
     let owners: Vec<Place<'_>> = managed.owned.values().map(Owned::place).collect();
     let mut walk = Walk { key: String::new() };
     walk.visit(node, object, &before.set(), &owners, State::default())
 }
 
-/// What happened to the parents of a field on the two steps of the rule.
+/// What the algorithm decided for the parents of a field.
 #[derive(Clone, Copy, Default)]
 struct State {
-    /// One of them, or the field itself, was applied last time.
+    /// The manager applied the field, or one of its parents, last time.
     taken: bool,
-    /// One of them was taken and nobody put it back.
+    /// A parent is removed, because no manager owns it.
     lost: bool,
 }
 
 struct Walk {
-    /// Space for the texts of elements.
+    /// A scratch buffer for keys.
     key: String,
 }
 
@@ -98,7 +98,7 @@ impl Walk {
             let Some((member, beneath)) = last.entry(&element) else { continue };
             let (is_doomed, state, owners) = self.step(&element, member, false, true, owners, state);
             let parts = match group {
-                // Items of one key are one field together, with none beneath.
+                // Items with equal keys are one field without children.
                 [(_, at)] if !is_doomed => self.visit(list.items(), &items[*at], beneath, &owners, state),
                 _ => FieldSet::new(),
             };
@@ -107,8 +107,8 @@ impl Walk {
         doomed
     }
 
-    /// Whether a value is still a field when all that nobody owns is taken out of it. What is left empty is, what is
-    /// left with nothing but empty lists is not.
+    /// Whether a value is still a field after all fields without owners are removed from it. An empty value is one, a value that
+    /// contains nothing but empty lists is not.
     fn remains(&mut self, node: Node<'_>, value: &Value, owners: &[Place<'_>]) -> bool {
         let (Atom::Map(map), Value::Object(object)) = (node.atom(Some(value)), value) else { return true };
         if map.atomic {
@@ -130,7 +130,7 @@ impl Walk {
         !barren
     }
 
-    /// Whether the field goes, and what is known for what lies beneath it.
+    /// Decides whether to remove a field. Also returns the state for the fields beneath it.
     fn step<'a>(
         &mut self,
         element: &PathElement,
@@ -146,7 +146,7 @@ impl Walk {
         (was_applied && there && lost, State { taken, lost }, beneath)
     }
 
-    /// Whether somebody owns a field, and those who own something beneath it.
+    /// Whether any manager owns a field, and the nodes of the managers that own fields beneath it.
     fn owned<'a>(
         &mut self,
         element: &PathElement,
@@ -165,7 +165,7 @@ impl Walk {
     }
 }
 
-/// The same where managers wrote in several versions: each version has its say on the object as it shows it.
+/// Removes fields if managers wrote in several versions: each version is handled on the object converted to it.
 pub(super) fn across_versions(
     ctx: &Context<'_>,
     node: Node<'_>,
@@ -198,7 +198,7 @@ pub(super) fn across_versions(
         let restored = restore(Node::root(schema), &merged, &left, &owned);
         pruned = convert_back(ctx, &restored, version).unwrap_or(pruned);
     }
-    // What was removed and never was the manager's comes back.
+    // Restore removed fields that the manager never owned.
     let there = with_named_parents(node, &fields_of(node, &shown));
     let left = with_named_parents(node, &fields_of(node, &pruned));
     let mut result = shown;
@@ -213,7 +213,7 @@ fn convert_back(ctx: &Context<'_>, object: &Value, version: &str) -> Option<Valu
     ctx.versions.convert(object, version).map(|(object, _)| object)
 }
 
-/// The merged object without what neither the pruned one has nor anybody owns.
+/// Removes from the merged object the fields that are neither in the pruned object nor owned by a manager.
 fn restore(node: Node<'_>, merged: &Value, pruned: &Value, owned: &FieldSet) -> Value {
     let there = with_named_parents(node, &fields_of(node, merged));
     let left = with_named_parents(node, &fields_of(node, pruned));

@@ -1,4 +1,4 @@
-//! Takes fields out of an object.
+//! Removes fields from an object.
 
 use super::compare::{Found, visit};
 use super::items::Index;
@@ -6,7 +6,7 @@ use super::typed::{Atom, ListView, MapView, Node};
 use crate::fieldset::{FieldSet, PathElement};
 use crate::json::{Map, Value};
 
-/// The object without the given fields. What loses all its parts becomes null, as Kubernetes has it.
+/// Removes the given fields from an object. A list or map that loses all its parts becomes null, as in Kubernetes.
 pub(super) fn remove(node: Node<'_>, value: &mut Value, fields: &FieldSet) {
     let emptied = match (node.atom(Some(value)), &mut *value) {
         (Atom::Map(map), Value::Object(object)) if !map.atomic => remove_fields(map, object, fields),
@@ -46,7 +46,7 @@ fn remove_items(list: ListView<'_>, items: &mut Vec<Value>, fields: &FieldSet) -
     items.is_empty()
 }
 
-/// All fields that go when the given ones are removed.
+/// All fields that disappear when the given ones are removed.
 pub(super) fn removed(node: Node<'_>, value: &Value, fields: &FieldSet) -> FieldSet {
     let mut found = Found::default();
     collect(node, value, fields, &mut found);
@@ -88,7 +88,7 @@ fn gone(node: Node<'_>, value: &Value, member: bool, beneath: &FieldSet) -> Foun
     child
 }
 
-/// Items of one key go together, as one field.
+/// Handles the items of a list. Items with equal keys are removed together.
 fn gone_items(
     list: ListView<'_>,
     items: &[Value],

@@ -1,27 +1,27 @@
-//! What an endpoint may not own.
+//! The fields that an endpoint cannot own.
 
 use std::sync::OnceLock;
 
 use crate::fieldset::{FieldSet, PathElement};
 use crate::json::Value;
 
-/// The fields that an endpoint drops from what is written to it, and which it therefore never owns.
+/// The fields that an endpoint can own. It ignores all others in requests.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Reset {
-    /// Everything but these fields and what lies beneath them.
+    /// All fields except these and those beneath them.
     Except(FieldSet),
-    /// Nothing but what lies at or beneath one of these paths; `*` stands for any one step.
+    /// Only fields at or beneath one of these paths; `*` matches any one element.
     Only(&'static [&'static [&'static str]]),
 }
 
 impl Reset {
-    /// An endpoint that may own everything.
+    /// An endpoint whose managers can own every field.
     pub fn none() -> &'static Self {
         static NONE: OnceLock<Reset> = OnceLock::new();
         NONE.get_or_init(|| Self::Except(FieldSet::new()))
     }
 
-    /// The endpoints of a built-in kind.
+    /// The endpoint of a built-in kind.
     ///
     /// `has_status` says whether the kind has a status subresource.
     pub fn builtin(group: &str, kind: &str, subresource: &str, has_status: bool) -> &'static Self {
@@ -42,7 +42,7 @@ impl Reset {
         }
     }
 
-    /// The endpoints of a custom resource.
+    /// The endpoint of a custom resource.
     pub fn custom(subresource: &str, has_status: bool) -> &'static Self {
         match subresource {
             "status" => Self::builtin("flowcontrol.apiserver.k8s.io", "FlowSchema", "status", true),
@@ -50,7 +50,7 @@ impl Reset {
         }
     }
 
-    /// Whether a configuration may have something that may not be owned.
+    /// Whether a configuration may contain fields that cannot be owned.
     pub(super) fn touches(&self, config: &Value) -> bool {
         match self {
             Self::Except(fields) => fields.paths().iter().any(|path| {
@@ -66,7 +66,7 @@ impl Reset {
         }
     }
 
-    /// The set without what may not be owned.
+    /// Removes the fields that cannot be owned from a set.
     pub(super) fn filter(&self, set: FieldSet) -> FieldSet {
         match self {
             Self::Except(fields) if fields.is_empty() => set,
@@ -76,7 +76,7 @@ impl Reset {
     }
 }
 
-/// Kinds whose status endpoint drops all of the metadata too.
+/// Kinds whose status subresource ignores the metadata, too.
 static STATUS_WITHOUT_METADATA: [(&str, &str); 8] = [
     ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"),
     ("apiregistration.k8s.io", "APIService"),

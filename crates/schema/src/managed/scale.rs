@@ -1,4 +1,4 @@
-//! Ownership through the scale subresource: `.spec.replicas` of the Scale is a field of the parent.
+//! Managed fields of the scale subresource: `.spec.replicas` of the Scale is a field of its parent object.
 
 use std::collections::BTreeMap;
 
@@ -11,20 +11,20 @@ const SCALE_VERSION: &str = "autoscaling/v1";
 /// How the fields of a Scale map to those of its parent.
 #[derive(Debug, Clone)]
 pub struct Scale {
-    /// The version of the parent that the request goes to.
+    /// The version of the parent in the request.
     pub api_version: String,
-    /// The path of the replicas in each served version of the parent; `None` where a version has no scale.
+    /// The path of the replicas in each served version of the parent; `None` if a version has no scale subresource.
     pub replicas: BTreeMap<String, Option<Path>>,
 }
 
 impl Scale {
-    /// A parent that is served in one version, with its replicas at `.spec.replicas` or at a path of field names.
+    /// A parent that is served in one version, with its replicas at the given path of field names.
     pub fn new(api_version: &str, replicas: &[&str]) -> Self {
         let path = Path(replicas.iter().map(|name| PathElement::field(name)).collect());
         Self { api_version: api_version.into(), replicas: [(api_version.into(), Some(path))].into() }
     }
 
-    /// The `managedFields` of the Scale, out of those of its parent.
+    /// The `managedFields` of the Scale, derived from those of its parent.
     pub fn entries_of_scale(&self, parent: &Value) -> Value {
         let mut scale = Managed::default();
         let parent = Managed::of(parent).unwrap_or_default();
@@ -44,11 +44,11 @@ impl Scale {
         let mut scale = Managed::of(scale).unwrap_or_default();
         let mut after = Managed::default();
         for (id, owned) in &before.owned {
-            // A version that is not served any more has no say.
+            // Entries of versions that are no longer served are dropped.
             let Some(path) = self.replicas.get(&owned.api_version) else { continue };
             let mut owned = owned.clone();
             if let Some(path) = path.as_ref().filter(|path| owned.set().has(&path.0)) {
-                // Whoever is not in the Scale's record any more lost the replicas there.
+                // A manager that is no longer in the Scale's managed fields has lost the replicas.
                 if scale.owned.remove(id).is_none() {
                     owned.take(&FieldSet::from_iter([path.clone()]));
                 }
@@ -62,7 +62,7 @@ impl Scale {
         after.into_json()
     }
 
-    /// Who took the replicas through the Scale owns them in the parent; Kubernetes records no time for that.
+    /// Makes managers that got the replicas through the Scale owners in the parent. Kubernetes records no time for them.
     fn add_new(&self, before: &Managed, scale: Managed, after: &mut Managed) {
         let Some(Some(path)) = self.replicas.get(&self.api_version) else { return };
         for (id, owned) in scale.owned {

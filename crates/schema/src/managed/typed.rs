@@ -1,4 +1,4 @@
-//! How a schema types a value for merging: as a scalar, a list or a map, whole or in parts.
+//! The types that a schema gives to values for merging: scalar, list or map, atomic or granular.
 
 use super::items::Key;
 use crate::fieldset::PathElement;
@@ -8,24 +8,24 @@ use crate::types::{self, Additional, ListType, MapType, Schema, Type};
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 const RAW_EXTENSION: &str = "io.k8s.apimachinery.pkg.runtime.RawExtension";
 
-/// What is known about a value before it is seen.
+/// The type information at a field, before its value is known.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Node<'s> {
-    /// A schema describes it.
+    /// The field has a schema.
     Typed {
         schema: &'s Schema,
-        /// Whether fields without a schema are allowed here, because a parent said so.
+        /// Whether a parent allows fields without a schema here.
         preserve: bool,
-        /// Whether it is a whole object, with `apiVersion`, `kind` and `metadata` that the schema need not name.
+        /// Whether the value is a whole object, with `apiVersion`, `kind` and `metadata` that the schema need not list.
         object: bool,
     },
-    /// Nothing: maps are merged in parts, lists are whole.
+    /// The field has no schema: maps are granular, lists atomic.
     Deduced,
-    /// Nothing, and it is one value whatever it holds.
+    /// The field has no schema, and its value is atomic.
     Untyped,
 }
 
-/// A value's type, once the value was seen.
+/// The type of a value.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Atom<'s> {
     Map(MapView<'s>),
@@ -50,17 +50,17 @@ pub(super) struct MapView<'s> {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ListView<'s> {
     node: Node<'s>,
-    /// Whole unless its items are keyed or a set.
+    /// Whether the list is merged as one value.
     pub(super) atomic: bool,
     keys: Keys<'s>,
 }
 
 #[derive(Debug, Clone, Copy)]
 enum Keys<'s> {
-    /// The items are a set of scalars.
+    /// The list is a set of scalars.
     Set,
     Named(&'s [types::Text]),
-    /// From a strategic merge key, where no list type is declared.
+    /// The key is the merge key of strategic merge patch, because no list type is declared.
     One(&'s types::Text),
 }
 
@@ -75,19 +75,19 @@ impl<'s> Node<'s> {
             return Self::Untyped;
         }
         let own = schema.preserve_unknown_fields;
-        // A named type does not inherit what its user allows.
+        // A named type does not inherit `preserve` from the field that refers to it.
         let preserve = own || (preserve && schema.reference.is_none());
         Self::Typed { schema, preserve, object: schema.embedded_resource }
     }
 
-    /// The type of a value here. A value of a wrong type gets the type that it should have had.
+    /// The type of a value at this node. A value of a wrong type gets the declared type.
     pub(super) fn atom(self, value: Option<&Value>) -> Atom<'s> {
         let Self::Typed { schema, .. } = self else { return self.any(value) };
         match schema.kind() {
             Some(Type::Object) => Atom::Map(self.map()),
             Some(Type::Array) => Atom::List(self.list()),
             Some(kind) => Atom::Scalar(scalar(kind, &schema.resolve().format)),
-            // A quantity: one of several scalars.
+            // This is a quantity, which is one of several scalars.
             None if schema.resolve().logic.is_some() && schema.reference.is_some() => {
                 Atom::Scalar(Scalar::Any)
             }
@@ -95,12 +95,12 @@ impl<'s> Node<'s> {
         }
     }
 
-    /// The type before a value is seen; a map where several are possible.
+    /// The declared type; a map if several types are possible.
     pub(super) fn declared(self) -> Atom<'s> {
         self.atom(None)
     }
 
-    /// The node as a list, where its value may be one.
+    /// The node as a list; `None` if its value cannot be one.
     pub(super) fn as_list(self) -> Option<ListView<'s>> {
         match self {
             Self::Typed { schema, .. } if !matches!(schema.kind(), None | Some(Type::Array)) => None,
@@ -153,7 +153,7 @@ fn scalar(kind: Type, format: &str) -> Scalar {
 }
 
 impl<'s> MapView<'s> {
-    /// The type of a field, and whether the schema names it; `None` where there can be no such field.
+    /// The node of a field, and whether the schema lists it by name; `None` if the field is unknown.
     pub(super) fn field(&self, name: &str) -> Option<(Node<'s>, bool)> {
         let (schema, preserve, object) = match self.node {
             Node::Deduced => return Some((Node::Deduced, false)),
@@ -177,7 +177,7 @@ impl<'s> MapView<'s> {
         other.map(|node| (node, false))
     }
 
-    /// Whether nothing is known about the fields.
+    /// Whether the fields have no schema.
     pub(super) fn is_deduced(&self) -> bool {
         match self.node {
             Node::Deduced => true,
@@ -211,18 +211,18 @@ fn type_meta(name: &str) -> Option<&'static Schema> {
 }
 
 impl<'s> ListView<'s> {
-    /// The type of the items.
+    /// The node of the items.
     pub(super) fn items(&self) -> Node<'s> {
         let Node::Typed { schema, preserve, .. } = self.node else { return Node::Untyped };
         schema.items().map_or(Node::Untyped, |items| Node::child(items, preserve))
     }
 
-    /// What identifies an item of the list.
+    /// The path element of an item.
     pub(super) fn element(&self, item: &Value) -> Result<PathElement, String> {
         Key::of(*self, item).map(Key::element)
     }
 
-    /// Whether an item can be one of a list that is keyed.
+    /// Checks that an item can be in a list of type `map`.
     pub(super) fn check_keyed_item(&self, item: &Value) -> Result<(), String> {
         match item {
             _ if self.atomic => Err("invalid indexing of non-associative list".into()),
@@ -232,7 +232,7 @@ impl<'s> ListView<'s> {
         }
     }
 
-    /// Whether an item can be one of a list that is a set.
+    /// Checks that an item can be in a list of type `set`.
     pub(super) fn check_set_item(&self, item: &Value) -> Result<(), String> {
         match item {
             _ if self.atomic => Err("invalid indexing of non-associative list".into()),
@@ -243,7 +243,7 @@ impl<'s> ListView<'s> {
         }
     }
 
-    /// The names of the key fields; `None` where the list is a set.
+    /// The names of the key fields; `None` if the list is a set.
     pub(super) fn key_names(&self) -> Option<&'s [types::Text]> {
         match self.keys {
             Keys::Set => None,
@@ -252,19 +252,19 @@ impl<'s> ListView<'s> {
         }
     }
 
-    /// A key that an item leaves out has the value that the field would get.
+    /// The default of a key field, which counts if an item omits the field.
     pub(super) fn key_default(&self, key: &str) -> Option<&'s Value> {
         let Node::Typed { schema, .. } = self.node else { return None };
         schema.items()?.fields().get(key)?.default.as_ref()
     }
 }
 
-/// The fields of a value that may be a map: none where it is absent, null or something else.
+/// The fields of a map; `None` for any other value.
 pub(super) fn fields(value: Option<&Value>) -> Option<&Map<String, Value>> {
     value.and_then(Value::as_object)
 }
 
-/// The items of a value that may be a list.
+/// The items of a list; empty for any other value.
 pub(super) fn items(value: Option<&Value>) -> &[Value] {
     value.and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }

@@ -1,4 +1,4 @@
-//! Moves ownership as objects change: the rules of structured merge.
+//! Changes the owners of fields as objects change, by the rules of Kubernetes' structured merge.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use super::{ApplyError, Context};
 use crate::fieldset::FieldSet;
 use crate::json::Value;
 
-/// What a write changed and what it removed.
+/// The fields that a write changed and removed.
 struct Changes {
     set: FieldSet,
     removed: FieldSet,
@@ -27,7 +27,7 @@ impl From<Comparison> for Changes {
     }
 }
 
-/// One write on the record of an object.
+/// The effect of one write on an object's managed fields.
 pub(super) struct Updater<'a> {
     ctx: &'a Context<'a>,
     node: Node<'a>,
@@ -38,7 +38,7 @@ impl<'a> Updater<'a> {
         Self { ctx, node: Node::root(ctx.schema) }
     }
 
-    /// Gives all that differs to one manager, and takes it from all others.
+    /// Makes one manager the only owner of all fields that differ.
     pub(super) fn update(&self, live: &Value, new: &Value, managed: Managed, id: ManagerId) -> Managed {
         let mut managed = self.reconciled(live, managed);
         let compared = self.filtered(compare(self.node, live, new));
@@ -57,7 +57,7 @@ impl<'a> Updater<'a> {
         managed
     }
 
-    /// Lays a configuration over the object, and says whether that changed it.
+    /// Merges a configuration into the object. Returns whether that changed it.
     pub(super) fn apply(
         &self,
         live: &mut Value,
@@ -67,7 +67,7 @@ impl<'a> Updater<'a> {
         force: bool,
     ) -> Result<(bool, Managed), ApplyError> {
         let mut managed = self.reconciled(live, managed);
-        // Other versions have to see the object as it was.
+        // Comparing in other versions needs the object as it was.
         let old = (!managed.is_all_in(self.ctx.api_version)).then(|| live.clone());
         let Merged { mut compared, mut changed } = merge(self.node, live, config)
             .map_err(|error| ApplyError::Internal(format!("failed to merge config: {error}")))?;
@@ -104,7 +104,7 @@ impl<'a> Updater<'a> {
         Ok((changed, managed))
     }
 
-    /// Whether the manager applies the very fields that it applied last time: then its entry stays as it is.
+    /// Whether the manager applies exactly the fields that it applied last time. Then its entry stays unchanged.
     fn keeps_fields(&self, managed: &Managed, id: &ManagerId, config: &Value) -> bool {
         let before = managed.owned.get(id).filter(|before| before.api_version == self.ctx.api_version);
         let stored = before.and_then(Owned::stored);
@@ -112,7 +112,7 @@ impl<'a> Updater<'a> {
             .is_some_and(|stored| !self.ctx.reset.touches(config) && owns_exactly(self.node, config, stored))
     }
 
-    /// Whether the manager applied something last time that it does not apply now.
+    /// Whether the manager applied a field last time that it does not apply now.
     fn has_dropped(&self, before: &Owned, managed: &Managed, id: &ManagerId) -> bool {
         let Some(now) = managed.owned.get(id) else { return true };
         !before.is_empty() && (before.api_version != self.ctx.api_version || !before.is_subset(&now.set()))
@@ -127,8 +127,8 @@ impl<'a> Updater<'a> {
         }
     }
 
-    /// Finds what others own of the changes, and takes from them what is gone. Those whose version is not served
-    /// any more are dropped. The objects are needed where somebody wrote in another version.
+    /// Finds the changed fields that other managers own, and removes the deleted fields from their sets. Drops managers whose
+    /// version is no longer served. `objects` is needed if a manager wrote in another version.
     fn take(
         &self,
         objects: Option<(&Value, &Value)>,
@@ -164,7 +164,7 @@ impl<'a> Updater<'a> {
         Some(self.filtered(compare(Node::root(schema), &old, &new)))
     }
 
-    /// The record in the terms of the schemas of today. Those of built-in kinds do not change while a record lives.
+    /// Adapts the managed fields to the current schemas. Schemas of built-in kinds never change.
     fn reconciled(&self, live: &Value, mut managed: Managed) -> Managed {
         let builtin = !self.ctx.schema.resolve().gvks.is_empty();
         managed.owned.retain(|_, owned| {
@@ -189,7 +189,7 @@ impl<'a> Updater<'a> {
         self.ctx.versions.convert(object, version).map(|(_, schema)| Node::root(schema))
     }
 
-    /// Type and identity of an object are nobody's.
+    /// Removes the fields that are never managed: type and identity of the object.
     fn strip(&self, managed: &mut Managed, id: &ManagerId) {
         let Some(owned) = managed.owned.get_mut(id) else { return };
         owned.take(meta());
@@ -199,7 +199,7 @@ impl<'a> Updater<'a> {
     }
 }
 
-/// Takes fields away from those who lost them.
+/// Removes fields from the managers that lost them.
 fn forget(managed: &mut Managed, conflicts: &BTreeMap<ManagerId, FieldSet>) {
     managed.owned.retain(|id, owned| {
         if let Some(lost) = conflicts.get(id) {
@@ -213,7 +213,7 @@ fn strip_meta(set: &FieldSet) -> FieldSet {
     set.difference(meta())
 }
 
-/// What is nobody's.
+/// The fields that are never managed.
 fn meta() -> &'static FieldSet {
     static META: std::sync::OnceLock<FieldSet> = std::sync::OnceLock::new();
     META.get_or_init(|| {

@@ -1,4 +1,4 @@
-//! Whether a value fits its schema well enough to be merged, in the words of Kubernetes.
+//! Checks that a value matches its schema well enough to be merged. The messages are those of Kubernetes.
 
 use super::compare::same_scalar;
 use super::items::{Index, Key};
@@ -6,7 +6,7 @@ use super::typed::{Atom, ListView, MapView, Node, Scalar};
 use crate::fieldset::PathElement;
 use crate::json::{Map, Value, go_kind, go_text};
 
-/// What does not fit, each with the path to it.
+/// The errors, each with its path.
 #[derive(Debug, Default)]
 pub(super) struct Faults(Vec<(String, String)>);
 
@@ -16,7 +16,7 @@ impl Faults {
         self.0.push((path, message.into()));
     }
 
-    /// One fault as it is, several as a list.
+    /// Joins the errors to one message; `None` if there are none.
     pub(super) fn into_message(self) -> Option<String> {
         let one = |(path, message): &(String, String)| {
             if path.is_empty() { message.clone() } else { format!("{path}: {message}") }
@@ -32,7 +32,7 @@ impl Faults {
     }
 }
 
-/// A step of the path to a value, named only where there is something to say about it.
+/// A step of the path to a value, printed only if there is an error.
 #[derive(Clone, Copy)]
 enum Step<'v> {
     Field(&'v str),
@@ -50,7 +50,7 @@ impl Step<'_> {
     }
 }
 
-/// Checks a whole object. `known` is an object that is known to fit: what is the same in it is not looked at.
+/// Checks a whole object. `known` is a valid object: values equal to its own are skipped.
 pub(super) fn validate<'v>(
     node: Node<'v>,
     value: &'v Value,
@@ -153,7 +153,7 @@ impl<'v> Walk<'v> {
     }
 }
 
-/// Go's `%T` of a decoded value.
+/// Prints the type of a decoded value as Go's `%T` does.
 fn go_type(value: &Value) -> &'static str {
     match value {
         Value::Number(number) if number.is_f64() => "float64",
@@ -164,7 +164,7 @@ fn go_type(value: &Value) -> &'static str {
     }
 }
 
-/// Go's `%#v` of a decoded value.
+/// Prints a decoded value as Go's `%#v` does.
 fn go_syntax(value: &Value) -> String {
     match value {
         Value::Null => "interface {}(nil)".into(),

@@ -1,12 +1,12 @@
-//! The object that a creation is compared with: what Go's zero value of the kind prints.
+//! The object that a created object is compared with: Go's zero value of the kind.
 //!
-//! Parts that are never absent in Go (`spec` of a Pod) are there from the beginning; nobody adds them, so nobody
-//! owns them as such.
+//! Structs that are never absent in Go, such as `spec` of a Pod, are part of it. No manager adds them, so no manager owns
+//! them.
 
 use super::Context;
 use crate::json::Value;
 
-/// The empty object of a kind. A custom one has nothing but its type.
+/// The zero value of a kind. That of a custom resource has only `apiVersion` and `kind`.
 pub(super) fn object(ctx: &Context<'_>) -> Value {
     let mut object = type_meta(ctx);
     let (group, version) = crate::kinds::split_api_version(ctx.api_version);
@@ -14,7 +14,7 @@ pub(super) fn object(ctx: &Context<'_>) -> Value {
     object
 }
 
-/// An object that has nothing but its type.
+/// An object that has only `apiVersion` and `kind`.
 pub(super) fn type_meta(ctx: &Context<'_>) -> Value {
     serde_json::json!({"apiVersion": ctx.api_version, "kind": ctx.kind})
 }

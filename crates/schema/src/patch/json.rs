@@ -1,16 +1,16 @@
 //! JSON patch (RFC 6902), as lenient as the library that Kubernetes uses.
 //!
-//! `replace` on a missing key of an object adds it, `copy` from a missing key copies null, a negative index counts
-//! from the end, and `test` for null passes where there is nothing.
+//! `replace` on a missing key of an object adds it, `copy` from a missing key copies null, a negative index counts from the
+//! end, and `test` for null passes if the value is absent.
 
 use super::PatchError;
 use crate::depth::{self, TooDeep};
 use crate::json::{Value, go_kind, go_quote};
 
-/// More operations are refused. The number is Kubernetes's.
+/// The most operations in a patch. The number is that of Kubernetes.
 const OPERATIONS_MAX: usize = 10_000;
 
-/// `copy` may add so much in one patch: the limit of a request body, as in Kubernetes.
+/// The most bytes that the `copy` operations of a patch may add: the limit of a request body, as in Kubernetes.
 const COPIED_BYTES_MAX: usize = 3 * 1024 * 1024;
 
 /// The operations of a patch, in order.
@@ -25,12 +25,12 @@ struct Operation {
     op: String,
     path: Option<String>,
     from: Option<String>,
-    /// `None` is an operation without a value, which mostly means null.
+    /// The value; `None` if the operation has none, which mostly means null.
     value: Option<Value>,
 }
 
 impl JsonPatch {
-    /// Reads the document of a patch.
+    /// Parses the document of a patch.
     pub fn parse(document: &Value) -> Result<Self, PatchError> {
         let wrong = |message: String| PatchError::BadRequest(format!("error decoding patch: {message}"));
         let items = match document {
@@ -56,7 +56,7 @@ impl JsonPatch {
         Ok(patch)
     }
 
-    /// `json patch unknown field "[0].x"` for each field that no operation has.
+    /// The warnings for unknown fields of operations, such as `json patch unknown field "[0].x"`.
     pub fn unknown_fields(&self) -> &[String] {
         &self.unknown
     }
@@ -90,7 +90,7 @@ impl JsonPatch {
         Ok(())
     }
 
-    /// Applies all operations, or none: on an error the object is as it was.
+    /// Applies all operations, or none if one fails.
     pub fn apply(&self, object: &Value) -> Result<Value, PatchError> {
         let mut document = object.clone();
         let mut copied = 0;
@@ -115,7 +115,7 @@ pub fn apply(object: &Value, patch: &Value) -> Result<Value, PatchError> {
 
 /// Why one operation was refused.
 enum Refusal {
-    /// The operation does not fit the document.
+    /// The operation cannot be applied to the document.
     Misfit(String),
     /// The operation would nest the document too deep.
     TooDeep(TooDeep),
@@ -177,17 +177,17 @@ impl Operation {
     }
 }
 
-/// Refuses a value that would be nested too deep where a path leads: each step of the path is a level above it.
+/// Refuses a value that would be nested too deep at a path: each step of the path is a level above it.
 ///
-/// Every value that an operation places is checked before it is placed. So no sequence of operations makes a document that
-/// cannot be copied, printed or dropped within a thread's stack.
+/// Every value is checked before an operation inserts it. So no sequence of operations makes a document that cannot be
+/// copied, printed or dropped within a thread's stack.
 fn refuse_too_deep(path: &str, value: &Value) -> Result<(), Refusal> {
     let steps = path.matches('/').count();
     let fits = steps <= depth::DEPTH_MAX && depth::fits(value, depth::DEPTH_MAX - steps);
     if fits { Ok(()) } else { Err(Refusal::TooDeep(TooDeep)) }
 }
 
-/// The parent of what a path leads to, and the last step. What stands before the first `/` does not count.
+/// The parent of the value at a path, and the last step of the path. Text before the first `/` is ignored.
 fn parent<'d>(document: &'d mut Value, path: &str) -> Result<(&'d mut Value, String), String> {
     let missing = || format!("doc is missing path: {}: missing value", go_quote(path));
     let mut steps: Vec<String> = path.split('/').skip(1).map(unescape).collect();
@@ -208,7 +208,7 @@ fn unescape(step: &str) -> String {
     step.replace("~1", "/").replace("~0", "~")
 }
 
-/// An index below a length; a negative one counts from the end.
+/// Parses an index below a length. A negative index counts from the end.
 fn position(step: &str, length: usize) -> Result<usize, String> {
     let index: i64 =
         step.parse().map_err(|_| format!("strconv.Atoi: parsing {}: invalid syntax", go_quote(step)))?;

@@ -3,7 +3,7 @@
 use super::PatchError;
 use crate::json::Value;
 
-/// Merges a patch into an object: null removes, objects are merged, everything else is replaced.
+/// Merges a patch into an object: null removes a field, objects are merged, everything else is replaced.
 ///
 /// ```
 /// use evenkeel_schema::patch::merge;
@@ -35,13 +35,13 @@ fn merge(target: &mut Value, patch: Value) {
                 }
             }
         }
-        // A patch that is no object replaces an object as it is, and anything else without its nulls.
+        // A patch that is not an object replaces an object unchanged, and any other value without nulls.
         (target @ Value::Object(_), patch) => *target = patch,
         (target, patch) => *target = without_nulls(patch),
     }
 }
 
-/// Nulls in a new value have nothing to remove.
+/// Removes nulls from a new value, in which they have nothing to remove.
 fn without_nulls(value: Value) -> Value {
     match value {
         Value::Object(map) => map

@@ -1,4 +1,4 @@
-//! Strategic merge patch: lists of objects are merged by a key, and directives say what a patch cannot.
+//! Strategic merge patch: lists of objects are merged by a key, and directives such as `$patch: delete` control the merge.
 
 mod order;
 mod slices;
@@ -14,7 +14,7 @@ const DELETE_FROM_LIST: &str = "$deleteFromPrimitiveList";
 
 /// Merges a patch into an object of a built-in kind.
 ///
-/// The patch is used up; what is left of it is what Kubernetes shows when the result cannot be decoded.
+/// The merge consumes the patch. Kubernetes shows the rest of it in the error if the result cannot be decoded.
 ///
 /// ```
 /// use evenkeel_schema::{patch::strategic, types};
@@ -97,7 +97,7 @@ fn merge_field(
         }
         _ if deletes => Ok(()),
         (old, _) => {
-            // A scalar that stays one is taken as it is; anything new loses what only a patch may hold.
+            // A scalar replaces another scalar unchanged; any other new value loses its directives and nulls.
             let same_scalar = old.is_some_and(|old| {
                 is_scalar(old) && std::mem::discriminant(old) == std::mem::discriminant(value)
             });
@@ -117,7 +117,7 @@ fn is_scalar(value: &Value) -> bool {
     matches!(value, Value::String(_) | Value::Number(_) | Value::Bool(_))
 }
 
-/// The patch names the fields that may stay; all others go.
+/// Removes the fields that `$retainKeys` does not list.
 fn retain_keys(original: &mut Fields, patch: &mut Fields) -> Result<(), PatchError> {
     let Some(keys) = patch.remove(RETAIN_KEYS) else { return Ok(()) };
     let wrong = || bad("invalid patch format of retainKeys");
@@ -131,7 +131,7 @@ fn retain_keys(original: &mut Fields, patch: &mut Fields) -> Result<(), PatchErr
     Ok(())
 }
 
-/// `containers` of `$setElementOrder/containers`.
+/// The field name in a directive: `containers` for `$setElementOrder/containers`.
 fn after_prefix<'k>(key: &'k str, prefix: &str) -> Result<&'k str, PatchError> {
     match key.split_once('/') {
         Some((found, rest)) if found == prefix => Ok(rest),
@@ -140,7 +140,7 @@ fn after_prefix<'k>(key: &'k str, prefix: &str) -> Result<&'k str, PatchError> {
     }
 }
 
-/// A list field: what its items are, and how they are merged.
+/// A list field: the schema of its items, and how they are merged.
 struct List<'s> {
     items: &'s Schema,
     strategy: PatchStrategy,
@@ -155,7 +155,7 @@ fn lookup<'s>(schema: &'s Schema, key: &str) -> Result<(&'s Schema, PatchStrateg
             "merging an object in json but data type is not struct, instead is: map".to_owned(),
         ));
     }
-    // Go's decoder forgives the case of a name, so does the lookup.
+    // The lookup ignores case, like Go's decoder.
     let found = schema.properties.get(key).or_else(|| {
         schema.properties.iter().find(|(name, _)| name.eq_ignore_ascii_case(key)).map(|(_, field)| field)
     });
@@ -198,7 +198,7 @@ fn map_text(map: &Fields) -> String {
     go_text(&Value::Object(map.clone()))
 }
 
-/// The Go type of a decoded value.
+/// The Go type of a decoded value, for error messages.
 fn go_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "<nil>",
@@ -211,7 +211,7 @@ fn go_type(value: &Value) -> &'static str {
     }
 }
 
-/// Nulls in a new value have nothing to remove.
+/// Removes nulls from a new value, in which they have nothing to remove.
 fn discard_nulls(value: &mut Value) {
     match value {
         Value::Object(map) => {
@@ -223,7 +223,7 @@ fn discard_nulls(value: &mut Value) {
     }
 }
 
-/// A new value without what only a patch may hold; `None` where it is a directive itself. The patch loses them too.
+/// Copies a new value without its directives; `None` if the value itself is a directive. The patch loses its directives, too.
 fn without_directives(value: &mut Value) -> Option<Value> {
     strip_directives(value).then(|| value.clone())
 }

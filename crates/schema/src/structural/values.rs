@@ -386,7 +386,7 @@ fn object(
     for (name, field) in schema.properties.iter() {
         let Some(value) = fields.get(name) else { continue };
         let at = if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
-        // Kubernetes compares `kind` and `apiVersion` with themselves, since an update cannot change them.
+        // Kubernetes passes no old value for `kind` and `apiVersion`, so that their errors are never dropped.
         let type_meta = path.is_empty() && matches!(name, "kind" | "apiVersion");
         let old = old.and_then(|old| old.get(name)).filter(|_| !type_meta);
         outcome.merge(ratchet(&at, field, value, old));

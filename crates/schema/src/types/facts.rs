@@ -1,4 +1,4 @@
-//! The built-in types, read one by one from `facts/types.txt` (its format is described in `facts/compact.py`).
+//! The built-in types, parsed one by one from `facts/types.txt` (`facts/compact.py` describes the format).
 
 use std::collections::BTreeMap;
 use std::sync::RwLock;
@@ -9,8 +9,8 @@ use crate::kinds::PerKind;
 
 static FACTS: &str = include_str!("../../facts/types.txt");
 
-/// Types that were asked for. They are leaked on purpose: there is a fixed number of them, each is parsed at most
-/// once, and every schema may then hold plain references.
+/// The types parsed so far. They are leaked on purpose: their number is fixed, each is parsed at most once, and schemas can
+/// hold plain references to them.
 static PARSED: RwLock<BTreeMap<&'static str, &'static Schema>> = RwLock::new(BTreeMap::new());
 
 /// The schema of a built-in kind.
@@ -24,7 +24,7 @@ pub fn builtin(group: &str, version: &str, kind: &str) -> Option<&'static Schema
     FOUND.get((group, version, kind), || builtin_type(&builtin_type_name(group, version, kind)))
 }
 
-/// The full name of the type behind a kind (`io.k8s.api.apps.v1.Deployment`), whether or not there is such a type.
+/// The full name of a kind's type (`io.k8s.api.apps.v1.Deployment`), whether or not that type exists.
 pub fn builtin_type_name(group: &str, version: &str, kind: &str) -> String {
     let meta = [
         "APIGroup",
@@ -48,7 +48,7 @@ pub fn builtin_type_name(group: &str, version: &str, kind: &str) -> String {
     format!("io.k8s.{package}.{version}.{kind}")
 }
 
-/// The built-in type of a full name.
+/// The built-in type with this full name.
 pub fn builtin_type(name: &str) -> Option<&'static Schema> {
     if let Some(schema) = read().get(name) {
         return Some(schema);
@@ -70,13 +70,13 @@ fn read() -> std::sync::RwLockReadGuard<'static, BTreeMap<&'static str, &'static
     PARSED.read().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// The text of one type without the leading `=`, found by bisection: no index of all types is ever built.
+/// The text of one type without the leading `=`. A binary search finds it, so that no index of all types is needed.
 fn block(name: &str) -> Option<&'static str> {
     let (mut low, mut high) = (0, FACTS.len());
     while low < high {
         let middle = low + (high - low) / 2;
         let Some(start) = header_after(middle).filter(|start| *start < high) else {
-            // No header in the upper half: what is left begins in the lower one.
+            // There is no header in the upper half, so only the lower half is left.
             if low == middle {
                 break;
             }
@@ -95,7 +95,7 @@ fn block(name: &str) -> Option<&'static str> {
     None
 }
 
-/// The offset of the first header at or after an offset. The text is ASCII, so that any offset may be cut at.
+/// The offset of the first header at or after an offset. The text is ASCII, so any offset is a valid one.
 fn header_after(offset: usize) -> Option<usize> {
     if offset == 0 {
         return Some(0);
@@ -227,7 +227,7 @@ fn gvk(text: &'static str) -> Gvk {
     Gvk { group: next(), version: next(), kind: next() }
 }
 
-/// The kind of a type whose name says it: the resource that has this kind in a group of this package.
+/// Derives the kind from the name of a type: its last part, in the group whose package the name contains.
 fn derive_gvk(name: &'static str) -> Gvk {
     let mut parts = name.rsplitn(3, '.');
     let (kind, version) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());

@@ -1,12 +1,12 @@
-//! A schema as a node of an OpenAPI v3 document.
+//! Converts a schema to a node of an OpenAPI v3 document.
 
 use super::{Additional, ListType, MapType, Schema, Type};
 use crate::json::{Map, Value};
 
 impl Schema {
-    /// The node as Kubernetes publishes it in OpenAPI v3, references as `#/components/schemas/…`.
+    /// The node as Kubernetes publishes it in OpenAPI v3, with references as `#/components/schemas/…`.
     ///
-    /// A reference that has a default beside it stands in an `allOf`, as the specification wants.
+    /// A reference with a default beside it is wrapped in an `allOf`, as the specification requires.
     pub fn to_openapi(&self) -> Value {
         let mut node = Map::new();
         self.reference_to(&mut node);

@@ -1,11 +1,11 @@
-//! References to images, as far as the pull policy depends on them.
+//! Parses image references, to default the pull policy.
 
-/// The policy for an image: always where its tag is `latest` or neither tag nor digest is given.
+/// The default pull policy: `Always` if the image's tag is `latest`, or if it has neither tag nor digest.
 pub(super) fn pull_policy(image: &str) -> &'static str {
     if is_latest(image) { "Always" } else { "IfNotPresent" }
 }
 
-/// Whether a well-formed reference means the tag `latest`.
+/// Whether a reference is well-formed and denotes the tag `latest`.
 fn is_latest(image: &str) -> bool {
     let (rest, digest) = match image.split_once('@') {
         Some((rest, digest)) => (rest, Some(digest)),
@@ -25,7 +25,7 @@ fn is_latest(image: &str) -> bool {
 }
 
 fn is_name(name: &str) -> bool {
-    // A bare name that looks like the identifier of an image is not taken for a repository.
+    // Kubernetes does not take a name that looks like an image id for a repository.
     if name.len() == 64 && name.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')) {
         return false;
     }
@@ -62,7 +62,8 @@ fn is_domain(text: &str) -> bool {
     port_fits && host_fits
 }
 
-/// Lower case letters and digits, with single separators (`.`, `_`, `__`, dashes) between them.
+/// Whether a path component consists of lower-case letters and digits, with single separators (`.`, `_`, `__`, dashes)
+/// between them.
 fn is_component(text: &str) -> bool {
     let alphanumeric = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let bytes = text.as_bytes();

@@ -1,9 +1,9 @@
-//! Pods, and the spec that templates share with them.
+//! Pods, and pod specs in templates.
 
 use super::{Object, items, pod_resources, set, set_text};
 use crate::json::Value;
 
-/// What only a Pod gets, not a template.
+/// Sets the defaults of a Pod that a pod template does not get.
 pub(super) fn pod(object: &mut Object) {
     let Some(Value::Object(spec)) = object.get_mut("spec") else { return };
     for list in ["containers", "initContainers"] {
@@ -11,7 +11,7 @@ pub(super) fn pod(object: &mut Object) {
             requests_from_limits(container);
         }
     }
-    // A negative grace period has always meant the shortest one.
+    // Kubernetes treats a negative grace period as one second.
     if spec.get("terminationGracePeriodSeconds").and_then(Value::as_i64).is_some_and(|seconds| seconds < 0) {
         spec.insert("terminationGracePeriodSeconds".to_owned(), Value::from(1));
     }
@@ -30,7 +30,7 @@ pub(super) fn pod_spec(spec: &mut Object) {
     set(spec, "securityContext", Object::new());
     set(spec, "terminationGracePeriodSeconds", 30);
     set_text(spec, "schedulerName", "default-scheduler");
-    // The deprecated name is an alias on the wire: whichever is given fills both.
+    // `serviceAccount` is the deprecated name of `serviceAccountName`: each is set from the other.
     let name = super::text(spec, "serviceAccountName").to_owned();
     let alias = super::text(spec, "serviceAccount").to_owned();
     let account = if name.is_empty() { alias } else { name };

@@ -1,10 +1,10 @@
-//! Defaults of `spec.resources` of a pod: the requests of its containers become its own.
+//! The defaults of pod-level resources (`spec.resources`), from the requests of the containers.
 
 use super::Object;
 use crate::json::Value;
 use crate::pod_resources::{Amounts, Part, PodResources, read};
 
-/// Fills in `spec.resources` where the pod has set a part of it.
+/// Completes `spec.resources` if the pod sets a part of it.
 pub(super) fn fill_in(spec: &mut Object) {
     let Some(Value::Object(resources)) = spec.get("resources") else { return };
     let (limits, requests) = (read(resources.get("limits")), read(resources.get("requests")));

@@ -1,10 +1,10 @@
-//! Services; addresses and ports are allocated by the API server.
+//! Services. The API server allocates addresses and ports.
 
 use super::{Object, child, is_empty, items, set, set_text, text};
 use crate::json::Value;
 use crate::read::Read;
 
-/// Three hours: how long a client sticks to its pod.
+/// The timeout of client IP affinity: three hours.
 const AFFINITY_SECONDS: i32 = 10_800;
 
 pub(super) fn service(object: &mut Object) {

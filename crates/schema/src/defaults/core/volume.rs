@@ -1,4 +1,4 @@
-//! Volumes of pods, and the sources that persistent volumes share with them.
+//! Volumes of pods, and volume sources, which persistent volumes also have.
 
 use super::{Object, image, set, set_text};
 use crate::json::Value;
@@ -11,7 +11,7 @@ pub(super) fn volume(object: &mut Object) {
     }
 }
 
-/// The sources that have defaults, by the name of their type.
+/// Sets the defaults of a volume source, by the name of its type.
 pub(super) fn source(name: &str, object: &mut Object) {
     match name {
         "SecretVolumeSource"

@@ -1,4 +1,4 @@
-//! The order of merged lists: what `$setElementOrder` says, then the patch, then the live list.
+//! The order of merged lists: first that of `$setElementOrder`, then that of the patch, then that of the live list.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use crate::json::{Value, go_text};
 use crate::patch::PatchError;
 use crate::types::Schema;
 
-/// Merges every list that the patch gives an order for, and takes both out of the patch.
+/// Merges every list for which the patch has a `$setElementOrder`, and removes both from the patch.
 pub(super) fn merge_ordered_lists(
     original: &mut Fields,
     patch: &mut Fields,
@@ -79,7 +79,7 @@ fn merge_ordered(
     Ok(())
 }
 
-/// The items of a patch stand in the order that it gives, and all of them are named there.
+/// Checks that `$setElementOrder` contains all items of the patch, in their order.
 fn check_order(patch: &[Value], order: &[Value], key: Option<&str>) -> Result<(), PatchError> {
     if order.is_empty() || patch.is_empty() {
         return Ok(());
@@ -89,7 +89,7 @@ fn check_order(patch: &[Value], order: &[Value], key: Option<&str>) -> Result<()
         if key.is_some() {
             object(item)?;
         }
-        // Directives are no items.
+        // Directives do not count as items.
         if item.get(DIRECTIVE).is_none() {
             left.push(item);
         }
@@ -131,8 +131,8 @@ fn check_keys(lists: &[&[Value]], key: Option<&str>) -> Result<(), PatchError> {
     Ok(())
 }
 
-/// Sorts what the patch names by the patch and the rest by the live list, then lays one into the other: an item
-/// of the rest comes first only where the live list has it before the patch's next item.
+/// Merges two sorted lists: the items of the patch in its order, and the other items in the live order. An item of the latter
+/// comes first only if the live list has it before the patch's next item.
 pub(super) fn interleave(
     ours: Vec<Value>,
     theirs: Vec<Value>,
@@ -160,7 +160,7 @@ pub(super) fn interleave(
     }
 }
 
-/// Where each item of a list stands first.
+/// The first position of each item of a list.
 pub(super) struct Positions<'v> {
     key: Option<&'v str>,
     by_id: BTreeMap<Id<'v>, usize>,
@@ -172,7 +172,7 @@ impl<'v> Positions<'v> {
         Self::of_ids(items.iter().map(id), key)
     }
 
-    /// The same for what identifies the items; `None` is an item without it.
+    /// The first position of each id; `None` is the id of an item without one.
     pub(super) fn of_ids(ids: impl Iterator<Item = Option<&'v Value>>, key: Option<&'v str>) -> Self {
         let mut by_id = BTreeMap::new();
         for (at, id) in ids.enumerate() {
@@ -195,7 +195,7 @@ impl<'v> Positions<'v> {
     }
 }
 
-/// What identifies an item, in the order of values.
+/// The id of an item, ordered as values are.
 struct Id<'v>(&'v Value);
 
 impl PartialEq for Id<'_> {

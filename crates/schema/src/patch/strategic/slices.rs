@@ -1,11 +1,11 @@
-//! Merges lists: of objects by a key, of scalars as sets.
+//! Merges lists: lists of objects by a key, lists of scalars as sets.
 
 use super::order::{self, Positions};
 use super::{DIRECTIVE, Fields, List, internal, merge_map, no_merge_key, unknown_directive};
 use crate::json::{Value, go_text};
 use crate::patch::PatchError;
 
-/// Merges one list into another by the strategy of its field.
+/// Merges a list of the patch into the original one, by the patch strategy of the field.
 pub(super) fn merge(
     original: Vec<Value>,
     patch: &mut Vec<Value>,
@@ -42,7 +42,7 @@ fn merge_objects(
         return Err(internal("cannot merge lists without merge key for struct".to_owned()));
     };
     let (original, plain) = directives(original, patch, key)?;
-    // Where the whole list is replaced, there is nothing left to merge.
+    // A directive has replaced the whole list, so that nothing is left to merge.
     let Some(plain) = plain else { return Ok(original) };
     let live_ids: Vec<Option<Value>> = original.iter().map(|item| item.get(key).cloned()).collect();
     let mut merged = original;
@@ -60,8 +60,8 @@ fn merge_objects(
     Ok(order::interleave(ours, theirs, &Positions::new(&patched, Some(key)), &in_live))
 }
 
-/// Obeys the items that are directives. What is left are the positions of the others, or none where the list is
-/// replaced by them.
+/// Executes the items that are directives. Returns the positions of the other items, or `None` if a directive has replaced
+/// the list by them.
 fn directives(
     mut original: Vec<Value>,
     patch: &[Value],
@@ -89,7 +89,7 @@ fn directives(
     Ok((original, Some(plain)))
 }
 
-/// The items whose key the other list has, and the rest.
+/// Splits items into those whose key the other list has, and the rest.
 pub(super) fn partition(
     items: Vec<Value>,
     by: &[Value],
@@ -120,7 +120,7 @@ fn find(items: &[Value], key: &str, value: &Value) -> Result<Option<usize>, Patc
     Ok(None)
 }
 
-/// All items of both lists are of one type, and none is a list.
+/// Checks that all items of both lists have one type, and none is a list.
 pub(super) fn check_items(original: &[Value], patch: &[Value]) -> Result<(), PatchError> {
     let mut items = original.iter().chain(patch);
     let Some(first) = items.next() else { return Ok(()) };

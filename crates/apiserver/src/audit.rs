@@ -27,6 +27,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use evenkeel_env::Env;
+use evenkeel_request_info::ApiPath;
 use futures::future::BoxFuture;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Response};
@@ -34,7 +35,7 @@ use http::{HeaderName, HeaderValue, Response};
 use self::event::{Beginning, Event};
 use self::policy::Stage;
 use crate::body::Body;
-use crate::request::{Caller, Request, Route};
+use crate::request::{Caller, Request};
 use crate::{respond, route};
 
 /// The header that links a request to its audit events. The server generates a value if the client sends
@@ -126,7 +127,7 @@ impl Audit {
         remote: Option<IpAddr>,
     ) -> Option<Arc<Trail>> {
         // kube-apiserver refuses these requests before it evaluates the policy.
-        if request.malformed || request.route == Route::VerbOnly {
+        if request.malformed || request.route == ApiPath::VerbOnly {
             return None;
         }
         let verb = request.verb();

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use evenkeel_request_info::ResourcePath;
 
 use crate::access::{Attributes, Decision};
 use crate::authorize::forbidden;
 use crate::decode::read_body;
-use crate::request::{Request, ResourcePath};
+use crate::request::Request;
 use crate::status::{Result, Status};
 use crate::{ApiServer, ResourceInfo, User};
 
@@ -43,7 +44,7 @@ impl RequestContext<'_> {
 
     /// Checks that the user may create the object: a PUT or an apply creates an object that does not exist.
     pub(crate) fn may_create(&self) -> Result<()> {
-        let target = self.path.target(&self.path.name);
+        let target = crate::route::resource_target(self.path, &self.path.name);
         let attributes = Attributes { user: self.user, verb: "create", target };
         match self.server.inner().authorizer.authorize(&attributes) {
             Decision::Allow(_) => Ok(()),

@@ -1,13 +1,11 @@
 //! The parsed head of a request: method, path, query and headers.
 
 mod accept;
-mod path;
 mod query;
 mod timeout;
 
 pub(crate) use accept::{Accept, Format, Shape, negotiate, negotiate_for};
-pub(crate) use path::{Prefix, ResourcePath, Route, percent_decode};
-pub(crate) use query::{FieldValidation, ListQuery, Query, WriteQuery, parse_version};
+pub(crate) use query::{FieldValidation, ListQuery, WriteQuery, number, parse_version};
 
 pub(crate) use timeout::check_timeout;
 
@@ -17,6 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use evenkeel_request_info::{ApiPath, Query, percent_decode, verb};
 use http::{HeaderMap, Method};
 
 use crate::User;
@@ -29,10 +28,11 @@ pub(crate) struct Request<'a> {
     pub(crate) method: &'a Method,
     /// The path, percent-decoded.
     pub(crate) path: Cow<'a, str>,
-    pub(crate) route: Route<'a>,
+    /// Where the path leads.
+    pub(crate) route: ApiPath<'a>,
     /// Whether the path contains a malformed escape. Such a request is refused before anything else.
     pub(crate) malformed: bool,
-    pub(crate) query: Query,
+    pub(crate) query: Query<'a>,
     pub(crate) headers: &'a HeaderMap,
     pub(crate) user: &'a User,
     /// The time limit for the body to arrive; `None` if there is none.
@@ -88,8 +88,8 @@ impl<'a> Request<'a> {
         let malformed = decoded.is_none();
         let path = decoded.unwrap_or(Cow::Borrowed(raw));
         let route = match &path {
-            Cow::Borrowed(path) => Route::parse(path),
-            Cow::Owned(path) => Route::parse_owned(path),
+            Cow::Borrowed(path) => ApiPath::parse(path),
+            Cow::Owned(path) => ApiPath::parse(path).into_owned(),
         };
         Self {
             method: &parts.method,
@@ -154,21 +154,7 @@ impl<'a> Request<'a> {
 
     /// The verb of the request, as authorization and discovery know it.
     pub(crate) fn verb(&self) -> &'static str {
-        let Route::Resource(path) = &self.route else { return method_verb(self.method) };
-        if let Some(prefix) = path.prefix {
-            return prefix.verb();
-        }
-        match *self.method {
-            Method::GET | Method::HEAD if !path.name.is_empty() => "get",
-            Method::GET | Method::HEAD if self.query.wants_watch() => "watch",
-            Method::GET | Method::HEAD => "list",
-            Method::DELETE if path.name.is_empty() => "deletecollection",
-            Method::DELETE => "delete",
-            Method::POST => "create",
-            Method::PUT => "update",
-            Method::PATCH => "patch",
-            _ => "",
-        }
+        verb(self.method, &self.route, &self.query)
     }
 
     /// The field manager for managedFields: the query parameter `fieldManager`, or else the User-Agent up to
@@ -191,17 +177,4 @@ fn user_agent_prefix(agent: &str) -> String {
         end -= 1;
     }
     if end == 0 { "unknown".to_owned() } else { prefix[..end].to_owned() }
-}
-
-fn method_verb(method: &Method) -> &'static str {
-    match *method {
-        Method::GET => "get",
-        Method::HEAD => "head",
-        Method::POST => "post",
-        Method::PUT => "put",
-        Method::PATCH => "patch",
-        Method::DELETE => "delete",
-        Method::OPTIONS => "options",
-        _ => "",
-    }
 }

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use evenkeel_request_info::{ApiPath, Defect, ResourcePath, SpecialVerb};
 use evenkeel_schema::selector::FieldSelector;
 use http::{Method, Response};
 
@@ -10,7 +11,7 @@ use crate::access::{Attributes, Decision, Target};
 use crate::authorize::{forbidden, impersonate};
 use crate::body::Body;
 use crate::context::RequestContext;
-use crate::request::{ListQuery, Prefix, Request, ResourcePath, Route, check_timeout};
+use crate::request::{ListQuery, Request, check_timeout};
 use crate::status::{Details, Result, Status, qualified, quote};
 use crate::{
     ApiServer, ResourceInfo, User, component_status, nonresource, read, registry, subresource, write,
@@ -18,7 +19,7 @@ use crate::{
 
 /// Answers a request that need wait for nothing: that for one object, as it is now. None for any other.
 pub(crate) fn answer_now(server: &ApiServer, request: &Request<'_>) -> Option<Result<Response<Body>>> {
-    let Route::Resource(path) = &request.route else { return None };
+    let ApiPath::Resource(path) = &request.route else { return None };
     let plain = request.verb() == "get" && path.subresource.is_empty();
     let newest = request.query.text("resourceVersion").is_empty() && server.store().is_current();
     (plain && newest).then(|| {
@@ -37,7 +38,7 @@ where
     B: http_body::Body + Send + 'static,
 {
     let other = authorize(server, request)?;
-    let Route::Resource(path) = &request.route else {
+    let ApiPath::Resource(path) = &request.route else {
         return nonresource::answer(server, request);
     };
     let info = &*find(server, request, path)?;
@@ -133,7 +134,7 @@ fn refuse_malformed(request: &Request<'_>) -> Result<()> {
     if request.malformed {
         return Err(Status::plain(400, "400 Bad Request"));
     }
-    if request.route == Route::VerbOnly {
+    if request.route == ApiPath::VerbOnly {
         return Err(Status::no_request_info(&request.path));
     }
     if is_long_running(request) { Ok(()) } else { check_timeout(request.query.text("timeout")) }
@@ -141,7 +142,7 @@ fn refuse_malformed(request: &Request<'_>) -> Result<()> {
 
 /// Whether a request may go on for as long as its client wants. Its `timeout` is not looked at.
 pub(crate) fn is_long_running(request: &Request<'_>) -> bool {
-    let Route::Resource(path) = &request.route else { return false };
+    let ApiPath::Resource(path) = &request.route else { return false };
     matches!(request.verb(), "watch" | "proxy")
         || matches!(&*path.subresource, "attach" | "exec" | "proxy" | "log" | "portforward")
 }
@@ -151,9 +152,9 @@ pub(crate) fn is_long_running(request: &Request<'_>) -> bool {
 /// No other verb takes its name from a selector: a creation or a deletion of many by that selector would be allowed to
 /// whoever may touch that one object.
 pub(crate) fn selected_name(request: &Request<'_>) -> Option<String> {
-    let Route::Resource(path) = &request.route else { return None };
+    let ApiPath::Resource(path) = &request.route else { return None };
     let reads_many = path.name.is_empty()
-        && path.prefix.is_none()
+        && path.special_verb.is_none()
         && matches!(*request.method, Method::GET | Method::HEAD);
     if !reads_many || request.query.text("fieldSelector").is_empty() {
         return None;
@@ -168,27 +169,20 @@ pub(crate) fn selected_name(request: &Request<'_>) -> Option<String> {
 /// What a request aims at. `selected` is the name that it selects.
 pub(crate) fn target<'a>(request: &'a Request<'_>, selected: Option<&'a str>) -> Target<'a> {
     match &request.route {
-        Route::Other | Route::VerbOnly => Target::Path(&request.path),
-        Route::Resource(path) => path.target(selected.unwrap_or(&path.name)),
+        ApiPath::NonResource | ApiPath::VerbOnly => Target::Path(&request.path),
+        ApiPath::Resource(path) => resource_target(path, selected.unwrap_or(&path.name)),
     }
 }
 
-impl ResourcePath<'_> {
-    /// What authorization is asked about: an object of this path by that name, or many where the name is empty.
-    pub(crate) fn target<'a>(&'a self, name: &'a str) -> Target<'a> {
-        Target::Resource {
-            group: &self.group,
-            version: &self.version,
-            resource: &self.resource,
-            subresource: &self.subresource,
-            // A namespace lies in itself, so that a role in it can grant access to it.
-            namespace: if self.resource == "namespaces" && !self.nested {
-                &self.name
-            } else {
-                &self.namespace
-            },
-            name,
-        }
+/// What authorization is asked about: the object of this path with that name, or the collection if the name is empty.
+pub(crate) fn resource_target<'a>(path: &'a ResourcePath<'_>, name: &'a str) -> Target<'a> {
+    Target::Resource {
+        group: &path.group,
+        version: &path.version,
+        resource: &path.resource,
+        subresource: &path.subresource,
+        namespace: path.request_namespace(),
+        name,
     }
 }
 
@@ -203,14 +197,14 @@ fn find(
         true => Status::no_such_resource(),
         false => Status::page_not_found(),
     };
-    if path.outside {
+    if path.defect == Some(Defect::OutsideApi) {
         return Err(Status::page_not_found());
     }
-    if path.broken || path.nested || path.prefix == Some(Prefix::Proxy) {
+    if path.defect == Some(Defect::Segments) || path.special_verb == Some(SpecialVerb::Proxy) {
         return Err(missing());
     }
     let info = server.registry().look_up(&path.group, &path.version, &path.resource).ok_or_else(missing)?;
-    let inside = !path.namespace.is_empty() && path.resource != "namespaces";
+    let inside = path.is_in_namespace();
     if inside && !info.namespaced {
         return Err(missing());
     }
@@ -224,7 +218,7 @@ fn find(
             return Err(Status::method_not_allowed());
         }
     }
-    if path.unnamed && info.subresource(&path.subresource).is_some() {
+    if path.defect == Some(Defect::Unnamed) && info.subresource(&path.subresource).is_some() {
         return Err(refuse_unnamed(request, &info, path));
     }
     if !path.subresource.is_empty() && info.subresource(&path.subresource).is_none() {
@@ -294,7 +288,7 @@ fn storage_name(info: &ResourceInfo) -> String {
 
 fn check_verb(ctx: &RequestContext<'_>, verb: &str) -> Result<()> {
     // The verb in a path stands for any method, but only a GET is served there.
-    let by_path = ctx.path.prefix.is_some() && *ctx.request.method != Method::GET;
+    let by_path = ctx.path.special_verb.is_some() && *ctx.request.method != Method::GET;
     if *ctx.request.method == Method::HEAD || by_path {
         return Err(Status::method_not_allowed());
     }

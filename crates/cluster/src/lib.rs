@@ -29,7 +29,8 @@ mod webhooks;
 pub use assemble::{Builder, StartError};
 pub use cluster::Cluster;
 pub use kit::{ApiScope, Diff};
-pub use transport::{CrashPoint, Exchange, Fault, Mark, Matcher, Moment, Outcome, Reconcile, Target, Write};
+pub use transport::{CrashPoint, Exchange, Fault, Mark, Matcher, Moment, Outcome, Reconcile, Write};
 
 pub use evenkeel_apiserver::User;
+pub use evenkeel_request_info::ResourcePath;
 pub use evenkeel_store::OpenError;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use evenkeel_apiserver::{Committed, User};
+use evenkeel_request_info::ResourcePath;
 use http::{HeaderMap, HeaderValue, Request, Response};
 use http_body_util::{BodyExt as _, Full};
 use kube::api::{Api, ListParams};
@@ -36,7 +37,7 @@ pub(crate) async fn send(
     if let Some(user) = request.extensions_mut().remove::<User>() {
         impersonate(&user, request.headers_mut())?;
     }
-    let target = (!request.method().is_safe()).then(|| object_path(request.uri().path()));
+    let target = (!request.method().is_safe()).then(|| ResourcePath::parse(request.uri().path())?.object_path());
     let before = match &target {
         Some(Some(path)) => version(client, path).await,
         _ => None,
@@ -100,17 +101,6 @@ fn revision(object: &[u8]) -> Option<u64> {
     serde_json::from_slice::<Object>(object).ok()?.metadata.resource_version.parse().ok()
 }
 
-/// The path of the object that a request addresses, without its subresource. `None` for a collection.
-fn object_path(path: &str) -> Option<String> {
-    let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
-    let group = if parts.first() == Some(&"api") { 2 } else { 3 };
-    let in_namespace = parts.get(group) == Some(&"namespaces") && parts.len() > group + 2;
-    // `/namespaces/NAME/status` is a subresource of the namespace, not a resource inside of it.
-    let in_namespace = in_namespace && !["status", "finalize"].contains(&parts[group + 2]);
-    let name = group + if in_namespace { 3 } else { 1 };
-    (parts.len() > name).then(|| format!("/{}", parts[..=name].join("/")))
-}
-
 /// Adds the headers that impersonate this user. The administrator is the client's own user and needs none.
 fn impersonate(user: &User, headers: &mut HeaderMap) -> Result<(), http::header::InvalidHeaderValue> {
     if *user == User::admin() {
@@ -121,24 +111,4 @@ fn impersonate(user: &User, headers: &mut HeaderMap) -> Result<(), http::header:
         headers.append("Impersonate-Group", HeaderValue::from_str(group)?);
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_object_is_found_behind_its_subresource() {
-        let check = |path: &str, wanted: Option<&str>| assert_eq!(object_path(path).as_deref(), wanted);
-        check("/api/v1/namespaces/a/pods/x", Some("/api/v1/namespaces/a/pods/x"));
-        check("/api/v1/namespaces/a/pods/x/status", Some("/api/v1/namespaces/a/pods/x"));
-        check("/api/v1/namespaces/a/pods", None);
-        check("/api/v1/namespaces/a/finalize", Some("/api/v1/namespaces/a"));
-        check("/api/v1/namespaces", None);
-        check(
-            "/apis/apps/v1/namespaces/a/deployments/x/scale",
-            Some("/apis/apps/v1/namespaces/a/deployments/x"),
-        );
-        check("/apis/x.io/v1/crs/x", Some("/apis/x.io/v1/crs/x"));
-    }
 }

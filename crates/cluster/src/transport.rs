@@ -15,6 +15,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use evenkeel_apiserver::{Committed, User};
 use evenkeel_env::{Env, Station};
+use evenkeel_request_info::RequestInfo;
 use futures::future::BoxFuture;
 use http::{Request, Response, header};
 use http_body_util::{BodyExt as _, Full};
@@ -28,7 +29,6 @@ pub(crate) use self::crash::OperatorProcess;
 pub use self::fault::{Fault, Matcher};
 pub(crate) use self::record::DEFAULT_NAMESPACE;
 pub use self::record::{Exchange, Mark, Moment, Outcome, Reconcile, Write};
-pub use self::target::Target;
 
 use self::backend::{ResponseBody, boxed};
 use self::crash::Fate;
@@ -230,9 +230,8 @@ fn user_agent(by: &str) -> header::HeaderValue {
         .unwrap_or(header::HeaderValue::from_static("evenkeel"))
 }
 
-/// Whether the request looks like a watch. A false positive is harmless: its response body can then be cut, too.
+/// Whether the request is a watch, so that its response is a stream of events.
 fn is_watch<B>(request: &Request<B>) -> bool {
-    let uri = request.uri();
-    let asks = |query: &str| query.split('&').any(|pair| pair == "watch" || pair.starts_with("watch="));
-    request.method() == http::Method::GET && (uri.query().is_some_and(asks) || uri.path().contains("/watch/"))
+    let path = request.uri().path_and_query().map_or("/", |it| it.as_str());
+    RequestInfo::parse(request.method(), path).is_some_and(|info| info.verb == "watch")
 }

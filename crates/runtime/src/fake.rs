@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use evenkeel_env::{Env, Station, Work};
+use evenkeel_request_info::{RequestInfo, ResourcePath};
 use futures::stream::{self, StreamExt};
 use http::{Method, Request, Response};
 use http_body::Frame;
@@ -120,7 +121,11 @@ impl Fake {
         if let Some((code, body)) = faulty {
             return answer(code, &body);
         }
-        let target = Target::parse(&path);
+        let uri = parts.uri.path_and_query().map_or("/", |uri| uri.as_str());
+        let info = RequestInfo::parse(&parts.method, uri);
+        let Some(target) = info.and_then(|info| info.path.into_resource()).map(|path| Target::of(&path)) else {
+            return answer(404, &json!({ "kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound" }));
+        };
         let kind = parts.headers.get(http::header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
         match (parts.method, &target.name) {
             // As servers do that cannot: everything here runs over the fallback.
@@ -315,22 +320,18 @@ impl State {
 }
 
 impl Target {
-    fn parse(path: &str) -> Self {
-        let mut parts = path.trim_matches('/').split('/').map(str::to_owned);
-        let mut next = || parts.next();
-        let root = next().unwrap_or_default();
-        let prefix = match root.as_str() {
-            "api" => format!("/api/{}", next().unwrap_or_default()),
-            _ => format!("/apis/{}/{}", next().unwrap_or_default(), next().unwrap_or_default()),
+    fn of(path: &ResourcePath<'_>) -> Self {
+        let given = |part: &str| (!part.is_empty()).then(|| part.to_owned());
+        let prefix = match &*path.group {
+            "" => format!("/api/{}", path.version),
+            group => format!("/apis/{group}/{}", path.version),
         };
-        let mut namespace = None;
-        let mut plural = next().unwrap_or_default();
-        if plural == "namespaces" {
-            namespace = next();
-            plural = next().unwrap_or_default();
+        Self {
+            collection: format!("{prefix}/{}", path.resource),
+            namespace: given(&path.namespace),
+            name: given(&path.name),
+            subresource: given(&path.subresource),
         }
-        let (name, subresource) = (next(), next());
-        Self { collection: format!("{prefix}/{plural}"), namespace, name, subresource }
     }
 
     fn key(&self) -> (String, String) {

@@ -190,8 +190,7 @@ fn refusal(admission: &Admission<'_>, denied: Denied) -> Status {
 
 /// The namespace of the request; a Namespace lies in itself.
 fn namespace<'a>(admission: &Admission<'a>) -> &'a str {
-    let path = admission.ctx.path;
-    if path.resource == "namespaces" { &path.name } else { &path.namespace }
+    admission.ctx.path.request_namespace()
 }
 
 /// The namespace that the object lies in, as policies see it.

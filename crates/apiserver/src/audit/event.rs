@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use evenkeel_request_info::query_decode;
 use evenkeel_schema::time::{self, Precision};
 use http::request::Parts;
 use http::{HeaderMap, header};
@@ -13,7 +14,6 @@ use serde_json::value::RawValue;
 use super::policy::{Level, Stage};
 use crate::User;
 use crate::access::Target;
-use crate::request::percent_decode;
 
 /// The number of bytes of a User-Agent that are recorded, as in kube-apiserver.
 const USER_AGENT_MAX: usize = 1024;
@@ -221,7 +221,7 @@ impl ObjectReference {
 fn request_uri(head: &Parts) -> String {
     let Some(query) = head.uri.query() else { return head.uri.path().to_owned() };
     let shown = |pair: &str| match pair.split_once('=') {
-        Some((name, _)) if percent_decode(name).as_deref() == Some(ACCESS_TOKEN) => {
+        Some((name, _)) if query_decode(name).as_deref() == Some(ACCESS_TOKEN) => {
             format!("{name}={REDACTED}")
         }
         _ => pair.to_owned(),

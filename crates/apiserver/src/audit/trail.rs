@@ -6,6 +6,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use evenkeel_env::Env;
+use evenkeel_request_info::ApiPath;
 use futures::Stream;
 use http::header::CONTENT_TYPE;
 use http::{Response, StatusCode};
@@ -18,7 +19,7 @@ use super::event::{AuthenticationMetadata, Event, ResponseStatus, UserInfo};
 use super::policy::{Level, Recording, Stage};
 use crate::access::Decision;
 use crate::body::Body;
-use crate::request::{Request, Route, negotiate};
+use crate::request::{Request, negotiate};
 use crate::status::Status;
 use crate::{User, decode};
 
@@ -311,7 +312,7 @@ fn sent_object(
         return (!status.plain && negotiate(request, false).is_ok()).then(|| status.to_json());
     }
     let is_api = match &request.route {
-        Route::Resource(_) => true,
+        ApiPath::Resource(_) => true,
         _ => matches!(request.path.split('/').nth(1), Some("api" | "apis")),
     };
     let media = response.headers().get(CONTENT_TYPE).and_then(|it| it.to_str().ok());

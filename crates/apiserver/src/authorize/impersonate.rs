@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 
+use evenkeel_request_info::percent_decode;
 use http::HeaderMap;
 
 use super::policy::service_account;
@@ -72,7 +73,9 @@ fn wanted(headers: &HeaderMap) -> Result<Option<User>> {
     let mut extra: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (name, value) in headers {
         if let Some(key) = name.as_str().strip_prefix(EXTRA_PREFIX) {
-            extra.entry(unescape(key)).or_default().push(text_of(value));
+            // A key that is not well encoded is taken as it is.
+            let key = percent_decode(key).unwrap_or(key.into()).into_owned();
+            extra.entry(key).or_default().push(text_of(value));
         }
     }
     let groups = headers.get_all("impersonate-group").iter().map(text_of).collect();
@@ -111,24 +114,6 @@ fn as_go(user: &User) -> String {
         user.uid,
         list(&user.groups)
     )
-}
-
-/// Decodes percent-encoded bytes in a header name; a name that is not properly encoded is returned unchanged.
-fn unescape(key: &str) -> String {
-    let mut bytes = Vec::with_capacity(key.len());
-    let mut rest = key.as_bytes();
-    while let Some((&first, tail)) = rest.split_first() {
-        if first != b'%' {
-            bytes.push(first);
-            rest = tail;
-            continue;
-        }
-        let hex = tail.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
-        let Some(byte) = hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) else { return key.to_owned() };
-        bytes.push(byte);
-        rest = &tail[2..];
-    }
-    String::from_utf8(bytes).unwrap_or_else(|_| key.to_owned())
 }
 
 impl Mode {

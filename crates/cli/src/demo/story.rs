@@ -8,8 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel::Stage;
-use evenkeel::cluster::Exchange;
-use evenkeel::cluster::{Moment, Outcome, Reconcile, Target};
+use evenkeel::cluster::{Exchange, Moment, Outcome, Reconcile, ResourcePath};
 use evenkeel::k8s_openapi::api::core::v1::Pod;
 use evenkeel::kube::ResourceExt as _;
 
@@ -70,21 +69,21 @@ fn of_request(at: Duration, exchange: &Exchange, operators: &[&str]) -> Option<L
     Some(Line { at, station, by, text })
 }
 
-fn station(role: Role, exchange: &Exchange, target: &Target<'_>) -> Option<&'static str> {
+fn station(role: Role, exchange: &Exchange, target: &ResourcePath<'_>) -> Option<&'static str> {
     let says = |what: &[u8]| exchange.body.windows(what.len()).any(|part| part == what);
-    match (role, exchange.verb, target.subresource) {
-        (_, _, Some("binding")) => Some("scheduled"),
-        _ if matches!(target.plural, "events" | "leases") => None,
+    match (role, exchange.verb, &*target.subresource) {
+        (_, _, "binding") => Some("scheduled"),
+        _ if matches!(&*target.resource, "events" | "leases") => None,
         (Role::User, "delete", _) => Some("deleted"),
         (Role::User, _, _) => Some("accepted"),
-        (Role::Operator, _, Some("status")) => Some("status"),
+        (Role::Operator, _, "status") => Some("status"),
         (Role::Operator, "patch", _) if says(b"/metadata/finalizers") => Some("finalizer"),
         (Role::Operator, "delete", _) => Some("deleted"),
         (Role::Operator, _, _) => Some("applied"),
         // A node's last word on a pod that it has stopped.
         (Role::Builtin, "delete", _) if says(br#""gracePeriodSeconds":0"#) => Some("stopped"),
         (Role::Builtin, "delete", _) => Some("collected"),
-        (Role::Builtin, "create", _) if matches!(target.plural, "replicasets" | "pods") => Some("created"),
+        (Role::Builtin, "create", _) if matches!(&*target.resource, "replicasets" | "pods") => Some("created"),
         (Role::Builtin, _, _) => None,
     }
 }

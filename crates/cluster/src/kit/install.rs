@@ -87,8 +87,9 @@ impl Cluster {
             // An apply that creates its object needs both `patch` and `create`.
             if matches!(request.outcome, Outcome::Answered { status: 201, .. })
                 && request.method == Method::PATCH
+                && let Some(target) = request.target()
             {
-                verbs.record(&Method::POST, collection(&request.path));
+                verbs.record(&Method::POST, &target.collection_path());
             }
         }
         verbs
@@ -101,8 +102,3 @@ impl Cluster {
     }
 }
 
-/// The path of the collection that contains an object.
-fn collection(path: &str) -> &str {
-    let path = path.split('?').next().unwrap_or_default();
-    path.rsplit_once('/').map_or(path, |(collection, _)| collection)
-}

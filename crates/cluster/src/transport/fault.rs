@@ -4,11 +4,11 @@ use std::fmt;
 use std::time::Duration;
 
 use evenkeel_apiserver::Body;
+use evenkeel_request_info::ResourcePath;
 use http::{Method, Request, Response, StatusCode, header};
 use kube::Resource;
 use parking_lot::Mutex;
 
-use super::target::Target;
 
 /// A failure that is injected into a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +88,7 @@ struct Kind {
 
 impl Kind {
     fn is_of(&self, path: &str) -> bool {
-        Target::parse(path).is_some_and(|it| it.group == self.group && it.plural == self.plural)
+        ResourcePath::parse(path).is_some_and(|it| it.group == self.group && it.resource == self.plural)
     }
 }
 

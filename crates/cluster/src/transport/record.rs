@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use evenkeel_request_info::ResourcePath;
 use evenkeel_runtime::{Observed, Stage};
 use http::Method;
 use parking_lot::Mutex;
@@ -14,7 +15,7 @@ use tokio::sync::broadcast;
 use tokio::time::Instant;
 
 use super::fault::is_write;
-use super::target::{Target, name_in};
+use super::target::name_in;
 
 /// The namespace of a handle unless it names another one.
 pub(crate) const DEFAULT_NAMESPACE: &str = "default";
@@ -82,25 +83,27 @@ pub struct Exchange {
 
 impl Exchange {
     /// The resource that the request addresses, or `None` if its path is not one of a resource.
-    pub fn target(&self) -> Option<Target<'_>> {
-        Target::parse(&self.path)
+    pub fn target(&self) -> Option<ResourcePath<'_>> {
+        ResourcePath::parse(&self.path)
     }
 
     /// The request's verb and object, such as `apply deployments/web`.
     pub fn summary(&self) -> String {
         let Some(target) = self.target() else { return format!("{} {}", self.method, self.path) };
         let named =
-            (self.method == Method::POST && target.name.is_none()).then(|| name_in(&self.body)).flatten();
+            (self.method == Method::POST && target.name.is_empty()).then(|| name_in(&self.body)).flatten();
         let name = named.map(|name| format!("/{name}")).unwrap_or_default();
-        let place = target.namespace.filter(|namespace| *namespace != DEFAULT_NAMESPACE);
-        let place = place.map(|namespace| format!(" in {namespace}")).unwrap_or_default();
+        let place = match &*target.namespace {
+            "" | DEFAULT_NAMESPACE => String::new(),
+            namespace => format!(" in {namespace}"),
+        };
         format!("{} {target}{name}{place}", self.verb)
     }
 
     /// Whether the timeline shows the request: writes and failures, but neither upkeep (leases, Events) nor reads of
     /// objects that do not exist.
     fn matters(&self) -> bool {
-        let upkeep = self.target().is_some_and(|target| matches!(target.plural, "leases" | "events"));
+        let upkeep = self.target().is_some_and(|target| matches!(&*target.resource, "leases" | "events"));
         match &self.outcome {
             Outcome::Answered { status: 404, fault: None, .. } if !is_write(&self.method) || upkeep => false,
             Outcome::Answered { status, fault: None, .. } if *status < 400 => {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 
+use evenkeel_request_info::{RequestInfo, ResourcePath};
 use http::Method;
 
 /// Every verb that a request for objects can have.
@@ -60,12 +61,12 @@ impl Verbs {
     /// Adds what this request needs. Requests that no rule is about, such as discovery, are left out. A watch that
     /// begins with the state of now needs `list` as well: a server that cannot stream it is asked for a list.
     pub fn record(&mut self, method: &Method, path_and_query: &str) {
-        if let Some((target, verb)) = parse(method, path_and_query) {
-            let verbs = self.by_target.entry(target).or_default();
-            verbs.insert(verb);
-            if verb == "watch" && path_and_query.contains("sendInitialEvents=true") {
-                verbs.insert("list");
-            }
+        let Some(info) = RequestInfo::parse(method, path_and_query) else { return };
+        let (Some(path), Some(verb)) = (info.path.into_resource(), known(info.verb)) else { return };
+        let verbs = self.by_target.entry(Target::of(&path)).or_default();
+        verbs.insert(verb);
+        if verb == "watch" && info.query.flag("sendInitialEvents") == Some(true) {
+            verbs.insert("list");
         }
     }
 
@@ -108,6 +109,21 @@ impl FromStr for Verbs {
     }
 }
 
+impl Target {
+    fn of(path: &ResourcePath<'_>) -> Self {
+        let resource = match &*path.subresource {
+            "" => path.resource.clone().into_owned(),
+            subresource => format!("{}/{subresource}", path.resource),
+        };
+        Self { group: path.group.clone().into_owned(), resource, wide: !path.is_in_namespace() }
+    }
+}
+
+/// The verb as rules spell it, if there can be a rule about it.
+fn known(verb: &str) -> Option<&'static str> {
+    VERBS.into_iter().find(|known| *known == verb)
+}
+
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (resource, subresource) = match self.resource.split_once('/') {
@@ -135,49 +151,8 @@ fn parse_line(line: &str) -> Option<(Target, BTreeSet<&'static str>)> {
         return None;
     }
     let resource = subresource.map_or_else(|| plural.to_owned(), |sub| format!("{plural}/{sub}"));
-    let known = |verb: &str| VERBS.into_iter().find(|known| *known == verb);
     let verbs: Option<BTreeSet<&'static str>> = verbs.split_whitespace().map(known).collect();
     Some((Target { group: group.to_owned(), resource, wide }, verbs.filter(|verbs| !verbs.is_empty())?))
-}
-
-/// What a request for objects is about, and its verb.
-fn parse(method: &Method, path_and_query: &str) -> Option<(Target, &'static str)> {
-    let (path, query) = path_and_query.split_once('?').unwrap_or((path_and_query, ""));
-    let mut parts = path.trim_matches('/').split('/');
-    let group = match parts.next()? {
-        "api" => "",
-        "apis" => parts.next()?,
-        _ => return None,
-    };
-    parts.next()?;
-    let mut rest: Vec<&str> = parts.collect();
-    // A namespace itself is an object too: /api/v1/namespaces/a has nothing behind it.
-    let in_namespace = rest.first() == Some(&"namespaces")
-        && rest.get(2).is_some_and(|next| !["status", "finalize"].contains(next));
-    if in_namespace {
-        rest.drain(..2);
-    }
-    let resource = match rest.get(2) {
-        Some(subresource) => format!("{}/{subresource}", rest[0]),
-        None => (*rest.first()?).to_owned(),
-    };
-    let verb = verb(method, query, rest.len() > 1)?;
-    Some((Target { group: group.to_owned(), resource, wide: !in_namespace }, verb))
-}
-
-fn verb(method: &Method, query: &str, named: bool) -> Option<&'static str> {
-    let watch = query.split('&').any(|pair| pair.starts_with("watch") && !pair.ends_with("=false"));
-    Some(match method.as_str() {
-        "GET" if named => "get",
-        "GET" if watch => "watch",
-        "GET" => "list",
-        "POST" => "create",
-        "PUT" => "update",
-        "PATCH" => "patch",
-        "DELETE" if named => "delete",
-        "DELETE" => "deletecollection",
-        _ => return None,
-    })
 }
 
 #[cfg(test)]
@@ -206,6 +181,11 @@ mod tests {
         check(Method::POST, "/api/v1/namespaces/a/pods/x/eviction", "pods/eviction: create");
         check(Method::DELETE, "/api/v1/nodes/one", "nodes (cluster): delete");
         check(Method::GET, "/version", "");
+        check(Method::HEAD, "/api/v1/nodes/one", "nodes (cluster): get");
+        check(Method::GET, "/api/v1/pods?watchers=true", "pods (cluster): list");
+        check(Method::GET, "/api/v1/pods?watch=0", "pods (cluster): list");
+        check(Method::GET, "/api/v1/watch/pods", "pods (cluster): watch");
+        check(Method::OPTIONS, "/api/v1/pods", "");
     }
 
     #[test]

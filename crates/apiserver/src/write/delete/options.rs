@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::context::RequestContext;
 use crate::decode::{self, Media};
+use crate::request::number;
 use crate::status::{Result, Status, quote};
 
 /// The options of a deletion.
@@ -34,7 +35,7 @@ impl DeleteOptions {
         let query = &ctx.request.query;
         let given = |name| Some(query.text(name)).filter(|it| !it.is_empty()).map(str::to_owned);
         Ok(Self {
-            grace_period_seconds: query.number("gracePeriodSeconds")?,
+            grace_period_seconds: number(query, "gracePeriodSeconds")?,
             orphan_dependents: query.flag("orphanDependents"),
             propagation_policy: query.get("propagationPolicy").map(str::to_owned),
             uid: given("uid"),

@@ -1,5 +1,7 @@
 //! The interface of authorization: the attributes of a request, and the trait that decides on them.
 
+use evenkeel_request_info::ResourcePath;
+
 use crate::User;
 use crate::authorize::Rule;
 
@@ -36,6 +38,20 @@ pub enum Target<'a> {
     },
     /// Any other path, such as `/healthz`.
     Path(&'a str),
+}
+
+impl<'a> Target<'a> {
+    /// The object with this name that a path leads to, or the collection if the name is empty.
+    pub(crate) fn resource(path: &'a ResourcePath<'_>, name: &'a str) -> Self {
+        Self::Resource {
+            group: &path.group,
+            version: &path.version,
+            resource: &path.resource,
+            subresource: &path.subresource,
+            namespace: path.request_namespace(),
+            name,
+        }
+    }
 }
 
 /// The decision of an [`Authorizer`].

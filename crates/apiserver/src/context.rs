@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use evenkeel_request_info::ResourcePath;
 
-use crate::access::{Attributes, Decision};
+use crate::access::{Attributes, Decision, Target};
 use crate::authorize::forbidden;
 use crate::decode::read_body;
 use crate::request::Request;
@@ -44,7 +44,7 @@ impl RequestContext<'_> {
 
     /// Checks that the user may create the object: a PUT or an apply creates an object that does not exist.
     pub(crate) fn may_create(&self) -> Result<()> {
-        let target = crate::route::resource_target(self.path, &self.path.name);
+        let target = Target::resource(self.path, &self.path.name);
         let attributes = Attributes { user: self.user, verb: "create", target };
         match self.server.inner().authorizer.authorize(&attributes) {
             Decision::Allow(_) => Ok(()),

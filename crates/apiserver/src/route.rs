@@ -170,19 +170,7 @@ pub(crate) fn selected_name(request: &Request<'_>) -> Option<String> {
 pub(crate) fn target<'a>(request: &'a Request<'_>, selected: Option<&'a str>) -> Target<'a> {
     match &request.route {
         ApiPath::NonResource | ApiPath::VerbOnly => Target::Path(&request.path),
-        ApiPath::Resource(path) => resource_target(path, selected.unwrap_or(&path.name)),
-    }
-}
-
-/// What authorization is asked about: the object of this path with that name, or the collection if the name is empty.
-pub(crate) fn resource_target<'a>(path: &'a ResourcePath<'_>, name: &'a str) -> Target<'a> {
-    Target::Resource {
-        group: &path.group,
-        version: &path.version,
-        resource: &path.resource,
-        subresource: &path.subresource,
-        namespace: path.request_namespace(),
-        name,
+        ApiPath::Resource(path) => Target::resource(path, selected.unwrap_or(&path.name)),
     }
 }
 

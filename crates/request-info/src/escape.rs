@@ -55,10 +55,8 @@ pub fn percent_decode(text: &str) -> Option<Cow<'_, str>> {
 pub fn query_decode(text: &str) -> Option<Cow<'_, str>> {
     has_valid_escapes(text)?;
     // `form_urlencoded` reads pairs. A text without `&` and `=` is the name of one pair, without a value.
-    match text.contains(['&', '=']) {
-        true => None,
-        false => Some(form_urlencoded::parse(text.as_bytes()).next().map_or(Cow::Borrowed(""), |(name, _)| name)),
-    }
+    let pair = form_urlencoded::parse(text.as_bytes()).next();
+    (!text.contains(['&', '='])).then(|| pair.map_or(Cow::Borrowed(""), |(name, _)| name))
 }
 
 /// Escapes the characters that would end a segment of a path or that a path cannot contain.

@@ -98,7 +98,9 @@ impl<'a> ApiPath<'a> {
             },
             _ => return Self::NonResource,
         };
-        let (Some(version), Some(first)) = (segments.next(), segments.next()) else { return Self::NonResource };
+        let (Some(version), Some(first)) = (segments.next(), segments.next()) else {
+            return Self::NonResource;
+        };
         let (special_verb, first) = match SpecialVerb::parse(first) {
             None => (None, first),
             Some(verb) => match segments.next() {

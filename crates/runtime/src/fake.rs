@@ -123,8 +123,12 @@ impl Fake {
         }
         let uri = parts.uri.path_and_query().map_or("/", |uri| uri.as_str());
         let info = RequestInfo::parse(&parts.method, uri);
-        let Some(target) = info.and_then(|info| info.path.into_resource()).map(|path| Target::of(&path)) else {
-            return answer(404, &json!({ "kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound" }));
+        let Some(target) = info.and_then(|info| info.path.into_resource()).map(|path| Target::of(&path))
+        else {
+            return answer(
+                404,
+                &json!({ "kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound" }),
+            );
         };
         let kind = parts.headers.get(http::header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
         match (parts.method, &target.name) {

@@ -188,6 +188,8 @@ async fn an_administrator_acts_as_anybody() {
     let extra =
         act(&[("Impersonate-User", "bob"), ("Impersonate-Extra-Example.com%2FScope", "x")]).unwrap().unwrap();
     assert_eq!(extra.extra["example.com/scope"], ["x"]);
+    let malformed = act(&[("Impersonate-User", "bob"), ("Impersonate-Extra-a%+5", "x")]).unwrap().unwrap();
+    assert_eq!(malformed.extra["a%+5"], ["x"], "a malformed escape is left as it is");
     assert_eq!(
         act(&[("Impersonate-Group", "devs")]).unwrap_err().message,
         "requested &user.DefaultInfo{Name:\"\", UID:\"\", Groups:[]string{\"devs\"}, \

@@ -83,7 +83,9 @@ fn station(role: Role, exchange: &Exchange, target: &ResourcePath<'_>) -> Option
         // A node's last word on a pod that it has stopped.
         (Role::Builtin, "delete", _) if says(br#""gracePeriodSeconds":0"#) => Some("stopped"),
         (Role::Builtin, "delete", _) => Some("collected"),
-        (Role::Builtin, "create", _) if matches!(&*target.resource, "replicasets" | "pods") => Some("created"),
+        (Role::Builtin, "create", _) if matches!(&*target.resource, "replicasets" | "pods") => {
+            Some("created")
+        }
         (Role::Builtin, _, _) => None,
     }
 }

@@ -101,4 +101,3 @@ impl Cluster {
         self.requests().into_iter().filter(refused).collect()
     }
 }
-

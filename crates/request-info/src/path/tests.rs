@@ -35,8 +35,10 @@ fn paths_are_taken_apart() {
 
 #[test]
 fn other_paths_lead_to_no_resource() {
-    let others = ["", "/", "/healthz", "/api", "/api/v1/", "/apis", "/apis/apps", "/apis/apps/v1", "/apis/apps/v1/"];
-    for path in others.into_iter().chain(["/version", "/not-api/v1/pods", "/openapi/v3/apis/apps/v1", "pods"]) {
+    let others =
+        ["", "/", "/healthz", "/api", "/api/v1/", "/apis", "/apis/apps", "/apis/apps/v1", "/apis/apps/v1/"];
+    for path in others.into_iter().chain(["/version", "/not-api/v1/pods", "/openapi/v3/apis/apps/v1", "pods"])
+    {
         assert_eq!(parse(path), ApiPath::NonResource, "{path}");
     }
 }

@@ -37,7 +37,8 @@ pub(crate) async fn send(
     if let Some(user) = request.extensions_mut().remove::<User>() {
         impersonate(&user, request.headers_mut())?;
     }
-    let target = (!request.method().is_safe()).then(|| ResourcePath::parse(request.uri().path())?.object_path());
+    let target =
+        (!request.method().is_safe()).then(|| ResourcePath::parse(request.uri().path())?.object_path());
     let before = match &target {
         Some(Some(path)) => version(client, path).await,
         _ => None,

@@ -9,7 +9,6 @@ use http::{Method, Request, Response, StatusCode, header};
 use kube::Resource;
 use parking_lot::Mutex;
 
-
 /// A failure that is injected into a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

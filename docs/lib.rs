@@ -1,7 +1,10 @@
-//! The book under `docs/src`: what prepares it for mdBook, and what its tests need to read it.
+//! The book under `docs/src`: what prepares it for mdBook, and what its tests need to read it; and [`module_graph`], with
+//! which a test reads the sources of the workspace.
 //!
 //! The code of the tutorial is compiled as the crate `site` in `docs/tutorial`; a test compares each block of the page
 //! with it.
+
+pub mod module_graph;
 
 use serde_json::Value;
 

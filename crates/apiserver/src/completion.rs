@@ -43,7 +43,7 @@ impl Submitted {
         }
     }
 
-    fn is_noted(&self) -> bool {
+    pub(crate) fn is_noted(&self) -> bool {
         self.0.as_ref().is_some_and(|it| it.load(Ordering::Acquire))
     }
 }

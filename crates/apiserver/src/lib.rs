@@ -26,6 +26,7 @@ mod component_status;
 mod context;
 mod conversion;
 mod crd;
+mod deadline;
 mod decode;
 mod discovery;
 mod encode;

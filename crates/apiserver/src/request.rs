@@ -7,7 +7,7 @@ mod timeout;
 pub(crate) use accept::{Accept, Format, Shape, negotiate, negotiate_for};
 pub(crate) use query::{FieldValidation, ListQuery, WriteQuery, number, parse_version};
 
-pub(crate) use timeout::check_timeout;
+pub(crate) use timeout::{check_timeout, limit};
 
 use std::borrow::Cow;
 use std::net::IpAddr;

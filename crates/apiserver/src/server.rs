@@ -27,8 +27,8 @@ use crate::panics::Panics;
 use crate::read::SharedEvents;
 use crate::request::{Caller, Request};
 use crate::{
-    Header, Rbac, Registry, SigningKey, Status, TokenAuthenticator, User, WebhookCaller, crd, respond,
-    resume, route,
+    Header, Rbac, Registry, SigningKey, Status, TokenAuthenticator, User, WebhookCaller, crd, deadline,
+    respond, resume, route,
 };
 
 /// What a server can be told.
@@ -191,19 +191,34 @@ impl ApiServer {
         B: http_body::Body + Send + 'static,
         B::Data: Send,
     {
+        let limit = deadline::of(head, caller);
         if matches!(head.method, Method::GET | Method::HEAD) {
-            return self.answer(caller, head, body, Submitted::default()).await;
+            let answered =
+                deadline::within(limit, self.answer(caller, head, body, Submitted::default())).await;
+            return match answered {
+                Some(response) => response,
+                None => deadline::missed(self, caller, head, false).await,
+            };
         }
+        let kept = limit.map(|_| head.clone());
         let mut own = std::mem::replace(head, http::Request::new(()).into_parts().0);
-        let (server, caller, submitted) = (self.clone(), caller.clone(), Submitted::not_yet());
+        let (server, by, submitted) = (self.clone(), caller.clone(), Submitted::not_yet());
         let noting = submitted.clone();
         let whole = async move {
-            let response = server.answer(&caller, &mut own, body, noting).await;
+            let response = server.answer(&by, &mut own, body, noting).await;
             (response, own)
         };
-        let response;
-        (response, *head) = Completion::new(self.clone(), submitted, whole).await;
-        response
+        let completion = Completion::new(self.clone(), submitted.clone(), whole);
+        match deadline::within(limit, completion).await {
+            Some((response, own)) => {
+                *head = own;
+                response
+            }
+            None => {
+                *head = kept.unwrap_or_else(|| http::Request::new(()).into_parts().0);
+                deadline::missed(self, caller, head, submitted.is_noted()).await
+            }
+        }
     }
 
     /// Answers a request that lives as long as it must; its first write is noted in `submitted`.

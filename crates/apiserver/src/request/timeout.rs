@@ -1,11 +1,22 @@
 //! The query parameter `timeout`: a duration in Go's syntax.
 
+use std::time::Duration;
+
 use evenkeel_schema::time::parse_duration;
 
 use crate::status::{Result, Status, quote};
 
-/// Refuses a `timeout` that is not a duration. A valid timeout has no effect, because every response is
-/// faster than the shortest time that Kubernetes would wait.
+/// The longest `timeout` that is heeded: the default of kube-apiserver's `--request-timeout`.
+const REQUEST_TIMEOUT_MAX: Duration = Duration::from_mins(1);
+
+/// How long a request with this `timeout` may take. As in Kubernetes, a duration that is negative, zero or longer than the
+/// server's own bound says nothing.
+pub(crate) fn limit(text: &str) -> Option<Duration> {
+    let nanoseconds = u64::try_from(parse_duration(text)?).ok()?;
+    Some(Duration::from_nanos(nanoseconds)).filter(|it| !it.is_zero() && *it < REQUEST_TIMEOUT_MAX)
+}
+
+/// Refuses a `timeout` that is no duration.
 pub(crate) fn check_timeout(text: &str) -> Result<()> {
     if text.is_empty() || parse_duration(text).is_some() {
         return Ok(());
@@ -43,6 +54,14 @@ fn refusal(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_limit_is_positive_and_shorter_than_that_of_the_server() {
+        assert_eq!(limit("1500ms"), Some(Duration::from_millis(1500)));
+        for text in ["", "x", "0", "0s", "-1s", "60s", "2562047h"] {
+            assert_eq!(limit(text), None, "{text}");
+        }
+    }
 
     #[test]
     fn durations_are_refused_in_the_words_of_go() {

@@ -9,6 +9,7 @@ mod audit;
 mod consequences;
 mod custom;
 mod damaged;
+mod deadlines;
 mod deep_input;
 mod deletion;
 mod departures;

@@ -7,8 +7,8 @@ mod tree;
 use std::cmp::Ordering;
 
 pub use serde_json::{Map, Number, Value};
-pub use tree::Tree;
 pub(crate) use tree::float;
+pub use tree::{Tree, settle_floats};
 
 /// Looks up a value by a chain of object keys; `None` if one is missing or its parent is no object.
 ///

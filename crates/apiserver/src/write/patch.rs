@@ -4,7 +4,7 @@ mod body;
 
 use bytes::Bytes;
 use evenkeel_schema::field::FieldError;
-use evenkeel_schema::unknown;
+use evenkeel_schema::{json, unknown};
 use http::Response;
 use serde_json::Value;
 
@@ -157,6 +157,9 @@ fn shape(
             return Err(invalid_patch(&patch.shown(&incoming.object), &why));
         }
         odd.extend(findings.strict);
+    }
+    if patch.has_whole_floats {
+        json::settle_floats(&mut incoming.object);
     }
     // A strict refusal shows the object as the patch made it.
     let strict = query.validation == FieldValidation::Strict && (builtin.is_none() || !odd.is_empty());

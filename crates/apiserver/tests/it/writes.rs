@@ -154,3 +154,49 @@ async fn there_are_no_namespaces_inside_of_namespaces() {
     let refused = api.get("/api/v1/namespaces/a/namespaces").await;
     assert_eq!((refused.status, refused.body["reason"].as_str()), (404, Some("NotFound")));
 }
+
+/// Kubernetes merges JSON patches and merge patches as text, so that an integer field refuses `1e2` and `1.0`. The number was
+/// once taken for the integer that it equals.
+#[tokio::test(start_paused = true)]
+async fn a_float_that_is_whole_is_no_integer_in_a_patch_of_a_built_in_kind() {
+    let api = Api::start().await;
+    let deployments = "/apis/apps/v1/namespaces/a/deployments";
+    let template = json!({"metadata": {"labels": {"a": "b"}},
+        "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let made = api
+        .post(
+            deployments,
+            json!({"metadata": {"name": "d"},
+            "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template}}),
+        )
+        .await;
+    assert_eq!(made.status, 201, "{made:?}");
+    for path in [format!("{deployments}/d"), format!("{deployments}/d/scale")] {
+        for number in ["1e2", "1.0", "3E0"] {
+            let merge = format!(r#"{{"spec":{{"replicas":{number}}}}}"#).into_bytes();
+            let refused = api.patch(&path, "application/merge-patch+json", merge.clone()).await;
+            assert_eq!(refused.status, 422, "{path} {number}: {refused:?}");
+            let json = format!(r#"[{{"op":"add","path":"/spec/replicas","value":{number}}}]"#).into_bytes();
+            let refused = api.patch(&path, "application/json-patch+json", json).await;
+            assert_eq!(refused.status, 422, "{path} {number}: {refused:?}");
+            let taken = api.patch(&path, "application/strategic-merge-patch+json", merge).await;
+            assert_eq!(taken.status, 200, "{path} {number}: {taken:?}");
+        }
+    }
+    // The fields of a custom resource have no types of Go.
+    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let versions =
+        json!([{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}]);
+    let definition = json!({"metadata": {"name": "nums.x.io"}, "spec": {"group": "x.io", "scope": "Namespaced",
+        "names": {"plural": "nums", "kind": "Num"}, "versions": versions}});
+    assert_eq!(
+        api.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition).await.status,
+        201
+    );
+    let nums = "/apis/x.io/v1/namespaces/a/nums";
+    let num = json!({"apiVersion": "x.io/v1", "kind": "Num", "metadata": {"name": "n"}});
+    assert_eq!(api.post(nums, num).await.status, 201);
+    let merge = br#"{"spec":{"n":1e2,"m":1.5}}"#.to_vec();
+    let patched = api.patch(&format!("{nums}/n"), "application/merge-patch+json", merge).await;
+    assert_eq!(patched.body["spec"], json!({"n": 100, "m": 1.5}), "{patched:?}");
+}

@@ -22,6 +22,18 @@ pub(crate) fn float(value: f64) -> Value {
     Number::from_f64(value).map_or(Value::Null, Value::Number)
 }
 
+/// Turns every float of a tree that is whole into an integer, as [`Tree`] reads it.
+///
+/// The depth of the tree is the caller's to bound: patches refuse to make one that is too deep.
+pub fn settle_floats(value: &mut Value) {
+    match value {
+        Value::Number(number) if number.is_f64() => *value = float(number.as_f64().unwrap_or_default()),
+        Value::Array(items) => items.iter_mut().for_each(settle_floats),
+        Value::Object(members) => members.values_mut().for_each(settle_floats),
+        _ => {}
+    }
+}
+
 impl<'de> DeserializeSeed<'de> for Tree<'_> {
     type Value = Value;
 

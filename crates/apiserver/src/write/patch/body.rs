@@ -50,6 +50,8 @@ pub(super) struct Patch {
     value: Value,
     /// Keys that stand twice, as strict decoding words them.
     pub(super) oddities: Vec<String>,
+    /// Whether the value has floats that are whole, such as `1e2`. They are no integers for a field of a built-in kind.
+    pub(super) has_whole_floats: bool,
 }
 
 impl Patch {
@@ -70,7 +72,22 @@ impl Patch {
             let wanted = "map[string]interface {}";
             return Err(refuse(format!("json: cannot unmarshal {what} into Go value of type {wanted}")));
         }
-        Ok(Self { kind, value: object, oddities: oddities.0 })
+        Ok(Self { kind, value: object, oddities: oddities.0, has_whole_floats: false }.with_floats(&body))
+    }
+
+    /// Reads numbers such as `1e2` and `1.0` as floats. Kubernetes merges JSON patches and merge patches as text, and decodes
+    /// the result: an integer field refuses such a number. The other patches go through a tree, in which it is an integer.
+    fn with_floats(mut self, body: &[u8]) -> Self {
+        let may_have =
+            body.windows(2).any(|it| it[0].is_ascii_digit() && matches!(it[1], b'.' | b'e' | b'E'));
+        if matches!(self.kind, Kind::Json | Kind::Merge)
+            && may_have
+            && let Ok(exact) = serde_json::from_slice::<Value>(body)
+        {
+            self.has_whole_floats = exact != self.value;
+            self.value = exact;
+        }
+        self
     }
 
     /// Reads a merge patch that nobody has looked at before it is merged, as Kubernetes does where fields are not
@@ -79,7 +96,10 @@ impl Patch {
         let invalid = || Status::bad_request("Invalid JSON Patch");
         let Decoded { object, .. } = decode::parse_json(body, false).map_err(|_| invalid())?;
         match object {
-            Value::Object(_) => Ok(Self { kind: Kind::Merge, value: object, oddities: Vec::new() }),
+            Value::Object(_) => {
+                let (kind, oddities) = (Kind::Merge, Vec::new());
+                Ok(Self { kind, value: object, oddities, has_whole_floats: false }.with_floats(body))
+            }
             Value::Array(_) => Err(super::invalid_patch(&String::from_utf8_lossy(body), NO_OBJECT)),
             _ => Err(invalid()),
         }

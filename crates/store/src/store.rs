@@ -204,6 +204,17 @@ impl<H: Header> Store<H> {
         self.shared.count(prefix)
     }
 
+    /// The newest revision, if no key of this folder has changed after an older one. `None` means that one has changed, or
+    /// that the log no longer reaches back so far. No key is looked at.
+    ///
+    /// The name of a folder ends with a slash.
+    pub fn unchanged_since(&self, folder: &str, revision: u64) -> Option<u64> {
+        let state = self.shared.state.read();
+        let newest = state.log.scopes.folder(folder).and_then(|scope| scope.newest());
+        let is_unchanged = revision >= state.log.floor() && newest.is_none_or(|newest| newest <= revision);
+        is_unchanged.then_some(state.revision)
+    }
+
     /// Makes one write.
     pub async fn write(&self, write: Write<H>) -> Result<Written<H>, WriteError<H>> {
         let answers = self.journal.write(vec![write]).await;

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{Admission, Operation, Plugin};
 use crate::registry::storage_prefix;
-use crate::status::Result;
+use crate::status::{Result, Status};
 use crate::storage;
 
 /// Where an ingress named its class before there was a field for it.
@@ -27,22 +27,27 @@ impl Plugin for DefaultIngressClass {
         }
         let named = !ingress["spec"]["ingressClassName"].is_null()
             || !ingress["metadata"]["annotations"][CLASS].is_null();
-        if !named && let Some(name) = default_class(admission) {
+        if !named && let Some(name) = default_class(admission)? {
             ingress["spec"]["ingressClassName"] = name.into();
         }
         Ok(())
     }
 }
 
-fn default_class(admission: &Admission<'_>) -> Option<String> {
+/// The newest of the classes that are marked as the default.
+fn default_class(admission: &Admission<'_>) -> Result<Option<String>> {
     let prefix = storage_prefix("networking.k8s.io", "ingressclasses");
-    let page = admission.ctx.server.store().range(&Range { prefix, ..Range::default() }).ok()?;
-    let marked = page.entries.iter().filter_map(|entry| {
-        let class: Value = storage::read_or_skip(entry)?;
+    let page = admission.ctx.server.store().range(&Range { prefix, ..Range::default() });
+    let page = page.map_err(Status::internal)?;
+    let mut marked = Vec::new();
+    for entry in &page.entries {
+        // A class that cannot be read may be the default.
+        let class: Value = storage::read(entry)?;
         let metadata = &class["metadata"];
-        let created = metadata["creationTimestamp"].as_str().unwrap_or_default().to_owned();
-        (metadata["annotations"][DEFAULT] == "true")
-            .then(|| (Reverse(created), entry.header.name.to_string()))
-    });
-    marked.min().map(|(_, name)| name)
+        if metadata["annotations"][DEFAULT] == "true" {
+            let created = metadata["creationTimestamp"].as_str().unwrap_or_default().to_owned();
+            marked.push((Reverse(created), entry.header.name.to_string()));
+        }
+    }
+    Ok(marked.into_iter().min().map(|(_, name)| name))
 }

@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::{Admission, Operation, Plugin};
 use crate::registry::storage_prefix;
 use crate::status::{Cause, Result, Status};
+use crate::storage;
 
 /// The namespaces that cannot be deleted.
 const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
@@ -22,11 +23,17 @@ impl Plugin for NamespaceLifecycle {
         }
         // Reviews name a namespace without living in it.
         let reviews = info.group == "authorization.k8s.io";
-        if admission.operation != Operation::Create || namespace.is_empty() || reviews {
+        if namespace.is_empty() || reviews {
             return Ok(());
         }
         let key = format!("{}{namespace}", storage_prefix("", "namespaces"));
-        match admission.ctx.server.store().get(&key) {
+        let found = admission.ctx.server.store().get(&key);
+        // The labels of a namespace say which rules hold in it; nobody knows those of one that cannot be read.
+        found.as_deref().map_or(Ok(()), storage::check_readable)?;
+        if admission.operation != Operation::Create {
+            return Ok(());
+        }
+        match found {
             None => Err(Status::not_found("", "namespaces", namespace)),
             Some(entry) if entry.header.deleting => Err(terminating(admission)),
             Some(_) => Ok(()),

@@ -118,7 +118,7 @@ impl Plugin for Priority {
         }
         let spec = &mut pod["spec"];
         let name = spec["priorityClassName"].as_str().unwrap_or_default().to_owned();
-        let class = if name.is_empty() { default_class(admission) } else { class(admission, &name)? };
+        let class = if name.is_empty() { default_class(admission)? } else { class(admission, &name)? };
         if let Some(class) = class.as_ref().filter(|_| name.is_empty()) {
             spec["priorityClassName"] = class["metadata"]["name"].clone();
         }
@@ -154,11 +154,13 @@ fn class(admission: &Admission<'_>, name: &str) -> Result<Option<Value>> {
 }
 
 /// The class that is the default for all; of several, the lowest.
-fn default_class(admission: &Admission<'_>) -> Option<Value> {
+fn default_class(admission: &Admission<'_>) -> Result<Option<Value>> {
     let range = Range { prefix: classes(), ..Range::default() };
-    let page = admission.ctx.server.store().range(&range).ok()?;
-    let classes = page.entries.iter().filter_map(|it| storage::read_or_skip::<Value>(it));
-    classes.filter(|it| it["globalDefault"] == true).min_by_key(|it| it["value"].as_i64())
+    let page = admission.ctx.server.store().range(&range).map_err(Status::internal)?;
+    // A class that cannot be read may be the default.
+    let classes: Vec<Value> = page.entries.iter().map(|it| storage::read(it)).collect::<Result<_>>()?;
+    let defaults = classes.into_iter().filter(|it| it["globalDefault"] == true);
+    Ok(defaults.min_by_key(|it| it["value"].as_i64()))
 }
 
 /// The DefaultTolerationSeconds plugin.

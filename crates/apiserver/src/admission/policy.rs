@@ -1,5 +1,6 @@
 //! Admission policies: what they make of an object, and what they hold against a write.
 
+mod audit;
 mod known;
 mod matching;
 mod mutating;
@@ -19,6 +20,7 @@ use crate::storage;
 use crate::strategy::set_or_remove;
 use crate::{Header, ResourceInfo, conversion};
 
+use audit::Notes;
 pub(crate) use known::Policies;
 pub(super) use known::Webhook;
 use known::{Binding, Bound, Hook};
@@ -34,7 +36,7 @@ pub(super) struct ValidatingPolicies;
 
 impl Plugin for ValidatingPolicies {
     fn validate(&self, admission: &Admission<'_>, object: &Value) -> Result<()> {
-        let bound = bound(admission.ctx);
+        let bound = bound(admission.ctx, admission.shown_name())?;
         if bound.validating.is_empty() {
             return Ok(());
         }
@@ -44,7 +46,7 @@ impl Plugin for ValidatingPolicies {
 
 /// Shows a deletion to the policies. The object is read only where there are any.
 pub(crate) fn examine_deletion(ctx: &RequestContext<'_>, entry: &Entry<Header>, dry_run: bool) -> Result<()> {
-    let bound = bound(ctx);
+    let bound = bound(ctx, &entry.header.name)?;
     if bound.validating.is_empty() {
         return Ok(());
     }
@@ -57,11 +59,24 @@ pub(super) fn is_dry_run(ctx: &RequestContext<'_>) -> bool {
     ctx.request.query.all("dryRun").any(|it| it == "All")
 }
 
-/// The policies and webhooks that a request is held to.
-pub(super) fn bound(ctx: &RequestContext<'_>) -> Arc<Bound> {
-    match ctx.info.group == GROUP {
-        true => Arc::default(),
-        false => ctx.server.inner().policies.current(ctx.server.store()),
+/// The policies and webhooks that a request about the object `name` is held to.
+///
+/// # Errors
+/// Refuses the request where one of them cannot be read: it might forbid the request. Kubernetes answers so, because its
+/// informers never become ready. Requests about policies and webhooks themselves are held to none, so that a damaged one
+/// can be deleted.
+pub(super) fn bound(ctx: &RequestContext<'_>, name: &str) -> Result<Arc<Bound>> {
+    let info = &ctx.info;
+    if info.group == GROUP {
+        return Ok(Arc::default());
+    }
+    let bound = ctx.server.inner().policies.current(ctx.server.store());
+    match &bound.unreadable {
+        None => Ok(bound),
+        Some(why) => {
+            let why = format!("not yet ready to handle request: {why}");
+            Err(Status::not_admitted(&info.group, &info.plural, name, &why))
+        }
     }
 }
 
@@ -85,10 +100,12 @@ fn examine(admission: &Admission<'_>, object: &Value, hooks: &[Hook<Policy>], dr
             }
         };
         let request = request(admission, &matched, dry_run);
+        let mut notes = Notes::default();
         for binding in &hook.bindings {
             let target = Target { admission, object, request: &request, params: kind.as_deref() };
-            denied.extend(run(&target, hook, binding));
+            denied.extend(run(&target, hook, binding, &mut notes));
         }
+        notes.publish(admission.ctx, &hook.name);
     }
     match denied.into_iter().next() {
         Some(first) => Err(refusal(admission, first)),
@@ -106,7 +123,7 @@ struct Target<'a> {
 }
 
 /// Runs a policy through one of its bindings; gives what leads to a refusal.
-fn run(target: &Target<'_>, hook: &Hook<Policy>, binding: &Binding) -> Vec<Denied> {
+fn run(target: &Target<'_>, hook: &Hook<Policy>, binding: &Binding, notes: &mut Notes) -> Vec<Denied> {
     let admission = target.admission;
     let resources = &binding.spec["matchResources"];
     if !resources.is_null() && matching::matches(admission, target.object, resources).is_none() {
@@ -127,7 +144,9 @@ fn run(target: &Target<'_>, hook: &Hook<Policy>, binding: &Binding) -> Vec<Denie
             params,
             namespace: &namespace,
         };
-        denied.extend(act(admission, hook, binding, hook.policy.decide(&inputs)));
+        let verdict = hook.policy.decide(&inputs);
+        verdict.annotations.iter().for_each(|(key, value)| notes.add(key, value));
+        denied.extend(act(admission, hook, binding, verdict));
     }
     denied
 }
@@ -144,6 +163,9 @@ fn act(admission: &Admission<'_>, hook: &Hook<Policy>, binding: &Binding, verdic
                 "Validation failed for ValidatingAdmissionPolicy '{}' with binding '{}': {}",
                 hook.name, binding.name, denial.message
             ));
+        }
+        if does("Audit") {
+            audit::note_failure(admission.ctx, &hook.name, binding, &denial);
         }
         if does("Deny") {
             let message = hook.denies(Some(binding), &denial.message);

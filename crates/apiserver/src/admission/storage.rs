@@ -116,7 +116,9 @@ fn default_class(admission: &Admission<'_>) -> Result<Option<String>> {
     let prefix = storage_prefix("storage.k8s.io", "storageclasses");
     let page = admission.ctx.server.store().range(&Range { prefix, ..Range::default() });
     let page = page.map_err(Status::internal)?;
-    let classes = page.entries.iter().filter_map(|entry| storage::read_or_skip::<Value>(entry));
+    // A class that cannot be read may be the default.
+    let classes: Vec<Value> = page.entries.iter().map(|entry| storage::read(entry)).collect::<Result<_>>()?;
+    let classes = classes.into_iter();
     let marked =
         classes.filter(|class| DEFAULT.iter().any(|it| class["metadata"]["annotations"][it] == "true"));
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();

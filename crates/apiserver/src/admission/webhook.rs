@@ -4,6 +4,7 @@
 //! others all at once when nothing else is held against it.
 
 mod answer;
+mod audit;
 mod endpoint;
 mod question;
 
@@ -17,6 +18,7 @@ use futures::future::join_all;
 use serde_json::Value;
 
 use self::answer::Verdict;
+use self::audit::Place;
 use super::policy::{Matched, Webhook, bound, is_dry_run, matches, request};
 use super::{Admission, admit};
 use crate::context::RequestContext;
@@ -35,7 +37,7 @@ enum Failure {
 /// Lets the mutating webhooks change an object. Those that want it are asked again where a later one, or a plugin
 /// after them, has changed what they had seen.
 pub(crate) async fn ask_to_mutate(admission: &Admission<'_>, object: &mut Value) -> Result<()> {
-    let bound = bound(admission.ctx);
+    let bound = bound(admission.ctx, admission.shown_name())?;
     let hooks = &bound.mutating_webhooks;
     if hooks.is_empty() {
         return Ok(());
@@ -44,7 +46,8 @@ pub(crate) async fn ask_to_mutate(admission: &Admission<'_>, object: &mut Value)
     let (mut seen, mut again) = (BTreeSet::new(), BTreeSet::new());
     let mut changed = false;
     for (index, hook) in hooks.iter().enumerate() {
-        let Some(outcome) = mutate(admission, hook, object, dry_run).await? else { continue };
+        let place = Place::mutating(0, index);
+        let Some(outcome) = mutate(admission, hook, object, dry_run, place).await? else { continue };
         if outcome {
             changed = true;
             again.append(&mut seen);
@@ -62,7 +65,7 @@ pub(crate) async fn ask_to_mutate(admission: &Admission<'_>, object: &mut Value)
         again.append(&mut seen);
     }
     for index in again {
-        mutate(admission, &hooks[index], object, dry_run).await?;
+        mutate(admission, &hooks[index], object, dry_run, Place::mutating(1, index)).await?;
     }
     Ok(())
 }
@@ -78,29 +81,29 @@ pub(crate) async fn ask_deletion(
     entry: &Entry<Header>,
     dry_run: bool,
 ) -> Result<()> {
-    let bound = bound(ctx);
+    let bound = bound(ctx, &entry.header.name)?;
     if bound.mutating_webhooks.is_empty() && bound.validating_webhooks.is_empty() {
         return Ok(());
     }
     let old = conversion::object(ctx, entry)?;
     let admission = Admission::deletion(ctx, entry, &old);
-    for hook in &bound.mutating_webhooks {
-        mutate(&admission, hook, &mut Value::Null, dry_run).await?;
+    for (index, hook) in bound.mutating_webhooks.iter().enumerate() {
+        mutate(&admission, hook, &mut Value::Null, dry_run, Place::mutating(0, index)).await?;
     }
     validate(&admission, &Value::Null, dry_run).await
 }
 
 async fn validate(admission: &Admission<'_>, object: &Value, dry_run: bool) -> Result<()> {
-    let bound = bound(admission.ctx);
+    let bound = bound(admission.ctx, admission.shown_name())?;
     let mut asked = Vec::new();
     for hook in &bound.validating_webhooks {
         if let Some(matched) = concerns(admission, hook, object, dry_run)? {
             asked.push((hook, matched));
         }
     }
-    let verdicts = asked.iter().map(|(hook, matched)| async move {
+    let verdicts = asked.iter().enumerate().map(|(index, (hook, matched))| async move {
         let verdict = consult(admission, hook, matched, object, dry_run, false).await;
-        settle(hook, verdict).map(|_| ())
+        settle(admission, hook, verdict, Place::validating(index)).map(|_| ())
     });
     join_all(verdicts).await.into_iter().collect()
 }
@@ -111,26 +114,40 @@ async fn mutate(
     hook: &Webhook,
     object: &mut Value,
     dry_run: bool,
+    place: Place,
 ) -> Result<Option<bool>> {
     let Some(matched) = concerns(admission, hook, object, dry_run)? else { return Ok(None) };
     let verdict = consult(admission, hook, &matched, object, dry_run, true).await;
-    let Some(verdict) = settle(hook, verdict)? else { return Ok(Some(false)) };
-    match settle(hook, patched(admission.ctx, hook, &matched.info, object, &verdict))?.flatten() {
-        Some(new) => {
-            let changed = *object != new;
-            *object = new;
-            Ok(Some(changed))
-        }
-        None => Ok(Some(false)),
+    let patched = verdict.and_then(|verdict| {
+        let new = patched(admission.ctx, hook, &matched.info, object, &verdict)?;
+        Ok(new.map(|new| (new, verdict)))
+    });
+    let changed = matches_changed(&patched, object);
+    place.note_mutation(admission.ctx, hook, changed);
+    if let Some((new, verdict)) = settle(admission, hook, patched, place)?.flatten() {
+        place.note_patch(admission.ctx, hook, verdict.patch.as_deref().unwrap_or_default());
+        *object = new;
     }
+    Ok(Some(changed))
+}
+
+/// Whether a patch has made another object.
+fn matches_changed<T>(patched: &std::result::Result<Option<(Value, T)>, Failure>, object: &Value) -> bool {
+    matches!(patched, Ok(Some((new, _))) if new != object)
 }
 
 /// What is left of an outcome when the webhook's failure policy has been heard: none where a failure is ignored.
-fn settle<T>(hook: &Webhook, outcome: std::result::Result<T, Failure>) -> Result<Option<T>> {
+fn settle<T>(
+    admission: &Admission<'_>,
+    hook: &Webhook,
+    outcome: std::result::Result<T, Failure>,
+    place: Place,
+) -> Result<Option<T>> {
     match outcome {
         Ok(value) => Ok(Some(value)),
         Err(Failure::Call(why)) if hook.spec["failurePolicy"] == "Ignore" => {
             tracing::warn!(webhook = hook.name, why, "a webhook failed and is ignored");
+            place.note_failed_open(admission.ctx, hook);
             Ok(None)
         }
         Err(Failure::Call(why)) => {
@@ -190,6 +207,10 @@ async fn consult(
     let answer = endpoint::post(ctx, hook, question.body()).await.map_err(Failure::Call)?;
     let verdict = answer::read(&answer, &question, mutating).map_err(Failure::Call)?;
     verdict.warnings.iter().for_each(|it| ctx.request.warn(it.as_str()));
+    if let Some(trail) = &ctx.request.audit {
+        let annotations = verdict.annotations.iter();
+        annotations.for_each(|(key, value)| trail.annotate(&format!("{}/{key}", hook.name), value));
+    }
     if verdict.allowed { Ok(verdict) } else { Err(Failure::Refused(answer::refusal(&hook.name, &verdict))) }
 }
 

@@ -119,6 +119,13 @@ impl Trail {
         self.state.lock().event.annotations.entry(key.to_owned()).or_insert_with(|| value.to_owned());
     }
 
+    /// Adds an annotation that shows a part of the request's object: only at the level `Request` and above.
+    pub(crate) fn annotate_request(&self, key: &str, value: &str) {
+        if self.keeps(Level::Request) {
+            self.annotate(key, value);
+        }
+    }
+
     /// Notes the decoded object of a request: completes the object reference, and keeps the object at the
     /// level `Request` and above.
     pub(crate) fn note_object(&self, object: &Value) {

@@ -170,6 +170,11 @@ impl Api {
         self.call("DELETE", path, "", Vec::new()).await
     }
 
+    /// Deletes with DeleteOptions in the body.
+    pub(crate) async fn delete_with(&self, path: &str, options: Value) -> Answer {
+        self.call("DELETE", path, "application/json", options.to_string().into_bytes()).await
+    }
+
     /// Opens a watch.
     pub(crate) async fn watch(&self, path: &str) -> Watch {
         self.watch_as(path, "application/json").await

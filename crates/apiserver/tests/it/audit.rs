@@ -9,6 +9,7 @@ use futures::future::BoxFuture;
 use http::{Request, Response};
 use insta::assert_snapshot;
 use parking_lot::Mutex;
+use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
 /// A sink that keeps lines in memory.
@@ -349,4 +350,121 @@ async fn pods_are_recorded_with_what_their_namespace_demands() {
     };
     assert_snapshot!(events(&recorded, "POST /api/v1/namespaces/a/pods", &pod("p", false)).await, @r#"{"Metadata","stage":"ResponseComplete","requestURI":"/api/v1/namespaces/a/pods","verb":"create","objectRef":{"resource":"pods","namespace":"a","name":"p","apiVersion":"v1"},"responseStatus":{"metadata":{},"code":201},"annotations":{"authorization.k8s.io/decision":"allow","authorization.k8s.io/reason":"","pod-security.kubernetes.io/audit-violations":"would violate PodSecurity \"restricted:latest\": allowPrivilegeEscalation != false (container \"c\" must set securityContext.allowPrivilegeEscalation=false), unrestricted capabilities (container \"c\" must set securityContext.capabilities.drop=[\"ALL\"]), runAsNonRoot != true (pod or container \"c\" must set securityContext.runAsNonRoot=true), seccompProfile (pod or container \"c\" must set securityContext.seccompProfile.type to \"RuntimeDefault\" or \"Localhost\")","pod-security.kubernetes.io/enforce-policy":"baseline:latest"}}"#);
     assert_snapshot!(events(&recorded, "POST /api/v1/namespaces/a/pods", &pod("q", true)).await, @r#"{"Metadata","stage":"ResponseComplete","requestURI":"/api/v1/namespaces/a/pods","verb":"create","objectRef":{"resource":"pods","namespace":"a","name":"q","apiVersion":"v1"},"responseStatus":{"metadata":{},"status":"Failure","message":"pods \"q\" is forbidden: violates PodSecurity \"baseline:latest\": host namespaces (hostNetwork=true)","reason":"Forbidden","details":{"name":"q","kind":"pods"},"code":403},"annotations":{"authorization.k8s.io/decision":"allow","authorization.k8s.io/reason":"","pod-security.kubernetes.io/audit-violations":"would violate PodSecurity \"restricted:latest\": host namespaces (hostNetwork=true), allowPrivilegeEscalation != false (container \"c\" must set securityContext.allowPrivilegeEscalation=false), unrestricted capabilities (container \"c\" must set securityContext.capabilities.drop=[\"ALL\"]), runAsNonRoot != true (pod or container \"c\" must set securityContext.runAsNonRoot=true), seccompProfile (pod or container \"c\" must set securityContext.seccompProfile.type to \"RuntimeDefault\" or \"Localhost\")","pod-security.kubernetes.io/enforce-policy":"baseline:latest"}}"#);
+}
+
+/// A webhook that labels every object, and is out of reach at `/down`.
+struct Labels;
+
+impl evenkeel_apiserver::WebhookCaller for Labels {
+    fn post(
+        &self,
+        question: evenkeel_apiserver::WebhookQuestion,
+    ) -> BoxFuture<'_, Result<evenkeel_apiserver::WebhookAnswer, String>> {
+        Box::pin(async move {
+            if question.path.starts_with("/down") {
+                return Err("connection refused".to_owned());
+            }
+            let review: Value = serde_json::from_slice(&question.body).unwrap_or_default();
+            // [{"op":"add","path":"/metadata/labels","value":{"a":"b"}}]
+            let patch = "W3sib3AiOiJhZGQiLCJwYXRoIjoiL21ldGFkYXRhL2xhYmVscyIsInZhbHVlIjp7ImEiOiJiIn19XQ==";
+            let mut response = json!({"uid": review["request"]["uid"], "allowed": true,
+                "auditAnnotations": {"seen": "yes"}});
+            if question.path.starts_with("/label") {
+                response["patch"] = patch.into();
+                response["patchType"] = "JSONPatch".into();
+            }
+            let body =
+                json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response});
+            Ok(evenkeel_apiserver::WebhookAnswer { code: 200, body: body.to_string().into() })
+        })
+    }
+}
+
+/// The annotations of the event of the last stage of the last request.
+fn annotations(world: &Recorded) -> Value {
+    let lines = std::mem::take(&mut *world.lines.0.lock());
+    let last: Value = serde_json::from_str(lines.last().unwrap()).unwrap();
+    let mut annotations = last["annotations"].clone();
+    let map = annotations.as_object_mut().unwrap();
+    map.retain(|key, _| !key.starts_with("authorization.k8s.io/"));
+    annotations
+}
+
+const REGISTRATION: &str = "POST /apis/admissionregistration.k8s.io/v1";
+const MAPS: &str = "POST /api/v1/namespaces/default/configmaps";
+
+#[tokio::test(start_paused = true)]
+async fn webhooks_are_annotated() {
+    for level in ["Metadata", "Request"] {
+        let mut options = Options::default();
+        options.webhooks = Some(Arc::new(Labels));
+        let world = Recorded::start_with(&format!("rules: [{{level: {level}}}]"), options).await;
+        let rule = json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": ["*"], "resources": ["configmaps"]});
+        let hook = |name: &str, path: &str| {
+            json!({"name": name, "sideEffects": "None", "admissionReviewVersions": ["v1"], "rules": [rule],
+                "failurePolicy": "Ignore", "clientConfig": {"url": format!("https://127.0.0.1:1/{path}")}})
+        };
+        let mutating = json!({"metadata": {"name": "m"},
+            "webhooks": [hook("down.x.io", "down"), hook("label.x.io", "label"), hook("look.x.io", "look")]});
+        let validating = json!({"metadata": {"name": "v"},
+            "webhooks": [hook("see.x.io", "see"), hook("gone.x.io", "down")]});
+        for (plural, object) in
+            [("mutatingwebhookconfigurations", mutating), ("validatingwebhookconfigurations", validating)]
+        {
+            let made = world.ask(&format!("{REGISTRATION}/{plural}"), &object.to_string()).await;
+            assert_eq!(made.status(), 201);
+        }
+        assert_eq!(world.ask(MAPS, r#"{"metadata":{"name":"c"}}"#).await.status(), 201);
+        let mutation = |name: &str, mutated: bool| {
+            format!(r#"{{"configuration":"m","webhook":"{name}","mutated":{mutated}}}"#)
+        };
+        let mut wanted = json!({
+            "failed-open.mutation.webhook.admission.k8s.io/round_0_index_0": "down.x.io",
+            "mutation.webhook.admission.k8s.io/round_0_index_0": mutation("down.x.io", false),
+            "mutation.webhook.admission.k8s.io/round_0_index_1": mutation("label.x.io", true),
+            "mutation.webhook.admission.k8s.io/round_0_index_2": mutation("look.x.io", false),
+            "label.x.io/seen": "yes", "look.x.io/seen": "yes", "see.x.io/seen": "yes",
+            "failed-open.validating.webhook.admission.k8s.io/round_0_index_1": "gone.x.io",
+        });
+        if level == "Request" {
+            let patch = r#"[{"op":"add","path":"/metadata/labels","value":{"a":"b"}}]"#;
+            wanted["patch.webhook.admission.k8s.io/round_0_index_1"] = format!(
+                r#"{{"configuration":"m","webhook":"label.x.io","patch":{patch},"patchType":"JSONPatch"}}"#
+            )
+            .into();
+        }
+        assert_eq!(annotations(&world), wanted, "{level}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn policies_are_annotated() {
+    let world = Recorded::start("rules: [{level: Metadata}]").await;
+    let rule = json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]});
+    let policy = json!({"metadata": {"name": "p"}, "spec": {"matchConstraints": {"resourceRules": [rule]},
+        "validations": [{"expression": "true"}, {"expression": "object.metadata.name != 'bad'", "message": "no"}],
+        "auditAnnotations": [{"key": "name", "valueExpression": "' ' + object.metadata.name"},
+            {"key": "none", "valueExpression": "null"}]}});
+    let binding = |name: &str| {
+        json!({"metadata": {"name": name}, "spec": {"policyName": "p",
+        "validationActions": ["Audit", "Warn"]}})
+    };
+    for (plural, object) in [
+        ("validatingadmissionpolicies", policy),
+        ("validatingadmissionpolicybindings", binding("b")),
+        ("validatingadmissionpolicybindings", binding("c")),
+    ] {
+        let made = world.ask(&format!("{REGISTRATION}/{plural}"), &object.to_string()).await;
+        assert_eq!(made.status(), 201);
+    }
+    assert_eq!(world.ask(MAPS, r#"{"metadata":{"name":"good"}}"#).await.status(), 201);
+    assert_eq!(annotations(&world), json!({"p/name": "good"}));
+    let made = world.ask(MAPS, r#"{"metadata":{"name":"bad"}}"#).await;
+    assert_eq!(made.status(), 201);
+    assert_eq!(made.headers().get_all("warning").iter().count(), 2);
+    let failure = r#"[{"message":"no","policy":"p","binding":"b","expressionIndex":1,"validationActions":["Audit","Warn"]}]"#;
+    assert_eq!(
+        annotations(&world),
+        json!({"p/name": "bad", "validation.policy.admission.k8s.io/validation_failure": failure})
+    );
 }

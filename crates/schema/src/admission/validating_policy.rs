@@ -16,6 +16,8 @@ pub struct Denial {
     pub message: String,
     /// The machine-readable reason; empty if the evaluation failed.
     pub reason: String,
+    /// The place of the validation among those of the policy; zero if the policy itself failed.
+    pub index: usize,
 }
 
 /// The decision of a policy on a request.
@@ -23,6 +25,8 @@ pub struct Denial {
 pub struct Verdict {
     /// The validations that the request fails. The binding decides whether they deny, warn or are audited.
     pub denials: Vec<Denial>,
+    /// The audit annotations of the policy, each with its key.
+    pub annotations: Vec<(String, String)>,
     /// The errors of audit annotations, for which the request is refused in any case.
     pub unnoted: Vec<String>,
 }
@@ -35,7 +39,8 @@ pub struct Policy {
     conditions: Vec<Expression>,
     variables: Vec<(String, Expression)>,
     validations: Vec<Validation>,
-    annotations: Vec<Expression>,
+    /// The keys of audit annotations with the expressions of their values.
+    annotations: Vec<(String, Expression)>,
 }
 
 #[derive(Debug)]
@@ -60,7 +65,11 @@ impl Policy {
                 .map(|it| (it.str("name").to_owned(), Expression::compile(it.str("expression"))))
                 .collect(),
             validations: spec.list("validations").iter().map(Validation::compile).collect(),
-            annotations: all("auditAnnotations", "valueExpression"),
+            annotations: spec
+                .list("auditAnnotations")
+                .iter()
+                .map(|it| (it.str("key").to_owned(), Expression::compile(it.str("valueExpression"))))
+                .collect(),
         }
     }
 
@@ -75,33 +84,36 @@ impl Policy {
         scope.define(&self.variables);
         let mut budget = BUDGET;
         let mut denials = Vec::new();
-        for validation in &self.validations {
+        for (index, validation) in self.validations.iter().enumerate() {
             match scope.run(&validation.expression, &mut budget) {
                 Ok(Value::Bool(true)) => {}
-                Ok(_) => denials.push(validation.denial(&scope)),
+                Ok(_) => denials.push(Denial { index, ..validation.denial(&scope) }),
                 Err(Problem::Failed(message)) if self.fails => {
-                    denials.push(Denial { message, reason: String::new() });
+                    denials.push(Denial { message, reason: String::new(), index });
                 }
                 Err(Problem::Failed(_)) => {}
                 Err(Problem::OutOfBudget) => return self.undecided(OUT_OF_BUDGET.to_owned()),
             }
         }
-        Verdict { denials, unnoted: self.unnoted(&scope) }
+        let (annotations, unnoted) = self.annotate(&scope);
+        Verdict { denials, annotations, unnoted }
     }
 
     /// The verdict if the policy cannot be evaluated.
     fn undecided(&self, message: String) -> Verdict {
-        let denial = Denial { message, reason: String::new() };
-        Verdict { denials: self.fails.then_some(denial).into_iter().collect(), unnoted: Vec::new() }
+        let denial = Denial { message, reason: String::new(), index: 0 };
+        Verdict { denials: self.fails.then_some(denial).into_iter().collect(), ..Verdict::default() }
     }
 
-    /// Runs the expressions of audit annotations and returns their errors. Their values are not recorded: events of the
-    /// audit log do not carry the annotations of policies.
-    fn unnoted(&self, scope: &Scope<'_>) -> Vec<String> {
+    /// Runs the expressions of audit annotations. Returns the values that are to be recorded, and the errors.
+    fn annotate(&self, scope: &Scope<'_>) -> (Vec<(String, String)>, Vec<String>) {
         let mut budget = BUDGET;
-        let mut problems = Vec::new();
-        for annotation in &self.annotations {
+        let (mut annotations, mut problems) = (Vec::new(), Vec::new());
+        for (key, annotation) in &self.annotations {
             match scope.run(annotation, &mut budget) {
+                Ok(Value::String(text)) if !text.trim().is_empty() => {
+                    annotations.push((key.clone(), text.trim().to_owned()));
+                }
                 Ok(Value::String(_) | Value::Null) => {}
                 Ok(other) => problems.push(format!(
                     "valueExpression '{}' resulted in unsupported return type: {}. Return type must be either \
@@ -113,7 +125,7 @@ impl Policy {
                 Err(_) => {}
             }
         }
-        problems
+        (annotations, problems)
     }
 }
 
@@ -141,7 +153,7 @@ impl Validation {
             .or(written)
             .unwrap_or_else(|| format!("failed expression: {}", self.expression.source.trim()));
         let reason = if self.reason.is_empty() { "Invalid".to_owned() } else { self.reason.clone() };
-        Denial { message, reason }
+        Denial { message, reason, index: 0 }
     }
 }
 

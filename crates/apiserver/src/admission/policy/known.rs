@@ -1,6 +1,6 @@
 //! The policies and webhooks that there are, compiled.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use evenkeel_schema::admission::{MatchConditions, MutatingPolicy, Policy};
 use evenkeel_store::{Entry, Range, Store};
@@ -31,6 +31,8 @@ pub(super) struct Binding {
 /// Whom to ask about a write.
 #[derive(Debug)]
 pub(in crate::admission) struct Webhook {
+    /// The name of the configuration that defines the webhook.
+    pub(in crate::admission) configuration: String,
     pub(in crate::admission) name: String,
     pub(in crate::admission) spec: Value,
     /// Which writes it is about, in the form that policies have it in.
@@ -45,7 +47,12 @@ pub(in crate::admission) struct Bound {
     pub(super) mutating: Vec<Hook<MutatingPolicy>>,
     pub(in crate::admission) validating_webhooks: Vec<Webhook>,
     pub(in crate::admission) mutating_webhooks: Vec<Webhook>,
+    /// Why nobody knows what holds for a request: a policy, binding or webhook configuration cannot be read.
+    pub(super) unreadable: Option<String>,
 }
+
+/// Where policies, bindings and webhook configurations are stored.
+static FOLDER: LazyLock<String> = LazyLock::new(|| storage_folder(GROUP));
 
 /// All policies that are bound and all webhooks, compiled when one of them has changed.
 ///
@@ -74,15 +81,14 @@ struct Source {
 }
 
 impl Policies {
-    /// The policies that are bound, and the webhooks.
+    /// The policies that are bound, and the webhooks. They are listed only where one of them may have changed.
     pub(super) fn current(&self, store: &Store<Header>) -> Arc<Bound> {
-        let revision = store.revision();
         let known = self.followed.read();
-        if known.revision >= revision {
+        if known.revision > 0 && store.unchanged_since(&FOLDER, known.revision).is_some() {
             return known.bound.clone();
         }
         drop(known);
-        let range = Range { prefix: storage_folder(GROUP), ..Range::default() };
+        let range = Range { prefix: FOLDER.clone(), ..Range::default() };
         // A range of the newest revision is never refused.
         let Ok(page) = store.range(&range) else { return Arc::default() };
         let newest = page.entries.iter().map(|entry| entry.revision).max().unwrap_or_default();
@@ -104,37 +110,47 @@ type Entries = [Arc<Entry<Header>>];
 
 impl Bound {
     fn compile(entries: &Entries) -> Self {
+        let mut damaged = Vec::new();
+        let validating = hooks(
+            entries,
+            "validatingadmissionpolicies",
+            "validatingadmissionpolicybindings",
+            Policy::compile,
+            &mut damaged,
+        );
+        let mutating = hooks(
+            entries,
+            "mutatingadmissionpolicies",
+            "mutatingadmissionpolicybindings",
+            MutatingPolicy::compile,
+            &mut damaged,
+        );
         Self {
-            validating: hooks(
-                entries,
-                "validatingadmissionpolicies",
-                "validatingadmissionpolicybindings",
-                Policy::compile,
-            ),
-            mutating: hooks(
-                entries,
-                "mutatingadmissionpolicies",
-                "mutatingadmissionpolicybindings",
-                MutatingPolicy::compile,
-            ),
-            validating_webhooks: webhooks(entries, "validatingwebhookconfigurations"),
-            mutating_webhooks: webhooks(entries, "mutatingwebhookconfigurations"),
+            validating,
+            mutating,
+            validating_webhooks: webhooks(entries, "validatingwebhookconfigurations", &mut damaged),
+            mutating_webhooks: webhooks(entries, "mutatingwebhookconfigurations", &mut damaged),
+            unreadable: damaged.into_iter().next(),
         }
     }
 }
 
 /// The webhooks of all configurations. One without rules is about nothing.
-fn webhooks(entries: &Entries, configurations: &str) -> Vec<Webhook> {
-    let configurations = objects(entries, configurations, "webhooks").into_iter();
-    let hooks = configurations.flat_map(|(_, mut hooks)| match hooks.take() {
-        Value::Array(hooks) => hooks,
-        _ => Vec::new(),
-    });
-    hooks.filter(|hook| hook["rules"].as_array().is_some_and(|it| !it.is_empty())).map(Webhook::new).collect()
+fn webhooks(entries: &Entries, configurations: &str, damaged: &mut Vec<String>) -> Vec<Webhook> {
+    let configurations = Objects::read(entries, configurations, "webhooks");
+    damaged.extend(configurations.damaged.into_iter().map(|(_, why)| why));
+    let mut webhooks = Vec::new();
+    for (configuration, mut hooks) in configurations.readable {
+        let Value::Array(hooks) = hooks.take() else { continue };
+        let hooks =
+            hooks.into_iter().filter(|hook| hook["rules"].as_array().is_some_and(|it| !it.is_empty()));
+        webhooks.extend(hooks.map(|spec| Webhook::new(configuration.clone(), spec)));
+    }
+    webhooks
 }
 
 impl Webhook {
-    fn new(spec: Value) -> Self {
+    fn new(configuration: String, spec: Value) -> Self {
         let constraints = json!({
             "matchPolicy": spec["matchPolicy"],
             "resourceRules": spec["rules"],
@@ -142,28 +158,57 @@ impl Webhook {
             "objectSelector": spec["objectSelector"],
         });
         let name = spec["name"].as_str().unwrap_or_default().to_owned();
-        Self { name, constraints, conditions: MatchConditions::compile(&spec), spec }
+        Self { configuration, name, constraints, conditions: MatchConditions::compile(&spec), spec }
     }
 }
 
-fn hooks<P>(entries: &Entries, policies: &str, bindings: &str, compile: fn(&Value) -> P) -> Vec<Hook<P>> {
-    let bindings = objects(entries, bindings, "spec");
+/// The policies that are bound. A policy that cannot be read counts as `damaged` where a binding names it; a binding that
+/// cannot be read may name any.
+fn hooks<P>(
+    entries: &Entries,
+    policies: &str,
+    bindings: &str,
+    compile: fn(&Value) -> P,
+    damaged: &mut Vec<String>,
+) -> Vec<Hook<P>> {
+    let bindings = Objects::read(entries, bindings, "spec");
+    damaged.extend(bindings.damaged.into_iter().map(|(_, why)| why));
+    let bindings = bindings.readable;
     if bindings.is_empty() {
         return Vec::new();
     }
+    let policies = Objects::read(entries, policies, "spec");
+    let is_named = |name: &str| bindings.iter().any(|(_, binding)| binding["policyName"] == name);
+    damaged.extend(policies.damaged.into_iter().filter(|(name, _)| is_named(name)).map(|(_, why)| why));
     let hook = |(name, spec): (String, Value)| {
         let own = bindings.iter().filter(|(_, binding)| binding["policyName"] == name.as_str());
         let bindings: Vec<Binding> =
             own.map(|(name, spec)| Binding { name: name.clone(), spec: spec.clone() }).collect();
         (!bindings.is_empty()).then(|| Hook { policy: compile(&spec), name, spec, bindings })
     };
-    objects(entries, policies, "spec").into_iter().filter_map(hook).collect()
+    policies.readable.into_iter().filter_map(hook).collect()
 }
 
-/// The names of all objects of a resource, with one of their fields.
-fn objects(entries: &Entries, plural: &str, field: &str) -> Vec<(String, Value)> {
-    let prefix = storage_prefix(GROUP, plural);
-    let own = entries.iter().filter(|entry| entry.key.starts_with(&prefix));
-    let objects = own.filter_map(|entry| Some((entry, storage::read_or_skip::<Value>(entry)?)));
-    objects.map(|(entry, mut object)| (entry.header.name.to_string(), object[field].take())).collect()
+/// All objects of a resource, by their names.
+#[derive(Default)]
+struct Objects {
+    /// The names with one field of each object.
+    readable: Vec<(String, Value)>,
+    /// The names of objects that cannot be read, with the reason.
+    damaged: Vec<(String, String)>,
+}
+
+impl Objects {
+    fn read(entries: &Entries, plural: &str, field: &str) -> Self {
+        let prefix = storage_prefix(GROUP, plural);
+        let mut objects = Self::default();
+        for entry in entries.iter().filter(|entry| entry.key.starts_with(&prefix)) {
+            let name = entry.header.name.to_string();
+            match storage::read::<Value>(entry) {
+                Ok(mut object) => objects.readable.push((name, object[field].take())),
+                Err(status) => objects.damaged.push((name, status.message)),
+            }
+        }
+        objects
+    }
 }

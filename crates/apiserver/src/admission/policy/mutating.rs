@@ -22,7 +22,7 @@ impl Plugin for MutatingPolicies {
         if admission.operation == Operation::Delete {
             return Ok(());
         }
-        let bound = bound(admission.ctx);
+        let bound = bound(admission.ctx, admission.shown_name())?;
         let mut problems = Vec::new();
         for hook in &bound.mutating {
             problems.extend(run(admission, hook, object));

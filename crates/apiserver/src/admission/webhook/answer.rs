@@ -17,6 +17,8 @@ pub(super) struct Verdict {
     /// A JSON patch as it came.
     pub(super) patch: Option<Vec<u8>>,
     pub(super) warnings: Vec<String>,
+    /// What the webhook wants to have in the audit log.
+    pub(super) annotations: Vec<(String, String)>,
     /// The Status that a refusal comes with, else null.
     status: Value,
 }
@@ -66,10 +68,14 @@ fn verify(review: &mut Value, question: &Question, mutating: bool) -> Result<Ver
         false => None,
     };
     let warnings = response["warnings"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let annotations = response["auditAnnotations"].as_object().into_iter().flatten();
+    let annotations = annotations.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())));
+    let annotations: Vec<_> = annotations.collect();
     Ok(Verdict {
         allowed: response["allowed"] == true,
         patch,
         warnings: warnings.map(str::to_owned).collect(),
+        annotations,
         status: response["status"].take(),
     })
 }

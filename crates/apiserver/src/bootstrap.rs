@@ -12,13 +12,13 @@ use std::sync::OnceLock;
 use bytes::Bytes;
 use evenkeel_env::Env;
 use evenkeel_schema::time::{self, Precision};
-use evenkeel_store::{Entry, Expect, Op, Options, Store, Write, WriteError};
+use evenkeel_store::{Entry, Expect, Options, Store, Write, WriteError};
 use serde_json::Value;
 
 use crate::Header;
-use crate::header::encode_object;
 use crate::registry::storage_prefix;
 use crate::storage;
+use crate::storage::StorableObject;
 
 /// The range of the cluster IPs of services.
 pub const SERVICE_CIDR: &str = "10.96.0.0/12";
@@ -73,8 +73,9 @@ impl Seed {
     fn write(mut self, env: &Env, now: &str) -> Write<Header> {
         self.object["metadata"]["uid"] = env.uid().into();
         self.object["metadata"]["creationTimestamp"] = now.into();
-        let (bytes, header) = encode_object(&self.object);
-        Write { key: self.key.into(), expect: Expect::Absent, op: Op::Put(bytes, header) }
+        let storable =
+            StorableObject::new(&mut self.object).expect("the objects made at boot are small and shallow");
+        Write { key: self.key.into(), expect: Expect::Absent, op: storable.into_op() }
     }
 }
 
@@ -162,10 +163,19 @@ pub async fn advertise(store: &Store<Header>, address: &str, port: u16) -> Resul
                 object[field] = value.clone();
             }
         }
-        let (bytes, header) = encode_object(&object);
-        if bytes != entry.value {
-            let op = Op::Put(bytes, header);
-            store.write(Write { key: seed.key.into(), expect: Expect::Any, op }).await?;
+        match StorableObject::new(&mut object) {
+            Ok(storable) if *storable.bytes() == entry.value => {}
+            Ok(storable) => {
+                let op = storable.into_op();
+                store.write(Write { key: seed.key.into(), expect: Expect::Any, op }).await?;
+            }
+            Err(status) => {
+                tracing::error!(
+                    key = seed.key,
+                    why = status.message,
+                    "an object cannot be brought up to date"
+                );
+            }
         }
     }
     Ok(())

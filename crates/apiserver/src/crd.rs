@@ -14,9 +14,9 @@ use std::sync::Arc;
 use evenkeel_store::{Entry, Expect, Op, Range, Write, WriteError, Written};
 use serde_json::{Value, json};
 
-use crate::header::encode_object;
 use crate::registry::storage_prefix;
 use crate::status::{Result, Status};
+use crate::storage::StorableObject;
 use crate::{ApiServer, Header, storage};
 use terminate::End;
 
@@ -103,10 +103,13 @@ async fn advance(server: &ApiServer, key: &str) -> Result<Names> {
     let mut definition = parse(&entry)?;
     let before = definition["status"]["acceptedNames"].clone();
     names::accept(server, &mut definition);
-    // A client that watches CRDs may request the resource once the CRD is established, so it must be served
-    // before.
+    let Some(storable) = storable(&entry, &mut definition) else {
+        serve(server, &entry);
+        return Ok(Names::Kept);
+    };
+    // Whoever watches definitions asks for what is served when told that one is established: it is served by then.
     declare(server, &definition, &entry);
-    let entry = write(server, &entry, &definition).await?;
+    let entry = write_storable(server, &entry, storable).await?;
     serve(server, &entry);
     let same = before == definition["status"]["acceptedNames"];
     Ok(if same { Names::Kept } else { Names::Changed })
@@ -182,17 +185,41 @@ fn declare(server: &ApiServer, definition: &Value, entry: &Entry<Header>) {
     server.registry().replace(&entry.header.name, served);
 }
 
-/// Writes a CRD if it differs from the stored one.
+/// The bytes of a definition whose status has changed. A status that makes the definition too large to be stored is logged
+/// and given up: the writer of the definition has its answer, as with Kubernetes, whose controllers fail later.
+fn storable(entry: &Entry<Header>, definition: &mut Value) -> Option<StorableObject> {
+    let refused = |status: Status| {
+        tracing::error!(
+            key = &*entry.key,
+            why = status.message,
+            "the status of a definition cannot be stored"
+        );
+    };
+    StorableObject::new(definition).map_err(refused).ok()
+}
+
+/// Writes a definition, where it differs from what is stored and can be stored.
 async fn write(
     server: &ApiServer,
     entry: &Arc<Entry<Header>>,
-    definition: &Value,
+    mut definition: Value,
 ) -> Result<Arc<Entry<Header>>> {
-    let (bytes, header) = encode_object(definition);
-    if bytes == entry.value {
+    match storable(entry, &mut definition) {
+        Some(storable) => write_storable(server, entry, storable).await,
+        None => Ok(entry.clone()),
+    }
+}
+
+/// Writes the bytes of a definition, where they differ from those that are stored.
+async fn write_storable(
+    server: &ApiServer,
+    entry: &Arc<Entry<Header>>,
+    storable: StorableObject,
+) -> Result<Arc<Entry<Header>>> {
+    if *storable.bytes() == entry.value {
         return Ok(entry.clone());
     }
-    let op = Op::Put(bytes, header);
+    let op = storable.into_op();
     let write = Write { key: entry.key.clone(), expect: Expect::Revision(entry.revision), op };
     let written = accept_conflict(server.store().write(write).await)?;
     Ok(written.and_then(|it| it.entry).unwrap_or_else(|| entry.clone()))

@@ -3,5 +3,5 @@
 mod encode;
 mod read;
 
-pub(crate) use encode::{check_depth, encode, fit_to_limit};
+pub(crate) use encode::{CheckedObject, ManagedFields, StorableObject, check_depth};
 pub(crate) use read::{check_readable, read, read_or_skip};

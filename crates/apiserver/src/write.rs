@@ -7,21 +7,22 @@ mod patch;
 mod update;
 
 pub(crate) use create::create;
-pub(crate) use delete::{DeleteOptions, check_preconditions, delete, delete_collection, delete_object};
+pub(crate) use delete::{
+    DeleteOptions, IGNORE_READ_ERROR, check_preconditions, delete, delete_collection, delete_object,
+};
 pub(crate) use incoming::{Incoming, write_query};
 pub(crate) use patch::{patch, patched_part};
 pub(crate) use update::{Writer, change, conflict, update};
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use evenkeel_store::{Entry, Expect, Op, Write, WriteError, Written};
 use serde_json::Value;
 
 use crate::allocate::Reservation;
 use crate::context::RequestContext;
-use crate::header::encode_object;
 use crate::status::{Result, Status};
+use crate::storage::{CheckedObject, ManagedFields, StorableObject};
 use crate::{Header, conversion, crd, storage};
 
 /// How often a write that lost a race is tried again before it is given up.
@@ -33,32 +34,31 @@ pub(crate) struct Raced;
 /// The outcome of a write that may have lost a race.
 pub(crate) type Attempt<T> = std::result::Result<T, Raced>;
 
-/// Stores an object where the key is still as expected. `applies` is whether the object comes from an apply.
+/// Stores an object where the key is still as expected.
 pub(crate) async fn put(
     ctx: &RequestContext<'_>,
     key: &str,
     object: Value,
     expect: Expect,
-    applies: bool,
+    managed: ManagedFields,
 ) -> Result<Attempt<Arc<Entry<Header>>>> {
     let mut stored = conversion::to_storage_version(ctx.info, object);
-    let encoded = storage::encode(ctx.info, &stored)?;
-    let encoded = storage::fit_to_limit(ctx.info, &mut stored, encoded, applies)?;
-    let entry = put_encoded(ctx, key, encoded, expect).await?;
+    let storable = CheckedObject::new(&stored)?.fit_to_limit(&mut stored, managed)?;
+    let entry = put_storable(ctx, key, storable, expect).await?;
     if let Ok(entry) = &entry {
         conversion::cache_object(ctx, entry, stored);
     }
     Ok(entry)
 }
 
-/// The same for an object that was made bytes already.
-pub(crate) async fn put_encoded(
+/// Stores the bytes of an object where the key is still as expected.
+pub(crate) async fn put_storable(
     ctx: &RequestContext<'_>,
     key: &str,
-    (bytes, header): (Bytes, Header),
+    storable: StorableObject,
     expect: Expect,
 ) -> Result<Attempt<Arc<Entry<Header>>>> {
-    let write = Write { key: key.into(), expect, op: Op::Put(bytes, header) };
+    let write = Write { key: key.into(), expect, op: storable.into_op() };
     match commit(ctx, write).await? {
         Ok(written) => match written.entry {
             Some(entry) => Ok(Ok(entry)),
@@ -72,11 +72,10 @@ pub(crate) async fn put_encoded(
 pub(crate) async fn put_plain(
     ctx: &RequestContext<'_>,
     key: &str,
-    object: &Value,
+    mut object: Value,
     expect: Expect,
 ) -> Result<bool> {
-    let (bytes, header) = encode_object(object);
-    let write = Write { key: key.into(), expect, op: Op::Put(bytes, header) };
+    let write = Write { key: key.into(), expect, op: StorableObject::new(&mut object)?.into_op() };
     ctx.request.note_submission();
     match ctx.server.store().write(write).await {
         Ok(_) => Ok(true),

@@ -139,7 +139,7 @@ fn added(admission: &Admission<'_>, quota: &Value, object: &Value) -> Amounts {
 async fn enter(admission: &Admission<'_>, changed: Vec<(Arc<Entry<Header>>, Value)>) -> Result<bool> {
     for (entry, quota) in changed {
         let expect = Expect::Revision(entry.revision);
-        if !put_plain(admission.ctx, &entry.key, &quota, expect).await? {
+        if !put_plain(admission.ctx, &entry.key, quota, expect).await? {
             return Ok(false);
         }
     }

@@ -4,11 +4,12 @@
 //! them. Therefore they are encoded directly from the file, without a JSON tree in between.
 
 use evenkeel_env::Env;
-use evenkeel_store::{Expect, Op, Write};
+use evenkeel_store::{Expect, Write};
 
 use crate::Header;
 use crate::header::Plain;
 use crate::registry::storage_prefix;
+use crate::storage::StorableObject;
 
 const FACTS: &str = include_str!("../../facts/rbac.txt");
 const API_VERSION: &str = "rbac.authorization.k8s.io/v1";
@@ -108,14 +109,14 @@ impl Object {
             labels: &labels,
             annotations: &[ANNOTATION],
         };
-        let (bytes, header) = object.encode(|out| self.content.print(self, out));
+        let storable = StorableObject::plain(&object, |out| self.content.print(self, out));
         let mut key = storage_prefix(GROUP, self.plural);
         if !self.namespace.is_empty() {
             key.push_str(self.namespace);
             key.push('/');
         }
         key.push_str(self.name);
-        Write { key: key.into(), expect: Expect::Absent, op: Op::Put(bytes, header) }
+        Write { key: key.into(), expect: Expect::Absent, op: storable.into_op() }
     }
 }
 

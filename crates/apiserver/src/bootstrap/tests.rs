@@ -1,7 +1,8 @@
-use evenkeel_store::Range;
+use evenkeel_store::{Op, Range};
 
 use super::*;
 use crate::access::{Attributes, Authorizer as _, Decision, Target};
+use crate::header::encode_object;
 use crate::{Rbac, User};
 
 fn count(store: &Store<Header>, group: &str, plural: &str) -> usize {

@@ -6,9 +6,9 @@ use evenkeel_store::{Entry, Expect, Op, Range, Write};
 use serde_json::Value;
 
 use super::{CLEANUP, accept_conflict, condition, parse, set_condition, write};
-use crate::header::encode_object;
 use crate::registry::storage_prefix;
 use crate::status::{Result, Status};
+use crate::storage::StorableObject;
 use crate::{ApiServer, Header};
 
 /// Prepares a CRD for deletion: adds the finalizer and the condition `Terminating`.
@@ -47,7 +47,7 @@ pub(super) async fn go_on(server: &ApiServer, entry: &Arc<Entry<Header>>) -> Res
         if !started {
             let message = "CustomResource deletion is in progress";
             set_condition(&mut definition, "Terminating", true, "InstanceDeletionInProgress", message, &now);
-            write(server, entry, &definition).await?;
+            write(server, entry, definition).await?;
         }
         return Ok(End::Awaited);
     }
@@ -64,7 +64,7 @@ pub(super) async fn go_on(server: &ApiServer, entry: &Arc<Entry<Header>>) -> Res
         &now,
     );
     definition["metadata"]["finalizers"] = rest.into();
-    write(server, entry, &definition).await.map(|_| End::Awaited)
+    write(server, entry, definition).await.map(|_| End::Awaited)
 }
 
 async fn remove(server: &ApiServer, entry: &Arc<Entry<Header>>) -> Result<End> {
@@ -89,7 +89,20 @@ async fn delete_instances(server: &ApiServer, prefix: &str) -> Result<()> {
     let now = server.now();
     let mut writes = Vec::new();
     for entry in page.entries.iter().filter(|it| !(it.header.deleting && it.header.finalizers)) {
-        let op = if entry.header.finalizers { mark(entry, &now)? } else { Op::Delete };
+        let op = match entry.header.finalizers {
+            true => mark(entry, &now),
+            false => Ok(Op::Delete),
+        };
+        // One instance that cannot be marked holds its definition, and nobody else.
+        let Ok(op) = op.inspect_err(|status| {
+            tracing::error!(
+                key = &*entry.key,
+                why = status.message,
+                "an instance cannot be marked as deleted"
+            );
+        }) else {
+            continue;
+        };
         writes.push(Write { key: entry.key.clone(), expect: Expect::Revision(entry.revision), op });
     }
     for outcome in server.store().write_all(writes).await {
@@ -104,7 +117,6 @@ fn mark(entry: &Entry<Header>, now: &str) -> Result<Op<Header>> {
     metadata["deletionTimestamp"] = now.into();
     metadata["deletionGracePeriodSeconds"] = 0.into();
     let generation = metadata["generation"].as_i64().unwrap_or_default();
-    metadata["generation"] = (generation + 1).into();
-    let (bytes, header) = encode_object(&object);
-    Ok(Op::Put(bytes, header))
+    metadata["generation"] = generation.saturating_add(1).into();
+    StorableObject::new(&mut object).map(StorableObject::into_op)
 }

@@ -14,6 +14,7 @@ use crate::decode::Expected;
 use crate::request::WriteQuery;
 use crate::status::{Result, Status};
 use crate::storage;
+use crate::storage::ManagedFields;
 use crate::write::{RETRIES_MAX, put, write_query};
 
 /// Answers a POST of a Binding to `pods/{name}/binding`, or to the older resource `bindings`.
@@ -86,7 +87,7 @@ async fn assign(
     if query.dry_run {
         return Ok(true);
     }
-    Ok(put(ctx, key, pod, Expect::Revision(entry.revision), false).await?.is_ok())
+    Ok(put(ctx, key, pod, Expect::Revision(entry.revision), ManagedFields::MayBeDropped).await?.is_ok())
 }
 
 fn place(ctx: &RequestContext<'_>, pod: &mut Value, binding: &Value) {

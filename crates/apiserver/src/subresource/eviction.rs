@@ -3,6 +3,7 @@
 mod budget;
 
 use bytes::Bytes;
+use evenkeel_schema::field::FieldError;
 use evenkeel_store::{Entry, Expect};
 use http::Response;
 use serde_json::{Value, json};
@@ -14,8 +15,10 @@ use crate::context::RequestContext;
 use crate::decode::Expected;
 use crate::status::{Result, Status};
 use crate::storage;
+use crate::storage::ManagedFields;
 use crate::write::{
-    DeleteOptions, RETRIES_MAX, check_preconditions, conflict, delete_object, put, write_query,
+    DeleteOptions, IGNORE_READ_ERROR, RETRIES_MAX, check_preconditions, conflict, delete_object, put,
+    write_query,
 };
 
 /// The decision on an eviction.
@@ -36,6 +39,11 @@ pub(super) async fn evict(ctx: &RequestContext<'_>, body: Bytes) -> Result<Respo
         return Err(Status::bad_request("name in URL does not match name in Eviction object"));
     }
     let mut options = DeleteOptions::of_value(&eviction["deleteOptions"]);
+    if options.ignore_read_error {
+        let why = "can not be set for pod eviction, try after removing the option";
+        let error = FieldError::invalid(format!("deleteOptions.{IGNORE_READ_ERROR}"), true, why);
+        return Err(Status::invalid("policy", "Eviction", &ctx.path.name, &[error]));
+    }
     options.join_dry_run(ctx.request.query.all("dryRun"))?;
     let chosen = options.resource_version.is_some();
     let mut refusal = None;
@@ -104,7 +112,9 @@ async fn mark(ctx: &RequestContext<'_>, options: &DeleteOptions) -> Result<u64> 
             pod["status"] = json!({});
         }
         pod["status"]["conditions"] = conditions.into();
-        if let Ok(written) = put(ctx, &entry.key, pod, Expect::Revision(entry.revision), false).await? {
+        if let Ok(written) =
+            put(ctx, &entry.key, pod, Expect::Revision(entry.revision), ManagedFields::MayBeDropped).await?
+        {
             return Ok(written.revision);
         }
     }

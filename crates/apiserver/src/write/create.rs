@@ -17,7 +17,7 @@ use crate::encode::EncodedObject;
 use crate::read::respond_object;
 use crate::request::{WriteQuery, negotiate_for};
 use crate::status::{Result, Status};
-use crate::storage::check_depth;
+use crate::storage::{ManagedFields, check_depth};
 use crate::strategy::{prepare_create, set_or_remove};
 use crate::{conversion, decode, managed_fields, validate};
 
@@ -83,13 +83,14 @@ pub(crate) async fn create_object(
         let key = ctx.info.key(&ctx.path.namespace, &name);
         let reservation = reserve(ctx, &mut object, None)?;
         if query.dry_run {
-            check_depth(ctx.info, &object)?;
+            check_depth(&object)?;
             return match ctx.server.store().get(&key) {
                 Some(_) => Err(exists(ctx, &key, &name)),
                 None => Ok(EncodedObject::encode(&object, 0)),
             };
         }
-        match put(ctx, &key, object, Expect::Absent, !track).await? {
+        let managed = if track { ManagedFields::MayBeDropped } else { ManagedFields::Needed };
+        match put(ctx, &key, object, Expect::Absent, managed).await? {
             Ok(entry) => {
                 reservation.into_iter().for_each(Reservation::keep);
                 return conversion::encoded(ctx.info, &entry, entry.revision);

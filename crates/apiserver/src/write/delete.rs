@@ -2,6 +2,7 @@
 //!
 //! What a deletion does to an object is decided by a pure [`plan`]; carrying it out is a write like any other.
 
+mod damaged;
 mod options;
 mod plan;
 
@@ -12,7 +13,8 @@ use evenkeel_store::{Entry, Expect, Op, Write};
 use http::Response;
 use serde_json::Value;
 
-pub(crate) use self::options::DeleteOptions;
+use self::damaged::delete_damaged;
+pub(crate) use self::options::{DeleteOptions, IGNORE_READ_ERROR};
 pub(crate) use self::plan::check_preconditions;
 use self::plan::{Plan, plan};
 use super::{RETRIES_MAX, follow_up, put, remove};
@@ -24,6 +26,7 @@ use crate::header::encode_object;
 use crate::read::{Found, Item, Selection, find_entries, respond_object, write_list};
 use crate::request::{ListQuery, negotiate_for};
 use crate::status::{Result, Status};
+use crate::storage::ManagedFields;
 use crate::strategy::Strategy;
 use crate::{Header, conversion, respond, storage};
 
@@ -43,6 +46,11 @@ pub(crate) enum Deleted {
 pub(crate) async fn delete(ctx: &RequestContext<'_>, body: Bytes) -> Result<Response<Body>> {
     let accept = negotiate_for(ctx.request, false, ctx.info.is_custom())?;
     let options = DeleteOptions::parse(ctx, &body)?;
+    if options.ignore_read_error
+        && let Some(status) = delete_damaged(ctx, &options).await?
+    {
+        return respond::formatted(200, accept.format, status.to_json());
+    }
     let code = match delete_object(ctx, &options).await? {
         Deleted::Marked(encoded) => {
             let accepted = options.orphan_dependents == Some(false);
@@ -116,7 +124,9 @@ async fn carry_out(
                 return Ok(Some(Deleted::Marked(show(&entry)?)));
             }
             let expect = Expect::Revision(entry.revision);
-            let Ok(marked) = put(ctx, &entry.key, object, expect, false).await? else { return Ok(None) };
+            let Ok(marked) = put(ctx, &entry.key, object, expect, ManagedFields::MayBeDropped).await? else {
+                return Ok(None);
+            };
             if !then_remove {
                 return Ok(Some(Deleted::Marked(show(&marked)?)));
             }

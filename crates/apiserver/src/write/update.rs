@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::create::create_object;
 use super::incoming::{DEDUPLICATED, Incoming, drop_repeated_owners, write_query};
-use super::{RETRIES_MAX, put_encoded, remove, reserve};
+use super::{RETRIES_MAX, put_storable, remove, reserve};
 use crate::admission::{Admission, Operation, admit, ask, ask_to_mutate, charge, examine};
 use crate::allocate::Reservation;
 use crate::body::Body;
@@ -20,8 +20,9 @@ use crate::encode::EncodedObject;
 use crate::read::respond_object;
 use crate::request::{WriteQuery, negotiate_for, parse_version};
 use crate::status::{Result, Status};
+use crate::storage::{CheckedObject, ManagedFields};
 use crate::strategy::{Strategy, prepare_update};
-use crate::{Header, conversion, decode, managed_fields, storage, validate};
+use crate::{Header, conversion, decode, managed_fields, validate};
 
 const MODIFIED: &str =
     "the object has been modified; please apply your changes to the latest version and try again";
@@ -191,8 +192,8 @@ async fn store(
     let converted = conversion::converts(ctx.info).then(|| new.clone());
     let mut stored = conversion::to_storage_version(ctx.info, new);
     let new = converted.as_ref().unwrap_or(&stored);
-    let encoded = storage::encode(ctx.info, &stored)?;
-    if encoded.0 == current.value {
+    let sealed = CheckedObject::new(&stored)?;
+    if *sealed.bytes() == current.value {
         return conversion::encoded(ctx.info, current, current.revision).map(Some);
     }
     let goes = is_done(new, current);
@@ -205,8 +206,12 @@ async fn store(
         // What is shown is the last write, which was never stored: it still has the old version.
         return Ok(removed.ok().map(|_| EncodedObject::encode(new, current.revision)));
     }
-    let encoded = storage::fit_to_limit(ctx.info, &mut stored, encoded, writer == Writer::Apply)?;
-    let Ok(entry) = put_encoded(ctx, &current.key, encoded, expect).await? else { return Ok(None) };
+    let managed = match writer {
+        Writer::Update => ManagedFields::MayBeDropped,
+        Writer::Apply => ManagedFields::Needed,
+    };
+    let storable = sealed.fit_to_limit(&mut stored, managed)?;
+    let Ok(entry) = put_storable(ctx, &current.key, storable, expect).await? else { return Ok(None) };
     if let Some(reservation) = reservation {
         reservation.keep();
         let before = conversion::decoded(ctx.info, current)?;

@@ -1,5 +1,8 @@
 //! The largest object that can be stored: as large as etcd accepts.
 
+use bytes::Bytes;
+use evenkeel_apiserver::Header;
+use evenkeel_store::{Expect, Header as _, Op, Write};
 use serde_json::{Value, json};
 
 use crate::api::{Answer, Api};
@@ -92,4 +95,69 @@ async fn the_limit_is_that_of_the_stored_bytes() {
         api.apply(&format!("{path}?fieldManager=it"), config(LIMIT - overhead - 100)).await.status,
         201
     );
+}
+
+/// Stores an object with an annotation that makes it as large as an object may be.
+async fn store_largest(api: &Api, key: &str, mut object: Value) {
+    object["metadata"]["annotations"] = json!({"pad": ""});
+    let bare = object.to_string().len();
+    object["metadata"]["annotations"]["pad"] = "x".repeat(LIMIT - bare).into();
+    let bytes = Bytes::from(object.to_string());
+    assert_eq!(bytes.len(), LIMIT);
+    let header = Header::parse(key, &bytes).unwrap();
+    api.store()
+        .write(Write { key: key.into(), expect: Expect::Any, op: Op::Put(bytes, header) })
+        .await
+        .unwrap();
+}
+
+/// The usage of a quota was once entered however large the quota became.
+#[tokio::test(start_paused = true)]
+async fn a_quota_that_cannot_grow_refuses_what_it_counts() {
+    let api = Api::start().await;
+    let key = "/registry/core/resourcequotas/a/q";
+    let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q", "namespace": "a"},
+        "spec": {"hard": {"configmaps": "100"}},
+        "status": {"hard": {"configmaps": "100"}, "used": {"configmaps": "9"}}});
+    store_largest(&api, key, quota).await;
+    let maps = "/api/v1/namespaces/a/configmaps";
+    too_large("charge", &api.post(maps, json!({"metadata": {"name": "c"}})).await);
+    assert_eq!(api.get(&format!("{maps}/c")).await.status, 404, "nothing was written");
+    assert_eq!(api.store().get(key).unwrap().value.len(), LIMIT, "the quota was not charged");
+}
+
+/// The status that the server writes to a definition was once stored however large the definition became. Kubernetes answers
+/// the writer of such a definition, and its controllers fail to establish it.
+#[tokio::test(start_paused = true)]
+async fn a_definition_whose_status_has_no_room_is_not_established() {
+    let api = Api::start().await;
+    let categories: Vec<String> = (0..14_000).map(|n| format!("c{n:061}")).collect();
+    let versions = json!([{"name": "v1", "served": true, "storage": true,
+        "schema": {"openAPIV3Schema": {"type": "object"}}}]);
+    let definition = json!({"metadata": {"name": "bigs.x.io"}, "spec": {"group": "x.io", "scope": "Namespaced",
+        "names": {"plural": "bigs", "kind": "Big", "categories": categories}, "versions": versions}});
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let made = api.post(definitions, definition).await;
+    assert_eq!(made.status, 201, "{}", made.body["message"]);
+    let stored = api.get(&format!("{definitions}/bigs.x.io")).await.body;
+    assert!(stored["status"]["conditions"].as_array().is_none_or(Vec::is_empty), "{}", stored["status"]);
+    assert_eq!(api.get("/apis/x.io/v1/namespaces/a/bigs").await.status, 404, "it is not served");
+    let key = "/registry/apiextensions.k8s.io/customresourcedefinitions/bigs.x.io";
+    assert!(api.store().get(key).unwrap().value.len() <= LIMIT);
+}
+
+/// The end of a definition marks its instances, which was once stored however large they became.
+#[tokio::test(start_paused = true)]
+async fn an_instance_that_cannot_be_marked_holds_its_definition() {
+    let api = with_blobs().await;
+    let key = "/registry/x.io/blobs/a/b";
+    let instance = json!({"apiVersion": "x.io/v1", "kind": "Blob", "metadata": {"name": "b", "namespace": "a",
+        "finalizers": ["x.io/held"]}});
+    store_largest(&api, key, instance).await;
+    let definition = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/blobs.x.io";
+    assert_eq!(api.delete(definition).await.status, 200);
+    assert_eq!(api.store().get(key).unwrap().value.len(), LIMIT);
+    let conditions = api.get(definition).await.body["status"]["conditions"].clone();
+    let terminating = conditions.as_array().unwrap().iter().find(|it| it["type"] == "Terminating").unwrap();
+    assert_eq!(terminating["reason"], "InstanceDeletionInProgress", "{terminating}");
 }

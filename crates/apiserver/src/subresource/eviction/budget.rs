@@ -12,6 +12,7 @@ use crate::context::RequestContext;
 use crate::registry::storage_prefix;
 use crate::status::{Cause, Result, Status};
 use crate::storage;
+use crate::storage::ManagedFields;
 use crate::write::{RETRIES_MAX, put};
 
 const REFUSAL: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
@@ -37,7 +38,10 @@ pub(super) async fn ask(
             return Ok(Verdict::Free);
         }
         take(&mut budget, &entry.header.name, &ctx.server.now());
-        if put(ctx, &kept.key, budget, Expect::Revision(kept.revision), false).await?.is_ok() {
+        if put(ctx, &kept.key, budget, Expect::Revision(kept.revision), ManagedFields::MayBeDropped)
+            .await?
+            .is_ok()
+        {
             return Ok(Verdict::Free);
         }
     }

@@ -21,7 +21,12 @@ pub(crate) struct DeleteOptions {
     pub(crate) propagation_policy: Option<String>,
     pub(crate) uid: Option<String>,
     pub(crate) resource_version: Option<String>,
+    /// `ignoreStoreReadErrorWithClusterBreakingPotential`: delete an object although it cannot be read.
+    pub(crate) ignore_read_error: bool,
 }
+
+/// The field of the option that deletes an object although it cannot be read.
+pub(crate) const IGNORE_READ_ERROR: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";
 
 impl DeleteOptions {
     /// Reads the body; or the query, where there is no body.
@@ -40,6 +45,7 @@ impl DeleteOptions {
             propagation_policy: query.get("propagationPolicy").map(str::to_owned),
             uid: given("uid"),
             resource_version: given("resourceVersion"),
+            ignore_read_error: query.flag(IGNORE_READ_ERROR).unwrap_or(false),
             ..Self::dry_run(query.all("dryRun").map(str::to_owned).collect())
         })
     }
@@ -75,6 +81,7 @@ impl DeleteOptions {
             propagation_policy: text(&value["propagationPolicy"]),
             uid: text(&value["preconditions"]["uid"]),
             resource_version: text(&value["preconditions"]["resourceVersion"]),
+            ignore_read_error: value[IGNORE_READ_ERROR] == true,
             ..Self::dry_run(dry_run.map(|it| it.as_str().unwrap_or_default().to_owned()).collect())
         }
     }
@@ -116,6 +123,28 @@ impl DeleteOptions {
             return Ok(());
         }
         Err(Status::invalid("meta.k8s.io", "DeleteOptions", "", &errors))
+    }
+
+    /// Refuses options that do not go with `ignoreStoreReadErrorWithClusterBreakingPotential`: an object that cannot be read
+    /// is deleted whatever it says.
+    pub(super) fn validate_ignored_read_error(&self) -> Result<()> {
+        let given = [
+            (!self.dry_run_values.is_empty(), "dryRun"),
+            (self.propagation_policy.is_some(), "propagationPolicy"),
+            (self.orphan_dependents.is_some(), "orphanDependents"),
+            (self.grace_period_seconds.is_some(), "gracePeriodSeconds"),
+            (self.uid.is_some() || self.resource_version.is_some(), "preconditions"),
+        ];
+        let beside = |other: &str| {
+            let why = format!("cannot be set together with .{other}");
+            FieldError::invalid(IGNORE_READ_ERROR, true, why)
+        };
+        let errors: Vec<_> =
+            given.into_iter().filter(|(given, _)| *given).map(|(_, other)| beside(other)).collect();
+        match errors.is_empty() {
+            true => Ok(()),
+            false => Err(Status::invalid("meta.k8s.io", "DeleteOptions", "", &errors)),
+        }
     }
 
     /// Whether neither a policy nor its older form was given.

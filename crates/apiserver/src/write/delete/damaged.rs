@@ -1,0 +1,63 @@
+//! Deleting an object that cannot be read, with `ignoreStoreReadErrorWithClusterBreakingPotential`.
+//!
+//! In Kubernetes v1.36 the option is behind a feature gate that is off by default, and ignored then. Here it is ignored for
+//! objects that can be read. For an object that cannot be read it does what it does with the gate: nothing else deletes
+//! such an object. The user needs a permission of its own beside the one to delete.
+
+use serde_json::Value;
+
+use super::{DeleteOptions, IGNORE_READ_ERROR, RETRIES_MAX, remove};
+use crate::access::{Attributes, Decision};
+use crate::context::RequestContext;
+use crate::status::{Result, Status};
+use crate::storage;
+
+/// The verb that allows the deletion.
+const VERB: &str = "unsafe-delete-ignore-read-errors";
+/// The annotation that the audit log gets for each attempt.
+const ANNOTATION: &str = "apiserver.k8s.io/unsafe-delete-ignore-read-error";
+
+/// Removes the object that the path names, if it cannot be read; `None` if it can, or is missing. As in Kubernetes, neither
+/// finalizers nor admission are asked, because nobody knows what the object says.
+///
+/// # Errors
+/// Refuses options that do not go with this one, and users without the permission.
+pub(super) async fn delete_damaged(
+    ctx: &RequestContext<'_>,
+    options: &DeleteOptions,
+) -> Result<Option<Status>> {
+    let key = ctx.key();
+    for _ in 0..RETRIES_MAX {
+        let Some(entry) = ctx.server.store().get(&key) else { return Ok(None) };
+        if storage::read::<Value>(&entry).is_ok() {
+            return Ok(None);
+        }
+        options.validate_ignored_read_error()?;
+        if let Some(trail) = &ctx.request.audit {
+            trail.annotate(ANNOTATION, "");
+        }
+        authorize(ctx)?;
+        if remove(ctx, &key, entry.revision).await?.is_ok() {
+            tracing::warn!(key, user = ctx.user.name, "an object that cannot be read was deleted");
+            return Ok(Some(Status::deleted("", &ctx.info.kind, &ctx.path.name, "")));
+        }
+    }
+    Err(super::super::update::conflict(ctx))
+}
+
+fn authorize(ctx: &RequestContext<'_>) -> Result<()> {
+    let refuse = |why: &str| {
+        let info = &ctx.info;
+        Err(Status::not_admitted(&info.group, &info.plural, &ctx.path.name, why))
+    };
+    if !ctx.path.subresource.is_empty() {
+        return refuse(&format!(
+            "{IGNORE_READ_ERROR} delete option is not allowed on a subresource or non-resource request"
+        ));
+    }
+    let target = ctx.path.target(&ctx.path.name);
+    match ctx.server.inner().authorizer.authorize(&Attributes { user: ctx.user, verb: VERB, target }) {
+        Decision::Allow(_) => Ok(()),
+        Decision::Deny(reason) => refuse(&format!("not permitted to do {VERB:?}, reason: {reason}")),
+    }
+}

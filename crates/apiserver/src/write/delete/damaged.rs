@@ -7,7 +7,7 @@
 use serde_json::Value;
 
 use super::{DeleteOptions, IGNORE_READ_ERROR, RETRIES_MAX, remove};
-use crate::access::{Attributes, Decision};
+use crate::access::{Attributes, Decision, Target};
 use crate::context::RequestContext;
 use crate::status::{Result, Status};
 use crate::storage;
@@ -55,7 +55,7 @@ fn authorize(ctx: &RequestContext<'_>) -> Result<()> {
             "{IGNORE_READ_ERROR} delete option is not allowed on a subresource or non-resource request"
         ));
     }
-    let target = ctx.path.target(&ctx.path.name);
+    let target = Target::resource(ctx.path, &ctx.path.name);
     match ctx.server.inner().authorizer.authorize(&Attributes { user: ctx.user, verb: VERB, target }) {
         Decision::Allow(_) => Ok(()),
         Decision::Deny(reason) => refuse(&format!("not permitted to do {VERB:?}, reason: {reason}")),

@@ -1,15 +1,15 @@
-//! Wall-clock time: the operating system's, or a virtual one that moves with `tokio::time`.
+//! Wall-clock time: that of the operating system, or virtual time that moves with `tokio::time`.
 
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
-/// Where virtual wall-clock time begins: 2026-01-01T00:00:00Z.
+/// The start of virtual wall-clock time: 2026-01-01T00:00:00Z.
 pub const EPOCH: Timestamp = Timestamp::constant(1_767_225_600, 0);
 
 #[derive(Debug)]
 pub(crate) enum Clock {
     System,
-    /// `EPOCH` plus what `tokio::time` says has passed since `start`.
+    /// `EPOCH` plus the `tokio::time` that has passed since `start`.
     Virtual {
         start: Instant,
     },
@@ -20,7 +20,7 @@ impl Clock {
         Self::Virtual { start: Instant::now() }
     }
 
-    #[expect(clippy::disallowed_methods, reason = "this is the door")]
+    #[expect(clippy::disallowed_methods, reason = "this crate is the one place that may use it")]
     pub(crate) fn now(&self) -> Timestamp {
         match self {
             Self::System => Timestamp::now(),
@@ -32,10 +32,10 @@ impl Clock {
     }
 }
 
-/// Whether `tokio::time` stands still in this runtime unless everything waits, as in tests with paused time.
+/// Whether time is paused in this tokio runtime, as in tests.
 ///
-/// Tokio has no such question. A clock that has not moved while the OS clock did is a paused one.
-#[expect(clippy::disallowed_methods, reason = "this is the door")]
+/// Tokio cannot be asked. Its clock is paused if it has not moved while the OS clock has.
+#[expect(clippy::disallowed_methods, reason = "this crate is the one place that may use it")]
 pub fn time_is_paused() -> bool {
     let before = Instant::now();
     let start = std::time::Instant::now();

@@ -1,11 +1,11 @@
-//! Hash maps for lookups only.
+//! Hash maps with a fast hasher, for lookups only.
 //!
-//! Their order is arbitrary, so that `clippy::iter_over_hash_type` stands. The hasher is a fast one: keys are the names
-//! of objects, of which each change looks up several.
+//! Nothing may iterate over them (`clippy::iter_over_hash_type`), because their order is arbitrary. The hasher is fast
+//! because every change of an object looks up several names.
 //!
-//! Users choose these names, and whoever knows the seed of a hash can choose names that collide. So the seed is random
-//! in each process. Only a map that is made on a thread whose last world is a seeded one hashes with a fixed seed: such
-//! a world runs on the thread that made it, and is the same in every run down to the order of its maps.
+//! Users choose these names, and someone who knows the seed of the hash can choose names that collide. So the seed is
+//! random in each process. A map uses a fixed seed only if the last world made on its thread is a seeded one: such a
+//! world runs on the thread that made it, and is the same in every run down to the order of its maps.
 
 use std::cell::Cell;
 use std::hash::BuildHasher;
@@ -16,29 +16,29 @@ use foldhash::fast::{FoldHasher, SeedableRandomState};
 
 use crate::random;
 
-/// The hasher of these maps.
+/// Builds the hashers of [`HashMap`] and [`HashSet`].
 #[derive(Clone)]
 pub struct Hashes(SeedableRandomState);
 
 /// A hash map whose seed is random in each process, and fixed in a seeded world.
-#[expect(clippy::disallowed_types, reason = "this is the door")]
+#[expect(clippy::disallowed_types, reason = "this crate is the one place that may use it")]
 pub type HashMap<K, V> = std::collections::HashMap<K, V, Hashes>;
 
 /// A hash set whose seed is random in each process, and fixed in a seeded world.
-#[expect(clippy::disallowed_types, reason = "this is the door")]
+#[expect(clippy::disallowed_types, reason = "this crate is the one place that may use it")]
 pub type HashSet<K> = std::collections::HashSet<K, Hashes>;
 
 thread_local! {
-    /// Whether the last world that was made on this thread is a seeded one.
+    /// Whether the last world made on this thread is a seeded one.
     static IS_SEEDED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Notes which kind of world was made on this thread.
+/// Remembers whether the world that was just made on this thread is seeded.
 pub(crate) fn note_world(is_seeded: bool) {
     IS_SEEDED.set(is_seeded);
 }
 
-/// The seeds of this process: one for each hasher, and those that all share.
+/// Returns the seeds of this process: the hasher's own, and the shared one.
 fn process_seeds() -> &'static (u64, SharedSeed) {
     static SEEDS: OnceLock<(u64, SharedSeed)> = OnceLock::new();
     SEEDS.get_or_init(|| {
@@ -70,7 +70,7 @@ impl BuildHasher for Hashes {
 
 impl std::fmt::Debug for Hashes {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Whoever knows the seed can choose names that collide.
+        // The seed stays out of logs: someone who knows it can choose names that collide.
         f.write_str("Hashes")
     }
 }
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
     use crate::Env;
 
-    /// The hash of a name in a new map of this thread.
+    /// Hashes a name as a new map on this thread does.
     fn hash() -> u64 {
         Hashes::default().hash_one("name")
     }

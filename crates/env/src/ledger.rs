@@ -1,12 +1,12 @@
-//! The ledger of pending work: quiescence as a fact.
+//! The ledger of pending work, which makes it a fact whether a cluster is at rest.
 //!
-//! Every part that holds work (a request, an event on its way, a key, a reconcile) holds a [`Work`] for as long; a
-//! part that will act at a known time (a retry, a delayed key, a node's transition) keeps a [`Deadline`] set. Upkeep
-//! timers (resync, leases, heartbeats, bookmarks, watch timeouts) are not work and are not entered.
+//! A part that has work to do (a request, an event that is being delivered, a key, a reconcile) holds a [`Work`] until it
+//! is done. A part that will act at a known time (a retry, a delayed key, a node's transition) keeps a [`Deadline`] set.
+//! Upkeep timers (resync, leases, heartbeats, bookmarks, watch timeouts) are not work and are not entered.
 //!
-//! *The hand-over rule:* whoever passes work on lets the receiver enter it before letting go of its own [`Work`].
-//! A stream of events lets go of an item's work only when the next item is asked for, or when the stream is dropped:
-//! by then the consumer has dealt with it.
+//! *The hand-over rule:* when work passes from one part to another, the receiver enters its [`Work`] before the sender
+//! drops its own. A stream of events drops the work of an item only when the consumer asks for the next item, or when the
+//! stream is dropped: by then the consumer has handled the item.
 
 mod turns;
 mod wait;
@@ -24,10 +24,10 @@ use tokio::time::Instant;
 pub use turns::Turns;
 use wait::Wait;
 
-/// How often those who wait are asked to look at that; a power of two.
+/// After how many moves the waiting tasks check whether the world makes progress; a power of two.
 const LOOK_EVERY: u64 = 4096;
 
-/// Who holds work right now. Cloning shares the same ledger.
+/// The pending work of one world. Clones share the same ledger.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(async {
@@ -50,21 +50,21 @@ pub struct Ledger {
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// How many hold something: each [`Work`] does, and each [`Tally`] that is not zero.
+    /// The number of [`Work`]s plus the number of [`Tally`]s above zero.
     holders: AtomicUsize,
     next_id: AtomicU64,
-    /// Counts work that was entered and deadlines that moved: whoever reads several fields knows by it whether they
-    /// belong together.
+    /// Counts entered work and moved deadlines. A reader of several fields compares the count before and after, to know
+    /// that the fields belong together.
     moves: AtomicU64,
-    /// Stations that are alive, by id; for reports, never on the way of the work.
+    /// The stations that exist, by id. Only reports read it; entering work does not lock it.
     stations: Mutex<BTreeMap<u64, Arc<StationInner>>>,
-    /// Deadlines that are set, by time.
+    /// The deadlines that are set, by time.
     deadlines: Mutex<BTreeMap<(Instant, u64), Arc<str>>>,
-    /// Told when nobody holds anything any more, when a deadline changes, and now and then while work is entered.
+    /// Notified when no work is pending, when a deadline changes, and every [`LOOK_EVERY`] moves.
     changed: Notify,
-    /// Who waits for rest, by a number; zero if nobody does.
+    /// The id of the newest task that waits for rest; zero if none does.
     wait: AtomicU64,
-    /// What was seen to go on and on during that wait.
+    /// What was seen to repeat endlessly during that wait.
     turning: Mutex<Option<String>>,
 }
 
@@ -72,11 +72,11 @@ struct Inner {
 struct StationInner {
     name: Arc<str>,
     count: AtomicUsize,
-    /// What single works said of themselves, by id.
+    /// The descriptions of single pieces of work, by id.
     details: Mutex<BTreeMap<u64, Detail>>,
 }
 
-/// What a piece of work says of itself, told when somebody asks.
+/// The description of a piece of work. It is formatted only for a report.
 struct Detail(Box<dyn fmt::Display + Send>);
 
 impl fmt::Debug for Detail {
@@ -85,37 +85,37 @@ impl fmt::Debug for Detail {
     }
 }
 
-/// A named place that holds work: a watch, a queue, the API server's requests.
+/// A named part of the system that has work: a watch, a queue, the API server's requests.
 ///
-/// Its entry goes with the last clone of it and the last [`Work`] in it.
+/// The station leaves the ledger when its last clone and its last [`Work`] are dropped.
 #[derive(Clone, Debug)]
 pub struct Station {
-    place: Arc<Place>,
+    entry: Arc<StationEntry>,
 }
 
 #[derive(Debug)]
-struct Place {
+struct StationEntry {
     ledger: Arc<Inner>,
     id: u64,
     inner: Arc<StationInner>,
 }
 
-/// A piece of pending work; it is done when this is dropped.
+/// A piece of pending work. It is done when this value is dropped.
 #[derive(Debug)]
 pub struct Work {
-    place: Arc<Place>,
+    entry: Arc<StationEntry>,
     detail: Option<u64>,
 }
 
-/// As many pieces of work as it says, for a place of its own where they come and go too often to be entered one by one;
-/// they are done when this is dropped.
+/// A station that counts its pieces of work itself, because they come and go too often to be entered one by one. All of
+/// them are done when this value is dropped.
 #[derive(Debug)]
 pub struct Tally {
-    place: Arc<Place>,
+    entry: Arc<StationEntry>,
     count: usize,
 }
 
-/// The next time at which a part will act by itself, while it holds no other work.
+/// The next time at which a part will act by itself, although it holds no work until then.
 #[derive(Debug)]
 pub struct Deadline {
     ledger: Arc<Inner>,
@@ -124,29 +124,29 @@ pub struct Deadline {
     at: Mutex<Option<Instant>>,
 }
 
-/// One line of what is pending.
+/// One line of a report about what is pending.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pending {
-    /// The station, or what the deadline is for.
+    /// The name of the station, or the purpose of the deadline.
     pub what: String,
-    /// How many pieces of work it holds; zero for a deadline.
+    /// How many pieces of work the station holds; zero for a deadline.
     pub count: usize,
-    /// What single pieces said of themselves.
+    /// The descriptions of single pieces of work.
     pub details: Vec<String>,
-    /// For a deadline: how long until then.
+    /// The time until the deadline; `None` for a station.
     pub due_in: Option<Duration>,
 }
 
 /// The world did not come to rest within the limit.
 #[derive(Clone, Debug)]
 pub struct Unsettled {
-    /// The limit that was set.
+    /// The time limit of the wait.
     pub limit: Duration,
     /// What was still pending.
     pub pending: Vec<Pending>,
-    /// Whether it was given up because more and more happened while no time passed: something wakes itself for ever.
+    /// Whether the wait ended early because something wakes itself for ever without time passing.
     pub endless: bool,
-    /// What that is, where it is known: "reconciles by my-operator of default/a".
+    /// What wakes itself, if that is known: "reconciles by my-operator of default/a".
     pub turning: Option<String>,
 }
 
@@ -156,7 +156,7 @@ impl Ledger {
         Self::default()
     }
 
-    /// A place that will hold work under `name`.
+    /// Adds a station without work.
     pub fn station(&self, name: impl Into<Arc<str>>) -> Station {
         let inner = Arc::new(StationInner {
             name: name.into(),
@@ -165,15 +165,15 @@ impl Ledger {
         });
         let id = self.inner.next_id();
         self.inner.stations.lock().insert(id, inner.clone());
-        Station { place: Arc::new(Place { ledger: self.inner.clone(), id, inner }) }
+        Station { entry: Arc::new(StationEntry { ledger: self.inner.clone(), id, inner }) }
     }
 
-    /// A place under `name` that counts its work itself; none yet.
+    /// Adds a station that counts its work itself, beginning with none.
     pub fn tally(&self, name: impl Into<Arc<str>>) -> Tally {
-        Tally { place: self.station(name).place, count: 0 }
+        Tally { entry: self.station(name).entry, count: 0 }
     }
 
-    /// A deadline, not set yet.
+    /// Creates a deadline that is not set.
     pub fn deadline(&self, what: impl Into<Arc<str>>) -> Deadline {
         Deadline {
             ledger: self.inner.clone(),
@@ -183,36 +183,36 @@ impl Ledger {
         }
     }
 
-    /// How many pieces of work are pending. It asks every station; [`Ledger::is_empty`] does not.
+    /// Returns how many pieces of work are pending. This sums over all stations; [`Ledger::is_empty`] is cheaper.
     pub fn len(&self) -> usize {
         self.inner.stations.lock().values().map(|station| station.count.load(Ordering::SeqCst)).sum()
     }
 
-    /// Whether no work is pending; deadlines do not count.
+    /// Whether no work is pending. Deadlines do not count.
     pub fn is_empty(&self) -> bool {
         self.inner.holders.load(Ordering::SeqCst) == 0
     }
 
-    /// Everything that is pending, deadlines included.
+    /// Returns everything that is pending, deadlines included.
     pub fn pending(&self) -> Vec<Pending> {
         self.inner.pending()
     }
 
-    /// Waits until no work is pending and no deadline has come. Later ones are not waited for, though time may pass.
+    /// Waits until no work is pending and no deadline is due. Does not wait for deadlines in the future.
     pub async fn idle(&self, limit: Duration) -> Result<(), Unsettled> {
         let (end, mut wait) = (Instant::now() + limit, Wait::begin(&self.inner, limit));
         loop {
             let changed = self.inner.changed.notified();
             match self.inner.at_rest() {
                 Some(None) => return Ok(()),
-                // Whoever set one that has come is about to act on it.
+                // A part whose deadline is due is about to act.
                 Some(Some(next)) if next > Instant::now() => return Ok(()),
                 _ => wait.changed(changed, end).await?,
             }
         }
     }
 
-    /// Waits until no work is pending and no deadline is set, letting time pass up to `limit` for the deadlines.
+    /// Waits until no work is pending and no deadline is set. Lets time pass for deadlines, up to `limit`.
     pub async fn settled(&self, limit: Duration) -> Result<(), Unsettled> {
         let (end, mut wait) = (Instant::now() + limit, Wait::begin(&self.inner, limit));
         loop {
@@ -242,7 +242,7 @@ impl Inner {
         }
     }
 
-    /// Counts a move, and now and then has those who wait see how many there were.
+    /// Counts a move. Every [`LOOK_EVERY`] moves, lets the waiting tasks check for progress.
     fn moved(&self) {
         if self.moves.fetch_add(1, Ordering::SeqCst) % LOOK_EVERY == LOOK_EVERY - 1 {
             self.changed.notify_waiters();
@@ -271,8 +271,10 @@ impl Inner {
         busy.chain(due).collect()
     }
 
-    /// Where no work is pending: the next deadline. On several threads work may become a deadline and a deadline work
-    /// between two looks, so that it is the same moment only if nothing moved meanwhile.
+    /// Returns the next deadline if no work is pending, `None` otherwise.
+    ///
+    /// On several threads, work can become a deadline and a deadline work between two reads. So the answer holds only if
+    /// the count of moves is the same before and after.
     fn at_rest(&self) -> Option<Option<Instant>> {
         loop {
             let moves = self.moves.load(Ordering::SeqCst);
@@ -290,27 +292,27 @@ impl Inner {
 impl Station {
     /// Enters a piece of work.
     pub fn enter(&self) -> Work {
-        self.place.ledger.hold();
-        self.place.inner.count.fetch_add(1, Ordering::SeqCst);
-        Work { place: self.place.clone(), detail: None }
+        self.entry.ledger.hold();
+        self.entry.inner.count.fetch_add(1, Ordering::SeqCst);
+        Work { entry: self.entry.clone(), detail: None }
     }
 
-    /// Enters a piece of work that says what it is in a report. It is asked for its words only then.
+    /// Enters a piece of work with a description for reports. The description is formatted only for a report.
     pub fn enter_with(&self, detail: impl fmt::Display + Send + 'static) -> Work {
         let mut work = self.enter();
-        let id = self.place.ledger.next_id();
-        self.place.inner.details.lock().insert(id, Detail(Box::new(detail)));
+        let id = self.entry.ledger.next_id();
+        self.entry.inner.details.lock().insert(id, Detail(Box::new(detail)));
         work.detail = Some(id);
         work
     }
 
-    /// How many pieces of work this place holds.
+    /// Returns how many pieces of work the station holds.
     pub fn count(&self) -> usize {
-        self.place.inner.count.load(Ordering::SeqCst)
+        self.entry.inner.count.load(Ordering::SeqCst)
     }
 }
 
-impl Drop for Place {
+impl Drop for StationEntry {
     fn drop(&mut self) {
         self.ledger.stations.lock().remove(&self.id);
     }
@@ -319,24 +321,24 @@ impl Drop for Place {
 impl Drop for Work {
     fn drop(&mut self) {
         if let Some(id) = self.detail {
-            self.place.inner.details.lock().remove(&id);
+            self.entry.inner.details.lock().remove(&id);
         }
-        self.place.inner.count.fetch_sub(1, Ordering::SeqCst);
-        self.place.ledger.let_go();
+        self.entry.inner.count.fetch_sub(1, Ordering::SeqCst);
+        self.entry.ledger.let_go();
     }
 }
 
 impl Tally {
-    /// How many pieces of work there are from now on.
+    /// Sets how many pieces of work there are.
     #[inline]
     pub fn set(&mut self, count: usize) {
         let before = std::mem::replace(&mut self.count, count);
         if before == 0 && count > 0 {
-            self.place.ledger.hold();
+            self.entry.ledger.hold();
         }
-        self.place.inner.count.store(count, Ordering::Relaxed);
+        self.entry.inner.count.store(count, Ordering::Relaxed);
         if before > 0 && count == 0 {
-            self.place.ledger.let_go();
+            self.entry.ledger.let_go();
         }
     }
 }
@@ -348,7 +350,7 @@ impl Drop for Tally {
 }
 
 impl Deadline {
-    /// Sets or clears the time. A deadline that has come stays in the ledger until it is cleared or moved.
+    /// Sets or clears the time. A deadline that is due stays in the ledger until it is cleared or moved.
     pub fn set(&self, at: Option<Instant>) {
         let mut current = self.at.lock();
         if *current == at {

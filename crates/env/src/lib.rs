@@ -1,11 +1,11 @@
-//! The one door to nondeterminism.
+//! The one source of nondeterminism, and the ledger of pending work.
 //!
 //! Everything in Evenkeel that would differ between two runs comes through an [`Env`]: wall-clock time, uids, random
 //! names, jitter. Monotonic time is `tokio::time`, which a test can pause. With [`Env::seeded`] on a current-thread
 //! runtime with paused time, a run is a function of its seed.
 //!
-//! The second thing that lives here is the [`Ledger`]: every part that holds work says so in it, and
-//! [`Ledger::settled`] waits until nobody does. It lives beside the clock because both are handed to every part.
+//! An [`Env`] also carries the [`Ledger`]: every part that has work enters it there, and [`Ledger::settled`] waits until
+//! no work is left. Clock and ledger are in one crate because both are passed to every part.
 //!
 //! *Invariant:* no other crate reads the OS clock or OS randomness (`clippy.toml` forbids it).
 
@@ -29,7 +29,7 @@ use random::Random;
 
 /// Clock, randomness and ledger of one world: a process on a real cluster, or one embedded cluster.
 ///
-/// Cloning is cheap and shares the same world.
+/// Cloning is cheap. Clones belong to the same world.
 ///
 /// ```
 /// let a = evenkeel_env::Env::seeded(7);
@@ -44,7 +44,7 @@ pub struct Env {
 #[derive(Debug)]
 struct Shared {
     clock: Clock,
-    /// How far the wall clock was moved.
+    /// How far [`Env::shift_clock`] has moved the wall clock.
     shift: Mutex<SignedDuration>,
     random: Random,
     ledger: Ledger,
@@ -57,7 +57,7 @@ impl Env {
         Self::with(Clock::System, Random::system(), None)
     }
 
-    /// A world that is a function of `seed`: its wall clock starts at [`EPOCH`] and moves with `tokio::time`.
+    /// A world that is a function of `seed`. Its wall clock starts at [`EPOCH`] and moves with `tokio::time`.
     pub fn seeded(seed: u64) -> Self {
         Self::with(Clock::virtual_from_now(), Random::seeded(seed), Some(seed))
     }
@@ -69,19 +69,19 @@ impl Env {
         }
     }
 
-    /// The seed, where this world has one.
+    /// Returns the seed, if this world has one.
     pub fn seed(&self) -> Option<u64> {
         self.shared.seed
     }
 
-    /// Wall-clock time.
+    /// Returns the wall-clock time.
     pub fn now(&self) -> Timestamp {
         let shift = *self.shared.shift.lock();
         self.shared.clock.now().saturating_add(shift).unwrap_or(Timestamp::MAX)
     }
 
-    /// Moves the wall clock of this world forward or back, as an administrator or a time server does. What
-    /// `tokio::time` counts goes on as before.
+    /// Moves the wall clock of this world forward or back, as an administrator or a time server does. Monotonic time
+    /// (`tokio::time`) does not change.
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(async {
@@ -98,38 +98,38 @@ impl Env {
         *shift = shift.saturating_add(by);
     }
 
-    /// A fresh version 4 UUID in its text form.
+    /// Returns a new version 4 UUID as text.
     pub fn uid(&self) -> String {
         random::uuid_text(self.random_u128())
     }
 
-    /// A random suffix of `len` characters in the alphabet Kubernetes uses for generated names.
+    /// Returns a random suffix of `len` characters of the alphabet that Kubernetes uses for generated names.
     pub fn suffix(&self, len: usize) -> String {
         self.shared.random.suffix(len)
     }
 
-    /// The next random number.
+    /// Returns the next random number.
     pub fn random_u64(&self) -> u64 {
         self.shared.random.next_u64()
     }
 
-    /// A random number below `bound`; zero where `bound` is zero.
+    /// Returns a random number below `bound`, or zero if `bound` is zero.
     pub fn random_below(&self, bound: u64) -> u64 {
         self.shared.random.below(bound)
     }
 
-    /// A random fraction in `[0, 1)`.
+    /// Returns a random fraction in `[0, 1)`.
     pub fn random_fraction(&self) -> f64 {
-        // 53 bits are what an f64 holds exactly.
+        // An f64 represents integers of 53 bits exactly.
         (self.random_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Fills `bytes` with randomness that is fit for secrets in the real world.
+    /// Fills `bytes` with random bytes. In [`Env::system`] they are fit for secrets.
     pub fn fill(&self, bytes: &mut [u8]) {
         self.shared.random.fill(bytes);
     }
 
-    /// The ledger of pending work of this world.
+    /// Returns the ledger of pending work of this world.
     pub fn ledger(&self) -> &Ledger {
         &self.shared.ledger
     }

@@ -1,11 +1,11 @@
-//! Randomness: the operating system's, or a stream that is a function of its seed.
+//! Randomness: that of the operating system, or a stream that is a function of its seed.
 
 use parking_lot::Mutex;
 
-/// The characters of generated names: no vowels and no digits that look like letters, so that no words appear.
+/// The characters of generated names: no vowels and no digits that look like vowels, so that no words appear.
 const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// How much is asked of the operating system at a time: a call for every uid would cost more than the uid.
+/// How many bytes are read from the operating system at a time. A system call for every uid would cost more than the uid.
 const POOL_BYTES: usize = 512;
 
 #[derive(Debug)]
@@ -15,7 +15,7 @@ pub(crate) enum Random {
     Seeded(Mutex<fastrand::Rng>),
 }
 
-/// Bytes of the operating system that were not given out yet.
+/// Random bytes of the operating system that are not used yet.
 pub(crate) struct Pool {
     bytes: [u8; POOL_BYTES],
     left: usize,
@@ -23,7 +23,7 @@ pub(crate) struct Pool {
 
 impl std::fmt::Debug for Pool {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // What will be given out next is nobody's business.
+        // The unused bytes may become secrets.
         f.debug_struct("Pool").field("left", &self.left).finish_non_exhaustive()
     }
 }
@@ -44,8 +44,8 @@ impl Pool {
     }
 }
 
-/// Fills these bytes with randomness of the operating system.
-#[expect(clippy::disallowed_methods, reason = "this is the door")]
+/// Fills `bytes` with randomness of the operating system.
+#[expect(clippy::disallowed_methods, reason = "this crate is the one place that may use it")]
 pub(crate) fn ask(bytes: &mut [u8]) {
     getrandom::fill(bytes).expect("the operating system gives randomness");
 }
@@ -72,7 +72,7 @@ impl Random {
         u64::from_le_bytes(bytes)
     }
 
-    /// Multiply-shift: its bias, below 2⁻⁶⁴ · bound, does not matter for names and jitter.
+    /// Returns a number below `bound`. The bias of multiply-shift, below 2⁻⁶⁴ · bound, does not matter for names and jitter.
     pub(crate) fn below(&self, bound: u64) -> u64 {
         ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
     }
@@ -84,7 +84,7 @@ impl Random {
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
-/// The text form of a version 4 UUID made of these random bits.
+/// Makes a version 4 UUID of random bits and returns it as text.
 pub(crate) fn uuid_text(bits: u128) -> String {
     let bits = bits & !(0xf << 76) & !(0x3 << 62) | (0x4 << 76) | (0x2 << 62);
     let mut text = String::with_capacity(36);

@@ -1,4 +1,4 @@
-//! Settling, and what is told when it does not come.
+//! Waiting for rest, and the error if it does not come.
 
 use super::*;
 
@@ -67,8 +67,8 @@ fn a_deadline_far_away_fails_before_time_passes() {
     });
 }
 
-/// `settled()` once looked for deadlines first and for work second: a retry that was queued between the two looks
-/// was missed on several threads.
+/// `settled()` once read the deadlines first and the work second. On several threads, it missed a retry that was queued
+/// between the two reads.
 #[test]
 fn what_is_now_work_and_now_a_deadline_is_never_at_rest() {
     const TURNS: usize = 20_000;
@@ -117,8 +117,8 @@ async fn a_tally_is_as_many_pieces_of_work_as_it_says() {
     assert_eq!((ledger.len(), ledger.is_empty()), (0, true));
 }
 
-/// An operator that writes whenever it is woken wakes itself, and paused time stands still meanwhile: whoever waited
-/// for it to settle waited for ever.
+/// An operator that writes whenever it is woken wakes itself while paused time stands still: waiting for it to settle
+/// never ended.
 #[tokio::test(start_paused = true)]
 async fn what_goes_on_without_time_passing_is_given_up() {
     let ledger = Ledger::new();
@@ -142,7 +142,7 @@ async fn what_goes_on_without_time_passing_is_given_up() {
     looping.abort();
 }
 
-/// One thing a thousand times is endless; a thousand things, or one that waits in between, are not.
+/// One action on one key a thousand times is endless. A thousand keys, or an action that takes time, are not.
 #[tokio::test(start_paused = true)]
 async fn what_turns_at_one_moment_is_given_up_early_and_named() {
     let ledger = Ledger::new();
@@ -194,7 +194,7 @@ async fn what_takes_time_may_go_on_until_the_limit() {
     looping.await.unwrap();
 }
 
-/// A test that let pass exactly the time that a key waits for looked before the key was taken.
+/// A test that let exactly the delay of a key pass looked before the key was taken.
 #[tokio::test(start_paused = true)]
 async fn what_is_due_now_is_waited_for_and_what_is_due_later_is_not() {
     let ledger = Ledger::new();

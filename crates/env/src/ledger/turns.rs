@@ -1,4 +1,4 @@
-//! What is done again and again while no time passes.
+//! Detects actions that repeat endlessly while no time passes.
 
 use std::fmt::Display;
 use std::hash::Hash;
@@ -11,13 +11,13 @@ use tokio::time::Instant;
 use super::{Inner, Ledger};
 use crate::HashMap;
 
-/// How often one thing may be done at one moment before it is taken for endless. Work that gets anywhere changes what
-/// it works on a few times, not a thousand.
+/// How often one action may repeat at one moment of paused time before it counts as endless. Work that makes progress
+/// repeats a few times, not a thousand.
 pub(super) const MOST_TURNS: u32 = 1000;
 
-/// Counts what is done again and again at one moment of paused time, so that whoever waits for rest hears of it early.
+/// Counts how often actions repeat at one moment of paused time, so that a wait for rest fails early and names the action.
 ///
-/// Only while somebody waits: an operator on a real cluster pays for one look at a number.
+/// It counts only while a task waits for rest. On a real cluster it costs one atomic load.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(async {
@@ -45,7 +45,7 @@ pub struct Turns<K> {
     seen: Mutex<Seen<K>>,
 }
 
-/// How often each was done at one moment of one wait.
+/// The counts of one moment of one wait.
 #[derive(Debug)]
 struct Seen<K> {
     wait: u64,
@@ -54,7 +54,7 @@ struct Seen<K> {
 }
 
 impl Ledger {
-    /// A count of how often `what`, in the plural, is done with each of many things.
+    /// Counts how often the action `what` (a plural noun, such as "reconciles") repeats for each of many keys.
     pub fn turns<K>(&self, what: impl Into<Arc<str>>) -> Turns<K> {
         let seen = Seen { wait: 0, at: Instant::now(), counts: HashMap::default() };
         Turns { ledger: self.inner.clone(), what: what.into(), seen: Mutex::new(seen) }
@@ -62,7 +62,7 @@ impl Ledger {
 }
 
 impl<K: Clone + Display + Eq + Hash> Turns<K> {
-    /// It is done with this once more.
+    /// Counts one more action on this key.
     pub fn count(&self, with: &K) {
         let wait = self.ledger.wait.load(Ordering::Relaxed);
         if wait == 0 {

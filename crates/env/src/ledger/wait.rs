@@ -1,4 +1,4 @@
-//! Waiting for rest, but not for ever.
+//! A wait for rest that ends, even if the world never rests.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -8,21 +8,20 @@ use tokio::time::Instant;
 
 use super::{Inner, Unsettled};
 
-/// How much work may be entered for each second of the limit while no time passes. In paused time, what wakes itself
-/// for ever (an operator that writes whenever it is woken) would otherwise be waited for without end. Where [`Turns`](super::Turns)
-/// are counted, that is seen much earlier.
+/// How many moves may happen while no time passes, for each second of the limit. In paused time, an operator that writes
+/// whenever it is woken would otherwise keep the wait from ever ending. [`Turns`](super::Turns) detect that much earlier.
 pub(super) const MOST_MOVES_A_SECOND: u64 = 50_000;
-/// How much at most, however long the limit: an unoptimized build takes minutes for it. Ten thousand objects that
-/// are made at once enter some fifty pieces each, half of this.
+/// The largest number of moves while no time passes, however long the limit: an unoptimized build takes minutes for it.
+/// Ten thousand objects that are created at once cause about fifty moves each, half of this.
 const MOST_MOVES: u64 = 1_000_000;
 
-/// A wait for rest, and the moment of paused time that it is in, to see whether that ends. Real time passes always.
+/// A wait for rest. It remembers the present moment of paused time, to detect one that does not end.
 pub(super) struct Wait<'a> {
     inner: &'a Inner,
     id: u64,
     limit: Duration,
     at: Instant,
-    /// The moves at the beginning of the moment.
+    /// The count of moves when this moment began.
     moves: u64,
     most: u64,
 }
@@ -36,7 +35,7 @@ impl<'a> Wait<'a> {
         Self { inner, id, limit, at: Instant::now(), moves: inner.moves.load(Ordering::SeqCst), most }
     }
 
-    /// Waits for a change until `end`; fails there, or when what happens goes on and on.
+    /// Waits for a change of the ledger. Fails at `end`, or if something repeats endlessly.
     pub(super) async fn changed(&mut self, changed: Notified<'_>, end: Instant) -> Result<(), Unsettled> {
         let (now, moves) = (Instant::now(), self.inner.moves.load(Ordering::SeqCst));
         if now != self.at {
@@ -56,7 +55,7 @@ impl<'a> Wait<'a> {
 
 impl Drop for Wait<'_> {
     fn drop(&mut self) {
-        // Somebody else may wait since.
+        // Another task may have begun to wait in the meantime.
         let _ = self.inner.wait.compare_exchange(self.id, 0, Ordering::Relaxed, Ordering::Relaxed);
     }
 }

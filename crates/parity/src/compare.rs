@@ -1,4 +1,4 @@
-//! Where two answers differ.
+//! The differences between two answers.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -7,26 +7,26 @@ use serde_json::Value;
 
 use crate::pointer;
 
-/// How much of a value a difference shows.
+/// How many characters of a value a difference shows.
 const SHOWN_CHARS: usize = 300;
 
-/// Whether the wording of messages counts.
+/// Whether the wording of messages is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wording {
-    /// Every character counts.
+    /// Every character is compared.
     Strict,
-    /// Messages and warnings count by being there.
+    /// A message must be there, and the number of warnings must be equal; their words are not compared.
     Loose,
 }
 
 /// One place where the answer is not what Kubernetes answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// The step, from zero.
+    /// The number of the step, from zero.
     pub step: usize,
-    /// Where in the step's answer.
+    /// The JSON pointer into the step's answer.
     pub pointer: String,
-    /// What was expected and what came.
+    /// The expected and the actual value, in words.
     pub what: String,
 }
 
@@ -36,7 +36,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// The differences between two lists of answers, both canonical.
+/// Compares two lists of answers, both [`canonical`](crate::canonical).
 pub fn compare(want: &Value, got: &Value, wording: Wording) -> Vec<Difference> {
     let mut out = Vec::new();
     let none = Vec::new();

@@ -1,7 +1,7 @@
-//! Known gaps: where we are not yet what Kubernetes is, and which issue closes it.
+//! Known gaps: where our answers differ from those of Kubernetes, and which issue closes the difference.
 //!
-//! What a gap names is left out of the comparison of its case; everything else counts. A gap that has closed is an
-//! error, so that the file never says less than we can.
+//! The part of an answer that a gap names is not compared. A gap in which nothing differs any more fails the test, so
+//! that the file lists real gaps only.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,17 +18,17 @@ use crate::symbols::canonical;
 /// One known difference.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Gap {
-    /// The case.
+    /// The name of the case.
     pub case: String,
-    /// The step, from zero.
+    /// The number of the step, from zero.
     pub step: usize,
-    /// What of the step's answer does not count: this and everything below.
+    /// The JSON pointer to the part of the step's answer that is not compared.
     pub pointer: String,
-    /// The issue that closes it; zero where none is open for it yet.
+    /// The number of the issue that closes the gap, or zero if there is none.
     pub issue: u32,
 }
 
-/// As a line of the file of known gaps.
+/// Writes the gap as a line of the file of known gaps.
 impl fmt::Display for Gap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let pointer = Value::from(self.pointer.as_str());
@@ -42,17 +42,17 @@ pub struct Gaps {
     by_case: BTreeMap<String, Vec<Gap>>,
 }
 
-/// What a comparison under known gaps found.
+/// The result of a comparison that leaves out the known gaps.
 #[derive(Debug, Default)]
 pub struct Verdict {
-    /// Differences that no gap names.
+    /// The differences that no gap names.
     pub differences: Vec<Difference>,
-    /// Gaps where nothing differs any more.
+    /// The gaps in which nothing differs any more.
     pub closed: Vec<Gap>,
 }
 
 impl Gaps {
-    /// Reads a list of gaps in YAML; a file that is missing is an empty one.
+    /// Reads a list of gaps in YAML. A missing file is an empty list.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
         let text = match std::fs::read_to_string(path) {
             Ok(text) => text,
@@ -60,7 +60,7 @@ impl Gaps {
             Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
         };
         let gaps: Vec<Gap> = serde_saphyr::from_str(&text)
-            .with_context(|| format!("{} is no list of gaps", path.display()))?;
+            .with_context(|| format!("{} is not a list of gaps", path.display()))?;
         let mut by_case: BTreeMap<String, Vec<Gap>> = BTreeMap::new();
         for gap in gaps {
             by_case.entry(gap.case.clone()).or_default().push(gap);
@@ -68,24 +68,26 @@ impl Gaps {
         Ok(Self { by_case })
     }
 
-    /// The gaps of a case.
+    /// Returns the gaps of a case.
     pub fn of(&self, case: &str) -> &[Gap] {
         self.by_case.get(case).map_or(&[], Vec::as_slice)
     }
 
-    /// Compares the answers to a case with the recorded ones, leaving out what the gaps name.
+    /// Compares the answers to a case with the recorded ones, and leaves out what the gaps name.
     pub fn judge(&self, case: &str, want: &Value, got: &Value, wording: Wording) -> Verdict {
         let gaps = self.of(case);
         let differences = without(gaps.iter(), want, got, wording);
-        // A gap is closed when counting what it names brings no difference.
+        // A gap is closed if the result is the same without it.
         let is_closed =
             |gap: &&Gap| without(gaps.iter().filter(|other| other != gap), want, got, wording) == differences;
         let closed = gaps.iter().filter(is_closed).cloned().collect();
         Verdict { differences, closed }
     }
 
-    /// The gaps that would make this case pass. Those of earlier steps are found first and left out before later
-    /// steps are looked at: a value that is missing shifts the numbers of all symbols after it.
+    /// Returns the gaps that would make this case pass.
+    ///
+    /// The gaps of earlier steps are left out before later steps are compared, because a missing value shifts the
+    /// numbers of all symbols after it.
     pub fn needed(case: &str, issue: u32, want: &Value, got: &Value) -> Vec<Gap> {
         let mut gaps: Vec<Gap> = Vec::new();
         loop {
@@ -118,8 +120,8 @@ fn without<'a>(
     compare(&canonical(&want), &canonical(&got), wording)
 }
 
-/// Makes what the path names the same everywhere. What is missing in a map is put there, so that a field that one
-/// side lacks counts no more than one that differs.
+/// Replaces the value at a path by a constant. An entry that is missing in a map is added, so that a field that only one
+/// side has is no difference either.
 fn blank(value: &mut Value, path: &[String]) {
     const BLANK: &str = "<gap>";
     match (value, path.split_first()) {

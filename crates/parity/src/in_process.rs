@@ -1,4 +1,4 @@
-//! Cases against a cluster of their own in this process, in virtual time.
+//! Replays a case against a new cluster in this process, in virtual time.
 
 use evenkeel_cluster::Cluster;
 use serde_json::Value;
@@ -7,12 +7,12 @@ use crate::replay::replay;
 use crate::server::Server;
 use crate::suite::Case;
 
-/// The namespace of every case: each has a cluster of its own. Its form is the one of the recordings.
+/// The namespace of every case. It has the form of the namespaces in the recordings.
 const NAMESPACE: &str = "p4k7qz2";
 
-/// The answers to a case. Waits and silences take no time.
+/// Returns the answers to a case. Steps that wait take no real time.
 ///
-/// The recordings were made with Kubernetes's controllers and without scheduler and nodes; so is this.
+/// The cluster runs controllers but no scheduler and no nodes, as the one that the recordings were made with.
 pub fn answers(case: &Case) -> anyhow::Result<Value> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()?;
     runtime.block_on(async {

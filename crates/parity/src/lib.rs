@@ -1,12 +1,12 @@
-//! Replays request scripts against a Kubernetes API and compares with what Kubernetes itself answered.
+//! Replays request scripts against a Kubernetes API and compares the answers with those of Kubernetes itself.
 //!
 //! `cases/*.yaml` hold the scripts, `golden/*.json` the answers that Kubernetes v1.36 gave to them (kube-apiserver and
 //! kube-controller-manager on etcd, no kubelet, no scheduler). Uids, resource versions, times, generated names,
-//! allocated addresses and hashes are replaced by symbols in the order of their first appearance, so that equal stays
-//! equal and different stays different.
+//! allocated addresses and hashes are replaced by symbols, numbered in the order of their first appearance, so that equal
+//! values stay equal and different values stay different.
 //!
-//! The way of a case: [`Suite`] reads it ▸ [`replay`] sends its steps to a [`Server`] ▸ [`Symbols`] make the
-//! answers comparable ▸ [`compare`] finds the [`Difference`]s ▸ [`Gaps`] say which of them are known.
+//! The path of a case: [`Suite`] reads it ▸ [`replay`] sends its steps to a [`Server`] ▸ [`Symbols`] make the
+//! answers comparable ▸ [`compare`] finds the [`Difference`]s ▸ [`Gaps`] lists the known ones.
 
 mod compare;
 mod gaps;

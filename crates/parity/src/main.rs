@@ -11,31 +11,31 @@ use evenkeel_parity::{Case, Gaps, Server, Suite, Wording, canonical, compare, in
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Args {
-    /// Files of cases; those that come with this crate unless given.
+    /// Files of cases (default: the ones that come with this crate).
     files: Vec<PathBuf>,
-    /// The server to ask; a cluster in this process for each case unless given.
+    /// The server to send the requests to (default: a new cluster in this process for each case).
     #[arg(long)]
     kubeconfig: Option<PathBuf>,
-    /// Only cases whose name contains this.
+    /// Replay only cases whose name contains this text.
     #[arg(long, default_value = "")]
     case: String,
     /// Print each difference.
     #[arg(long)]
     diff: bool,
-    /// Ignore the wording of messages: status, reason and fields still count.
+    /// Do not compare the wording of messages; status, reason and fields are still compared.
     #[arg(long)]
     loose: bool,
-    /// Leave out cases that need this, such as `controllers`.
+    /// Skip cases that need this, such as `controllers`.
     #[arg(long)]
     skip: Vec<String>,
-    /// How many differences are printed for one case.
+    /// The largest number of differences to print for one case.
     #[arg(long, default_value_t = 8)]
     most: usize,
     /// Instead of a report, write the gaps that make every case pass to the folder `gaps` beside the folder of the
-    /// cases. What is listed already keeps its issue.
+    /// cases. A gap that is listed already keeps its issue.
     #[arg(long)]
     write_gaps: bool,
-    /// With --write-gaps: the issue that closes gaps which are not listed yet; 0 where none is open.
+    /// With --write-gaps: the number of the issue that closes gaps which are not listed yet, or 0.
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     issue: u32,
 }
@@ -67,7 +67,7 @@ fn main() -> anyhow::Result<ExitCode> {
     Ok(if tally.failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Writes the gaps of one suite, or removes its file where there are none.
+/// Writes the gaps of one suite, or removes its file of gaps if there are none.
 fn write_gaps(args: &Args, file: &Path, suite: &Suite) -> anyhow::Result<()> {
     let path = gaps_path(file, &suite.name);
     let known = Gaps::read(&path)?;

@@ -1,4 +1,4 @@
-//! A value that keeps the order of its keys: some refusals name the fields of a body in the order in which they came.
+//! A JSON value that keeps the order of its keys: some errors name the fields of a body in the order of the request.
 
 use std::fmt;
 
@@ -6,19 +6,19 @@ use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::Value;
 
-/// What is written in a script.
+/// A JSON value that keeps the order of its keys.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Ordered {
-    /// Anything without parts.
+    /// A value without elements or entries.
     Scalar(Value),
     /// A list.
     List(Vec<Ordered>),
-    /// An object, with its keys as they were written.
+    /// An object, with its keys in the order of the script.
     Map(Vec<(String, Ordered)>),
 }
 
 impl Ordered {
-    /// The value at a key; none where there is no such key.
+    /// Returns the value of a key, or `None` if there is no such key.
     pub fn get(&self, key: &str) -> Option<&Ordered> {
         match self {
             Self::Map(entries) => entries.iter().find(|(name, _)| name == key).map(|(_, value)| value),
@@ -26,7 +26,7 @@ impl Ordered {
         }
     }
 
-    /// The same without an order.
+    /// Converts to a JSON value, without the order of the keys.
     pub fn to_value(&self) -> Value {
         match self {
             Self::Scalar(value) => value.clone(),
@@ -37,7 +37,7 @@ impl Ordered {
         }
     }
 
-    /// The same with another text for every text, keys included.
+    /// Maps every string and every key.
     pub fn map_texts(&self, map: &impl Fn(&str) -> String) -> Self {
         match self {
             Self::Scalar(Value::String(text)) => Self::Scalar(Value::String(map(text))),

@@ -1,9 +1,8 @@
-//! JSON pointers, with `*` for one level where something is left out.
+//! JSON pointers. In a pointer to what is removed, `*` stands for any key or index of one level.
 
 use serde_json::{Map, Value};
 
-use crate::step::Step;
-
+/// Splits a pointer into its unescaped parts.
 pub(crate) fn parts(pointer: &str) -> Vec<String> {
     pointer
         .split('/')
@@ -12,10 +11,12 @@ pub(crate) fn parts(pointer: &str) -> Vec<String> {
         .collect()
 }
 
+/// Joins parts into a pointer.
 pub(crate) fn join(parts: &[String]) -> String {
     parts.iter().map(|part| format!("/{}", part.replace('~', "~0").replace('/', "~1"))).collect()
 }
 
+/// Returns the value at a pointer.
 pub(crate) fn get<'a>(value: &'a Value, pointer: &str) -> Option<&'a Value> {
     parts(pointer).iter().try_fold(value, |value, part| match value {
         Value::Array(items) => items.get(part.parse::<usize>().ok()?),
@@ -24,7 +25,7 @@ pub(crate) fn get<'a>(value: &'a Value, pointer: &str) -> Option<&'a Value> {
     })
 }
 
-/// Removes what the path names from maps. An element of a list is entered but never removed.
+/// Removes the map entries that a path names. Elements of a list are entered but never removed.
 pub(crate) fn remove(value: &mut Value, path: &[String]) {
     let Some((head, rest)) = path.split_first() else { return };
     match value {
@@ -49,20 +50,6 @@ fn remove_from_map(map: &mut Map<String, Value>, head: &str, rest: &[String]) {
     } else if let Some(item) = map.get_mut(head) {
         remove(item, rest);
     }
-}
-
-/// What of an answer counts: what the step's `only` names, or all but what its `ignore` names.
-pub(crate) fn trim(mut body: Value, step: &Step) -> Value {
-    if !body.is_object() && !body.is_array() {
-        return body;
-    }
-    if !step.only.is_empty() {
-        let absent = || Value::from("<absent>");
-        let chosen = step.only.iter().map(|p| (p.clone(), get(&body, p).cloned().unwrap_or_else(absent)));
-        return Value::Object(chosen.collect());
-    }
-    step.ignore.iter().for_each(|pointer| remove(&mut body, &parts(pointer)));
-    body
 }
 
 #[cfg(test)]

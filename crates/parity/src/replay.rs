@@ -1,4 +1,4 @@
-//! Sends the steps of a case and keeps what came back.
+//! Sends the steps of a case and returns the answers.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,24 +7,24 @@ use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use crate::pointer::{self, trim};
+use crate::pointer;
 use crate::server::Server;
 use crate::step::{Answers, Step, encode};
 use crate::suite::Case;
 use crate::symbols::Symbols;
 use crate::watch::Watch;
 
-/// How long a step waits for its condition unless it says otherwise.
+/// How long a `wait` step waits for its condition, unless the step has a timeout.
 const WAIT_TIMEOUT_S: f64 = 20.0;
-/// How long a step collects events unless it says otherwise.
+/// How long an `events` step collects events, unless the step has a timeout.
 const EVENTS_TIMEOUT_S: f64 = 3.0;
-/// How long between two looks at what is waited for.
+/// The time between two requests of a `wait` step.
 const POLL: Duration = Duration::from_millis(100);
 
-/// Replays a case in a fresh namespace and gives one answer for each step, with symbols.
+/// Replays a case in a new namespace and returns one answer for each step, with symbols in it.
 ///
-/// `namespace` must be new to the server. It is deleted in the end, and the case's cleanup is done, also when a step
-/// fails.
+/// `namespace` must not exist on the server. When the steps are done, or one has failed, the case's cleanup runs and the
+/// namespace is deleted.
 pub async fn replay(server: &Server, case: &Case, namespace: &str) -> anyhow::Result<Value> {
     let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
     server.call("POST", "/api/v1/namespaces", &Step { body: Some(body.into()), ..Step::default() }).await?;
@@ -76,7 +76,7 @@ impl Run<'_> {
             sleep(Duration::from_secs_f64(seconds)).await;
             Ok(json!({}))
         } else {
-            bail!("the step is of no known form")
+            bail!("the step has none of call, watch, events, wait and sleep")
         }
     }
 
@@ -85,7 +85,7 @@ impl Run<'_> {
         let answer = self.server.call(method, &encode(path), step).await?;
         self.answers.keep(step.id.as_deref(), &answer["body"]);
         let mut got = self.symbols.apply(&answer);
-        got["body"] = trim(got["body"].take(), step);
+        got["body"] = step.trim(got["body"].take());
         Ok(got)
     }
 
@@ -102,7 +102,7 @@ impl Run<'_> {
         let timeout = Duration::from_secs_f64(step.timeout.unwrap_or(EVENTS_TIMEOUT_S));
         let events = watch.take(step.count, timeout).await;
         self.answers.keep(step.id.as_deref(), &Value::Array(events.clone()));
-        let events: Vec<_> = events.iter().map(|event| trim(self.symbols.apply(event), step)).collect();
+        let events: Vec<_> = events.iter().map(|event| step.trim(self.symbols.apply(event))).collect();
         Ok(json!({"events": events}))
     }
 
@@ -111,8 +111,8 @@ impl Run<'_> {
         let path = encode(path);
         let end = Instant::now() + Duration::from_secs_f64(step.timeout.unwrap_or(WAIT_TIMEOUT_S));
         loop {
-            // Before the first look, too: in virtual time a request takes no time, and would see what stands between
-            // two writes of one controller, which nobody was quick enough to see when the answers were recorded.
+            // Sleep before the first request too. In virtual time a request takes no time, so that it would see the
+            // state between two writes of one controller, which the recorder was never quick enough to see.
             sleep(POLL).await;
             let answer = self.server.call(method, &path, step).await?;
             let reached = reached(&answer, step);
@@ -130,5 +130,5 @@ fn reached(answer: &Value, step: &Step) -> bool {
 }
 
 fn split(line: &str) -> anyhow::Result<(&str, &str)> {
-    line.split_once(' ').with_context(|| format!("{line:?} is no method and path"))
+    line.split_once(' ').with_context(|| format!("{line:?} is not a method and a path"))
 }

@@ -1,4 +1,4 @@
-//! The server under comparison: in process, or wherever a kubeconfig points.
+//! The server whose answers are compared: in process, or the one that a kubeconfig names.
 
 use std::io;
 use std::path::Path;
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::ordered::Ordered;
 use crate::step::Step;
 
-/// A Kubernetes API as its administrator, and as nobody for the steps that bring a token of their own.
+/// The clients of a Kubernetes API: an administrator, and one without credentials for steps that bring a token.
 #[derive(Clone)]
 pub struct Server {
     admin: Client,
@@ -24,22 +24,22 @@ pub struct Server {
 }
 
 impl Server {
-    /// `admin` may do everything; `nobody` sends no bearer token.
+    /// A server that `admin` may do everything on; `nobody` sends no bearer token.
     pub fn new(admin: Client, nobody: Client) -> Self {
         Self { admin, nobody }
     }
 
-    /// The server that the current context of a kubeconfig points to.
+    /// The server that the current context of a kubeconfig file names.
     pub async fn from_kubeconfig(path: &Path) -> anyhow::Result<Self> {
         let kubeconfig =
             Kubeconfig::read_from(path).with_context(|| format!("cannot use {}", path.display()))?;
         Self::from_config(kubeconfig).await
     }
 
-    /// The server that the current context of this kubeconfig points to.
+    /// The server that the current context of a kubeconfig names.
     pub async fn from_config(kubeconfig: Kubeconfig) -> anyhow::Result<Self> {
         let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
-        // A retry would hide an answer, and a certificate for another name is not what is compared here.
+        // A retry would hide an answer. The name in the certificate is not part of the comparison.
         config.default_retry = false;
         config.accept_invalid_certs = true;
         let admin = Client::try_from(config.clone())?;
@@ -53,7 +53,7 @@ impl Server {
         client.send(request(method, path, step)?).await.with_context(|| format!("{method} {path}"))
     }
 
-    /// The whole answer: status, content type, warnings and the body as JSON, or as text where it is none.
+    /// Sends a request and returns the answer: status, content type, warnings, and the body as JSON or else as text.
     pub(crate) async fn call(&self, method: &str, path: &str, step: &Step) -> anyhow::Result<Value> {
         let answer = self.send(method, path, step).await?;
         let (parts, body) = answer.into_parts();
@@ -103,7 +103,7 @@ fn request(method: &str, path: &str, step: &Step) -> anyhow::Result<Request<Body
     Ok(request.body(body.map_or_else(Body::empty, Body::from))?)
 }
 
-/// The body with the spaces that the recorder put in: some refusals quote the beginning of a body.
+/// Serializes a body with the recorder's spaces: some errors quote the beginning of the request body.
 fn spaced(body: &Ordered) -> serde_json::Result<Vec<u8>> {
     let mut text = Vec::new();
     body.serialize(&mut serde_json::Serializer::with_formatter(&mut text, Spaced))?;

@@ -1,4 +1,4 @@
-//! One step of a script, and how references to earlier answers are filled in.
+//! One step of a script, and the references to earlier answers in it.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -13,13 +13,13 @@ use crate::pointer;
 static REFERENCE: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"\{([A-Za-z0-9_-]+)(?::(/[^{}]*))?\}").expect("the pattern is well formed"));
 
-/// A step as it is sent. Which of `call`, `watch`, `events`, `wait` and `sleep` is set says what it does.
+/// A step. Exactly one of `call`, `watch`, `events`, `wait` and `sleep` is set and says what the step does.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Step {
     pub(crate) id: Option<String>,
     pub(crate) call: Option<String>,
-    /// As it was written, with its keys in their order.
+    /// The request body, with its keys in the order in which the script has them.
     #[serde(skip)]
     pub(crate) body: Option<Ordered>,
     pub(crate) raw: Option<String>,
@@ -29,7 +29,7 @@ pub(crate) struct Step {
     #[serde(rename = "as")]
     pub(crate) user: Option<String>,
     pub(crate) groups: Vec<String>,
-    /// Another bearer token than the client's own; an empty one sends none.
+    /// The bearer token to send instead of the client's own. If it is empty, none is sent.
     pub(crate) token: Option<String>,
     pub(crate) ignore: Vec<String>,
     pub(crate) only: Vec<String>,
@@ -45,14 +45,28 @@ pub(crate) struct Step {
 }
 
 impl Step {
-    /// A step with every reference filled in. A body of `null` is a body.
+    /// Reads a step whose references are filled in already. A body of `null` is sent, a missing body is not.
     pub(crate) fn read(step: &Ordered) -> serde_json::Result<Self> {
         let read: Self = serde_json::from_value(step.to_value())?;
         Ok(Self { body: step.get("body").cloned(), ..read })
     }
+
+    /// Returns the part of an answer that is compared: what `only` names, or everything but what `ignore` names.
+    pub(crate) fn trim(&self, mut body: Value) -> Value {
+        if !body.is_object() && !body.is_array() {
+            return body;
+        }
+        if !self.only.is_empty() {
+            let absent = || Value::from("<absent>");
+            let value = |path: &String| pointer::get(&body, path).cloned().unwrap_or_else(absent);
+            return Value::Object(self.only.iter().map(|path| (path.clone(), value(path))).collect());
+        }
+        self.ignore.iter().for_each(|path| pointer::remove(&mut body, &pointer::parts(path)));
+        body
+    }
 }
 
-/// What steps may refer to: the namespace and the answers of earlier steps by id.
+/// What a step may refer to: the namespace, and the answers to earlier steps by their ids.
 pub(crate) struct Answers {
     pub(crate) namespace: String,
     by_id: BTreeMap<String, Value>,
@@ -63,17 +77,19 @@ impl Answers {
         Self { namespace, by_id: BTreeMap::new() }
     }
 
+    /// Keeps the answer to a step that has an id.
     pub(crate) fn keep(&mut self, id: Option<&str>, answer: &Value) {
         if let Some(id) = id {
             self.by_id.insert(id.to_owned(), answer.clone());
         }
     }
 
-    /// The value with every reference replaced, keys included.
+    /// Replaces every reference in a value, in its keys too.
     pub(crate) fn fill(&self, value: &Ordered) -> Ordered {
         value.map_texts(&|text| self.fill_text(text))
     }
 
+    /// Replaces every reference in a text. One to an unknown id stays as it is.
     pub(crate) fn fill_text(&self, text: &str) -> String {
         REFERENCE.replace_all(text, |found: &Captures<'_>| self.resolve(found)).into_owned()
     }
@@ -93,7 +109,7 @@ impl Answers {
     }
 }
 
-/// Percent-encodes what may not stand in a request line; what is encoded already stays.
+/// Percent-encodes the characters that a request line must not contain. Escapes stay as they are.
 pub(crate) fn encode(path: &str) -> String {
     const PATH: &str = "/:@%~,;=+$!*()_.-";
     let (path, query) = path.split_once('?').map_or((path, None), |(path, query)| (path, Some(query)));

@@ -1,4 +1,4 @@
-//! A file of cases and the answers that were recorded for them.
+//! A file of cases, and the answers of Kubernetes that were recorded for them.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,17 +9,17 @@ use serde_json::Value;
 
 use crate::ordered::Ordered;
 
-/// One script: steps in a namespace of their own.
+/// One script, whose steps run in a new namespace.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Case {
-    /// Its name, unique in its file.
+    /// The name, unique in the file.
     pub name: String,
-    /// What a server must have beyond the API for the case to make sense: `controllers`.
+    /// What the case needs beyond the API server, such as `controllers`.
     #[serde(default)]
     pub needs: Vec<String>,
-    /// The steps, as written: references to earlier answers are filled in when a step is sent.
+    /// The steps. References to earlier answers are filled in when a step is sent.
     pub steps: Vec<Ordered>,
-    /// Calls made at the end, whatever happened.
+    /// Requests that are sent at the end, even if a step has failed.
     #[serde(default)]
     pub cleanup: Vec<String>,
 }
@@ -27,17 +27,17 @@ pub struct Case {
 /// The cases of a file with their recorded answers.
 #[derive(Debug)]
 pub struct Suite {
-    /// The file's name without its ending.
+    /// The name of the file without its extension.
     pub name: String,
     /// The scripts, in order.
     pub cases: Vec<Case>,
-    /// For each case by name: one answer for each step.
+    /// The recorded answers, one for each step, by the name of the case.
     pub golden: BTreeMap<String, Value>,
 }
 
 impl Suite {
-    /// Reads `cases/NAME.yaml` and the `golden/NAME.json` beside its folder. A bare `y` or `n` is a text, as the tool
-    /// that recorded the answers reads it.
+    /// Reads `cases/NAME.yaml` and `golden/NAME.json`. An unquoted `y` or `n` is a string, as for the tool that recorded
+    /// the answers.
     pub fn read(file: &Path) -> anyhow::Result<Self> {
         let name = file.file_stem().context("the file has no name")?.to_string_lossy().into_owned();
         let text =
@@ -50,14 +50,14 @@ impl Suite {
                 &text,
                 serde_saphyr::options! { strict_booleans: true },
             )
-            .with_context(|| format!("{} is no list of cases", file.display()))?,
+            .with_context(|| format!("{} is not a list of cases", file.display()))?,
             golden: serde_json::from_str(&answers)
                 .with_context(|| format!("{} is damaged", golden.display()))?,
             name,
         })
     }
 
-    /// The suites that come with this crate.
+    /// Returns the paths of the suites that come with this crate.
     pub fn shipped() -> anyhow::Result<Vec<PathBuf>> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("cases");
         let mut files: Vec<PathBuf> = std::fs::read_dir(&folder)

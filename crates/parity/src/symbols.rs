@@ -1,4 +1,4 @@
-//! What differs from run to run becomes a symbol.
+//! Replaces values that differ from run to run, such as uids, by symbols.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -13,7 +13,7 @@ static TIME: LazyLock<Regex> =
 static CLUSTER_IP: LazyLock<Regex> = LazyLock::new(|| pattern(r"^10\.[0-9]+\.[0-9]+\.[0-9]+$"));
 static SYMBOL: LazyLock<Regex> = LazyLock::new(|| pattern(r"<(uid|rv|ip|hash|generated):([0-9]+)>"));
 
-/// Labels whose value ends in a hash that the server computed.
+/// Labels whose value ends in a hash that a controller computed.
 const HASH_LABELS: [&str; 3] =
     ["pod-template-hash", "controller-revision-hash", "controller.kubernetes.io/hash"];
 
@@ -21,23 +21,23 @@ fn pattern(text: &str) -> Regex {
     Regex::new(text).expect("the pattern is well formed")
 }
 
-/// The symbols of one case, in the order of their first appearance.
+/// The symbols of one case, numbered in the order of their first appearance.
 #[derive(Debug)]
 pub struct Symbols {
     namespace: String,
-    /// For each kind of symbol: value to symbol.
+    /// From value to symbol, for each kind of symbol.
     names: BTreeMap<&'static str, BTreeMap<String, String>>,
-    /// Generated names and hashes, which also appear inside of other texts.
+    /// From generated names and hashes, which also appear inside other strings, to their symbols.
     texts: BTreeMap<String, String>,
 }
 
 impl Symbols {
-    /// No symbols yet; `namespace` becomes `{ns}`.
+    /// Starts without symbols. `namespace` is replaced by `{ns}`.
     pub fn new(namespace: &str) -> Self {
         Self { namespace: namespace.to_owned(), names: BTreeMap::new(), texts: BTreeMap::new() }
     }
 
-    /// The answer with symbols in the place of what differs from run to run.
+    /// Returns the answer with symbols in it.
     pub fn apply(&mut self, answer: &Value) -> Value {
         self.collect(answer);
         self.walk(answer, "", false)
@@ -97,8 +97,8 @@ impl Symbols {
         text.replace(&self.namespace, "{ns}")
     }
 
-    /// `list_metadata`: whether this is the metadata of a list or bookmark, whose resourceVersion says no more than
-    /// that there is one.
+    /// Replaces values in a tree. `list_metadata` says whether the value is the metadata of a list or bookmark, whose
+    /// resource version has no number of its own.
     fn walk(&mut self, value: &Value, key: &str, list_metadata: bool) -> Value {
         match value {
             Value::Object(map) => Value::Object(self.walk_map(map, key, list_metadata)),
@@ -126,7 +126,7 @@ impl Symbols {
         out
     }
 
-    /// Fields that are replaced by what they mean, not by what stands in them.
+    /// Returns the symbol for a field whose name decides what it is replaced by.
     fn special(&mut self, name: &str, item: &Value, parent: &str, list_metadata: bool) -> Option<Value> {
         let text = item.as_str().filter(|text| !text.is_empty());
         Some(match (name, text) {
@@ -152,8 +152,8 @@ impl Symbols {
     }
 }
 
-/// The answers of a case with their symbols numbered anew in the order of sorted keys, so that no server's key order
-/// counts.
+/// Numbers the symbols in the answers to a case anew, in the order of sorted keys, so that the order of keys in an answer
+/// makes no difference.
 pub fn canonical(steps: &Value) -> Value {
     renumber(steps, &mut BTreeMap::new())
 }

@@ -1,4 +1,4 @@
-//! A watch that is kept open between steps.
+//! A watch that stays open between steps.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::server::body_value;
 
-/// How many events may wait to be asked for. No script makes as many.
-const MOST_WAITING: usize = 1024;
+/// How many events are buffered. No script causes as many.
+const EVENTS_MAX: usize = 1024;
 
-/// An open watch. It is read all the time, also while no step asks for its events: a watch that times out meanwhile
-/// has ended.
+/// An open watch. A task reads it all the time, so that it ends when the server ends it, even if no step asks for its
+/// events then.
 pub(crate) struct Watch {
     pub(crate) status: u16,
     events: mpsc::Receiver<Value>,
@@ -27,13 +27,13 @@ pub(crate) struct Watch {
 impl Watch {
     pub(crate) fn new(answer: Response<Body>) -> Self {
         let status = answer.status().as_u16();
-        let (sender, events) = mpsc::channel(MOST_WAITING);
+        let (sender, events) = mpsc::channel(EVENTS_MAX);
         let lines =
             Lines { is_one_document: status != 200, body: answer.into_body(), buffer: BytesMut::new() };
         Self { status, events, reading: tokio::spawn(lines.send_to(sender)) }
     }
 
-    /// `count` events, or what came until `timeout` passed or the watch ended.
+    /// Returns the next `count` events, or fewer if `timeout` passes or the watch ends.
     pub(crate) async fn take(&mut self, count: Option<usize>, timeout: Duration) -> Vec<Value> {
         let end = Instant::now() + timeout;
         let mut events = Vec::new();
@@ -54,10 +54,10 @@ impl Drop for Watch {
 }
 
 struct Lines {
-    /// A refusal is one document, whatever lines it has; events are one line each.
+    /// Whether the body is one document of several lines, as an error is. Events are one line each.
     is_one_document: bool,
     body: Body,
-    /// What was read and is no whole line yet.
+    /// The beginning of a line that is not complete yet.
     buffer: BytesMut,
 }
 

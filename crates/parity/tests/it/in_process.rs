@@ -1,4 +1,4 @@
-//! In virtual time: waits and silences cost nothing.
+//! Every suite against a cluster in this process. Time is virtual, so that waiting costs nothing.
 
 use evenkeel_parity::in_process::answers;
 

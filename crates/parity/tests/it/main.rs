@@ -1,4 +1,5 @@
-//! Every case against a cluster in process, and the core ones over HTTPS: strictly, but for the known gaps.
+//! Replays every case against a cluster in process, and the core suites over HTTPS. Everything but the known gaps must
+//! be equal.
 
 mod in_process;
 mod over_https;
@@ -8,7 +9,7 @@ use std::path::Path;
 use evenkeel_parity::{Case, Gaps, Suite, Wording};
 use serde_json::Value;
 
-/// How many lines a failed test shows.
+/// How many lines a failed test prints.
 const SHOWN_LINES: usize = 40;
 
 fn suite(name: &str) -> Suite {
@@ -21,7 +22,7 @@ fn gaps(name: &str) -> Gaps {
     Gaps::read(&file).expect("the gaps come with the crate")
 }
 
-/// What is wrong with the answers to a case: differences that are not known, and gaps that have closed.
+/// Returns what is wrong with the answers to a case: differences that no gap names, and gaps that have closed.
 fn complaints(suite: &Suite, gaps: &Gaps, case: &Case, got: anyhow::Result<Value>) -> Vec<String> {
     let want = &suite.golden[&case.name];
     let (got, failure) = match got {

@@ -1,4 +1,4 @@
-//! Over the wire and in real time: the same answers come out of the port.
+//! The core suites over HTTPS and in real time.
 
 use anyhow::Context as _;
 use evenkeel_cluster::Cluster;
@@ -10,9 +10,9 @@ use serde_json::Value;
 
 use crate::{complaints, expect_none, gaps, suite};
 
-/// How many cases with watches run at once: most of their time is silence. Those without run one after the other, so
-/// that the steps of a case fall into one second, as they did when they were recorded: times count seconds.
-const SILENT_AT_ONCE: usize = 16;
+/// How many cases with watches run at once: most of their time they wait for events. Cases without watches run one after
+/// the other, so that all steps of a case fall into one second as they did in the recording, where times count seconds.
+const WATCHES_AT_ONCE: usize = 16;
 
 #[test]
 fn rest() {
@@ -21,7 +21,7 @@ fn rest() {
 
 #[test]
 fn watch() {
-    check("watch", SILENT_AT_ONCE);
+    check("watch", WATCHES_AT_ONCE);
 }
 
 fn check(name: &str, at_once: usize) {

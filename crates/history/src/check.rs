@@ -1,26 +1,26 @@
-//! The whole check of a history.
+//! The check of a history.
 
 use std::fmt;
 
 use crate::history::{Answer, History};
-use crate::line::{self, Line};
+use crate::revision_log::{self, RevisionLog};
 use crate::violation::Violation;
 use crate::{linearize, lists, watches};
 
-/// What a history that was accepted is made of.
+/// The size of a history that passed the check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// Requests about one object.
+    /// How many requests about single objects there are.
     pub operations: usize,
-    /// Those of them that were not answered.
+    /// How many requests got no answer.
     pub lost: usize,
-    /// Those of them that were not answered and of which some read, list or watch tells that they happened.
+    /// How many requests got no answer but did happen, as a read, list or watch shows.
     pub happened: usize,
-    /// Lists.
+    /// How many lists there are.
     pub listings: usize,
-    /// Watches.
+    /// How many watches there are.
     pub streams: usize,
-    /// Events of watches.
+    /// How many events the watches have shown.
     pub events: usize,
 }
 
@@ -35,16 +35,16 @@ impl fmt::Display for Summary {
 /// Checks that a correct server could have produced this history.
 ///
 /// # Errors
-/// Everything that is wrong with it.
+/// Every violation in the history.
 pub fn check(mut history: History) -> Result<Summary, Vec<Violation>> {
     let lost = count_lost(&history);
-    let (line, mut violations) = Line::of(&history);
+    let (log, mut violations) = RevisionLog::of(&history);
     violations.extend(history.surprises.drain(..).map(Violation::Surprise));
-    violations.extend(line::check_order(&history));
-    line.complete(&mut history);
-    violations.extend(line.check_uids());
-    violations.extend(lists::check(&history, &line));
-    violations.extend(watches::check(&history, &line));
+    violations.extend(revision_log::check_order(&history));
+    log.complete(&mut history);
+    violations.extend(log.check_uids());
+    violations.extend(lists::check(&history, &log));
+    violations.extend(watches::check(&history, &log));
     let summary = Summary {
         operations: history.operations.len(),
         lost,
@@ -61,7 +61,7 @@ fn count_lost(history: &History) -> usize {
     history.operations.iter().filter(|operation| operation.answer == Answer::Lost).count()
 }
 
-/// Searches an order for each object.
+/// Searches for an order of the requests about each object.
 fn objects(history: History) -> Vec<Violation> {
     let mut by_key = vec![Vec::new(); history.keys];
     let reads = history.listings.iter().flat_map(|listing| lists::reads(listing, history.keys));

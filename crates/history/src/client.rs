@@ -1,5 +1,5 @@
-//! HTTP/1.1 over TLS with the certificate of a kubeconfig: one connection, one request at a time, so that it is always
-//! known which request was lost with a connection.
+//! An HTTP/1.1 client over TLS with the client certificate of a kubeconfig. A connection has one request at a time, so
+//! that it is always known which request was lost with a connection.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -25,43 +25,42 @@ use crate::history::{Content, Key, Object, Revision};
 
 /// The namespace of the objects.
 pub const NAMESPACE: &str = "history";
-/// The path of their collection.
+/// The path of the collection of the objects.
 pub const COLLECTION: &str = "/api/v1/namespaces/history/configmaps";
 /// The name of the object that is written last.
 pub const END: &str = "end";
 
-/// How long a connection or an answer is waited for: on a busy machine a thousand times what it takes. A request that is
-/// not answered by then is lost, and is told apart from others in the error.
+/// How long a client waits for a connection or an answer: on a busy machine a thousand times what it takes. After that,
+/// the request counts as one without an answer, and the error is a timeout.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 
-/// How to reach a server.
+/// Opens connections to a server.
 #[derive(Clone, Debug)]
 pub struct Client {
     address: String,
     tls: Arc<rustls::ClientConfig>,
 }
 
-/// One connection.
+/// A connection to a server.
 #[derive(Debug)]
 pub struct Connection {
     sender: SendRequest<Full<Bytes>>,
 }
 
-/// An answer that was read to its end.
+/// An answer with its whole body.
 #[derive(Debug)]
 pub struct Reply {
     /// The status code.
     pub status: StatusCode,
-    /// The body, if it is JSON.
+    /// The body, or null if it is not JSON.
     pub body: Value,
 }
 
 impl Client {
-    /// A client of the server at this address, with the authority and the certificate of a kubeconfig that
-    /// `evenkeel up` has written.
+    /// A client of the server at this address, with the credentials of a kubeconfig that `evenkeel up` has written.
     ///
     /// # Errors
-    /// When the kubeconfig is another.
+    /// If the kubeconfig cannot be read, or does not have the form that `evenkeel up` writes.
     pub fn new(address: &str, kubeconfig: &Path) -> anyhow::Result<Self> {
         let kubeconfig: Value = serde_json::from_slice(&std::fs::read(kubeconfig)?)?;
         let field = |pointer: &str| -> anyhow::Result<Vec<u8>> {
@@ -88,9 +87,9 @@ impl Client {
     /// Opens a connection.
     ///
     /// # Errors
-    /// When nobody listens, or the handshake fails.
+    /// If the server does not accept the connection, or the handshake fails.
     pub async fn connect(&self) -> anyhow::Result<Connection> {
-        timeout(ANSWER_WITHIN, self.open()).await.context("nobody answers a new connection")?
+        timeout(ANSWER_WITHIN, self.open()).await.context("the server does not accept a connection")?
     }
 
     async fn open(&self) -> anyhow::Result<Connection> {
@@ -108,20 +107,20 @@ impl Connection {
     /// Sends a request and reads the whole answer.
     ///
     /// # Errors
-    /// When the connection is lost: the request may have been served.
+    /// If the connection is lost. The server may have served the request.
     pub async fn send(&mut self, method: Method, path: &str, body: Option<Value>) -> anyhow::Result<Reply> {
         let answer = self.open(method, path, body).await?;
         let status = answer.status();
         let collected = timeout(ANSWER_WITHIN, answer.into_body().collect()).await;
-        let bytes = collected.context("an answer does not end")??.to_bytes();
+        let bytes = collected.context("the body of an answer does not end")??.to_bytes();
         let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
         Ok(Reply { status, body })
     }
 
-    /// Sends a request and gives the answer as it comes.
+    /// Sends a request and returns the answer as a stream.
     ///
     /// # Errors
-    /// When the connection is lost: the request may have been served.
+    /// If the connection is lost. The server may have served the request.
     pub async fn open(
         &mut self,
         method: Method,
@@ -140,31 +139,31 @@ impl Connection {
             self.sender.ready().await?;
             self.sender.send_request(request).await
         };
-        Ok(timeout(ANSWER_WITHIN, sending).await.context("a request is not answered")??)
+        Ok(timeout(ANSWER_WITHIN, sending).await.context("the server does not answer a request")??)
     }
 }
 
-/// The name of an object.
+/// Returns the name of an object.
 pub fn name(key: Key) -> String {
     format!("k{key}")
 }
 
-/// The object of this name, if it is one of those that are recorded.
+/// Returns the number of an object; `None` if the object is not recorded.
 pub fn key(object: &Value) -> Option<Key> {
     object.pointer("/metadata/name")?.as_str()?.strip_prefix('k')?.parse().ok()
 }
 
-/// The path of an object.
+/// Returns the path of an object.
 pub fn path(key: Key) -> String {
     format!("{COLLECTION}/{}", name(key))
 }
 
-/// The resourceVersion of an object or of a list.
+/// Returns the resource version of an object or of a list.
 pub fn revision(object: &Value) -> Option<Revision> {
     object.pointer("/metadata/resourceVersion")?.as_str()?.parse().ok()
 }
 
-/// An object as it was answered.
+/// Reads an object in an answer.
 pub fn object(object: &Value) -> Option<Object> {
     let token = |pointer: &str| object.pointer(pointer)?.as_str()?.parse().ok();
     let content = Content { set: token("/data/set")?, merged: token("/data/merged") };

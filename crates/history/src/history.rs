@@ -1,39 +1,39 @@
-//! What a history is made of: requests, lists and watches, stamped by one counter.
+//! The parts of a history: requests, lists and watches, with ticks of one counter.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-/// A point in real time: every stamp is taken from one counter, so that no two are equal.
+/// A point in real time. All ticks come from one counter, so that no two are equal.
 pub type Tick = u64;
 
-/// A `resourceVersion`, as a number.
+/// A resource version, as a number.
 pub type Revision = u64;
 
-/// Which of the contended objects a request is about.
+/// The number of an object.
 pub type Key = usize;
 
-/// The two values of an object. Every write brings a value that no other write brings, so that a value tells its write.
+/// The two values of an object. No two writes use the same value, so that a value identifies the write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Content {
     /// Written by creates and updates.
     pub set: u64,
-    /// Written by merge patches, which leave `set` alone; carried along by updates.
+    /// Written by merge patches, which do not change `set`. Updates keep it.
     pub merged: Option<u64>,
 }
 
-/// An object as an answer or an event shows it.
+/// An object in an answer or in an event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Object {
-    /// Its `resourceVersion`.
+    /// The resource version.
     pub revision: Revision,
-    /// Its `uid`.
+    /// The uid.
     pub uid: String,
-    /// Its values.
+    /// The values.
     pub content: Content,
 }
 
-/// What a request asked for.
+/// A request about one object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Call {
     /// POST.
@@ -41,23 +41,23 @@ pub enum Call {
         /// The value of [`Content::set`].
         set: u64,
     },
-    /// PUT of an object with a resourceVersion.
+    /// PUT of an object with a resource version.
     Update {
-        /// The resourceVersion that it carries.
+        /// The resource version in the body.
         expected: Revision,
-        /// The values that it carries.
+        /// The values in the body.
         content: Content,
     },
     /// A merge patch of [`Content::merged`].
     Patch {
         /// The new value.
         merged: u64,
-        /// The resourceVersion that it carries, where it carries one.
+        /// The resource version in the body, if there is one.
         expected: Option<Revision>,
     },
     /// DELETE.
     Delete {
-        /// The resourceVersion in its preconditions, where it has any.
+        /// The resource version in the preconditions, if there is one.
         expected: Option<Revision>,
     },
     /// GET.
@@ -65,7 +65,7 @@ pub enum Call {
 }
 
 impl Call {
-    /// The value that no other write brings, if this is a write that brings one.
+    /// Returns the value that identifies the write; `None` for deletes and reads.
     pub fn token(&self) -> Option<u64> {
         match self {
             Self::Create { set } => Some(*set),
@@ -76,16 +76,16 @@ impl Call {
     }
 }
 
-/// What came back.
+/// The answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum Answer {
-    /// The object: as it was written, or as it was read.
+    /// The object that was written or read.
     Object(Object),
-    /// The object of this uid was deleted; at which revision, where a watch told.
+    /// The object was deleted.
     Deleted {
         /// The uid in the details of the answer.
         uid: String,
-        /// When it was deleted.
+        /// The revision of the deletion, if a watch has shown it.
         revision: Option<Revision>,
     },
     /// 409 AlreadyExists.
@@ -98,42 +98,42 @@ pub enum Answer {
     Lost,
 }
 
-/// One request.
+/// A request with its answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Operation {
     /// The object.
     pub key: Key,
-    /// What was asked.
+    /// The request.
     pub call: Call,
-    /// Before the request was sent.
+    /// A tick before the request was sent.
     pub called: Tick,
-    /// What came back.
+    /// The answer to a request.
     pub answer: Answer,
-    /// After the answer was read; for a request that was lost, after its server had died.
+    /// A tick after the answer was read. For a request without an answer, a tick after its server had died.
     pub returned: Tick,
 }
 
-/// A whole list, in one page or several.
+/// A list, read to its end in one page or several.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Listing {
-    /// Before the first page was asked for.
+    /// A tick before the first page was requested.
     pub called: Tick,
-    /// After the first page was read: later pages show the same revision.
+    /// A tick after the first page was read. Later pages show the same revision.
     pub returned: Tick,
     /// The revision of the list.
     pub revision: Revision,
-    /// What was in it.
+    /// The objects in the list.
     pub items: BTreeMap<Key, Object>,
 }
 
-/// What an event of a watch says has happened.
+/// The type of a watch event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum ChangeKind {
     /// `ADDED`.
     Added,
     /// `MODIFIED`.
     Modified,
-    /// `DELETED`: the values are the last ones.
+    /// `DELETED`. The object has its last values.
     Deleted,
 }
 
@@ -142,48 +142,48 @@ pub enum ChangeKind {
 pub struct Change {
     /// The object.
     pub key: Key,
-    /// What happened.
+    /// The type of the event.
     pub kind: ChangeKind,
     /// The object, with the revision of the change.
     pub object: Object,
-    /// After the event was read.
+    /// A tick after the event was read.
     pub seen: Tick,
 }
 
-/// One answer to a watch request.
+/// The events of one watch request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Stream {
-    /// Which watcher asked.
+    /// The number of the watcher.
     pub watcher: usize,
-    /// The resourceVersion that the watch began at: that of a list, or the last one that this watcher had seen.
+    /// The resource version that the watch began at: that of a list, or the last one that this watcher had seen.
     pub from: Revision,
-    /// The events, in the order in which they came.
+    /// The events, in the order in which they arrived.
     pub changes: Vec<Change>,
-    /// The revision of what came last, where that was a bookmark or an event of an object that is not recorded.
+    /// The revision of the last bookmark or event of an object that is not recorded.
     pub reached: Revision,
 }
 
 impl Stream {
-    /// The last revision that the stream has shown, or began at.
+    /// Returns the last revision that the watch has shown, or the one that it began at.
     pub fn until(&self) -> Revision {
         let last = self.changes.last().map_or(self.from, |change| change.object.revision);
         last.max(self.reached)
     }
 }
 
-/// What all clients did and saw, from when there was none of the objects.
+/// Everything that the clients did and saw, beginning before any of the objects existed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct History {
     /// How many objects there are.
     pub keys: usize,
-    /// Requests.
+    /// Requests about single objects.
     pub operations: Vec<Operation>,
     /// Lists.
     pub listings: Vec<Listing>,
-    /// Watches, those of one watcher in their order.
+    /// Watches; those of one watcher are in the order in which they were opened.
     pub streams: Vec<Stream>,
-    /// The revision that every watcher was to see before it ended.
+    /// The revision that every watcher must have seen.
     pub end: Option<Revision>,
-    /// Answers that a correct server does not give at all.
+    /// Answers that a correct server never gives.
     pub surprises: Vec<String>,
 }

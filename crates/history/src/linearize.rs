@@ -1,37 +1,38 @@
-//! The search for an order that explains every answer about one object.
+//! The search for an order of requests that explains every answer about one object.
 //!
-//! Wing and Gong: a request can come next if no other one that is left has returned before it was called; try each of
-//! those whose answer fits, and go back where none does. Lowe: a configuration (what is done, and the state) that was
-//! met before is not tried again. Beyond that:
+//! Wing and Gong: a request can come next if no remaining request had returned before it was called. Try each of these
+//! whose answer fits the state, and backtrack if none does. Lowe: do not try a configuration (the requests taken so far,
+//! and the state) a second time. In addition:
 //!
-//! * a history is cut wherever no request is open, and each piece is searched from every state that the piece before it
-//!   can end in;
-//! * a read, or a write that was refused, is taken as soon as it fits: it changes nothing, so that no order is lost;
-//! * of the acknowledged writes that are left only the one with the lowest revision can come next.
+//! * A history is cut wherever no request is open. Each piece is searched from every state that the piece before it can
+//!   end in.
+//! * A read, or a write that failed with an error, is taken as soon as it fits. It changes nothing, so that no order is
+//!   excluded.
+//! * Of the remaining acknowledged writes, only the one with the lowest revision can come next.
 
 use std::collections::BTreeSet;
 
 use evenkeel_env::HashSet;
 
 use crate::history::{Key, Operation, Revision, Tick};
-use crate::register::{self, State};
+use crate::register::{self, RegisterState};
 use crate::violation::Violation;
 
-/// How many configurations of one piece are looked at before the search gives up. A piece of a right history takes a
-/// few for each of its requests; the requests of a piece are bounded by what is sent between two kills.
+/// How many configurations of one piece are tried before the search gives up. A piece of a correct history takes a few
+/// for each of its requests, and a piece has no more requests than are sent between two kills.
 const CONFIGURATIONS_MAX: usize = 5_000_000;
 
-/// Checks the requests about one object.
+/// Checks that the requests about one object are linearizable.
 pub(crate) fn check(key: Key, mut operations: Vec<Operation>) -> Result<(), Violation> {
     operations.sort_by_key(|operation| operation.called);
-    let mut states = BTreeSet::from([State::NEW]);
+    let mut states = BTreeSet::from([RegisterState::NEW]);
     for piece in pieces(&operations) {
         states = Search::new(piece).run(&states).map_err(|stuck| stuck.violation(key, piece))?;
     }
     Ok(())
 }
 
-/// Cuts requests, which are sorted by their calls, wherever none is open.
+/// Cuts requests, which are sorted by the time of the call, wherever no request is open.
 fn pieces(operations: &[Operation]) -> Vec<&[Operation]> {
     let (mut pieces, mut start, mut open_until) = (Vec::new(), 0, 0);
     for (at, operation) in operations.iter().enumerate() {
@@ -45,14 +46,14 @@ fn pieces(operations: &[Operation]) -> Vec<&[Operation]> {
     pieces
 }
 
-/// Which requests were taken, and what state that has led to.
+/// The requests taken so far, and the state after them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Configuration {
     /// One bit for each request of the piece.
     taken: Vec<u64>,
-    /// Every request before this one was taken.
+    /// The index of the first request that may not be taken yet.
     first: usize,
-    state: State,
+    state: RegisterState,
 }
 
 impl Configuration {
@@ -60,7 +61,7 @@ impl Configuration {
         self.taken[at / 64] & (1 << (at % 64)) != 0
     }
 
-    fn take(&mut self, at: usize, state: State, pieces: usize) {
+    fn take(&mut self, at: usize, state: RegisterState, pieces: usize) {
         self.taken[at / 64] |= 1 << (at % 64);
         self.state = state;
         while self.first < pieces && self.has(self.first) {
@@ -73,7 +74,7 @@ impl Configuration {
     }
 }
 
-/// The configuration in which a search came furthest.
+/// A search that failed: the configuration with the most requests taken.
 struct Stuck {
     configuration: Configuration,
     exhausted: bool,
@@ -84,7 +85,7 @@ impl Stuck {
         let left =
             |(at, operation): (usize, &Operation)| (!self.configuration.has(at)).then(|| operation.clone());
         let stuck = piece.iter().enumerate().filter_map(left).collect();
-        let note = if self.exhausted { " (the search was given up)" } else { "" };
+        let note = if self.exhausted { " (the search gave up)" } else { "" };
         Violation::NotLinearizable { key, stuck, state: format!("{:?}{note}", self.configuration.state) }
     }
 }
@@ -93,7 +94,7 @@ struct Search<'a> {
     piece: &'a [Operation],
     met: HashSet<Configuration>,
     todo: Vec<Configuration>,
-    ends: BTreeSet<State>,
+    ends: BTreeSet<RegisterState>,
     furthest: Option<Configuration>,
 }
 
@@ -102,8 +103,8 @@ impl<'a> Search<'a> {
         Self { piece, met: HashSet::default(), todo: Vec::new(), ends: BTreeSet::new(), furthest: None }
     }
 
-    /// Every state in which the piece can end, if it begins in one of these.
-    fn run(mut self, states: &BTreeSet<State>) -> Result<BTreeSet<State>, Stuck> {
+    /// Returns every state that the piece can end in if it begins in one of `states`.
+    fn run(mut self, states: &BTreeSet<RegisterState>) -> Result<BTreeSet<RegisterState>, Stuck> {
         let taken = vec![0; self.piece.len().div_ceil(64)];
         for state in states {
             self.push(Configuration { taken: taken.clone(), first: 0, state: *state });
@@ -120,7 +121,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Takes what changes nothing, then tries each write that can come next.
+    /// Takes the requests that change nothing, then tries each write that can come next.
     fn expand(&mut self, configuration: Configuration) {
         let configuration = self.settle(configuration);
         if self.is_complete(&configuration) {
@@ -147,7 +148,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Takes reads and refused writes for as long as one fits.
+    /// Takes reads and failed writes for as long as one fits.
     fn settle(&self, mut configuration: Configuration) -> Configuration {
         loop {
             let open_until = self.open_until(&configuration);
@@ -169,14 +170,15 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Requests that are left and were called before any that is left had returned.
+    /// Returns the remaining requests that were called before any remaining request had returned.
     fn candidates(&self, configuration: &Configuration, open_until: Tick) -> Vec<usize> {
         let left = configuration.first..self.piece.len();
         let left = left.take_while(|at| self.piece[*at].called < open_until);
         left.filter(|at| !configuration.has(*at)).collect()
     }
 
-    /// When the first of the answered requests that are left returned. A lost request need not happen at all.
+    /// Returns the time at which the first remaining request with an answer returned. A request without an answer need
+    /// not happen at all.
     fn open_until(&self, configuration: &Configuration) -> Tick {
         let mut open_until = Tick::MAX;
         for at in configuration.first..self.piece.len() {
@@ -191,7 +193,7 @@ impl<'a> Search<'a> {
         open_until
     }
 
-    /// The lowest revision of the acknowledged writes that are left.
+    /// Returns the lowest revision of the remaining acknowledged writes.
     fn next_revision(&self, configuration: &Configuration) -> Option<Revision> {
         let left = (configuration.first..self.piece.len()).filter(|at| !configuration.has(*at));
         left.filter_map(|at| register::written_at(&self.piece[at])).min()

@@ -1,31 +1,31 @@
-//! Lists: each shows every object as it was at one revision.
+//! Checks that each list shows every object as it was at the revision of the list.
 
 use crate::history::{Answer, Call, History, Key, Listing, Operation};
-use crate::line::{Line, What};
+use crate::revision_log::{Effect, RevisionLog};
 use crate::violation::Violation;
 
-/// Compares each list with the line of revisions.
-pub(crate) fn check(history: &History, line: &Line) -> Vec<Violation> {
-    let keys = |listing| (0..history.keys).filter_map(move |key| differs(listing, key, line));
+/// Compares each list with the log of revisions.
+pub(crate) fn check(history: &History, log: &RevisionLog) -> Vec<Violation> {
+    let keys = |listing| (0..history.keys).filter_map(move |key| differs(listing, key, log));
     history.listings.iter().flat_map(keys).collect()
 }
 
-/// How a list differs from the state of an object at the revision of the list.
-fn differs(listing: &Listing, key: Key, line: &Line) -> Option<Violation> {
+/// Compares a list with the state of one object at the revision of the list.
+fn differs(listing: &Listing, key: Key, log: &RevisionLog) -> Option<Violation> {
     let shows = listing.items.get(&key).map(|object| object.revision);
-    let last = line.last(key, listing.revision);
+    let last = log.last(key, listing.revision);
     let mixed = |change| Some(Violation::MixedList { revision: listing.revision, key, shows, change });
     match (shows, last) {
-        (Some(shown), Some((at, What::Written(_)))) if at == shown => None,
-        // The item itself is on the line, so that there is none before it only if the item is newer than the list.
+        (Some(shown), Some((at, Effect::Written(_)))) if at == shown => None,
+        // The log has the item itself. If it has no change up to the list's revision, the item is newer than the list.
         (Some(shown), last) => mixed(last.map_or(shown, |(at, _)| at)),
-        // It may have been deleted unseen, unless a watch has seen all.
-        (None, Some((at, What::Written(_)))) if line.is_whole(at, listing.revision) => mixed(at),
+        // The object may have been deleted unseen, unless a watch has shown every change.
+        (None, Some((at, Effect::Written(_)))) if log.is_whole(at, listing.revision) => mixed(at),
         (None, _) => None,
     }
 }
 
-/// A list as a read of each object.
+/// Turns a list into one read of each object.
 pub(crate) fn reads(listing: &Listing, keys: usize) -> impl Iterator<Item = Operation> {
     (0..keys).map(|key| Operation {
         key,

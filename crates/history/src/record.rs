@@ -8,10 +8,10 @@ use parking_lot::Mutex;
 
 use crate::history::{Answer, Call, Change, History, Key, Listing, Operation, Revision, Stream, Tick};
 
-/// How often [`Recorder::wait_for`] looks at the clock: a fraction of what a synced write takes.
+/// How often [`Recorder::wait_for`] reads the clock: a fraction of the time that a synced write takes.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
-/// Takes down what clients do and see, from any thread. Cloning shares the record.
+/// Records what clients do and see, on any thread. Clones record into the same history.
 #[derive(Clone, Debug, Default)]
 pub struct Recorder {
     shared: Arc<Shared>,
@@ -19,7 +19,7 @@ pub struct Recorder {
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// The last stamp that was given out.
+    /// The last tick.
     clock: AtomicU64,
     record: Mutex<Record>,
 }
@@ -27,40 +27,40 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Record {
     history: History,
-    /// For each request that was lost, its place in the history and the server that it was sent to.
+    /// For each request without an answer, its index in the history and the number of its server.
     lost: Vec<(usize, usize)>,
-    /// When each server had died.
+    /// The ticks after which each server was dead.
     deaths: Vec<Tick>,
 }
 
 impl Recorder {
-    /// A record of requests about this many objects.
+    /// A recorder for requests about this many objects.
     pub fn new(keys: usize) -> Self {
         let recorder = Self::default();
         recorder.shared.record.lock().history.keys = keys;
         recorder
     }
 
-    /// A stamp that is later than every one before it.
+    /// Returns the next tick.
     pub fn tick(&self) -> Tick {
         self.shared.clock.fetch_add(1, Ordering::SeqCst) + 1
     }
 
-    /// Waits until a stamp from `until` on was given out.
+    /// Waits until the clock has reached `until`.
     pub async fn wait_for(&self, until: Tick) {
         while self.shared.clock.load(Ordering::SeqCst) < until {
             tokio::time::sleep(LOOK_EVERY).await;
         }
     }
 
-    /// A request was answered, just now.
+    /// Records a request whose answer was just read.
     pub fn answered(&self, key: Key, call: Call, called: Tick, answer: Answer) {
         let returned = self.tick();
         let operation = Operation { key, call, called, answer, returned };
         self.shared.record.lock().history.operations.push(operation);
     }
 
-    /// A request to the server of this number got no answer: it may have been served until that server died.
+    /// Records a request without an answer. Its server may have served it at any time until that server died.
     pub fn lost(&self, key: Key, call: Call, called: Tick, server: usize) {
         let mut record = self.shared.record.lock();
         let at = record.history.operations.len();
@@ -69,44 +69,44 @@ impl Recorder {
         record.history.operations.push(operation);
     }
 
-    /// The server whose number is the count of those before it is dead.
+    /// Records that the running server is dead.
     pub fn died(&self) {
         let now = self.tick();
         self.shared.record.lock().deaths.push(now);
     }
 
-    /// A list was read to its end.
+    /// Records a list.
     pub fn listed(&self, listing: Listing) {
         self.shared.record.lock().history.listings.push(listing);
     }
 
-    /// A watch begins; gives the number by which its events are recorded.
+    /// Records a new watch and returns its number.
     pub fn watching(&self, watcher: usize, from: Revision) -> usize {
         let streams = &mut self.shared.record.lock().history.streams;
         streams.push(Stream { watcher, from, changes: Vec::new(), reached: from });
         streams.len() - 1
     }
 
-    /// A watch has shown that it came to this revision, by a bookmark or by an event of an object that is not recorded.
+    /// Records the revision of a bookmark, or of an event of an object that is not recorded.
     pub fn reached(&self, stream: usize, revision: Revision) {
         if let Some(stream) = self.shared.record.lock().history.streams.get_mut(stream) {
             stream.reached = revision;
         }
     }
 
-    /// A watch has shown a change.
+    /// Records a watch event.
     pub fn changed(&self, stream: usize, change: Change) {
         if let Some(stream) = self.shared.record.lock().history.streams.get_mut(stream) {
             stream.changes.push(change);
         }
     }
 
-    /// An answer came that a correct server does not give.
+    /// Records an answer that a correct server never gives.
     pub fn surprise(&self, what: String) {
         self.shared.record.lock().history.surprises.push(what);
     }
 
-    /// The history, whose watchers were all to see `end`.
+    /// Returns the history. Every watcher must have seen the revision `end`.
     pub fn finish(self, end: Option<Revision>) -> History {
         let mut record = std::mem::take(&mut *self.shared.record.lock());
         for (at, server) in record.lost {

@@ -1,25 +1,25 @@
-//! Leaders and their terms: the writes of one leader are not interrupted by those of another.
+//! Checks that the writes of one leader are not interleaved with those of another.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::history::Revision;
 
-/// A write of an operator, as the server has ordered it.
+/// A write of an operator, in the order of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written {
-    /// The revision that it got.
+    /// The revision of the write.
     pub revision: Revision,
-    /// The process that sent it. A process that leads again after it lost the lease goes by another name.
+    /// The identity of the process that wrote. A process that leads again after it lost the lease has another identity.
     pub by: String,
 }
 
-/// A write of an old leader that landed after the first one of a new leader.
+/// A write of an old leader that landed after the first write of a new leader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Overlap {
     /// The late write.
     pub late: Written,
-    /// The write of another leader that came before it.
+    /// The first write of the new leader.
     pub after: Written,
 }
 
@@ -31,9 +31,9 @@ impl fmt::Display for Overlap {
     }
 }
 
-/// Finds every write that landed after another leader had begun to write. The writes are in the server's order.
+/// Finds every write that landed after another leader had begun to write. The writes are in the order of the server.
 pub fn check_terms(writes: &[Written]) -> Vec<Overlap> {
-    // For each leader whose term is over, the write that ended it.
+    // For each leader whose term is over, the write that ended the term.
     let mut ended: BTreeMap<&str, &Written> = BTreeMap::new();
     let mut leader: Option<&Written> = None;
     let mut overlaps = Vec::new();

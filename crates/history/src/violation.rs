@@ -1,4 +1,4 @@
-//! What is wrong with a history.
+//! What can be wrong with a history.
 
 use std::fmt;
 
@@ -8,24 +8,24 @@ use crate::history::{Key, Operation, Revision};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Violation {
-    /// No order of the requests about one object explains what they were answered.
+    /// No order of the requests about one object explains their answers.
     NotLinearizable {
         /// The object.
         key: Key,
-        /// The requests that remain in the attempt that came furthest, oldest first.
+        /// The requests that remain in the attempt that took the most, oldest first.
         stuck: Vec<Operation>,
-        /// The state that it had come to.
+        /// The state that this attempt had reached.
         state: String,
     },
-    /// Two changes were seen under one revision.
+    /// One revision stands for two different changes.
     Reused {
         /// The revision.
         revision: Revision,
-        /// What was seen.
+        /// The two changes.
         seen: [String; 2],
     },
-    /// A write got a revision that is not above one that was seen before the write was sent, or a list shows a
-    /// revision below one.
+    /// A write got a revision that is not above one that was seen before the write was sent, or a list has a revision
+    /// below one that was seen before.
     Backwards {
         /// The revision of the write or of the list.
         revision: Revision,
@@ -38,44 +38,44 @@ pub enum Violation {
         revision: Revision,
         /// The object.
         key: Key,
-        /// What the list shows: the revision of the item, if it is there.
+        /// The revision of the item in the list; `None` if the object is not in the list.
         shows: Option<Revision>,
         /// The last change of the object up to the revision of the list.
         change: Revision,
     },
-    /// An event came again, or out of order.
+    /// An event was repeated or out of order.
     Repeated {
-        /// Who watched.
+        /// The number of the watcher.
         watcher: usize,
         /// The revision of the event.
         revision: Revision,
         /// The revision that had been shown before.
         after: Revision,
     },
-    /// A watch passed over a change.
+    /// A watch skipped a change.
     Missed {
-        /// Who watched.
+        /// The number of the watcher.
         watcher: usize,
         /// The revision of the change.
         revision: Revision,
     },
-    /// An event calls a change by the wrong name, or an object changed its uid without being deleted.
+    /// An event has the wrong type, or an object changed its uid without being deleted.
     Misnamed {
         /// The revision of the change.
         revision: Revision,
         /// What is wrong.
         why: &'static str,
     },
-    /// A watcher did not come to the end.
+    /// A watcher did not see the last write.
     Unfinished {
-        /// Who watched.
+        /// The number of the watcher.
         watcher: usize,
-        /// The last revision that it saw.
+        /// The last revision that the watcher saw.
         seen: Revision,
-        /// The revision that it should have seen.
+        /// The revision of the last write.
         end: Revision,
     },
-    /// An answer that a correct server does not give at all.
+    /// An answer that a correct server never gives.
     Surprise(String),
 }
 
@@ -83,7 +83,7 @@ impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotLinearizable { key, stuck, state } => {
-                write!(f, "object {key} is not linearizable: from {state} nothing explains")?;
+                write!(f, "object {key} is not linearizable: no order from {state} explains")?;
                 stuck.iter().take(20).try_for_each(|operation| write!(f, "\n  {operation:?}"))
             }
             Self::Reused { revision, seen: [one, two] } => {

@@ -1,7 +1,7 @@
-//! The checker against histories that are right, made by a simulated server, and against histories that are wrong.
+//! The checker accepts histories of a correct simulated server and rejects others.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-mod right;
+mod accepted;
+mod rejected;
 mod simulate;
-mod wrong;

@@ -1,4 +1,4 @@
-//! A correct server in a few lines, and clients whose requests overlap, get lost, and are watched.
+//! A correct simulated server, and clients whose requests overlap and sometimes get no answer.
 
 use std::collections::BTreeMap;
 
@@ -6,22 +6,22 @@ use evenkeel_history::{
     Answer, Call, Change, ChangeKind, Content, History, Key, Listing, Object, Recorder, Revision, Tick,
 };
 
-/// How many objects the clients contend for.
+/// How many objects the clients write to.
 const KEYS: usize = 3;
 /// How many clients send requests.
 const CLIENTS: usize = 5;
-/// How many watch.
+/// How many clients watch.
 const WATCHERS: usize = 2;
 
-/// A request that is under way.
+/// A request without an answer yet.
 enum Open {
-    /// It was sent.
+    /// The request was sent.
     Called { key: Key, call: Call, called: Tick },
-    /// It was served, and its answer is on its way.
+    /// The server has served the request; the client has no answer yet.
     Served { key: Key, call: Call, called: Tick, answer: Answer },
-    /// A list was asked for.
+    /// A list was requested.
     Listing { called: Tick },
-    /// A list was made.
+    /// The server has read the list.
     Listed { called: Tick, revision: Revision, items: BTreeMap<Key, Object> },
 }
 
@@ -30,7 +30,7 @@ struct Watcher {
     seen: Revision,
 }
 
-/// A world with one server, which dies and comes back.
+/// One server, which dies and restarts, and its clients.
 pub(crate) struct World {
     random: fastrand::Rng,
     recorder: Recorder,
@@ -43,7 +43,7 @@ pub(crate) struct World {
     servers: usize,
 }
 
-/// A history of this many steps.
+/// Returns a history of this many steps.
 pub(crate) fn history(seed: u64, steps: usize) -> History {
     let mut world = World::new(seed);
     for _ in 0..steps {
@@ -83,7 +83,7 @@ impl World {
         }
     }
 
-    /// One step of one client: call, serve, answer.
+    /// Takes one step of one client: call, serve or answer.
     fn advance(&mut self, open: Option<Open>) -> Option<Open> {
         match open {
             None if self.random.u32(0..8) == 0 => Some(Open::Listing { called: self.recorder.tick() }),
@@ -114,7 +114,7 @@ impl World {
     fn call(&mut self, key: Key) -> Call {
         self.tokens += 1;
         let token = self.tokens;
-        // Mostly the present object, sometimes a stale view of it.
+        // Mostly the current revision, sometimes a stale one.
         let seen = match self.random.bool() {
             true => self.objects.get(&key).cloned(),
             false => self.log.iter().rev().skip(1).find(|(at, ..)| *at == key).map(|(.., old)| old.clone()),
@@ -174,7 +174,7 @@ impl World {
         Answer::Object(object)
     }
 
-    /// One watcher is shown its next event.
+    /// Shows one watcher its next event.
     fn show(&mut self) {
         let watcher = self.random.usize(0..WATCHERS);
         self.show_to(watcher);
@@ -190,7 +190,7 @@ impl World {
         true
     }
 
-    /// The server dies: what is under way is lost, whether it was served or not, and watches begin anew.
+    /// The server dies: open requests get no answer, whether served or not, and watches begin anew.
     fn kill(&mut self) {
         for client in 0..CLIENTS {
             match self.open[client].take() {
@@ -210,7 +210,7 @@ impl World {
         self.servers += 1;
         for (at, watcher) in self.watchers.iter_mut().enumerate() {
             if self.random.u32(0..4) == 0 {
-                // 410: it lists, and goes on from there.
+                // The revision is gone (410): the watcher lists and watches from there.
                 let (called, returned) = (self.recorder.tick(), self.recorder.tick());
                 let (revision, items) = (self.revision, self.objects.clone());
                 self.recorder.listed(Listing { called, returned, revision, items });
@@ -220,7 +220,7 @@ impl World {
         }
     }
 
-    /// Everybody is answered, and every watcher sees the end.
+    /// Answers all requests, and shows every watcher the last revision.
     fn end(mut self) -> History {
         for client in 0..CLIENTS {
             while let Some(open) = self.open[client].take() {

@@ -1,6 +1,6 @@
-//! Plays two replicas of an operator against each other: the leader is stopped, killed or cut off from the network, the
-//! other takes over, and the old one comes back. The server's own order of the writes tells whether a write of an old
-//! leader landed after the first one of a new leader.
+//! Runs two replicas of an operator: the leader is stopped, killed or cut off from the network, the other one takes over,
+//! and the old one comes back. The order of the writes on the server shows whether a write of an old leader landed after
+//! the first write of a new leader.
 
 mod operator;
 mod proxy;
@@ -14,18 +14,18 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::Parser;
 
-/// Fail an operator over between two replicas, and check the order of their writes.
+/// Make the leader of two replicas fail again and again, and check the order of their writes.
 #[derive(Debug, Parser)]
 struct Arguments {
     #[command(subcommand)]
     command: Option<Command>,
-    /// The server's binary.
+    /// The server binary.
     #[arg(long, value_name = "PATH", default_value = "target/debug/evenkeel")]
     evenkeel: PathBuf,
-    /// How often the leader fails.
+    /// How often to make the leader fail.
     #[arg(long, env = "EVENKEEL_FAILOVERS", value_name = "N", default_value_t = 6)]
     rounds: u32,
-    /// Decides how the leader fails and for how long.
+    /// Decides how long each failure lasts and when it comes.
     #[arg(long, env = "EVENKEEL_FAILOVER_SEED", value_name = "SEED", default_value_t = 1)]
     seed: u64,
 }

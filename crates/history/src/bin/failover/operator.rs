@@ -1,4 +1,4 @@
-//! One replica: while it leads, it writes as fast as it is answered, without preconditions.
+//! One replica: while it leads, it writes without preconditions and without a pause.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,29 +13,29 @@ use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 
 use crate::writes::{NAMESPACE, OBJECTS};
 
-/// How long others wait before they take the lease; the shortest that keeps the proportions of the defaults, so that
-/// many rounds fit into a minute.
+/// How long the lease lasts: the shortest time that keeps the proportions of the defaults, so that many rounds fit into
+/// a minute.
 pub(crate) const LEASE: Duration = Duration::from_secs(2);
-/// How long a leader that cannot renew goes on.
+/// How long a leader that cannot renew its lease keeps writing.
 const RENEW: Duration = Duration::from_millis(1300);
 /// How often the lease is renewed.
 const RETRY: Duration = Duration::from_millis(250);
-/// How long a write that failed is left alone.
+/// The pause after a failed write.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// What a replica is told.
+/// The arguments of a replica.
 #[derive(Debug, Args)]
 pub(crate) struct Operator {
-    /// Its way to the server.
+    /// The kubeconfig of the server.
     #[arg(long)]
     kubeconfig: PathBuf,
-    /// Its name in the election and in its writes.
+    /// The name of this process in the election and in its writes.
     #[arg(long)]
     identity: String,
 }
 
 impl Operator {
-    /// Stands for election and writes, until it has lost the lease.
+    /// Takes part in the election, and writes until it has lost the lease.
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).init();
         let kubeconfig = Kubeconfig::read_from(&self.kubeconfig).context("cannot read the kubeconfig")?;
@@ -56,7 +56,7 @@ impl Operator {
     }
 }
 
-/// Writes its name into one object, again and again.
+/// Writes the identity into one object, again and again.
 async fn write(maps: Api<ConfigMap>, object: usize, identity: String) {
     let name = format!("o{object}");
     for count in 0_u64.. {

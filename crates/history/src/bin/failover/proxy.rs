@@ -1,8 +1,8 @@
-//! The network between one replica and the server: it can be cut and healed.
+//! A proxy between one replica and the server that can cut the network.
 //!
-//! A cut is silent. What a replica sends meanwhile stays in its kernel, which goes on trying, as on a network that drops
-//! packets: after the healing it arrives, even if the replica has closed its socket in the meantime. It does not arrive
-//! if the replica has *reset* the connection, because its kernel then throws away what was not delivered.
+//! A cut is silent. Bytes that a replica sends during a cut stay in its kernel, as on a network that drops packets. They
+//! arrive after the cut, even if the replica has closed its socket in the meantime. They do not arrive if the replica has
+//! *reset* the connection, because its kernel then discards what was not delivered.
 
 use std::net::SocketAddr;
 
@@ -12,18 +12,18 @@ use tokio::net::tcp::OwnedReadHalf;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// How much is carried at a time: a request of the replicas fits.
+/// How many bytes are forwarded at a time: more than a request of the replicas has.
 const CHUNK: usize = 16 << 10;
 
-/// A way to the server that can be cut.
+/// A proxy to the server that can be cut.
 pub(crate) struct Proxy {
     address: SocketAddr,
-    /// Whether bytes pass.
+    /// Whether bytes are forwarded.
     open: watch::Sender<bool>,
 }
 
 impl Proxy {
-    /// Listens, and carries every connection to `server`.
+    /// Listens, and forwards every connection to `server`.
     pub(crate) async fn start(server: String) -> anyhow::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await.context("cannot listen")?;
         let address = listener.local_addr()?;
@@ -49,9 +49,9 @@ impl Proxy {
     }
 }
 
-/// Carries one connection, both ways, until either side ends it.
+/// Forwards one connection in both directions until either side ends it.
 async fn carry(client: TcpStream, server: String, is_open: watch::Receiver<bool>) {
-    // A connection that is opened during a cut is made after it.
+    // A connection that is opened during a cut is forwarded after it.
     if is_open.clone().wait_for(|open| *open).await.is_err() {
         return;
     }
@@ -65,7 +65,7 @@ async fn carry(client: TcpStream, server: String, is_open: watch::Receiver<bool>
     }
 }
 
-/// From the replica to the server.
+/// Forwards bytes from the replica to the server.
 async fn upwards(
     mut from: OwnedReadHalf,
     mut to: impl AsyncWrite + Unpin,
@@ -76,7 +76,7 @@ async fn upwards(
         if from.readable().await.is_err() || is_open.wait_for(|open| *open).await.is_err() {
             return;
         }
-        // What was reset was never delivered: the kernel of the replica has thrown it away.
+        // The kernel of a replica that reset its connection has discarded what was not delivered.
         let was_reset = from.as_ref().take_error().is_ok_and(|error| error.is_some());
         let read = if was_reset { 0 } else { from.read(&mut buffer).await.unwrap_or(0) };
         if read == 0 || to.write_all(&buffer[..read]).await.is_err() {
@@ -85,7 +85,7 @@ async fn upwards(
     }
 }
 
-/// From the server to the replica.
+/// Forwards bytes from the server to the replica.
 async fn downwards(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,

@@ -1,4 +1,4 @@
-//! A replica as a process, with a network of its own.
+//! A replica of the operator: a process behind a proxy that can cut its network.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -10,10 +10,11 @@ use tokio::time::timeout;
 
 use crate::proxy::Proxy;
 
-/// How long a replica may take to end after it has lost the lease: on a busy machine many times what it takes.
+/// How long a replica may take to end after it has lost the lease or was killed: on a busy machine many times what it
+/// takes.
 const END: Duration = Duration::from_secs(60);
 
-/// One of the two replicas. Each start has another identity.
+/// One of the two replicas. Each start of the process has another identity.
 pub(crate) struct Replica {
     name: &'static str,
     starts: u32,
@@ -38,12 +39,12 @@ impl Replica {
         Ok(Self { name, starts: 0, folder: folder.to_owned(), kubeconfig, child: None, proxy })
     }
 
-    /// The name that this start of the process has in the election and in its writes.
+    /// Returns the name that the present process has in the election and in its writes.
     pub(crate) fn identity(&self) -> String {
         format!("{}-{}", self.name, self.starts)
     }
 
-    /// Starts the process, unless it runs.
+    /// Starts the process, unless it is running.
     pub(crate) fn ensure_running(&mut self) -> anyhow::Result<()> {
         if let Some(child) = &mut self.child
             && child.try_wait()?.is_none()
@@ -60,7 +61,7 @@ impl Replica {
         Ok(())
     }
 
-    /// Starts the process whenever it has ended, for as long as this is awaited; returns only when that fails.
+    /// Restarts the process whenever it has ended. Returns only if a start fails.
     pub(crate) async fn supervise(&mut self) -> anyhow::Error {
         loop {
             if let Err(error) = self.ensure_running() {
@@ -74,10 +75,10 @@ impl Replica {
         }
     }
 
-    /// Sends a signal to the process, unless that has ended.
+    /// Sends a signal to the process, unless it has ended.
     pub(crate) async fn signal(&mut self, signal: &str) -> anyhow::Result<()> {
         let Some(child) = &mut self.child else { return Ok(()) };
-        // A process that was not waited for keeps its number.
+        // The kernel does not reuse the number of a process before its parent has waited for it.
         let Some(pid) = child.id() else { return Ok(()) };
         let sent = Command::new("kill").arg(format!("-{signal}")).arg(pid.to_string()).status().await?;
         if !sent.success() && child.try_wait()?.is_none() {
@@ -86,10 +87,15 @@ impl Replica {
         Ok(())
     }
 
-    /// SIGKILL; returns when the process is gone.
+    /// Kills the process with SIGKILL and waits until it is gone.
     pub(crate) async fn kill(&mut self) -> anyhow::Result<()> {
         match self.child.take() {
-            Some(mut child) => child.kill().await.context("cannot kill a replica"),
+            Some(mut child) => {
+                let killed = timeout(END, child.kill()).await;
+                let killed =
+                    killed.with_context(|| format!("{} is not gone after SIGKILL", self.identity()))?;
+                killed.context("cannot kill a replica")
+            }
             None => Ok(()),
         }
     }
@@ -98,7 +104,7 @@ impl Replica {
     pub(crate) async fn ended(&mut self) -> anyhow::Result<()> {
         let Some(child) = &mut self.child else { return Ok(()) };
         let status = timeout(END, child.wait()).await;
-        status.with_context(|| format!("{} goes on without the lease", self.identity()))??;
+        status.with_context(|| format!("{} has not ended after it lost the lease", self.identity()))??;
         self.child = None;
         Ok(())
     }

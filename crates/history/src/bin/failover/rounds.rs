@@ -1,4 +1,4 @@
-//! The rounds: the leader fails in one of several ways, the other replica takes over, the old one comes back.
+//! The rounds: the leader fails in one of several ways, the other replica takes over, and the old one comes back.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::operator::LEASE;
 use crate::replica::Replica;
 use crate::writes::{NAMESPACE, Writes};
 
-/// The longest that a leader is left alone between two failures.
+/// The longest time between two failures.
 const CALM: Duration = Duration::from_millis(400);
 /// How many late writes are printed.
 const SHOWN: usize = 20;
@@ -25,15 +25,15 @@ const SHOWN: usize = 20;
 enum Failure {
     /// SIGSTOP until the other replica has written, then SIGCONT.
     Stopped,
-    /// SIGSTOP for about as long as the lease lasts, so that it wakes while the other takes over, or just before.
+    /// SIGSTOP for about as long as the lease lasts, so that the leader resumes while the other takes over or just before.
     StoppedBriefly,
     /// SIGKILL.
     Killed,
-    /// Its network is cut until the other replica has written.
+    /// The network is cut until the other replica has written.
     Cut,
-    /// Its network is cut for about as long as the lease lasts.
+    /// The network is cut for about as long as the lease lasts.
     CutBriefly,
-    /// The lease is deleted under it.
+    /// The lease is deleted.
     LeaseDeleted,
 }
 
@@ -60,7 +60,7 @@ pub(crate) async fn play(evenkeel: &Path, rounds: u32, seed: u64) -> anyhow::Res
     for round in 0..rounds {
         let leader = leader(&writes, &mut replicas).await?;
         tokio::time::sleep(CALM.mul_f64(random.f64())).await;
-        // Every kind in turn, so that a short run has each of them.
+        // Each failure in turn, so that a short run has all of them.
         let failure = Failure::ALL[round as usize % Failure::ALL.len()];
         let [a, b] = &mut replicas;
         let (leader, other) = if leader == 0 { (a, b) } else { (b, a) };
@@ -97,7 +97,7 @@ pub(crate) async fn play(evenkeel: &Path, rounds: u32, seed: u64) -> anyhow::Res
     Ok(())
 }
 
-/// The replica that leads: waits until one of those that run writes.
+/// Waits for a write of a running replica and returns the index of that replica.
 async fn leader(writes: &Writes, replicas: &mut [Replica; 2]) -> anyhow::Result<usize> {
     loop {
         let [a, b] = replicas.each_mut();
@@ -121,7 +121,7 @@ async fn fail(
     random: &mut fastrand::Rng,
 ) -> anyhow::Result<()> {
     let old = leader.identity();
-    // From half of a lease to one and a half.
+    // Between a half and one and a half times the duration of the lease.
     let about_a_lease = LEASE.mul_f64(0.5 + random.f64());
     match failure {
         Failure::Stopped => {

@@ -1,4 +1,4 @@
-//! The audit: every write of the replicas, in the server's order.
+//! Every write of the replicas, in the order of the server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,23 +15,23 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-/// Where the lease and the objects are.
+/// The namespace of the lease and of the objects.
 pub(crate) const NAMESPACE: &str = "failover";
-/// How many objects the leader writes, each by a task of its own.
+/// How many objects the leader writes, each from a task of its own.
 pub(crate) const OBJECTS: usize = 4;
-/// How long a takeover may take: on a busy machine many times the lease.
+/// How long a takeover may take: on a busy machine many times the duration of the lease.
 const TAKEOVER: Duration = Duration::from_secs(120);
 
-/// What a watch of the objects has shown so far.
+/// The writes that a watch of the objects has shown so far.
 #[derive(Clone)]
 pub(crate) struct Writes {
     written: Arc<Mutex<Vec<Written>>>,
-    /// Who wrote last; empty before the first write, and after the watch has ended.
+    /// The identity that wrote last; empty before the first write.
     last: watch::Receiver<String>,
 }
 
 impl Writes {
-    /// Makes the objects and begins to watch them.
+    /// Creates the objects and starts to watch them.
     pub(crate) async fn watch(client: &Client) -> anyhow::Result<Self> {
         let mut connection = client.connect().await?;
         let namespace = json!({ "metadata": { "name": NAMESPACE } });
@@ -45,37 +45,40 @@ impl Writes {
             }
         }
         let list = connection.send(Method::GET, &collection, None).await?;
-        let revision = client::revision(&list.body).context("a list has a revision")?;
+        let revision = client::revision(&list.body).context("the list has no resource version")?;
         let path = format!("{collection}?watch=1&resourceVersion={revision}");
         let answer = connection.open(Method::GET, &path, None).await?;
         let (tell, last) = watch::channel(String::new());
         let writes = Self { written: Arc::default(), last };
         let written = writes.written.clone();
         tokio::spawn(async move {
-            // The connection is held for as long as the watch is read.
+            // Dropping the connection would end the watch.
             let _connection = connection;
             read(answer.into_body(), &written, &tell).await;
         });
         Ok(writes)
     }
 
-    /// Waits for the next write, and says whose it is.
+    /// Waits for the next write and returns the identity that wrote.
     pub(crate) async fn next(&self) -> anyhow::Result<String> {
         let mut last = self.last.clone();
         last.mark_unchanged();
-        timeout(TAKEOVER, last.changed()).await.context("nobody writes")?.context("the watch has ended")?;
+        timeout(TAKEOVER, last.changed())
+            .await
+            .context("no replica writes")?
+            .context("the watch has ended")?;
         Ok(last.borrow().clone())
     }
 
-    /// Waits until somebody writes other than `old`, and says who.
+    /// Waits for a write by another identity than `old` and returns that identity.
     pub(crate) async fn by_other_than(&self, old: &str) -> anyhow::Result<String> {
         let mut last = self.last.clone();
         let is_other = |by: &String| !by.is_empty() && by != old;
         let other = timeout(TAKEOVER, last.wait_for(is_other)).await;
-        Ok(other.context("nobody takes over")?.context("the watch has ended")?.clone())
+        Ok(other.context("no other replica takes over")?.context("the watch has ended")?.clone())
     }
 
-    /// Who wrote last.
+    /// Returns the identity that wrote last.
     pub(crate) fn leader(&self) -> String {
         self.last.borrow().clone()
     }

@@ -1,4 +1,4 @@
-//! A client that watches, from a list on, and goes on where it was whenever its connection is lost.
+//! A client that lists, then watches, and resumes the watch whenever its connection is lost.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,7 +15,7 @@ use crate::writer::add_page;
 use crate::{Phase, Shared};
 use evenkeel_history::client::{self, Client, Connection};
 
-/// Watches until it has seen the last object; `listed` is told when the first list was read.
+/// Watches until the last object is seen. Notifies `listed` when the first list was read.
 pub(crate) async fn watch(shared: Shared, number: usize, listed: Arc<Notify>) {
     let mut phase = shared.phase.clone();
     let mut watcher = Watcher { shared, number, revision: None };
@@ -36,33 +36,33 @@ pub(crate) async fn watch(shared: Shared, number: usize, listed: Arc<Notify>) {
 
 /// How one connection of a watcher ended.
 enum Ended {
-    /// The last object of all was seen.
+    /// The last object was seen.
     Done,
-    /// The server ended the watch: another one is begun at once.
+    /// The server ended the watch. The next one begins at once.
     Again,
-    /// The connection is gone, and so is the server, or it will be.
+    /// The connection is lost, because the server was killed or will be.
     Lost,
 }
 
 struct Watcher {
     shared: Shared,
     number: usize,
-    /// The last revision that it knows all changes up to; none where it has to list.
+    /// The revision up to which all changes were seen; `None` if the watcher must list first.
     revision: Option<Revision>,
 }
 
 /// What an event means for the watch.
 enum Next {
-    /// There are more.
+    /// More events follow.
     More,
-    /// The revision is gone: list again.
+    /// The revision is gone, so that the watcher must list again.
     Expired,
-    /// This was the last one of all.
+    /// This was the last event.
     End,
 }
 
 impl Watcher {
-    /// Lists where it has to, and watches, on one connection.
+    /// Lists if necessary, and watches, on one connection.
     async fn watch(&mut self, client: &Client, listed: &Notify) -> Ended {
         let Ok(mut connection) = client.connect().await else { return Ended::Lost };
         let from = match self.revision {
@@ -88,7 +88,7 @@ impl Watcher {
         }
     }
 
-    /// Lists everything; none where the connection is lost.
+    /// Lists everything; `None` if the connection is lost.
     async fn list(&mut self, connection: &mut Connection) -> Option<Revision> {
         let recorder = &self.shared.recorder;
         let called = recorder.tick();
@@ -104,14 +104,14 @@ impl Watcher {
         self.revision
     }
 
-    /// The revision is gone: the next watch begins with a list.
+    /// Forgets the revision, so that the next watch begins with a list.
     fn expired(&mut self) -> Ended {
         self.revision = None;
         self.shared.expired.fetch_add(1, Ordering::Relaxed);
         Ended::Again
     }
 
-    /// Reads the lines of a watch.
+    /// Reads the events of a watch.
     async fn read(&mut self, from: Revision, mut body: Incoming) -> Ended {
         let mut stream = self.shared.recorder.watching(self.number, from);
         let mut buffer = BytesMut::new();
@@ -135,7 +135,7 @@ impl Watcher {
     }
 
     fn event(&mut self, stream: &mut usize, line: &[u8]) -> Result<Next, String> {
-        let wrong = || format!("a watch brought {}", String::from_utf8_lossy(line));
+        let wrong = || format!("a watch sent {}", String::from_utf8_lossy(line));
         let event: Value = serde_json::from_slice(line).map_err(|_| wrong())?;
         let object = &event["object"];
         let kind = match event["type"].as_str() {
@@ -145,7 +145,7 @@ impl Watcher {
             Some("BOOKMARK") => {
                 let revision = client::revision(object).ok_or_else(wrong)?;
                 self.shared.recorder.reached(*stream, revision);
-                // What comes after a bookmark must be newer than it: it is checked like a watch that begins there.
+                // Events after a bookmark must be newer than it. They are checked like a watch that begins there.
                 *stream = self.shared.recorder.watching(self.number, revision);
                 self.revision = Some(revision);
                 return Ok(Next::More);

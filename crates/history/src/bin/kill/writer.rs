@@ -1,4 +1,4 @@
-//! A client that writes and reads, and knows of each object what it saw last.
+//! A client that writes and reads, and remembers each object as it was last seen.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use crate::{KEYS, Shared};
 use evenkeel_history::client::{self, Connection, Reply};
 
-/// How many items a page of a list has, where it has pages: three pages for all objects.
+/// How many items a page of a paged list has: three pages for all objects.
 const PAGE: usize = 2;
 
-/// Writes and reads until it is told to end, on a new connection whenever one was lost.
+/// Writes and reads until the writers must end. Opens a new connection whenever one was lost.
 pub(crate) async fn write(shared: Shared, random: fastrand::Rng) {
     let mut phase = shared.phase.clone();
     let mut writer = Writer { shared, random, seen: BTreeMap::new() };
@@ -25,9 +25,14 @@ pub(crate) async fn write(shared: Shared, random: fastrand::Rng) {
         if let Some(client) = &now.client
             && let Ok(connection) = client.connect().await
         {
+            // While this task was connecting, the server may have been killed and the next one started on the same port.
+            // A request that is lost counts until the death of the server that it was sent to, so the two must agree.
+            if phase.borrow().server != now.server {
+                continue;
+            }
             writer.use_up(connection, now.server, &phase).await;
         }
-        // The connection is gone, and so is the server, or it will be.
+        // The connection is lost, because the server was killed or will be.
         if !phase.borrow().done && phase.changed().await.is_err() {
             return;
         }
@@ -37,12 +42,12 @@ pub(crate) async fn write(shared: Shared, random: fastrand::Rng) {
 struct Writer {
     shared: Shared,
     random: fastrand::Rng,
-    /// The objects as they were last seen.
+    /// The objects as this client saw them last.
     seen: BTreeMap<Key, Object>,
 }
 
 impl Writer {
-    /// Sends one request after the other until the connection is lost or the end has come.
+    /// Sends one request after the other until the connection is lost or the writers must end.
     async fn use_up(
         &mut self,
         mut connection: Connection,
@@ -89,7 +94,7 @@ impl Writer {
         true
     }
 
-    /// What to ask for next.
+    /// Chooses the next request.
     fn choose(&mut self, key: Key) -> Call {
         let token = self.shared.tokens.fetch_add(1, Ordering::Relaxed) + 1;
         let seen = self.seen.get(&key).cloned();
@@ -105,7 +110,7 @@ impl Writer {
         }
     }
 
-    /// The request: method, path and body.
+    /// Returns method, path and body of a request.
     fn form(&self, key: Key, call: Call) -> (Method, String, Option<Value>) {
         let name = client::name(key);
         match call {
@@ -144,7 +149,7 @@ impl Writer {
         }
     }
 
-    /// Lists everything, sometimes in pages; says whether the connection still lives.
+    /// Lists everything, sometimes in pages. Returns whether the connection still works.
     async fn list(&mut self, connection: &mut Connection) -> bool {
         let limit = if self.random.bool() { format!("?limit={PAGE}") } else { String::new() };
         let called = self.shared.recorder.tick();
@@ -153,7 +158,7 @@ impl Writer {
         loop {
             let Ok(reply) = connection.send(Method::GET, &path, None).await else { return false };
             let returned = self.shared.recorder.tick();
-            // The rest of a list is gone when its revision is: that is no answer about the objects.
+            // The revision of the list was compacted between two pages. That says nothing about the objects.
             if reply.status == http::StatusCode::GONE && listing.is_some() {
                 return true;
             }
@@ -174,7 +179,7 @@ impl Writer {
     }
 }
 
-/// Adds a page to a list; gives the token of the next page, if there is one.
+/// Adds a page to a list and returns the continue token of the next page, if there is one.
 pub(crate) fn add_page(
     listing: &mut Option<Listing>,
     reply: &Reply,
@@ -199,7 +204,7 @@ pub(crate) fn add_page(
     Ok(token.filter(|token| !token.is_empty()).map(str::to_owned))
 }
 
-/// What an answer means; none where it does not say whether the request was served.
+/// Interprets an answer; `None` if it does not say whether the request was served.
 fn answer(call: Call, reply: &Reply) -> Option<Answer> {
     let reason = reply.body["reason"].as_str().unwrap_or_default();
     match (reply.status.as_u16(), call, reason) {

@@ -1,4 +1,4 @@
-//! The line of revisions: which change each revision names, as far as anybody saw it.
+//! The log of revisions: which change each revision stands for, as far as any client saw it.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -6,66 +6,66 @@ use std::collections::btree_map::Entry;
 use crate::history::{Answer, Call, ChangeKind, Content, History, Key, Object, Revision, Tick};
 use crate::violation::Violation;
 
-/// A change of one object.
+/// A change of one object that some client saw.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Fact {
+pub(crate) struct KnownChange {
     pub(crate) key: Key,
     pub(crate) uid: String,
-    pub(crate) what: What,
+    pub(crate) effect: Effect,
 }
 
-/// What a change did.
+/// What a change did to the object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum What {
+pub(crate) enum Effect {
     Written(Content),
     Deleted,
 }
 
-/// All changes that anybody saw, and where on the line it is certain that there are no others.
+/// All changes that any client saw, and the ranges of revisions in which there are certainly no others.
 #[derive(Debug, Default)]
-pub(crate) struct Line {
-    facts: BTreeMap<Revision, Fact>,
-    by_key: BTreeMap<(Key, Revision), What>,
-    /// Disjoint stretches `(from, until]` that some watch has shown whole, by their beginnings.
+pub(crate) struct RevisionLog {
+    changes: BTreeMap<Revision, KnownChange>,
+    by_key: BTreeMap<(Key, Revision), Effect>,
+    /// Disjoint ranges `(from, until]` in which a watch has shown every change: from the start to the end of each.
     watched: BTreeMap<Revision, Revision>,
 }
 
-impl Line {
-    /// Gathers what was seen, and says where two saw different changes under one revision.
+impl RevisionLog {
+    /// Collects the changes of a history, and reports revisions that stand for two different changes.
     pub(crate) fn of(history: &History) -> (Self, Vec<Violation>) {
-        let (mut line, mut violations) = (Self::default(), Vec::new());
+        let (mut log, mut violations) = (Self::default(), Vec::new());
         for operation in &history.operations {
             if let Answer::Object(object) = &operation.answer {
-                violations.extend(line.add(operation.key, object, What::Written(object.content)));
+                violations.extend(log.add(operation.key, object, Effect::Written(object.content)));
             }
         }
         for listing in &history.listings {
             for (key, object) in &listing.items {
-                violations.extend(line.add(*key, object, What::Written(object.content)));
+                violations.extend(log.add(*key, object, Effect::Written(object.content)));
             }
         }
         for change in history.streams.iter().flat_map(|stream| &stream.changes) {
-            let what = match change.kind {
-                ChangeKind::Deleted => What::Deleted,
-                ChangeKind::Added | ChangeKind::Modified => What::Written(change.object.content),
+            let effect = match change.kind {
+                ChangeKind::Deleted => Effect::Deleted,
+                ChangeKind::Added | ChangeKind::Modified => Effect::Written(change.object.content),
             };
-            violations.extend(line.add(change.key, &change.object, what));
+            violations.extend(log.add(change.key, &change.object, effect));
         }
-        line.watch(history);
-        (line, violations)
+        log.watch(history);
+        (log, violations)
     }
 
-    fn add(&mut self, key: Key, object: &Object, what: What) -> Option<Violation> {
-        let fact = Fact { key, uid: object.uid.clone(), what };
-        match self.facts.entry(object.revision) {
+    fn add(&mut self, key: Key, object: &Object, effect: Effect) -> Option<Violation> {
+        let change = KnownChange { key, uid: object.uid.clone(), effect };
+        match self.changes.entry(object.revision) {
             Entry::Vacant(entry) => {
-                entry.insert(fact);
-                self.by_key.insert((key, object.revision), what);
+                entry.insert(change);
+                self.by_key.insert((key, object.revision), effect);
                 None
             }
-            Entry::Occupied(known) if *known.get() == fact => None,
+            Entry::Occupied(known) if *known.get() == change => None,
             Entry::Occupied(known) => {
-                let seen = [format!("{:?}", known.get()), format!("{fact:?}")];
+                let seen = [format!("{:?}", known.get()), format!("{change:?}")];
                 Some(Violation::Reused { revision: object.revision, seen })
             }
         }
@@ -85,34 +85,42 @@ impl Line {
         }
     }
 
-    /// Whether some watch has shown all changes after `from` up to `until`.
+    /// Whether a watch has shown every change after `from` up to `until`.
     pub(crate) fn is_whole(&self, from: Revision, until: Revision) -> bool {
         self.watched.range(..=from).next_back().is_some_and(|(_, end)| until <= *end)
     }
 
-    /// The changes after `from` up to `until`.
-    pub(crate) fn between(&self, from: Revision, until: Revision) -> impl Iterator<Item = (Revision, &Fact)> {
-        let range = (from < until).then(|| self.facts.range(from + 1..=until));
-        range.into_iter().flatten().map(|(revision, fact)| (*revision, fact))
+    /// Returns the changes after `from` up to `until`.
+    pub(crate) fn between(
+        &self,
+        from: Revision,
+        until: Revision,
+    ) -> impl Iterator<Item = (Revision, &KnownChange)> {
+        let range = (from < until).then(|| self.changes.range(from + 1..=until));
+        range.into_iter().flatten().map(|(revision, change)| (*revision, change))
     }
 
-    /// The last change of an object up to `revision`.
-    pub(crate) fn last(&self, key: Key, revision: Revision) -> Option<(Revision, What)> {
-        let ((_, at), what) = self.by_key.range((key, 0)..=(key, revision)).next_back()?;
-        Some((*at, *what))
+    /// Returns the last change of an object up to `revision`.
+    pub(crate) fn last(&self, key: Key, revision: Revision) -> Option<(Revision, Effect)> {
+        let ((_, at), effect) = self.by_key.range((key, 0)..=(key, revision)).next_back()?;
+        Some((*at, *effect))
     }
 
-    /// Fills in what others saw: at which revision a lost write that did happen was written, and at which one an object
-    /// was deleted.
+    /// Completes answers with what other clients saw: the revision of a write that got no answer and did happen, and the
+    /// revision of a deletion.
     pub(crate) fn complete(&self, history: &mut History) {
         let (mut written, mut deleted) = (BTreeMap::new(), BTreeMap::new());
-        for (revision, fact) in &self.facts {
-            match fact.what {
-                What::Deleted => drop(deleted.insert(fact.uid.as_str(), *revision)),
-                What::Written(content) => {
+        for (revision, change) in &self.changes {
+            match change.effect {
+                Effect::Deleted => drop(deleted.insert(change.uid.as_str(), *revision)),
+                Effect::Written(content) => {
                     let tokens = [Some(content.set), content.merged];
                     for token in tokens.into_iter().flatten() {
-                        written.entry((fact.key, token)).or_insert((*revision, content, fact.uid.as_str()));
+                        written.entry((change.key, token)).or_insert((
+                            *revision,
+                            content,
+                            change.uid.as_str(),
+                        ));
                     }
                 }
             }
@@ -124,7 +132,7 @@ impl Line {
                         continue;
                     };
                     let (revision, content, uid) = (*revision, *content, (*uid).to_owned());
-                    // The first time that the value was seen is the write itself only if nobody can have missed one.
+                    // The first change with the value is the write itself only if no change before it was missed.
                     let certain = self
                         .last(operation.key, revision - 1)
                         .map_or_else(|| self.is_whole(0, revision), |(at, _)| self.is_whole(at, revision));
@@ -138,20 +146,20 @@ impl Line {
         }
     }
 
-    /// Objects keep their uid until they are deleted, and never get it back.
+    /// Checks that objects keep their uid until they are deleted, and that no uid is used again.
     pub(crate) fn check_uids(&self) -> Vec<Violation> {
-        let mut last: BTreeMap<Key, (Revision, &Fact)> = BTreeMap::new();
+        let mut last: BTreeMap<Key, (Revision, &KnownChange)> = BTreeMap::new();
         let mut violations = Vec::new();
-        for (revision, fact) in &self.facts {
-            let before = last.insert(fact.key, (*revision, fact));
+        for (revision, change) in &self.changes {
+            let before = last.insert(change.key, (*revision, change));
             let Some((at, before)) = before.filter(|(at, _)| self.is_whole(*at, *revision)) else { continue };
-            let same = before.uid == fact.uid;
-            let why = match (before.what, fact.what) {
-                (What::Written(_), _) if !same => "the uid is another, though nobody deleted the object",
-                (What::Deleted, What::Written(_)) if same => {
+            let same = before.uid == change.uid;
+            let why = match (before.effect, change.effect) {
+                (Effect::Written(_), _) if !same => "the uid has changed, though the object was not deleted",
+                (Effect::Deleted, Effect::Written(_)) if same => {
                     "an object came back with the uid of a deleted one"
                 }
-                (What::Deleted, What::Deleted) => "an object was deleted that did not exist",
+                (Effect::Deleted, Effect::Deleted) => "an object was deleted that did not exist",
                 _ => continue,
             };
             debug_assert!(at < *revision);
@@ -161,8 +169,8 @@ impl Line {
     }
 }
 
-/// Revisions and real time agree: a write gets a revision above every one that was seen before the write was sent, and a
-/// list is not older than any of them.
+/// Checks that revisions agree with real time: a write gets a revision above every revision that was seen before the write
+/// was sent, and a list is not older than any of them.
 pub(crate) fn check_order(history: &History) -> Vec<Violation> {
     let mut seen: Vec<(Tick, Revision)> = Vec::new();
     let mut asked: Vec<(Tick, Revision, bool)> = Vec::new();

@@ -1,5 +1,5 @@
-//! Histories that no correct server produces are refused: small ones, each with one fault, and simulated ones that were
-//! tampered with.
+//! The checker rejects histories that no correct server produces: small ones with one fault each, and simulated ones
+//! that were tampered with.
 
 use std::collections::BTreeMap;
 
@@ -43,7 +43,7 @@ fn of(operations: Vec<Operation>) -> History {
     History { keys: 1, operations, ..History::default() }
 }
 
-/// Two writes that three watchers of the tests below should see.
+/// Two writes that the watchers in the tests below should see.
 fn two_writes() -> History {
     of(vec![created([1, 2], 11, 1), updated([3, 4], 11, 12, 2)])
 }
@@ -65,7 +65,7 @@ fn not_linearizable(violation: &Violation) -> bool {
 
 #[test]
 fn a_lost_update() {
-    // Both updates say that they replaced revision 11.
+    // Both updates were accepted with the precondition of revision 11.
     let history = of(vec![created([1, 2], 11, 1), updated([3, 10], 11, 12, 2), updated([4, 11], 11, 13, 3)]);
     refuse(history, not_linearizable);
 }
@@ -92,7 +92,7 @@ fn a_stale_read() {
     let mut history = two_writes();
     history.operations.push(read([5, 6], Answer::Object(object(11, 1, None))));
     refuse(history, not_linearizable);
-    // While the update was under way, the read may show either.
+    // A read during the update may show the old or the new value.
     let mut history = two_writes();
     history.operations[1].returned = 7;
     history.operations.push(read([5, 6], Answer::Object(object(11, 1, None))));
@@ -163,7 +163,7 @@ fn a_duplicate_revision() {
     refuse(history, |violation| matches!(violation, Violation::Reused { revision: 12, .. }));
 }
 
-/// A revision that a watcher saw, and that was given to another change after a crash.
+/// After a crash, another change gets a revision that a watcher had seen.
 #[test]
 fn a_revision_that_is_used_again_after_a_crash() {
     let mut history = watched(vec![event(3, ChangeKind::Added, object(11, 1, None))]);
@@ -229,7 +229,7 @@ fn a_repeated_event() {
     check(watched(vec![first.clone(), second.clone()])).unwrap();
     refuse(watched(vec![first.clone(), first.clone(), second.clone()]), repeated);
     refuse(watched(vec![second.clone(), first.clone()]), repeated);
-    // Resumed at a revision that was seen, a watch does not show it again.
+    // A watch that resumes after a revision does not show that revision again.
     let mut history = watched(vec![first, second.clone()]);
     history.streams.push(Stream { watcher: 0, from: 12, changes: vec![second], reached: 12 });
     refuse(history, repeated);
@@ -250,7 +250,7 @@ fn a_watch_that_never_sees_the_end() {
     refuse(history, |violation| matches!(violation, Violation::Unfinished { seen: 11, end: 12, .. }));
 }
 
-/// A way to tamper with a history; says whether it found something to tamper with.
+/// Tampers with a history. Returns whether there was something to tamper with.
 type Tamper = fn(&mut History, &mut fastrand::Rng) -> bool;
 
 fn choose<T>(random: &mut fastrand::Rng, from: impl Iterator<Item = T>) -> Option<T> {
@@ -262,7 +262,7 @@ fn choose<T>(random: &mut fastrand::Rng, from: impl Iterator<Item = T>) -> Optio
     all.into_iter().nth(at)
 }
 
-/// An acknowledged write is reported with another value.
+/// Changes the value in the answer to a write.
 fn other_value(history: &mut History, random: &mut fastrand::Rng) -> bool {
     let objects = history.operations.iter_mut().filter_map(|operation| match &mut operation.answer {
         Answer::Object(object) => Some(object),
@@ -271,9 +271,9 @@ fn other_value(history: &mut History, random: &mut fastrand::Rng) -> bool {
     choose(random, objects).map(|object| object.content.set += 1_000_000).is_some()
 }
 
-/// An event is taken out of the middle of a watch.
+/// Removes an event from the middle of a watch.
 fn drop_event(history: &mut History, random: &mut fastrand::Rng) -> bool {
-    // An event that another watch has seen, and that is not the last one of its stream.
+    // An event that another watch has shown too, and that is not the last one of its watch.
     let streams = history.streams.iter_mut().filter(|stream| stream.changes.len() > 2);
     let Some(stream) = choose(random, streams) else { return false };
     let at = random.usize(0..stream.changes.len() - 1);
@@ -282,7 +282,7 @@ fn drop_event(history: &mut History, random: &mut fastrand::Rng) -> bool {
     events().any(|change| change.object.revision == taken)
 }
 
-/// An event is shown twice.
+/// Shows an event twice.
 fn repeat_event(history: &mut History, random: &mut fastrand::Rng) -> bool {
     let streams = history.streams.iter_mut().filter(|stream| !stream.changes.is_empty());
     let Some(stream) = choose(random, streams) else { return false };
@@ -292,7 +292,7 @@ fn repeat_event(history: &mut History, random: &mut fastrand::Rng) -> bool {
     true
 }
 
-/// A list shows an object that the list before it showed, though it has changed.
+/// Makes a list show an object as in the list before, though the object has changed.
 fn stale_item(history: &mut History, random: &mut fastrand::Rng) -> bool {
     let pairs = history.listings.iter().zip(history.listings.iter().enumerate().skip(1));
     let stale = pairs.filter_map(|(old, (at, new))| {
@@ -305,7 +305,7 @@ fn stale_item(history: &mut History, random: &mut fastrand::Rng) -> bool {
     true
 }
 
-/// A read says that there is nothing, though the object was seen before and after it under one revision.
+/// Turns a read into "not found", though the object had one revision before and after the read.
 fn forget(history: &mut History, random: &mut fastrand::Rng) -> bool {
     let same = |one: &Operation, two: &Operation| match (&one.answer, &two.answer) {
         (Answer::Object(first), Answer::Object(second)) => first.revision == second.revision,
@@ -322,7 +322,7 @@ fn forget(history: &mut History, random: &mut fastrand::Rng) -> bool {
     true
 }
 
-/// A bookmark claims to have shown a change that comes later.
+/// Moves a bookmark past a change that is shown later.
 #[test]
 fn a_bookmark_ahead_of_the_events() {
     let mut history = watched(vec![event(3, ChangeKind::Added, object(11, 1, None))]);

@@ -16,7 +16,7 @@ proptest! {
     }
 }
 
-/// The simulation reaches what it is there for.
+/// The simulation produces every kind of answer.
 #[test]
 fn a_simulated_history_has_some_of_everything() {
     let history = simulate::history(1, 5000);

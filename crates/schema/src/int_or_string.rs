@@ -21,14 +21,14 @@ impl IntOrString {
         }
     }
 
-    /// The percentage that the string is, where it is one.
+    /// Returns the percentage, or `None` if the value is not a percentage. One beyond 32 bits is the largest number.
     pub fn percent(&self) -> Option<i32> {
         match self {
             IntOrString::Int(_) => None,
             IntOrString::String(text) => {
                 let digits = text.strip_suffix('%')?;
                 let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-                plain.then(|| digits.parse().ok()).flatten()
+                plain.then(|| digits.parse().unwrap_or(i32::MAX))
             }
         }
     }
@@ -48,7 +48,7 @@ impl IntOrString {
         };
         let product = percent * i64::from(total);
         let scaled = if round_up { (product + 99).div_euclid(100) } else { product.div_euclid(100) };
-        i32::try_from(scaled).ok()
+        Some(i32::try_from(scaled).unwrap_or(if scaled < 0 { i32::MIN } else { i32::MAX }))
     }
 }
 
@@ -63,6 +63,7 @@ mod tests {
         assert_eq!(read(json!(3)).unwrap().scaled(10, true), Some(3));
         assert_eq!(read(json!("0%")).unwrap().scaled(10, true), Some(0));
         assert_eq!(read(json!("100%")).unwrap().scaled(7, false), Some(7));
+        assert_eq!(read(json!("99999999999%")).unwrap().scaled(1000, true), Some(i32::MAX));
         assert_eq!(read(json!("http")).unwrap().scaled(10, true), None);
         assert_eq!(read(json!("-5%")).unwrap().percent(), None);
         assert_eq!(read(json!(true)), None);

@@ -1,6 +1,6 @@
-//! Gives a cluster that has no machines a scheduler, one simulated node and volumes: `cargo run -p evenkeel-controllers --example
-//! nodes`, against the cluster of the current kubeconfig. `just real` runs it beside kube-apiserver, so that the pods of
-//! the examples become ready there.
+//! Adds a scheduler, one simulated node and volumes to the cluster of the current kubeconfig, which has no machines:
+//! `cargo run -p evenkeel-controllers --example nodes`. `just real` runs it with kube-apiserver, so that the pods of the
+//! examples become ready there.
 
 use evenkeel_controllers::NodeOptions;
 use evenkeel_runtime::{Env, Manager};

@@ -1,4 +1,5 @@
-//! The adapter of `claim`: indexes by which candidates are found, and the patches that adopt and release.
+//! The adapter of [`controller_ref`](crate::controller_ref): indexes that find candidates, and patches that adopt and
+//! release them.
 
 use std::sync::Arc;
 
@@ -7,23 +8,23 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, 
 use kube::core::params::Patch;
 use serde_json::json;
 
-use crate::claim::{Claim, Claimant, controller_of, controller_reference};
+use crate::controller_ref::{Claim, Claimant, controller_of, controller_reference};
 
-/// The index of objects without a controller, by namespace and label.
+/// The name of the index of objects without a controller, by namespace and label.
 const ORPHANS: &str = "orphans";
 
-/// The index of claimants, by namespace and the label that all they select must carry.
+/// The name of the index of claimants, by namespace and one label that their selector requires.
 const SELECTS: &str = "selects";
 
-/// Stands for the label of a selector that names no single one.
+/// The index value for selectors that require no single label.
 const ANY: &str = "*";
 
-/// From a namespace and a label to the objects there that nobody controls.
+/// The index from a namespace and a label to the objects without a controller.
 pub(crate) fn orphans<K: Object>() -> Index<K> {
     Index::new(ORPHANS, |object: &K| orphan_keys(object.meta()))
 }
 
-/// From a namespace and a label to the claimants that may select an object with it.
+/// The index from a namespace and a label to the claimants that may select an object with that label.
 pub(crate) fn selects<K: Object>(
     selector: impl Fn(&K) -> Option<LabelSelector> + Send + Sync + 'static,
 ) -> Index<K> {
@@ -33,7 +34,7 @@ pub(crate) fn selects<K: Object>(
     })
 }
 
-/// The values under which claimants of this object are found, should it have no controller.
+/// Returns the index values that lead to possible claimants of an object. An object with a controller has none.
 pub(crate) fn orphan_keys(metadata: &ObjectMeta) -> Vec<String> {
     if controller_of(metadata).is_some() {
         return Vec::new();
@@ -51,7 +52,7 @@ fn selector_key(metadata: &ObjectMeta, selector: &LabelSelector) -> String {
     }
 }
 
-/// The objects of kind `C` that `owner` controls in the end: its own, without those it lets go, with those it adopts.
+/// Adopts and releases objects of kind `C`, and returns those that `owner` controls afterwards.
 pub(crate) async fn claim<O, C, S>(ctx: &Ctx<S>, owner: &O, selector: &LabelSelector) -> Result<Vec<Arc<C>>>
 where
     O: Object<DynamicType = ()>,
@@ -82,7 +83,8 @@ where
     Ok(claimed)
 }
 
-/// Nothing is adopted by an owner that is gone but for our cache: what it adopts would be deleted with it.
+/// Whether the API server still has the owner. An owner that exists only in the cache must not adopt: the garbage collector
+/// would delete what it adopts.
 async fn is_alive<O: Object<DynamicType = ()>, S>(ctx: &Ctx<S>, owner: &O) -> Result<bool> {
     let key = evenkeel_runtime::Request::of(owner);
     let live = ctx.fetch_at::<O>(&key).await?;
@@ -113,7 +115,7 @@ where
     Ok(())
 }
 
-/// Writes the owners of an object, if it is still as it was seen.
+/// Writes the owner references of an object, unless the object has changed since it was read.
 pub(crate) async fn set_owners<C: Object<DynamicType = ()>, S>(
     ctx: &Ctx<S>,
     object: &C,

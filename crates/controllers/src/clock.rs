@@ -1,8 +1,8 @@
-//! Time as statuses hold it, and timers that nobody waits for.
+//! Time as statuses hold it, and upkeep timers.
 //!
-//! A key that must be looked at again soon, as part of getting somewhere, is asked for with `Action::requeue`: that is
-//! *work*, and `settled()` follows it. A deadline that only matters if nothing happens until then (a rollout that may
-//! get stuck, a schedule, a lifetime) is *upkeep*: it is set here, outside of the ledger.
+//! A key that must be reconciled again soon to make progress is requeued with `Action::requeue`: that is *work*, and
+//! `settled()` waits for it. A deadline that matters only if nothing happens until then (a rollout that may get stuck, a
+//! schedule, a time to live) is *upkeep*: [`Reminders`] keep it out of the ledger.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,46 +14,46 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-/// The time in whole seconds: finer parts are lost when a status is written, and would make it differ for ever.
+/// Cuts a time to whole seconds. The API server stores no finer times, so that a status with one would always differ.
 pub(crate) fn seconds(now: Timestamp) -> Timestamp {
     Timestamp::from_second(now.as_second()).unwrap_or(now)
 }
 
-/// The time so many seconds after another. Users may write any number and any time: what lies beyond the calendar is its
-/// first or last moment.
+/// Returns the time so many seconds after another. Users can write any number, so that the result saturates at the first
+/// and last time of the calendar.
 pub(crate) fn after(time: Timestamp, seconds: i64) -> Timestamp {
     let bound = if seconds < 0 { Timestamp::MIN } else { Timestamp::MAX };
     time.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(bound)
 }
 
-/// Reminds a controller of its keys, as upkeep. Cloning shares it.
+/// Sends keys to a controller after a delay, as upkeep. Clones share the channel.
 #[derive(Clone, Debug)]
 pub(crate) struct Reminders {
     sender: mpsc::UnboundedSender<(Request, Option<Instant>)>,
 }
 
-/// The keys that [`Reminders`] are due for.
+/// The receiving end of [`Reminders`].
 #[derive(Debug)]
 struct Due {
     receiver: mpsc::UnboundedReceiver<(Request, Option<Instant>)>,
-    /// One for each key: a later call replaces an earlier one, so that memory is bounded by the keys.
+    /// The time of each key. A later call replaces an earlier one, so that the number of keys bounds the memory.
     keys: BTreeMap<Request, Instant>,
     times: BTreeSet<(Instant, Request)>,
 }
 
 impl Reminders {
-    /// Reminders, and the stream by which a controller gets them.
+    /// Opens a channel: the reminders, and the stream by which a controller receives the keys.
     pub(crate) fn channel() -> (Self, impl Stream<Item = Request> + Send + 'static) {
         let (sender, receiver) = mpsc::unbounded_channel();
         let due = Due { receiver, keys: BTreeMap::new(), times: BTreeSet::new() };
         (Self { sender }, futures::stream::unfold(due, Due::next))
     }
 
-    /// Reminds of the key after this time, and not at the time that was set before; `None` clears it.
+    /// Sends the key after a delay, instead of after the delay that was set before. `None` cancels it.
     pub(crate) fn set(&self, key: &Request, after: Option<Duration>) {
-        // The receiver is gone only when the controller is; then nobody is to be reminded.
-        // A time that lies beyond what the clock can count never comes.
+        // A delay beyond the range of the clock never ends.
         let at = after.and_then(|after| Instant::now().checked_add(after));
+        // Sending fails only after the controller has ended, when nobody needs the key.
         let _ = self.sender.send((key.clone(), at));
     }
 }
@@ -94,8 +94,8 @@ impl Due {
     }
 }
 
-/// Keys that a controller begins with, of objects that nothing announces. They are pending work from this call on
-/// until the controller has taken them.
+/// A stream of keys that a controller starts with, because no watch announces them. They are pending work from this call
+/// until the controller's queue holds them.
 pub(crate) fn at_start(
     env: &Env,
     what: &str,
@@ -106,7 +106,7 @@ pub(crate) fn at_start(
     futures::stream::unfold(
         (keys, Some(work)),
         |(mut keys, work): (std::vec::IntoIter<Request>, Option<Work>)| async move {
-            // Dropped with the state, when the stream is asked for more than there is: by then all keys are queued.
+            // The work is dropped when the stream ends: by then all keys are queued.
             keys.next().map(|key| (key, (keys, work)))
         },
     )

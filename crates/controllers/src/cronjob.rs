@@ -1,6 +1,6 @@
-//! CronJobs: Jobs by the clock.
+//! CronJobs: Jobs that run by a schedule.
 //!
-//! The schedule is read by [`evenkeel_schema::cron`], as validation reads it.
+//! [`evenkeel_schema::cron`] parses the schedule, for validation and for this controller.
 
 mod due;
 
@@ -17,12 +17,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::ResourceExt;
 use kube::core::params::DeleteParams;
 
-use crate::claim::controller_reference;
 use crate::clock::{self, Reminders};
-use crate::optional::HasSpec as _;
-use crate::{MANAGER, refusal};
+use crate::controller_ref::controller_reference;
+use crate::openapi_compat::HasSpec as _;
+use crate::{MANAGER, api_error};
 
-/// On a Job: the time that it was scheduled for.
+/// The annotation of a Job with the time that it was scheduled for.
 const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
 
 /// The controller.
@@ -53,7 +53,7 @@ async fn reconcile(cron: Arc<CronJob>, ctx: Ctx<Reminders>) -> Result<Action> {
     Ok(Action::await_change())
 }
 
-/// The schedule with its time zone; an event says why there is none.
+/// Parses the schedule and its time zone. If one is invalid, records an event and returns `None`.
 fn schedule(ctx: &Ctx<Reminders>, cron: &CronJob) -> Option<(Schedule, TimeZone)> {
     let spec = cron.spec()?;
     let zone = match spec.time_zone.as_deref().map(time_zone).transpose() {
@@ -80,7 +80,7 @@ fn schedule(ctx: &Ctx<Reminders>, cron: &CronJob) -> Option<(Schedule, TimeZone)
     }
 }
 
-/// Starts a Job where one is due, and sets the clock for the next.
+/// Starts a Job if one is due, and sets the reminder for the next one.
 async fn run_due(
     ctx: &Ctx<Reminders>,
     cron: &CronJob,
@@ -90,7 +90,8 @@ async fn run_due(
     now: Timestamp,
 ) -> Result<()> {
     let due = due(ctx, cron, schedule, now);
-    // Upkeep: nobody waits for a schedule. It is set first, so that a failure below is tried again by its own backoff.
+    // Schedules are upkeep: `settled()` does not wait for them. The reminder is set first, so that it is set even if a
+    // request below fails.
     let last = due.or_else(|| last_run(cron)).unwrap_or(now);
     ctx.state().set(ctx.request(), due::wait(schedule, last, now));
     let Some(due) = due else { return Ok(()) };
@@ -119,11 +120,11 @@ async fn run_due(
             let reference = reference(&job);
             status.active.get_or_insert_default().push(reference);
         }
-        // Made before a crash: the cache will show it.
+        // Created before a crash; the cache will show it.
         Err(error) if error.is_already_exists() => {}
-        Err(error) if refusal::namespace_is_terminating(&error) => return Ok(()),
+        Err(error) if api_error::namespace_is_terminating(&error) => return Ok(()),
         Err(error) => {
-            ctx.warning(cron, "FailedCreate", format!("Error creating job: {}", refusal::message(&error)));
+            ctx.warning(cron, "FailedCreate", format!("Error creating job: {}", api_error::message(&error)));
             return Err(error.into());
         }
     }
@@ -131,13 +132,13 @@ async fn run_due(
     Ok(())
 }
 
-/// The last time that a Job was made for, or the creation where there was none.
+/// Returns the time of the last Job, or the creation time if there was none.
 fn last_run(cron: &CronJob) -> Option<Timestamp> {
     let served = cron.status.as_ref().and_then(|status| status.last_schedule_time.as_ref());
     served.or(cron.metadata.creation_timestamp.as_ref()).map(|time| time.0)
 }
 
-/// The newest time that has come and for which no Job was made yet.
+/// Returns the newest scheduled time that has passed and has no Job yet.
 fn due(ctx: &Ctx<Reminders>, cron: &CronJob, schedule: &Schedule, now: Timestamp) -> Option<Timestamp> {
     let spec = cron.spec()?;
     let mut earliest = last_run(cron)?;
@@ -161,7 +162,7 @@ fn due(ctx: &Ctx<Reminders>, cron: &CronJob, schedule: &Schedule, now: Timestamp
     }
 }
 
-/// The Job of one time; its name is made of the time, so that there is at most one.
+/// Returns the Job for one scheduled time. The time is part of its name, so that there is at most one.
 fn job(cron: &CronJob, due: Timestamp, zone: &TimeZone) -> Job {
     let template = cron.spec().map(|spec| spec.job_template.clone()).unwrap_or_default();
     let metadata = template.metadata.unwrap_or_default();
@@ -181,17 +182,17 @@ fn job(cron: &CronJob, due: Timestamp, zone: &TimeZone) -> Job {
     }
 }
 
-/// A time as RFC 3339 writes it in a time zone.
+/// Formats a time in a time zone, as RFC 3339.
 fn in_zone(time: Timestamp, zone: &TimeZone) -> String {
     let zoned = time.to_zoned(zone.clone());
     let form = if zoned.offset().is_zero() { "%Y-%m-%dT%H:%M:%SZ" } else { "%Y-%m-%dT%H:%M:%S%:z" };
     zoned.strftime(form).to_string()
 }
 
-/// The status that the Jobs give.
+/// Computes the status from the Jobs.
 fn status(cron: &CronJob, jobs: &[Arc<Job>]) -> CronJobStatus {
     let mut status = cron.status.clone().unwrap_or_default();
-    // A Job that was made by hand is not among the active ones, though it is owned.
+    // An owned Job that a user created is not listed as active.
     let listed = |job: &Job| status.active.iter().flatten().any(|active| active.uid == job.uid());
     let by_us = |job: &Job| listed(job) || job.annotations().contains_key(SCHEDULED);
     let active: Vec<_> =
@@ -223,7 +224,7 @@ fn is_finished(job: &Job) -> bool {
     has(job, "Complete") || has(job, "Failed")
 }
 
-/// Deletes the oldest Jobs that have finished, beyond what is to be kept.
+/// Deletes the oldest finished Jobs beyond the history limits.
 async fn clean_up(ctx: &Ctx<Reminders>, cron: &CronJob, jobs: &[Arc<Job>]) -> Result<()> {
     let Some(spec) = cron.spec() else { return Ok(()) };
     for (kind, limit) in

@@ -1,6 +1,6 @@
 //! DaemonSets: one pod on each node.
 //!
-//! Not yet followed: `maxSurge`.
+//! Not implemented: `maxSurge`.
 
 mod placement;
 pub(crate) mod plan;
@@ -17,16 +17,17 @@ use plan::Observed;
 use serde_json::json;
 
 use crate::adoption::{self, claim};
-use crate::claim::controller_reference;
-use crate::history::{self, Newest, Parent};
-use crate::optional::HasSpec as _;
-use crate::{MANAGER, clock, refusal, template};
+use crate::controller_history::{self, Newest, Parent};
+use crate::controller_ref::controller_reference;
+use crate::openapi_compat::HasSpec as _;
+use crate::{MANAGER, api_error, clock, pod_template};
 
-/// The generation of the template, on the set as an annotation and on its pods as a label.
+/// The annotation of a DaemonSet with the generation of its template.
 const GENERATION: &str = "deprecated.daemonset.template.generation";
+/// The label of a pod with the generation of its template.
 const POD_GENERATION: &str = "pod-template-generation";
 
-/// The index of all sets under one value: a node concerns each of them.
+/// The name of the index of all DaemonSets, and its only value: a node concerns every DaemonSet.
 const ALL: &str = "all";
 
 /// The controller.
@@ -68,7 +69,8 @@ async fn reconcile(set: Arc<DaemonSet>, ctx: Ctx) -> Result<Action> {
     Ok(plan.look_again.map_or_else(Action::await_change, Action::requeue))
 }
 
-/// The hash of the present template, whose revision is made or renumbered where it must be. `None` after a collision.
+/// Creates or renumbers the revision of the present template if necessary, and returns its hash. `None` after a collision
+/// of names.
 async fn newest(ctx: &Ctx, set: &DaemonSet, history: &[Arc<ControllerRevision>]) -> Result<Option<String>> {
     let spec = set.spec().cloned().unwrap_or_default();
     let parent = Parent {
@@ -78,9 +80,10 @@ async fn newest(ctx: &Ctx, set: &DaemonSet, history: &[Arc<ControllerRevision>])
         template: &spec.template,
         collisions: set.status.as_ref().and_then(|status| status.collision_count),
     };
-    let hash =
-        |revision: &ControllerRevision| revision.labels().get(history::HASH).cloned().unwrap_or_default();
-    match history::newest(&parent, history) {
+    let hash = |revision: &ControllerRevision| {
+        revision.labels().get(controller_history::HASH).cloned().unwrap_or_default()
+    };
+    match controller_history::newest(&parent, history) {
         Newest::Is(revision) => Ok(Some(hash(&revision))),
         Newest::Renumber(revision, number) => {
             ctx.patch(&revision, &Patch::Merge(json!({"revision": number}))).await?;
@@ -100,17 +103,17 @@ async fn newest(ctx: &Ctx, set: &DaemonSet, history: &[Arc<ControllerRevision>])
     }
 }
 
-/// Makes the pod of one node. Says whether more are worth trying.
+/// Creates the pod of one node. Returns whether to go on with the next.
 async fn create(ctx: &Ctx, observed: &Observed, node: &str) -> Result<bool> {
     let set = &observed.set;
     let spec = set.spec().cloned().unwrap_or_default();
     let mut pod =
-        template::pod(&spec.template, &set.namespace().unwrap_or_default(), controller_reference(&**set));
+        pod_template::pod(&spec.template, &set.namespace().unwrap_or_default(), controller_reference(&**set));
     let mut pod_spec = placement::pod_spec(&spec);
-    placement::tie(&mut pod_spec, node);
+    placement::assign(&mut pod_spec, node);
     pod.spec = Some(pod_spec);
     let labels = pod.metadata.labels.get_or_insert_default();
-    labels.insert(history::POD_REVISION.to_owned(), observed.hash.clone());
+    labels.insert(controller_history::POD_REVISION.to_owned(), observed.hash.clone());
     if let Some(generation) = set.annotations().get(GENERATION) {
         labels.insert(POD_GENERATION.to_owned(), generation.clone());
     }
@@ -119,9 +122,9 @@ async fn create(ctx: &Ctx, observed: &Observed, node: &str) -> Result<bool> {
             ctx.event(set, "SuccessfulCreate", format!("Created pod: {}", pod.name_any()));
             Ok(true)
         }
-        Err(error) if refusal::namespace_is_terminating(&error) => Ok(false),
+        Err(error) if api_error::namespace_is_terminating(&error) => Ok(false),
         Err(error) => {
-            ctx.warning(set, "FailedCreate", format!("Error creating: {}", refusal::message(&error)));
+            ctx.warning(set, "FailedCreate", format!("Error creating: {}", api_error::message(&error)));
             Err(error.into())
         }
     }
@@ -131,15 +134,15 @@ async fn forget_history(ctx: &Ctx, observed: &Observed, history: &[Arc<Controlle
     let used: BTreeSet<_> = observed
         .pods
         .iter()
-        .filter_map(|pod| pod.labels().get(history::POD_REVISION).cloned())
+        .filter_map(|pod| pod.labels().get(controller_history::POD_REVISION).cloned())
         .chain([observed.hash.clone()])
         .collect();
-    let live = history
-        .iter()
-        .filter(|revision| revision.labels().get(history::HASH).is_some_and(|hash| used.contains(hash)));
+    let live = history.iter().filter(|revision| {
+        revision.labels().get(controller_history::HASH).is_some_and(|hash| used.contains(hash))
+    });
     let live: BTreeSet<_> = live.map(|revision| revision.name_any()).collect();
     let limit = observed.set.spec().and_then(|spec| spec.revision_history_limit);
-    for revision in history::surplus(history, &live, limit) {
+    for revision in controller_history::surplus(history, &live, limit) {
         ctx.delete(&revision).await?;
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! Deployments: rollouts of ReplicaSets.
 //!
 //! The adapter reads the ReplicaSets that the Deployment controls, asks [`rollout`] for the next step, and writes it:
-//! ReplicaSets first, then the revision, then the status, so that a crash in between is made up for by the next look.
+//! ReplicaSets first, then the revision, then the status, so that the next reconcile completes one that crashed.
 
 mod conditions;
 mod revision;
@@ -18,12 +18,12 @@ use rollout::{Observed, Plan};
 use serde_json::json;
 
 use crate::adoption::{self, claim};
-use crate::claim::is_controlled_by;
 use crate::clock::{self, Reminders};
-use crate::optional::HasSpec as _;
-use crate::{MANAGER, refusal};
+use crate::controller_ref::is_controlled_by;
+use crate::openapi_compat::HasSpec as _;
+use crate::{MANAGER, api_error};
 
-/// How many Deployments are reconciled at once: as many as Kubernetes does by default.
+/// How many Deployments are reconciled at once: Kubernetes' default.
 const CONCURRENT: usize = 5;
 
 /// The controller.
@@ -49,13 +49,13 @@ async fn reconcile(deployment: Arc<Deployment>, ctx: Ctx<Reminders>) -> Result<A
         note_revision(&ctx, &deployment, revision).await?;
     }
     ctx.status(&deployment, &plan.status).await.ignore_not_found()?;
-    // The deadline is upkeep: who waits for the cluster to come to rest does not wait for a rollout to get stuck.
+    // The deadline is upkeep: `settled()` does not wait for a rollout to get stuck.
     ctx.state().set(ctx.request(), plan.look_again);
     done.map(|()| Action::await_change())
 }
 
 async fn write_sets(ctx: &Ctx<Reminders>, deployment: &Deployment, plan: &mut Plan) -> Result<()> {
-    // What has had its time goes first, so that nobody sees it beside what comes.
+    // Old ReplicaSets are deleted first, so that no client sees more of them than the history limit allows.
     for set in &plan.delete {
         ctx.delete(set).await?;
     }
@@ -88,10 +88,10 @@ async fn create(
             Ok(())
         }
         Err(error) if error.is_already_exists() => taken(ctx, deployment, &name, status, error).await,
-        Err(error) if refusal::namespace_is_terminating(&error) => Ok(()),
+        Err(error) if api_error::namespace_is_terminating(&error) => Ok(()),
         Err(error) => {
             let message =
-                format!("Failed to create new replica set \"{name}\": {}", refusal::message(&error));
+                format!("Failed to create new replica set \"{name}\": {}", api_error::message(&error));
             if conditions::has_deadline(deployment) {
                 let now = clock::seconds(ctx.now());
                 let reason = "ReplicaSetCreateError";
@@ -105,8 +105,8 @@ async fn create(
     }
 }
 
-/// The name is taken: by our own ReplicaSet, which the cache will show, or by another's, and then the next hash is
-/// made with a higher count of collisions.
+/// Handles a name that is taken: by the Deployment's own ReplicaSet, which the cache will show, or by another object. Then
+/// the collision count rises, which changes the next hash.
 async fn taken(
     ctx: &Ctx<Reminders>,
     deployment: &Deployment,
@@ -152,7 +152,7 @@ async fn note_revision(ctx: &Ctx<Reminders>, deployment: &Deployment, number: &s
     let shown =
         deployment.metadata.annotations.as_ref().and_then(|annotations| annotations.get(revision::REVISION));
     if shown.map(String::as_str) != Some(number) {
-        // Through the status: a change of annotations through the main road would count as a new generation.
+        // Patched through `/status`: a change of annotations through the main resource would raise the generation.
         let patch = Patch::Merge(json!({"metadata": {"annotations": {revision::REVISION: number}}}));
         let objects = ctx.objects::<Deployment>(());
         objects.patch_subresource("status", &Request::of(deployment), &patch).await.ignore_not_found()?;

@@ -1,4 +1,4 @@
-//! PodDisruptionBudgets: how many pods may be taken away.
+//! PodDisruptionBudgets: how many pods may be evicted.
 
 mod budget;
 
@@ -12,10 +12,10 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::ResourceExt;
 use kube::core::{Selector, SelectorExt};
 
-use crate::claim::controller_of;
 use crate::clock::{self, Reminders};
-use crate::optional::HasSpec as _;
-use crate::{MANAGER, count, labelled};
+use crate::controller_ref::controller_of;
+use crate::openapi_compat::HasSpec as _;
+use crate::{MANAGER, label_index, saturating};
 
 /// The controller.
 pub(crate) fn controller() -> Controller<PodDisruptionBudget> {
@@ -26,11 +26,11 @@ pub(crate) fn controller() -> Controller<PodDisruptionBudget> {
             .as_ref()
             .and_then(|spec| spec.selector.as_ref())
             .and_then(|selector| selector.match_labels.as_ref());
-        vec![labelled::selector_key(&budget.namespace().unwrap_or_default(), labels)]
+        vec![label_index::selector_key(&budget.namespace().unwrap_or_default(), labels)]
     });
     Controller::new("disruption-controller", reconcile)
-        .watches_indexed(by_selector, |pod: &Pod| labelled::keys(&pod.metadata))
-        .reads_with(Source::<Pod>::new().index(labelled::labelled()))
+        .watches_indexed(by_selector, |pod: &Pod| label_index::keys(&pod.metadata))
+        .reads_with(Source::<Pod>::new().index(label_index::by_label()))
         .reads::<ReplicaSet>()
         .reads::<Deployment>()
         .reads::<StatefulSet>()
@@ -43,9 +43,9 @@ pub(crate) fn controller() -> Controller<PodDisruptionBudget> {
 async fn reconcile(budget: Arc<PodDisruptionBudget>, ctx: Ctx<Reminders>) -> Result<Action> {
     let spec = budget.spec.clone().unwrap_or_default();
     let labels = spec.selector.as_ref().and_then(|selector| selector.match_labels.as_ref());
-    let key = labelled::selector_key(&budget.namespace().unwrap_or_default(), labels);
+    let key = label_index::selector_key(&budget.namespace().unwrap_or_default(), labels);
     let selector: Option<Selector> = spec.selector.clone().and_then(|selector| selector.try_into().ok());
-    let candidates = ctx.cache::<Pod>()?.by_index(labelled::INDEX, &key)?;
+    let candidates = ctx.cache::<Pod>()?.by_index(label_index::INDEX, &key)?;
     let selected = |pod: &Arc<Pod>| selector.as_ref().is_some_and(|selector| selector.matches(pod.labels()));
     let pods: Vec<_> =
         candidates.into_iter().filter(selected).filter(|pod| !crate::pod::is_finished(pod)).collect();
@@ -57,7 +57,7 @@ async fn reconcile(budget: Arc<PodDisruptionBudget>, ctx: Ctx<Reminders>) -> Res
     Ok(Action::await_change())
 }
 
-/// How many pods the controllers of these pods want together.
+/// Returns how many pods the controllers of these pods want together.
 fn scale(ctx: &Ctx<Reminders>, pods: &[Arc<Pod>]) -> Result<i32> {
     let mut seen = std::collections::BTreeMap::new();
     for pod in pods {
@@ -83,10 +83,10 @@ fn scale(ctx: &Ctx<Reminders>, pods: &[Arc<Pod>]) -> Result<i32> {
         };
         seen.insert(uid, wanted);
     }
-    Ok(count::sum(seen.into_values()))
+    Ok(saturating::sum(seen.into_values()))
 }
 
-/// A ReplicaSet under a Deployment stands for that one's size.
+/// Returns uid and wanted size of a ReplicaSet, or of the Deployment that controls it.
 fn scale_of_set(ctx: &Ctx<Reminders>, set: &ReplicaSet) -> Result<(String, i32)> {
     let own = set.spec().and_then(|spec| spec.replicas).unwrap_or(1);
     let uid = set.uid().unwrap_or_default();

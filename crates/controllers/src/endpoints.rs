@@ -1,10 +1,10 @@
-//! The addresses behind a Service: its Endpoints, and its EndpointSlices.
+//! The addresses of a Service: its Endpoints and its EndpointSlices.
 
 mod backends;
-mod mirror;
+mod mirroring;
 mod slices;
 
-pub(crate) use mirror::controller as mirroring;
+pub(crate) use mirroring::controller as mirroring_controller;
 
 use std::sync::Arc;
 
@@ -15,16 +15,16 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 
-use crate::{MANAGER, labelled, refusal};
+use crate::{MANAGER, api_error, label_index};
 
-/// How many services are reconciled at once: as many as Kubernetes does by default.
+/// How many Services are reconciled at once: Kubernetes' default.
 const CONCURRENT: usize = 5;
 
 /// The controller of Endpoints.
 pub(crate) fn controller() -> Controller<Service> {
     Controller::requests("endpoint-controller", reconcile)
-        .watches_indexed(by_selector(), |pod: &Pod| labelled::keys(&pod.metadata))
-        .reads_with(Source::<Pod>::new().index(labelled::labelled()))
+        .watches_indexed(by_selector(), |pod: &Pod| label_index::keys(&pod.metadata))
+        .reads_with(Source::<Pod>::new().index(label_index::by_label()))
         .watches(Trigger::<Endpoints>::same())
         .field_manager(MANAGER)
         .max_concurrent(CONCURRENT)
@@ -33,28 +33,28 @@ pub(crate) fn controller() -> Controller<Service> {
 /// The controller of EndpointSlices.
 pub(crate) fn slice_controller() -> Controller<Service> {
     Controller::new("endpointslice-controller", reconcile_slices)
-        .watches_indexed(by_selector(), |pod: &Pod| labelled::keys(&pod.metadata))
-        .reads_with(Source::<Pod>::new().index(labelled::labelled()))
+        .watches_indexed(by_selector(), |pod: &Pod| label_index::keys(&pod.metadata))
+        .reads_with(Source::<Pod>::new().index(label_index::by_label()))
         .owns::<EndpointSlice>()
         .reads::<Node>()
         .field_manager(MANAGER)
         .max_concurrent(CONCURRENT)
 }
 
-/// Services by a label that all their pods carry.
+/// The index of Services by one label that their selector requires.
 fn by_selector() -> Index<Service> {
     Index::new("selector", |service: &Service| {
         let selector =
             service.spec.as_ref().and_then(|spec| spec.selector.as_ref()).filter(|all| !all.is_empty());
         let namespace = service.namespace().unwrap_or_default();
-        selector.map(|selector| labelled::selector_key(&namespace, Some(selector))).into_iter().collect()
+        selector.map(|selector| label_index::selector_key(&namespace, Some(selector))).into_iter().collect()
     })
 }
 
 async fn reconcile(key: Request, ctx: Ctx) -> Result<Action> {
     let current = ctx.get_at::<Endpoints>(&key)?;
     let Some(service) = ctx.get_at::<Service>(&key)? else {
-        // Those that we made go with their service; those that someone made by hand are no business of ours.
+        // Only Endpoints that this controller created are deleted with their Service.
         if let Some(current) =
             current.filter(|current| current.labels().contains_key(backends::ENDPOINTS_MANAGED_BY))
         {
@@ -76,7 +76,7 @@ async fn reconcile(key: Request, ctx: Ctx) -> Result<Action> {
     };
     match current {
         None => match ctx.create_unowned(wanted).await.ignore_already_exists() {
-            Err(error) if !refusal::namespace_is_terminating(&error) => return Err(error.into()),
+            Err(error) if !api_error::namespace_is_terminating(&error) => return Err(error.into()),
             _ => {}
         },
         Some(current)
@@ -98,7 +98,7 @@ async fn reconcile_slices(service: Arc<Service>, ctx: Ctx) -> Result<Action> {
     }
     let nodes = ctx.cache::<Node>()?;
     let mut backends = backends(&ctx, &service)?;
-    // A pod on a node that nobody knows has no place in the topology yet.
+    // A slice needs the topology of the node, which is not known yet.
     backends
         .retain(|backend| backend.node().is_some_and(|node| nodes.get(&Request::cluster(node)).is_some()));
     let present = ctx.children::<EndpointSlice>()?;
@@ -106,7 +106,7 @@ async fn reconcile_slices(service: Arc<Service>, ctx: Ctx) -> Result<Action> {
     let plan = slices::plan(&service, &backends, ours);
     for slice in plan.create {
         match ctx.create(slice).await {
-            Err(error) if !refusal::namespace_is_terminating(&error) => return Err(error.into()),
+            Err(error) if !api_error::namespace_is_terminating(&error) => return Err(error.into()),
             _ => {}
         }
     }
@@ -119,7 +119,7 @@ async fn reconcile_slices(service: Arc<Service>, ctx: Ctx) -> Result<Action> {
     Ok(Action::await_change())
 }
 
-/// Whether addresses are found for this service by a selector.
+/// Whether the controllers find addresses for this Service by its selector.
 fn selects(service: &Service) -> bool {
     let spec = service.spec.as_ref();
     let selector = spec.and_then(|spec| spec.selector.as_ref());
@@ -127,11 +127,11 @@ fn selects(service: &Service) -> bool {
         && spec.and_then(|spec| spec.type_.as_deref()) != Some("ExternalName")
 }
 
-/// The pods behind a service, by name.
+/// Returns the backends of a Service, by the names of their pods.
 fn backends(ctx: &Ctx, service: &Service) -> Result<Vec<Backend>> {
     let selector = service.spec.as_ref().and_then(|spec| spec.selector.clone()).unwrap_or_default();
-    let key = labelled::selector_key(&service.namespace().unwrap_or_default(), Some(&selector));
-    let candidates = ctx.cache::<Pod>()?.by_index(labelled::INDEX, &key)?;
+    let key = label_index::selector_key(&service.namespace().unwrap_or_default(), Some(&selector));
+    let candidates = ctx.cache::<Pod>()?.by_index(label_index::INDEX, &key)?;
     let selected = candidates
         .into_iter()
         .filter(|pod| selector.iter().all(|(key, value)| pod.labels().get(key) == Some(value)));

@@ -1,6 +1,6 @@
-//! Jobs: pods that come to an end.
+//! Jobs: pods that run to completion.
 //!
-//! Not yet followed: `podFailurePolicy`, `successPolicy` and `backoffLimitPerIndex`.
+//! Not implemented: `podFailurePolicy`, `successPolicy` and `backoffLimitPerIndex`.
 
 mod indexes;
 pub(crate) mod plan;
@@ -18,11 +18,11 @@ use plan::{Plan, TRACKING, is_tracked};
 use serde_json::json;
 
 use crate::adoption::{self, claim};
-use crate::claim::{controller_of, controller_reference};
 use crate::clock::{self, Reminders};
-use crate::{MANAGER, refusal, template};
+use crate::controller_ref::{controller_of, controller_reference};
+use crate::{MANAGER, api_error, pod_template};
 
-/// How many Jobs are reconciled at once: as many as Kubernetes does by default.
+/// How many Jobs are reconciled at once: Kubernetes' default.
 const CONCURRENT: usize = 5;
 
 /// The controller.
@@ -42,7 +42,7 @@ async fn reconcile(job: Arc<Job>, ctx: Ctx<Reminders>) -> Result<Action> {
     };
     let pods: Vec<Arc<Pod>> = claim(&ctx, &*job, &selector).await?;
     let plan = plan::plan(&job, &pods, clock::seconds(ctx.now()));
-    // Written before the finalizers come off: what is counted must be on the books.
+    // The status is written before the finalizers are removed, so that no finished pod is lost from the counts.
     ctx.status(&job, &plan.status).await.ignore_not_found()?;
     announce(&ctx, &job, &plan);
     for pod in &plan.release {
@@ -84,11 +84,11 @@ fn announce(ctx: &Ctx<Reminders>, job: &Job, plan: &Plan) {
     }
 }
 
-/// Makes one pod. Says whether more are worth trying.
+/// Creates one pod. Returns whether to go on with the next.
 async fn create(ctx: &Ctx<Reminders>, job: &Job, index: Option<i32>) -> Result<bool> {
     let spec = job.spec.clone().unwrap_or_default();
     let namespace = job.namespace().unwrap_or_default();
-    let mut pod = template::pod(&spec.template, &namespace, controller_reference(job));
+    let mut pod = pod_template::pod(&spec.template, &namespace, controller_reference(job));
     pod.metadata.finalizers.get_or_insert_default().push(TRACKING.to_owned());
     if let Some(index) = index {
         indexes::give(&mut pod, &job.name_any(), index);
@@ -98,9 +98,9 @@ async fn create(ctx: &Ctx<Reminders>, job: &Job, index: Option<i32>) -> Result<b
             ctx.event(job, "SuccessfulCreate", format!("Created pod: {}", pod.name_any()));
             Ok(true)
         }
-        Err(error) if refusal::namespace_is_terminating(&error) => Ok(false),
+        Err(error) if api_error::namespace_is_terminating(&error) => Ok(false),
         Err(error) => {
-            ctx.warning(job, "FailedCreate", format!("Error creating: {}", refusal::message(&error)));
+            ctx.warning(job, "FailedCreate", format!("Error creating: {}", api_error::message(&error)));
             Err(error.into())
         }
     }
@@ -115,7 +115,7 @@ async fn release<S>(ctx: &Ctx<S>, pod: &Pod) -> Result<()> {
     Ok(())
 }
 
-/// The controller that lets pods go whose Job is gone: nobody is left to count them.
+/// The controller that removes the tracking finalizer from pods whose Job is gone.
 pub(crate) fn orphans() -> Controller<Pod> {
     let by_job = Index::new("job", |pod: &Pod| {
         let owner = controller_of(&pod.metadata).filter(|owner| owner.kind == "Job" && is_tracked(pod));
@@ -137,7 +137,7 @@ async fn let_go(pod: Arc<Pod>, ctx: Ctx) -> Result<Action> {
         let job = ctx.get_at::<Job>(&key)?.map(|job| Job::clone(&job));
         let job = match job {
             Some(job) => Some(job),
-            // The pod may have been seen before its Job.
+            // The cache may show the pod before its Job.
             None => ctx.fetch_at::<Job>(&key).await?,
         };
         if job.is_some_and(|job| job.uid().as_ref() == Some(&owner.uid)) {

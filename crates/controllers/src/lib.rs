@@ -1,100 +1,108 @@
 //! The built-in controllers, the scheduler and the simulated nodes.
 //!
-//! They are ordinary users of [`evenkeel_runtime`]: they know nothing of the API server but its API, and run the same
-//! against any other. Each is a pure core, a function from what is seen to what is to be done, and a thin adapter that
-//! sees and does.
+//! They are ordinary users of [`evenkeel_runtime`]: they know only the API of the API server, and run against any other
+//! server too. Each consists of a pure core, a function from the observed state to the next steps, and a thin adapter that
+//! reads and writes.
 //!
-//! | controller | module | core |
+//! | controller | module | pure core |
 //! |---|---|---|
 //! | Deployments | `deployment` | `rollout`: the next step of a rollout; `status`, `conditions` |
-//! | ReplicaSets | `replicaset` | `plan`, `ranking`: whom to make, whom to let go; `status` |
-//! | StatefulSets | `statefulset` | `plan`: the next steps in order; `identity`; `history` of revisions |
-//! | garbage collector | `garbage` | `graph` of owners and dependents; `decide` |
-//! | namespaces | `namespace` | `conditions` |
-//! | scheduler | `scheduler` | `placement`, `resources`, `affinity`, `pending` |
-//! | nodes | [`node`] | `lifecycle` of a pod, `status`, [`behaviour`](node::behaviour) |
-//! | health of nodes | `node_lifecycle` | `taints` |
-//! | ServiceAccounts, root certificate | `service_account` | – |
-//! | Secrets with tokens of ServiceAccounts | `token_secret` | – |
-//! | types in admission policies | `policy_status` | – |
-//! | Endpoints, EndpointSlices, mirroring | `endpoints` | `backends`, `slices` |
+//! | ReplicaSets and ReplicationControllers | `replicaset` | `plan`, `ranking`: which pods to create and to delete; `status` |
+//! | StatefulSets | `statefulset` | `plan`: the next steps in order; `identity` |
 //! | DaemonSets | `daemonset` | `plan`, `placement` |
 //! | Jobs | `job` | `plan`, `indexes` |
 //! | CronJobs | `cronjob` | `due` |
-//! | lifetimes of finished Jobs | `ttl` | – |
-//! | volumes and claims | `volume` | `matching` |
-//! | ResourceQuotas | `quota` | `usage` |
-//! | HorizontalPodAutoscalers | `autoscaler` | – |
+//! | finished Jobs with a time to live | `ttl_after_finished` | – |
+//! | garbage collector | `garbage_collector` | `graph` of owners and dependents; `decide` |
+//! | namespaces | `namespace` | `conditions` |
+//! | scheduler | `scheduler` | `placement`, `cache`, `affinity`, `queue` |
+//! | simulated nodes | [`node`] | `lifecycle` of a pod, `status`, [`behaviour`](node::behaviour) |
+//! | node health | `node_lifecycle` | `taints` |
+//! | default ServiceAccounts, root certificate | `service_account` | – |
+//! | Secrets with tokens of ServiceAccounts | `token_secret` | – |
+//! | type checks of ValidatingAdmissionPolicies | `admission_policy_status` | – |
+//! | Endpoints, EndpointSlices, mirroring | `endpoints` | `backends`, `slices` |
+//! | PersistentVolumes and their claims | `persistent_volume` | `matching` |
+//! | ResourceQuotas | `resource_quota` | `usage` |
+//! | HorizontalPodAutoscalers | `horizontal_pod_autoscaler` | – |
 //! | PodDisruptionBudgets | `disruption` | `budget` |
-//! | ReplicationControllers | `replicaset` | as ReplicaSets |
-//! | aggregated ClusterRoles | `cluster_role` | – |
+//! | aggregated ClusterRoles | `cluster_role_aggregation` | – |
 //!
-//! `claim` and `adoption` decide what belongs to whom, `monitors` watches the metadata of all kinds for those who need
-//! to see everything, `signals` and `clock` hand over keys and times by the rules of the ledger. `optional` reads the
-//! fields whose types differ between Kubernetes versions.
+//! Modules that several controllers share:
+//!
+//! | module | purpose |
+//! |---|---|
+//! | `controller_ref`, `adoption` | which objects a controller owns, adopts and releases |
+//! | `controller_history` | ControllerRevisions of StatefulSets and DaemonSets |
+//! | `pod`, `pod_template` | questions about a pod; from a template to pods |
+//! | `metadata_informers` | watches the metadata of every kind |
+//! | `label_index` | finds the objects that a label selector may match |
+//! | `key_channel`, `clock` | hand keys and times to a controller by the rules of the ledger |
+//! | `api_error` | what an error of the API server means to a controller |
+//! | `openapi_compat` | fields whose types differ between versions of `k8s-openapi` |
+//! | `scaled_value`, `saturating` | numbers or percentages; sums that do not overflow |
 //!
 //! *Invariants:* a reconcile that finds everything in order writes nothing. No decision depends on a hash map's order,
 //! the OS clock or OS randomness. Nothing walks over all objects to serve one key.
 
+mod admission_policy_status;
 mod adoption;
-mod autoscaler;
-mod claim;
+mod api_error;
 mod clock;
-mod cluster_role;
-mod count;
+mod cluster_role_aggregation;
+mod controller_history;
+mod controller_ref;
 mod cronjob;
 mod daemonset;
 mod deployment;
 mod disruption;
 mod endpoints;
-mod garbage;
-mod history;
-mod int_or_percent;
+mod garbage_collector;
+mod horizontal_pod_autoscaler;
 mod job;
-mod labelled;
-mod monitors;
+mod key_channel;
+mod label_index;
+mod metadata_informers;
 mod namespace;
 pub mod node;
 mod node_lifecycle;
-mod optional;
+mod openapi_compat;
+mod persistent_volume;
 mod pod;
-mod policy_status;
-mod quantity;
-mod quota;
-mod refusal;
+mod pod_template;
 mod replicaset;
+mod resource_quota;
+mod saturating;
+mod scaled_value;
 mod scheduler;
 mod service_account;
-mod signals;
 mod statefulset;
-mod template;
 mod token_secret;
-mod ttl;
-mod volume;
+mod ttl_after_finished;
 
 use std::sync::Arc;
 
 use evenkeel_runtime::{Env, Manager};
 pub use node::NodeOptions;
 
-/// The field manager of the controllers: they all run in what Kubernetes calls the controller manager.
+/// The field manager of the controllers, which Kubernetes runs in its controller manager.
 const MANAGER: &str = "kube-controller-manager";
 
-/// Which controllers run, and with what.
+/// Which controllers run, and their settings.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Options {
-    /// The simulated nodes; with a count of zero there are none, and pods stay unscheduled unless others are.
+    /// The simulated nodes. With a count of zero there are none, and pods stay pending unless other nodes register.
     pub nodes: NodeOptions,
-    /// The certificate that `kube-root-ca.crt` publishes in every namespace, in PEM; empty in process, where there
-    /// is none.
+    /// The PEM certificate for the ConfigMap `kube-root-ca.crt` of every namespace; empty for a cluster in process, which
+    /// has none.
     pub root_ca: String,
-    /// Leaves the scheduler out, for whoever brings one or wants pods to stay pending.
+    /// Whether to leave the scheduler out, for a test with its own scheduler or with pods that stay pending.
     pub without_scheduler: bool,
 }
 
 impl Options {
-    /// The usual controllers with these nodes.
+    /// The default options, with these nodes.
     pub fn new(nodes: NodeOptions) -> Self {
         Self { nodes, ..Self::default() }
     }
@@ -105,7 +113,7 @@ impl Options {
         self
     }
 
-    /// Publishes this root certificate.
+    /// Sets the PEM root certificate to publish.
     pub fn root_ca(mut self, pem: impl Into<String>) -> Self {
         self.root_ca = pem.into();
         self
@@ -130,9 +138,9 @@ pub fn all(env: &Env, options: &Options) -> impl FnOnce(Manager) -> Manager + us
     move |manager| add_all(manager, &env, &options)
 }
 
-// Not in the closure, whose body is built in every crate that calls it, with all the kinds that it names.
+// A function of its own: the body of the closure is compiled in every crate that calls it, with all kinds that it names.
 fn add_all(manager: Manager, env: &Env, options: &Options) -> Manager {
-    let manager = everything(manager, env);
+    let manager = metadata_controllers(manager, env);
     let mut manager = workloads(manager)
         .controller(service_account::accounts())
         .controller(service_account::root_ca(options.root_ca.clone()))
@@ -140,22 +148,21 @@ fn add_all(manager: Manager, env: &Env, options: &Options) -> Manager {
         .controller(node_lifecycle::controller())
         .controller(endpoints::controller())
         .controller(endpoints::slice_controller())
-        .controller(endpoints::mirroring())
+        .controller(endpoints::mirroring_controller())
         .controller(disruption::controller())
-        .controller(cluster_role::controller())
-        .controller(volume::claims(options.nodes.count > 0))
-        .controller(volume::volumes())
-        .controller(volume::protection())
-        .controller(volume::attributes::protection())
-        .controller(policy_status::controller());
+        .controller(cluster_role_aggregation::controller())
+        .controller(persistent_volume::claims(options.nodes.count > 0))
+        .controller(persistent_volume::volumes())
+        .controller(persistent_volume::protection())
+        .controller(persistent_volume::attributes_class::protection())
+        .controller(admission_policy_status::controller());
     if !options.without_scheduler {
         manager = manager.controller(scheduler::controller());
     }
     with_nodes(manager, env, &options.nodes)
 }
 
-/// Adds the scheduler, the nodes and their volumes alone: for a cluster that has the other controllers, and no machines
-/// and disks.
+/// Adds only the scheduler, the nodes and their volumes, for a cluster that has the other controllers but no machines.
 ///
 /// ```no_run
 /// # async fn example(client: kube::Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -176,8 +183,8 @@ pub fn nodes(env: &Env, options: &NodeOptions) -> impl FnOnce(Manager) -> Manage
 fn add_nodes(manager: Manager, env: &Env, options: &NodeOptions) -> Manager {
     let manager = manager
         .controller(scheduler::controller())
-        .controller(volume::claims(options.count > 0))
-        .controller(volume::volumes());
+        .controller(persistent_volume::claims(options.count > 0))
+        .controller(persistent_volume::volumes());
     with_nodes(manager, env, options)
 }
 
@@ -198,18 +205,18 @@ fn workloads(manager: Manager) -> Manager {
         .controller(job::controller())
         .controller(job::orphans())
         .controller(cronjob::controller())
-        .controller(ttl::controller())
+        .controller(ttl_after_finished::controller())
 }
 
-/// Those who look at objects of every kind.
-fn everything(manager: Manager, env: &Env) -> Manager {
-    let (collector, to_look_at) = garbage::Collector::new(env);
-    let (terminating, content_went) = namespace::Terminating::new(env);
+/// Adds the controllers that follow objects of every kind.
+fn metadata_controllers(manager: Manager, env: &Env) -> Manager {
+    let (collector, to_check) = garbage_collector::GarbageCollector::new(env);
+    let (terminating, content_deleted) = namespace::TerminatingNamespaces::new(env);
     let (by_collector, by_namespaces, on_change) =
         (collector.clone(), terminating.clone(), collector.clone());
-    let (quotas, freed) = quota::Quotas::new(env);
+    let (quotas, released) = resource_quota::QuotaIndex::new(env);
     let (by_quotas, known) = (quotas.clone(), quotas.clone());
-    let monitors = monitors::Monitors::new(
+    let informers = metadata_informers::MetadataInformers::new(
         vec![
             Arc::new(move |resource, event| by_collector.follow(resource, event)),
             Arc::new(move |_, event| by_namespaces.follow(event)),
@@ -218,9 +225,9 @@ fn everything(manager: Manager, env: &Env) -> Manager {
         vec![Arc::new(move || on_change.kinds_changed()), Arc::new(move || known.kinds_changed())],
     );
     manager
-        .controller(monitors::controller(env, monitors.clone()))
-        .controller(garbage::controller(collector, monitors.clone(), to_look_at))
-        .controller(quota::controller(quotas, monitors.clone(), freed))
-        .controller(autoscaler::controller(monitors))
-        .controller(namespace::controller(terminating, content_went))
+        .controller(metadata_informers::controller(env, informers.clone()))
+        .controller(garbage_collector::controller(collector, informers.clone(), to_check))
+        .controller(resource_quota::controller(quotas, informers.clone(), released))
+        .controller(horizontal_pod_autoscaler::controller(informers))
+        .controller(namespace::controller(terminating, content_deleted))
 }

@@ -1,14 +1,14 @@
 //! The deletion of namespaces: pods first, then all other content, then the namespace itself.
 //!
-//! While content remains (a pod that stops, a finalizer) nothing is polled for: the watches of all kinds wake the
-//! namespace when something in it goes.
+//! While content remains (a pod that is stopping, an object with a finalizer), the controller does not poll: the metadata
+//! informers wake it when an object in the namespace is deleted.
 
 mod conditions;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use conditions::Content;
+use conditions::RemainingContent;
 use evenkeel_runtime::{Action, Controller, Ctx, Env, EventMeta, Request, Result, ResultExt};
 use futures::Stream;
 use k8s_openapi::api::core::v1::Namespace;
@@ -16,53 +16,54 @@ use kube::core::params::{DeleteParams, ListParams, PostParams};
 use kube::{Api, ResourceExt};
 use parking_lot::Mutex;
 
-use crate::monitors::{self, Metadata, Resource};
-use crate::signals::Signals;
+use crate::key_channel::{self, KeySender};
+use crate::metadata_informers::{self, Metadata, Resource};
 use crate::{MANAGER, clock};
 
-/// How many namespaces are deleted at once: as many as Kubernetes does by default.
+/// How many namespaces are reconciled at once: Kubernetes' default.
 const CONCURRENT: usize = 10;
 
-/// The finalizer of the namespace itself, in its spec.
+/// The finalizer in the spec of every namespace.
 const KUBERNETES: &str = "kubernetes";
 
-/// Which namespaces wait for their content to go.
-pub(crate) struct Terminating {
+/// The namespaces that wait for their content to be deleted.
+pub(crate) struct TerminatingNamespaces {
     names: Mutex<BTreeSet<String>>,
-    signals: Signals,
+    keys: KeySender,
 }
 
-impl Terminating {
-    /// Nobody yet, and the stream of namespaces in which something went.
+impl TerminatingNamespaces {
+    /// An empty set, and the stream of the namespaces in which an object was deleted.
     pub(crate) fn new(env: &Env) -> (Arc<Self>, impl Stream<Item = Request> + Send + 'static) {
-        let (signals, due) = Signals::channel(env, "namespaces: content went");
-        (Arc::new(Self { names: Mutex::default(), signals }), due)
+        let (keys, due) = key_channel::channel(env, "namespaces: content deleted");
+        (Arc::new(Self { names: Mutex::default(), keys }), due)
     }
 
     /// Follows a change of an object of any kind.
     pub(crate) fn follow(&self, event: &EventMeta<'_>) {
         let metadata = event.new.or(event.old);
         let Some(namespace) = metadata.and_then(|metadata| metadata.namespace.as_deref()) else { return };
-        let went = event.new.is_none_or(|new| event.old.is_some_and(|old| old.finalizers != new.finalizers));
-        if went && self.names.lock().contains(namespace) {
-            self.signals.give(Request::cluster(namespace));
+        let released =
+            event.new.is_none_or(|new| event.old.is_some_and(|old| old.finalizers != new.finalizers));
+        if released && self.names.lock().contains(namespace) {
+            self.keys.send(Request::cluster(namespace));
         }
     }
 }
 
 /// The controller.
 pub(crate) fn controller(
-    terminating: Arc<Terminating>,
+    terminating: Arc<TerminatingNamespaces>,
     due: impl Stream<Item = Request> + Send + 'static,
 ) -> Controller<Namespace> {
     Controller::new("namespace-controller", reconcile)
-        .stream("content went", due)
+        .stream("content deleted", due)
         .field_manager(MANAGER)
         .max_concurrent(CONCURRENT)
         .state(terminating)
 }
 
-async fn reconcile(namespace: Arc<Namespace>, ctx: Ctx<Terminating>) -> Result<Action> {
+async fn reconcile(namespace: Arc<Namespace>, ctx: Ctx<TerminatingNamespaces>) -> Result<Action> {
     let name = namespace.name_any();
     if namespace.metadata.deletion_timestamp.is_none() {
         return Ok(Action::await_change());
@@ -72,7 +73,7 @@ async fn reconcile(namespace: Arc<Namespace>, ctx: Ctx<Terminating>) -> Result<A
         ctx.state().names.lock().remove(&name);
         return Ok(Action::await_change());
     }
-    // Entered before the content is looked at: what goes from now on wakes us.
+    // Inserted before the content is read, so that every later deletion wakes the controller.
     ctx.state().names.lock().insert(name.clone());
     let content = delete_content(&ctx, &name).await;
     let status = conditions::status(namespace.status.as_ref(), &content, clock::seconds(ctx.now()));
@@ -86,10 +87,10 @@ async fn reconcile(namespace: Arc<Namespace>, ctx: Ctx<Terminating>) -> Result<A
     Ok(Action::await_change())
 }
 
-/// Deletes all that can be deleted; pods first, so that what they need outlives them.
-async fn delete_content(ctx: &Ctx<Terminating>, namespace: &str) -> Content {
-    let mut content = Content::default();
-    let listed = match monitors::discover(ctx.client()).await {
+/// Deletes all content; pods first, so that the objects they use outlive them.
+async fn delete_content(ctx: &Ctx<TerminatingNamespaces>, namespace: &str) -> RemainingContent {
+    let mut content = RemainingContent::default();
+    let listed = match metadata_informers::discover(ctx.client()).await {
         Ok(listed) => listed,
         Err(error) => {
             content.discovery_failure = Some(error.to_string());
@@ -113,10 +114,10 @@ async fn delete_content(ctx: &Ctx<Terminating>, namespace: &str) -> Content {
 }
 
 async fn delete_kind(
-    ctx: &Ctx<Terminating>,
+    ctx: &Ctx<TerminatingNamespaces>,
     namespace: &str,
     resource: &Resource,
-    content: &mut Content,
+    content: &mut RemainingContent,
 ) -> Result<(), kube::Error> {
     let objects = Api::<Metadata>::namespaced_with(ctx.client().clone(), namespace, &resource.api);
     if objects.list_metadata(&ListParams::default()).await?.items.is_empty() {
@@ -129,8 +130,12 @@ async fn delete_kind(
     Ok(())
 }
 
-/// Takes our finalizer off; with the last one the server lets the namespace go.
-async fn finalize(ctx: &Ctx<Terminating>, namespace: &Namespace, mut finalizers: Vec<String>) -> Result<()> {
+/// Removes the finalizer. The API server deletes the namespace with its last finalizer.
+async fn finalize(
+    ctx: &Ctx<TerminatingNamespaces>,
+    namespace: &Namespace,
+    mut finalizers: Vec<String>,
+) -> Result<()> {
     finalizers.retain(|finalizer| finalizer != KUBERNETES);
     let mut namespace = namespace.clone();
     namespace.spec.get_or_insert_default().finalizers = Some(finalizers);

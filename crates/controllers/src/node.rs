@@ -1,18 +1,17 @@
-//! Simulated nodes: they register, keep their leases, and make the pods that are bound to them run.
+//! Simulated nodes: they register, renew their leases, and run the pods that are bound to them.
 //!
-//! What a pod does on its node, and the annotations by which a test changes that, is in [`behaviour`].
+//! [`behaviour`] describes what a pod does on its node, and the annotations by which a test changes that.
 //!
-//! *Invariant:* nodes write to pods through `/status` alone, and delete them with a grace period of zero when they
-//! were told to stop.
+//! *Invariant:* nodes write pods through `/status` alone, and delete stopped pods with a grace period of zero.
 
 mod addresses;
 pub mod behaviour;
-mod digest;
+mod container_ids;
 mod lifecycle;
-mod registry;
+mod registration;
 mod status;
 
-pub use registry::NodeOptions;
+pub use registration::NodeOptions;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,7 +25,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::ResourceExt;
 use kube::core::DynamicObject;
 use kube::core::params::{DeleteParams, Patch, Preconditions};
-use lifecycle::{Next, Stage};
+use lifecycle::{NextStep, Stage};
 use parking_lot::Mutex;
 use serde_json::json;
 use status::Host;
@@ -35,18 +34,18 @@ use tokio::time::Instant;
 use crate::clock::{self, Reminders};
 use crate::pod;
 
-/// The field manager of its writes.
+/// The field manager of the nodes.
 const MANAGER: &str = "kubelet";
 
-/// How often a node renews its lease: kubelet's number, a quarter of how long the lease lasts.
+/// How often a node renews its lease: kubelet's value, a quarter of the duration of the lease.
 const HEARTBEAT: Duration = Duration::from_secs(10);
 
-/// How many pods are worked on at once.
+/// How many pods are reconciled at once.
 const CONCURRENT: usize = 8;
 
-/// What registers the nodes and keeps them alive.
+/// The controller that registers the nodes and renews their leases.
 pub(crate) fn registrar(env: &Env, options: &NodeOptions) -> Controller<DynamicObject> {
-    let keys: Vec<_> = (0..options.count).map(|index| Request::cluster(registry::name(index))).collect();
+    let keys: Vec<_> = (0..options.count).map(|index| Request::cluster(registration::name(index))).collect();
     let start = clock::at_start(env, "nodes: registering", keys.clone());
     Controller::without_primary("node-registrar", register)
         .stream("start", start)
@@ -57,25 +56,25 @@ pub(crate) fn registrar(env: &Env, options: &NodeOptions) -> Controller<DynamicO
 
 async fn register(key: Request, ctx: Ctx<NodeOptions>) -> Result<Action> {
     let options = ctx.state();
-    let Some(index) = (0..options.count).find(|index| registry::name(*index) == *key.name) else {
+    let Some(index) = (0..options.count).find(|index| registration::name(*index) == *key.name) else {
         return Ok(Action::await_change());
     };
     let now = clock::seconds(ctx.now());
     let node = match ctx.fetch_at::<Node>(&key).await? {
         Some(node) => node,
-        None => ctx.create_unowned(registry::node(options, index, now)).await?,
+        None => ctx.create_unowned(registration::node(options, index, now)).await?,
     };
     let ready = node.status.as_ref().and_then(|status| status.conditions.as_ref());
     let ready = ready.is_some_and(|all| all.iter().any(|one| one.type_ == "Ready" && one.status == "True"));
     if !ready {
-        ctx.status(&node, registry::status(options, index, now)).await?;
+        ctx.status(&node, registration::status(options, index, now)).await?;
     }
     beat(&ctx, &node).await?;
     Ok(Action::await_change())
 }
 
 async fn beat(ctx: &Ctx<NodeOptions>, node: &Node) -> Result<()> {
-    let lease = registry::lease(node, ctx.now());
+    let lease = registration::lease(node, ctx.now());
     let key = Request::of(&lease);
     let patch = Patch::Merge(json!({"spec": {"renewTime": MicroTime(ctx.now())}}));
     if ctx.objects::<Lease>(()).patch(&key, &patch).await.ignore_not_found()?.is_none() {
@@ -84,17 +83,17 @@ async fn beat(ctx: &Ctx<NodeOptions>, node: &Node) -> Result<()> {
     Ok(())
 }
 
-/// What the kubelets of all nodes share.
+/// The state that the kubelets of all nodes share.
 #[derive(Debug)]
 struct Kubelets {
     count: usize,
     addresses: Mutex<BTreeMap<usize, Addresses>>,
-    /// Since when each pod has been in its stage. Times in a status are whole seconds, stages are shorter.
+    /// The stage of each pod, and since when. Times in a status have whole seconds, but stages are shorter.
     since: Mutex<BTreeMap<String, (Stage, Instant)>>,
     reminders: Reminders,
 }
 
-/// What makes the pods of all nodes run.
+/// The controller that runs the pods of all nodes.
 pub(crate) fn kubelet(options: &NodeOptions) -> Controller<Pod> {
     let (reminders, due) = Reminders::channel();
     let kubelets = Arc::new(Kubelets {
@@ -114,13 +113,13 @@ pub(crate) fn kubelet(options: &NodeOptions) -> Controller<Pod> {
 }
 
 impl Kubelets {
-    /// The number of the node that runs this pod, where it is one of ours.
+    /// Returns the index of the simulated node that the pod is bound to.
     fn node_of(&self, pod: &Pod) -> Option<usize> {
         let number: usize = pod::node_name(pod)?.strip_prefix("node-")?.parse().ok()?;
         (1..=self.count).contains(&number).then(|| number - 1)
     }
 
-    /// Keeps the addresses in line with the pods; no key comes of it.
+    /// Follows the addresses of the pods. Triggers no reconcile.
     fn follow(&self, event: &Event<Pod>) -> Option<Request> {
         let pod = event.object();
         let (node, uid) = (self.node_of(pod)?, pod.uid()?);
@@ -141,7 +140,7 @@ impl Kubelets {
         None
     }
 
-    /// How much of `after` is left for a pod in this stage; none when it is over.
+    /// Returns how much of the delay `after` is left for a pod in this stage; `None` when it is over.
     fn left(&self, uid: &str, stage: Stage, after: Duration) -> Option<Duration> {
         let now = Instant::now();
         let mut since = self.since.lock();
@@ -160,16 +159,16 @@ async fn reconcile(pod: Arc<Pod>, ctx: Ctx<Kubelets>) -> Result<Action> {
         return Ok(Action::await_change());
     };
     let host = Host {
-        address: registry::address(node),
+        address: registration::address(node),
         pod_address: kubelets.addresses.lock().entry(node).or_default().of(node, &uid),
         now: clock::seconds(ctx.now()),
     };
     let stage = lifecycle::stage(&pod);
     let next = lifecycle::next(&pod, &host);
     let (after, upkeep) = match &next {
-        Next::Rest => return Ok(Action::await_change()),
-        Next::Write { after, upkeep, .. } => (*after, *upkeep),
-        Next::Remove { after, .. } => (*after, false),
+        NextStep::Rest => return Ok(Action::await_change()),
+        NextStep::Write { after, upkeep, .. } => (*after, *upkeep),
+        NextStep::Remove { after, .. } => (*after, false),
     };
     if let Some(left) = kubelets.left(&uid, stage, after) {
         if upkeep {
@@ -179,12 +178,12 @@ async fn reconcile(pod: Arc<Pod>, ctx: Ctx<Kubelets>) -> Result<Action> {
         return Ok(Action::requeue(left));
     }
     match next {
-        Next::Rest => {}
-        Next::Write { status, .. } => {
+        NextStep::Rest => {}
+        NextStep::Write { status, .. } => {
             write(&ctx, &pod, &status).await?;
             tell(&ctx, &pod, stage);
         }
-        Next::Remove { status, .. } => {
+        NextStep::Remove { status, .. } => {
             write(&ctx, &pod, &status).await?;
             remove(&ctx, &pod).await?;
         }
@@ -205,7 +204,7 @@ async fn remove(ctx: &Ctx<Kubelets>, pod: &Pod) -> Result<()> {
     Ok(())
 }
 
-/// The events that people look for when they describe a pod.
+/// Records the events that `kubectl describe pod` shows.
 fn tell(ctx: &Ctx<Kubelets>, pod: &Pod, left: Stage) {
     let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
     match left {

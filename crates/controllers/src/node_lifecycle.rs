@@ -1,4 +1,4 @@
-//! The health of nodes: taints that follow their conditions, and `Unknown` for a node whose lease has run out.
+//! The health of nodes: taints that follow the conditions, and `Unknown` conditions for a node whose lease has expired.
 
 mod taints;
 
@@ -17,7 +17,7 @@ use serde_json::json;
 use crate::MANAGER;
 use crate::clock::{self, Reminders};
 
-/// How long a node may be silent before it counts as lost: the default of Kubernetes.
+/// How long a node may miss its heartbeat before it counts as lost: Kubernetes' default.
 const GRACE: Duration = Duration::from_secs(50);
 
 /// The namespace of the nodes' leases.
@@ -27,7 +27,7 @@ const LEASES: &str = "kube-node-lease";
 pub(crate) fn controller() -> Controller<Node> {
     let (reminders, due) = Reminders::channel();
     let leases = Source::<Lease>::new().namespace(LEASES);
-    // A heartbeat alone is no reason to look: the lease is read when the node's time has come.
+    // A heartbeat triggers no reconcile: the lease is read when the node's grace period ends.
     let reappeared = Trigger::events(|event: &evenkeel_runtime::Event<Lease>| {
         event.old().is_none().then(|| Request::cluster(event.object().name_any()))
     });
@@ -47,7 +47,7 @@ async fn reconcile(node: Arc<Node>, ctx: Ctx<Reminders>) -> Result<Action> {
             return Ok(Action::await_change());
         }
     } else if let Some(silent) = silent {
-        // One second more: only a node that was silent for longer than its grace is lost.
+        // One second more: a node is lost only after more than the grace period.
         ctx.state().set(ctx.request(), Some(GRACE - silent + Duration::from_secs(1)));
     }
     if let Some(taints) = taints::wanted(&node, now) {
@@ -58,7 +58,7 @@ async fn reconcile(node: Arc<Node>, ctx: Ctx<Reminders>) -> Result<Action> {
     Ok(Action::await_change())
 }
 
-/// For how long nothing was heard of the node; `None` where nothing ever was, and nothing is expected.
+/// Returns the time since the last heartbeat; `None` if the node has never sent one.
 fn silence(ctx: &Ctx<Reminders>, node: &Node, now: Timestamp) -> Result<Option<Duration>> {
     let lease = ctx.get_at::<Lease>(&Request::namespaced(LEASES, node.name_any()))?;
     let renewed = lease.and_then(|lease| lease.spec.as_ref()?.renew_time.as_ref().map(|time| time.0));
@@ -72,7 +72,7 @@ fn condition<'a>(node: &'a Node, kind: &str) -> Option<&'a NodeCondition> {
     node.status.as_ref()?.conditions.as_ref()?.iter().find(|condition| condition.type_ == kind)
 }
 
-/// The status of a node that is lost, where it does not say so already.
+/// Returns the status of a lost node; `None` if the node already has it.
 fn lost(node: &Node, now: Timestamp) -> Option<k8s_openapi::api::core::v1::NodeStatus> {
     const WATCHED: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
     let mut status = node.status.clone().unwrap_or_default();

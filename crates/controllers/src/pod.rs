@@ -1,47 +1,47 @@
-//! What the controllers ask of a pod: is it active, ready, available, since when.
+//! Queries about a pod: whether it is active, ready or available, and since when.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, PodCondition};
 
-/// The phase, `Pending` where none is written yet.
+/// Returns the phase, `Pending` if there is none yet.
 pub(crate) fn phase(pod: &Pod) -> &str {
     pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or("Pending")
 }
 
-/// Whether the pod has come to its end.
+/// Whether the pod has succeeded or failed.
 pub(crate) fn is_finished(pod: &Pod) -> bool {
     matches!(phase(pod), "Succeeded" | "Failed")
 }
 
-/// Whether deletion has begun.
+/// Whether the pod is being deleted.
 pub(crate) fn is_deleting(pod: &Pod) -> bool {
     pod.metadata.deletion_timestamp.is_some()
 }
 
-/// A pod that counts as a replica: neither finished nor on its way out.
+/// Whether the pod counts as a replica: it is neither finished nor being deleted.
 pub(crate) fn is_active(pod: &Pod) -> bool {
     !is_finished(pod) && !is_deleting(pod)
 }
 
-/// A pod that still runs but is on its way out.
+/// Whether the pod is being deleted and has not finished.
 pub(crate) fn is_terminating(pod: &Pod) -> bool {
     !is_finished(pod) && is_deleting(pod)
 }
 
-/// The condition of this type, where the pod has it.
+/// Returns the condition of a type.
 pub(crate) fn condition<'a>(pod: &'a Pod, kind: &str) -> Option<&'a PodCondition> {
     let conditions = pod.status.as_ref()?.conditions.as_ref()?;
     conditions.iter().find(|condition| condition.type_ == kind)
 }
 
-/// Whether the condition `Ready` holds.
+/// Whether the condition `Ready` is true.
 pub(crate) fn is_ready(pod: &Pod) -> bool {
     condition(pod, "Ready").is_some_and(|ready| ready.status == "True")
 }
 
-/// Since when the pod has been ready.
+/// Returns since when the pod has been ready.
 pub(crate) fn ready_since(pod: &Pod) -> Option<Timestamp> {
     let ready = condition(pod, "Ready").filter(|ready| ready.status == "True")?;
     ready.last_transition_time.as_ref().map(|time| time.0)
@@ -54,7 +54,7 @@ pub(crate) fn is_available(pod: &Pod, min_ready_seconds: i32, now: Timestamp) ->
             || available_in(pod, min_ready_seconds, now).is_some_and(|left| left.is_zero()))
 }
 
-/// How long until a ready pod counts as available; `None` for one that is not ready.
+/// Returns how long it is until a ready pod is available; `None` if the pod is not ready.
 pub(crate) fn available_in(pod: &Pod, min_ready_seconds: i32, now: Timestamp) -> Option<Duration> {
     let since = ready_since(pod)?;
     let need = Duration::from_secs(u64::try_from(min_ready_seconds).unwrap_or(0));
@@ -62,18 +62,18 @@ pub(crate) fn available_in(pod: &Pod, min_ready_seconds: i32, now: Timestamp) ->
     Some(need.saturating_sub(passed))
 }
 
-/// The node that the pod is bound to.
+/// Returns the node that the pod is bound to.
 pub(crate) fn node_name(pod: &Pod) -> Option<&str> {
     pod.spec.as_ref()?.node_name.as_deref().filter(|name| !name.is_empty())
 }
 
-/// The highest count of restarts among the containers.
+/// Returns the highest restart count of the containers.
 pub(crate) fn restarts(pod: &Pod) -> i32 {
     let statuses = pod.status.as_ref().and_then(|status| status.container_statuses.as_ref());
     statuses.into_iter().flatten().map(|status| status.restart_count).max().unwrap_or(0)
 }
 
-/// An annotation of the pod.
+/// Returns an annotation of the pod.
 pub(crate) fn annotation<'a>(pod: &'a Pod, key: &str) -> Option<&'a str> {
     pod.metadata.annotations.as_ref()?.get(key).map(String::as_str)
 }
@@ -83,7 +83,7 @@ pub(crate) mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    /// A pod made of JSON, as the tests of all controllers write them.
+    /// Reads a pod from JSON.
     pub(crate) fn pod(value: Value) -> Pod {
         serde_json::from_value(value).expect("the test writes a pod")
     }

@@ -1,8 +1,8 @@
-//! ReplicaSets, and ReplicationControllers, which are the same under an older name: as many pods as are wanted.
+//! ReplicaSets and ReplicationControllers: they keep a number of pods.
 //!
-//! The adapter reads the pods that the set controls (it adopts and releases on the way), does what [`plan`] says, and
-//! writes the status that follows. A pod that was made is never made twice: the next reconcile of the set waits until
-//! its cache shows what this one wrote, and reads the pods live should the cache not come.
+//! The adapter claims the pods of the set, does what [`plan`] says, and writes the status. No pod is created twice: the
+//! next reconcile of the set waits until the cache shows the writes of this one, and lists the pods from the API server if
+//! the cache stays behind.
 
 pub(crate) mod plan;
 mod ranking;
@@ -26,11 +26,11 @@ use serde_json::Value;
 use status::Failure;
 
 use crate::adoption::{self, claim};
-use crate::claim::{controller_of, controller_reference};
-use crate::optional::{HasSpec as _, given};
-use crate::{MANAGER, clock, refusal, template};
+use crate::controller_ref::{controller_of, controller_reference};
+use crate::openapi_compat::{HasSpec as _, into_field};
+use crate::{MANAGER, api_error, clock, pod_template};
 
-/// How many sets are reconciled at once: as many as Kubernetes does by default.
+/// How many sets are reconciled at once: Kubernetes' default.
 const CONCURRENT: usize = 5;
 
 /// The controller of ReplicaSets.
@@ -52,12 +52,12 @@ fn replicated<K: Replicated>(name: &str) -> Controller<K> {
         .max_concurrent(CONCURRENT)
 }
 
-/// What keeps a number of pods.
+/// A kind that keeps a number of pods.
 trait Replicated: Object<DynamicType = ()> {
-    /// It, as a ReplicaSet.
+    /// Converts the object to a ReplicaSet.
     fn as_set(&self) -> ReplicaSet;
 
-    /// Its form of the status.
+    /// Converts the status of a ReplicaSet to the status of this kind.
     fn status_of(status: ReplicaSetStatus) -> Value {
         serde_json::to_value(status).unwrap_or_default()
     }
@@ -75,7 +75,7 @@ impl Replicated for ReplicationController {
         let status = self.status.as_ref().and_then(|status| serde_json::to_value(status).ok());
         ReplicaSet {
             metadata: self.metadata.clone(),
-            spec: given(ReplicaSetSpec {
+            spec: into_field(ReplicaSetSpec {
                 replicas: spec.replicas,
                 min_ready_seconds: spec.min_ready_seconds,
                 selector: LabelSelector { match_labels: spec.selector, match_expressions: None },
@@ -121,18 +121,19 @@ async fn reconcile<K: Replicated>(object: Arc<K>, ctx: Ctx) -> Result<Action> {
     if let Err((_, error)) = outcome {
         return Err(error.into());
     }
-    Ok(status::next_look(&set, &pods, now).map_or_else(Action::await_change, Action::requeue))
+    Ok(status::next_available(&set, &pods, now).map_or_else(Action::await_change, Action::requeue))
 }
 
-/// The pods from the server, for when the cache lags behind our own writes.
+/// Lists the pods of the set from the API server, for a cache that does not show our own writes yet.
 async fn live(ctx: &Ctx, set: &ReplicaSet) -> Result<Vec<Arc<Pod>>> {
     let namespace = set.metadata.namespace.as_deref().unwrap_or_default();
     let pods = Api::<Pod>::namespaced(ctx.client().clone(), namespace).list(&ListParams::default()).await?;
-    let ours = |pod: &Pod| crate::claim::is_controlled_by(&pod.metadata, set.metadata.uid.as_deref());
+    let ours =
+        |pod: &Pod| crate::controller_ref::is_controlled_by(&pod.metadata, set.metadata.uid.as_deref());
     Ok(pods.items.into_iter().filter(ours).map(Arc::new).collect())
 }
 
-/// The active pods of all ReplicaSets under the same Deployment; none if there is no such thing.
+/// Returns the pods of all ReplicaSets of the same Deployment; `None` if the set has no controller.
 fn related(ctx: &Ctx, set: &ReplicaSet) -> Option<Vec<Arc<Pod>>> {
     let owner = controller_of(&set.metadata)?;
     let pods = ctx.cache::<Pod>().ok()?;
@@ -150,7 +151,7 @@ async fn create<K: Replicated>(ctx: &Ctx, owner: &K, set: &ReplicaSet, count: us
     let pod_template = spec.template.unwrap_or_default();
     let namespace = set.metadata.namespace.as_deref().unwrap_or_default();
     for batch in plan::batches(count) {
-        let pod = || template::pod(&pod_template, namespace, controller_reference(owner));
+        let pod = || pod_template::pod(&pod_template, namespace, controller_reference(owner));
         let mut failed = None;
         for made in join_all((0..batch).map(|_| ctx.create(pod()))).await {
             match made {
@@ -158,13 +159,13 @@ async fn create<K: Replicated>(ctx: &Ctx, owner: &K, set: &ReplicaSet, count: us
                     let name = pod.metadata.name.unwrap_or_default();
                     ctx.event(owner, "SuccessfulCreate", format!("Created pod: {name}"));
                 }
-                // Whatever is made here would be refused, and what is there will go.
-                Err(error) if refusal::namespace_is_terminating(&error) => return Ok(()),
+                // The API server rejects new pods here, and deletes the existing ones.
+                Err(error) if api_error::namespace_is_terminating(&error) => return Ok(()),
                 Err(error) => failed = Some(error),
             }
         }
         if let Some(error) = failed {
-            let message = refusal::message(&error);
+            let message = api_error::message(&error);
             ctx.warning(owner, "FailedCreate", format!("Error creating: {message}"));
             return Err((Failure { reason: "FailedCreate", message }, error));
         }
@@ -181,7 +182,7 @@ async fn delete<K: Replicated>(ctx: &Ctx, owner: &K, victims: &[Arc<Pod>]) -> Ou
                 ctx.event(owner, "SuccessfulDelete", format!("Deleted pod: {name}"));
             }
             Err(error) => {
-                let message = refusal::message(&error);
+                let message = api_error::message(&error);
                 ctx.warning(owner, "FailedDelete", format!("Error deleting: {message}"));
                 outcome = Err((Failure { reason: "FailedDelete", message }, error));
             }

@@ -1,18 +1,19 @@
-//! The scheduler: pods to nodes.
+//! The scheduler: it binds pods to nodes.
 //!
-//! One key stands for the whole line: each reconcile takes pods from it, by priority, until none is left. What is
-//! taken on each node is kept in an [`Account`] that follows every change of a pod and every placement of our own, so
-//! that two pods are never given the same room.
+//! One key stands for the whole [`SchedulingQueue`]: each reconcile takes pods from it, by priority, until none is
+//! active. The [`SchedulerCache`] holds what is taken on each node. It follows every change of a pod and every placement
+//! that the scheduler makes, so that two pods never get the same room.
 //!
-//! *Invariant:* it writes through `/binding` and `/status` alone.
+//! *Invariant:* the scheduler writes pods through `/binding` and `/status` alone.
 
 pub(crate) mod affinity;
-mod pending;
+mod cache;
 mod placement;
-pub(crate) mod resources;
+mod queue;
 
 use std::sync::Arc;
 
+use cache::{PodRequests, SchedulerCache};
 use evenkeel_runtime::{Action, Controller, Ctx, Error, Event, Request, Result, ResultExt, Trigger};
 use k8s_openapi::api::core::v1::{Binding, Node, ObjectReference, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -20,111 +21,114 @@ use kube::core::DynamicObject;
 use kube::core::params::{Patch, PostParams};
 use kube::{Api, ResourceExt};
 use parking_lot::Mutex;
-use pending::Pending;
-use resources::{Account, Demand};
+use queue::SchedulingQueue;
 use serde_json::json;
 
 use crate::{clock, pod};
 
-/// The field manager of its writes.
+/// The field manager of the scheduler.
 const MANAGER: &str = "kube-scheduler";
 
-/// What the triggers and the reconcile share.
+/// The state that the triggers and the reconcile function share.
 #[derive(Debug, Default)]
-struct Line {
-    account: Account,
-    pending: Pending,
+struct SchedulerState {
+    cache: SchedulerCache,
+    queue: SchedulingQueue,
 }
 
 /// The controller.
 pub(crate) fn controller() -> Controller<DynamicObject> {
-    let line = Arc::new(Mutex::new(Line::default()));
-    let (by_pods, by_nodes) = (line.clone(), line.clone());
+    let state = Arc::new(Mutex::new(SchedulerState::default()));
+    let (by_pods, by_nodes) = (state.clone(), state.clone());
     Controller::without_primary("default-scheduler", reconcile)
         .watches(Trigger::<Pod>::events(move |event| by_pods.lock().follow_pod(event).then(key)))
         .watches(Trigger::<Node>::events(move |event| by_nodes.lock().follow_node(event).then(key)))
         .field_manager(MANAGER)
-        .state(line)
+        .state(state)
 }
 
-/// The one key.
+/// The one key, which stands for all pods that wait.
 fn key() -> Request {
     Request::cluster("pods")
 }
 
-impl Line {
-    /// Takes note of a pod's change; says whether there is something to do.
+impl SchedulerState {
+    /// Follows a change of a pod. Returns whether a pod is active.
     fn follow_pod(&mut self, event: &Event<Pod>) -> bool {
         let key = Request::of(&**event.object());
         let Some(pod) = event.new_object() else {
-            self.account.forget(&event.object().uid().unwrap_or_default());
-            self.pending.remove(&key);
+            self.cache.forget(&event.object().uid().unwrap_or_default());
+            self.queue.remove(&key);
             return self.retry();
         };
-        self.account.observe(pod);
-        if pending::is_waiting(pod) {
-            let told = event.old().is_some_and(|old| old.spec == pod.spec && pending::is_waiting(old));
-            if !told {
-                self.pending.add(key, pending::priority(pod));
+        self.cache.observe(pod);
+        if queue::is_waiting(pod) {
+            let known = event.old().is_some_and(|old| old.spec == pod.spec && queue::is_waiting(old));
+            if !known {
+                self.queue.add(key, queue::priority(pod));
             }
-            return self.pending.has_next();
+            return self.queue.has_next();
         }
-        self.pending.remove(&key);
+        self.queue.remove(&key);
         pod::is_finished(pod) && !event.old().is_some_and(|old| pod::is_finished(old)) && self.retry()
     }
 
-    /// Takes note of a node's change; says whether there is something to do.
+    /// Follows a change of a node. Returns whether a pod is active that may fit now.
     fn follow_node(&mut self, event: &Event<Node>) -> bool {
         let matters = match (event.old(), event.new_object()) {
             (_, None) => false,
             (None, Some(_)) => true,
             (Some(old), Some(new)) => {
-                let given = |node: &Node| node.status.as_ref().and_then(|status| status.allocatable.clone());
-                old.spec != new.spec || old.metadata.labels != new.metadata.labels || given(old) != given(new)
+                let offered =
+                    |node: &Node| node.status.as_ref().and_then(|status| status.allocatable.clone());
+                old.spec != new.spec
+                    || old.metadata.labels != new.metadata.labels
+                    || offered(old) != offered(new)
             }
         };
         matters && self.retry()
     }
 
-    /// Puts those that fitted nowhere back in line: there may be room now.
+    /// Makes the unschedulable pods active again: there may be room now. Returns whether a pod is active.
     fn retry(&mut self) -> bool {
-        self.pending.retry();
-        self.pending.has_next()
+        self.queue.retry();
+        self.queue.has_next()
     }
 }
 
-async fn reconcile(_: Request, ctx: Ctx<Mutex<Line>>) -> Result<Action> {
+async fn reconcile(_: Request, ctx: Ctx<Mutex<SchedulerState>>) -> Result<Action> {
     let mut failed = Vec::new();
     loop {
-        let next = ctx.state().lock().pending.next();
+        let next = ctx.state().lock().queue.next();
         let Some((key, priority)) = next else { break };
         if let Err(error) = schedule(&ctx, &key).await {
             failed.push((key, priority, error));
         }
     }
-    // They are tried again after the backoff; others that come meanwhile do not wait for them.
+    // Failed pods are tried again after the backoff. Pods that arrive in the meantime do not wait for them.
     let mut last = Ok(Action::await_change());
     for (key, priority, error) in failed {
-        ctx.state().lock().pending.add(key, priority);
+        ctx.state().lock().queue.add(key, priority);
         last = Err(error);
     }
     last
 }
 
-async fn schedule(ctx: &Ctx<Mutex<Line>>, key: &Request) -> Result<()> {
+async fn schedule(ctx: &Ctx<Mutex<SchedulerState>>, key: &Request) -> Result<()> {
     let Some(pod) = ctx.get_at::<Pod>(key)? else { return Ok(()) };
     let uid = pod.uid().unwrap_or_default();
     let nodes = ctx.list::<Node>()?;
+    let requests = PodRequests::of(&pod);
     let placed = {
-        let mut line = ctx.state().lock();
-        if !pending::is_waiting(&pod) || line.account.is_placed(&uid) {
+        let mut state = ctx.state().lock();
+        if !queue::is_waiting(&pod) || state.cache.is_placed(&uid) {
             return Ok(());
         }
-        let placed = placement::place(&pod, &nodes, &line.account);
+        let placed = placement::place(&pod, &requests, &nodes, &state.cache);
         match &placed {
-            // Entered before it is written, so that the room is not given away meanwhile.
-            Ok(node) => line.account.place(&uid, node, Demand::of(&pod)),
-            Err(_) => line.pending.set_aside(key.clone(), pending::priority(&pod)),
+            // Placed before the binding is written, so that no other pod gets the room in the meantime.
+            Ok(node) => state.cache.place(&uid, node, requests),
+            Err(_) => state.queue.add_unschedulable(key.clone(), queue::priority(&pod)),
         }
         placed
     };
@@ -132,7 +136,7 @@ async fn schedule(ctx: &Ctx<Mutex<Line>>, key: &Request) -> Result<()> {
         Ok(node) => {
             let bound = bind(ctx, &pod, &node).await;
             if bound.is_err() {
-                ctx.state().lock().account.forget(&uid);
+                ctx.state().lock().cache.forget(&uid);
             }
             bound
         }
@@ -140,7 +144,7 @@ async fn schedule(ctx: &Ctx<Mutex<Line>>, key: &Request) -> Result<()> {
     }
 }
 
-async fn bind(ctx: &Ctx<Mutex<Line>>, pod: &Pod, node: &str) -> Result<()> {
+async fn bind(ctx: &Ctx<Mutex<SchedulerState>>, pod: &Pod, node: &str) -> Result<()> {
     let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
     let binding = Binding {
         metadata: ObjectMeta {
@@ -164,8 +168,8 @@ async fn bind(ctx: &Ctx<Mutex<Line>>, pod: &Pod, node: &str) -> Result<()> {
     Ok(())
 }
 
-/// Says on the pod why it waits, unless it says so already.
-async fn report(ctx: &Ctx<Mutex<Line>>, pod: &Pod, message: &str) -> Result<()> {
+/// Writes to the pod's status why it is unschedulable, unless the status says so already.
+async fn report(ctx: &Ctx<Mutex<SchedulerState>>, pod: &Pod, message: &str) -> Result<()> {
     let told = pod::condition(pod, "PodScheduled");
     let same = |shown: &str| {
         told.is_some_and(|told| told.status == "False" && told.message.as_deref() == Some(shown))

@@ -1,4 +1,4 @@
-//! What every namespace has: the ServiceAccount `default` and the ConfigMap with the cluster's root certificate.
+//! The ServiceAccount `default` and the ConfigMap with the cluster's root certificate, which every namespace has.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use kube::ResourceExt;
 use kube::core::params::Patch;
 use serde_json::json;
 
-use crate::{MANAGER, refusal};
+use crate::{MANAGER, api_error};
 
 const DEFAULT: &str = "default";
 const ROOT_CA: &str = "kube-root-ca.crt";
@@ -20,7 +20,7 @@ const DESCRIPTION_TEXT: &str = "Contains a CA bundle that can be used to verify 
                                 endpoints such as the internal service IP or kubernetes.default.svc. No other usage is \
                                 guaranteed across distributions of Kubernetes clusters.";
 
-/// The controller that makes the ServiceAccount.
+/// The controller that creates the ServiceAccount.
 pub(crate) fn accounts() -> Controller<Namespace> {
     let namespace_of = |account: &ServiceAccount| {
         let namespace = account.namespace().filter(|_| account.name_any() == DEFAULT);
@@ -86,13 +86,13 @@ fn metadata(namespace: &str, name: &str) -> ObjectMeta {
     ObjectMeta { name: Some(name.to_owned()), namespace: Some(namespace.to_owned()), ..ObjectMeta::default() }
 }
 
-/// Creates an object; that it is there already, or that its namespace goes, is no failure.
+/// Creates an object. That it exists already, or that its namespace is terminating, is not an error.
 async fn create<K, S>(ctx: &Ctx<S>, object: K) -> Result<()>
 where
     K: evenkeel_runtime::Object<DynamicType = ()>,
 {
     match ctx.create_unowned(object).await.ignore_already_exists() {
-        Err(error) if !refusal::namespace_is_terminating(&error) && !error.is_not_found() => {
+        Err(error) if !api_error::namespace_is_terminating(&error) && !error.is_not_found() => {
             Err(error.into())
         }
         _ => Ok(()),

@@ -1,6 +1,6 @@
-//! StatefulSets: pods with an identity, in order.
+//! StatefulSets: pods with an identity, created and deleted in order.
 //!
-//! The adapter keeps the revision history, asks [`plan`] for the next steps and does them one after the other.
+//! The adapter keeps the revision history, asks [`plan`] for the next steps, and does them one after the other.
 
 pub(crate) mod identity;
 pub(crate) mod plan;
@@ -16,12 +16,12 @@ use plan::{Observed, Revision, Step};
 use serde_json::json;
 
 use crate::adoption::{self, claim};
-use crate::claim::controller_reference;
-use crate::history::{self, Newest, Parent};
-use crate::optional::HasSpec as _;
-use crate::{MANAGER, clock, refusal};
+use crate::controller_history::{self, Newest, Parent};
+use crate::controller_ref::controller_reference;
+use crate::openapi_compat::HasSpec as _;
+use crate::{MANAGER, api_error, clock};
 
-/// How many sets are reconciled at once: as many as Kubernetes does by default.
+/// How many StatefulSets are reconciled at once: Kubernetes' default.
 const CONCURRENT: usize = 5;
 
 /// The controller.
@@ -58,7 +58,8 @@ async fn reconcile(set: Arc<StatefulSet>, ctx: Ctx) -> Result<Action> {
     Ok(plan.look_again.map_or_else(Action::await_change, Action::requeue))
 }
 
-/// The revision of the present template; made, or renumbered, where it must be. `None` after a collision of names.
+/// Creates or renumbers the revision of the present template if necessary, and returns it. `None` after a collision of
+/// names.
 async fn newest(
     ctx: &Ctx,
     set: &StatefulSet,
@@ -73,7 +74,7 @@ async fn newest(
         template: &spec.template,
         collisions: Some(*collisions),
     };
-    let name = match history::newest(&parent, history) {
+    let name = match controller_history::newest(&parent, history) {
         Newest::Is(revision) => revision.metadata.name.clone(),
         Newest::Renumber(revision, number) => {
             ctx.patch(&revision, &Patch::Merge(json!({"revision": number}))).await?;
@@ -105,7 +106,7 @@ async fn make_revision(ctx: &Ctx, revision: ControllerRevision) -> Result<Option
 fn current(set: &StatefulSet, history: &[Arc<ControllerRevision>]) -> Option<Revision> {
     let name = set.status.as_ref()?.current_revision.as_ref()?;
     let found = history.iter().find(|revision| revision.metadata.name.as_ref() == Some(name))?;
-    Some(Revision { name: name.clone(), template: history::restore(found)? })
+    Some(Revision { name: name.clone(), template: controller_history::restore(found)? })
 }
 
 async fn perform(ctx: &Ctx, set: &StatefulSet, steps: Vec<Step>) -> Result<()> {
@@ -150,9 +151,9 @@ async fn create(ctx: &Ctx, set: &StatefulSet, pod: Pod) -> Result<()> {
             ctx.event(set, "SuccessfulCreate", note);
             Ok(())
         }
-        Err(error) if refusal::namespace_is_terminating(&error) => Ok(()),
+        Err(error) if api_error::namespace_is_terminating(&error) => Ok(()),
         Err(error) => {
-            let message = refusal::message(&error);
+            let message = api_error::message(&error);
             let note = format!("create Pod {name} in StatefulSet {set_name} failed error: {message}");
             ctx.warning(set, "FailedCreate", note);
             Err(Error::from(error))
@@ -160,7 +161,7 @@ async fn create(ctx: &Ctx, set: &StatefulSet, pod: Pod) -> Result<()> {
     }
 }
 
-/// Brings the owners of the claims in line with the retention policy.
+/// Updates the owner references of the claims as the retention policy says.
 async fn keep_claim_owners(ctx: &Ctx, observed: &Observed) -> Result<()> {
     let set = &observed.set;
     let set_name = set.metadata.name.as_deref().unwrap_or_default();
@@ -182,11 +183,11 @@ async fn forget_history(ctx: &Ctx, observed: &Observed, history: &[Arc<Controlle
     let labels = observed
         .pods
         .iter()
-        .filter_map(|pod| pod.metadata.labels.as_ref()?.get(history::POD_REVISION).cloned());
+        .filter_map(|pod| pod.metadata.labels.as_ref()?.get(controller_history::POD_REVISION).cloned());
     let live: BTreeSet<_> =
         labels.chain([observed.current.name.clone(), observed.update.name.clone()]).collect();
     let limit = observed.set.spec().and_then(|spec| spec.revision_history_limit);
-    for revision in history::surplus(history, &live, limit) {
+    for revision in controller_history::surplus(history, &live, limit) {
         ctx.delete(&revision).await?;
     }
     Ok(())

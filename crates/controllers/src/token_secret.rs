@@ -1,7 +1,7 @@
-//! Secrets that hold the token of a ServiceAccount: filled in while the account is there, deleted when it is gone.
+//! Secrets with the token of a ServiceAccount: filled in while the account exists, deleted when it is gone.
 //!
-//! Kubernetes signs these tokens without an end. Whoever runs this controller has no key: the token is asked for through
-//! the API, bound to its Secret so that it ends with it, for the longest time that the API grants.
+//! Kubernetes signs these tokens without an expiration. This controller has no signing key, so that it requests the token
+//! through the API: bound to the Secret, with the longest lifetime that the API grants.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use kube::api::PostParams;
 use kube::{Api, ResourceExt};
 
 use crate::MANAGER;
-use crate::optional::given;
+use crate::openapi_compat::into_field;
 
 const ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";
 const ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
@@ -23,10 +23,10 @@ const CA_KEY: &str = "ca.crt";
 const NAMESPACE_KEY: &str = "namespace";
 const TOKEN_KEY: &str = "token";
 
-/// The longest life of a token that the API takes, more than a century.
+/// The longest lifetime of a token that the API accepts: more than a century.
 const LIFETIME_SECONDS: i64 = 1 << 32;
 
-/// The controller of token Secrets; the certificate, in PEM, is written into them where there is one.
+/// The controller. Unless `certificate` is empty, the PEM certificate is written into the Secrets.
 pub(crate) fn controller(certificate: String) -> Controller<Secret> {
     let by_account = Index::new("service account", |secret: &Secret| {
         let namespace = secret.namespace().unwrap_or_default();
@@ -53,7 +53,7 @@ async fn reconcile(secret: Arc<Secret>, ctx: Ctx<String>) -> Result<Action> {
     if let Some(account) = ctx.get_at::<ServiceAccount>(&key)?.filter(|account| fits(account)) {
         return fill(&ctx, &account, &secret).await;
     }
-    // Asked again live: deleting a token because a cache lags would be a loss.
+    // The API server is asked before a Secret is deleted, because the cache may lag behind.
     match ctx.fetch_at::<ServiceAccount>(&key).await?.filter(fits) {
         Some(account) => fill(&ctx, &account, &secret).await,
         None => {
@@ -63,7 +63,7 @@ async fn reconcile(secret: Arc<Secret>, ctx: Ctx<String>) -> Result<Action> {
     }
 }
 
-/// What a token Secret lacks.
+/// Which entries a token Secret lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Lacks {
     certificate: bool,
@@ -108,16 +108,16 @@ async fn fill(ctx: &Ctx<String>, account: &ServiceAccount, secret: &Secret) -> R
     annotations.insert(ACCOUNT_NAME.to_owned(), account.name_any());
     annotations.insert(ACCOUNT_UID.to_owned(), account.uid().unwrap_or_default());
     match ctx.update(&filled).await {
-        // Whoever was faster will be seen, and the Secret looked at again.
+        // The watch shows the conflicting write and triggers another reconcile.
         Err(error) if !error.is_conflict() && !error.is_not_found() => Err(error.into()),
         _ => Ok(Action::await_change()),
     }
 }
 
-/// A token of the account that is bound to the Secret; none where one of them is gone or was made anew meanwhile.
+/// Requests a token of the account that is bound to the Secret; `None` if one of them was deleted or recreated.
 async fn token(ctx: &Ctx<String>, account: &ServiceAccount, secret: &Secret) -> Result<Option<String>> {
     let request = TokenRequest {
-        spec: given(TokenRequestSpec {
+        spec: into_field(TokenRequestSpec {
             bound_object_ref: Some(BoundObjectReference {
                 api_version: Some("v1".to_owned()),
                 kind: Some("Secret".to_owned()),
@@ -132,7 +132,7 @@ async fn token(ctx: &Ctx<String>, account: &ServiceAccount, secret: &Secret) -> 
     let namespace = account.namespace().unwrap_or_default();
     let accounts = Api::<ServiceAccount>::namespaced(ctx.client().clone(), &namespace);
     match accounts.create_token_request(&account.name_any(), &PostParams::default(), &request).await {
-        Ok(answer) => Ok(answer.status.and_then(|status| given(status.token))),
+        Ok(answer) => Ok(answer.status.and_then(|status| into_field(status.token))),
         Err(kube::Error::Api(refusal)) if refusal.code == 404 || refusal.code == 409 => Ok(None),
         Err(error) => Err(error.into()),
     }

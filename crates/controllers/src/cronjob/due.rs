@@ -1,30 +1,30 @@
-//! Which time of a schedule is due, and how long until the next one.
+//! Which time of a schedule is due, and how long it is until the next one.
 
 use std::time::Duration;
 
 use evenkeel_schema::cron::Schedule;
 use jiff::{SignedDuration, Timestamp};
 
-/// With more missed times than this an event says so: the number of Kubernetes.
+/// With more missed times than this, the controller records an event, as Kubernetes does.
 const MISSED_MAX: i64 = 100;
 
-/// A schedule whose times are never a second apart: it names a date that does not exist.
+/// The schedule never fires, because it names a date that does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("time difference between two schedules is less than 1 second")]
 pub(super) struct NeverFires;
 
-/// The newest time of a schedule that has come.
+/// The newest time of a schedule that has passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Recent {
-    /// The newest time, where one has come since the last run.
+    /// The newest time, if one has passed since the last run.
     pub(super) due: Option<Timestamp>,
-    /// Whether times before the newest were missed.
+    /// Whether times before the newest one were missed.
     missed: bool,
     /// Whether so many times were missed that something must be wrong.
     pub(super) many_missed: bool,
 }
 
-/// Finds the newest time that has come after `earliest`, the last run or the creation. `@every` counts from there.
+/// Finds the newest time that has passed since `earliest`, the last run or the creation. `@every` counts from there.
 pub(super) fn most_recent(
     schedule: &Schedule,
     earliest: Timestamp,
@@ -38,8 +38,8 @@ pub(super) fn most_recent(
     if now < second {
         return Ok(Recent { due: Some(first), missed: false, many_missed: false });
     }
-    // How many times fit between the first one and now, if all are as far apart as the first two. The search begins
-    // one interval before the last of them, because the times of a schedule need not be evenly spaced.
+    // Estimate the number of missed times from the interval between the first two. The search begins one interval
+    // before the last estimated time, because the times of a schedule need not be evenly spaced.
     let interval = second.duration_since(first).as_secs();
     if interval < 1 {
         return Err(NeverFires);
@@ -52,7 +52,7 @@ pub(super) fn most_recent(
     Ok(Recent { due, missed: true, many_missed: missed > MISSED_MAX })
 }
 
-/// How long until the time after the newest one; none where the schedule has no more times.
+/// Returns how long it is until the next time; `None` if the schedule has no more times.
 pub(super) fn wait(schedule: &Schedule, earliest: Timestamp, now: Timestamp) -> Option<Duration> {
     let after = match most_recent(schedule, earliest, now) {
         Ok(Recent { due: Some(due), .. }) => due,
@@ -91,7 +91,7 @@ mod tests {
                 "2026-01-05T06:30:00Z",
                 false,
             ),
-            // By the clock of the creation, not of the hour.
+            // Counted from the creation, not from the full hour.
             ("@every 1h", "2026-01-01T00:10:05Z", "2026-01-01T05:30:00Z", "2026-01-01T05:10:05Z", false),
             ("@every 5s", "2026-01-01T00:00:03Z", "2026-01-02T00:00:00Z", "2026-01-01T23:59:58Z", true),
             ("59 23 31 2 *", "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z", never, false),

@@ -1,4 +1,4 @@
-//! Which nodes a DaemonSet's pods belong on, and how its pods are tied to them.
+//! Which nodes run a pod of a DaemonSet, and how the pods are assigned to them.
 
 use k8s_openapi::api::apps::v1::DaemonSetSpec;
 use k8s_openapi::api::core::v1::{
@@ -10,7 +10,7 @@ use kube::ResourceExt;
 use crate::pod;
 use crate::scheduler::affinity;
 
-/// What every such pod tolerates: its node may be unwell, and it must run all the same.
+/// The taints that pods of every DaemonSet tolerate, so that they run on unhealthy nodes too.
 const TOLERATED: [(&str, &str); 6] = [
     ("node.kubernetes.io/not-ready", "NoExecute"),
     ("node.kubernetes.io/unreachable", "NoExecute"),
@@ -20,7 +20,7 @@ const TOLERATED: [(&str, &str); 6] = [
     ("node.kubernetes.io/unschedulable", "NoSchedule"),
 ];
 
-/// The spec of the set's pods, with what they tolerate.
+/// Returns the spec of the pods, with the default tolerations.
 pub(super) fn pod_spec(spec: &DaemonSetSpec) -> PodSpec {
     let mut template = spec.template.spec.clone().unwrap_or_default();
     let mut tolerated = TOLERATED.to_vec();
@@ -46,7 +46,7 @@ pub(super) fn pod_spec(spec: &DaemonSetSpec) -> PodSpec {
     template
 }
 
-/// Whether a pod should run on the node, and whether one that does may stay.
+/// Returns whether a pod should run on the node, and whether a running pod may stay there.
 pub(super) fn belongs(template: &PodSpec, node: &Node) -> (bool, bool) {
     let named = template.node_name.as_deref().is_none_or(|name| name.is_empty() || name == node.name_any());
     if !named || !affinity::matches(template, node) {
@@ -57,8 +57,8 @@ pub(super) fn belongs(template: &PodSpec, node: &Node) -> (bool, bool) {
     (!refused, !driven_out)
 }
 
-/// Ties a pod to its node: by affinity, so that the scheduler still has its say.
-pub(super) fn tie(template: &mut PodSpec, node: &str) {
+/// Assigns a pod to its node by node affinity, so that the scheduler still decides whether the pod fits.
+pub(super) fn assign(template: &mut PodSpec, node: &str) {
     let by_name = NodeSelectorRequirement {
         key: "metadata.name".to_owned(),
         operator: "In".to_owned(),
@@ -71,13 +71,13 @@ pub(super) fn tie(template: &mut PodSpec, node: &str) {
     if required.node_selector_terms.is_empty() {
         required.node_selector_terms.push(NodeSelectorTerm::default());
     }
-    // Each term must name the node, for any one of them is enough to match.
+    // Every term must name the node, because one matching term is enough.
     for term in &mut required.node_selector_terms {
         term.match_fields = Some(vec![by_name.clone()]);
     }
 }
 
-/// The node that a pod is on, or is tied to.
+/// Returns the node that a pod is bound or assigned to.
 pub(super) fn target(pod: &Pod) -> Option<String> {
     if let Some(node) = pod::node_name(pod) {
         return Some(node.to_owned());

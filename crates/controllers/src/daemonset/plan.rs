@@ -1,4 +1,4 @@
-//! What a DaemonSet does next: one pod on each node that it belongs on.
+//! The next steps of a DaemonSet: which pods to create and to delete, and its status.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use k8s_openapi::api::core::v1::{Node, Pod, PodSpec};
 use kube::ResourceExt;
 
 use super::placement;
-use crate::int_or_percent::{self, Round};
-use crate::optional::HasSpec as _;
-use crate::{history, pod};
+use crate::openapi_compat::HasSpec as _;
+use crate::scaled_value::{Rounding, scaled_value};
+use crate::{controller_history, pod};
 
-/// What is seen of one set.
+/// The observed state of one DaemonSet.
 pub(crate) struct Observed {
     pub(crate) set: Arc<DaemonSet>,
     pub(crate) nodes: Vec<Arc<Node>>,
@@ -23,17 +23,17 @@ pub(crate) struct Observed {
     pub(crate) hash: String,
 }
 
-/// What is to be done.
+/// The next steps.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
-    /// Names of the nodes that lack a pod.
+    /// The names of the nodes that lack a pod.
     pub(crate) create: Vec<String>,
     pub(crate) delete: Vec<Arc<Pod>>,
     pub(crate) status: DaemonSetStatus,
     pub(crate) look_again: Option<Duration>,
 }
 
-/// The next steps of this set.
+/// Computes the next steps of a DaemonSet.
 pub(crate) fn plan(observed: &Observed, now: Timestamp) -> Plan {
     let spec = observed.set.spec().cloned().unwrap_or_default();
     let template = placement::pod_spec(&spec);
@@ -46,7 +46,7 @@ pub(crate) fn plan(observed: &Observed, now: Timestamp) -> Plan {
         let pods = by_node.remove(&node.name_any()).unwrap_or_default();
         planner.node(node, &template, pods);
     }
-    // What is left is for nodes that are gone.
+    // The remaining pods belong to nodes that no longer exist.
     let lost = by_node.into_values().flatten().filter(|pod| !pod::is_deleting(pod));
     planner.plan.delete.extend(lost);
     planner.update();
@@ -77,7 +77,7 @@ impl Planner<'_> {
         } else if !may_stay {
             self.plan.delete.extend(alive.into_iter().filter(|pod| !pod::is_deleting(pod)));
         } else if present > 1 {
-            // The oldest stays.
+            // The oldest pod stays.
             self.plan.delete.extend(alive.into_iter().filter(|pod| !pod::is_deleting(pod)).skip(1));
         } else if should_run {
             let hash = &self.observed.hash;
@@ -108,7 +108,7 @@ impl Planner<'_> {
         status.updated_number_scheduled = Some(status.updated_number_scheduled.unwrap_or(0) + updated);
     }
 
-    /// Deletes pods of an older template, as many as may be unavailable; those that are not available go freely.
+    /// Deletes pods of an older template: all that are unavailable, and as many others as `maxUnavailable` allows.
     fn update(&mut self) {
         let strategy = self.spec.update_strategy.as_ref();
         if strategy.and_then(|strategy| strategy.type_.as_deref()) == Some("OnDelete") {
@@ -118,7 +118,7 @@ impl Planner<'_> {
         let limit = strategy
             .and_then(|strategy| strategy.rolling_update.as_ref())
             .and_then(|rolling| rolling.max_unavailable.clone());
-        let limit = limit.map_or(1, |limit| int_or_percent::of(Some(&limit), desired, Round::Up)).max(1);
+        let limit = limit.map_or(1, |limit| scaled_value(Some(&limit), desired, Rounding::Up)).max(1);
         let min_ready = self.spec.min_ready_seconds.unwrap_or(0);
         let (available, broken): (Vec<_>, Vec<_>) =
             self.candidates.drain(..).partition(|pod| pod::is_available(pod, min_ready, self.now));
@@ -150,7 +150,7 @@ impl Planner<'_> {
 }
 
 fn hash_of(pod: &Pod) -> Option<&String> {
-    pod.metadata.labels.as_ref()?.get(history::POD_REVISION)
+    pod.metadata.labels.as_ref()?.get(controller_history::POD_REVISION)
 }
 
 #[cfg(test)]

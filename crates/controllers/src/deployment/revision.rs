@@ -1,19 +1,19 @@
-//! Revisions: which ReplicaSet is the new one, how it is made, and the annotations that tell its history.
+//! Revisions: which ReplicaSet is the new one, how it is created, and the annotations with its history.
 
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, ReplicaSetSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 
-use crate::claim::controller_reference;
-use crate::optional::{HasSpec as _, given};
-use crate::template;
+use crate::controller_ref::controller_reference;
+use crate::openapi_compat::{HasSpec as _, into_field};
+use crate::pod_template;
 
-/// On a ReplicaSet: the number of its revision; on a Deployment: that of its newest.
+/// The annotation with the revision of a ReplicaSet, or with the newest revision of a Deployment.
 pub(crate) const REVISION: &str = "deployment.kubernetes.io/revision";
 const HISTORY: &str = "deployment.kubernetes.io/revision-history";
 const DESIRED: &str = "deployment.kubernetes.io/desired-replicas";
 const MAX: &str = "deployment.kubernetes.io/max-replicas";
 
-/// What is written for one Deployment or ReplicaSet alone and is not copied from one to the other.
+/// The annotations that are not copied from a Deployment to its ReplicaSets.
 const NOT_COPIED: [&str; 6] = [
     "kubectl.kubernetes.io/last-applied-configuration",
     REVISION,
@@ -23,23 +23,23 @@ const NOT_COPIED: [&str; 6] = [
     "deprecated.deployment.rollback.to",
 ];
 
-/// The longest history that is kept, in characters: about a hundred revisions.
+/// The longest value of the history annotation, in characters: some hundred revisions.
 const HISTORY_MAX: usize = 2000;
 
-/// The longest name that an object may have.
+/// The longest name of an object.
 const NAME_MAX: usize = 253;
 
-/// The revision of a ReplicaSet, zero where it has none.
+/// Returns the revision of a ReplicaSet, zero if it has none.
 pub(super) fn number(set: &ReplicaSet) -> i64 {
     annotation(set, REVISION).and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
-/// How many replicas the Deployment wanted when it last wrote to this ReplicaSet.
+/// Returns how many replicas the Deployment wanted when it last wrote this ReplicaSet.
 pub(super) fn desired(set: &ReplicaSet) -> Option<i32> {
     annotation(set, DESIRED)?.parse().ok().filter(|number| *number >= 0)
 }
 
-/// How many pods the Deployment allowed, surge included, when it last wrote to this ReplicaSet.
+/// Returns how many pods the Deployment allowed, surge included, when it last wrote this ReplicaSet.
 pub(super) fn max(set: &ReplicaSet) -> Option<i32> {
     annotation(set, MAX)?.parse().ok().filter(|number| *number >= 0)
 }
@@ -48,15 +48,15 @@ fn annotation<'a>(set: &'a ReplicaSet, key: &str) -> Option<&'a str> {
     set.metadata.annotations.as_ref()?.get(key).map(String::as_str)
 }
 
-/// Notes what the Deployment wants now.
+/// Writes the annotations with the replicas that the Deployment wants and allows now.
 pub(super) fn note_size(set: &mut ReplicaSet, replicas: i32, surge: i32) {
     let annotations = set.metadata.annotations.get_or_insert_default();
     annotations.insert(DESIRED.to_owned(), replicas.to_string());
     annotations.insert(MAX.to_owned(), replicas.saturating_add(surge).to_string());
 }
 
-/// Copies the Deployment's annotations and raises the revision to `revision`; one that comes back from an earlier
-/// revision keeps that number in its history.
+/// Copies the Deployment's annotations and raises the revision to `revision`. An earlier revision number moves to the
+/// history annotation.
 pub(super) fn note_revision(set: &mut ReplicaSet, deployment: &Deployment, revision: i64) {
     let annotations = set.metadata.annotations.get_or_insert_default();
     for (key, value) in deployment.metadata.annotations.iter().flatten() {
@@ -78,7 +78,7 @@ pub(super) fn note_revision(set: &mut ReplicaSet, deployment: &Deployment, revis
     }
 }
 
-/// The history with one more revision; the oldest go where it would become too long.
+/// Appends a revision to the history, and drops the oldest ones if the history becomes too long.
 fn lengthened(history: &str, revision: &str) -> String {
     let mut numbers: Vec<&str> = history.split(',').filter(|number| !number.is_empty()).collect();
     numbers.push(revision);
@@ -89,17 +89,20 @@ fn lengthened(history: &str, revision: &str) -> String {
     numbers.join(",")
 }
 
-/// The ReplicaSet for the Deployment's present template, with no replicas yet.
+/// Returns a ReplicaSet for the Deployment's present template, without replicas.
 pub(super) fn create(deployment: &Deployment) -> ReplicaSet {
     let spec = deployment.spec().cloned().unwrap_or_default();
     let collisions = deployment.status.as_ref().and_then(|status| status.collision_count);
-    let mut pod_template = template::without_hash(&spec.template);
-    let hash = template::hash(&pod_template, collisions);
+    let mut pod_template = pod_template::without_hash(&spec.template);
+    let hash = pod_template::hash(&pod_template, collisions);
     let labels = pod_template.metadata.get_or_insert_default().labels.get_or_insert_default();
-    labels.insert(template::TEMPLATE_HASH.to_owned(), hash.clone());
+    labels.insert(pod_template::TEMPLATE_HASH.to_owned(), hash.clone());
     let labels = labels.clone();
     let mut selector: LabelSelector = spec.selector;
-    selector.match_labels.get_or_insert_default().insert(template::TEMPLATE_HASH.to_owned(), hash.clone());
+    selector
+        .match_labels
+        .get_or_insert_default()
+        .insert(pod_template::TEMPLATE_HASH.to_owned(), hash.clone());
     ReplicaSet {
         metadata: ObjectMeta {
             name: Some(name(deployment.metadata.name.as_deref().unwrap_or_default(), &hash)),
@@ -108,7 +111,7 @@ pub(super) fn create(deployment: &Deployment) -> ReplicaSet {
             owner_references: Some(vec![controller_reference(deployment)]),
             ..ObjectMeta::default()
         },
-        spec: given(ReplicaSetSpec {
+        spec: into_field(ReplicaSetSpec {
             replicas: Some(0),
             min_ready_seconds: spec.min_ready_seconds,
             selector,
@@ -124,11 +127,11 @@ fn name(deployment: &str, hash: &str) -> String {
     format!("{}-{hash}", &deployment[..end])
 }
 
-/// Whether the ReplicaSet was made for the Deployment's present template.
+/// Whether the ReplicaSet has the Deployment's present template.
 pub(super) fn is_new(deployment: &Deployment, set: &ReplicaSet) -> bool {
     let wanted = deployment.spec().map(|spec| &spec.template);
     let present = set.spec().and_then(|spec| spec.template.as_ref());
-    matches!((wanted, present), (Some(wanted), Some(present)) if template::equal_but_for_hash(wanted, present))
+    matches!((wanted, present), (Some(wanted), Some(present)) if pod_template::equal_but_for_hash(wanted, present))
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
-//! The rollout: from a Deployment and its ReplicaSets to the next step, as a function of what is seen.
+//! The next step of a rollout, as a function of a Deployment and its ReplicaSets.
 //!
-//! The step is worked out on drafts of the ReplicaSets; what differs from the originals in the end is what is written.
-//! *Invariant:* at no step may the pods that exist exceed `replicas + maxSurge`, nor those that are available fall below
-//! `replicas - maxUnavailable` by our doing. A ReplicaSet's status may lag behind its spec, so that room for a surge
-//! is counted by the larger, and what may be taken away by the smaller of the two.
+//! The step is computed on drafts of the ReplicaSets; the drafts that differ from their originals are written.
+//!
+//! *Invariant:* no step raises the number of pods above `replicas + maxSurge` or lowers the number of available pods below
+//! `replicas - maxUnavailable`. The status of a ReplicaSet may lag behind its spec. So the larger of the two limits the
+//! surge, and the smaller of the two limits what may be scaled down.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -14,63 +15,61 @@ use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec, DeploymentStatus, R
 
 use super::conditions::{self, PROGRESSING};
 use super::{revision, scaling, status};
-use crate::count;
-use crate::int_or_percent::{self, Round};
-use crate::optional::{HasSpec as _, spec_mut};
+use crate::openapi_compat::{HasSpec as _, spec_mut};
+use crate::saturating;
+use crate::scaled_value::{Rounding, scaled_value};
 
-/// What is seen of one Deployment.
+/// The observed state of one Deployment.
 pub(crate) struct Observed {
-    /// The Deployment itself.
     pub(crate) deployment: Arc<Deployment>,
-    /// The ReplicaSets that it controls.
+    /// The ReplicaSets that the Deployment controls.
     pub(crate) sets: Vec<Arc<ReplicaSet>>,
 }
 
-/// What is to be written.
+/// The next step: what to write.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
     /// The ReplicaSet of a new revision.
     pub(crate) create: Option<ReplicaSet>,
-    /// ReplicaSets whose size, annotations or `minReadySeconds` change: as they are, as they become.
+    /// The ReplicaSets whose size, annotations or `minReadySeconds` change, before and after.
     pub(crate) update: Vec<(Arc<ReplicaSet>, ReplicaSet)>,
     /// Old ReplicaSets beyond the history limit.
     pub(crate) delete: Vec<Arc<ReplicaSet>>,
-    /// The revision that the Deployment's annotation must show.
+    /// The revision for the Deployment's annotation.
     pub(crate) revision: Option<String>,
-    /// The status.
     pub(crate) status: DeploymentStatus,
-    /// When the progress deadline must be looked at again.
+    /// When to check the progress deadline again.
     pub(crate) look_again: Option<Duration>,
 }
 
-/// The next step for this Deployment.
+/// Computes the next step of a Deployment.
 pub(crate) fn plan(observed: &Observed, now: Timestamp) -> Plan {
     let mut rollout = Rollout::new(observed, now);
     rollout.advance();
     rollout.finish()
 }
 
-/// A ReplicaSet as it is and as it will be.
+/// A ReplicaSet before and after the step.
 #[derive(Clone, Debug)]
 pub(super) struct Draft {
-    /// `None` for one that is yet to be made.
+    /// `None` for a ReplicaSet that will be created.
     before: Option<Arc<ReplicaSet>>,
     pub(super) after: ReplicaSet,
     new: bool,
     delete: bool,
 }
 
-/// A rollout that is being worked out.
+/// A rollout whose next step is being computed.
 pub(super) struct Rollout {
     pub(super) deployment: Arc<Deployment>,
     pub(super) spec: DeploymentSpec,
-    /// The status so far: conditions that are marked on the way are in it, the counts are the old ones.
+    /// The old status, with the conditions that this step has set so far.
     pub(super) status: DeploymentStatus,
     /// Oldest first.
     pub(super) drafts: Vec<Draft>,
     now: Timestamp,
     revision: Option<String>,
-    /// Whether progress is judged: not for a Deployment that is paused, being scaled or deleted.
+    /// Whether to update the progress conditions: not for a Deployment that is paused, being scaled or deleted.
     judge_progress: bool,
 }
 
@@ -79,23 +78,23 @@ impl Draft {
         self.after.spec().and_then(|spec| spec.replicas).unwrap_or(0)
     }
 
-    /// Pods that exist by its own account.
+    /// Returns the number of pods in the status.
     fn counted(&self) -> i32 {
         self.after.status.as_ref().map_or(0, |status| status.replicas)
     }
 
-    /// Pods of its present size that are not available.
+    /// Returns how many of the wanted pods are not available.
     fn unavailable(&self) -> i32 {
         self.replicas().saturating_sub(self.available())
     }
 
-    /// Available pods that will stay available at its present size.
+    /// Returns how many available pods remain at the drafted size.
     pub(super) fn available(&self) -> i32 {
         let available = self.after.status.as_ref().and_then(|status| status.available_replicas).unwrap_or(0);
         available.min(self.replicas())
     }
 
-    /// Whether pods of it may still run; one that has not seen its present size may have any.
+    /// Whether pods of the ReplicaSet may still run. They may if the status does not show the present spec yet.
     fn has_pods(&self) -> bool {
         let status = self.after.status.as_ref();
         let terminating = status.and_then(|status| status.terminating_replicas).unwrap_or(0);
@@ -117,7 +116,7 @@ impl Rollout {
         let deployment = observed.deployment.clone();
         let mut drafts: Vec<_> = observed.sets.iter().map(Draft::existing).collect();
         drafts.sort_by(|a, b| a.created().cmp(&b.created()));
-        // Where two have the template, the older one is meant.
+        // If two ReplicaSets have the template, the older one is the new ReplicaSet.
         if let Some(new) = drafts.iter_mut().find(|draft| revision::is_new(&deployment, &draft.after)) {
             new.new = true;
         }
@@ -152,7 +151,7 @@ impl Rollout {
         }
     }
 
-    /// Whether the user changed `replicas` since we last wrote to an active ReplicaSet.
+    /// Whether `replicas` has changed since the controller last wrote an active ReplicaSet.
     fn is_being_scaled(&self) -> bool {
         let mut active = self.drafts.iter().filter(|draft| draft.replicas() > 0);
         active.any(|draft| revision::desired(&draft.after).is_some_and(|desired| desired != self.replicas()))
@@ -169,26 +168,26 @@ impl Rollout {
         self.clean_up_when_complete();
     }
 
-    /// How much the new ReplicaSet may grow within the surge.
+    /// Returns by how much the new ReplicaSet may grow within the surge.
     fn room(&self, new: usize) -> i32 {
-        let exist = count::sum(self.drafts.iter().map(|draft| draft.replicas().max(draft.counted())));
+        let exist = saturating::sum(self.drafts.iter().map(|draft| draft.replicas().max(draft.counted())));
         let room = self.replicas().saturating_add(self.max_surge()).saturating_sub(exist);
         room.min(self.replicas().saturating_sub(self.drafts[new].replicas())).max(0)
     }
 
-    /// Makes old ReplicaSets smaller, by as much as availability allows. Says whether it did.
+    /// Scales old ReplicaSets down by as much as availability allows. Returns whether one changed.
     fn scale_down_old(&mut self, new: usize) -> bool {
-        let all = count::sum(self.drafts.iter().map(Draft::replicas));
+        let all = saturating::sum(self.drafts.iter().map(Draft::replicas));
         let min_available = self.replicas().saturating_sub(self.max_unavailable());
         let new_unavailable = self.drafts[new].unavailable();
         let mut budget = all.saturating_sub(min_available).saturating_sub(new_unavailable);
         let before = budget;
-        // The pods that are not available go first: they hold nothing up, and a broken revision must not block.
+        // Unavailable pods go first: they serve nothing, and a broken revision must not block the rollout.
         for index in self.active_old() {
             let unhealthy = self.drafts[index].unavailable();
             budget = budget.saturating_sub(self.shrink(index, unhealthy.min(budget)));
         }
-        let available = count::sum(self.drafts.iter().map(Draft::available));
+        let available = saturating::sum(self.drafts.iter().map(Draft::available));
         let mut spare = available.saturating_sub(min_available).min(budget);
         for index in self.active_old() {
             let taken = self.shrink(index, spare);
@@ -198,7 +197,7 @@ impl Rollout {
         budget < before
     }
 
-    /// Nothing new is made before the last old pod is gone, terminating ones included.
+    /// Creates new pods only after the last old pod is gone, terminating ones included.
     fn recreate(&mut self) {
         let old = self.active_old();
         for index in &old {
@@ -212,7 +211,7 @@ impl Rollout {
         self.clean_up_when_complete();
     }
 
-    /// Keeps the present new ReplicaSet's annotations, and the Deployment's revision by it.
+    /// Updates the annotations of the new ReplicaSet, if there is one, and takes the Deployment's revision from it.
     fn sync_new(&mut self) {
         let next = 1 + self.old().map(|draft| revision::number(&draft.after)).max().unwrap_or(0);
         let Some(index) = self.new_index() else { return };
@@ -233,7 +232,7 @@ impl Rollout {
         }
     }
 
-    /// The index of the new ReplicaSet, which is drafted where it does not exist.
+    /// Returns the index of the new ReplicaSet, and drafts it if it does not exist.
     fn ensure_new(&mut self) -> usize {
         if let Some(index) = self.new_index() {
             return index;
@@ -255,7 +254,7 @@ impl Rollout {
         self.drafts.len() - 1
     }
 
-    /// A rollout that is over by what is seen now leaves nothing beyond its history behind.
+    /// Cleans up if the rollout is complete.
     fn clean_up_when_complete(&mut self) {
         if self.is_complete(&status::calculate(self, false, self.now)) {
             self.clean_up();
@@ -296,7 +295,7 @@ impl Rollout {
     }
 }
 
-/// Questions and small steps that the strategies share.
+/// Queries and small steps that both strategies use.
 impl Rollout {
     pub(super) fn replicas(&self) -> i32 {
         self.spec.replicas.unwrap_or(1)
@@ -317,9 +316,9 @@ impl Rollout {
             .as_ref()
             .and_then(|strategy| strategy.rolling_update.clone())
             .unwrap_or_default();
-        let surge = int_or_percent::of(rolling.max_surge.as_ref(), self.replicas(), Round::Up);
-        let unavailable = int_or_percent::of(rolling.max_unavailable.as_ref(), self.replicas(), Round::Down);
-        // Both may round to zero; then nothing could ever move.
+        let surge = scaled_value(rolling.max_surge.as_ref(), self.replicas(), Rounding::Up);
+        let unavailable = scaled_value(rolling.max_unavailable.as_ref(), self.replicas(), Rounding::Down);
+        // Both may round to zero, and then no step would be possible.
         if surge == 0 && unavailable == 0 { (0, 1) } else { (surge, unavailable) }
     }
 
@@ -339,13 +338,13 @@ impl Rollout {
         self.drafts.iter().filter(|draft| !draft.new)
     }
 
-    /// Old ReplicaSets that are not empty, oldest first.
+    /// Returns the old ReplicaSets with replicas, oldest first.
     pub(super) fn active_old(&self) -> Vec<usize> {
         let active = |index: &usize| !self.drafts[*index].new && self.drafts[*index].replicas() > 0;
         (0..self.drafts.len()).filter(active).collect()
     }
 
-    /// All that are not empty, newest first.
+    /// Returns all ReplicaSets with replicas, newest first.
     pub(super) fn active_newest_first(&self) -> Vec<usize> {
         let mut active: Vec<usize> =
             (0..self.drafts.len()).filter(|index| self.drafts[*index].replicas() > 0).collect();
@@ -353,7 +352,7 @@ impl Rollout {
         active
     }
 
-    /// Sets a size and notes what is wanted. Says whether the size changed.
+    /// Sets the size and the size annotations. Returns whether the size changed.
     pub(super) fn resize(&mut self, index: usize, replicas: i32) -> bool {
         if self.drafts[index].replicas() == replicas {
             return false;
@@ -370,7 +369,7 @@ impl Rollout {
         revision::note_size(&mut self.drafts[index].after, replicas, surge);
     }
 
-    /// Makes one smaller by up to `count`. Says by how much it did.
+    /// Scales a ReplicaSet down by up to `count`. Returns by how much.
     fn shrink(&mut self, index: usize, count: i32) -> i32 {
         let size = self.drafts[index].replicas();
         let taken = count.clamp(0, size.max(0));

@@ -1,13 +1,13 @@
-//! Scaling in the middle of a rollout: the change is spread over the ReplicaSets in proportion to their sizes, so that
-//! scaling does not itself hasten the rollout.
+//! Scaling during a rollout: the change is distributed over the ReplicaSets in proportion to their sizes, so that scaling
+//! does not speed the rollout up.
 
 use std::cmp::Reverse;
 
 use super::revision;
 use super::rollout::Rollout;
-use crate::count;
+use crate::saturating;
 
-/// Brings the ReplicaSets to the size that the Deployment has now.
+/// Scales the ReplicaSets to the present `replicas` of the Deployment.
 pub(super) fn scale(rollout: &mut Rollout) {
     let active = rollout.active_newest_first();
     if active.len() <= 1 {
@@ -24,7 +24,7 @@ pub(super) fn scale(rollout: &mut Rollout) {
     }
 }
 
-/// Whether the new ReplicaSet holds all that is wanted, available.
+/// Whether the new ReplicaSet has all wanted replicas, and all are available.
 fn is_saturated(rollout: &Rollout) -> bool {
     rollout.new_index().map(|index| &rollout.drafts[index]).is_some_and(|new| {
         new.replicas() == rollout.replicas()
@@ -34,11 +34,11 @@ fn is_saturated(rollout: &Rollout) -> bool {
 }
 
 fn proportionally(rollout: &mut Rollout, mut active: Vec<usize>) {
-    let total = count::sum(active.iter().map(|index| rollout.drafts[*index].replicas()));
+    let total = saturating::sum(active.iter().map(|index| rollout.drafts[*index].replicas()));
     let allowed =
         if rollout.replicas() > 0 { rollout.replicas().saturating_add(rollout.max_surge()) } else { 0 };
     let change = allowed.saturating_sub(total);
-    // The largest first; among equals the newer grow first and the older shrink first.
+    // The largest first. Among equals, the newer ones grow first and the older ones shrink first.
     if change < 0 {
         active.reverse();
     }
@@ -48,9 +48,9 @@ fn proportionally(rollout: &mut Rollout, mut active: Vec<usize>) {
     for index in &active {
         let share = share(rollout, *index, change, given);
         sizes.push(rollout.drafts[*index].replicas().saturating_add(share));
-        given = count::sum([given, share]);
+        given = saturating::sum([given, share]);
     }
-    // What rounding left over goes to the largest.
+    // The remainder of the rounding goes to the largest.
     if let Some(largest) = sizes.first_mut() {
         *largest = largest.saturating_add(change.saturating_sub(given)).max(0);
     }
@@ -60,7 +60,7 @@ fn proportionally(rollout: &mut Rollout, mut active: Vec<usize>) {
     }
 }
 
-/// The part of `change` that falls to one ReplicaSet when `given` is given already.
+/// Returns the part of `change` for one ReplicaSet, after others have got `given` of it.
 fn share(rollout: &Rollout, index: usize, change: i32, given: i32) -> i32 {
     let left = change.saturating_sub(given);
     if left == 0 {
@@ -80,6 +80,6 @@ fn fraction(rollout: &Rollout, index: usize) -> i32 {
     let Some(before) = before else { return 0 };
     let after = rollout.replicas().saturating_add(rollout.max_surge());
     let scaled = f64::from(size) * f64::from(after) / f64::from(before);
-    // Halves round away from zero. An f64 holds every i32 exactly, and the cast saturates.
+    // Halves round away from zero. An f64 represents every i32 exactly, and the cast saturates.
     (scaled.round() as i32).saturating_sub(size)
 }

@@ -1,4 +1,4 @@
-//! What a Deployment says of itself: counts, availability, progress.
+//! The status of a Deployment: counts, availability, progress.
 
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use k8s_openapi::api::apps::v1::{DeploymentStatus, ReplicaSetStatus};
 
 use super::conditions::{self, AVAILABLE, NEW_AVAILABLE, PROGRESSING, REPLICA_FAILURE, TIMED_OUT, condition};
 use super::rollout::{Draft, Rollout};
-use crate::optional::text;
-use crate::{clock, count};
+use crate::openapi_compat::str_or_empty;
+use crate::{clock, saturating};
 
-/// The status that the ReplicaSets give.
+/// Computes the status from the ReplicaSets.
 pub(super) fn calculate(rollout: &Rollout, judge_progress: bool, now: Timestamp) -> DeploymentStatus {
     let existing = || rollout.drafts.iter().filter(|draft| draft.after.metadata.uid.is_some());
     let sum = |number: &dyn Fn(&ReplicaSetStatus) -> i32| -> i32 {
-        count::sum(existing().filter_map(|draft| draft.after.status.as_ref()).map(number))
+        saturating::sum(existing().filter_map(|draft| draft.after.status.as_ref()).map(number))
     };
     let available = sum(&|status| status.available_replicas.unwrap_or(0));
-    let wanted = count::sum(rollout.drafts.iter().map(Draft::replicas));
+    let wanted = saturating::sum(rollout.drafts.iter().map(Draft::replicas));
     let updated = rollout.new_index().and_then(|index| rollout.drafts[index].after.status.as_ref());
     let mut status = DeploymentStatus {
         observed_generation: rollout.deployment.metadata.generation,
@@ -61,10 +61,10 @@ fn judge(rollout: &Rollout, status: &mut DeploymentStatus, now: Timestamp) {
         conditions::set(status, say("True", NEW_AVAILABLE, "has successfully progressed."));
     } else if has_progressed(rollout, status) {
         let mut progressing = say("True", "ReplicaSetUpdated", "is progressing.");
-        if let Some(current) = current.filter(|current| text(&current.status) == "True") {
+        if let Some(current) = current.filter(|current| str_or_empty(&current.status) == "True") {
             progressing.last_transition_time = current.last_transition_time;
         }
-        // Removed first: progress moves the time of the update though status and reason stay.
+        // Removed first, because progress changes the update time even if status and reason are the same.
         conditions::remove(status, PROGRESSING);
         conditions::set(status, progressing);
     } else if has_timed_out(rollout, status, now) {
@@ -104,7 +104,7 @@ fn has_timed_out(rollout: &Rollout, status: &DeploymentStatus, now: Timestamp) -
     }
 }
 
-/// When the deadline will have passed, unless something moves until then.
+/// Returns when the progress deadline will have passed, unless there is progress until then.
 pub(super) fn look_again(rollout: &Rollout, status: &DeploymentStatus, now: Timestamp) -> Option<Duration> {
     let seconds = conditions::deadline_seconds(&rollout.deployment)?;
     let current = conditions::get(status, PROGRESSING)?;
@@ -112,7 +112,7 @@ pub(super) fn look_again(rollout: &Rollout, status: &DeploymentStatus, now: Time
         return None;
     }
     let updated = current.last_update_time.as_ref()?.0;
-    // One second more: times are written in whole seconds, and the deadline must have passed, not just come.
+    // One second more: times have whole seconds, and the deadline must have passed, not just be reached.
     let at = clock::after(updated, i64::from(seconds) + 1);
     Some(Duration::try_from(at.duration_since(now)).unwrap_or(Duration::ZERO).max(Duration::from_secs(1)))
 }
@@ -125,18 +125,18 @@ fn fail(rollout: &Rollout, status: &mut DeploymentStatus) {
     }
 }
 
-/// The sum, unless one that was looked at does not say.
+/// Sums the terminating replicas; `None` if a ReplicaSet with a status does not report them.
 fn terminating<'a>(drafts: impl Iterator<Item = &'a Draft>) -> Option<i32> {
     drafts.filter_map(|draft| draft.after.status.as_ref()).try_fold(0, |sum, status| {
         match (status.observed_generation, status.terminating_replicas) {
-            (_, Some(count)) => Some(count::sum([sum, count])),
+            (_, Some(count)) => Some(saturating::sum([sum, count])),
             (None | Some(0), None) => Some(sum),
             (Some(_), None) => None,
         }
     })
 }
 
-/// Counts of zero are left out, as Kubernetes leaves them out.
+/// Leaves counts of zero out, as Kubernetes does.
 fn some(count: i32) -> Option<i32> {
     (count != 0).then_some(count)
 }

@@ -1,4 +1,4 @@
-//! How many disruptions a budget allows, given the pods that it covers.
+//! How many disruptions a PodDisruptionBudget allows.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,23 +10,23 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::ResourceExt;
 
-use crate::int_or_percent::{self, Round};
-use crate::optional::given;
+use crate::openapi_compat::into_field;
 use crate::pod;
+use crate::scaled_value::{Rounding, scaled_value};
 
-/// How long an eviction that was granted counts, should its pod not begin to go: the number of Kubernetes.
+/// How long a granted eviction counts if its pod is not deleted: Kubernetes' value.
 const GRANTED: Duration = Duration::from_secs(120);
 
-/// What is seen of one budget.
+/// The observed state of one budget.
 pub(super) struct Observed {
     pub(super) budget: Arc<PodDisruptionBudget>,
-    /// The pods that it covers, without finished ones.
+    /// The selected pods, without finished ones.
     pub(super) pods: Vec<Arc<Pod>>,
-    /// How many pods their controllers want.
+    /// How many pods the controllers of these pods want.
     pub(super) scale: i32,
 }
 
-/// The status, and when to look again because an eviction that was granted may not have come about.
+/// Computes the status, and when to reconcile again because a granted eviction expires.
 pub(super) fn status(observed: &Observed, now: Timestamp) -> (PodDisruptionBudgetStatus, Option<Duration>) {
     let (expected, desired) = counts(observed);
     let mut status = observed.budget.status.clone().unwrap_or_default();
@@ -46,10 +46,10 @@ pub(super) fn status(observed: &Observed, now: Timestamp) -> (PodDisruptionBudge
     };
     let current = i32::try_from(observed.pods.iter().filter(healthy).count()).unwrap_or(i32::MAX);
     let allowed = if expected > 0 { current.saturating_sub(desired).max(0) } else { 0 };
-    status.current_healthy = given(current);
-    status.desired_healthy = given(desired);
-    status.expected_pods = given(expected);
-    status.disruptions_allowed = given(allowed);
+    status.current_healthy = into_field(current);
+    status.desired_healthy = into_field(desired);
+    status.expected_pods = into_field(expected);
+    status.disruptions_allowed = into_field(allowed);
     status.disrupted_pods = Some(granted).filter(|granted| !granted.is_empty());
     status.observed_generation = observed.budget.metadata.generation;
     let condition = condition(&status, allowed, now);
@@ -59,20 +59,18 @@ pub(super) fn status(observed: &Observed, now: Timestamp) -> (PodDisruptionBudge
     (status, look_again)
 }
 
-/// How many pods there should be, and how many of them must stay healthy.
+/// Returns how many pods there should be, and how many of them must stay healthy.
 fn counts(observed: &Observed) -> (i32, i32) {
     let spec = observed.budget.spec.clone().unwrap_or_default();
     let there = i32::try_from(observed.pods.len()).unwrap_or(i32::MAX);
     match (&spec.max_unavailable, &spec.min_available) {
         (Some(unavailable), _) => {
             let expected = observed.scale;
-            let unavailable = int_or_percent::of(Some(unavailable), expected, Round::Up);
+            let unavailable = scaled_value(Some(unavailable), expected, Rounding::Up);
             (expected, expected.saturating_sub(unavailable).max(0))
         }
         (None, Some(IntOrString::Int(minimum))) => (there, *minimum),
-        (None, Some(minimum)) => {
-            (observed.scale, int_or_percent::of(Some(minimum), observed.scale, Round::Up))
-        }
+        (None, Some(minimum)) => (observed.scale, scaled_value(Some(minimum), observed.scale, Rounding::Up)),
         (None, None) => (there, 0),
     }
 }

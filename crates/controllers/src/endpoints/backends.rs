@@ -1,4 +1,4 @@
-//! The pods behind a service: which count, where they listen.
+//! The pods behind a Service, and the ports they listen on.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,28 +11,28 @@ use kube::ResourceExt;
 
 use crate::pod;
 
-/// On Endpoints: who makes them.
+/// The label of Endpoints with the controller that creates them.
 pub(super) const ENDPOINTS_MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
-/// On Endpoints and slices of a service without an address.
+/// The label of Endpoints and slices of a headless Service.
 pub(super) const HEADLESS: &str = "service.kubernetes.io/headless";
 
-/// A pod behind a service, and the ports it listens on for it.
+/// A pod behind a Service, with its ports.
 #[derive(Clone, Debug)]
 pub(super) struct Backend {
     pub(super) pod: Arc<Pod>,
     pub(super) address: String,
-    /// Ports of the service that the pod has, each with its number in the pod.
+    /// The ports of the Service that the pod has, each with its number in the pod.
     pub(super) ports: Vec<(ServicePort, i32)>,
-    /// Whether it answers.
+    /// Whether the pod is ready.
     pub(super) serving: bool,
-    /// Whether it is on its way out.
+    /// Whether the pod is being deleted.
     pub(super) terminating: bool,
     hostname: Option<String>,
     publish_not_ready: bool,
 }
 
 impl Backend {
-    /// The pod as a backend; none while it has no address, or when it has finished.
+    /// Returns the pod as a backend; `None` while it has no address, or if it has finished.
     pub(super) fn of(service: &Service, pod: Arc<Pod>) -> Option<Self> {
         let address = pod.status.as_ref()?.pod_ip.clone().filter(|address| !address.is_empty())?;
         if pod::is_finished(&pod) {
@@ -63,7 +63,7 @@ impl Backend {
         self.hostname.clone()
     }
 
-    /// Whether clients should be sent there.
+    /// Whether clients should use the backend.
     pub(super) fn ready(&self) -> bool {
         self.publish_not_ready || (self.serving && !self.terminating)
     }
@@ -78,13 +78,13 @@ impl Backend {
         }
     }
 
-    /// Endpoints know nothing of pods on their way out, unless all are published.
+    /// Whether the backend is listed in Endpoints. Terminating pods are not, unless all addresses are published.
     fn in_endpoints(&self) -> bool {
         !self.terminating || self.publish_not_ready
     }
 }
 
-/// The number that a port of the service has in this pod.
+/// Returns the number of a Service port in this pod.
 fn number(port: &ServicePort, pod: &Pod) -> Option<i32> {
     match port.target_port.as_ref() {
         None => Some(port.port),
@@ -102,13 +102,13 @@ fn number(port: &ServicePort, pod: &Pod) -> Option<i32> {
     }
 }
 
-/// Whether the service has no address of its own.
+/// Whether the Service is headless: it has no cluster IP.
 pub(super) fn is_headless(service: &Service) -> bool {
     let address = service.spec.as_ref().and_then(|spec| spec.cluster_ip.as_deref());
     matches!(address, None | Some("None" | ""))
 }
 
-/// The labels of the Endpoints of this service.
+/// Returns the labels of the Endpoints of a Service.
 pub(super) fn endpoints_labels(service: &Service) -> BTreeMap<String, String> {
     let mut labels = service.labels().clone();
     labels.insert(ENDPOINTS_MANAGED_BY.to_owned(), "endpoint-controller".to_owned());
@@ -118,7 +118,7 @@ pub(super) fn endpoints_labels(service: &Service) -> BTreeMap<String, String> {
     labels
 }
 
-/// The addresses, grouped by the ports that they share.
+/// Groups the addresses by their ports.
 pub(super) fn subsets(service: &Service, backends: &[Backend]) -> Option<Vec<EndpointSubset>> {
     let portless = service.spec.as_ref().is_none_or(|spec| spec.ports.as_ref().is_none_or(Vec::is_empty));
     let mut subsets: Vec<EndpointSubset> = Vec::new();
@@ -155,7 +155,7 @@ pub(super) fn subsets(service: &Service, backends: &[Backend]) -> Option<Vec<End
     (!subsets.is_empty()).then_some(subsets)
 }
 
-/// Addresses stand in the order of their numbers.
+/// The sort key of an address: its number.
 fn order(address: &str) -> Option<std::net::IpAddr> {
     address.parse().ok()
 }

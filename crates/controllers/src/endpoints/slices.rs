@@ -1,4 +1,4 @@
-//! Slices of a service's addresses: at most a hundred in each, all with the same ports.
+//! The EndpointSlices of a Service: at most a hundred addresses in each, all with the same ports.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,16 +9,16 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 
 use super::backends::{Backend, HEADLESS, is_headless};
-use crate::optional::given;
+use crate::openapi_compat::into_field;
 
-/// How many addresses one slice holds: the default of Kubernetes.
+/// How many addresses one slice holds: Kubernetes' default.
 const SIZE: usize = 100;
 
 const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 const CONTROLLER: &str = "endpointslice-controller.k8s.io";
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
-/// What is to be written.
+/// The writes that bring the slices up to date.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     pub(super) create: Vec<EndpointSlice>,
@@ -26,12 +26,12 @@ pub(super) struct Plan {
     pub(super) delete: Vec<Arc<EndpointSlice>>,
 }
 
-/// Whether this controller made the slice.
+/// Whether this controller created the slice.
 pub(super) fn is_ours(slice: &EndpointSlice) -> bool {
     slice.labels().get(MANAGED_BY).map(String::as_str) == Some(CONTROLLER)
 }
 
-/// What brings the present slices to hold these backends.
+/// Computes the writes after which the slices hold these backends.
 pub(super) fn plan(service: &Service, backends: &[Backend], mut present: Vec<Arc<EndpointSlice>>) -> Plan {
     let family =
         service.spec.as_ref().and_then(|spec| spec.ip_families.as_ref()).and_then(|all| all.first().cloned());
@@ -39,7 +39,7 @@ pub(super) fn plan(service: &Service, backends: &[Backend], mut present: Vec<Arc
     let labels = labels(service);
     let mut plan = Plan::default();
     for (ports, endpoints) in wanted(backends) {
-        // A slice with the same ports is kept, so that its readers see as little change as can be.
+        // A slice with the same ports is kept, so that its watchers see as few changes as possible.
         let same = |slice: &Arc<EndpointSlice>| {
             slice.ports.clone().unwrap_or_default() == ports && slice.address_type == family
         };
@@ -48,7 +48,7 @@ pub(super) fn plan(service: &Service, backends: &[Backend], mut present: Vec<Arc
                 let old = present.remove(at);
                 let mut new = EndpointSlice::clone(&old);
                 new.ports = Some(ports).filter(|ports| !ports.is_empty());
-                new.endpoints = given(endpoints);
+                new.endpoints = into_field(endpoints);
                 new.metadata.labels = Some(labels.clone());
                 if new.ports.clone().unwrap_or_default() != old.ports.clone().unwrap_or_default()
                     || held(&new) != held(&old)
@@ -65,7 +65,7 @@ pub(super) fn plan(service: &Service, backends: &[Backend], mut present: Vec<Arc
                     ..ObjectMeta::default()
                 },
                 address_type: family.clone(),
-                endpoints: given(endpoints),
+                endpoints: into_field(endpoints),
                 ports: Some(ports).filter(|ports| !ports.is_empty()),
             }),
         }
@@ -79,7 +79,7 @@ fn held(slice: &EndpointSlice) -> &[Endpoint] {
     endpoints.map_or(&[], Vec::as_slice)
 }
 
-/// The contents of the slices; one empty slice where there is nothing to hold.
+/// Returns ports and endpoints of the slices. Without backends, there is one empty slice.
 fn wanted(backends: &[Backend]) -> Vec<(Vec<EndpointPort>, Vec<Endpoint>)> {
     let mut groups: Vec<(Vec<EndpointPort>, Vec<Endpoint>)> = Vec::new();
     for backend in backends {

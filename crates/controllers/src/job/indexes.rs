@@ -1,4 +1,4 @@
-//! Completion indexes: which are done, as text and as a set.
+//! Completion indexes of an indexed Job.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,28 +6,28 @@ use std::fmt;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Container, EnvVar, EnvVarSource, ObjectFieldSelector, Pod};
 
-/// On a pod of an indexed Job: its index.
+/// The annotation and label of a pod with its completion index.
 const INDEX: &str = "batch.kubernetes.io/job-completion-index";
 
-/// Whether each pod of the Job has an index.
+/// Whether the Job is indexed.
 pub(super) fn is_indexed(job: &Job) -> bool {
     job.spec.as_ref().and_then(|spec| spec.completion_mode.as_deref()) == Some("Indexed")
 }
 
-/// The index of a pod.
+/// Returns the completion index of a pod.
 pub(super) fn of(pod: &Pod) -> Option<i32> {
     pod.metadata.annotations.as_ref()?.get(INDEX)?.parse().ok()
 }
 
-/// A set of completion indexes, kept as ranges: a user can write a range of two billion into a status.
+/// A set of completion indexes, stored as ranges: a user can write a range of two billion into a status.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Indexes {
-    /// The last index of each range by its first. Ranges neither overlap nor touch.
+    /// From the first to the last index of each range. Ranges neither overlap nor touch.
     ranges: BTreeMap<i32, i32>,
 }
 
 impl Indexes {
-    /// Reads `0,2-4`. Parts that are no ranges are left out.
+    /// Parses a list such as `0,2-4`. Invalid parts are skipped.
     pub(super) fn parse(text: &str) -> Self {
         let mut indexes = Self::default();
         for part in text.split(',') {
@@ -47,7 +47,7 @@ impl Indexes {
         if first > last {
             return;
         }
-        // Everything that overlaps or touches becomes one range with the new one.
+        // Ranges that overlap or touch the new one are merged with it.
         let joined: Vec<(i32, i32)> = self
             .ranges
             .range(..=last.saturating_add(1))
@@ -63,12 +63,12 @@ impl Indexes {
         self.ranges.insert(first, last);
     }
 
-    /// How many there are.
+    /// Returns the number of indexes.
     pub(super) fn len(&self) -> i64 {
         self.ranges.iter().map(|(first, last)| i64::from(*last) - i64::from(*first) + 1).sum()
     }
 
-    /// The indexes from zero up to `end` that are not in the set.
+    /// Returns the indexes from zero to below `end` that are not in the set.
     pub(super) fn missing(&self, end: i32) -> impl Iterator<Item = i32> {
         let after = |last: &i32| last.saturating_add(1);
         let firsts = std::iter::once(0).chain(self.ranges.values().map(after));
@@ -77,7 +77,7 @@ impl Indexes {
     }
 }
 
-/// As a status shows it, `0,2-4`: two in a row are listed, more are a range.
+/// Writes the set as a status shows it, such as `0,2-4`. Two in a row are listed, more are a range.
 impl fmt::Display for Indexes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (number, (first, last)) in self.ranges.iter().enumerate() {
@@ -92,7 +92,7 @@ impl fmt::Display for Indexes {
     }
 }
 
-/// Gives a pod its index: in its name, its labels, its host name and its environment.
+/// Gives a pod its index: in the name, annotations, labels, host name and environment.
 pub(super) fn give(pod: &mut Pod, job: &str, index: i32) {
     pod.metadata.generate_name = Some(format!("{job}-{index}-"));
     pod.metadata.annotations.get_or_insert_default().insert(INDEX.to_owned(), index.to_string());

@@ -1,7 +1,7 @@
-//! What a Job does next: a function of the Job and its pods.
+//! The next steps of a Job, as a function of the Job and its pods.
 //!
-//! A pod that has finished is counted exactly once, whatever crashes: its uid is first written to
-//! `uncountedTerminatedPods`, then the finalizer comes off the pod, then the uid becomes a number.
+//! A finished pod is counted exactly once, even if the controller crashes: first the uid is written to
+//! `uncountedTerminatedPods`, then the finalizer is removed from the pod, then the uid is replaced by a count.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,34 +14,35 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::indexes::{self, Indexes};
 use crate::replicaset::BURST;
-use crate::{clock, count, pod};
+use crate::{clock, pod, saturating};
 
-/// Kept on a pod until it is counted.
+/// The finalizer of a pod that is not counted yet.
 pub(crate) const TRACKING: &str = "batch.kubernetes.io/job-tracking";
 
-/// How long to wait after the first failure; it doubles with each, up to ten minutes.
+/// The delay after the first failure. It doubles with each failure, up to [`BACKOFF_MAX`].
 const BACKOFF: Duration = Duration::from_secs(10);
 const BACKOFF_MAX: Duration = Duration::from_secs(600);
 
-/// What is to be done, in this order.
+/// The next steps, in this order.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
-    /// The status to write first.
+    /// The status, which is written first.
     pub(crate) status: JobStatus,
-    /// Pods that are on the books now: their finalizer comes off.
+    /// The pods that the status accounts for: their finalizer is removed.
     pub(crate) release: Vec<Arc<Pod>>,
-    /// Pods that are not wanted.
+    /// The surplus pods.
     pub(crate) delete: Vec<Arc<Pod>>,
-    /// How many pods to make; for an indexed Job, for which indexes.
+    /// How many pods to create.
     pub(crate) create: usize,
+    /// The completion indexes of these pods, if the Job is indexed.
     pub(crate) indexes: Vec<i32>,
-    /// When a pod that failed may be replaced.
+    /// When a failed pod may be replaced.
     pub(crate) retry: Option<Duration>,
-    /// When the Job's deadline is over.
+    /// When the active deadline of the Job passes.
     pub(crate) deadline: Option<Duration>,
 }
 
-/// The next steps of this Job.
+/// Computes the next steps of a Job.
 pub(crate) fn plan(job: &Job, pods: &[Arc<Pod>], now: Timestamp) -> Plan {
     let mut planner = Planner::new(job, pods, now);
     if planner.is_finished() {
@@ -94,13 +95,13 @@ impl<'a> Planner<'a> {
         self.has("Complete") || self.has("Failed")
     }
 
-    /// Nothing changes any more, but what is left of its pods is let go.
+    /// Removes the finalizer from the remaining pods of a finished Job. Nothing else changes.
     fn finished(self) -> Plan {
         let release = self.pods.iter().filter(|pod| is_tracked(pod)).cloned().collect();
         Plan { status: self.status, release, ..Plan::default() }
     }
 
-    /// Puts pods that have finished on the books, and turns the ones that are off their finalizer into numbers.
+    /// Lists newly finished pods as uncounted, and counts those whose finalizer is removed.
     fn count(&mut self) {
         let mut uncounted = self.status.uncounted_terminated_pods.take().unwrap_or_default();
         let tracked: BTreeSet<_> = self
@@ -125,7 +126,7 @@ impl<'a> Planner<'a> {
             }
             if pod::phase(pod) == "Succeeded" {
                 match indexes::of(pod).filter(|_| self.indexed) {
-                    // An index counts once, and by itself.
+                    // An index is counted by the set of completed indexes.
                     Some(index) => self.done.insert(index),
                     None => uncounted.succeeded.get_or_insert_default().push(uid),
                 }
@@ -160,12 +161,12 @@ impl<'a> Planner<'a> {
         self.pods.iter().filter(|pod| pod::is_active(pod)).cloned().collect()
     }
 
-    /// Says whether the Job's fate is decided.
+    /// Sets the condition that decides the outcome of the Job, if there is one.
     fn judge(&mut self) {
         if self.has("FailureTarget") || self.has("SuccessCriteriaMet") {
             return;
         }
-        let restarts = count::sum(self.active().iter().map(|pod| pod::restarts(pod)));
+        let restarts = saturating::sum(self.active().iter().map(|pod| pod::restarts(pod)));
         let limit = self.spec.backoff_limit.unwrap_or(6);
         let on_failure = self.restart_policy() == Some("OnFailure");
         let too_many_restarts = on_failure && restarts > 0 && restarts >= limit;
@@ -184,13 +185,13 @@ impl<'a> Planner<'a> {
 
     fn is_complete(&self) -> bool {
         match self.spec.completions {
-            // Without a number, the first success decides, once nobody works any more.
+            // Without `completions`, the Job is complete when a pod has succeeded and none is active.
             None => self.succeeded() > 0 && self.active().is_empty(),
             Some(completions) => self.succeeded() >= completions,
         }
     }
 
-    /// How long the Job may still be active.
+    /// Returns how long the Job may still be active.
     fn left(&self) -> Option<Duration> {
         let seconds = self.spec.active_deadline_seconds?;
         let started = self.status.start_time.as_ref()?.0;
@@ -223,7 +224,7 @@ impl<'a> Planner<'a> {
         self.has("FailureTarget") || self.has("SuccessCriteriaMet")
     }
 
-    /// Pods whose end is written down already, so that they need be kept no longer.
+    /// Returns the tracked pods that have ended. The status accounts for them.
     fn release(&self) -> Vec<Arc<Pod>> {
         let ended = |pod: &&Arc<Pod>| is_tracked(pod) && (pod::is_finished(pod) || pod::is_deleting(pod));
         self.pods.iter().filter(ended).cloned().collect()
@@ -272,7 +273,7 @@ impl<'a> Planner<'a> {
         free.filter(|index| !taken.contains(index)).take(count).collect()
     }
 
-    /// How long to wait because of what failed last.
+    /// Returns how long to wait because of the last failure.
     fn backoff(&self) -> Option<Duration> {
         let failures = u32::try_from(self.failed()).unwrap_or(0);
         let ended = self
@@ -286,7 +287,7 @@ impl<'a> Planner<'a> {
         Some(wait.saturating_sub(passed)).filter(|left| failures > 0 && !left.is_zero())
     }
 
-    /// Ends the Job once its fate is decided, no pod works any more and all are counted.
+    /// Ends the Job if its outcome is decided, no pod is active and all are counted.
     fn conclude(&mut self) {
         let uncounted = self.uncounted();
         let open = len(uncounted.succeeded.as_ref()) + len(uncounted.failed.as_ref()) > 0;
@@ -331,7 +332,7 @@ impl<'a> Planner<'a> {
     }
 }
 
-/// Whether the pod is not yet counted for good.
+/// Whether the pod has the tracking finalizer.
 pub(crate) fn is_tracked(pod: &Pod) -> bool {
     pod.metadata.finalizers.iter().flatten().any(|finalizer| finalizer == TRACKING)
 }
@@ -347,7 +348,7 @@ fn len(list: Option<&Vec<String>>) -> i32 {
     list.map_or(0, |list| i32::try_from(list.len()).unwrap_or(i32::MAX))
 }
 
-/// Counts of zero are left out, as Kubernetes leaves them out.
+/// Leaves counts of zero out, as Kubernetes does.
 fn some(count: i32) -> Option<i32> {
     (count != 0).then_some(count)
 }

@@ -1,4 +1,4 @@
-//! What a namespace that is being deleted says of itself.
+//! The conditions of a namespace that is being deleted.
 
 use std::collections::BTreeMap;
 
@@ -6,26 +6,26 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{NamespaceCondition, NamespaceStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 
-/// What was found while its content was deleted.
+/// What remains of the content of a namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Content {
+pub(crate) struct RemainingContent {
     /// How many objects remain, by `plural.group`.
     pub(crate) remaining: BTreeMap<String, usize>,
-    /// How many of them a finalizer holds, by finalizer.
+    /// How many objects a finalizer holds, by finalizer.
     pub(crate) finalizers: BTreeMap<String, usize>,
-    /// The kinds could not be listed, and why.
+    /// Why discovery failed, if it did.
     pub(crate) discovery_failure: Option<String>,
-    /// Kinds whose objects could not be deleted, and why.
+    /// Why objects could not be deleted, for each resource that failed.
     pub(crate) failures: Vec<String>,
 }
 
-impl Content {
-    /// Whether nothing is left and nothing went wrong.
+impl RemainingContent {
+    /// Whether nothing remains and nothing failed.
     pub(crate) fn is_gone(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Takes note of an object that is still there.
+    /// Counts an object that still exists.
     pub(crate) fn remains(&mut self, plural: &str, group: &str, metadata: &ObjectMeta) {
         *self.remaining.entry(format!("{plural}.{group}")).or_default() += 1;
         for finalizer in metadata.finalizers.iter().flatten() {
@@ -34,8 +34,8 @@ impl Content {
     }
 }
 
-/// A type, and reason and message for when all is well with it.
-const WELL: [(&str, &str, &str); 5] = [
+/// The types of the conditions, with the reason and message for the status `False`.
+const CONDITIONS: [(&str, &str, &str); 5] = [
     ("NamespaceDeletionDiscoveryFailure", "ResourcesDiscovered", "All resources successfully discovered"),
     (
         "NamespaceDeletionGroupVersionParsingFailure",
@@ -51,12 +51,16 @@ const WELL: [(&str, &str, &str); 5] = [
     ("NamespaceFinalizersRemaining", "ContentHasNoFinalizers", "All content-preserving finalizers finished"),
 ];
 
-/// The status with the five conditions; a time moves only where a status does.
-pub(crate) fn status(old: Option<&NamespaceStatus>, content: &Content, now: Timestamp) -> NamespaceStatus {
+/// Computes the status with the five conditions. A transition time changes only with the status.
+pub(crate) fn status(
+    old: Option<&NamespaceStatus>,
+    content: &RemainingContent,
+    now: Timestamp,
+) -> NamespaceStatus {
     let mut status = old.cloned().unwrap_or_default();
     let mut conditions = status.conditions.take().unwrap_or_default();
-    for (kind, reason, message) in WELL {
-        let (state, reason, message) = match trouble(kind, content) {
+    for (kind, reason, message) in CONDITIONS {
+        let (state, reason, message) = match problem(kind, content) {
             Some((reason, message)) => ("True", reason, message),
             None => ("False", reason, message.to_owned()),
         };
@@ -79,7 +83,7 @@ pub(crate) fn status(old: Option<&NamespaceStatus>, content: &Content, now: Time
     status
 }
 
-fn trouble(kind: &str, content: &Content) -> Option<(&'static str, String)> {
+fn problem(kind: &str, content: &RemainingContent) -> Option<(&'static str, String)> {
     match kind {
         "NamespaceDeletionDiscoveryFailure" => {
             content.discovery_failure.clone().map(|why| ("DiscoveryFailed", why))
@@ -123,7 +127,7 @@ mod tests {
 
     #[test]
     fn what_remains_is_said() {
-        let mut content = Content::default();
+        let mut content = RemainingContent::default();
         assert!(content.is_gone());
         let held =
             ObjectMeta { finalizers: Some(vec!["example.com/hold".to_owned()]), ..ObjectMeta::default() };
@@ -139,7 +143,7 @@ mod tests {
             )
         );
         assert_eq!(conditions[4].status, "True");
-        let well = super::status(Some(&status), &Content::default(), now);
+        let well = super::status(Some(&status), &RemainingContent::default(), now);
         assert!(well.conditions.unwrap().iter().all(|condition| condition.status == "False"));
     }
 }

@@ -2,22 +2,22 @@
 
 use std::collections::BTreeMap;
 
-use super::registry::pod_address;
+use super::registration::pod_address;
 
-/// The first and the last number that a pod may have: the ones before and after belong to the network itself.
+/// The numbers that a pod may have. The ones before and after belong to the network itself.
 const NUMBERS: std::ops::RangeInclusive<u32> = 2..=254;
 
-/// Which pod has which number.
+/// Assigns numbers to the pods of one node.
 #[derive(Debug, Default)]
 pub(crate) struct Addresses {
     by_pod: BTreeMap<String, u32>,
     taken: BTreeMap<u32, String>,
-    /// The number that was given last: numbers are not given again at once, as in a real network.
+    /// The number that was assigned last. A free number is not assigned again at once, as in a real network.
     last: u32,
 }
 
 impl Addresses {
-    /// The address of this pod on the node of that number; the same one each time.
+    /// Returns the address of a pod, and assigns one if it has none.
     pub(crate) fn of(&mut self, node: usize, pod: &str) -> String {
         if let Some(number) = self.by_pod.get(pod) {
             return pod_address(node, *number);
@@ -25,13 +25,13 @@ impl Addresses {
         let from = self.last.max(*NUMBERS.start() - 1) + 1;
         let mut free =
             (from..=*NUMBERS.end()).chain(NUMBERS).filter(|number| !self.taken.contains_key(number));
-        // With more pods than addresses the last one is shared: a node's limit of pods rules that out by default.
+        // With more pods than addresses, the last one is shared. The default limit of pods on a node rules that out.
         let number = free.next().unwrap_or(*NUMBERS.end());
         self.enter(pod, number);
         pod_address(node, number)
     }
 
-    /// Takes note of the address that a pod has already.
+    /// Records the address that a pod already has.
     pub(crate) fn observe(&mut self, node: usize, pod: &str, address: &str) {
         let number = NUMBERS.into_iter().find(|number| pod_address(node, *number) == address);
         if let Some(number) = number.filter(|_| !self.by_pod.contains_key(pod)) {
@@ -39,7 +39,7 @@ impl Addresses {
         }
     }
 
-    /// The pod is gone.
+    /// Frees the address of a deleted pod.
     pub(crate) fn forget(&mut self, pod: &str) {
         if let Some(number) = self.by_pod.remove(pod) {
             self.taken.remove(&number);

@@ -1,18 +1,18 @@
-//! How a pod behaves on a simulated node: as its spec says, unless annotations say otherwise.
+//! How a pod behaves on a simulated node: as its spec says, unless its annotations say otherwise.
 //!
 //! | annotation | value | what the pod does |
 //! |---|---|---|
 //! | `node.evenkeel.dev/behaviour` | `never-ready` | its containers run, but never become ready |
 //! | | `crash-loop` | its containers exit with an error as soon as they run, again and again |
 //! | | `image-pull-error` | its images cannot be pulled |
-//! | | `never-start` | its containers are created for ever |
+//! | | `never-start` | its containers stay in `ContainerCreating` |
 //! | | `fail` | its containers run and then exit with code 1 |
 //! | | `succeed` | its containers run and then exit with code 0, whatever the restart policy |
-//! | `node.evenkeel.dev/run-for` | `250ms`, `5s`, `2m` | how long containers run that come to an end |
-//! | `node.evenkeel.dev/start-after` | the same | how long containers take to start |
+//! | `node.evenkeel.dev/run-for` | `250ms`, `5s`, `2m` | how long containers run before they exit |
+//! | `node.evenkeel.dev/start-after` | a duration, as above | how long containers take to start |
 //!
-//! Without annotations, containers start after `START`, and those of a pod whose restart policy is not `Always` end
-//! with code 0 after `RUN`: a Job's pods succeed.
+//! Without annotations, containers start after 50 ms. If the restart policy of the pod is not `Always`, they exit with
+//! code 0 after 500 ms, so that the pods of a Job succeed.
 
 use std::time::Duration;
 
@@ -20,36 +20,36 @@ use k8s_openapi::api::core::v1::Pod;
 
 use crate::pod;
 
-/// How long containers take to start, and each init container takes to run: long enough that each state is a
-/// revision of its own, short enough for a demonstration in real time.
+/// How long containers take to start, and each init container takes to run: long enough that a watch shows each state,
+/// short enough for a demonstration in real time.
 pub(crate) const START: Duration = Duration::from_millis(50);
 
-/// How long the containers of a pod run that comes to an end.
+/// How long containers run before they exit.
 pub(crate) const RUN: Duration = Duration::from_millis(500);
 
-/// How long a pod takes to stop once it is told to.
+/// How long a pod takes to stop.
 pub(crate) const STOP: Duration = Duration::from_millis(50);
 
-/// The first wait before a crashed container is started again; it doubles up to [`RESTART_MAX`], as kubelet's does.
+/// The delay before the first restart of a crashed container. It doubles up to [`RESTART_MAX`], as kubelet's does.
 pub(crate) const RESTART: Duration = Duration::from_secs(10);
 
-/// The longest wait before a crashed container is started again.
+/// The longest delay before the restart of a crashed container.
 pub(crate) const RESTART_MAX: Duration = Duration::from_secs(300);
 
 const BEHAVIOUR: &str = "node.evenkeel.dev/behaviour";
 const RUN_FOR: &str = "node.evenkeel.dev/run-for";
 const START_AFTER: &str = "node.evenkeel.dev/start-after";
 
-/// What becomes of the pod's containers.
+/// What happens to the containers of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// They run until they are stopped.
     Run,
-    /// They run, but their readiness never comes.
+    /// They run, but never become ready.
     NeverReady,
-    /// They end with this code.
+    /// They exit with this code.
     Exit(i32),
-    /// They end with an error at once.
+    /// They exit with an error at once.
     Crash,
     /// Their images cannot be pulled.
     NoImage,
@@ -57,7 +57,7 @@ pub(crate) enum Fate {
     NeverStart,
 }
 
-/// A pod's behaviour.
+/// The behaviour of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Behaviour {
     pub(crate) fate: Fate,
@@ -66,7 +66,7 @@ pub(crate) struct Behaviour {
 }
 
 impl Behaviour {
-    /// What the pod's annotations and restart policy ask for.
+    /// Reads the behaviour from the pod's annotations and restart policy.
     pub(crate) fn of(pod: &Pod) -> Self {
         let restarts = pod.spec.as_ref().and_then(|spec| spec.restart_policy.as_deref()).unwrap_or("Always");
         let fate = match pod::annotation(pod, BEHAVIOUR) {
@@ -84,7 +84,7 @@ impl Behaviour {
     }
 }
 
-/// A number and `ms`, `s`, `m` or `h`.
+/// Parses a number with the unit `ms`, `s`, `m` or `h`.
 fn duration(text: &str) -> Option<Duration> {
     let unit = text.find(|c: char| !c.is_ascii_digit())?;
     let number: u64 = text[..unit].parse().ok()?;
@@ -97,7 +97,7 @@ fn duration(text: &str) -> Option<Duration> {
     }
 }
 
-/// How long to wait before the restart of this number.
+/// Returns the delay before a restart, given how many restarts there were.
 pub(crate) fn restart_after(restarts: i32) -> Duration {
     let doublings = u32::try_from(restarts.clamp(1, 10) - 1).unwrap_or(0);
     RESTART.saturating_mul(1 << doublings).min(RESTART_MAX)

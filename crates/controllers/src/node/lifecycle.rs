@@ -1,45 +1,45 @@
-//! The life of a pod on a node, as a state machine over the status that the node itself writes.
+//! The lifecycle of a pod on a node: a state machine whose state is the status that the node writes.
 //!
-//! The stage is read off the status, never remembered: a node that starts again goes on where it was.
+//! The stage is derived from the status, never remembered, so that a node that restarts continues where it was.
 
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodStatus};
 
 use super::behaviour::{self, Behaviour, Fate, STOP};
-use super::status::{Containers, Host, Writer};
+use super::status::{ContainerReadiness, Host, Writer};
 use crate::pod;
 
-/// Where a pod stands on its node.
+/// The stage of a pod on its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stage {
-    /// Bound, and not yet seen by the node.
+    /// The pod is bound, and the node has not accepted it yet.
     Bound,
-    /// Its containers are being created; this many init containers are done.
+    /// The containers are being created; this many init containers are done.
     Starting(usize),
-    /// Its containers run.
+    /// The containers run.
     Running,
-    /// Its containers have ended with an error and wait to be started again, after this many restarts.
+    /// The containers have crashed and wait for their next restart, after this many restarts.
     BackingOff(i32),
-    /// It has come to its end.
+    /// The pod has succeeded or failed.
     Finished,
-    /// It is told to stop.
+    /// The pod is being deleted.
     Stopping,
 }
 
 /// What the node does next.
 #[derive(Clone, Debug)]
-pub(crate) enum Next {
-    /// Nothing, until the pod changes.
+pub(crate) enum NextStep {
+    /// Do nothing until the pod changes.
     Rest,
-    /// Write this status, after a time. A restart of what crashed is *upkeep*: it goes on for ever, and nobody who
-    /// waits for the cluster to come to rest waits for it.
+    /// Write this status after a delay. The restart of a crashed container is *upkeep*: it repeats for ever, and
+    /// `settled()` does not wait for it.
     Write { after: Duration, upkeep: bool, status: Box<PodStatus> },
-    /// Write this status, after a time, and then delete the pod for good.
+    /// Write this status after a delay, then delete the pod with a grace period of zero.
     Remove { after: Duration, status: Box<PodStatus> },
 }
 
-/// The stage of this pod.
+/// Returns the stage of a pod.
 pub(crate) fn stage(pod: &Pod) -> Stage {
     let Some(status) = pod.status.as_ref().filter(|status| status.start_time.is_some()) else {
         return if pod::is_deleting(pod) { Stage::Stopping } else { Stage::Bound };
@@ -69,36 +69,36 @@ fn waits_for(container: &ContainerStatus, reason: &str) -> bool {
     waiting.and_then(|waiting| waiting.reason.as_deref()) == Some(reason)
 }
 
-/// An init container that has ended, or a sidecar that has started.
+/// Whether an init container has ended, or a sidecar has started.
 fn is_past(container: &ContainerStatus) -> bool {
     container.state.as_ref().is_some_and(|state| {
         state.terminated.is_some() || (state.running.is_some() && container.started == Some(true))
     })
 }
 
-/// What the node does about this pod. `address` is the pod's, should it start.
-pub(crate) fn next(pod: &Pod, host: &Host) -> Next {
+/// Returns the next step of the node for a pod.
+pub(crate) fn next(pod: &Pod, host: &Host) -> NextStep {
     let behaviour = Behaviour::of(pod);
     let writer = Writer::new(pod, host);
-    let write = |after, status| Next::Write { after, upkeep: false, status: Box::new(status) };
+    let write = |after, status| NextStep::Write { after, upkeep: false, status: Box::new(status) };
     match stage(pod) {
         Stage::Bound => write(Duration::ZERO, writer.accepted()),
         Stage::Starting(done) => starting(&writer, behaviour, done),
         Stage::Running => match behaviour.fate {
             Fate::Exit(code) => write(behaviour.run_for, writer.ended(code)),
             Fate::Crash => write(behaviour::START, writer.ended(1)),
-            _ => follow_gates(pod, &writer, behaviour),
+            _ => follow_changes(pod, &writer, behaviour),
         },
-        Stage::BackingOff(restarts) => Next::Write {
+        Stage::BackingOff(restarts) => NextStep::Write {
             after: behaviour::restart_after(restarts),
             upkeep: true,
-            status: Box::new(writer.running(Containers::Ready)),
+            status: Box::new(writer.running(ContainerReadiness::Ready)),
         },
-        Stage::Finished => Next::Rest,
+        Stage::Finished => NextStep::Rest,
         Stage::Stopping => {
             let started = pod.status.as_ref().is_some_and(|status| status.start_time.is_some());
             let after = if started && grace(pod) > 0 { STOP } else { Duration::ZERO };
-            Next::Remove { after, status: Box::new(writer.stopped()) }
+            NextStep::Remove { after, status: Box::new(writer.stopped()) }
         }
     }
 }
@@ -107,29 +107,33 @@ fn grace(pod: &Pod) -> i64 {
     pod.metadata.deletion_grace_period_seconds.unwrap_or(0)
 }
 
-fn starting(writer: &Writer<'_>, behaviour: Behaviour, done: usize) -> Next {
+fn starting(writer: &Writer<'_>, behaviour: Behaviour, done: usize) -> NextStep {
     let write =
-        |status| Next::Write { after: behaviour.start_after, upkeep: false, status: Box::new(status) };
+        |status| NextStep::Write { after: behaviour.start_after, upkeep: false, status: Box::new(status) };
     match behaviour.fate {
-        Fate::NeverStart => Next::Rest,
+        Fate::NeverStart => NextStep::Rest,
         Fate::NoImage => match writer.without_image() {
             Some(status) => write(status),
-            None => Next::Rest,
+            None => NextStep::Rest,
         },
         _ if done < writer.init_containers() => write(writer.initializing(done + 1)),
-        Fate::NeverReady => write(writer.running(Containers::Unready)),
-        _ => write(writer.running(Containers::Ready)),
+        Fate::NeverReady => write(writer.running(ContainerReadiness::Unready)),
+        _ => write(writer.running(ContainerReadiness::Ready)),
     }
 }
 
-/// A running pod changes only when a readiness gate of its does, or its images are changed in place.
-fn follow_gates(pod: &Pod, writer: &Writer<'_>, behaviour: Behaviour) -> Next {
-    let readiness = if behaviour.fate == Fate::NeverReady { Containers::Unready } else { Containers::Ready };
+/// Follows readiness gates and in-place changes of images. Nothing else changes a running pod.
+fn follow_changes(pod: &Pod, writer: &Writer<'_>, behaviour: Behaviour) -> NextStep {
+    let readiness = if behaviour.fate == Fate::NeverReady {
+        ContainerReadiness::Unready
+    } else {
+        ContainerReadiness::Ready
+    };
     let status = writer.running(readiness);
     if pod.status.as_ref() == Some(&status) {
-        Next::Rest
+        NextStep::Rest
     } else {
-        Next::Write { after: Duration::ZERO, upkeep: false, status: Box::new(status) }
+        NextStep::Write { after: Duration::ZERO, upkeep: false, status: Box::new(status) }
     }
 }
 

@@ -1,4 +1,4 @@
-//! The status that a node writes for a pod, as kubelet writes it.
+//! The status of a pod that the node writes, as kubelet does.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
@@ -7,19 +7,19 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::digest::{container_id, image_id};
+use super::container_ids::{container_id, image_id};
 use crate::pod;
 
-/// Conditions that belong to the node; all others are left as they are.
+/// The conditions that the node writes. It keeps all others.
 const OWN: [&str; 5] =
     ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"];
 
-/// The node and the moment.
+/// The node of a pod, and the present time.
 #[derive(Clone, Debug)]
 pub(crate) struct Host {
     /// The node's address.
     pub(crate) address: String,
-    /// The pod's address, once it has one.
+    /// The pod's address, which it gets when it starts.
     pub(crate) pod_address: String,
     /// The time, in whole seconds.
     pub(crate) now: Timestamp,
@@ -27,14 +27,14 @@ pub(crate) struct Host {
 
 /// Whether running containers are ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Containers {
-    /// Yes.
+pub(crate) enum ContainerReadiness {
+    /// The containers are ready.
     Ready,
-    /// Not, and never.
+    /// The containers never become ready.
     Unready,
 }
 
-/// Writes statuses for one pod.
+/// Builds the statuses of one pod.
 pub(crate) struct Writer<'a> {
     pod: &'a Pod,
     host: &'a Host,
@@ -56,7 +56,7 @@ impl<'a> Writer<'a> {
         self.spec.init_containers.as_ref().map_or(0, Vec::len)
     }
 
-    /// The node has seen the pod and creates its containers.
+    /// The status of a pod that the node has accepted and whose containers are being created.
     pub(crate) fn accepted(&self) -> PodStatus {
         let mut status = self.old.clone();
         status.phase = Some("Pending".to_owned());
@@ -75,7 +75,7 @@ impl<'a> Writer<'a> {
         status
     }
 
-    /// The first `done` init containers have ended, or run on where they are sidecars.
+    /// The status after the first `done` init containers have ended, or have started if they are sidecars.
     pub(crate) fn initializing(&self, done: usize) -> PodStatus {
         let mut status = self.with_addresses();
         let inits = self.spec.init_containers.as_deref().unwrap_or_default();
@@ -100,10 +100,10 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// The containers run.
-    pub(crate) fn running(&self, containers: Containers) -> PodStatus {
+    /// The status of a pod whose containers run.
+    pub(crate) fn running(&self, containers: ContainerReadiness) -> PodStatus {
         let mut status = self.with_addresses();
-        let ready = containers == Containers::Ready;
+        let ready = containers == ContainerReadiness::Ready;
         status.phase = Some("Running".to_owned());
         status.container_statuses = self.each(&self.spec.containers, &|container| {
             let mut status = self.container(container, self.run(container), ready);
@@ -114,7 +114,7 @@ impl<'a> Writer<'a> {
         status
     }
 
-    /// The images cannot be pulled; `None` where that is said already.
+    /// The status of a pod whose images cannot be pulled; `None` if the pod already has it.
     pub(crate) fn without_image(&self) -> Option<PodStatus> {
         let mut status = self.with_addresses();
         status.container_statuses = self.each(&self.spec.containers, &|container| {
@@ -126,7 +126,7 @@ impl<'a> Writer<'a> {
         (status != self.old).then_some(status)
     }
 
-    /// The containers have ended with this code: the pod is finished, or they are to be started again.
+    /// The status after the containers have exited with this code: finished, or waiting for a restart.
     pub(crate) fn ended(&self, code: i32) -> PodStatus {
         let policy = self.spec.restart_policy.as_deref().unwrap_or("Always");
         if policy == "Never" || (policy == "OnFailure" && code == 0) || (code == 0 && policy == "Always") {
@@ -165,7 +165,7 @@ impl<'a> Writer<'a> {
         status
     }
 
-    /// The pod was told to stop and has stopped.
+    /// The status of a pod that was deleted and has stopped.
     pub(crate) fn stopped(&self) -> PodStatus {
         if pod::is_finished(self.pod) || self.old.start_time.is_none() {
             self.old.clone()
@@ -225,7 +225,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// A container that runs already keeps the time at which it was started.
+    /// The running state. A container that already runs keeps its start time.
     fn run(&self, container: &Container) -> ContainerState {
         let state = self.old_container(container).and_then(|old| old.state.as_ref());
         let running = state.and_then(|state| state.running.clone());
@@ -260,7 +260,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// How far a pod is, for its conditions.
+/// Which parts of a pod are ready, for its conditions.
 #[derive(Clone, Copy, Debug)]
 struct Readiness {
     sandbox: bool,
@@ -269,7 +269,7 @@ struct Readiness {
 }
 
 impl Writer<'_> {
-    /// Writes the five conditions of the node; times move only where a status does.
+    /// Sets the five conditions of the node. A transition time changes only with the status.
     fn conditions(&self, status: &mut PodStatus, readiness: Readiness) {
         let finished = matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"));
         let unready = |reason: &str| Some((reason.to_owned(), self.unready(status, finished)));
@@ -327,7 +327,7 @@ impl Writer<'_> {
         format!("containers with unready status: [{}]", names.join(" "))
     }
 
-    /// Why a readiness gate holds the pod back.
+    /// Returns reason and message if a readiness gate is not satisfied.
     fn gate(&self) -> Option<(String, String)> {
         let messages = self.spec.readiness_gates.iter().flatten().filter_map(|gate| {
             let kind = &gate.condition_type;

@@ -1,10 +1,10 @@
-//! The taints that a node's conditions ask for.
+//! The taints that follow from the conditions of a node.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Taint};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-/// A condition, its status, and the taint that it brings.
+/// A condition, its status, and the taint that follows.
 const BY_CONDITION: [(&str, &str, &str); 6] = [
     ("Ready", "False", "node.kubernetes.io/not-ready"),
     ("Ready", "Unknown", "node.kubernetes.io/unreachable"),
@@ -14,20 +14,20 @@ const BY_CONDITION: [(&str, &str, &str); 6] = [
     ("PIDPressure", "True", "node.kubernetes.io/pid-pressure"),
 ];
 
-/// The taint of a node that takes no new pods.
+/// The taint of a node with `spec.unschedulable`.
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 
-/// Conditions whose taints also drive out what runs.
+/// The taints that also evict running pods.
 const EVICTING: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
 
-/// The taints that the node should have; `None` where it has them. Taints of others are left as they are.
+/// Returns the taints that the node should have; `None` if it has them. Other taints are kept.
 pub(super) fn wanted(node: &Node, now: Timestamp) -> Option<Vec<Taint>> {
     let spec = node.spec.clone().unwrap_or_default();
     let present = spec.taints.unwrap_or_default();
     let conditions = node.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default();
     let holds =
         |kind: &str, state: &str| conditions.iter().any(|one| one.type_ == kind && one.status == state);
-    // A node that has not said anything yet keeps the taint that it was created with.
+    // A node without a condition `Ready` keeps the taint that it was created with.
     let silent = !conditions.iter().any(|one| one.type_ == "Ready");
     let mut keys: Vec<&str> =
         BY_CONDITION.iter().filter(|(kind, state, _)| holds(kind, state)).map(|(_, _, key)| *key).collect();
@@ -49,7 +49,7 @@ pub(super) fn wanted(node: &Node, now: Timestamp) -> Option<Vec<Taint>> {
     (!same).then_some(taints)
 }
 
-/// The taint as it is there already, or as it begins now.
+/// Returns the present taint, or a new one.
 fn keep(present: &[Taint], key: &str, effect: &str, since: Option<Time>) -> Taint {
     let there = present.iter().find(|taint| taint.key == key && taint.effect == effect);
     there.cloned().unwrap_or_else(|| Taint {

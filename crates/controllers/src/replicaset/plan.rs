@@ -1,4 +1,4 @@
-//! What a ReplicaSet does about its pods: a function of what it sees.
+//! Which pods a ReplicaSet creates and deletes, as a function of the pods that it has.
 
 use std::sync::Arc;
 
@@ -8,20 +8,20 @@ use k8s_openapi::api::core::v1::Pod;
 use super::ranking;
 use crate::pod;
 
-/// How many pods are made or deleted in one reconcile at most; the rest follows in the next.
+/// The most pods that one reconcile creates or deletes. The next one does the rest.
 pub(crate) const BURST: usize = 500;
 
-/// The pods of a ReplicaSet by what they count for, each in the order of their names.
+/// The active and terminating pods of a ReplicaSet, each in the order of their names.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pods {
-    /// Replicas.
+    /// The pods that count as replicas.
     pub(crate) active: Vec<Arc<Pod>>,
-    /// On their way out: no replicas any more, but not gone.
+    /// The pods that are being deleted.
     pub(crate) terminating: Vec<Arc<Pod>>,
 }
 
 impl Pods {
-    /// Sorts the pods; the ones that have finished count for nothing.
+    /// Sorts pods into active and terminating ones. Finished pods are left out.
     pub(crate) fn of(pods: impl IntoIterator<Item = Arc<Pod>>) -> Self {
         let mut sorted = Self::default();
         for pod in pods {
@@ -35,18 +35,19 @@ impl Pods {
     }
 }
 
-/// The difference between what is wanted and what is there.
+/// The difference between the wanted and the present pods.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Scale {
-    /// Nothing to do.
+    /// There are as many pods as wanted.
     Enough,
-    /// This many pods are missing.
+    /// Create this many pods.
     Create(usize),
-    /// These pods are too many.
+    /// Delete these pods.
     Delete(Vec<Arc<Pod>>),
 }
 
-/// What to do for `replicas` pods. `related` gives the active pods of the whole Deployment, when they matter.
+/// Computes what to do for `replicas` pods. `related` returns the pods of the whole Deployment; it is called only if
+/// needed.
 pub(crate) fn scale(
     replicas: i32,
     active: &[Arc<Pod>],
@@ -65,8 +66,8 @@ pub(crate) fn scale(
     }
 }
 
-/// The sizes of the batches in which `count` pods are made: 1, 2, 4 … so that a quota that forbids them all is met
-/// once and not `count` times.
+/// Returns the sizes of the batches in which `count` pods are created: 1, 2, 4 … A quota that forbids all of them causes
+/// one failed request, not `count`.
 pub(crate) fn batches(count: usize) -> impl Iterator<Item = usize> {
     let mut left = count;
     let mut next = 1;

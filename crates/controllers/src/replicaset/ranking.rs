@@ -1,4 +1,4 @@
-//! Which pods go first when there are too many: the ones whose loss hurts least.
+//! Which pods are deleted first when there are too many.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
@@ -9,13 +9,13 @@ use k8s_openapi::api::core::v1::Pod;
 
 use crate::pod;
 
-/// The annotation that makes a pod cheap or dear to delete.
+/// The annotation with the deletion cost of a pod.
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
-/// The `count` pods to delete out of `active`.
+/// Returns the `count` pods of `active` to delete.
 ///
-/// `related` are the active pods of all ReplicaSets of the same Deployment, these included: a node that holds several
-/// of them can best spare one.
+/// `related` are the active pods of all ReplicaSets of the same Deployment, including `active`: pods on a node with many
+/// of them are deleted first.
 pub(crate) fn victims(
     active: &[Arc<Pod>],
     related: &[Arc<Pod>],
@@ -56,7 +56,7 @@ fn phase_rank(pod: &Pod) -> u8 {
     }
 }
 
-/// Zero for a pod without a cost, and for one whose cost is no number.
+/// Returns the deletion cost: zero if there is none, or if it is not a number.
 fn deletion_cost(pod: &Pod) -> i32 {
     let plain = |text: &&str| {
         !text.starts_with('+') && (*text == "0" || !text.trim_start_matches('-').starts_with('0'))
@@ -68,7 +68,7 @@ fn created(pod: &Pod) -> Option<Timestamp> {
     pod.metadata.creation_timestamp.as_ref().map(|time| time.0)
 }
 
-/// Ages are compared by their magnitude only, so that the choice among pods of about one age is spread by uid.
+/// Compares ages by their magnitude only, so that the choice among pods of about the same age is spread by uid.
 fn younger_first(
     a: Option<Timestamp>,
     b: Option<Timestamp>,
@@ -80,7 +80,7 @@ fn younger_first(
         (Some(a), Some(b)) if a != b => {
             magnitude(now, a).cmp(&magnitude(now, b)).then_with(|| left.metadata.uid.cmp(&right.metadata.uid))
         }
-        // No time at all counts as the youngest.
+        // A pod without a time counts as the youngest.
         (None, Some(_)) => Ordering::Less,
         (Some(_), None) => Ordering::Greater,
         _ => Ordering::Equal,

@@ -1,4 +1,4 @@
-//! What a ReplicaSet says of its pods.
+//! The status of a ReplicaSet.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,19 +9,19 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::Pods;
-use crate::optional::{HasSpec as _, given, text};
+use crate::openapi_compat::{HasSpec as _, into_field, str_or_empty};
 use crate::pod;
 
-/// Why creating or deleting pods failed, as it is shown in the condition `ReplicaFailure`.
+/// Why creating or deleting pods failed, for the condition `ReplicaFailure`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
     /// `FailedCreate` or `FailedDelete`.
     pub(crate) reason: &'static str,
-    /// The server's words.
+    /// The message of the API server.
     pub(crate) message: String,
 }
 
-/// The status that these pods give.
+/// Computes the status from the pods.
 pub(crate) fn status(
     set: &ReplicaSet,
     pods: &Pods,
@@ -50,30 +50,30 @@ pub(crate) fn status(
     }
 }
 
-/// When to look again because a ready pod will have been ready for long enough.
-pub(crate) fn next_look(set: &ReplicaSet, pods: &Pods, now: Timestamp) -> Option<Duration> {
+/// Returns when the next ready pod becomes available.
+pub(crate) fn next_available(set: &ReplicaSet, pods: &Pods, now: Timestamp) -> Option<Duration> {
     let min_ready_seconds = set.spec()?.min_ready_seconds.filter(|seconds| *seconds > 0)?;
     let waits = pods.active.iter().filter_map(|pod| pod::available_in(pod, min_ready_seconds, now));
     waits.filter(|wait| !wait.is_zero()).min()
 }
 
-/// A failure that is already shown keeps its words and its time until it is over.
+/// Updates the condition `ReplicaFailure`. While it is set, its message and time do not change.
 fn conditions(
     old: Option<Vec<ReplicaSetCondition>>,
     failure: Option<&Failure>,
     now: Timestamp,
 ) -> Option<Vec<ReplicaSetCondition>> {
     let mut conditions = old.unwrap_or_default();
-    let shown = conditions.iter().any(|condition| text(&condition.type_) == "ReplicaFailure");
+    let shown = conditions.iter().any(|condition| str_or_empty(&condition.type_) == "ReplicaFailure");
     match failure {
         Some(failure) if !shown => conditions.push(ReplicaSetCondition {
-            type_: given("ReplicaFailure".to_owned()),
-            status: given("True".to_owned()),
+            type_: into_field("ReplicaFailure".to_owned()),
+            status: into_field("True".to_owned()),
             reason: Some(failure.reason.to_owned()),
             message: Some(failure.message.clone()),
             last_transition_time: Some(Time(now)),
         }),
-        None if shown => conditions.retain(|condition| text(&condition.type_) != "ReplicaFailure"),
+        None if shown => conditions.retain(|condition| str_or_empty(&condition.type_) != "ReplicaFailure"),
         _ => {}
     }
     (!conditions.is_empty()).then_some(conditions)
@@ -83,7 +83,7 @@ fn number(count: usize) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)
 }
 
-/// Counts of zero are left out, as Kubernetes leaves them out.
+/// Leaves counts of zero out, as Kubernetes does.
 fn some(count: usize) -> Option<i32> {
     (count > 0).then(|| number(count))
 }
@@ -112,7 +112,7 @@ mod tests {
             serde_json::to_value(status).unwrap(),
             json!({"replicas": 2, "fullyLabeledReplicas": 1, "readyReplicas": 1, "terminatingReplicas": 1, "observedGeneration": 3})
         );
-        assert_eq!(next_look(&set, &pods, now), Some(Duration::from_secs(3)));
+        assert_eq!(next_available(&set, &pods, now), Some(Duration::from_secs(3)));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Which nodes a pod may and would rather run on: node selector, node affinity, taints.
+//! Which nodes a pod may run on and prefers: node selector, node affinity, taints.
 
 use std::collections::BTreeMap;
 
@@ -6,9 +6,9 @@ use k8s_openapi::api::core::v1::{
     Node, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec, Taint, Toleration,
 };
 
-use crate::count;
+use crate::saturating;
 
-/// Whether the node matches the pod's selector and its required node affinity.
+/// Whether the node matches the pod's node selector and required node affinity.
 pub(crate) fn matches(pod: &PodSpec, node: &Node) -> bool {
     let labels = node.metadata.labels.clone().unwrap_or_default();
     let selected = pod.node_selector.iter().flatten().all(|(key, value)| labels.get(key) == Some(value));
@@ -22,7 +22,7 @@ pub(crate) fn matches(pod: &PodSpec, node: &Node) -> bool {
             .is_none_or(|required| required.node_selector_terms.iter().any(|term| term_matches(term, node)))
 }
 
-/// How much the pod would like to run there.
+/// Returns the sum of the weights of the preferred node affinity terms that match.
 pub(crate) fn preference(pod: &PodSpec, node: &Node) -> i32 {
     let preferred = pod
         .affinity
@@ -30,10 +30,10 @@ pub(crate) fn preference(pod: &PodSpec, node: &Node) -> i32 {
         .and_then(|affinity| affinity.node_affinity.as_ref())
         .and_then(|affinity| affinity.preferred_during_scheduling_ignored_during_execution.as_ref());
     let liked = preferred.into_iter().flatten().filter(|preferred| term_matches(&preferred.preference, node));
-    count::sum(liked.map(|preferred| preferred.weight))
+    saturating::sum(liked.map(|preferred| preferred.weight))
 }
 
-/// A term without requirements matches nothing.
+/// Whether a term matches. A term without requirements matches nothing.
 fn term_matches(term: &NodeSelectorTerm, node: &Node) -> bool {
     let labels = node.metadata.labels.clone().unwrap_or_default();
     let name = node.metadata.name.clone().unwrap_or_default();
@@ -61,7 +61,7 @@ fn holds(requirement: &NodeSelectorRequirement, labels: &BTreeMap<String, String
     }
 }
 
-/// The first taint with one of these effects that the pod does not tolerate.
+/// Returns the first taint with one of these effects that the pod does not tolerate.
 pub(crate) fn untolerated<'a>(pod: &PodSpec, node: &'a Node, effects: &[&str]) -> Option<&'a Taint> {
     let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
     let tolerations = pod.tolerations.as_deref().unwrap_or_default();
@@ -71,7 +71,7 @@ pub(crate) fn untolerated<'a>(pod: &PodSpec, node: &'a Node, effects: &[&str]) -
     })
 }
 
-/// Whether a toleration covers a taint. An empty key with `Exists` covers all, an empty effect covers all effects.
+/// Whether a toleration matches a taint. An empty key with `Exists` matches all keys, an empty effect all effects.
 pub(crate) fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
     let key = toleration.key.as_deref().unwrap_or_default();
     let effect = toleration.effect.as_deref().unwrap_or_default();
@@ -86,7 +86,7 @@ pub(crate) fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
         }
 }
 
-/// Whether the pod may run on a node that is marked as unschedulable.
+/// Whether the pod tolerates a node with `spec.unschedulable`.
 pub(crate) fn tolerates_unschedulable(pod: &PodSpec) -> bool {
     let taint = Taint {
         key: "node.kubernetes.io/unschedulable".to_owned(),
@@ -96,7 +96,7 @@ pub(crate) fn tolerates_unschedulable(pod: &PodSpec) -> bool {
     pod.tolerations.iter().flatten().any(|toleration| tolerates(toleration, &taint))
 }
 
-/// The spec of a pod; an empty one where it has none.
+/// Returns the spec of a pod, or an empty one.
 pub(crate) fn spec(pod: &Pod) -> PodSpec {
     pod.spec.clone().unwrap_or_default()
 }

@@ -1,14 +1,15 @@
-//! Where a pod goes: the first of the nodes that fit best, or why none fits, in Kubernetes' words.
+//! Chooses the node for a pod, or explains in Kubernetes' words why no node fits.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use evenkeel_schema::pod_resources::Amounts;
+use evenkeel_schema::quantity::{Format, Quantity};
 use k8s_openapi::api::core::v1::{Node, Pod};
 
 use super::affinity;
-use super::resources::{Account, Amounts, Demand, Used, allocatable};
-use crate::quantity::Milli;
+use super::cache::{NodeInfo, PodRequests, SchedulerCache, allocatable};
 
 /// Why a node does not fit.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,22 +26,26 @@ pub(crate) struct Unschedulable {
     pub(crate) message: String,
 }
 
-/// The name of the node that the pod goes to.
-pub(crate) fn place(pod: &Pod, nodes: &[Arc<Node>], account: &Account) -> Result<String, Unschedulable> {
+/// Returns the name of the node that fits the pod best.
+pub(crate) fn place(
+    pod: &Pod,
+    requests: &PodRequests,
+    nodes: &[Arc<Node>],
+    cache: &SchedulerCache,
+) -> Result<String, Unschedulable> {
     if nodes.is_empty() {
         return Err(Unschedulable { message: "no nodes available to schedule pods".to_owned() });
     }
-    let demand = Demand::of(pod);
-    let empty = Used::default();
+    let empty = NodeInfo::default();
     let mut misfits = Vec::new();
     let mut best: Option<(Score, &Arc<Node>)> = None;
     for node in nodes {
         let name = node.metadata.name.as_deref().unwrap_or_default();
-        let used = account.get(name).unwrap_or(&empty);
-        match misfit(pod, node, &demand, used) {
+        let info = cache.get(name).unwrap_or(&empty);
+        match misfit(pod, node, requests, info) {
             Some(misfit) => misfits.push(misfit),
             None => {
-                let score = score(pod, node, &demand, used);
+                let score = score(pod, node, requests, info);
                 if best.as_ref().is_none_or(|(highest, _)| score > *highest) {
                     best = Some((score, node));
                 }
@@ -53,32 +58,36 @@ pub(crate) fn place(pod: &Pod, nodes: &[Arc<Node>], account: &Account) -> Result
     }
 }
 
-/// Higher is better; nodes of the same score are taken in the order of their names.
+/// Preference, absence of `PreferNoSchedule` taints, load, number of pods. Higher is better. The first node by name wins
+/// among nodes of the same score.
 type Score = (i32, bool, Reverse<i128>, Reverse<usize>);
 
-fn score(pod: &Pod, node: &Node, demand: &Demand, used: &Used) -> Score {
+fn score(pod: &Pod, node: &Node, requests: &PodRequests, info: &NodeInfo) -> Score {
     let spec = affinity::spec(pod);
     let clean = affinity::untolerated(&spec, node, &["PreferNoSchedule"]).is_none();
     (
         affinity::preference(&spec, node),
         clean,
-        Reverse(load(&allocatable(node), demand, used)),
-        Reverse(used.count()),
+        Reverse(load(&allocatable(node), requests, info)),
+        Reverse(info.pod_count()),
     )
 }
 
-/// How full the fullest of cpu and memory would be, in thousandths.
-fn load(given: &Amounts, demand: &Demand, used: &Used) -> i128 {
+/// Returns how full the fuller of cpu and memory would be with the pod, in thousandths.
+fn load(allocatable: &Amounts, requests: &PodRequests, info: &NodeInfo) -> i128 {
+    let milli = |amount: Option<&Quantity>| amount.map_or(0, |amount| i128::from(amount.milli_value()));
     let full = |resource: &str| {
-        let total = given.get(resource).map_or(0, |amount| amount.0);
-        let wanted = demand.requests.get(resource).map_or(0, |amount| amount.0);
-        if total == 0 { 0 } else { (used.of(resource).0 + wanted) * 1000 / total }
+        let total = milli(allocatable.get(resource));
+        let taken = milli(Some(&info.requested(resource))) + milli(requests.amounts.get(resource));
+        if total == 0 { 0 } else { taken * 1000 / total }
     };
     full("cpu").max(full("memory"))
 }
 
-/// The first check that fails decides, as it does in Kubernetes; resources report all that lack.
-fn misfit(pod: &Pod, node: &Node, demand: &Demand, used: &Used) -> Option<Misfit> {
+/// Returns why the node does not fit the pod, or `None` if it fits.
+///
+/// The first check that fails decides, as in Kubernetes. The check of resources reports all that lack.
+fn misfit(pod: &Pod, node: &Node, requests: &PodRequests, info: &NodeInfo) -> Option<Misfit> {
     let spec = affinity::spec(pod);
     let fixed = |reason: &str| Some(Misfit { reasons: vec![reason.to_owned()], resolvable: false });
     let unschedulable = node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true);
@@ -91,26 +100,27 @@ fn misfit(pod: &Pod, node: &Node, demand: &Demand, used: &Used) -> Option<Misfit
     if !affinity::matches(&spec, node) {
         return fixed("node(s) didn't match Pod's node affinity/selector");
     }
-    if used.conflicts(demand) {
+    if info.has_port_conflict(requests) {
         let reason = "node(s) didn't have free ports for the requested pod ports";
         return Some(Misfit { reasons: vec![reason.to_owned()], resolvable: true });
     }
-    lacking(&allocatable(node), demand, used)
+    insufficient(&allocatable(node), requests, info)
 }
 
-fn lacking(given: &Amounts, demand: &Demand, used: &Used) -> Option<Misfit> {
+fn insufficient(allocatable: &Amounts, requests: &PodRequests, info: &NodeInfo) -> Option<Misfit> {
     let mut reasons = Vec::new();
     let mut resolvable = true;
-    let pods = given.get("pods").copied().unwrap_or_default();
-    let count = i64::try_from(used.count()).unwrap_or(i64::MAX - 1) + 1;
-    if Milli::whole(count) > pods {
+    let pods_max = allocatable.get("pods").cloned().unwrap_or_default();
+    let pods = i64::try_from(info.pod_count()).unwrap_or(i64::MAX - 1) + 1;
+    if Quantity::new(pods, Format::DecimalSi) > pods_max {
         reasons.push("Too many pods".to_owned());
     }
-    for (name, wanted) in demand.requests.iter().filter(|(_, wanted)| wanted.0 > 0) {
-        let total = given.get(name).copied().unwrap_or_default();
-        if wanted.0 + used.of(name).0 > total.0 {
+    let zero = Quantity::zero();
+    for (name, wanted) in requests.amounts.iter().filter(|(_, wanted)| **wanted > zero) {
+        let total = allocatable.get(name).unwrap_or(&zero);
+        if wanted.clone() + info.requested(name) > *total {
             reasons.push(format!("Insufficient {name}"));
-            resolvable &= *wanted <= total;
+            resolvable &= wanted <= total;
         }
     }
     (!reasons.is_empty()).then_some(Misfit { reasons, resolvable })
@@ -160,19 +170,23 @@ mod tests {
         pod(json!({"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]}}))
     }
 
+    fn placed(pod: &Pod, nodes: &[Arc<Node>], cache: &SchedulerCache) -> Result<String, Unschedulable> {
+        place(pod, &PodRequests::of(pod), nodes, cache)
+    }
+
     #[test]
     fn pods_spread_by_load_and_then_by_name() {
         let nodes = [node("a", json!({})), node("b", json!({}))];
-        let mut account = Account::default();
+        let mut cache = SchedulerCache::default();
         let mut chosen = Vec::new();
         for uid in ["1", "2", "3", "4"] {
             let pod = wants("500m");
-            let to = place(&pod, &nodes, &account).unwrap();
-            account.place(uid, &to, Demand::of(&pod));
+            let to = placed(&pod, &nodes, &cache).unwrap();
+            cache.place(uid, &to, PodRequests::of(&pod));
             chosen.push(to);
         }
         assert_eq!(chosen, ["a", "b", "a", "b"]);
-        let full = place(&wants("500m"), &nodes, &account).unwrap_err();
+        let full = placed(&wants("500m"), &nodes, &cache).unwrap_err();
         assert!(full.message.starts_with("0/2 nodes are available: 2 Too many pods. "), "{}", full.message);
     }
 
@@ -183,7 +197,7 @@ mod tests {
             node("b", json!({})),
             node("c", json!({"spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}})),
         ];
-        let message = place(&wants("3"), &nodes, &Account::default()).unwrap_err().message;
+        let message = placed(&wants("3"), &nodes, &SchedulerCache::default()).unwrap_err().message;
         assert_eq!(
             message,
             "0/3 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s), 1 node(s) were unschedulable. \
@@ -193,7 +207,7 @@ mod tests {
 
     #[test]
     fn without_nodes_it_says_so() {
-        let message = place(&wants("1"), &[], &Account::default()).unwrap_err().message;
+        let message = placed(&wants("1"), &[], &SchedulerCache::default()).unwrap_err().message;
         assert_eq!(message, "no nodes available to schedule pods");
     }
 }

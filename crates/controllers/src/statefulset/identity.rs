@@ -1,4 +1,4 @@
-//! Who a StatefulSet's pods are: ordinals, names, their claims.
+//! The identity of a StatefulSet's pods: ordinals, names, claims.
 
 use std::collections::BTreeMap;
 
@@ -8,14 +8,14 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
-use crate::claim::controller_reference;
-use crate::optional::HasSpec as _;
-use crate::{history, template};
+use crate::controller_ref::controller_reference;
+use crate::openapi_compat::HasSpec as _;
+use crate::{controller_history, pod_template};
 
 const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
 const POD_INDEX: &str = "apps.kubernetes.io/pod-index";
 
-/// The ordinals that a set wants: from `start` on, `count` of them.
+/// The wanted ordinals: `count` of them, beginning with `start`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ordinals {
     pub(crate) start: i32,
@@ -38,29 +38,29 @@ impl Ordinals {
         self.skipping(0)
     }
 
-    /// The ordinals without the first so many.
+    /// Returns the ordinals without the first `skipped` ones.
     pub(crate) fn skipping(self, skipped: i32) -> impl DoubleEndedIterator<Item = i32> {
         self.start.saturating_add(skipped.max(0))..self.start.saturating_add(self.count)
     }
 }
 
-/// The ordinal of a pod of the set of this name; `None` for a pod that is not named as one of it.
+/// Returns the ordinal of a pod; `None` if its name is not that of a pod of the set.
 pub(crate) fn ordinal(set: &str, pod: &Pod) -> Option<i32> {
     let (parent, digits) = pod.metadata.name.as_deref()?.rsplit_once('-')?;
     let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     (parent == set && plain).then(|| digits.parse().ok())?
 }
 
-/// The pod of this ordinal, made of `template` at the revision of that name.
+/// Returns the pod of an ordinal, with this template and revision.
 pub(crate) fn pod(set: &StatefulSet, pod_template: &PodTemplateSpec, revision: &str, ordinal: i32) -> Pod {
     let name = format!("{}-{ordinal}", set.metadata.name.as_deref().unwrap_or_default());
     let namespace = set.metadata.namespace.as_deref().unwrap_or_default();
-    let mut pod = template::pod(pod_template, namespace, controller_reference(set));
+    let mut pod = pod_template::pod(pod_template, namespace, controller_reference(set));
     pod.metadata.name = Some(name.clone());
     let labels = pod.metadata.labels.get_or_insert_default();
     labels.insert(POD_NAME.to_owned(), name.clone());
     labels.insert(POD_INDEX.to_owned(), ordinal.to_string());
-    labels.insert(history::POD_REVISION.to_owned(), revision.to_owned());
+    labels.insert(controller_history::POD_REVISION.to_owned(), revision.to_owned());
     let volumes = volumes(set, ordinal);
     let spec = pod.spec.get_or_insert_default();
     spec.hostname = Some(name);
@@ -84,7 +84,7 @@ fn volumes(set: &StatefulSet, ordinal: i32) -> Vec<Volume> {
     claims(set, ordinal).into_iter().map(volume).collect()
 }
 
-/// The claims of the pod of this ordinal, each beside the name of its template.
+/// Returns the claims of an ordinal, each with the name of its template.
 pub(crate) fn claims(set: &StatefulSet, ordinal: i32) -> Vec<(String, PersistentVolumeClaim)> {
     let Some(spec) = set.spec() else { return Vec::new() };
     let set_name = set.metadata.name.as_deref().unwrap_or_default();
@@ -106,7 +106,7 @@ pub(crate) fn claims(set: &StatefulSet, ordinal: i32) -> Vec<(String, Persistent
     templates.map(claim).collect()
 }
 
-/// Whether claims go with the set, and whether they go with a pod that is scaled away.
+/// Returns whether claims are deleted with the set, and whether they are deleted with a pod that is scaled down.
 fn retention(set: &StatefulSet) -> (bool, bool) {
     let policy = set.spec().and_then(|spec| spec.persistent_volume_claim_retention_policy.as_ref());
     let deletes = |when: Option<&String>| when.is_some_and(|when| when == "Delete");
@@ -116,9 +116,9 @@ fn retention(set: &StatefulSet) -> (bool, bool) {
     )
 }
 
-/// The owners that a claim should have by the set's retention policy, or `None` where they are as they should be.
+/// Returns the owner references that a claim should have by the retention policy; `None` if it has them.
 ///
-/// A claim that another controller owns, or one of the same name that is gone, is left alone.
+/// A claim that another controller owns is not changed, nor one whose owner is an earlier object with the same name.
 pub(crate) fn claim_owners(
     set: &StatefulSet,
     pod: &Pod,

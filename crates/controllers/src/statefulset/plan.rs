@@ -1,4 +1,4 @@
-//! What a StatefulSet does next: a function of the set, its pods and its two live revisions.
+//! The next steps of a StatefulSet, as a function of the set, its pods, and its current and update revisions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,50 +9,50 @@ use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetSpec, StatefulSetStatus
 use k8s_openapi::api::core::v1::{Pod, PodTemplateSpec};
 
 use super::identity::{self, Ordinals};
-use crate::optional::HasSpec as _;
+use crate::openapi_compat::HasSpec as _;
 use crate::replicaset::BURST;
-use crate::{history, pod};
+use crate::{controller_history, pod};
 
-/// A revision by its name, with the template that it holds.
+/// A revision with its template.
 #[derive(Clone, Debug)]
 pub(crate) struct Revision {
     pub(crate) name: String,
     pub(crate) template: PodTemplateSpec,
 }
 
-/// What is seen of one set.
+/// The observed state of one StatefulSet.
 pub(crate) struct Observed {
     pub(crate) set: Arc<StatefulSet>,
-    /// The pods that it controls.
+    /// The pods that the set controls.
     pub(crate) pods: Vec<Arc<Pod>>,
-    /// The revision that the pods are at, where no update is on its way.
+    /// The revision of the pods before the update.
     pub(crate) current: Revision,
     /// The revision of the present template.
     pub(crate) update: Revision,
     pub(crate) collisions: i32,
 }
 
-/// One thing to do, in order.
+/// One step.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
-    /// Make sure that the claims of this ordinal are there.
+    /// Create the claims of this ordinal that do not exist.
     Claims(i32),
-    /// Make this pod (its claims stand before it).
+    /// Create this pod. The step before creates its claims.
     Create(Box<Pod>),
     /// Delete this pod.
     Delete(Arc<Pod>),
 }
 
-/// What is to be done.
+/// The next steps, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
     pub(crate) steps: Vec<Step>,
     pub(crate) status: StatefulSetStatus,
-    /// When a pod that is ready will have been so for long enough.
+    /// When the next ready pod becomes available.
     pub(crate) look_again: Option<Duration>,
 }
 
-/// The next steps for this set.
+/// Computes the next steps of a StatefulSet.
 pub(crate) fn plan(observed: &Observed, now: Timestamp) -> Plan {
     let planner = Planner::new(observed, now);
     let mut steps = Vec::new();
@@ -86,8 +86,8 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Replicas first, in order; then what is too many, the highest first; then the update. Says whether a pod is
-    /// deleted for the update.
+    /// Adds the next steps: missing replicas in order, then surplus pods from the highest ordinal, then the update. Returns
+    /// whether a pod is deleted for the update.
     fn next(&self, steps: &mut Vec<Step>) -> bool {
         let mut created = 0;
         for ordinal in self.ordinals.iter() {
@@ -96,7 +96,7 @@ impl<'a> Planner<'a> {
                 return false;
             }
             created += steps[before..].iter().filter(|step| matches!(step, Step::Create(_))).count();
-            // With many missing, the pods that were made bring the set back for the rest.
+            // The events of the created pods trigger the next reconcile, which creates the rest.
             if created == BURST {
                 return false;
             }
@@ -109,7 +109,7 @@ impl<'a> Planner<'a> {
         self.update(steps)
     }
 
-    /// Brings one replica about. Says whether those after it must wait.
+    /// Adds the steps for one replica. Returns whether the replicas after it must wait.
     fn fill(&self, ordinal: i32, steps: &mut Vec<Step>) -> bool {
         let Some(pod) = self.pods.get(&ordinal) else {
             steps.push(Step::Claims(ordinal));
@@ -128,9 +128,9 @@ impl<'a> Planner<'a> {
         pod::is_deleting(pod) || !self.is_available(pod)
     }
 
-    /// Lets one pod go that is not wanted. Says whether those below it must wait.
+    /// Adds the steps for one surplus pod. Returns whether the pods below it must wait.
     fn condemn(&self, ordinal: i32, pod: &Arc<Pod>, steps: &mut Vec<Step>) -> bool {
-        // An unavailable pod holds the others up, unless it is the very one that is broken.
+        // An unavailable pod must wait, unless it is the first unavailable one.
         let waits = !self.is_available(pod) && self.first_unavailable() != Some(ordinal);
         if !pod::is_deleting(pod) && (self.parallel || !waits) {
             steps.push(Step::Delete(pod.clone()));
@@ -138,7 +138,7 @@ impl<'a> Planner<'a> {
         true
     }
 
-    /// Deletes the highest pod that is not at the update revision, one at a time, down to the partition.
+    /// Deletes the highest pod that does not have the update revision, one at a time, down to the partition.
     fn update(&self, steps: &mut Vec<Step>) -> bool {
         let strategy = self.spec.update_strategy.as_ref();
         if strategy.and_then(|strategy| strategy.type_.as_deref()) == Some("OnDelete") {
@@ -167,7 +167,7 @@ impl<'a> Planner<'a> {
             .map(|rolling| rolling.partition.unwrap_or(0))
     }
 
-    /// A pod below the partition is made at the current revision, the others at the update revision.
+    /// Returns the pod of an ordinal: with the current revision below the partition, else with the update revision.
     fn new_pod(&self, ordinal: i32) -> Pod {
         let strategy = self.spec.update_strategy.as_ref().and_then(|strategy| strategy.type_.as_deref());
         let kept = match self.partition() {
@@ -180,7 +180,7 @@ impl<'a> Planner<'a> {
         identity::pod(&self.observed.set, &revision.template, &revision.name, ordinal)
     }
 
-    /// Pods outside of the wanted ordinals, the highest first.
+    /// Returns the pods outside of the wanted ordinals, the highest first.
     fn condemned(&self) -> impl Iterator<Item = (i32, &Arc<Pod>)> {
         self.pods
             .iter()
@@ -244,10 +244,10 @@ impl<'a> Planner<'a> {
 }
 
 fn revision_of(pod: &Pod) -> Option<&String> {
-    pod.metadata.labels.as_ref()?.get(history::POD_REVISION)
+    pod.metadata.labels.as_ref()?.get(controller_history::POD_REVISION)
 }
 
-/// Counts of zero are left out, as Kubernetes leaves them out.
+/// Leaves counts of zero out, as Kubernetes does.
 fn some(count: i32) -> Option<i32> {
     (count != 0).then_some(count)
 }

@@ -1,4 +1,4 @@
-//! CronJobs at their virtual times. The clock of a test begins at midnight UTC on the first of January 2026.
+//! CronJobs in virtual time. The clock of a test begins at midnight UTC on the first of January 2026.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ fn cron(spec: Value) -> Value {
     cron
 }
 
-/// The times that Jobs were scheduled for, as their annotations tell them.
+/// Returns the scheduled times of the Jobs, from their annotations.
 async fn scheduled(cluster: &Cluster) -> kube::Result<Vec<String>> {
     let jobs = cluster.list::<Job>().await?;
     let time = |job: Job| job.metadata.annotations?.remove("batch.kubernetes.io/cronjob-scheduled-timestamp");

@@ -1,4 +1,4 @@
-//! What namespaces begin with, and how they end.
+//! The default content of namespaces, and their deletion.
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, ServiceAccount};

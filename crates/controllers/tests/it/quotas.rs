@@ -1,4 +1,4 @@
-//! Quotas: what admission charges for an object is what the controller counts for it.
+//! Quotas: admission and the controller agree on the usage of an object.
 
 use evenkeel_cluster::Cluster;
 use evenkeel_env::Env;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::world::{Outcome, object, with_nodes};
 
-/// What a quota's status says is used.
+/// Returns the usage in the status of a quota.
 async fn used(cluster: &Cluster) -> kube::Result<Value> {
     let quota = cluster.get::<ResourceQuota>("q").await?;
     Ok(serde_json::to_value(quota.status.and_then(|status| status.used)).unwrap())
@@ -37,7 +37,7 @@ async fn quota(cluster: &Cluster, spec: Value) -> Outcome {
     Ok(())
 }
 
-/// Has the controller count everything anew.
+/// Makes the controller count everything anew.
 async fn count_anew(cluster: &Cluster) -> Outcome {
     cluster
         .patch::<ResourceQuota>("q", json!({"spec": {"hard": {"count/leases.coordination.k8s.io": "9"}}}))
@@ -50,8 +50,8 @@ async fn count_anew(cluster: &Cluster) -> Outcome {
     Ok(())
 }
 
-/// Under a quota, admission charges `expected` for the objects and the controller counts the same; one more of the
-/// last object is refused where it exceeds a limit.
+/// Checks that admission and the controller both compute the usage `expected` for the objects, and that admission rejects one
+/// more of the last object if it exceeds a limit.
 fn check(spec: Value, objects: Vec<Value>, expected: Value) {
     with_nodes(0, |cluster| async move {
         quota(&cluster, spec).await?;
@@ -223,7 +223,7 @@ fn plain_counts_follow_what_is_created_and_deleted() {
     });
 }
 
-/// A random object under all the names that quotas know, from the world's own randomness.
+/// Returns a random object that uses resource names that quotas track.
 fn random(env: &Env, index: usize) -> Value {
     let pick = |from: &[&str]| {
         let at = usize::try_from(env.random_below(from.len() as u64)).unwrap_or_default();

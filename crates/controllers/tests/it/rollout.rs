@@ -1,4 +1,4 @@
-//! Rollouts, watched at every revision.
+//! Rollouts of Deployments, checked at every revision.
 
 use std::collections::BTreeMap;
 
@@ -11,13 +11,13 @@ use serde_json::{Value, json};
 
 use crate::world::{deployment, is_ready, object, with_nodes};
 
-/// All changes of pods since a revision, in order.
+/// Returns all changes of pods since a revision, in order.
 async fn pod_changes(cluster: &Cluster, since: &str) -> kube::Result<Vec<WatchEvent<Pod>>> {
     let newest = cluster.api::<Pod>().list(&Default::default()).await?.metadata.resource_version.unwrap();
     let stream = cluster.api::<Pod>().watch(&WatchParams::default(), since).await?;
     let mut stream = std::pin::pin!(stream);
     let mut changes = Vec::new();
-    // The list's own revision is the end: a write that marks it is made after everything is settled.
+    // The watch ends at the marker, which is written after everything is settled.
     let last: u64 = newest.parse().expect("our revisions are numbers");
     while let Some(event) = stream.next().await {
         let event = event?;
@@ -36,7 +36,7 @@ async fn pod_changes(cluster: &Cluster, since: &str) -> kube::Result<Vec<WatchEv
     Ok(changes)
 }
 
-/// Replays the changes and calls `check` with the pods that count as replicas after each.
+/// Replays the changes and calls `check` with the active pods after each.
 fn replay(changes: Vec<WatchEvent<Pod>>, before: Vec<Pod>, check: impl Fn(&BTreeMap<String, Pod>)) {
     let mut pods: BTreeMap<String, Pod> =
         before.into_iter().map(|pod| (pod.metadata.name.clone().unwrap(), pod)).collect();
@@ -68,7 +68,7 @@ fn rollout(strategy: Value, replicas: i32, surge: usize, unavailable: usize) {
         let start = cluster.api::<Pod>().list(&Default::default()).await?;
         cluster.apply(version("i:2")).await?;
         cluster.settled().await;
-        // A last change, so that there is one at the newest revision.
+        // The marker is the last change.
         let last = cluster.list::<Pod>().await?.remove(0).metadata.name.unwrap();
         cluster.patch::<Pod>(&last, json!({"metadata": {"labels": {"last": "yes"}}})).await?;
         let changes = pod_changes(&cluster, start.metadata.resource_version.as_deref().unwrap()).await?;

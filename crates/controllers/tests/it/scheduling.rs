@@ -1,4 +1,4 @@
-//! Where pods go, and why not.
+//! The scheduler: where pods are placed, and why they are unschedulable.
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use serde_json::{Value, json};

@@ -39,7 +39,7 @@ fn pods_come_in_order_and_go_in_reverse() {
     });
 }
 
-/// When the pod was created, among all requests of the cluster.
+/// Returns the position of the pod's creation among all requests of the cluster.
 fn order(cluster: &evenkeel_cluster::Cluster, pod: &Pod) -> u64 {
     let name = pod.metadata.name.as_deref().unwrap();
     let needle = format!("\"name\":\"{name}\"");

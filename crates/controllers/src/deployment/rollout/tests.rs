@@ -29,7 +29,7 @@ fn merge(into: &mut Value, from: Value) {
     }
 }
 
-/// A world in which the ReplicaSets' pods come and go as the worst case has it.
+/// A Deployment whose ReplicaSets follow as the test decides, in the worst order.
 struct World {
     deployment: Deployment,
     sets: Vec<ReplicaSet>,
@@ -77,7 +77,7 @@ impl World {
         !quiet
     }
 
-    /// Brings the pods of one ReplicaSet to its size, all of them available or none of the added ones.
+    /// Sets the status of one ReplicaSet to its size. New pods are available if `ready` is set.
     fn sync(&mut self, index: usize, ready: bool) {
         let set = &mut self.sets[index];
         let wanted = set.spec.as_ref().unwrap().replicas.unwrap();
@@ -103,7 +103,7 @@ impl World {
                 return;
             }
         }
-        panic!("the rollout does not come to rest");
+        panic!("the rollout does not end");
     }
 
     fn sizes(&self) -> Vec<i32> {
@@ -164,7 +164,7 @@ fn a_rollout_keeps_its_fenceposts_whatever_lags() {
         world.settle();
         world.deployment =
             Deployment { status: world.deployment.status.clone(), ..deployment(replicas, "i:2", strategy) };
-        // Every order in which the two ReplicaSets can lag, as bits of a number.
+        // Each bit of the number decides which of the two ReplicaSets lags behind.
         for order in 0_u32..64 {
             let mut run =
                 World { deployment: world.deployment.clone(), sets: world.sets.clone(), created: 1 };
@@ -227,7 +227,7 @@ fn history_beyond_the_limit_is_deleted() {
     assert_eq!(world.sets.len(), 2);
 }
 
-/// A list that was read in between showed both ReplicaSets of a Deployment without pods, which has no history to keep.
+/// Between two reconciles, a list showed both ReplicaSets of a Deployment without replicas and without a history limit.
 #[test]
 fn a_rollout_without_pods_is_over_at_once() {
     let none = json!({"spec": {"revisionHistoryLimit": 0}});

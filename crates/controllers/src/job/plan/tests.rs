@@ -5,7 +5,7 @@ fn now() -> Timestamp {
     "2026-01-01T01:00:00Z".parse().unwrap()
 }
 
-/// A Job whose plans are carried out at once.
+/// A Job whose steps take effect at once.
 struct World {
     job: Job,
     pods: Vec<Pod>,
@@ -51,7 +51,7 @@ impl World {
                 return plan;
             }
         }
-        panic!("the Job does not come to rest: {:?}", self.job.status);
+        panic!("the Job does not settle: {:?}", self.job.status);
     }
 
     fn end(&mut self, phase: &str) {

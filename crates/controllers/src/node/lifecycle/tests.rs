@@ -23,28 +23,28 @@ fn pod(spec: Value, behaviour: Option<&str>) -> Pod {
     pod
 }
 
-/// Lives a pod through until it rests, is gone, or restarts for ever. Returns the stages, in short.
+/// Takes steps until the pod rests, is deleted, or restarts for ever. Returns the stages.
 fn live(pod: &mut Pod) -> Vec<String> {
     let mut stages = Vec::new();
     for _ in 0..10 {
         match next(pod, &host()) {
-            Next::Rest => return stages,
-            Next::Write { upkeep: true, .. } => {
+            NextStep::Rest => return stages,
+            NextStep::Write { upkeep: true, .. } => {
                 stages.push("restarts".to_owned());
                 return stages;
             }
-            Next::Write { status, .. } => {
+            NextStep::Write { status, .. } => {
                 assert_ne!(pod.status.as_ref(), Some(&*status), "a write that changes nothing");
                 pod.status = Some(*status);
                 stages.push(format!("{:?}", stage(pod)));
             }
-            Next::Remove { status, .. } => {
+            NextStep::Remove { status, .. } => {
                 stages.push(format!("gone {}", status.phase.clone().unwrap_or_default()));
                 return stages;
             }
         }
     }
-    panic!("the pod does not come to rest: {stages:?}");
+    panic!("the pod does not settle: {stages:?}");
 }
 
 #[test]

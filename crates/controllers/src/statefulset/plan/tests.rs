@@ -5,7 +5,7 @@ fn now() -> Timestamp {
     "2026-01-01T00:10:00Z".parse().unwrap()
 }
 
-/// A set whose pods do what they are told.
+/// A StatefulSet whose steps take effect at once.
 struct World {
     set: StatefulSet,
     pods: BTreeMap<i32, Pod>,
@@ -41,7 +41,7 @@ impl World {
         plan(&Observed { set: Arc::new(self.set.clone()), pods, current, update, collisions: 0 }, now())
     }
 
-    /// Does what is planned; a deletion is instant. Returns what was done, in short.
+    /// Does the next steps and returns them as text. Deletions take effect at once.
     fn step(&mut self) -> Vec<String> {
         let plan = self.plan();
         self.set.status = Some(plan.status);
@@ -81,7 +81,7 @@ impl World {
             quiet = if step.is_empty() { quiet + 1 } else { 0 };
             done.extend(step);
             self.ready();
-            assert!(done.len() < 50, "it does not come to rest: {done:?}");
+            assert!(done.len() < 50, "the set does not settle: {done:?}");
         }
         done.join(" ")
     }

@@ -1,0 +1,180 @@
+//! The Node and Lease objects of the simulated nodes.
+
+use std::net::Ipv4Addr;
+
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::api::core::v1::{
+    Node, NodeAddress, NodeCondition, NodeDaemonEndpoints, NodeSpec, NodeStatus, NodeSystemInfo,
+};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, OwnerReference, Time};
+
+/// The number and the size of the simulated nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NodeOptions {
+    /// The number of nodes. Their names are `node-1`, `node-2`, …
+    pub count: usize,
+    /// The CPUs of each node, as a quantity.
+    pub cpu: String,
+    /// The memory of each node, as a quantity.
+    pub memory: String,
+    /// How many pods each node can run.
+    pub pods: u32,
+}
+
+impl Default for NodeOptions {
+    fn default() -> Self {
+        Self { count: 1, cpu: "32".to_owned(), memory: "256Gi".to_owned(), pods: 110 }
+    }
+}
+
+impl NodeOptions {
+    /// This many nodes of the default size.
+    pub fn count(count: usize) -> Self {
+        Self { count, ..Self::default() }
+    }
+}
+
+/// The kubelet version that the nodes report.
+const VERSION: &str = "v1.36.4";
+
+/// The duration of a node's lease.
+const LEASE_SECONDS: i32 = 40;
+
+/// Returns the name of a node. Indexes begin with zero.
+pub(crate) fn name(index: usize) -> String {
+    format!("node-{}", index + 1)
+}
+
+/// Returns the address of a node.
+pub(crate) fn address(index: usize) -> String {
+    // 172.20.0.0/14 is private and outside of the ranges that clusters use for pods and Services.
+    let base = u32::from(Ipv4Addr::new(172, 20, 0, 10));
+    Ipv4Addr::from(base + u32::try_from(index).unwrap_or(0)).to_string()
+}
+
+/// Returns the address of the pod with this number on a node.
+pub(crate) fn pod_address(index: usize, number: u32) -> String {
+    // From 10.244.0.0 on, 256 addresses for each node.
+    let base = u32::from(Ipv4Addr::new(10, 244, 0, 0));
+    let node = u32::try_from(index).unwrap_or(0) % 4096;
+    Ipv4Addr::from(base + node * 256 + number).to_string()
+}
+
+/// Returns the Node object that registers a node.
+pub(crate) fn node(options: &NodeOptions, index: usize, now: Timestamp) -> Node {
+    let name = name(index);
+    let labels = [
+        ("kubernetes.io/hostname", name.as_str()),
+        ("kubernetes.io/os", "linux"),
+        ("kubernetes.io/arch", "amd64"),
+    ];
+    let cidr = format!("{}/24", pod_address(index, 0));
+    Node {
+        metadata: ObjectMeta {
+            name: Some(name.clone()),
+            labels: Some(labels.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect()),
+            ..ObjectMeta::default()
+        },
+        spec: Some(NodeSpec {
+            pod_cidr: Some(cidr.clone()),
+            pod_cidrs: Some(vec![cidr]),
+            ..NodeSpec::default()
+        }),
+        status: Some(status(options, index, now)),
+    }
+}
+
+/// Returns the status of a healthy node.
+pub(crate) fn status(options: &NodeOptions, index: usize, now: Timestamp) -> NodeStatus {
+    let amounts = [
+        ("cpu", options.cpu.clone()),
+        ("memory", options.memory.clone()),
+        ("pods", options.pods.to_string()),
+        ("ephemeral-storage", "1Ti".to_owned()),
+    ];
+    let amounts: std::collections::BTreeMap<_, _> =
+        amounts.into_iter().map(|(name, amount)| (name.to_owned(), Quantity(amount))).collect();
+    let addresses = [("InternalIP", address(index)), ("Hostname", name(index))];
+    let addresses = addresses.map(|(type_, address)| NodeAddress { type_: type_.to_owned(), address });
+    NodeStatus {
+        capacity: Some(amounts.clone()),
+        allocatable: Some(amounts),
+        addresses: Some(addresses.into()),
+        conditions: Some(conditions(now)),
+        daemon_endpoints: Some(NodeDaemonEndpoints::default()),
+        node_info: Some(NodeSystemInfo {
+            architecture: "amd64".to_owned(),
+            operating_system: "linux".to_owned(),
+            os_image: "Evenkeel".to_owned(),
+            kernel_version: "simulated".to_owned(),
+            container_runtime_version: "evenkeel://0.1.0".to_owned(),
+            kubelet_version: VERSION.to_owned(),
+            ..NodeSystemInfo::default()
+        }),
+        ..NodeStatus::default()
+    }
+}
+
+fn conditions(now: Timestamp) -> Vec<NodeCondition> {
+    let all = [
+        ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+        ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+        ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+        ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
+    ];
+    let condition = |(kind, status, reason, message): (&str, &str, &str, &str)| NodeCondition {
+        type_: kind.to_owned(),
+        status: status.to_owned(),
+        reason: Some(reason.to_owned()),
+        message: Some(message.to_owned()),
+        last_heartbeat_time: Some(Time(now)),
+        last_transition_time: Some(Time(now)),
+    };
+    all.into_iter().map(condition).collect()
+}
+
+/// The namespace of the nodes' leases.
+pub(crate) const LEASES: &str = "kube-node-lease";
+
+/// Returns the lease of a node, renewed now.
+pub(crate) fn lease(node: &Node, now: Timestamp) -> Lease {
+    let name = node.metadata.name.clone();
+    Lease {
+        metadata: ObjectMeta {
+            name: name.clone(),
+            namespace: Some(LEASES.to_owned()),
+            owner_references: Some(vec![OwnerReference {
+                api_version: "v1".to_owned(),
+                kind: "Node".to_owned(),
+                name: name.clone().unwrap_or_default(),
+                uid: node.metadata.uid.clone().unwrap_or_default(),
+                ..OwnerReference::default()
+            }]),
+            ..ObjectMeta::default()
+        },
+        spec: Some(LeaseSpec {
+            holder_identity: name,
+            lease_duration_seconds: Some(LEASE_SECONDS),
+            renew_time: Some(MicroTime(now)),
+            ..LeaseSpec::default()
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_node_has_addresses_of_its_own() {
+        assert_eq!(
+            (name(0), address(0), pod_address(0, 2)),
+            ("node-1".to_owned(), "172.20.0.10".to_owned(), "10.244.0.2".to_owned())
+        );
+        assert_eq!(pod_address(2, 255), "10.244.2.255");
+        assert_eq!(pod_address(300, 1), "10.245.44.1");
+    }
+}

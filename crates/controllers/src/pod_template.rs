@@ -1,0 +1,113 @@
+//! Pod templates: their hash, and the pod that a controller creates from one.
+
+use k8s_openapi::api::core::v1::{Pod, PodTemplateSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use serde::Serialize;
+
+/// The characters of a hash: those of generated names.
+const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+
+/// The label with the hash of the template, by which a Deployment distinguishes its ReplicaSets.
+pub(crate) const TEMPLATE_HASH: &str = "pod-template-hash";
+
+/// Hashes an object. The hash is the same in every process and for every order of map entries.
+///
+/// Another `collisions` yields another hash, for when a name with the first hash is taken.
+pub(crate) fn hash<T: Serialize>(object: &T, collisions: Option<i32>) -> String {
+    // The maps of `Value` are sorted, so that equal objects have equal texts.
+    let canonical = serde_json::to_value(object).map(|value| value.to_string()).unwrap_or_default();
+    let mut state = fnv1a(0x811c_9dc5, canonical.as_bytes());
+    if let Some(collisions) = collisions {
+        state = fnv1a(state, &u32::to_le_bytes(collisions.unsigned_abs()));
+    }
+    encode(state)
+}
+
+fn fnv1a(state: u32, bytes: &[u8]) -> u32 {
+    bytes.iter().fold(state, |state, byte| (state ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
+}
+
+fn encode(hash: u32) -> String {
+    hash.to_string().bytes().map(|digit| ALPHABET[usize::from(digit) % ALPHABET.len()] as char).collect()
+}
+
+/// Whether two templates are equal, apart from the label with the hash.
+pub(crate) fn equal_but_for_hash(a: &PodTemplateSpec, b: &PodTemplateSpec) -> bool {
+    without_hash(a) == without_hash(b)
+}
+
+/// Returns the template without the label that the controller adds.
+pub(crate) fn without_hash(template: &PodTemplateSpec) -> PodTemplateSpec {
+    let mut template = template.clone();
+    if let Some(metadata) = template.metadata.as_mut() {
+        if let Some(labels) = metadata.labels.as_mut() {
+            labels.remove(TEMPLATE_HASH);
+        }
+        // An empty map and a missing one mean the same.
+        metadata.labels.take_if(|labels| labels.is_empty());
+        metadata.annotations.take_if(|annotations| annotations.is_empty());
+        metadata.creation_timestamp = None;
+    }
+    template.metadata.take_if(|metadata| *metadata == ObjectMeta::default());
+    template
+}
+
+/// Returns a pod with this template and controller. The API server generates its name.
+pub(crate) fn pod(template: &PodTemplateSpec, namespace: &str, owner: OwnerReference) -> Pod {
+    let metadata = template.metadata.clone().unwrap_or_default();
+    Pod {
+        metadata: ObjectMeta {
+            generate_name: Some(generate_name(&owner.name)),
+            namespace: Some(namespace.to_owned()),
+            labels: metadata.labels,
+            annotations: metadata.annotations,
+            finalizers: metadata.finalizers,
+            owner_references: Some(vec![owner]),
+            ..ObjectMeta::default()
+        },
+        spec: template.spec.clone(),
+        status: None,
+    }
+}
+
+/// Returns the prefix of the pod names of a controller.
+///
+/// The dash is left out if the prefix would become too long for a name.
+fn generate_name(owner: &str) -> String {
+    const NAME_MAX: usize = 253;
+    if owner.len() < NAME_MAX { format!("{owner}-") } else { owner.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn template(value: serde_json::Value) -> PodTemplateSpec {
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn the_hash_is_stable_across_releases() {
+        // The hashes are part of object names in users' data directories, so that they must never change.
+        let one = template(
+            json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}),
+        );
+        assert_eq!(hash(&one, None), hash(&one.clone(), None));
+        assert_ne!(hash(&one, None), hash(&one, Some(1)));
+        assert_eq!(encode(0), "4");
+        assert_eq!(encode(u32::MAX), encode(4_294_967_295));
+        assert_eq!(fnv1a(0x811c_9dc5, b"a"), 0xe40c_292c);
+    }
+
+    #[test]
+    fn templates_are_compared_without_their_hash() {
+        let plain = template(json!({"metadata": {"labels": {"app": "web"}}}));
+        let hashed = template(
+            json!({"metadata": {"labels": {"app": "web", "pod-template-hash": "x"}, "creationTimestamp": null}}),
+        );
+        let other = template(json!({"metadata": {"labels": {"app": "api"}}}));
+        assert!(equal_but_for_hash(&plain, &hashed));
+        assert!(!equal_but_for_hash(&plain, &other));
+    }
+}

@@ -1,0 +1,141 @@
+//! The usage of a quota, counted from the objects of its namespace.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use evenkeel_schema::pod_resources::{Amounts, add, read};
+use evenkeel_schema::quantity::{Format, Quantity};
+use evenkeel_schema::quota::{Resource, matches, tracks, usage};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, ResourceQuota, ResourceQuotaStatus, Service};
+use k8s_openapi::apimachinery::pkg::api::resource;
+use serde::Serialize;
+use serde_json::Value;
+
+/// The objects of a namespace whose usage depends on their content.
+pub(super) struct NamespaceObjects {
+    pub(super) pods: Vec<Arc<Pod>>,
+    pub(super) services: Vec<Arc<Service>>,
+    pub(super) claims: Vec<Arc<PersistentVolumeClaim>>,
+}
+
+/// Counts the objects of a resource; `None` if the resource is not watched.
+type Count<'a> = &'a dyn Fn(Resource<'_>) -> Option<usize>;
+
+/// Computes the status of a quota. A resource that cannot be counted keeps its last usage.
+pub(super) fn status(
+    quota: &ResourceQuota,
+    content: &NamespaceObjects,
+    count: Count<'_>,
+    now: Timestamp,
+) -> Result<ResourceQuotaStatus, serde_json::Error> {
+    let hard = quota.spec.as_ref().and_then(|spec| spec.hard.clone()).unwrap_or_default();
+    let tree = serde_json::to_value(quota)?;
+    let counting = Counting { quota: &tree, now };
+    let mut used = read(tree["status"].get("used"));
+    used.retain(|name, _| hard.contains_key(name));
+    for (resource, sum) in [
+        (Resource::PODS, counting.sum(Resource::PODS, &content.pods)?),
+        (Resource::SERVICES, counting.sum(Resource::SERVICES, &content.services)?),
+        (Resource::CLAIMS, counting.sum(Resource::CLAIMS, &content.claims)?),
+    ] {
+        for name in hard.keys().filter(|name| tracks(resource, name)) {
+            used.insert(name.clone(), sum.get(name).cloned().unwrap_or_default());
+        }
+    }
+    for name in hard.keys() {
+        let counted = Resource::counted_by(name).filter(|resource| !is_measured(*resource));
+        used.extend(counted.and_then(count).map(|number| (name.clone(), counting.objects(number))));
+    }
+    let used: BTreeMap<_, _> =
+        used.into_iter().map(|(name, amount)| (name, resource::Quantity(amount.to_string()))).collect();
+    Ok(ResourceQuotaStatus { hard: Some(hard), used: Some(used) })
+}
+
+fn is_measured(resource: Resource<'_>) -> bool {
+    [Resource::PODS, Resource::SERVICES, Resource::CLAIMS].contains(&resource)
+}
+
+struct Counting<'a> {
+    quota: &'a Value,
+    now: Timestamp,
+}
+
+impl Counting<'_> {
+    /// Sums the usage of the objects that match the quota; empty if the quota does not limit this resource.
+    fn sum<K: Serialize>(
+        &self,
+        resource: Resource<'_>,
+        objects: &[Arc<K>],
+    ) -> Result<Amounts, serde_json::Error> {
+        let mut sum = Amounts::new();
+        let hard = self.quota["spec"]["hard"].as_object();
+        if !hard.is_some_and(|hard| hard.keys().any(|name| tracks(resource, name))) {
+            return Ok(sum);
+        }
+        for object in objects {
+            let object = serde_json::to_value(&**object)?;
+            if matches(self.quota, resource, &object) {
+                add(&mut sum, &usage(resource, &object, self.now));
+            }
+        }
+        Ok(sum)
+    }
+
+    /// Returns the number of objects of a resource that is only counted. Quota scopes do not match such objects.
+    fn objects(&self, number: usize) -> Quantity {
+        let other = Resource { group: "", plural: "" };
+        let number = if matches(self.quota, other, &Value::Null) { number } else { 0 };
+        Quantity::new(i64::try_from(number).unwrap_or(i64::MAX), Format::DecimalSi)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn used(quota: Value) -> Value {
+        let quota: ResourceQuota = serde_json::from_value(quota).unwrap();
+        let pod = crate::pod::tests::pod(json!({"spec": {"containers": [{"name": "c", "resources": {
+            "requests": {"cpu": "250m"}, "limits": {"memory": "256Mi"}}}]}}));
+        let done = crate::pod::tests::pod(json!({"status": {"phase": "Succeeded"}}));
+        let content = NamespaceObjects {
+            pods: vec![Arc::new(pod), Arc::new(done)],
+            services: Vec::new(),
+            claims: Vec::new(),
+        };
+        let count = |resource: Resource<'_>| match resource {
+            Resource { group: "apps", plural: "deployments" } => Some(1),
+            Resource { group: "", plural: "secrets" } => Some(2),
+            _ => None,
+        };
+        let status = status(&quota, &content, &count, Timestamp::UNIX_EPOCH).unwrap();
+        serde_json::to_value(status.used).unwrap()
+    }
+
+    #[test]
+    fn pods_and_counts_are_used() {
+        let hard = json!({"pods": "2", "requests.cpu": "1", "limits.memory": "1Gi", "count/deployments.apps": "1",
+            "secrets": "3", "services": "4"});
+        let expected = json!({"pods": "1", "requests.cpu": "250m", "limits.memory": "256Mi",
+            "count/deployments.apps": "1", "secrets": "2", "services": "0"});
+        assert_eq!(used(json!({"spec": {"hard": hard}})), expected);
+    }
+
+    #[test]
+    fn what_nobody_can_count_keeps_its_usage_or_has_none() {
+        let hard = json!({"count/widgets.example.com": "2", "count/gadgets.example.com": "2"});
+        let status = json!({"used": {"count/widgets.example.com": "1", "secrets": "5"}});
+        assert_eq!(
+            used(json!({"spec": {"hard": hard}, "status": status})),
+            json!({"count/widgets.example.com": "1"})
+        );
+    }
+
+    #[test]
+    fn a_scope_counts_no_other_objects() {
+        let spec = json!({"hard": {"secrets": "3", "pods": "1"}, "scopes": ["NotBestEffort"]});
+        assert_eq!(used(json!({"spec": spec})), json!({"secrets": "0", "pods": "1"}));
+    }
+}

@@ -1,0 +1,224 @@
+//! The scheduler's cache: the resources and host ports that the pods on each node take.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use evenkeel_schema::pod_resources::{Amounts, Part, PodResources, add};
+use evenkeel_schema::quantity::Quantity;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::apimachinery::pkg::api::resource;
+use serde_json::json;
+
+use crate::pod;
+
+/// A port of the node that a pod takes: address, protocol, number.
+pub(crate) type HostPort = (String, String, i32);
+
+/// What one pod takes from its node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PodRequests {
+    /// The pod's resource requests, its overhead included.
+    pub(crate) amounts: Amounts,
+    pub(crate) host_ports: BTreeSet<HostPort>,
+}
+
+impl PodRequests {
+    /// Sums up the requests of a pod.
+    pub(crate) fn of(pod: &Pod) -> Self {
+        let tree = json!({"spec": &pod.spec, "status": &pod.status});
+        Self { amounts: PodResources::of_pod(&tree, Part::Requests).total(), host_ports: host_ports(pod) }
+    }
+}
+
+fn host_ports(pod: &Pod) -> BTreeSet<HostPort> {
+    let Some(spec) = pod.spec.as_ref() else { return BTreeSet::new() };
+    let ports = spec.containers.iter().flat_map(|container| container.ports.iter().flatten());
+    let taken = ports.filter(|port| port.host_port.is_some_and(|number| number > 0)).map(|port| {
+        let address = port
+            .host_ip
+            .clone()
+            .filter(|address| !address.is_empty())
+            .unwrap_or_else(|| "0.0.0.0".to_owned());
+        (address, port.protocol.clone().unwrap_or_else(|| "TCP".to_owned()), port.host_port.unwrap_or(0))
+    });
+    taken.collect()
+}
+
+/// What the pods of one node take together.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct NodeInfo {
+    /// By the uid of the pod.
+    pods: BTreeMap<String, PodRequests>,
+    /// The sum of the pods' requests.
+    requested: Amounts,
+}
+
+impl NodeInfo {
+    /// Adds a pod, or replaces the requests that it had before.
+    fn add_pod(&mut self, uid: &str, requests: PodRequests) {
+        self.remove_pod(uid);
+        add(&mut self.requested, &requests.amounts);
+        self.pods.insert(uid.to_owned(), requests);
+    }
+
+    fn remove_pod(&mut self, uid: &str) {
+        for (name, amount) in self.pods.remove(uid).into_iter().flat_map(|requests| requests.amounts) {
+            if let Some(requested) = self.requested.get_mut(&name) {
+                *requested = requested.clone() - amount;
+            }
+        }
+    }
+
+    /// Returns the number of pods.
+    pub(crate) fn pod_count(&self) -> usize {
+        self.pods.len()
+    }
+
+    /// Returns the amount of a resource that the pods request together.
+    pub(crate) fn requested(&self, resource: &str) -> Quantity {
+        self.requested.get(resource).cloned().unwrap_or_default()
+    }
+
+    /// Whether another pod has a host port that this pod wants.
+    pub(crate) fn has_port_conflict(&self, requests: &PodRequests) -> bool {
+        let clash = |a: &HostPort, b: &HostPort| {
+            a.1 == b.1 && a.2 == b.2 && (a.0 == b.0 || a.0 == "0.0.0.0" || b.0 == "0.0.0.0")
+        };
+        !requests.host_ports.is_empty()
+            && self
+                .pods
+                .values()
+                .any(|other| requests.host_ports.iter().any(|a| other.host_ports.iter().any(|b| clash(a, b))))
+    }
+}
+
+/// A [`NodeInfo`] for every node with pods.
+///
+/// Every change of a pod updates the cache, so that placing one pod never walks over all others.
+#[derive(Debug, Default)]
+pub(crate) struct SchedulerCache {
+    nodes: BTreeMap<String, NodeInfo>,
+    /// From the uid of a pod to the node that it is on.
+    placed: BTreeMap<String, String>,
+}
+
+impl SchedulerCache {
+    /// Updates the cache with the present state of a pod.
+    pub(crate) fn observe(&mut self, pod: &Pod) {
+        let Some(uid) = pod.metadata.uid.as_deref() else { return };
+        match pod::node_name(pod) {
+            Some(node) if !pod::is_finished(pod) => self.place(uid, node, PodRequests::of(pod)),
+            // The scheduler itself may have placed the pod already, and the informer does not show the binding yet.
+            None if !pod::is_finished(pod) => {}
+            _ => self.forget(uid),
+        }
+    }
+
+    /// Adds a pod to a node, and removes it from any other node.
+    pub(crate) fn place(&mut self, uid: &str, node: &str, requests: PodRequests) {
+        if self.placed.get(uid).is_some_and(|known| known != node) {
+            self.forget(uid);
+        }
+        self.nodes.entry(node.to_owned()).or_default().add_pod(uid, requests);
+        self.placed.insert(uid.to_owned(), node.to_owned());
+    }
+
+    /// Removes a pod.
+    pub(crate) fn forget(&mut self, uid: &str) {
+        let Some(node) = self.placed.remove(uid) else { return };
+        if let Some(info) = self.nodes.get_mut(&node) {
+            info.remove_pod(uid);
+            if info.pod_count() == 0 {
+                self.nodes.remove(&node);
+            }
+        }
+    }
+
+    /// Whether the pod is on a node.
+    pub(crate) fn is_placed(&self, uid: &str) -> bool {
+        self.placed.contains_key(uid)
+    }
+
+    /// Returns the info of a node, or `None` if no pod is on it.
+    pub(crate) fn get(&self, node: &str) -> Option<&NodeInfo> {
+        self.nodes.get(node)
+    }
+}
+
+/// Returns the amounts that a node offers to pods.
+pub(crate) fn allocatable(node: &Node) -> Amounts {
+    let status = node.status.as_ref();
+    let offered = status.and_then(|status| status.allocatable.as_ref().or(status.capacity.as_ref()));
+    offered.map(amounts).unwrap_or_default()
+}
+
+/// Reads a resource list. Values that are no quantities are left out; validation rejects them.
+fn amounts(quantities: &BTreeMap<String, resource::Quantity>) -> Amounts {
+    let parsed = |(name, quantity): (&String, &resource::Quantity)| {
+        Some((name.clone(), Quantity::parse(&quantity.0).ok()?))
+    };
+    quantities.iter().filter_map(parsed).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pod::tests::pod;
+
+    #[test]
+    fn init_containers_count_by_their_peak() {
+        let cpu = |cpu: &str| json!({"requests": {"cpu": cpu}});
+        let requests = PodRequests::of(&pod(json!({"spec": {
+            "initContainers": [
+                {"name": "a", "resources": cpu("1")},
+                {"name": "b", "resources": cpu("100m"), "restartPolicy": "Always"},
+                {"name": "c", "resources": cpu("2")},
+            ],
+            "containers": [{"name": "d", "resources": cpu("500m")}, {"name": "e", "resources": cpu("500m")}],
+            "overhead": {"cpu": "10m"},
+        }})));
+        assert_eq!(requests.amounts["cpu"].to_string(), "2110m");
+    }
+
+    #[test]
+    fn the_cache_follows_the_pods() {
+        let mut cache = SchedulerCache::default();
+        let mut one = pod(json!({
+            "metadata": {"uid": "1"},
+            "spec": {"nodeName": "n", "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]},
+        }));
+        cache.observe(&one);
+        cache.observe(&one);
+        assert_eq!(cache.get("n").map(|info| info.requested("cpu").to_string()).as_deref(), Some("1"));
+        one.status = serde_json::from_value(json!({"phase": "Succeeded"})).unwrap();
+        cache.observe(&one);
+        assert!(cache.get("n").is_none());
+        cache.forget("unknown");
+    }
+
+    #[test]
+    fn requests_that_shrink_are_given_back() {
+        let requests = |cpu: &str| {
+            PodRequests::of(&pod(json!({"spec": {"containers": [
+                {"name": "c", "resources": {"requests": {"cpu": cpu}}}]}})))
+        };
+        let mut cache = SchedulerCache::default();
+        cache.place("1", "n", requests("2"));
+        cache.place("2", "n", requests("500m"));
+        cache.place("1", "n", requests("1"));
+        assert_eq!(cache.get("n").unwrap().requested("cpu").to_string(), "1500m");
+        cache.place("1", "m", requests("1"));
+        assert_eq!(cache.get("n").unwrap().requested("cpu").to_string(), "500m");
+    }
+
+    #[test]
+    fn a_port_of_the_host_is_taken_once() {
+        let wants = |address: &str| {
+            PodRequests::of(&pod(json!({"spec": {"containers": [
+                {"name": "c", "ports": [{"containerPort": 80, "hostPort": 80, "hostIP": address}]}]}})))
+        };
+        let mut cache = SchedulerCache::default();
+        cache.place("1", "n", wants("10.0.0.1"));
+        assert!(cache.get("n").unwrap().has_port_conflict(&wants("")));
+        assert!(!cache.get("n").unwrap().has_port_conflict(&wants("10.0.0.2")));
+    }
+}

@@ -1,0 +1,117 @@
+//! The scheduling queue: the pods to try next, by priority, and the pods that fit on no node until something changes.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use evenkeel_runtime::Request;
+use k8s_openapi::api::core::v1::Pod;
+
+use crate::pod;
+
+/// The value of `spec.schedulerName` that asks for this scheduler.
+const NAME: &str = "default-scheduler";
+
+/// The position of a pod in the queue: by descending priority, then by arrival.
+type QueuePosition = (Reverse<i32>, u64);
+
+/// The pods that wait for a node.
+#[derive(Debug, Default)]
+pub(crate) struct SchedulingQueue {
+    /// The pods to try next.
+    active: BTreeMap<QueuePosition, Request>,
+    /// The positions of the active pods.
+    positions: BTreeMap<Request, QueuePosition>,
+    /// The priorities of the pods that fit on no node.
+    unschedulable: BTreeMap<Request, i32>,
+    /// How many pods have been added so far.
+    arrivals: u64,
+}
+
+/// Whether the pod waits for this scheduler to find it a node.
+pub(crate) fn is_waiting(pod: &Pod) -> bool {
+    let spec = pod.spec.as_ref();
+    let scheduler = spec.and_then(|spec| spec.scheduler_name.as_deref()).unwrap_or(NAME);
+    let gated = spec.and_then(|spec| spec.scheduling_gates.as_ref()).is_some_and(|gates| !gates.is_empty());
+    pod::node_name(pod).is_none() && pod::is_active(pod) && scheduler == NAME && !gated
+}
+
+impl SchedulingQueue {
+    /// Adds a pod. One that is active already keeps its position.
+    pub(crate) fn add(&mut self, key: Request, priority: i32) {
+        self.unschedulable.remove(&key);
+        if self.positions.contains_key(&key) {
+            return;
+        }
+        self.arrivals += 1;
+        let position = (Reverse(priority), self.arrivals);
+        self.active.insert(position, key.clone());
+        self.positions.insert(key, position);
+    }
+
+    /// Removes a pod that no longer waits.
+    pub(crate) fn remove(&mut self, key: &Request) {
+        self.unschedulable.remove(key);
+        if let Some(position) = self.positions.remove(key) {
+            self.active.remove(&position);
+        }
+    }
+
+    /// Removes the next active pod and returns it with its priority.
+    pub(crate) fn next(&mut self) -> Option<(Request, i32)> {
+        let ((Reverse(priority), _), key) = self.active.pop_first()?;
+        self.positions.remove(&key);
+        Some((key, priority))
+    }
+
+    /// Adds a pod that fits on no node. It waits for [`retry`](Self::retry).
+    pub(crate) fn add_unschedulable(&mut self, key: Request, priority: i32) {
+        self.unschedulable.insert(key, priority);
+    }
+
+    /// Makes all unschedulable pods active again. Pods of one priority are added in the order of their keys.
+    pub(crate) fn retry(&mut self) {
+        for (key, priority) in std::mem::take(&mut self.unschedulable) {
+            self.add(key, priority);
+        }
+    }
+
+    /// Whether a pod is active.
+    pub(crate) fn has_next(&self) -> bool {
+        !self.active.is_empty()
+    }
+}
+
+/// Returns the priority of a pod, zero if it has none.
+pub(crate) fn priority(pod: &Pod) -> i32 {
+    pod.spec.as_ref().and_then(|spec| spec.priority).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_higher_priority_goes_first_then_who_came_first() {
+        let mut queue = SchedulingQueue::default();
+        for (name, priority) in [("a", 0), ("b", 5), ("c", 0), ("a", 0)] {
+            queue.add(Request::cluster(name), priority);
+        }
+        assert_eq!(order(&mut queue), ["b", "a", "c"]);
+    }
+
+    #[test]
+    fn what_was_set_aside_comes_back_by_priority() {
+        let mut queue = SchedulingQueue::default();
+        for (name, priority) in [("a", 0), ("b", 0), ("c", 7)] {
+            queue.add_unschedulable(Request::cluster(name), priority);
+        }
+        queue.remove(&Request::cluster("b"));
+        assert!(!queue.has_next());
+        queue.retry();
+        assert_eq!(order(&mut queue), ["c", "a"]);
+    }
+
+    fn order(queue: &mut SchedulingQueue) -> Vec<String> {
+        std::iter::from_fn(|| queue.next()).map(|(key, _)| key.name.to_string()).collect()
+    }
+}

@@ -101,7 +101,7 @@ pub(crate) fn object(
     validation: FieldValidation,
 ) -> Result<Decoded> {
     let decoded = parse(kind, media, body, validation)?;
-    settle(info, kind, decoded, body)
+    check_object(info, kind, decoded, body)
 }
 
 /// Decodes a JSON object of a built-in kind by its schema in one pass. Also returns the error with which Go
@@ -118,11 +118,16 @@ pub(crate) fn typed(
         Err(_) => return object(info, kind, Media::Json, body, FieldValidation::Ignore).map(|it| (it, None)),
     };
     let decoded = Decoded { object, oddities: Oddities(findings.strict) };
-    Ok((settle(info, kind, decoded, body)?, findings.refusal))
+    Ok((check_object(info, kind, decoded, body)?, findings.refusal))
 }
 
 /// Refuses a body that is not an object of the expected kind.
-fn settle(info: &ResourceInfo, kind: &Expected<'_>, mut decoded: Decoded, body: &[u8]) -> Result<Decoded> {
+fn check_object(
+    info: &ResourceInfo,
+    kind: &Expected<'_>,
+    mut decoded: Decoded,
+    body: &[u8],
+) -> Result<Decoded> {
     // In Go, decoding null into a struct leaves the struct empty.
     if decoded.object.is_null() && !info.is_custom() {
         decoded.object = Value::Object(serde_json::Map::new());

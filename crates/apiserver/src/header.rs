@@ -306,7 +306,7 @@ fn write_member(out: &mut Vec<u8>, key: &str, value: &Value) {
 }
 
 fn write_json<T: serde::Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
-    serde_json::to_writer(&mut *out, value).expect("a JSON value is written to memory without fail");
+    serde_json::to_writer(&mut *out, value).expect("writing JSON to memory cannot fail");
     let _ = out.flush();
 }
 

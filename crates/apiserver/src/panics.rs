@@ -20,11 +20,11 @@ thread_local! {
     /// The number of nested guards that are running on this thread.
     static DEPTH: Cell<usize> = const { Cell::new(0) };
     /// What the panic hook saw of the last panic in guarded code.
-    static SEEN: RefCell<Option<Seen>> = const { RefCell::new(None) };
+    static CAPTURED: RefCell<Option<CapturedPanic>> = const { RefCell::new(None) };
 }
 
 /// A panic, as the panic hook saw it.
-struct Seen {
+struct CapturedPanic {
     /// The message and the source location.
     what: String,
     backtrace: Backtrace,
@@ -76,7 +76,7 @@ impl Panics {
 
     fn caught(&self, what: &str, payload: &(dyn Any + Send)) {
         self.0.fetch_add(1, Ordering::Relaxed);
-        let seen = SEEN.take();
+        let seen = CAPTURED.take();
         let panic = match &seen {
             Some(seen) => &seen.what,
             None => message(payload),
@@ -123,15 +123,16 @@ fn install_hook() {
             if DEPTH.get() == 0 {
                 return before(info);
             }
-            let seen = Seen { what: info.to_string(), backtrace: Backtrace::force_capture() };
-            SEEN.set(Some(seen));
+            let seen = CapturedPanic { what: info.to_string(), backtrace: Backtrace::force_capture() };
+            CAPTURED.set(Some(seen));
         }));
     });
 }
 
 fn message(payload: &(dyn Any + Send)) -> &str {
     let text = payload.downcast_ref::<&'static str>().copied();
-    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("of no known form")
+    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("a panic whose payload is not text")
 }
 
 #[cfg(test)]
@@ -148,7 +149,7 @@ mod tests {
         DEPTH.set(1);
         assert!(catch_unwind(broken).is_err());
         DEPTH.set(0);
-        let seen = SEEN.take().map(|it| (it.what, it.backtrace.to_string())).unwrap_or_default();
+        let seen = CAPTURED.take().map(|it| (it.what, it.backtrace.to_string())).unwrap_or_default();
         assert!(seen.0.contains("panics.rs") && seen.0.contains("number 2"), "{}", seen.0);
         assert!(seen.1.contains("panics"), "the backtrace names this module: {}", seen.1);
         assert_eq!(panics.guard(&|| "two".to_owned(), broken), None);

@@ -159,12 +159,12 @@ impl Iterator for Gzipped {
     fn next(&mut self) -> Option<Bytes> {
         let encoder = self.encoder.as_mut()?;
         for piece in self.pieces.by_ref() {
-            encoder.write_all(&piece).expect("memory takes what is written");
+            encoder.write_all(&piece).expect("writing to memory cannot fail");
             if encoder.get_ref().len() >= PIECE_BYTES {
                 return Some(std::mem::take(encoder.get_mut()).into());
             }
         }
-        let last = self.encoder.take()?.finish().expect("memory takes what is written");
+        let last = self.encoder.take()?.finish().expect("writing to memory cannot fail");
         Some(last.into())
     }
 }

@@ -114,7 +114,7 @@ impl Status {
             details: self.details.as_deref(),
             code: (failed || self.details.is_none()).then_some(self.code),
         };
-        serde_json::to_vec(&wire).expect("a status is written to memory without fail")
+        serde_json::to_vec(&wire).expect("writing a status to memory cannot fail")
     }
 
     fn metadata(&self) -> serde_json::Map<String, serde_json::Value> {

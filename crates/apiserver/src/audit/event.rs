@@ -179,7 +179,7 @@ impl Event {
 
     /// Encodes the event as one line of JSON, as Go's encoder would.
     pub(super) fn to_line(&self) -> Vec<u8> {
-        let json = serde_json::to_vec(self).expect("an event is written to memory without fail");
+        let json = serde_json::to_vec(self).expect("writing an event to memory cannot fail");
         let mut line = compact(&json);
         line.push(b'\n');
         line

@@ -49,12 +49,12 @@ struct State {
     /// Whether the last stage was recorded.
     finished: bool,
     /// Annotations that appear in the event of the last stage only.
-    at_end: Vec<(&'static str, String)>,
+    final_annotations: Vec<(&'static str, String)>,
 }
 
 /// The status codes whose error messages never quote the request body.
 const QUOTES_NO_BODY: [u16; 5] = [401, 404, 405, 409, 429];
-const CONCEALED: &str = "not recorded at this level: it may quote the body of the request";
+const CONCEALED: &str = "not recorded at this level, because it may quote the request body";
 
 impl Trail {
     pub(super) fn new(
@@ -64,7 +64,7 @@ impl Trail {
         long_running: bool,
         event: Event,
     ) -> Self {
-        let state = Mutex::new(State { event, finished: false, at_end: Vec::new() });
+        let state = Mutex::new(State { event, finished: false, final_annotations: Vec::new() });
         Self { sink, env, recording, long_running, state }
     }
 
@@ -111,7 +111,7 @@ impl Trail {
 
     /// Notes that the resource is deprecated. As in kube-apiserver, only the event of the last stage says so.
     pub(crate) fn note_deprecation(&self) {
-        self.state.lock().at_end.push((DEPRECATED, "true".to_owned()));
+        self.state.lock().final_annotations.push((DEPRECATED, "true".to_owned()));
     }
 
     /// Adds an annotation; an existing one with the same key stays.
@@ -144,7 +144,7 @@ impl Trail {
             }
         }
         if self.keeps(Level::Request) {
-            state.event.request_object = self.shown(object);
+            state.event.request_object = self.event_object(object);
         }
     }
 
@@ -170,12 +170,12 @@ impl Trail {
             status.and_then(|json| serde_json::from_slice(json).ok()).unwrap_or_default();
         status.code = response.status().as_u16();
         let mut state = self.state.lock();
-        if self.conceals(&state.event, status.code) && !status.message.is_empty() {
+        if self.hides_message(&state.event, status.code) && !status.message.is_empty() {
             status = status.without_message(CONCEALED);
         }
         state.event.response_status = Some(status);
         if self.keeps(Level::RequestResponse) {
-            state.event.response_object = object.and_then(|json| self.shown_text(json));
+            state.event.response_object = object.and_then(|json| self.event_object_from_json(json));
         }
     }
 
@@ -183,7 +183,7 @@ impl Trail {
     ///
     /// At the level `Metadata` an event must not contain any part of a secret or token, but the error about
     /// an invalid body may quote it.
-    fn conceals(&self, event: &Event, code: u16) -> bool {
+    fn hides_message(&self, event: &Event, code: u16) -> bool {
         let is_forbidden = event.annotations.get(DECISION).is_some_and(|it| it == FORBID);
         let may_quote = code >= 400 && !QUOTES_NO_BODY.contains(&code) && !is_forbidden;
         may_quote && !self.keeps(Level::Request) && event.is_about_credentials()
@@ -197,7 +197,7 @@ impl Trail {
         }
         if response.body().is_watch() {
             let body = std::mem::take(response.body_mut());
-            *response.body_mut() = Body::stream(Followed { body, trail: Some(self) });
+            *response.body_mut() = Body::stream(AuditedWatch { body, trail: Some(self) });
             return;
         }
         self.complete().await;
@@ -211,7 +211,7 @@ impl Trail {
         }
         self.state.lock().event.response_status = Some(ResponseStatus {
             status: "Failure".to_owned(),
-            message: "APIServer panic'd: the log of the server says why".to_owned(),
+            message: "APIServer panic'd: see the server's log for the cause".to_owned(),
             reason: "InternalError".to_owned(),
             code: StatusCode::INTERNAL_SERVER_ERROR.as_u16(),
             ..ResponseStatus::default()
@@ -227,7 +227,7 @@ impl Trail {
     fn complete(&self) -> impl Future<Output = ()> + Send + use<> {
         let written = self.finish().then(|| {
             let mut state = self.state.lock();
-            for (key, value) in std::mem::take(&mut state.at_end) {
+            for (key, value) in std::mem::take(&mut state.final_annotations) {
                 state.event.annotations.insert(key.to_owned(), value);
             }
             drop(state);
@@ -241,18 +241,18 @@ impl Trail {
     }
 
     /// Encodes an object for an event, without `managedFields` if the policy omits them.
-    fn shown(&self, object: &Value) -> Option<Box<RawValue>> {
+    fn event_object(&self, object: &Value) -> Option<Box<RawValue>> {
         if self.recording.omit_managed_fields {
             let mut object = object.clone();
-            forget_managed_fields(&mut object);
+            remove_managed_fields(&mut object);
             return serde_json::value::to_raw_value(&object).ok();
         }
         serde_json::value::to_raw_value(object).ok()
     }
 
-    fn shown_text(&self, json: Vec<u8>) -> Option<Box<RawValue>> {
+    fn event_object_from_json(&self, json: Vec<u8>) -> Option<Box<RawValue>> {
         if self.recording.omit_managed_fields {
-            return self.shown(&serde_json::from_slice(&json).ok()?);
+            return self.event_object(&serde_json::from_slice(&json).ok()?);
         }
         raw(json)
     }
@@ -288,13 +288,13 @@ impl std::fmt::Debug for Trail {
 }
 
 /// The body of a watch; its end records the last stage of the request.
-struct Followed {
+struct AuditedWatch {
     body: Body,
     /// Dropped when the body ends, which records the last stage.
     trail: Option<Arc<Trail>>,
 }
 
-impl Stream for Followed {
+impl Stream for AuditedWatch {
     type Item = Bytes;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
@@ -356,19 +356,19 @@ pub(crate) fn raw(json: Vec<u8>) -> Option<Box<RawValue>> {
 }
 
 /// Removes `managedFields` from an object, from the items of a list and from the rows of a Table.
-fn forget_managed_fields(object: &mut Value) {
-    let forget = |object: &mut Value| {
+fn remove_managed_fields(object: &mut Value) {
+    let remove = |object: &mut Value| {
         if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.remove("managedFields");
         }
     };
-    forget(object);
+    remove(object);
     let kind = object["kind"].as_str().unwrap_or_default();
     let (is_list, is_table) = (kind.ends_with("List"), kind == "Table");
     if let Some(items) = object.get_mut("items").and_then(Value::as_array_mut).filter(|_| is_list) {
-        items.iter_mut().for_each(forget);
+        items.iter_mut().for_each(remove);
     }
     if let Some(rows) = object.get_mut("rows").and_then(Value::as_array_mut).filter(|_| is_table) {
-        rows.iter_mut().filter_map(|row| row.get_mut("object")).for_each(forget);
+        rows.iter_mut().filter_map(|row| row.get_mut("object")).for_each(remove);
     }
 }

@@ -60,7 +60,7 @@ pub(super) fn base64url(bytes: &[u8]) -> String {
 /// Encodes and signs claims.
 pub(super) fn sign(claims: &Claims, key: &SigningKey) -> String {
     let header = json!({"alg": key.algorithm(), "kid": key.id()}).to_string();
-    let claims = serde_json::to_vec(claims).expect("claims are written to memory without fail");
+    let claims = serde_json::to_vec(claims).expect("writing claims to memory cannot fail");
     let mut token = format!("{}.{}", base64url(header.as_bytes()), base64url(&claims));
     let signature = base64url(&key.sign(token.as_bytes()));
     token.push('.');

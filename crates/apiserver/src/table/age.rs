@@ -17,13 +17,13 @@ pub(crate) fn human(seconds: i64) -> String {
         s if s < SKEW_SECONDS => "<invalid>".to_owned(),
         s if s < 0 => "0s".to_owned(),
         s if s < 2 * MINUTE => format!("{s}s"),
-        s if s < 10 * MINUTE => two(s / MINUTE, 'm', s % MINUTE, 's'),
+        s if s < 10 * MINUTE => two_units(s / MINUTE, 'm', s % MINUTE, 's'),
         s if s < 3 * HOUR => format!("{}m", s / MINUTE),
-        s if s < 8 * HOUR => two(s / HOUR, 'h', s / MINUTE % 60, 'm'),
+        s if s < 8 * HOUR => two_units(s / HOUR, 'h', s / MINUTE % 60, 'm'),
         s if s < 48 * HOUR => format!("{}h", s / HOUR),
-        s if s < 8 * DAY => two(s / DAY, 'd', s / HOUR % 24, 'h'),
+        s if s < 8 * DAY => two_units(s / DAY, 'd', s / HOUR % 24, 'h'),
         s if s < 2 * YEAR => format!("{}d", s / DAY),
-        s if s < 8 * YEAR => two(s / YEAR, 'y', s / DAY % 365, 'd'),
+        s if s < 8 * YEAR => two_units(s / YEAR, 'y', s / DAY % 365, 'd'),
         s => format!("{}y", s / YEAR),
     }
 }
@@ -46,7 +46,7 @@ pub(crate) fn parse(value: &Value) -> Option<Timestamp> {
     value.as_str()?.parse().ok()
 }
 
-fn two(large: i64, large_unit: char, small: i64, small_unit: char) -> String {
+fn two_units(large: i64, large_unit: char, small: i64, small_unit: char) -> String {
     match small {
         0 => format!("{large}{large_unit}"),
         _ => format!("{large}{large_unit}{small}{small_unit}"),

@@ -250,7 +250,7 @@ async fn a_panic_is_a_stage_of_its_own() {
     let recorded = Recorded::start_with(METADATA, options).await;
     let answer = recorded.ask("GET /api/v1/nodes", "").await;
     assert_eq!((answer.status().as_u16(), &answer.headers()["audit-id"]), (500, &"id".parse().unwrap()));
-    assert_snapshot!(recorded.events(), @r#"{"Metadata","stage":"Panic","requestURI":"/api/v1/nodes","verb":"list","objectRef":{"resource":"nodes","apiVersion":"v1"},"responseStatus":{"metadata":{},"status":"Failure","message":"APIServer panic'd: the log of the server says why","reason":"InternalError","code":500}}"#);
+    assert_snapshot!(recorded.events(), @r#"{"Metadata","stage":"Panic","requestURI":"/api/v1/nodes","verb":"list","objectRef":{"resource":"nodes","apiVersion":"v1"},"responseStatus":{"metadata":{},"status":"Failure","message":"APIServer panic'd: see the server's log for the cause","reason":"InternalError","code":500}}"#);
 }
 
 #[tokio::test(start_paused = true)]

@@ -15,15 +15,15 @@ pub(super) struct Place {
 
 /// Writes a string in the style that Go's library chooses for it.
 pub(super) fn write(out: &mut String, text: &str, place: &Place) {
-    let looks = Looks::of(text);
+    let styles = Styles::of(text);
     if text.contains('\n') {
-        match looks.block && !place.is_key {
+        match styles.block && !place.is_key {
             true => literal(out, text, place),
             false => double_quoted(out, text, place),
         }
-    } else if means_something_else(text) || looks.special {
+    } else if reads_as_other_type(text) || styles.special {
         double_quoted(out, text, place);
-    } else if looks.plain {
+    } else if styles.plain {
         folded(out, text, place, |c, out| out.push(c));
     } else {
         out.push('\'');
@@ -33,14 +33,14 @@ pub(super) fn write(out: &mut String, text: &str, place: &Place) {
 }
 
 /// The styles that a string's characters allow.
-struct Looks {
+struct Styles {
     plain: bool,
     block: bool,
     /// Whether the string has characters that must be escaped.
     special: bool,
 }
 
-impl Looks {
+impl Styles {
     fn of(text: &str) -> Self {
         let chars: Vec<char> = text.chars().collect();
         let is_blank = |at: usize| chars.get(at).is_none_or(|it| matches!(it, ' ' | '\t' | '\n' | '\r'));
@@ -74,7 +74,7 @@ fn is_printable(c: char) -> bool {
 }
 
 /// Whether YAML would read the unquoted string as something other than a string.
-fn means_something_else(text: &str) -> bool {
+fn reads_as_other_type(text: &str) -> bool {
     const WORDS: [&str; 46] = [
         "", "~", "null", "Null", "NULL", "true", "True", "TRUE", "false", "False", "FALSE", "y", "Y", "yes",
         "Yes", "YES", "on", "On", "ON", "n", "N", "no", "No", "NO", "off", "Off", "OFF", ".nan", ".NaN",

@@ -1,11 +1,15 @@
 //! The interface of the client that calls admission webhooks. The cluster provides it, because this crate
 //! opens no sockets.
 
+use std::fmt;
+
 use bytes::Bytes;
 use futures::future::BoxFuture;
 
 /// A request to a webhook, to be sent over TLS.
-#[derive(Clone, Debug, PartialEq, Eq)]
+///
+/// `Debug` shows neither the body, which may contain a Secret, nor the bundle.
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WebhookQuestion {
     /// The address to connect to, as `host:port`.
@@ -23,8 +27,22 @@ pub struct WebhookQuestion {
     pub body: Bytes,
 }
 
+impl fmt::Debug for WebhookQuestion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { address, server_name, authority, path, .. } = self;
+        f.debug_struct("WebhookQuestion")
+            .field("address", address)
+            .field("server_name", server_name)
+            .field("authority", authority)
+            .field("path", path)
+            .finish_non_exhaustive()
+    }
+}
+
 /// The HTTP response of a webhook.
-#[derive(Clone, Debug, PartialEq, Eq)]
+///
+/// `Debug` does not show the body, which may contain a patch of a Secret.
+#[derive(Clone, PartialEq, Eq)]
 pub struct WebhookAnswer {
     /// The status code.
     pub code: u16,
@@ -32,8 +50,37 @@ pub struct WebhookAnswer {
     pub body: Bytes,
 }
 
+impl fmt::Debug for WebhookAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WebhookAnswer").field("code", &self.code).finish_non_exhaustive()
+    }
+}
+
 /// A client that calls webhooks. It needs no timeout: the caller drops the future when the time is over.
 pub trait WebhookCaller: Send + Sync {
     /// Posts a request to a webhook. The error is worded as in Go.
     fn post(&self, question: WebhookQuestion) -> BoxFuture<'_, Result<WebhookAnswer, String>>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_to_a_webhook_and_comes_back_is_not_shown() {
+        const PLANTED: &str = "planted-secret-c0ffee";
+        let question = WebhookQuestion {
+            address: "127.0.0.1:1".to_owned(),
+            server_name: "localhost".to_owned(),
+            authority: "localhost:1".to_owned(),
+            path: "/x".to_owned(),
+            ca_bundle: PLANTED.into(),
+            body: PLANTED.into(),
+        };
+        let answer = WebhookAnswer { code: 200, body: PLANTED.into() };
+        let shown = format!("{question:?} {question:#?} {answer:?} {answer:#?}");
+        let in_numbers = format!("{:?}", PLANTED.as_bytes());
+        let in_numbers = in_numbers.trim_matches(['[', ']']);
+        assert!(!shown.contains(PLANTED) && !shown.contains(in_numbers), "{shown}");
+    }
 }

@@ -3,6 +3,10 @@
 //! The usage that a write adds is entered in the quota's status before the object is stored, by compare-and-set, so
 //! that two concurrent writes cannot both take the last place. Usage that a write gives back is not subtracted here,
 //! because the write may still fail: the quota controller counts the namespace anew once it sees the change.
+//!
+//! A write that fails after its usage was entered, for instance because its name is taken, keeps that usage until the
+//! quota controller counts again. Kubernetes does the same: its ResourceQuota plugin is the last one, updates the status
+//! itself, and leaves the correction to the controller.
 
 use std::sync::Arc;
 

@@ -155,8 +155,13 @@ impl AuditLog {
         self.shared.close();
         let Some(ended) = self.ended.lock().take() else { return };
         if tokio::time::timeout(FLUSH_MAX, ended).await.is_err() {
+            // The lines that the writer has taken are not counted: it may still write them.
             let left = self.shared.queue.lock().lines.len();
-            tracing::error!(lines = left, "the audit log does not take its last lines: they are lost");
+            self.shared.lose(left as u64, &io::Error::from(io::ErrorKind::TimedOut));
+        }
+        let lost = self.lost();
+        if lost > 0 {
+            tracing::error!(lost, "the audit log is closed: this many events are missing from it");
         }
     }
 }

@@ -42,7 +42,7 @@ pub fn percent_decode(text: &str) -> Option<Cow<'_, str>> {
     }
 }
 
-/// Decodes the name or the value of a query parameter, in which a plus sign stands for a space.
+/// Decodes the name or the value of a query parameter, in which a plus sign means a space.
 ///
 /// Returns `None` if a percent sign is not followed by two hexadecimal digits, or if the text contains a `&` or a `=`,
 /// which separate names and values. To read whole queries, use `Query`.

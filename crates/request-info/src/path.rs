@@ -5,12 +5,12 @@ use std::fmt;
 
 use crate::escape::{encode_segment, percent_decode};
 
-/// Where the path of a request leads.
+/// What the path of a request addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ApiPath<'a> {
     /// A resource. Whether the resource exists is not known here.
     Resource(ResourcePath<'a>),
-    /// A path that ends behind a special verb, such as `/api/v1/watch`: it names no resource, and Kubernetes answers
+    /// A path that ends after a special verb, such as `/api/v1/watch`. It names no resource, and Kubernetes answers
     /// that it cannot tell what is asked for.
     VerbOnly,
     /// Any other path: discovery, health, version, or nothing at all.
@@ -19,7 +19,7 @@ pub enum ApiPath<'a> {
 
 /// The parts of a path to a resource, as Kubernetes' `RequestInfo` has them.
 ///
-/// Its text is the path behind the namespace: `deployments/web/status`.
+/// Its text is the path after the namespace: `deployments/web/status`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ResourcePath<'a> {
@@ -36,15 +36,15 @@ pub struct ResourcePath<'a> {
     pub name: Cow<'a, str>,
     /// The subresource; empty for the object itself.
     pub subresource: Cow<'a, str>,
-    /// The verb that stands in the path before the resource, as in `/api/v1/watch/pods`.
+    /// The verb in the path before the resource, as in `/api/v1/watch/pods`.
     pub special_verb: Option<SpecialVerb>,
     /// Why the path matches no resource, however the resources are called.
     pub defect: Option<Defect>,
-    /// Whether `namespaces/{namespace}` stands before the resource.
+    /// Whether `namespaces/{namespace}` precedes the resource.
     in_namespace: bool,
 }
 
-/// A verb that stands in a path, from the time before watches were a query parameter and proxies were subresources.
+/// A verb in a path, from the time before watches were a query parameter and proxies were subresources.
 ///
 /// A special verb is the verb of the request whatever its method is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,9 +58,9 @@ pub enum SpecialVerb {
 /// Why a path matches no resource. If a path has several defects, the first one of this list is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Defect {
-    /// The path begins with more than one slash, or its group is empty: it lies outside of the API.
+    /// The path begins with more than one slash, or its group is empty; it is outside of the API.
     OutsideApi,
-    /// The path has an empty segment, or segments behind the subresource.
+    /// The path has an empty segment, or segments after the subresource.
     Segments,
     /// The path has a subresource of an object without a name.
     Unnamed,
@@ -85,9 +85,9 @@ impl SpecialVerb {
 }
 
 impl<'a> ApiPath<'a> {
-    /// Takes a path apart whose escapes are [decoded](crate::percent_decode), without a query.
+    /// Parses a path whose escapes are [decoded](crate::percent_decode), without a query.
     ///
-    /// Authorization and routing must use the same result, so that what is allowed is what is served.
+    /// Authorization and routing must use the same result, so that the resource that is authorized is the one that is served.
     pub fn parse(path: &'a str) -> Self {
         let mut segments = Segments(Some(path.trim_matches('/')));
         let group = match segments.next() {
@@ -118,7 +118,7 @@ impl<'a> ApiPath<'a> {
         Self::Resource(resource)
     }
 
-    /// Takes a decoded path apart that may not live as long as the request. Copies the parts only if it does not.
+    /// Parses a decoded path that may not live as long as the request. Copies the parts only if it does not.
     pub fn parse_cow(path: Cow<'a, str>) -> Self {
         match path {
             Cow::Borrowed(path) => Self::parse(path),
@@ -135,7 +135,7 @@ impl<'a> ApiPath<'a> {
         }
     }
 
-    /// The path to a resource, if that is where the path leads.
+    /// The path to a resource, if the path addresses one.
     pub fn into_resource(self) -> Option<ResourcePath<'a>> {
         match self {
             Self::Resource(path) => Some(path),
@@ -145,9 +145,9 @@ impl<'a> ApiPath<'a> {
 }
 
 impl<'a> ResourcePath<'a> {
-    /// Reads the path of a URI, with its escapes. A query behind the path is ignored.
+    /// Reads the path of a URI, with its escapes. A query after the path is ignored.
     ///
-    /// Returns `None` if the path leads to no resource, or if it has a malformed escape.
+    /// Returns `None` if the path addresses no resource, or if it has a malformed escape.
     ///
     /// ```
     /// use evenkeel_request_info::ResourcePath;
@@ -161,7 +161,7 @@ impl<'a> ResourcePath<'a> {
         ApiPath::parse_cow(percent_decode(path)?).into_resource()
     }
 
-    /// Reads the part of a path behind group, version and special verb.
+    /// Reads the part of a path after group, version and special verb.
     fn of(first: &'a str, mut segments: Segments<'a>, special_verb: Option<SpecialVerb>) -> Self {
         let mut path = Self { special_verb, ..Self::default() };
         let (mut resource, mut name, mut subresource) = (first, segments.next(), segments.next());
@@ -193,12 +193,12 @@ impl<'a> ResourcePath<'a> {
 
     /// The namespace that the request is authorized in, which is `RequestInfo.Namespace`.
     ///
-    /// A namespace lies in itself, so that a role in a namespace can grant access to it.
+    /// A namespace counts as being in itself, so that a role in a namespace can grant access to it.
     pub fn request_namespace(&self) -> &str {
         if self.resource == "namespaces" && !self.in_namespace { &self.name } else { &self.namespace }
     }
 
-    /// Whether the path leads into a namespace. The path of a namespace itself does not.
+    /// Whether the path is in a namespace. The path of a namespace itself does not.
     pub fn is_in_namespace(&self) -> bool {
         self.in_namespace
     }

@@ -1,4 +1,4 @@
-//! The parameters behind the question mark of a URI.
+//! The parameters after the question mark of a URI.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use crate::escape::has_valid_escapes;
 pub struct Query<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
 
 impl<'a> Query<'a> {
-    /// Reads `a=b&c=d`, the part of a URI behind the question mark.
+    /// Reads `a=b&c=d`, the part of a URI after the question mark.
     ///
     /// Like Go's `url.ParseQuery`, it leaves out parameters with malformed escapes or a semicolon.
     ///

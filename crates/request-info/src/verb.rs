@@ -10,7 +10,7 @@ use crate::query::Query;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RequestInfo<'a> {
-    /// Where the path leads.
+    /// What the path addresses.
     pub path: ApiPath<'a>,
     /// The query parameters.
     pub query: Query<'a>,

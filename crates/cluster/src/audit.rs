@@ -1,9 +1,8 @@
 //! The audit log as a file: a queue of lines, and one thread that writes them.
 //!
-//! The API server makes the lines ([`Audit`]); a request waits until its lines are written, as with kube-apiserver's
-//! default mode `blocking`. The thread takes every line that waits and writes them in one go, so that many requests at
-//! once cost one write. An error of the disk loses the lines that it struck, is logged and counted, and never stops the
-//! server.
+//! The API server creates the lines ([`Audit`]). A request waits until its lines are written, as in kube-apiserver's
+//! default mode `blocking`. The thread writes all waiting lines at once, so that many concurrent requests cost one write.
+//! A disk error loses the lines that it affects; it is logged and counted, and never stops the server.
 
 mod file;
 
@@ -22,11 +21,11 @@ use tokio::sync::oneshot;
 
 use file::{LogFile, Output};
 
-/// How many bytes may wait to be written. A request waits for its lines before it goes on, so that a disk that works
-/// has a few lines waiting for it; this much waits only for one that stands still, and what comes after is lost.
+/// How many bytes may wait to be written. Requests wait for their lines, so only a few lines wait for a disk that works.
+/// This many wait only for a disk that hangs, and further lines are lost.
 const QUEUE_MAX_BYTES: usize = 64 << 20;
-/// How long the end of the process waits for lines that are not written yet. A disk takes milliseconds; a pipe that
-/// nobody reads takes for ever.
+/// How long the shutdown waits for lines that are not written yet. A disk takes milliseconds; a pipe that nobody reads
+/// takes forever.
 const FLUSH_MAX: Duration = Duration::from_secs(2);
 
 /// Where the audit log is written, and how much of it is kept.
@@ -35,16 +34,16 @@ const FLUSH_MAX: Duration = Duration::from_secs(2);
 pub struct AuditLogOptions {
     /// The file; `-` stands for standard output.
     pub path: PathBuf,
-    /// The size in bytes beyond which a new file is begun: 100 MiB unless set. Zero never begins a new one.
+    /// The size in bytes at which the file is rotated: 100 MiB unless set. Zero means never.
     pub max_bytes: u64,
-    /// How many old files are kept: 100 unless set. Zero keeps all.
+    /// How many old files are kept: 100 unless set. Zero means all.
     pub max_backups: usize,
-    /// How many days an old file is kept: 366 unless set. Zero keeps it for ever.
+    /// How many days an old file is kept: 366 unless set. Zero means forever.
     pub max_age_days: u32,
 }
 
 impl AuditLogOptions {
-    /// A log in this file, kept as kube-apiserver keeps it by default.
+    /// A log in this file, with kube-apiserver's default rotation.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), max_bytes: 100 << 20, max_backups: 100, max_age_days: 366 }
     }
@@ -62,7 +61,7 @@ pub enum AuditLogError {
         /// The cause.
         source: io::Error,
     },
-    /// There is no thread for it.
+    /// The writer thread cannot be started.
     #[error("cannot start the writer of the audit log")]
     Thread(#[source] io::Error),
     /// The policy file cannot be read.
@@ -73,17 +72,17 @@ pub enum AuditLogError {
         /// The cause.
         source: io::Error,
     },
-    /// The policy file is no usable policy.
+    /// The policy file is invalid.
     #[error("loading audit policy file: {reason}: from file {}", .path.display())]
     Policy {
         /// The file.
         path: PathBuf,
-        /// Why, in the words of kube-apiserver.
+        /// The cause, in the words of kube-apiserver.
         reason: AuditPolicyError,
     },
 }
 
-/// Reads a policy from a file. What is odd about it and can be ignored is logged.
+/// Reads an audit policy from a file. Problems that can be ignored are logged.
 pub fn read_policy(path: &Path) -> Result<AuditPolicy, AuditLogError> {
     let read = |source| AuditLogError::ReadPolicy { path: path.to_owned(), source };
     let text = std::fs::read(path).map_err(read)?;
@@ -93,16 +92,16 @@ pub fn read_policy(path: &Path) -> Result<AuditPolicy, AuditLogError> {
     Ok(policy)
 }
 
-/// An audit log that is being written. It ends with [`AuditLog::close`], or when it is dropped.
+/// An open audit log. [`AuditLog::close`] closes it, and so does dropping it.
 pub struct AuditLog {
     shared: Arc<Shared>,
-    /// Resolves when the writer has ended.
+    /// Resolves when the writer thread has ended.
     ended: Mutex<Option<oneshot::Receiver<()>>>,
 }
 
 struct Shared {
     queue: Mutex<Queue>,
-    /// Told when there is something to do for the writer.
+    /// Notified when there are lines to write, or the log is closed.
     filled: Condvar,
     lost: AtomicU64,
 }
@@ -116,15 +115,15 @@ struct Queue {
 
 struct Line {
     text: Vec<u8>,
-    /// Told when the line is written or lost.
+    /// Notified when the line is written or lost.
     written: oneshot::Sender<()>,
 }
 
 impl AuditLog {
-    /// Opens the log and starts its writer. `env` dates old files.
+    /// Opens the log and starts its writer thread. `env` gives the time for the names of rotated files.
     ///
     /// # Errors
-    /// Fails where the file cannot be opened, or there is no thread to be had.
+    /// Fails if the file cannot be opened or the thread cannot be started.
     pub fn open(options: &AuditLogOptions, env: Env) -> Result<Arc<Self>, AuditLogError> {
         let opened = LogFile::open(options, env);
         let file = opened.map_err(|source| AuditLogError::Open { path: options.path.clone(), source })?;
@@ -145,12 +144,12 @@ impl AuditLog {
         Ok(Arc::new(Self { shared, ended: Mutex::new(Some(ended)) }))
     }
 
-    /// How many lines were lost to errors of the disk, or to one that stood still.
+    /// How many lines were lost because of disk errors or a disk that hangs.
     pub fn lost(&self) -> u64 {
         self.shared.lost.load(Ordering::Relaxed)
     }
 
-    /// Ends the log: waits until every line is written, for two seconds at most. Later lines are not taken.
+    /// Closes the log: waits until every line is written, for two seconds at most. Later lines are discarded.
     pub async fn close(&self) {
         self.shared.close();
         let Some(ended) = self.ended.lock().take() else { return };
@@ -189,7 +188,7 @@ impl AuditSink for AuditLog {
         drop(queue);
         self.shared.filled.notify_one();
         Box::pin(async move {
-            // A writer that is gone has nothing more to wait for.
+            // An error means that the writer has ended; then there is nothing to wait for.
             let _ = waiting.await;
         })
     }
@@ -204,10 +203,10 @@ impl Shared {
     /// Counts and reports lost lines.
     fn lose(&self, lines: u64, error: &io::Error) {
         let all = lines + self.lost.fetch_add(lines, Ordering::Relaxed);
-        tracing::error!(%error, lines, all, "audit events are lost: they cannot be written");
+        tracing::error!(%error, lines, all, "audit events could not be written and are lost");
     }
 
-    /// Waits for lines and takes all of them; `None` when the log is closed and empty.
+    /// Waits for lines and takes all of them. `None` if the log is closed and empty.
     fn take(&self) -> Option<Vec<Line>> {
         let mut queue = self.queue.lock();
         while queue.lines.is_empty() {
@@ -221,7 +220,7 @@ impl Shared {
     }
 }
 
-/// The thread that writes.
+/// The thread that writes the lines.
 struct Writer<O> {
     shared: Arc<Shared>,
     output: O,
@@ -234,7 +233,7 @@ impl<O: Output> Writer<O> {
                 self.shared.lose(error.lost, &error.source);
             }
             for line in lines {
-                // A client that went away does not wait.
+                // An error means that the request was cancelled.
                 let _ = line.written.send(());
             }
         }

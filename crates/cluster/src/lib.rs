@@ -1,15 +1,15 @@
-//! Puts a whole cluster together: in process, or behind TLS on a port with a kubeconfig.
+//! A whole Kubernetes cluster: in process, or over TLS on a port with a kubeconfig.
 //!
 //! ```text
 //! client ─▶ transport: ledger ▸ crash points ▸ faults ▸ record ─▶ apiserver ─▶ store
 //!    ▲                                                                            │
 //!    └── operators and built-in controllers ◀── watch ◀──────────────────────────┘
 //! ```
-//! [`Cluster`] is the whole of it in one value, with the test kit on it: wait ([`Cluster::settled`]), look
-//! ([`Cluster::writes`]), and break ([`Cluster::fail`], [`Cluster::crash`], [`Cluster::cut_watch`]).
+//! [`Cluster`] is the handle on a cluster. The test kit is made of its methods: wait ([`Cluster::settled`]), look
+//! ([`Cluster::writes`]), and break things ([`Cluster::fail`], [`Cluster::crash`], [`Cluster::cut_watch`]).
 //!
-//! *Invariant:* this is the only crate that listens for the Kubernetes API; everything in process goes through
-//! the same [`tower::Service`] that the port serves.
+//! *Invariant:* this is the only crate that opens a port for the Kubernetes API. Clients in this process use the same
+//! [`tower::Service`] that the port serves.
 
 mod assemble;
 pub mod audit;

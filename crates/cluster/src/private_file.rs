@@ -1,4 +1,4 @@
-//! Files that only their owner can read, written so that a crash leaves the old content or the new.
+//! Files that only their owner can read, replaced atomically: after a crash they have the old or the new content.
 
 use std::fs::{self, DirBuilder};
 use std::io::{self, Write as _};
@@ -8,11 +8,11 @@ use crate::os;
 
 /// The steps of replacing a file.
 trait Steps {
-    /// Makes a new file that only its owner can read, writes it and syncs it.
+    /// Creates a file that only its owner can read, writes it and syncs it.
     fn write_new(&self, path: &Path, text: &str) -> io::Result<()>;
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     fn remove(&self, path: &Path) -> io::Result<()>;
-    /// Syncs the names in a folder.
+    /// Makes the names in a folder durable.
     fn sync_folder(&self, folder: &Path) -> io::Result<()>;
 }
 
@@ -39,13 +39,13 @@ impl Steps for Disk {
     }
 }
 
-/// Writes a file that only its owner can read. What was there is replaced as a whole, and is never readable by others
-/// in between. When this returns, the file survives a crash of the machine.
+/// Writes a file that only its owner can read. An existing file is replaced atomically. When this returns, the file
+/// survives a crash of the machine.
 pub(crate) fn write_private(path: &Path, text: &str) -> io::Result<()> {
     replace(&Disk, path, text)
 }
 
-/// Makes a folder and those above it, and syncs the name of each that is new.
+/// Creates a folder and its parents, and makes their names durable.
 pub(crate) fn create_folder(folder: &Path) -> io::Result<()> {
     if folder.is_dir() {
         return Ok(());
@@ -63,18 +63,18 @@ fn replace(steps: &impl Steps, path: &Path, text: &str) -> io::Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.tmp", std::process::id()));
     let temporary = path.with_file_name(name);
-    // What a process of the same number left behind.
+    // An earlier process with the same id may have left a file behind.
     let _ = steps.remove(&temporary);
     let renamed = steps.write_new(&temporary, text).and_then(|()| steps.rename(&temporary, path));
     if let Err(error) = renamed {
         let _ = steps.remove(&temporary);
         return Err(error);
     }
-    // The name is in the folder, and the folder is a file of its own: without this a crash can undo the rename.
+    // The name belongs to the folder, which is synced separately: without this, a crash can undo the rename.
     steps.sync_folder(parent(path))
 }
 
-/// The folder of a path; that of a bare name is the current one.
+/// The parent folder of a path; the current folder for a bare name.
 fn parent(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -89,7 +89,7 @@ mod tests {
 
     use super::*;
 
-    /// The file system, with its steps noted, and one that fails.
+    /// The file system, with a log of its steps, of which one can fail.
     #[derive(Default)]
     struct Noted {
         steps: RefCell<Vec<&'static str>>,

@@ -1,6 +1,6 @@
-//! How questions reach admission webhooks: one HTTPS request each.
+//! Calls admission webhooks over HTTPS.
 //!
-//! Webhooks live outside of this process, in real time: on a runtime with paused time their time is over at once.
+//! Webhooks run outside of this process, in real time. On a runtime with paused time, every call times out at once.
 
 mod trust;
 
@@ -22,12 +22,12 @@ use tokio_rustls::TlsConnector;
 
 use self::trust::Trust;
 
-/// The largest answer that is read: as large as the largest body that the API takes.
+/// The largest response that is read: the largest request body that the API accepts.
 const ANSWER_BYTES_MAX: usize = 3 * 1024 * 1024;
 
-/// Carries questions to webhooks. A connection is made for each: they are few, and none is left open behind a test.
+/// Calls webhooks. Each call makes a connection: calls are few, and no connection stays open after a test.
 pub(crate) struct Webhooks {
-    /// Whom the machine trusts, read when the first webhook without a bundle is asked.
+    /// The CA certificates of the operating system, read at the first call of a webhook without a `caBundle`.
     system: OnceLock<Arc<RootCertStore>>,
 }
 
@@ -36,7 +36,7 @@ impl Webhooks {
         Self { system: OnceLock::new() }
     }
 
-    /// Whom to believe that it is the webhook.
+    /// The CA certificates trusted for the webhook's TLS certificate.
     fn trust(&self, bundle: &[u8]) -> Result<Trust, String> {
         if bundle.is_empty() {
             return Trust::new(self.system.get_or_init(system_roots).clone(), Vec::new());
@@ -77,7 +77,7 @@ impl Webhooks {
             let body = body.map_err(|error| error.to_string())?.to_bytes();
             Ok(WebhookAnswer { code, body })
         };
-        // The connection moves only while it is polled, and is closed with the answer.
+        // The connection makes progress only while it is polled, and is closed with the response.
         tokio::select! {
             biased;
             answer = exchange => answer,
@@ -98,7 +98,7 @@ fn system_roots() -> Arc<RootCertStore> {
     Arc::new(roots)
 }
 
-/// Why nobody could be connected to, as Go says it.
+/// The error of a failed connection, in the words of Go.
 fn dial_error(address: &str, error: &io::Error) -> String {
     let why = match error.kind() {
         io::ErrorKind::ConnectionRefused => "connect: connection refused".to_owned(),

@@ -1,7 +1,7 @@
-//! The file of an audit log, and the old files beside it.
+//! The file of an audit log, and its rotation.
 //!
-//! A file that has grown to its bound is renamed to `NAME-2026-11-17T22-15-00.000.EXTENSION`, as kube-apiserver does,
-//! and a new one is begun. Old files are removed by number and by age.
+//! A file that has reached its maximum size is renamed to `NAME-2026-11-17T22-15-00.000.EXTENSION`, as kube-apiserver
+//! does, and a new one is started. Old files are removed if they are too many or too old.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -15,14 +15,14 @@ use jiff::{SignedDuration, Timestamp, civil};
 use super::AuditLogOptions;
 use crate::os;
 
-/// How the time is written in the name of an old file; in UTC.
+/// The format of the time, in UTC, in the name of an old file.
 const TIME_IN_NAME: &str = "%Y-%m-%dT%H-%M-%S.%3f";
-/// How much is gathered for one write.
+/// How many bytes are collected for one write.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// What takes the lines of the log.
+/// The destination of the log's lines.
 pub(super) trait Output: Send + 'static {
-    /// Writes lines, each with its newline. After an error the rest is tried nevertheless.
+    /// Writes lines, each with its newline. After an error it still tries the remaining lines.
     fn write<'a>(&mut self, lines: impl Iterator<Item = &'a [u8]>) -> Result<(), LostLines>;
 }
 
@@ -37,7 +37,7 @@ pub(super) struct LostLines {
 /// The file of a log, or standard output.
 pub(super) struct LogFile {
     target: Target,
-    /// Whether the last line that was written lacks its end.
+    /// Whether the last line was only written in part.
     torn: bool,
 }
 
@@ -46,7 +46,7 @@ enum Target {
     File(Kept),
 }
 
-/// A file, and what is kept of those before it.
+/// The current file, and how it is rotated.
 struct Kept {
     file: File,
     bytes: u64,
@@ -69,12 +69,12 @@ impl LogFile {
         Ok(Self { target: Target::File(kept), torn })
     }
 
-    /// Writes whole lines that were gathered.
+    /// Writes the lines that were collected.
     fn flush(&mut self, gathered: &mut Vec<u8>) -> Result<(), LostLines> {
         if gathered.is_empty() {
             return Ok(());
         }
-        // A line that was cut off ends here, so that it does not spoil the next one.
+        // End a line that was only written in part, so that it does not run into the next one.
         let begun = std::mem::take(&mut self.torn);
         if begun {
             gathered.insert(0, b'\n');
@@ -95,7 +95,7 @@ impl LogFile {
         result.map_err(|source| LostLines { lost, source })
     }
 
-    /// Begins a new file where this one would grow beyond its bound.
+    /// Rotates the file if this line would exceed its maximum size.
     fn make_room(&mut self, gathered: &mut Vec<u8>, line: &[u8]) -> Result<(), LostLines> {
         let Target::File(kept) = &self.target else { return Ok(()) };
         let size = kept.bytes + gathered.len() as u64;
@@ -107,8 +107,8 @@ impl LogFile {
         if let Target::File(kept) = &mut self.target {
             match kept.rotate() {
                 Ok(()) => self.torn = false,
-                // The lines go on into the old file: none is lost.
-                Err(error) => tracing::error!(%error, "cannot begin a new audit log file"),
+                // Lines continue to go into the old file, so none is lost.
+                Err(error) => tracing::error!(%error, "cannot rotate the audit log"),
             }
         }
         flushed
@@ -131,7 +131,7 @@ impl Output for LogFile {
     }
 }
 
-/// Adds up lost lines, and keeps the first error.
+/// Adds up the lost lines, and keeps the first error.
 fn add(all: &mut Result<(), LostLines>, more: Result<(), LostLines>) {
     match (&mut *all, more) {
         (_, Ok(())) => {}
@@ -140,7 +140,7 @@ fn add(all: &mut Result<(), LostLines>, more: Result<(), LostLines>) {
     }
 }
 
-/// Writes as much as can be written; how much it was, and why it was not all.
+/// Writes as much as possible. Returns how many bytes were written, and the error if it was not all.
 fn write_all(out: &mut impl Write, bytes: &[u8]) -> (usize, io::Result<()>) {
     let mut done = 0;
     while done < bytes.len() {
@@ -159,7 +159,7 @@ fn append_to(path: &Path) -> io::Result<File> {
     os::private_file().create(true).append(true).open(path)
 }
 
-/// Whether the process before this one finished its last line.
+/// Whether the file ends in a newline, as it does unless a process ended in the middle of a line.
 fn ends_in_newline(path: &Path) -> io::Result<bool> {
     use std::io::{Read as _, Seek as _};
     let mut file = File::open(path)?;
@@ -170,7 +170,7 @@ fn ends_in_newline(path: &Path) -> io::Result<bool> {
 }
 
 impl Kept {
-    /// Puts the file aside and begins a new one; then removes old files that are too many or too old.
+    /// Renames the file and starts a new one, then removes old files that are too many or too old.
     fn rotate(&mut self) -> io::Result<()> {
         let path = &self.options.path;
         let aside = aside(path, self.env.now());
@@ -192,14 +192,14 @@ fn split_name(path: &Path) -> (String, String) {
     (text(path.file_stem()).unwrap_or_default(), extension)
 }
 
-/// Where a file is put that was ended at this time.
+/// The name of a file that is rotated at this time.
 fn aside(path: &Path, at: Timestamp) -> PathBuf {
     let (name, extension) = split_name(path);
     let time = at.to_zoned(TimeZone::UTC).strftime(TIME_IN_NAME).to_string();
     path.with_file_name(format!("{name}-{time}{extension}"))
 }
 
-/// The old files beside a log, with the times that their names tell.
+/// The rotated files of a log, with the times in their names.
 fn backups(path: &Path) -> io::Result<Vec<(Timestamp, PathBuf)>> {
     let (name, extension) = split_name(path);
     let folder = path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -218,7 +218,7 @@ fn time_in(file: &str, name: &str, extension: &str) -> Option<Timestamp> {
     time.to_zoned(TimeZone::UTC).ok().map(|it| it.timestamp())
 }
 
-/// The old files that are not kept any longer.
+/// The rotated files that are too many or too old.
 fn outlived(
     mut backups: Vec<(Timestamp, PathBuf)>,
     options: &AuditLogOptions,

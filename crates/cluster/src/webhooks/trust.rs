@@ -1,4 +1,4 @@
-//! Which certificates of webhooks are believed.
+//! Verification of webhooks' TLS certificates.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 use x509_parser::prelude::{ASN1Time, FromDer as _, X509Certificate};
 
-/// Believes what an authority of the bundle has signed, and the certificates of the bundle themselves: webhooks with
-/// one certificate that is its own authority are common, and Go takes them.
+/// Accepts certificates that an authority in the bundle has signed, and the certificates in the bundle themselves.
+/// Webhooks with a self-signed certificate are common, and Go accepts them.
 #[derive(Debug)]
 pub(super) struct Trust {
-    /// None where the bundle has no authority.
+    /// `None` if the bundle has no authority.
     signed: Option<Arc<WebPkiServerVerifier>>,
     known: Vec<CertificateDer<'static>>,
     schemes: Vec<SignatureScheme>,
@@ -38,7 +38,7 @@ impl Trust {
         Ok(Self { signed, known, schemes })
     }
 
-    /// Whether it is one of ours, for this name and at this time.
+    /// Whether a certificate is in the bundle, and valid for this name at this time.
     fn is_known(
         &self,
         shown: &CertificateDer<'_>,
@@ -103,13 +103,13 @@ impl ServerCertVerifier for Trust {
     }
 }
 
-/// Why a handshake failed, in Go's words where they are known.
+/// The error of a failed TLS handshake, in the words of Go if they are known.
 pub(super) fn told(error: &std::io::Error) -> String {
     let inner = error.get_ref().and_then(|it| it.downcast_ref::<Error>());
     match inner {
         Some(Error::InvalidCertificate(why)) => {
             let why = match why {
-                // One that is an authority itself and not ours was signed by nobody that we know.
+                // `Other` is a CA certificate used as a server certificate, which is not in the bundle.
                 CertificateError::UnknownIssuer | CertificateError::Other(_) => {
                     "x509: certificate signed by unknown authority".to_owned()
                 }

@@ -23,6 +23,7 @@ pub mod serve;
 mod settings;
 pub mod snapshot;
 pub mod testing;
+mod tls;
 mod transport;
 mod webhooks;
 
@@ -32,5 +33,6 @@ pub use kit::{ApiScope, Diff};
 pub use transport::{CrashPoint, Exchange, Fault, Mark, Matcher, Moment, Outcome, Reconcile, Write};
 
 pub use evenkeel_apiserver::User;
+pub use evenkeel_env::SettingError;
 pub use evenkeel_request_info::ResourcePath;
 pub use evenkeel_store::OpenError;

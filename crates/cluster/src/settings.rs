@@ -1,6 +1,8 @@
-//! The settings of tests, from the `EVENKEEL_*` environment variables.
+//! The settings of tests, from the `EVENKEEL_*` environment variables. A malformed setting is an error.
 
 use std::path::PathBuf;
+
+use evenkeel_env::{SettingError, flag, setting};
 
 /// The seed of a test unless `EVENKEEL_SEED` sets another one. It is fixed, so that a failure can be reproduced.
 pub const DEFAULT_SEED: u64 = 0;
@@ -12,11 +14,8 @@ pub const KUBECONFIG: &str = "EVENKEEL_KUBECONFIG";
 pub const REAL_TIME: &str = "EVENKEEL_REAL_TIME";
 
 /// The seed of this process: `EVENKEEL_SEED`, or [`DEFAULT_SEED`].
-///
-/// # Panics
-/// When `EVENKEEL_SEED` is not a number.
-pub fn seed() -> u64 {
-    or_panic(evenkeel_env::setting("EVENKEEL_SEED")).unwrap_or(DEFAULT_SEED)
+pub(crate) fn seed() -> Result<u64, SettingError> {
+    Ok(setting("EVENKEEL_SEED")?.unwrap_or(DEFAULT_SEED))
 }
 
 /// The kubeconfig of the remote cluster that the tests shall run on, if there is one.
@@ -25,16 +24,11 @@ pub(crate) fn kubeconfig() -> Option<PathBuf> {
 }
 
 /// Whether tests run in real time.
-pub(crate) fn real_time() -> bool {
-    or_panic(evenkeel_env::flag(REAL_TIME))
+pub(crate) fn real_time() -> Result<bool, SettingError> {
+    flag(REAL_TIME)
 }
 
-/// Whether a test writes the files that it would otherwise compare with.
-pub(crate) fn update() -> bool {
-    or_panic(evenkeel_env::flag("EVENKEEL_UPDATE"))
-}
-
-/// Fails a test whose settings are malformed: with defaults instead, the test would not be the one that was asked for.
-fn or_panic<T>(setting: Result<T, evenkeel_env::SettingError>) -> T {
-    setting.unwrap_or_else(|error| panic!("{error}"))
+/// Whether tests write the files that they otherwise compare with.
+pub(crate) fn update() -> Result<bool, SettingError> {
+    flag("EVENKEEL_UPDATE")
 }

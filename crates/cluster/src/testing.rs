@@ -4,12 +4,14 @@ mod crash_matrix;
 mod files;
 mod rbac_trim;
 mod run;
+mod scenario;
 mod skip;
 
 pub use crate::kit::{assert_has, assert_same, diff};
-pub use crate::settings::{DEFAULT_SEED, KUBECONFIG, REAL_TIME, seed};
+pub use crate::settings::{DEFAULT_SEED, KUBECONFIG, REAL_TIME};
 pub use crash_matrix::crash_everywhere;
 pub use files::{assert_file, lines};
 pub use rbac_trim::{as_service_account, unused_rules};
-pub use run::{NAMESPACE_PREFIX, Outcome, cluster, options, run};
+pub use run::{NAMESPACE_PREFIX, Outcome, cluster, options, run, seed};
+pub use scenario::Scenario;
 pub use skip::{Skipped, skip};

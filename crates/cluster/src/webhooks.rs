@@ -13,14 +13,13 @@ use http::{Request, header};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use rustls::crypto::ring;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::RootCertStore;
+use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use self::trust::Trust;
+use crate::tls;
 
 /// The largest response that is read: the largest request body that the API accepts.
 const ANSWER_BYTES_MAX: usize = 3 * 1024 * 1024;
@@ -41,21 +40,15 @@ impl Webhooks {
         if bundle.is_empty() {
             return Trust::new(self.system.get_or_init(system_roots).clone(), Vec::new());
         }
-        let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(bundle).collect();
+        let certificates = tls::certificates(bundle);
         let certificates =
             certificates.map_err(|error| format!("unable to load root certificates: {error}"))?;
-        let mut roots = RootCertStore::empty();
-        roots.add_parsable_certificates(certificates.iter().cloned());
-        Trust::new(Arc::new(roots), certificates)
+        Trust::new(tls::roots(certificates.iter().cloned()), certificates)
     }
 
     async fn send(&self, question: WebhookQuestion) -> Result<WebhookAnswer, String> {
-        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .map_err(|error| error.to_string())?
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(self.trust(&question.ca_bundle)?))
-            .with_no_client_auth();
+        let config = tls::client_config(Arc::new(self.trust(&question.ca_bundle)?));
+        let config = config.map_err(|error| error.to_string())?;
         let name = ServerName::try_from(question.server_name.clone()).map_err(|error| error.to_string())?;
         let socket = TcpStream::connect(&question.address).await;
         let socket = socket.map_err(|error| dial_error(&question.address, &error))?;
@@ -93,9 +86,7 @@ impl WebhookCaller for Webhooks {
 }
 
 fn system_roots() -> Arc<RootCertStore> {
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    Arc::new(roots)
+    tls::roots(rustls_native_certs::load_native_certs().certs)
 }
 
 /// The error of a failed connection, in the words of Go.

@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use evenkeel::cluster::{Fault, Matcher};
 use evenkeel::k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 use evenkeel::kube::Result;
 use evenkeel::kube::api::{Patch, PatchParams};
 use evenkeel::prelude::*;
-use evenkeel::{Manifests, testing};
+use evenkeel::testing::Scenario;
 use pod_sidecar::companion::{IMAGE, IS_COMPANION, WANTED, companion_for, image_of, is_wanted};
 use pod_sidecar::{NAME, SAMPLE, add_to, operator};
 use serde_json::json;
@@ -79,19 +78,19 @@ async fn running_it_twice_creates_no_second(cluster: Cluster) -> Result<()> {
     cluster.restart(NAME);
     cluster.settled().await;
     exactly_one_companion(&cluster).await?.unwrap();
-    assert_eq!(testing::lines(&cluster.writes()), Vec::<String>::new());
+    cluster.assert_no_writes();
     Ok(())
 }
 
 /// What the README warns of: it makes a companion whenever it runs.
-async fn naive(pod: Arc<Pod>, ctx: Ctx) -> Result<Action, evenkeel::Error> {
+async fn naive(pod: Arc<Pod>, ctx: Context) -> Result<Action, evenkeel::Error> {
     if is_wanted(&pod) {
         let mut companion = companion_for(&pod);
         companion.metadata.name = None;
         companion.metadata.generate_name = Some(format!("{}-companion-", pod.name_any()));
         ctx.create(companion).await?;
     }
-    Ok(Action::await_change())
+    Ok(Action::done())
 }
 
 #[evenkeel::test]
@@ -170,7 +169,7 @@ async fn failures_are_retried_and_lost_answers_make_no_second(cluster: Cluster) 
 }
 
 /// Made, changed, deleted, and what stood in between.
-async fn a_life(cluster: Cluster) -> Vec<String> {
+async fn create_change_delete(cluster: Cluster) -> Vec<String> {
     let play = async {
         cluster.apply(web("busybox:1.36")).await?;
         cluster.settled().await;
@@ -186,27 +185,15 @@ async fn a_life(cluster: Cluster) -> Vec<String> {
     play.await.expect("the scenario's own requests succeed")
 }
 
-#[evenkeel::test(embedded = "a run for each write takes a minute")]
-fn a_crash_at_any_write_changes_nothing() {
-    let runs = testing::crash_everywhere(NAME, start, a_life);
-    assert!(runs >= 9, "{runs} runs");
-}
-
-fn start(cluster: &Cluster) {
-    cluster.run_manager(NAME, add_to);
-}
-
-fn manifests() -> Manifests {
-    operator().manifests("operators").expect("what was recorded can be read")
-}
-
 #[test]
-fn it_runs_as_its_account_within_its_rules() {
-    testing::assert_file("verbs.txt", &testing::as_service_account(manifests, start, a_life));
-}
-
-#[evenkeel::test(embedded = "a rule of the whole cluster is taken away")]
-fn it_needs_each_of_its_rules() {
-    let spare = testing::unused_rules(manifests, start, a_life);
-    assert_eq!(spare, ["pods: list"], "for a server that streams no lists");
+fn it_survives_crashes_and_needs_each_of_its_rules() {
+    let manifests = || operator().manifests("operators").expect("verbs.txt is well-formed");
+    Scenario::new(manifests, |cluster| cluster.run_manager(NAME, add_to), create_change_delete)
+        .verbs_file("verbs.txt")
+        .crash_runs_min(9)
+        .unused_rules([
+            // For servers that do not stream lists.
+            "pods: list",
+        ])
+        .check();
 }

@@ -8,7 +8,8 @@ use evenkeel::conditions;
 use evenkeel::k8s_openapi::api::core::v1::Secret;
 use evenkeel::kube::Result;
 use evenkeel::prelude::*;
-use evenkeel::{EventMeta, Manifests, Origin, testing, yaml};
+use evenkeel::testing::Scenario;
+use evenkeel::{EventMeta, Origin, yaml};
 use serde_json::{Value, json};
 use vcap_services_converter::{
     NAME, SAMPLE, VcapServicesConverter, VcapServicesConverterSpec, WRITES_A_SECOND, WRITES_AT_ONCE,
@@ -106,7 +107,7 @@ async fn a_second_reconcile_writes_nothing(cluster: Cluster) -> Result<()> {
     let seen = cluster.requests().len();
     cluster.restart(NAME);
     cluster.settled().await;
-    assert_eq!(testing::lines(&cluster.writes()), Vec::<String>::new());
+    cluster.assert_no_writes();
     let asked = cluster.requests().split_off(seen);
     let writes = asked.iter().filter(|request| &*request.by == NAME && request.method != "GET");
     assert_eq!(writes.count(), 0, "what is equal is not even sent");
@@ -224,7 +225,7 @@ async fn when_very_many_change_at_once_writes_are_throttled(cluster: Cluster) ->
 }
 
 /// Made, changed, deleted, and what stood in between.
-async fn a_life(cluster: Cluster) -> Vec<String> {
+async fn create_change_delete(cluster: Cluster) -> Vec<String> {
     let play = async {
         cluster.apply(VcapServicesConverter::crd()).await?;
         let two = json!({"sql": [service("db", "one"), service("old", "one")]});
@@ -244,34 +245,21 @@ async fn a_life(cluster: Cluster) -> Vec<String> {
     play.await.expect("the scenario's own requests succeed")
 }
 
-#[evenkeel::test(embedded = "a run for each write takes a minute")]
-fn a_crash_at_any_write_changes_nothing() {
-    let runs = testing::crash_everywhere(NAME, |cluster| cluster.run(controller), a_life);
-    assert!(runs >= 18, "{runs} runs");
-}
-
-fn manifests() -> Manifests {
-    operator().manifests("operators").unwrap()
-}
-
 #[test]
-fn it_runs_as_its_account_within_its_rules() {
-    let verbs = testing::as_service_account(manifests, |account| account.run(controller), a_life);
-    testing::assert_file("verbs.txt", &verbs);
-}
-
-#[evenkeel::test(embedded = "a rule of the whole cluster is taken away")]
-fn it_needs_each_of_its_rules() {
-    let spare = testing::unused_rules(manifests, |account| account.run(controller), a_life);
-    let kind = "vcapservicesconverters.example.com";
-    let expected = [
-        "secrets: list".to_owned(),
-        format!("{kind}: get"),
-        format!("{kind}: list"),
-        format!("{kind}/finalizers: update"),
-    ];
-    assert_eq!(
-        spare, expected,
-        "for a server that streams no lists, for a cache that is behind, for OpenShift"
-    );
+fn it_survives_crashes_and_needs_each_of_its_rules() {
+    let manifests = || operator().manifests("operators").expect("verbs.txt is well-formed");
+    Scenario::new(manifests, |cluster| cluster.run(controller), create_change_delete)
+        .verbs_file("verbs.txt")
+        .crash_runs_min(18)
+        .unused_rules([
+            // For servers that do not stream lists.
+            "secrets: list",
+            // For a cache that is behind.
+            "vcapservicesconverters.example.com: get",
+            // For servers that do not stream lists.
+            "vcapservicesconverters.example.com: list",
+            // For servers that enforce permissions on owner references.
+            "vcapservicesconverters.example.com/finalizers: update",
+        ])
+        .check();
 }

@@ -10,7 +10,8 @@ use evenkeel::k8s_openapi::api::apps::v1::Deployment;
 use evenkeel::k8s_openapi::api::core::v1::{Pod, Secret, Service};
 use evenkeel::kube::Result;
 use evenkeel::prelude::*;
-use evenkeel::{Manifests, testing, yaml};
+use evenkeel::testing::{self, Scenario};
+use evenkeel::yaml;
 use parking_lot::Mutex;
 use serde_json::json;
 use visitors_app::{
@@ -133,7 +134,7 @@ async fn a_second_reconcile_writes_nothing(cluster: Cluster) -> Result<()> {
     cluster.mark();
     cluster.restart(NAME);
     cluster.settled().await;
-    assert_eq!(testing::lines(&cluster.writes()), Vec::<String>::new());
+    cluster.assert_no_writes();
     Ok(())
 }
 
@@ -216,7 +217,7 @@ async fn the_sample_works_and_the_definition_is_that_of_the_type(cluster: Cluste
 }
 
 /// Made, deleted, and what stood in between.
-async fn a_life(cluster: Cluster) -> Vec<String> {
+async fn create_change_delete(cluster: Cluster) -> Vec<String> {
     let play = async {
         cluster.apply(VisitorsApp::crd()).await?;
         cluster.apply(guestbook(1, "Who was here")).await?;
@@ -234,38 +235,23 @@ async fn a_life(cluster: Cluster) -> Vec<String> {
     play.await.expect("the scenario's own requests succeed")
 }
 
-#[evenkeel::test(embedded = "a run for each write takes a minute")]
-fn a_crash_at_any_write_changes_nothing() {
-    let runs = testing::crash_everywhere(NAME, start, a_life);
-    assert!(runs >= 30, "{runs} runs");
-}
-
-fn start(cluster: &Cluster) {
-    cluster.run(|| controller(Arc::new(NoUploads)));
-}
-
-fn manifests() -> Manifests {
-    operator().manifests("operators").unwrap()
-}
-
 #[test]
-fn it_runs_as_its_account_within_its_rules() {
-    testing::assert_file("verbs.txt", &testing::as_service_account(manifests, start, a_life));
-}
-
-#[evenkeel::test(embedded = "a rule of the whole cluster is taken away")]
-fn it_needs_each_of_its_rules() {
-    let spare = testing::unused_rules(manifests, start, a_life);
-    let expected = [
-        "secrets: list",
-        "services: list",
-        "deployments.apps: list",
-        "visitorsapps.example.com: get",
-        "visitorsapps.example.com: list",
-        "visitorsapps.example.com/finalizers: update",
-    ];
-    assert_eq!(
-        spare, expected,
-        "for a server that streams no lists, for a cache that is behind, for OpenShift"
-    );
+fn it_survives_crashes_and_needs_each_of_its_rules() {
+    let manifests = || operator().manifests("operators").expect("verbs.txt is well-formed");
+    Scenario::new(manifests, |cluster| cluster.run(|| controller(Arc::new(NoUploads))), create_change_delete)
+        .verbs_file("verbs.txt")
+        .crash_runs_min(30)
+        .unused_rules([
+            // For servers that do not stream lists.
+            "secrets: list",
+            "services: list",
+            "deployments.apps: list",
+            // For a cache that is behind.
+            "visitorsapps.example.com: get",
+            // For servers that do not stream lists.
+            "visitorsapps.example.com: list",
+            // For servers that enforce permissions on owner references.
+            "visitorsapps.example.com/finalizers: update",
+        ])
+        .check();
 }

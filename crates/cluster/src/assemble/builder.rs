@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use evenkeel_apiserver::Audit;
 use evenkeel_controllers::{NodeOptions, Options as ControllerOptions};
-use evenkeel_env::Env;
+use evenkeel_env::{Env, SettingError};
 
 use super::start::StartError;
 use crate::cluster::Cluster;
@@ -150,13 +150,13 @@ impl Builder {
 
     /// The environment that was given; otherwise a seeded one if there is a seed or time is paused; otherwise the
     /// system's.
-    pub(crate) fn environment(&self) -> Env {
-        match (&self.env, self.seed) {
+    pub(crate) fn environment(&self) -> Result<Env, SettingError> {
+        Ok(match (&self.env, self.seed) {
             (Some(env), _) => env.clone(),
             (None, Some(seed)) => Env::seeded(seed),
-            (None, None) if evenkeel_env::time_is_paused() => Env::seeded(settings::seed()),
+            (None, None) if evenkeel_env::time_is_paused() => Env::seeded(settings::seed()?),
             (None, None) => Env::system(),
-        }
+        })
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use evenkeel_apiserver::{ApiServer, Header, Options as ServerOptions, bootstrap};
-use evenkeel_env::Env;
+use evenkeel_env::{Env, SettingError};
 use evenkeel_store::{OpenError, Options as StoreOptions, Store};
 use parking_lot::Mutex;
 
@@ -37,6 +37,9 @@ pub enum StartError {
     /// The certificate authority cannot be created or read.
     #[error(transparent)]
     Authority(#[from] AuthorityError),
+    /// An environment variable has a malformed value.
+    #[error(transparent)]
+    Setting(#[from] SettingError),
     /// A data directory was asked for on a runtime with paused time. Disks do not follow virtual time.
     #[error("a cluster with a data directory cannot run in paused time")]
     PausedTime,
@@ -46,9 +49,9 @@ impl Builder {
     /// Starts the cluster.
     ///
     /// # Errors
-    /// Fails if the data directory or the snapshot cannot be used.
+    /// Fails if the data directory or the snapshot cannot be used, or if `EVENKEEL_SEED` is needed and malformed.
     pub async fn start(self) -> Result<Cluster, StartError> {
-        let env = self.environment();
+        let env = self.environment()?;
         let server = self.api_server(&env).await?;
         let wire = Arc::new(Wire::new(Backend::Embedded(server.clone()), env.clone(), self.records));
         let inner = ClusterInner {

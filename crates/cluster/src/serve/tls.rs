@@ -5,15 +5,14 @@ use std::time::Duration;
 
 use evenkeel_env::Env;
 use rustls::client::danger::HandshakeSignatureValid;
-use rustls::crypto::ring;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{DigitallySignedStruct, DistinguishedName, Error, RootCertStore, ServerConfig, SignatureScheme};
+use rustls::{DigitallySignedStruct, DistinguishedName, Error, ServerConfig, SignatureScheme};
 
 use super::authority::Pair;
 use super::identity::{Certificate, subject};
+use crate::tls;
 
 /// Accepts any client certificate in the handshake, if the client has its key. The certificate is verified afterwards,
 /// so that a wrong one leads to status 401 and not to a failed handshake, as with kube-apiserver.
@@ -73,20 +72,13 @@ pub(crate) struct Tls {
 
 impl Tls {
     pub(crate) fn new(authority: &str, server: &Pair, env: Env) -> Result<Self, Error> {
-        let pem = |_| Error::General("a certificate of ours is no PEM".to_owned());
-        let mut roots = RootCertStore::empty();
-        roots.add(CertificateDer::from_pem_slice(authority.as_bytes()).map_err(pem)?)?;
-        let provider = Arc::new(ring::default_provider());
-        let strict = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
+        let roots = tls::roots(tls::certificates(authority.as_bytes()).map_err(tls::not_pem)?);
+        // Without a CA certificate the builder fails.
+        let strict = WebPkiClientVerifier::builder_with_provider(roots, tls::provider())
             .build()
             .map_err(|error| Error::General(error.to_string()))?;
-        let chain = vec![CertificateDer::from_pem_slice(server.certificate.as_bytes()).map_err(pem)?];
-        let key = PrivateKeyDer::from_pem_slice(server.key.as_bytes()).map_err(pem)?;
-        let mut config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
-            .with_client_cert_verifier(Arc::new(AnyCertificate { strict: strict.clone() }))
-            .with_single_cert(chain, key)?;
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        let any = Arc::new(AnyCertificate { strict: strict.clone() });
+        let config = tls::server_config(&server.certificate, &server.key, any)?;
         Ok(Self { config: Arc::new(config), strict, env })
     }
 

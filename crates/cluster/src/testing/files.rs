@@ -18,7 +18,7 @@ pub fn assert_file(path: &str, found: &impl ToString) {
     }
     let file = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from).unwrap_or_default().join(path);
     let found = found.to_string();
-    if settings::update() {
+    if settings::update().unwrap_or_else(|error| panic!("{error}")) {
         std::fs::write(&file, found).expect("the file can be written");
         return;
     }

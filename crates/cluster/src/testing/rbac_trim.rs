@@ -53,6 +53,15 @@ pub fn as_service_account<F: Future>(
     start: impl Fn(&Cluster),
     drive: impl Fn(Cluster) -> F,
 ) -> Verbs {
+    account_verbs(manifests, start, drive).1
+}
+
+/// Checks what [`as_service_account`] checks, and returns the name of the operator with its verbs.
+pub(super) fn account_verbs<F: Future>(
+    manifests: impl Fn() -> Manifests,
+    start: impl Fn(&Cluster),
+    drive: impl Fn(Cluster) -> F,
+) -> (String, Verbs) {
     in_a_cluster(|cluster| {
         let driven = drive(cluster.clone());
         async move {
@@ -66,7 +75,7 @@ pub fn as_service_account<F: Future>(
             let outside = account.get_opt::<Node>("none").await;
             let told = outside.err().map(|error| error.to_string()).unwrap_or_default();
             assert!(told.contains("cannot get resource \"nodes\""), "its rules allow too much: {told}");
-            cluster.verbs(name)
+            (name.to_owned(), cluster.verbs(name))
         }
     })
 }

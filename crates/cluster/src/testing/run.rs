@@ -35,9 +35,20 @@ impl<T, E: Debug> Outcome for Result<T, E> {
     }
 }
 
+/// The seed of this process: `EVENKEEL_SEED`, or [`DEFAULT_SEED`](super::DEFAULT_SEED).
+///
+/// # Panics
+/// Panics if `EVENKEEL_SEED` is malformed.
+pub fn seed() -> u64 {
+    settings::seed().unwrap_or_else(|error| panic!("{error}"))
+}
+
 /// The default options of a test's cluster, seeded by `EVENKEEL_SEED`.
+///
+/// # Panics
+/// Panics if `EVENKEEL_SEED` is malformed.
 pub fn options() -> Builder {
-    Cluster::builder().seed(settings::seed())
+    Cluster::builder().seed(seed())
 }
 
 /// Runs a test on a cluster of its own, on a current-thread runtime with paused time. A failed test prints what happened
@@ -63,7 +74,8 @@ where
     R: Outcome,
 {
     let kubeconfig = settings::kubeconfig();
-    let real_time = options.real_time || kubeconfig.is_some() || settings::real_time();
+    let real_time = settings::real_time().unwrap_or_else(|error| panic!("{error}"));
+    let real_time = real_time || options.real_time || kubeconfig.is_some();
     runtime(real_time).block_on(async {
         let cluster = match &kubeconfig {
             Some(kubeconfig) => connect(kubeconfig).await,
@@ -91,7 +103,7 @@ fn runtime(real_time: bool) -> tokio::runtime::Runtime {
     } else {
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()
     };
-    built.expect("a runtime needs nothing that could be missing")
+    built.expect("the operating system provides threads and timers for a runtime")
 }
 
 /// Another cluster, for a test that needs several. On a remote cluster, another namespace.
@@ -114,15 +126,17 @@ async fn start(options: Builder) -> Cluster {
 }
 
 async fn connect(kubeconfig: &Path) -> Cluster {
-    let kubeconfig = Kubeconfig::read_from(kubeconfig).expect("EVENKEEL_KUBECONFIG names a kubeconfig");
-    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
-    let client =
-        Client::try_from(config.expect("the kubeconfig is whole")).expect("the kubeconfig is usable");
-    let cluster = Cluster::connect(client);
+    let unusable = |error: &dyn std::fmt::Display| -> ! {
+        panic!("{}={}: the kubeconfig cannot be used: {error}", settings::KUBECONFIG, kubeconfig.display())
+    };
+    let read = Kubeconfig::read_from(kubeconfig).unwrap_or_else(|error| unusable(&error));
+    let config = Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await;
+    let config = config.unwrap_or_else(|error| unusable(&error));
+    let cluster = Cluster::connect(Client::try_from(config).unwrap_or_else(|error| unusable(&error)));
     let mut namespace = Namespace::default();
     let name = format!("{NAMESPACE_PREFIX}{}", cluster.env().suffix(8));
     namespace.metadata.name = Some(name.clone());
-    cluster.apply(namespace).await.expect("the user may make namespaces");
+    cluster.apply(namespace).await.expect("the user of the kubeconfig may create namespaces");
     cluster.namespaced(name)
 }
 

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{WebPkiServerVerifier, verify_server_name};
-use rustls::crypto::ring;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 use x509_parser::prelude::{ASN1Time, FromDer as _, X509Certificate};
+
+use crate::tls;
 
 /// Accepts certificates that an authority in the bundle has signed, and the certificates in the bundle themselves.
 /// Webhooks with a self-signed certificate are common, and Go accepts them.
@@ -25,7 +26,7 @@ impl Trust {
         roots: Arc<RootCertStore>,
         known: Vec<CertificateDer<'static>>,
     ) -> Result<Self, String> {
-        let provider = Arc::new(ring::default_provider());
+        let provider = tls::provider();
         let schemes = provider.signature_verification_algorithms.supported_schemes();
         let signed = match roots.is_empty() {
             true => None,
@@ -84,7 +85,7 @@ impl ServerCertVerifier for Trust {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = ring::default_provider().signature_verification_algorithms;
+        let algorithms = tls::provider().signature_verification_algorithms;
         rustls::crypto::verify_tls12_signature(message, certificate, signature, &algorithms)
     }
 
@@ -94,7 +95,7 @@ impl ServerCertVerifier for Trust {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = ring::default_provider().signature_verification_algorithms;
+        let algorithms = tls::provider().signature_verification_algorithms;
         rustls::crypto::verify_tls13_signature(message, certificate, signature, &algorithms)
     }
 

@@ -89,6 +89,14 @@ fn variables_choose_seed_and_time() {
     check(&[("EVENKEEL_REAL_TIME", "1")], "world: seed Some(0), paused false, MultiThread, in default");
 }
 
+#[test]
+fn a_malformed_variable_fails_the_test() {
+    for (name, value) in [("EVENKEEL_SEED", "abc"), ("EVENKEEL_SEED", "-1"), ("EVENKEEL_REAL_TIME", "yes")] {
+        let Played { passed, told } = play("worlds::it_tells_its_world", &[(name, value)]);
+        assert!(!passed && told.contains(&format!("{name}={value:?}: ")), "{told}");
+    }
+}
+
 /// In every world: the operator follows, its second life writes nothing, and who has no role is refused.
 #[evenkeel_macros::test(crate = evenkeel_cluster)]
 async fn it_tells_its_world(cluster: Cluster) -> kube::Result<()> {

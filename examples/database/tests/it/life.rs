@@ -8,7 +8,7 @@ use evenkeel::k8s_openapi::api::apps::v1::StatefulSet;
 use evenkeel::k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Secret, Service};
 use evenkeel::kube::Result;
 use evenkeel::prelude::*;
-use evenkeel::{testing, yaml};
+use evenkeel::yaml;
 use parking_lot::Mutex;
 use serde_json::json;
 
@@ -103,7 +103,7 @@ async fn a_second_reconcile_writes_nothing_and_asks_for_nothing(cluster: Cluster
     let asked = cluster.requests().len();
     cluster.restart(NAME);
     cluster.settled().await;
-    assert_eq!(testing::lines(&cluster.writes()), Vec::<String>::new());
+    cluster.assert_no_writes();
     let requests = cluster.requests().split_off(asked);
     let writes = requests.iter().filter(|request| &*request.by == NAME && request.method != "GET");
     assert_eq!(writes.count(), 0, "what is equal is not even sent");

@@ -2,10 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "what a test unwraps wrongly fails it, as it should")]
 
-mod a_life;
 mod life;
 mod naive;
 mod refusal;
+mod scenario;
 mod storage;
 
 use std::sync::Arc;

@@ -6,9 +6,10 @@ mod command;
 
 use evenkeel::k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use evenkeel::k8s_openapi::api::core::v1::Pod;
-use evenkeel::kube::Result;
+use evenkeel::kube::{CustomResourceExt, Result};
 use evenkeel::prelude::*;
-use evenkeel::{Manifests, testing, yaml};
+use evenkeel::testing::Scenario;
+use evenkeel::yaml;
 use my_resource::{MyResource, MyResourceSpec, NAME, Phase, SAMPLE, controller, operator};
 use serde_json::json;
 
@@ -82,20 +83,14 @@ async fn a_second_reconcile_writes_nothing_and_triggers_nothing(cluster: Cluster
     cluster.mark();
     cluster.apply(web("nginx:1.29")).await?;
     cluster.settled().await;
-    assert_eq!(
-        testing::lines(&cluster.writes()),
-        Vec::<String>::new(),
-        "applying the same again changes nothing"
-    );
+    // Applying the same again changes nothing.
+    cluster.assert_no_writes();
 
     let asked = cluster.requests().len();
     cluster.restart(NAME);
     cluster.settled().await;
-    assert_eq!(
-        testing::lines(&cluster.writes()),
-        Vec::<String>::new(),
-        "a reconcile of what is right writes nothing"
-    );
+    // A reconcile of what is right writes nothing.
+    cluster.assert_no_writes();
     let requests = cluster.requests().split_off(asked);
     let applies = requests.iter().filter(|request| request.path.contains("/deployments/web")).count();
     assert_eq!(applies, 1, "the apply that changed nothing triggered no further reconcile");
@@ -167,7 +162,7 @@ async fn the_sample_works_and_the_definition_is_that_of_the_type(cluster: Cluste
 }
 
 /// Made, changed, and what then stands: image of the Deployment, number and phase of pods, phase.
-async fn made_and_changed(cluster: Cluster) -> Vec<String> {
+async fn create_change_delete(cluster: Cluster) -> Vec<String> {
     let play = async {
         cluster.apply(MyResource::crd()).await?;
         cluster.apply(web("nginx:1.29")).await?;
@@ -189,34 +184,21 @@ async fn made_and_changed(cluster: Cluster) -> Vec<String> {
     play.await.expect("the scenario's own requests succeed")
 }
 
-#[evenkeel::test(embedded = "a run for each write takes a minute")]
-fn a_crash_at_any_write_changes_nothing() {
-    let runs = testing::crash_everywhere(NAME, |cluster| cluster.run(controller), made_and_changed);
-    assert!(runs >= 6, "{runs} runs");
-}
-
-fn manifests() -> Manifests {
-    operator().manifests("operators").unwrap()
-}
-
 #[test]
-fn it_runs_as_its_account_within_its_rules() {
-    let verbs = testing::as_service_account(manifests, |account| account.run(controller), made_and_changed);
-    testing::assert_file("verbs.txt", &verbs);
-}
-
-#[evenkeel::test(embedded = "a rule of the whole cluster is taken away")]
-fn it_needs_each_of_its_rules() {
-    let spare = testing::unused_rules(manifests, |account| account.run(controller), made_and_changed);
-    let kind = "myresources.example.com";
-    let expected = [
-        "deployments.apps: list".to_owned(),
-        format!("{kind}: get"),
-        format!("{kind}: list"),
-        format!("{kind}/finalizers: update"),
-    ];
-    assert_eq!(
-        spare, expected,
-        "for a server that streams no lists, for a cache that is behind, for OpenShift"
-    );
+fn it_survives_crashes_and_needs_each_of_its_rules() {
+    let manifests = || operator().manifests("operators").expect("verbs.txt is well-formed");
+    Scenario::new(manifests, |cluster| cluster.run(controller), create_change_delete)
+        .verbs_file("verbs.txt")
+        .crash_runs_min(6)
+        .unused_rules([
+            // For servers that do not stream lists.
+            "deployments.apps: list",
+            // For a cache that is behind.
+            "myresources.example.com: get",
+            // For servers that do not stream lists.
+            "myresources.example.com: list",
+            // For servers that enforce permissions on owner references.
+            "myresources.example.com/finalizers: update",
+        ])
+        .check();
 }

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use database::{Database, NAME, NoBackup, controller, operator};
+use database::{Database, NoBackup, controller, operator};
 use evenkeel::k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Secret, Service};
 use evenkeel::prelude::*;
-use evenkeel::{Manifests, testing};
+use evenkeel::testing::Scenario;
 
 use crate::{GROWS, class, condition, growing};
 
 /// Made, updated and grown, deleted, and what stood in between.
-async fn a_life(cluster: Cluster) -> Vec<String> {
+async fn create_change_delete(cluster: Cluster) -> Vec<String> {
     let play = async {
         cluster.apply(Database::crd()).await?;
         cluster.apply(class(GROWS, true)).await?;
@@ -37,38 +37,26 @@ async fn a_life(cluster: Cluster) -> Vec<String> {
     play.await.expect("the scenario's own requests succeed")
 }
 
-#[evenkeel::test(embedded = "a run for each write takes a minute")]
-fn a_crash_at_any_write_changes_nothing() {
-    let runs = testing::crash_everywhere(NAME, start, a_life);
-    assert!(runs >= 36, "{runs} runs");
-}
-
-fn start(cluster: &Cluster) {
-    cluster.run(|| controller(Arc::new(NoBackup)));
-}
-
-fn manifests() -> Manifests {
-    operator().manifests("operators").unwrap()
-}
-
 #[test]
-fn it_runs_as_its_account_within_its_rules() {
-    testing::assert_file("verbs.txt", &testing::as_service_account(manifests, start, a_life));
-}
-
-#[evenkeel::test(embedded = "a rule of the whole cluster is taken away")]
-fn it_needs_each_of_its_rules() {
-    let spare = testing::unused_rules(manifests, start, a_life);
-    let expected = [
-        "persistentvolumeclaims: list",
-        "secrets: list",
-        "services: list",
-        "statefulsets.apps: list",
-        "events.events.k8s.io: patch",
-        "databases.example.com: get",
-        "databases.example.com: list",
-        "databases.example.com/finalizers: update",
-    ];
-    // For a server that streams no lists, for an event that comes again, for a cache that is behind, for OpenShift.
-    assert_eq!(spare, expected);
+fn it_survives_crashes_and_needs_each_of_its_rules() {
+    let manifests = || operator().manifests("operators").expect("verbs.txt is well-formed");
+    Scenario::new(manifests, |cluster| cluster.run(|| controller(Arc::new(NoBackup))), create_change_delete)
+        .verbs_file("verbs.txt")
+        .crash_runs_min(36)
+        .unused_rules([
+            // For servers that do not stream lists.
+            "persistentvolumeclaims: list",
+            "secrets: list",
+            "services: list",
+            "statefulsets.apps: list",
+            // For an Event that is recorded again.
+            "events.events.k8s.io: patch",
+            // For a cache that is behind.
+            "databases.example.com: get",
+            // For servers that do not stream lists.
+            "databases.example.com: list",
+            // For servers that enforce permissions on owner references.
+            "databases.example.com/finalizers: update",
+        ])
+        .check();
 }

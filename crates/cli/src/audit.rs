@@ -14,32 +14,33 @@ const MEGABYTE: u64 = 1 << 20;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Audit log")]
 pub(crate) struct AuditFlags {
-    /// Record requests in this file, as JSON lines in the form of audit.k8s.io/v1; - for standard output. Needs a policy.
+    /// Write audit events to this file, as JSON lines of audit.k8s.io/v1; `-` means standard output. Needs a policy file.
     #[arg(long, value_name = "FILE")]
     audit_log_path: Option<PathBuf>,
-    /// Which requests are recorded, and how much of each: a Policy of audit.k8s.io/v1 in YAML or JSON.
+    /// The audit policy, a Policy of audit.k8s.io/v1 in YAML or JSON: which requests to log, and in what detail.
     #[arg(long, value_name = "FILE")]
     audit_policy_file: Option<PathBuf>,
-    /// Begin a new file when the log has this many megabytes; 0 for never.
+    /// Rotate the log file when it reaches this size; 0 means never.
     #[arg(long, value_name = "MEGABYTES", default_value_t = 100)]
     audit_log_maxsize: u32,
-    /// How many old files are kept; 0 for all.
+    /// How many old log files to keep; 0 means all.
     #[arg(long, value_name = "N", default_value_t = 100)]
     audit_log_maxbackup: u32,
-    /// How many days an old file is kept; 0 for ever.
+    /// How many days to keep an old log file; 0 means forever.
     #[arg(long, value_name = "DAYS", default_value_t = 366)]
     audit_log_maxage: u32,
 }
 
-/// An audit log that is written.
+/// An open audit log.
 pub(crate) struct OpenAudit {
     pub(crate) audit: Audit,
-    /// To be closed at the end, so that its last lines are written.
+    /// Must be closed at the end, so that its last lines are written.
     pub(crate) log: Arc<AuditLog>,
 }
 
 impl AuditFlags {
-    /// Reads the policy and opens the log. As with kube-apiserver one without the other records nothing, which is said.
+    /// Reads the policy and opens the log. As with kube-apiserver, a log without a policy, or a policy without a log,
+    /// gives a warning and logs nothing.
     pub(crate) fn open(&self) -> anyhow::Result<Option<OpenAudit>> {
         let policy = self.audit_policy_file.as_deref().map(read_policy).transpose()?;
         match (&self.audit_log_path, policy) {

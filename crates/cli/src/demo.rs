@@ -1,4 +1,4 @@
-//! `evenkeel demo`: the whole road, live.
+//! `evenkeel demo`: the example operators at work in an embedded cluster.
 
 mod examples;
 mod samples;
@@ -30,43 +30,44 @@ use self::story::Line;
 
 /// How many nodes the demo's cluster has.
 const NODES: usize = 3;
-/// How long each act may take. Each takes about a second; a machine that is busy gets sixty times that.
+/// How long each act may take. An act takes about a second; a busy machine gets sixty times as long.
 const ACT_LIMIT: Duration = Duration::from_secs(60);
-/// How many lines may wait to be printed.
+/// The capacity of the queue of lines to print.
 const MOST_WAITING: usize = 4096;
 
-/// Show the loop at work: a cluster, five operators, samples, drift, deletion.
+/// Show five example operators at work: creation, drift, deletion.
 ///
-/// Starts the embedded cluster with three nodes and the example operators, applies a sample of each, and shows each
-/// station of the road as something is seen to pass it:
+/// Starts an embedded cluster with three nodes and the example operators, applies a sample for each operator, and prints
+/// a line for each step that it observes:
 ///
-///     accepted   a request was accepted and stored under a new revision
-///     woken      a controller was woken, and why
-///     applied    an operator wrote a child
-///     created    a built-in controller made a ReplicaSet or a Pod
-///     scheduled  a Pod was given a node
+///     accepted   a user's write was stored under a new revision
+///     woken      a controller began to reconcile an object, and why
+///     applied    an operator wrote a child object
+///     created    a built-in controller created a ReplicaSet or a Pod
+///     scheduled  a Pod was assigned to a node
 ///     ready      a Pod became ready on its node
 ///     status     an operator wrote a status
-///     finalizer  an operator set or removed its finalizer
-///     deleted, collected, stopped
-///                a user or an operator deleted something, the garbage collector followed, a node stopped a Pod
+///     finalizer  an operator added or removed its finalizer
+///     deleted    a user or an operator deleted an object
+///     collected  the garbage collector deleted an object
+///     stopped    a node stopped a Pod
 ///
-/// Then it deletes a child of each sample to show drift corrected, and deletes the samples.
+/// Then it deletes a child of each sample, which the operators restore, and finally deletes the samples.
 ///
-/// Without --exit it then applies the samples once more and leaves everything up for kubectl until Ctrl-C.
+/// Without --exit it applies the samples again and keeps everything running for kubectl until Ctrl-C.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Demo {
-    /// End when everything has converged, with code 0, or else with what has not.
+    /// Exit when everything has converged; fail if something does not converge.
     #[arg(long)]
     exit: bool,
-    /// The address to listen on; port 0 takes any free one.
+    /// The address to listen on; port 0 takes any free port.
     #[arg(long, value_name = "ADDR:PORT", default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))]
     bind: SocketAddr,
-    /// Where the kubeconfig is written [default: evenkeel-demo.kubeconfig in the temporary directory].
+    /// Where to write the kubeconfig [default: evenkeel-demo.kubeconfig in the temporary directory].
     #[arg(long, value_name = "PATH")]
     kubeconfig: Option<PathBuf>,
-    /// Leave the operators out, to see that nothing happens by itself: the demo then fails.
+    /// Run without the operators, to see that nothing happens without them: the demo then fails.
     #[arg(long)]
     no_operators: bool,
 }
@@ -98,7 +99,7 @@ impl Demo {
         screen.say(&format!("kubectl: export KUBECONFIG={}\n", kubeconfig.display()))?;
         let (end, ended) = oneshot::channel::<()>();
         let serving = tokio::spawn(server.run(async {
-            // Whoever drops the other end wants the same.
+            // The sender is dropped to stop the server, which gives an error here.
             let _ = ended.await;
         }));
 
@@ -119,42 +120,42 @@ impl Demo {
         result.and(told)
     }
 
-    /// The acts, each followed by a look at whether the world is as declared.
+    /// Plays the acts, and checks after each whether the objects are as declared.
     async fn play(&self, cluster: &Cluster, screen: &Screen) -> anyhow::Result<()> {
-        screen.say("== the kinds are declared and the operators start")?;
+        screen.say("== create the custom resource definitions and start the operators")?;
         samples::declare(cluster).await?;
         if !self.no_operators {
             samples::run_operators(cluster);
         }
         rest(cluster, "start").await?;
 
-        screen.say("== a sample of each is applied")?;
+        screen.say("== apply a sample for each operator")?;
         samples::apply(cluster).await?;
         rest(cluster, "apply").await?;
         demand("apply", samples::unready(cluster).await?)?;
 
-        screen.say("== a child of each is deleted: drift")?;
+        screen.say("== delete a child of each sample: drift")?;
         let before = samples::children(cluster).await?;
         samples::drift(cluster).await?;
         rest(cluster, "drift").await?;
         demand("drift", samples::not_replaced(cluster, &before).await?)?;
         demand("drift", samples::unready(cluster).await?)?;
 
-        screen.say("== the samples are deleted")?;
+        screen.say("== delete the samples")?;
         samples::delete(cluster).await?;
         rest(cluster, "delete").await?;
         demand("delete", samples::left(cluster).await?)
     }
 
-    /// Leaves fresh samples up, and goes on telling what happens to them.
+    /// Applies the samples again, and shows what happens to them until Ctrl-C.
     async fn stay(&self, cluster: &Cluster, screen: &Screen, start: Instant) -> anyhow::Result<()> {
         screen.say(&converged(start))?;
-        screen.say("== the samples once more, for you: Ctrl-C ends it")?;
+        screen.say("== apply the samples again, for you to try; stop with Ctrl-C")?;
         samples::apply(cluster).await?;
         rest(cluster, "apply again").await?;
         demand("apply again", samples::unready(cluster).await?)?;
         screen.say("try: kubectl get myresources,visitorsapps,databases,pods")?;
-        crate::signals::ended()?.await;
+        crate::os::shutdown_signal()?.await;
         Ok(())
     }
 
@@ -170,7 +171,7 @@ fn converged(start: Instant) -> String {
 }
 
 async fn rest(cluster: &Cluster, act: &str) -> anyhow::Result<()> {
-    cluster.try_settled().await.with_context(|| format!("{act}: the cluster did not come to rest"))
+    cluster.try_settled().await.with_context(|| format!("{act}: the cluster did not settle"))
 }
 
 fn demand(act: &str, failures: Vec<String>) -> anyhow::Result<()> {
@@ -180,9 +181,9 @@ fn demand(act: &str, failures: Vec<String>) -> anyhow::Result<()> {
     bail!("{act}: not converged:\n  {}", failures.join("\n  "))
 }
 
-/// What is seen, on its way to the screen.
+/// The tasks that observe the cluster and print lines.
 struct Story {
-    /// Dropped to end the following of moments.
+    /// Dropped to stop observing requests and reconciles.
     stop: oneshot::Sender<()>,
     of_moments: JoinHandle<()>,
     of_pods: JoinHandle<()>,
@@ -190,7 +191,7 @@ struct Story {
 }
 
 impl Story {
-    /// Follows requests, reconciles and pods, and makes lines of them.
+    /// Observes requests, reconciles and pods, and prints lines about them.
     fn follow(cluster: &Cluster, start: Instant, screen: &Arc<Screen>) -> Self {
         let (lines, printed) = channel(MOST_WAITING);
         let (stop, stopped) = oneshot::channel();
@@ -200,7 +201,7 @@ impl Story {
         Self { stop, of_moments, of_pods, printing }
     }
 
-    /// Prints what was seen until now, and ends.
+    /// Prints the lines of everything observed so far, and stops.
     async fn end(self) -> anyhow::Result<()> {
         drop(self.stop);
         self.of_moments.await?;
@@ -218,7 +219,7 @@ async fn follow_moments(
     let names = examples::names();
     loop {
         let moment = tokio::select! {
-            // What was seen before the end is told before the end.
+            // First take what was observed before the stop.
             biased;
             moment = moments.recv() => moment,
             _ = &mut stop => return,
@@ -226,7 +227,7 @@ async fn follow_moments(
         match moment {
             Ok(moment) => {
                 if let Some(line) = story::of_moment(start.elapsed(), &moment, &names) {
-                    // It fails only when the printer has ended, which ends the demo.
+                    // This fails only if the printer has stopped with an error, which ends the demo.
                     let _ = to.send(line).await;
                 }
             }
@@ -236,7 +237,7 @@ async fn follow_moments(
     }
 }
 
-/// Says of each pod when it has become ready.
+/// Sends a line for each pod that becomes ready.
 async fn follow_pods(cluster: Cluster, start: Instant, to: Sender<Line>) {
     let mut ready = std::collections::BTreeSet::new();
     let pods = cluster.api::<Pod>();
@@ -247,7 +248,7 @@ async fn follow_pods(cluster: Cluster, start: Instant, to: Sender<Line>) {
             && story::is_ready(&pod)
             && ready.insert(pod.uid())
         {
-            // It fails only when the printer has ended, which ends the demo.
+            // This fails only if the printer has stopped with an error, which ends the demo.
             let _ = to.send(story::of_ready_pod(start.elapsed(), &pod)).await;
         }
     }

@@ -1,4 +1,4 @@
-//! What a user can do about an error.
+//! Hints: what the user can do about an error.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use evenkeel::cluster::serve::{ServeError, TokenFileError};
 use evenkeel::cluster::snapshot::SnapshotError;
 use evenkeel::cluster::{OpenError, StartError};
 
-/// What to do about this error, where we know something.
+/// What the user can do about this error, if we know.
 pub(crate) fn hint(error: &anyhow::Error) -> Option<String> {
     error.chain().find_map(|cause| {
         let serve = cause.downcast_ref::<ServeError>().and_then(of_serving);
@@ -23,14 +23,17 @@ fn of_serving(error: &ServeError) -> Option<String> {
     let ServeError::Bind { address, source } = error else { return None };
     match source.kind() {
         io::ErrorKind::AddrInUse => Some(format!(
-            "another program listens on port {}; choose another one, or any free one with --bind {}:0",
+            "another program listens on port {}; choose another port, or any free one with --bind {}:0",
             address.port(),
             address.ip()
         )),
         io::ErrorKind::PermissionDenied => {
-            Some("ports below 1024 need privileges; choose a higher one with --bind".to_owned())
+            Some("ports below 1024 need privileges; choose a higher port with --bind".to_owned())
         }
-        io::ErrorKind::AddrNotAvailable => Some(format!("{} is no address of this machine", address.ip())),
+        io::ErrorKind::AddrNotAvailable => Some(format!(
+            "this machine does not have the address {}; choose another one with --bind",
+            address.ip()
+        )),
         _ => None,
     }
 }
@@ -43,16 +46,17 @@ fn of_starting(error: &StartError) -> Option<String> {
     };
     match error {
         OpenError::Locked(_) => {
-            Some("another `evenkeel up` uses it; end that one, or choose another --data-dir".to_owned())
+            Some("another `evenkeel up` uses the directory; stop it, or choose another --data-dir".to_owned())
         }
         OpenError::Occupied(_) => Some(
-            "start without --restore to go on with the store that is there, or choose a new --data-dir"
+            "start without --restore to keep the state in the directory, or choose a new --data-dir"
                 .to_owned(),
         ),
         OpenError::Foreign { .. } => Some("choose an empty or new directory with --data-dir".to_owned()),
-        OpenError::Damaged { .. } => {
-            Some("nothing was changed in it; restore it from a copy, or choose a new --data-dir".to_owned())
-        }
+        OpenError::Damaged { .. } => Some(
+            "nothing in the directory was changed; restore it from a copy, or choose a new --data-dir"
+                .to_owned(),
+        ),
         _ => None,
     }
 }
@@ -60,16 +64,16 @@ fn of_starting(error: &StartError) -> Option<String> {
 fn of_snapshot(error: &SnapshotError) -> Option<String> {
     match error {
         SnapshotError::Request(_) => {
-            Some("is `evenkeel up` running? name its kubeconfig with --kubeconfig or KUBECONFIG".to_owned())
+            Some("is `evenkeel up` running? pass its kubeconfig with --kubeconfig or KUBECONFIG".to_owned())
         }
         SnapshotError::Refused { status: 401 | 403, .. } => Some(
-            "the user needs the verb get on the nonResourceURL /evenkeel/snapshot, as system:masters has"
+            "the user needs permission to get the nonResourceURL /evenkeel/snapshot; members of system:masters have it"
                 .to_owned(),
         ),
         SnapshotError::Refused { status: 404, .. } => {
-            Some("only `evenkeel up` has snapshots; is this its kubeconfig?".to_owned())
+            Some("only `evenkeel up` supports snapshots; is this its kubeconfig?".to_owned())
         }
-        SnapshotError::Damaged { .. } => Some("nothing was written; use another copy of it".to_owned()),
+        SnapshotError::Damaged { .. } => Some("nothing was written; use another copy of the snapshot".to_owned()),
         _ => None,
     }
 }

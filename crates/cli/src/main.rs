@@ -1,13 +1,12 @@
 //! The binary `evenkeel`.
 //!
-//! Data goes to stdout, logs to stderr. A command that fails says why, and gives a `hint:` where the user can do
-//! something.
+//! Data goes to stdout, logs to stderr. A command that fails prints the error, and a `hint:` if the user can do something
+//! about it.
 
 mod audit;
 mod demo;
-mod files;
 mod hint;
-mod signals;
+mod os;
 mod snapshot;
 mod up;
 
@@ -20,13 +19,13 @@ use tracing_subscriber::EnvFilter;
 
 /// Write, run and test Kubernetes operators.
 ///
-/// `evenkeel demo` shows the loop at work; `evenkeel up` gives a Kubernetes API for development, which kubectl and
-/// operators use as they would any other cluster's.
+/// `evenkeel up` starts a Kubernetes API server for development; kubectl and operators use it like any other cluster.
+/// `evenkeel demo` shows example operators at work. `evenkeel snapshot` saves the state of a running cluster.
 #[derive(Debug, Parser)]
 #[command(name = "evenkeel", version, propagate_version = true, arg_required_else_help = true)]
 struct Cli {
-    /// Which logs are written to stderr, for example `debug` or `info,evenkeel_runtime=trace`
-    /// [default: warn; off for the demo, whose lines tell it].
+    /// Which log messages to write to stderr, for example `debug` or `info,evenkeel_runtime=trace`
+    /// [default: warn; off for the demo].
     #[arg(long, global = true, env = "EVENKEEL_LOG", value_name = "FILTER")]
     log: Option<String>,
     #[command(subcommand)]
@@ -63,7 +62,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Logs go to stderr by `filter`.
+/// Writes the log messages that `filter` selects to stderr.
 fn logs(filter: &str) -> anyhow::Result<()> {
     let filter = EnvFilter::try_new(filter).with_context(|| format!("cannot read --log {filter}"))?;
     let colours = colours(&std::io::stderr());
@@ -71,7 +70,7 @@ fn logs(filter: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Colours only for a person, and not for one who said no (<https://no-color.org>).
+/// Whether to use colours: only on a terminal, and not if `NO_COLOR` is set (<https://no-color.org>).
 fn colours(stream: &impl IsTerminal) -> bool {
     let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     stream.is_terminal() && !refused

@@ -1,4 +1,4 @@
-//! `evenkeel snapshot`: backups of a running cluster.
+//! `evenkeel snapshot`: saves the state of a running cluster.
 
 use std::path::PathBuf;
 
@@ -20,17 +20,17 @@ enum Command {
     Save(Save),
 }
 
-/// Save every object of a running cluster, as of one revision, to a file that only you can read.
+/// Save all objects of a running cluster, as of one revision, to a file that only you can read.
 ///
-/// The file holds Secrets in the clear. It gets its name when it is whole and checked, and replaces one of that name.
-/// Not in it: the certificate authority and the key of service account tokens, which are files in DATA_DIR/pki.
+/// The file contains Secrets in clear text. It does not contain the certificate authority and the key that signs service
+/// account tokens, which are files in DATA_DIR/pki. An existing file is replaced once the new one is complete and checked.
 #[derive(Debug, Args)]
 struct Save {
     /// The file to write.
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// The kubeconfig of the cluster, whose user may read /evenkeel/snapshot
-    /// [default: $KUBECONFIG, else ~/.kube/evenkeel.kubeconfig].
+    /// The kubeconfig of the cluster. Its user needs permission to `get` /evenkeel/snapshot
+    /// [default: $KUBECONFIG, or else ~/.kube/evenkeel.kubeconfig].
     #[arg(long, value_name = "PATH")]
     kubeconfig: Option<PathBuf>,
 }

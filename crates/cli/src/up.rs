@@ -1,4 +1,4 @@
-//! `evenkeel up`: the embedded cluster on a port.
+//! `evenkeel up`: serves the embedded cluster on a port.
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -13,36 +13,36 @@ use crate::audit::{AuditFlags, OpenAudit};
 
 /// Start a Kubernetes cluster in this process and serve its API.
 ///
-/// When it is ready, the address and the kubeconfig are printed:
+/// When the cluster is ready, the command prints its address and how to use it:
 ///
 ///     ready: https://127.0.0.1:6443
 ///     export KUBECONFIG=/home/me/.kube/evenkeel.kubeconfig
 ///
-/// Ctrl-C and SIGTERM end it.
+/// Ctrl-C or SIGTERM stops it.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Up {
-    /// The address to listen on; port 0 takes any free one.
+    /// The address to listen on; port 0 takes any free port.
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:6443")]
     bind: SocketAddr,
-    /// Where the kubeconfig is written when the cluster is ready, readable by you alone
-    /// [default: kubeconfig in the data directory, else ~/.kube/evenkeel.kubeconfig].
+    /// Where to write the kubeconfig, readable only by you
+    /// [default: `kubeconfig` in the data directory, or else ~/.kube/evenkeel.kubeconfig].
     #[arg(long, value_name = "PATH")]
     kubeconfig: Option<PathBuf>,
-    /// Keep everything in this directory: acknowledged writes survive a crash. Without it the cluster lives in memory.
+    /// Keep the state of the cluster in this directory; acknowledged writes survive a crash [default: in memory].
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
-    /// Begin with the state of this snapshot, which `evenkeel snapshot save` wrote: in memory, or with --data-dir in a
-    /// directory that holds no store yet. A damaged snapshot is refused before anything is written.
+    /// Start with the state of this snapshot, written by `evenkeel snapshot save`. With --data-dir, the directory must not
+    /// hold the state of a cluster yet. A damaged snapshot is refused before anything is written.
     #[arg(long, value_name = "FILE")]
     restore: Option<PathBuf>,
-    /// How many simulated nodes run pods; 0 for none, and no scheduler: pods stay pending, untouched.
+    /// The number of simulated nodes that run pods. With 0 there is no scheduler either, and pods stay pending.
     #[arg(long, value_name = "N", default_value_t = 1)]
     nodes: usize,
-    /// Users with bearer tokens, one a line: token,user,uid,"group1,group2".
+    /// A CSV file of bearer tokens, one per line: token,user,uid,"group1,group2".
     #[arg(long, value_name = "CSV")]
     token_auth_file: Option<PathBuf>,
-    /// Start the API alone: no controllers, no scheduler, no nodes.
+    /// Start only the API server: no controllers, no scheduler, no nodes.
     #[arg(long)]
     no_controllers: bool,
     #[command(flatten)]
@@ -51,17 +51,17 @@ pub(crate) struct Up {
 
 impl Up {
     pub(crate) fn run(self) -> anyhow::Result<()> {
-        crate::files::raise_limit();
+        crate::os::raise_open_files_limit();
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let result = runtime.block_on(self.serve());
-        // What still runs has nothing to say to anybody.
+        // Do not wait for tasks that are still running.
         runtime.shutdown_background();
         result
     }
 
     async fn serve(self) -> anyhow::Result<()> {
-        // Before anything listens: a signal that comes early ends the process in order, too.
-        let ended = crate::signals::ended()?;
+        // Catch signals before anything listens, so that an early signal also leads to an orderly shutdown.
+        let ended = crate::os::shutdown_signal()?;
         let tokens = self.token_auth_file.as_deref().map(Tokens::read).transpose()?.unwrap_or_default();
         let kubeconfig = self.kubeconfig_path()?;
         let audit = self.audit.open()?;
@@ -79,7 +79,7 @@ impl Up {
     }
 
     async fn cluster(&self, audit: Option<&OpenAudit>) -> anyhow::Result<Cluster> {
-        // Without nodes nobody looks at pods at all: they stay as their author left them.
+        // Without nodes there is no scheduler either, so that nothing but the user changes pods.
         let (nodes, controllers) = (self.nodes, !self.no_controllers);
         let mut options =
             Cluster::builder().nodes(nodes).scheduler(nodes > 0).controllers(controllers).records(false);
@@ -105,15 +105,16 @@ impl Up {
     }
 }
 
-/// Where the kubeconfig is unless an option says otherwise.
+/// The default path of the kubeconfig.
 pub(crate) fn default_kubeconfig() -> anyhow::Result<PathBuf> {
-    let home = std::env::home_dir().context("there is no home directory: give --kubeconfig")?;
+    let home = std::env::home_dir()
+        .context("there is no home directory for the kubeconfig; choose a file with --kubeconfig")?;
     Ok(home.join(".kube").join("evenkeel.kubeconfig"))
 }
 
 fn announce(server: &Server, kubeconfig: &std::path::Path) -> anyhow::Result<()> {
     if let Some(folder) = kubeconfig.parent() {
-        std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
     }
     server.write_kubeconfig(kubeconfig).with_context(|| format!("cannot write {}", kubeconfig.display()))?;
     let mut out = std::io::stdout().lock();

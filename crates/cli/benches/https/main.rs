@@ -10,6 +10,8 @@
 mod client;
 mod constant;
 mod server;
+#[path = "../load/tls.rs"]
+mod tls;
 
 use std::time::Duration;
 

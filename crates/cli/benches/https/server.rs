@@ -6,11 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel::kube::config::Kubeconfig;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::client::Client;
-use crate::{constant, now};
+use crate::{constant, now, tls};
 
 /// The kernel counts processor time in hundredths of a second for user programs, on every Linux.
 const TICKS_PER_SECOND: u64 = 100;
@@ -35,7 +33,7 @@ impl Server {
         let ready_after = before.elapsed();
         let url = line.trim().strip_prefix("ready: ").expect("it becomes ready").to_owned();
         let kubeconfig = Kubeconfig::read_from(kubeconfig).expect("it was written");
-        let config = admin(&kubeconfig);
+        let config = Arc::new(tls::admin(&kubeconfig));
         Self { child, url, config, ready_after, _folder: folder }
     }
 
@@ -46,7 +44,7 @@ impl Server {
         let mut certificate = String::new();
         let stdout = child.stdout.as_mut().expect("it is piped");
         stdout.take(4096).read_to_string(&mut certificate).expect("it is text");
-        let config = config(certificate.as_bytes()).with_no_client_auth();
+        let config = tls::trusting(certificate.as_bytes()).with_no_client_auth();
         let folder = tempfile::tempdir().expect("a folder");
         let (url, ready_after) = (line.trim().to_owned(), before.elapsed());
         Self { child, url, config: Arc::new(config), ready_after, _folder: folder }
@@ -89,27 +87,4 @@ fn start(mut command: Command) -> (Child, String) {
     let stdout = child.stdout.as_mut().expect("it is piped");
     BufReader::with_capacity(1, stdout).read_line(&mut line).expect("it is text");
     (child, line)
-}
-
-fn admin(kubeconfig: &Kubeconfig) -> Arc<rustls::ClientConfig> {
-    use base64::Engine as _;
-    let decode = |text: &str| base64::engine::general_purpose::STANDARD.decode(text).expect("it is base64");
-    let cluster = kubeconfig.clusters[0].cluster.as_ref().expect("it has one");
-    let user = kubeconfig.auth_infos[0].auth_info.as_ref().expect("it has one");
-    let authority = decode(cluster.certificate_authority_data.as_deref().expect("it has one"));
-    let own = decode(user.client_certificate_data.as_deref().expect("it has one"));
-    let key = user.client_key_data.as_ref().expect("it has one");
-    let key = decode(secrecy::ExposeSecret::expose_secret(key));
-    let own = CertificateDer::from_pem_slice(&own).expect("it is a certificate");
-    let key = PrivateKeyDer::from_pem_slice(&key).expect("it is a key");
-    Arc::new(config(&authority).with_client_auth_cert(vec![own], key).expect("they fit"))
-}
-
-fn config(authority: &[u8]) -> rustls::ConfigBuilder<rustls::ClientConfig, rustls::client::WantsClientCert> {
-    let mut roots = rustls::RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_slice(authority).expect("it is a certificate")).expect("it is one");
-    rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .expect("ring knows them")
-        .with_root_certificates(roots)
 }

@@ -1,8 +1,8 @@
-//! A server with many clients: open connections, watches, and writes of which each reaches ten watches.
+//! A server with many clients: open connections, watches, and writes that reach ten watches each.
 //!
-//! The server is `evenkeel up` in a process of its own, over TLS on loopback. Its clients are four users that RBAC lets do
-//! everything, so that the bounds of each user hold. Most connections speak HTTP/1.1 and have one watch; what is left of
-//! the watches is on HTTP/2 connections, as many on each as the server allows.
+//! The server is `evenkeel up` in a process of its own, over TLS on loopback. Its clients are four users who may do
+//! everything by RBAC, but are subject to the limits of a single user. Most connections use HTTP/1.1 and have one watch;
+//! the remaining watches are on HTTP/2 connections, as many on each as the server allows.
 
 use std::process::Child;
 use std::sync::Arc;
@@ -18,6 +18,8 @@ use tokio::time::Instant;
 mod client;
 #[path = "server.rs"]
 mod server;
+#[path = "tls.rs"]
+mod tls;
 
 use client::{Client, Watcher};
 use server::Server;
@@ -26,17 +28,17 @@ use server::Server;
 const WATCHES_EACH: usize = 10;
 /// How many watches one HTTP/2 connection has: as many streams as the server allows.
 const STREAMS: usize = 100;
-/// How many connections write. The bound on writes of one user is 150, and four users write.
+/// How many connections write. A single user may have 150 writes in flight, and four users write.
 const WRITERS: usize = 32;
 /// How many connections are opened at a time.
 const OPENING: usize = 64;
-/// Nothing that should happen takes as long, on the slowest machine.
+/// When a step counts as hanging: none takes as long, even on a slow machine.
 const HANG: Duration = Duration::from_secs(300);
 
-/// How much load.
+/// The amount of load.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
-    /// Connections that are open, those of watches and writers among them.
+    /// The number of open connections, including those of watches and writers.
     pub(crate) connections: usize,
     pub(crate) watches: usize,
     pub(crate) writes_per_second: u64,
@@ -44,8 +46,8 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// This load, but for what the environment says: `EVENKEEL_LOAD_CONNECTIONS`, `EVENKEEL_LOAD_WATCHES`,
-    /// `EVENKEEL_LOAD_WRITES` (a second) and `EVENKEEL_LOAD_SECONDS`.
+    /// This load, with the changes that the environment variables `EVENKEEL_LOAD_CONNECTIONS`, `EVENKEEL_LOAD_WATCHES`,
+    /// `EVENKEEL_LOAD_WRITES` (per second) and `EVENKEEL_LOAD_SECONDS` ask for.
     pub(crate) fn or_settings(self) -> Result<Self, String> {
         Ok(Self {
             connections: setting("EVENKEEL_LOAD_CONNECTIONS", self.connections)?,
@@ -56,20 +58,20 @@ impl Load {
     }
 }
 
-/// A setting of the environment, a number above zero; an error where it is anything else.
+/// The value of an environment variable, which must be a number above zero, or `unless_set`.
 fn setting<T: std::str::FromStr + PartialOrd + From<u16>>(name: &str, unless_set: T) -> Result<T, String> {
     let Some(text) = std::env::var_os(name) else { return Ok(unless_set) };
     let number = text.to_str().and_then(|text| text.parse().ok()).filter(|number| *number > T::from(0));
-    number.ok_or_else(|| format!("{name} is no number above zero: {text:?}"))
+    number.ok_or_else(|| format!("the environment variable {name} must be a number above zero, not {text:?}"))
 }
 
-/// Lets this process open as many files as it may: the clients are files, too.
+/// Raises the limit of open files of this process: each client is an open file, too.
 fn raise_limit() {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }
 
-/// What was seen.
+/// The results of a run.
 #[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) connections: usize,
@@ -78,11 +80,11 @@ pub(crate) struct Report {
     pub(crate) writes: u64,
     /// How long the writes took.
     pub(crate) wrote_for: Duration,
-    /// Events that watches received, ten for each write.
+    /// How many events the watches received: ten for each write.
     pub(crate) events: u64,
     pub(crate) resident_max_mb: u64,
     pub(crate) files_max: usize,
-    /// How long the server took to end after SIGTERM, while all went on.
+    /// How long the server took to end after SIGTERM, under the same load.
     pub(crate) ended_in: Duration,
     pub(crate) exit_code: Option<i32>,
 }
@@ -98,7 +100,7 @@ impl std::fmt::Display for Report {
     }
 }
 
-/// Runs the load; an error says what went wrong first.
+/// Runs the load. The error is the first thing that went wrong.
 pub(crate) async fn run(load: Load) -> Result<Report, String> {
     raise_limit();
     let server = Server::start();
@@ -119,7 +121,7 @@ pub(crate) async fn run(load: Load) -> Result<Report, String> {
     shared.wait_until_seen(writes * WATCHES_EACH as u64).await?;
     let events = shared.events.load(Ordering::Relaxed);
     let (resident_max_mb, files_max) = sampled.finish();
-    // Under the same load, until it ends.
+    // The load continues until the server has ended.
     shared.ending.store(true, Ordering::Relaxed);
     let more = tokio::spawn({
         let (clients, shared) = (clients.clone(), shared.clone());

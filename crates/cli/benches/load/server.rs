@@ -8,11 +8,9 @@ use std::time::Duration;
 
 use evenkeel::kube::config::Kubeconfig;
 use rustix::process::{Pid, Signal, kill_process};
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::time::Instant;
 
-use super::Client;
+use super::{Client, tls};
 
 /// The clients' users. Each has a quarter of the load.
 const USERS: [&str; 4] = ["alice", "bob", "carol", "dave"];
@@ -59,9 +57,13 @@ impl Server {
 
     fn client(&self, token: Option<String>) -> Client {
         let address = self.url.trim_start_matches("https://").parse().expect("it is an address");
-        let is_admin = token.is_none();
-        let configs =
-            [&b""[..], b"h2"].map(|protocol| Arc::new(config(&self.kubeconfig, protocol, is_admin)));
+        let config = match token {
+            None => tls::admin(&self.kubeconfig),
+            Some(_) => tls::trusting(&tls::authority(&self.kubeconfig)).with_no_client_auth(),
+        };
+        let mut over_h2 = config.clone();
+        over_h2.alpn_protocols = vec![b"h2".to_vec()];
+        let configs = [config, over_h2].map(Arc::new);
         Client { address, configs, token }
     }
 
@@ -120,33 +122,4 @@ pub(crate) fn binding() -> String {
     let subjects = USERS.map(|user| serde_json::json!({"kind": "User", "name": user, "apiGroup": group}));
     let role = serde_json::json!({"kind": "ClusterRole", "name": "cluster-admin", "apiGroup": group});
     serde_json::json!({"metadata": {"name": "load"}, "subjects": subjects, "roleRef": role}).to_string()
-}
-
-fn config(kubeconfig: &Kubeconfig, protocol: &[u8], is_admin: bool) -> rustls::ClientConfig {
-    use base64::Engine as _;
-    let decode = |text: &str| base64::engine::general_purpose::STANDARD.decode(text).expect("it is base64");
-    let cluster = kubeconfig.clusters[0].cluster.as_ref().expect("it is there");
-    let authority = decode(cluster.certificate_authority_data.as_deref().expect("it is there"));
-    let mut roots = rustls::RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_slice(&authority).expect("it is one")).expect("it is good");
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .expect("ring knows them")
-        .with_root_certificates(roots);
-    let mut config = if is_admin {
-        use secrecy::ExposeSecret as _;
-        let user = kubeconfig.auth_infos[0].auth_info.as_ref().expect("it is there");
-        let certificate = decode(user.client_certificate_data.as_deref().expect("it is there"));
-        let key = decode(user.client_key_data.as_ref().expect("it is there").expose_secret());
-        let certificate = CertificateDer::from_pem_slice(&certificate).expect("it is one");
-        let key = PrivateKeyDer::from_pem_slice(&key).expect("it is one");
-        config.with_client_auth_cert(vec![certificate], key).expect("they fit")
-    } else {
-        config.with_no_client_auth()
-    };
-    if !protocol.is_empty() {
-        config.alpn_protocols = vec![protocol.to_vec()];
-    }
-    config
 }

@@ -1,4 +1,4 @@
-//! The operators of the demo: how each is run, what is applied for it, and what must come of that.
+//! The operators of the demo: how to run each, its sample, and the expected result.
 
 use std::sync::Arc;
 
@@ -9,36 +9,36 @@ use evenkeel::kube::core::{ApiResource, GroupVersionKind};
 
 /// An operator with its sample.
 pub(super) struct Example {
-    /// The operator's name, under which its requests are known.
+    /// The operator's name, as it appears in the record of requests.
     pub(super) name: &'static str,
-    /// Its custom resource.
+    /// The definition of its custom resource, if it has one.
     pub(super) crd: Option<fn() -> CustomResourceDefinition>,
-    /// Runs it in a cluster.
+    /// Runs the operator in a cluster.
     pub(super) run: fn(&Cluster),
-    /// What is applied: YAML documents.
+    /// The YAML documents to apply.
     pub(super) sample: &'static str,
-    /// What must then hold.
+    /// The state that the sample must reach.
     pub(super) goal: Goal,
-    /// What is deleted to make it drift, and must come back.
+    /// The child that the demo deletes, and that the operator must create again.
     pub(super) child: Object,
-    /// How many pods the sample comes to.
+    /// How many pods the sample leads to.
     pub(super) pods: usize,
 }
 
-/// When a sample is as declared.
+/// The state that a sample must reach.
 pub(super) struct Goal {
-    /// The object that shows it.
+    /// The object whose status shows the state.
     pub(super) object: Object,
-    /// What it must show.
+    /// What the status must show.
     pub(super) shows: Shows,
 }
 
-/// What an object shows in its status.
+/// What the status of an object must show.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Shows {
-    /// `status.phase`.
+    /// This value of `status.phase`.
     Phase(&'static str),
-    /// A condition that is true.
+    /// A condition of this type that is true.
     Condition(&'static str),
 }
 
@@ -60,7 +60,7 @@ impl Object {
     }
 }
 
-/// A kind of version v1, which all kinds of the demo have.
+/// The API resource of a kind in version v1, which all kinds of the demo have.
 pub(super) fn resource(group: &str, kind: &str) -> ApiResource {
     ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", kind))
 }
@@ -68,7 +68,7 @@ pub(super) fn resource(group: &str, kind: &str) -> ApiResource {
 /// The group of the examples' custom resources.
 const EXAMPLES: &str = "example.com";
 
-/// All of them.
+/// The operators of the demo.
 pub(super) static ALL: [Example; 5] = [
     Example {
         name: my_resource::NAME,
@@ -125,7 +125,7 @@ pub(super) fn names() -> [&'static str; 5] {
     ALL.each_ref().map(|example| example.name)
 }
 
-/// The kinds of which nothing may be left when the samples are gone, besides the custom ones.
+/// The built-in kinds of which no object may be left when the samples are deleted.
 pub(super) const BUILT_IN: [(&str, &str); 6] = [
     ("apps", "Deployment"),
     ("apps", "ReplicaSet"),
@@ -135,5 +135,5 @@ pub(super) const BUILT_IN: [(&str, &str); 6] = [
     ("", "Pod"),
 ];
 
-/// The Service of the API server itself.
+/// The name of the API server's own Service, which always exists.
 pub(super) const KUBERNETES: &str = "kubernetes";

@@ -1,4 +1,4 @@
-//! The samples: applied, disturbed, deleted, and compared with what must stand after each act.
+//! Applies the samples, deletes their children, deletes the samples, and checks the result of each.
 
 use std::collections::BTreeMap;
 
@@ -13,10 +13,10 @@ use serde_json::Value;
 use super::examples::{ALL, BUILT_IN, Example, KUBERNETES, Object, Shows, resource};
 use super::story;
 
-/// The field manager of what the demo applies.
+/// The field manager of objects that the demo applies.
 const FIELD_MANAGER: &str = "evenkeel-demo";
 
-/// Declares the custom resources.
+/// Creates the custom resource definitions.
 pub(super) async fn declare(cluster: &Cluster) -> kube::Result<()> {
     for crd in ALL.iter().filter_map(|example| example.crd) {
         cluster.apply(crd()).await?;
@@ -41,7 +41,7 @@ pub(super) async fn apply(cluster: &Cluster) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Deletes the samples; what one is made of goes after it.
+/// Deletes the samples.
 pub(super) async fn delete(cluster: &Cluster) -> anyhow::Result<()> {
     for example in &ALL {
         for object in documents(example)?.into_iter().rev() {
@@ -52,7 +52,7 @@ pub(super) async fn delete(cluster: &Cluster) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What keeps the samples from being as declared.
+/// Describes which samples have not reached their goal.
 pub(super) async fn unready(cluster: &Cluster) -> kube::Result<Vec<String>> {
     let mut failures = Vec::new();
     for Example { goal, .. } in &ALL {
@@ -73,7 +73,7 @@ pub(super) async fn unready(cluster: &Cluster) -> kube::Result<Vec<String>> {
     Ok(failures)
 }
 
-/// What an object does not show that it should.
+/// Describes how the status of an object differs from what it must show, or `None` if it does not.
 fn shows(object: &Value, wanted: Shows) -> Option<String> {
     match wanted {
         Shows::Phase(wanted) => {
@@ -89,7 +89,7 @@ fn shows(object: &Value, wanted: Shows) -> Option<String> {
     }
 }
 
-/// The uids of the children that the drift will take.
+/// The uids of the children that [`drift`] deletes.
 pub(super) async fn children(cluster: &Cluster) -> kube::Result<BTreeMap<String, Option<String>>> {
     let mut uids = BTreeMap::new();
     for Example { child, .. } in &ALL {
@@ -107,17 +107,17 @@ pub(super) async fn drift(cluster: &Cluster) -> kube::Result<()> {
     Ok(())
 }
 
-/// The children that are still the old ones, or are not there.
+/// Describes which children have not been created again.
 pub(super) async fn not_replaced(
     cluster: &Cluster,
     before: &BTreeMap<String, Option<String>>,
 ) -> kube::Result<Vec<String>> {
     let now = children(cluster).await?;
     let failed = now.iter().filter(|(name, uid)| uid.is_none() || before.get(*name) == Some(*uid));
-    Ok(failed.map(|(name, _)| format!("{name}: it was not made anew")).collect())
+    Ok(failed.map(|(name, _)| format!("{name}: it was not created again")).collect())
 }
 
-/// What is left of the samples and of what they came to.
+/// Describes which objects of the samples still exist.
 pub(super) async fn left(cluster: &Cluster) -> kube::Result<Vec<String>> {
     let custom = ALL.iter().filter(|example| example.crd.is_some());
     let custom = custom.map(|example| example.goal.object.resource());
@@ -126,7 +126,7 @@ pub(super) async fn left(cluster: &Cluster) -> kube::Result<Vec<String>> {
     for resource in custom.chain(built_in) {
         let all = api(cluster, &resource).list(&ListParams::default()).await?;
         let names = all.iter().map(kube::ResourceExt::name_any).filter(|name| name != KUBERNETES);
-        left.extend(names.map(|name| format!("{} {name}: it is still there", resource.kind)));
+        left.extend(names.map(|name| format!("{} {name}: it still exists", resource.kind)));
     }
     Ok(left)
 }

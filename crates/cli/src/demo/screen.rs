@@ -1,4 +1,4 @@
-//! Where the story is shown: progress lines on a terminal, plain lines elsewhere.
+//! The output of the demo: lines, and below them progress bars if it is a terminal.
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal as _, Write as _};
@@ -9,35 +9,35 @@ use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::story::Line;
 
-/// How often the progress lines turn.
+/// How often the progress bars are redrawn.
 const TICK: Duration = Duration::from_millis(100);
-/// The progress line of all that is not an operator's.
+/// The name of the progress bar for everything that is not an operator's.
 const CLUSTER: &str = "cluster";
 
-/// What the user looks at.
+/// The output of the demo.
 pub(super) enum Screen {
-    /// A file or a pipe: one line after the other.
+    /// A file or a pipe: lines only.
     Plain,
-    /// A terminal: the same lines, and below them how far each operator is.
+    /// A terminal: lines, and below them a progress bar for each operator.
     Live(Box<Live>),
 }
 
-/// The progress lines of a terminal.
+/// The progress bars of a terminal.
 pub(super) struct Live {
     all: MultiProgress,
-    /// By operator, and one for the cluster.
+    /// The progress bars by operator, and one for the cluster.
     progress: BTreeMap<&'static str, Progress>,
     colours: bool,
 }
 
 struct Progress {
     bar: ProgressBar,
-    /// How often each station was passed, in the order in which they were first passed.
+    /// How often each step was observed, in the order in which the steps first occurred.
     passed: Mutex<Vec<(&'static str, usize)>>,
 }
 
 impl Screen {
-    /// The screen that stdout is.
+    /// A screen on stdout.
     pub(super) fn new(operators: &[&'static str]) -> Self {
         let out = std::io::stdout();
         if !out.is_terminal() {
@@ -49,7 +49,7 @@ impl Screen {
         Self::Live(Box::new(Live { progress: progress.collect(), all, colours: crate::colours(&out) }))
     }
 
-    /// Shows a text of the demo's own.
+    /// Prints a text.
     pub(super) fn say(&self, text: &str) -> anyhow::Result<()> {
         match self {
             Self::Plain => {
@@ -62,13 +62,13 @@ impl Screen {
         Ok(())
     }
 
-    /// Shows a line of the story.
+    /// Prints a line about a step, and counts the step in its progress bar.
     pub(super) fn tell(&self, line: &Line) -> anyhow::Result<()> {
         let Self::Live(live) = self else { return self.say(&line.to_string()) };
         if let Some(progress) = live.progress.get(&*line.by).or_else(|| live.progress.get(CLUSTER)) {
             progress.pass(line);
         }
-        // A line that the terminal wraps would push the progress lines out of their place.
+        // A line that is wrapped by the terminal would displace the progress bars.
         let (_, width) = console::Term::stdout().size();
         let shown = console::truncate_str(&line.to_string(), usize::from(width), "…").into_owned();
         let coloured = format!("\u{1b}[{}m{:<9}\u{1b}[0m", colour(line.station), line.station);
@@ -76,7 +76,7 @@ impl Screen {
         self.say(&if live.colours { shown.replacen(&padded, &coloured, 1) } else { shown })
     }
 
-    /// Takes the progress lines away; what was said stays.
+    /// Removes the progress bars. Printed lines stay.
     pub(super) fn clear(&self) {
         if let Self::Live(live) = self {
             live.progress.values().for_each(|progress| progress.bar.finish_and_clear());
@@ -95,7 +95,7 @@ impl Progress {
     }
 
     fn pass(&self, line: &Line) {
-        // A panic of another thread leaves counts that are as good as any.
+        // The counts stay valid even if another thread has panicked.
         let mut passed = self.passed.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         match passed.iter_mut().find(|(station, _)| *station == line.station) {
             Some((_, times)) => *times += 1,
@@ -107,7 +107,7 @@ impl Progress {
     }
 }
 
-/// The colour of a station, as terminals number them.
+/// The ANSI colour code of a step.
 fn colour(station: &str) -> u8 {
     match station {
         "accepted" => 36,

@@ -1,7 +1,7 @@
-//! What the demo shows: one line for each station that something is seen to pass.
+//! The lines of the demo: one for each step that is observed.
 //!
-//! *Invariant:* every line is made here from an observed request, watch event or cause; the demo prints nothing else
-//! between its headings.
+//! *Invariant:* every line is made from an observed request, watch event or reconcile. Between its headings, the demo
+//! prints nothing else.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,19 +12,19 @@ use evenkeel::cluster::{Exchange, Moment, Outcome, Reconcile, ResourcePath};
 use evenkeel::k8s_openapi::api::core::v1::Pod;
 use evenkeel::kube::ResourceExt as _;
 
-/// The name of clients that are neither operators nor built in: the demo itself, in the place of a user.
+/// The name of the demo's own client, which acts as a user.
 const CLIENT: &str = "client";
 
-/// One line of the story.
+/// A line about one step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Line {
-    /// Since the start.
+    /// The time since the start.
     pub(crate) at: Duration,
-    /// The station of the road.
+    /// The step, such as `applied` or `ready`.
     pub(crate) station: &'static str,
-    /// Who was seen there.
+    /// The client or node that took the step.
     pub(crate) by: Arc<str>,
-    /// What was seen.
+    /// What was observed.
     pub(crate) text: String,
 }
 
@@ -35,10 +35,10 @@ impl fmt::Display for Line {
     }
 }
 
-/// Who made a request, as far as the story is concerned.
+/// The kind of client that made a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
-    /// The demo itself, in the place of a user.
+    /// The demo itself, which acts as a user.
     User,
     /// One of the example operators.
     Operator,
@@ -46,7 +46,7 @@ enum Role {
     Builtin,
 }
 
-/// The line of something that was seen at this time, where it passes a station. A request is seen when it is answered.
+/// The line about a recorded moment, or `None` if it is no step. A request counts when it is answered.
 pub(crate) fn of_moment(at: Duration, moment: &Moment, operators: &[&str]) -> Option<Line> {
     match moment {
         Moment::Request(exchange) => of_request(at, exchange, operators),
@@ -55,7 +55,7 @@ pub(crate) fn of_moment(at: Duration, moment: &Moment, operators: &[&str]) -> Op
     }
 }
 
-/// The line of a request that wrote something; none for reads, for what changed nothing, and for bookkeeping.
+/// The line about a request. `None` if the request changed nothing, and for Events and Leases.
 fn of_request(at: Duration, exchange: &Exchange, operators: &[&str]) -> Option<Line> {
     let Outcome::Answered { status, wrote: Some(revision), .. } = exchange.outcome else { return None };
     let role = match &*exchange.by {
@@ -80,7 +80,7 @@ fn station(role: Role, exchange: &Exchange, target: &ResourcePath<'_>) -> Option
         (Role::Operator, "patch", _) if says(b"/metadata/finalizers") => Some("finalizer"),
         (Role::Operator, "delete", _) => Some("deleted"),
         (Role::Operator, _, _) => Some("applied"),
-        // A node's last word on a pod that it has stopped.
+        // A node deletes a pod without a grace period once it has stopped the pod.
         (Role::Builtin, "delete", _) if says(br#""gracePeriodSeconds":0"#) => Some("stopped"),
         (Role::Builtin, "delete", _) => Some("collected"),
         (Role::Builtin, "create", _) if matches!(&*target.resource, "replicasets" | "pods") => {
@@ -90,7 +90,7 @@ fn station(role: Role, exchange: &Exchange, target: &ResourcePath<'_>) -> Option
     }
 }
 
-/// The line of a reconcile: who was woken, and why; or how it failed.
+/// The line about a reconcile: its causes when it begins, or its error when it fails.
 fn of_reconcile(at: Duration, reconcile: &Reconcile) -> Option<Line> {
     let Reconcile { by, object, causes, stage, .. } = reconcile;
     let (station, text) = match stage {
@@ -101,7 +101,7 @@ fn of_reconcile(at: Duration, reconcile: &Reconcile) -> Option<Line> {
     Some(Line { at, station, by: by.clone(), text })
 }
 
-/// The line of a pod that has become ready.
+/// The line about a pod that has become ready.
 pub(crate) fn of_ready_pod(at: Duration, pod: &Pod) -> Line {
     let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or("no node");
     Line { at, station: "ready", by: node.into(), text: format!("pods/{}", pod.name_any()) }

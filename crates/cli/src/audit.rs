@@ -14,7 +14,8 @@ const MEGABYTE: u64 = 1 << 20;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Audit log")]
 pub(crate) struct AuditFlags {
-    /// Write audit events to this file, as JSON lines of audit.k8s.io/v1; `-` means standard output. Needs a policy file.
+    /// Write audit events to this file, as JSON lines of audit.k8s.io/v1; `-` means standard output. Needs a policy
+    /// file.
     #[arg(long, value_name = "FILE")]
     audit_log_path: Option<PathBuf>,
     /// The audit policy, a Policy of audit.k8s.io/v1 in YAML or JSON: which requests to log, and in what detail.

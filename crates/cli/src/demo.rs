@@ -25,6 +25,9 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use crate::hint::Hinted;
+use crate::up::CHOOSE_KUBECONFIG;
+
 use self::screen::Screen;
 use self::story::Line;
 
@@ -37,8 +40,8 @@ const MOST_WAITING: usize = 4096;
 
 /// Show five example operators at work: creation, drift, deletion.
 ///
-/// Starts an embedded cluster with three nodes and the example operators, applies a sample for each operator, and prints
-/// a line for each step that it observes:
+/// Starts an embedded cluster with three nodes and the example operators, applies a sample for each operator, and
+/// prints a line for each step that it observes:
 ///
 ///     accepted   a user's write was stored under a new revision
 ///     woken      a controller began to reconcile an object, and why
@@ -87,9 +90,9 @@ impl Demo {
         options.bind = self.bind;
         let server = cluster.serve(options).await?;
         let kubeconfig = self.kubeconfig_path()?;
-        server
-            .write_kubeconfig(&kubeconfig)
-            .with_context(|| format!("cannot write {}", kubeconfig.display()))?;
+        server.write_kubeconfig(&kubeconfig).with_context(|| {
+            Hinted::new(format!("cannot write {}", kubeconfig.display()), CHOOSE_KUBECONFIG)
+        })?;
         let screen = Arc::new(Screen::new(&examples::names()));
         screen.say(&format!(
             "cluster: {} with {NODES} nodes, ready after {:.1?}",

@@ -1,5 +1,6 @@
 //! Hints: what the user can do about an error.
 
+use std::fmt;
 use std::io;
 
 use evenkeel::cluster::audit::AuditLogError;
@@ -7,8 +8,31 @@ use evenkeel::cluster::serve::{ServeError, TokenFileError};
 use evenkeel::cluster::snapshot::SnapshotError;
 use evenkeel::cluster::{OpenError, StartError};
 
+/// The context of an error, with what the user can do about it.
+#[derive(Debug)]
+pub(crate) struct Hinted {
+    message: String,
+    hint: &'static str,
+}
+
+impl Hinted {
+    /// A context with this message. `hint` is printed on a line of its own.
+    pub(crate) fn new(message: impl Into<String>, hint: &'static str) -> Self {
+        Self { message: message.into(), hint }
+    }
+}
+
+impl fmt::Display for Hinted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
 /// What the user can do about this error, if we know.
 pub(crate) fn hint(error: &anyhow::Error) -> Option<String> {
+    if let Some(hinted) = error.downcast_ref::<Hinted>() {
+        return Some(hinted.hint.to_owned());
+    }
     error.chain().find_map(|cause| {
         let serve = cause.downcast_ref::<ServeError>().and_then(of_serving);
         let start = || cause.downcast_ref::<StartError>().and_then(of_starting);
@@ -53,6 +77,9 @@ fn of_starting(error: &StartError) -> Option<String> {
                 .to_owned(),
         ),
         OpenError::Foreign { .. } => Some("choose an empty or new directory with --data-dir".to_owned()),
+        OpenError::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+            Some("choose a directory that you can write to with --data-dir".to_owned())
+        }
         OpenError::Damaged { .. } => Some(
             "nothing in the directory was changed; restore it from a copy, or choose a new --data-dir"
                 .to_owned(),
@@ -73,6 +100,9 @@ fn of_snapshot(error: &SnapshotError) -> Option<String> {
         SnapshotError::Refused { status: 404, .. } => {
             Some("only `evenkeel up` supports snapshots; is this its kubeconfig?".to_owned())
         }
+        SnapshotError::File { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+            Some("choose a file in a folder that you can write to".to_owned())
+        }
         SnapshotError::Damaged { .. } => Some("nothing was written; use another copy of the snapshot".to_owned()),
         _ => None,
     }
@@ -84,6 +114,12 @@ fn of_tokens(_: &TokenFileError) -> String {
 
 fn of_audit(error: &AuditLogError) -> Option<String> {
     match error {
+        AuditLogError::Open { .. } => {
+            Some("choose a file that you can write to with --audit-log-path".to_owned())
+        }
+        AuditLogError::ReadPolicy { .. } => {
+            Some("--audit-policy-file must name a file that you can read".to_owned())
+        }
         AuditLogError::Policy { .. } => Some(
             "the smallest policy is {apiVersion: audit.k8s.io/v1, kind: Policy, rules: [{level: Metadata}]}"
                 .to_owned(),

@@ -1,7 +1,7 @@
 //! The binary `evenkeel`.
 //!
-//! Data goes to stdout, logs to stderr. A command that fails prints the error, and a `hint:` if the user can do something
-//! about it.
+//! Data goes to stdout, logs to stderr. A command that fails prints the error, and a `hint:` if the user can do
+//! something about it.
 
 mod audit;
 mod demo;
@@ -64,7 +64,12 @@ fn main() -> ExitCode {
 
 /// Writes the log messages that `filter` selects to stderr.
 fn logs(filter: &str) -> anyhow::Result<()> {
-    let filter = EnvFilter::try_new(filter).with_context(|| format!("cannot read --log {filter}"))?;
+    let filter = EnvFilter::try_new(filter).with_context(|| {
+        hint::Hinted::new(
+            format!("cannot read --log {filter}"),
+            "filters look like `debug` or `info,evenkeel_runtime=trace`",
+        )
+    })?;
     let colours = colours(&std::io::stderr());
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours).init();
     Ok(())

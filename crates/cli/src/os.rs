@@ -1,5 +1,5 @@
-//! Everything that depends on the operating system: the signals that end a command, and the limit of open files. Systems
-//! other than Unix get a portable fallback.
+//! Everything that depends on the operating system: the signals that end a command, and the limit of open files.
+//! Systems other than Unix get a portable fallback.
 
 pub(crate) use imp::{raise_open_files_limit, shutdown_signal};
 

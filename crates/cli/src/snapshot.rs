@@ -1,12 +1,17 @@
 //! `evenkeel snapshot`: saves the state of a running cluster.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use evenkeel::cluster::snapshot::save;
 use evenkeel::kube::config::{KubeConfigOptions, Kubeconfig};
 use evenkeel::kube::{Client, Config};
+
+use crate::hint::Hinted;
+
+/// The hint for a kubeconfig that cannot be read.
+const NAME_KUBECONFIG: &str = "is `evenkeel up` running? pass its kubeconfig with --kubeconfig or KUBECONFIG";
 
 /// Save the state of a running cluster, for `evenkeel up --restore`.
 #[derive(Debug, Args)]
@@ -22,8 +27,9 @@ enum Command {
 
 /// Save all objects of a running cluster, as of one revision, to a file that only you can read.
 ///
-/// The file contains Secrets in clear text. It does not contain the certificate authority and the key that signs service
-/// account tokens, which are files in DATA_DIR/pki. An existing file is replaced once the new one is complete and checked.
+/// The file contains Secrets in clear text. It does not contain the certificate authority and the key that signs
+/// service account tokens, which are files in DATA_DIR/pki. An existing file is replaced once the new one is complete
+/// and checked.
 #[derive(Debug, Args)]
 struct Save {
     /// The file to write.
@@ -60,13 +66,18 @@ impl Save {
     }
 
     fn kubeconfig(&self) -> anyhow::Result<Kubeconfig> {
+        let read = |path: &Path| {
+            let failed = || Hinted::new(format!("cannot read {}", path.display()), NAME_KUBECONFIG);
+            Kubeconfig::read_from(path).with_context(failed)
+        };
         if let Some(path) = &self.kubeconfig {
-            return Kubeconfig::read_from(path).with_context(|| format!("cannot read {}", path.display()));
+            return read(path);
         }
-        if let Some(kubeconfig) = Kubeconfig::from_env().context("cannot read $KUBECONFIG")? {
+        if let Some(kubeconfig) =
+            Kubeconfig::from_env().context(Hinted::new("cannot read $KUBECONFIG", NAME_KUBECONFIG))?
+        {
             return Ok(kubeconfig);
         }
-        let path = crate::up::default_kubeconfig()?;
-        Kubeconfig::read_from(&path).with_context(|| format!("cannot read {}", path.display()))
+        read(&crate::up::default_kubeconfig()?)
     }
 }

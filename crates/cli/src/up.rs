@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::Args;
@@ -10,6 +10,10 @@ use evenkeel::Cluster;
 use evenkeel::cluster::serve::{ServeOptions, Server, Tokens};
 
 use crate::audit::{AuditFlags, OpenAudit};
+use crate::hint::Hinted;
+
+/// The hint for a kubeconfig that cannot be written.
+pub(crate) const CHOOSE_KUBECONFIG: &str = "choose a file that you can write to with --kubeconfig";
 
 /// Start a Kubernetes cluster in this process and serve its API.
 ///
@@ -32,8 +36,8 @@ pub(crate) struct Up {
     /// Keep the state of the cluster in this directory; acknowledged writes survive a crash [default: in memory].
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
-    /// Start with the state of this snapshot, written by `evenkeel snapshot save`. With --data-dir, the directory must not
-    /// hold the state of a cluster yet. A damaged snapshot is refused before anything is written.
+    /// Start with the state of this snapshot, written by `evenkeel snapshot save`. With --data-dir, the directory must
+    /// not hold the state of a cluster yet. A damaged snapshot is refused before anything is written.
     #[arg(long, value_name = "FILE")]
     restore: Option<PathBuf>,
     /// The number of simulated nodes that run pods. With 0 there is no scheduler either, and pods stay pending.
@@ -108,15 +112,17 @@ impl Up {
 /// The default path of the kubeconfig.
 pub(crate) fn default_kubeconfig() -> anyhow::Result<PathBuf> {
     let home = std::env::home_dir()
-        .context("there is no home directory for the kubeconfig; choose a file with --kubeconfig")?;
+        .context(Hinted::new("there is no home directory for the kubeconfig", CHOOSE_KUBECONFIG))?;
     Ok(home.join(".kube").join("evenkeel.kubeconfig"))
 }
 
-fn announce(server: &Server, kubeconfig: &std::path::Path) -> anyhow::Result<()> {
+fn announce(server: &Server, kubeconfig: &Path) -> anyhow::Result<()> {
+    let failed =
+        |verb: &str, path: &Path| Hinted::new(format!("cannot {verb} {}", path.display()), CHOOSE_KUBECONFIG);
     if let Some(folder) = kubeconfig.parent() {
-        std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+        std::fs::create_dir_all(folder).with_context(|| failed("create", folder))?;
     }
-    server.write_kubeconfig(kubeconfig).with_context(|| format!("cannot write {}", kubeconfig.display()))?;
+    server.write_kubeconfig(kubeconfig).with_context(|| failed("write", kubeconfig))?;
     let mut out = std::io::stdout().lock();
     writeln!(out, "ready: {}\nexport KUBECONFIG={}", server.url(), kubeconfig.display())?;
     out.flush()?;

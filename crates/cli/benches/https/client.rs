@@ -1,4 +1,4 @@
-//! A client that does no more than it must: HTTP/1.1 by hand over TLS.
+//! A minimal client: HTTP/1.1 by hand over TLS.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub(crate) struct Client {
 pub(crate) struct Connection {
     stream: TlsStream<TcpStream>,
     buffer: Vec<u8>,
-    /// How many lines of a stream were seen.
+    /// How many lines of a watch were received.
     pub(crate) lines: usize,
 }
 
@@ -38,7 +38,7 @@ impl Connection {
         self.stream.flush().await.expect("the server reads");
     }
 
-    /// Sends a request and reads its whole answer, which must be a success with a known length.
+    /// Sends a request and reads the whole response, which must be a success with a `Content-Length`.
     pub(crate) async fn exchange(&mut self, request: &[u8]) {
         self.send(request).await;
         let mut filled = 0;
@@ -61,10 +61,10 @@ impl Connection {
         read
     }
 
-    /// Counts the lines of a stream until it ends.
+    /// Counts the lines of a watch until it ends.
     pub(crate) async fn count_lines(&mut self) {
         while let Ok(read @ 1..) = self.stream.read(&mut self.buffer).await {
-            // Each event is one line; the lengths of chunks stand on lines of their own, ended by \r\n.
+            // Each event is one line. The lengths of chunks are on separate lines that end with \r\n.
             self.lines += memchr::memmem::find_iter(&self.buffer[..read], b"}\n").count();
         }
     }

@@ -1,4 +1,4 @@
-//! The ceiling: a hyper server behind TLS that answers every request with the same bytes.
+//! The ceiling: a hyper server with TLS that answers every request with the same bytes.
 
 use std::convert::Infallible;
 use std::io::Write as _;
@@ -14,9 +14,9 @@ use rustls::pki_types::PrivateKeyDer;
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
-/// Set for the process that is this server.
+/// The environment variable that is set in the server's process.
 const CHILD: &str = "EVENKEEL_BENCH_CONSTANT";
-/// As long as the answer to a GET of the ConfigMaps that are measured.
+/// The length of the response to a GET of a measured ConfigMap.
 const ANSWER_BYTES: usize = 1300;
 
 pub(crate) fn is_child() -> bool {
@@ -62,7 +62,8 @@ async fn accept() {
     }
 }
 
-/// Says where it is and who it is. The certificate is padded to the 4096 bytes that its reader waits for.
+/// Prints the URL and the certificate of the server. The certificate is padded to the 4096 bytes that the reader
+/// expects.
 fn announce(text: &str) {
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).expect("somebody reads");

@@ -1,11 +1,11 @@
-//! `evenkeel up` over HTTPS: what a client gets out of it, and what it costs the server.
+//! Throughput and cost of `evenkeel up` over HTTPS.
 //!
-//! Each figure is taken over a window of at least two seconds with 32 connections, by a client that does as little as
-//! a client can. The processor time of the server process is printed beside each: it does not depend on how busy the
-//! machine is. The ceiling is a hyper server behind TLS that answers with constant bytes, under the same client.
+//! Each figure is measured over at least two seconds with 32 connections, by a client that does as little as possible.
+//! The processor time of the server process is printed beside each figure, because it does not depend on other load.
+//! The ceiling is a hyper server with TLS that answers with constant bytes, measured with the same client.
 //!
-//! `cargo bench -p evenkeel-cli --bench https -- get watch` takes the parts that are named: start, get, write, list,
-//! watch, disk.
+//! `cargo bench -p evenkeel-cli --bench https -- get watch` measures the named parts: start, get, write, list, watch,
+//! disk.
 
 mod client;
 mod constant;
@@ -22,7 +22,7 @@ const CONNECTIONS: usize = 32;
 const WINDOW: Duration = Duration::from_secs(2);
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const LISTED: usize = 5_000;
-/// How often GETs and their ceiling are taken in turns.
+/// How often GETs and their ceiling are measured in turns.
 const ROUNDS: usize = 8;
 const WATCHERS: usize = 100;
 
@@ -63,7 +63,7 @@ fn startup() {
     println!("resident when idle       {:>10.1} MB", server.resident_mb());
 }
 
-/// Against the ceiling, in turns: what else the machine does meanwhile falls on both.
+/// GETs and the ceiling are measured in turns, so that other load affects both.
 async fn gets() {
     let constant = Server::constant();
     let server = Server::up(&["--no-controllers"]);
@@ -113,7 +113,7 @@ async fn on_disk() {
     run(&server, "creates, on disk", create).await;
 }
 
-/// Many watchers of one namespace, while it is written to.
+/// Many watches of one namespace, while objects are written.
 async fn fan_out() {
     let server = Server::up(&["--no-controllers"]);
     let client = server.client();
@@ -154,7 +154,7 @@ async fn fan_out() {
     report("events to 100 watchers", events, before.elapsed(), server.cpu() - cpu);
 }
 
-/// Sends requests on all connections for a window, and prints how many were answered in a second.
+/// Sends requests on all connections for a while, and prints the rate of responses.
 async fn run(
     server: &Server,
     what: &str,

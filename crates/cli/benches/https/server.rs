@@ -1,4 +1,4 @@
-//! The server under measurement, in a process of its own.
+//! The measured server, in a process of its own.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, Command, Stdio};
@@ -10,7 +10,7 @@ use evenkeel::kube::config::Kubeconfig;
 use crate::client::Client;
 use crate::{constant, now, tls};
 
-/// The kernel counts processor time in hundredths of a second for user programs, on every Linux.
+/// The unit in which Linux reports processor time to programs: 0.01 s.
 const TICKS_PER_SECOND: u64 = 100;
 
 pub(crate) struct Server {
@@ -22,7 +22,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// `evenkeel up` with these options.
+    /// Starts `evenkeel up` with these options.
     pub(crate) fn up(options: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let kubeconfig = folder.path().join("kubeconfig");
@@ -37,7 +37,7 @@ impl Server {
         Self { child, url, config, ready_after, _folder: folder }
     }
 
-    /// The ceiling: constant bytes.
+    /// Starts the ceiling, which answers with constant bytes.
     pub(crate) fn constant() -> Self {
         let before = now();
         let (mut child, line) = start(constant::command());
@@ -58,7 +58,7 @@ impl Server {
     /// The processor time that the server has used.
     pub(crate) fn cpu(&self) -> Duration {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).expect("it runs");
-        // The name may hold spaces, and ends with the last parenthesis; user and system time are the 14th and 15th.
+        // The name may contain spaces, and ends with the last parenthesis. User and system time are fields 14 and 15.
         let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
         let ticks: u64 = fields.skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
         Duration::from_millis(ticks * 1000 / TICKS_PER_SECOND)
@@ -83,7 +83,7 @@ impl Drop for Server {
 fn start(mut command: Command) -> (Child, String) {
     let mut child = command.stdout(Stdio::piped()).spawn().expect("the binary runs");
     let mut line = String::new();
-    // Unbuffered beyond the line would lose what follows: a buffer of one byte takes no more than it gives.
+    // With a buffer of one byte, nothing is read beyond the line.
     let stdout = child.stdout.as_mut().expect("it is piped");
     BufReader::with_capacity(1, stdout).read_line(&mut line).expect("it is text");
     (child, line)

@@ -1,4 +1,4 @@
-//! A client of the load: requests and watches over HTTP/1.1 and HTTP/2.
+//! A client for the load test: requests and watches over HTTP/1.1 and HTTP/2.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -15,13 +15,13 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// A client with one identity.
+/// A client with the credentials of one user.
 #[derive(Clone)]
 pub(crate) struct Client {
     pub(crate) address: SocketAddr,
-    /// For HTTP/1.1 and for HTTP/2.
+    /// The TLS configurations for HTTP/1.1 and for HTTP/2.
     pub(crate) configs: [Arc<rustls::ClientConfig>; 2],
-    /// The bearer token; none for a client with a certificate.
+    /// The bearer token. `None` for a client with a certificate.
     pub(crate) token: Option<String>,
 }
 
@@ -39,7 +39,7 @@ enum Sender {
 /// An open watch.
 pub(crate) struct Watcher {
     body: Incoming,
-    /// Lines that arrived and were not looked at, and the beginning of the next.
+    /// Complete lines that have arrived, and the beginning of the next line.
     lines: VecDeque<Vec<u8>>,
     rest: Vec<u8>,
     /// Keeps the connection open.
@@ -107,7 +107,7 @@ impl Connection {
         }
     }
 
-    /// Sends a request whose answer has this status.
+    /// Sends a request, and expects this status.
     pub(crate) async fn expect(
         &mut self,
         method: Method,
@@ -138,7 +138,7 @@ impl Connection {
 }
 
 impl Watcher {
-    /// The next line; none where the server has ended the watch.
+    /// The next line. `None` if the server has ended the watch.
     pub(crate) async fn next(&mut self) -> Result<Option<Vec<u8>>, String> {
         loop {
             if let Some(line) = self.lines.pop_front() {

@@ -1,8 +1,8 @@
 //! A server with many clients: open connections, watches, and writes that reach ten watches each.
 //!
 //! The server is `evenkeel up` in a process of its own, over TLS on loopback. Its clients are four users who may do
-//! everything by RBAC, but are subject to the limits of a single user. Most connections use HTTP/1.1 and have one watch;
-//! the remaining watches are on HTTP/2 connections, as many on each as the server allows.
+//! everything by RBAC, but are subject to the limits of a single user. Most connections use HTTP/1.1 and have one
+//! watch; the remaining watches are on HTTP/2 connections, as many on each as the server allows.
 
 use std::process::Child;
 use std::sync::Arc;
@@ -148,13 +148,13 @@ pub(crate) async fn run(load: Load) -> Result<Report, String> {
     })
 }
 
-/// What clients share.
+/// What the clients share.
 struct Shared {
-    /// How many writes each group had.
+    /// The number of writes to each group.
     written: Vec<AtomicU64>,
-    /// Events that were received.
+    /// The number of events received.
     events: AtomicU64,
-    /// Whether the server was told to end: errors are expected from then on.
+    /// Whether the server was told to end. Errors are expected from then on.
     ending: AtomicBool,
 }
 
@@ -198,7 +198,7 @@ fn object(group: usize) -> String {
     format!("/api/v1/namespaces/{}/configmaps/load", namespace(group))
 }
 
-/// Makes the users' rights, and a namespace with an object for each group of watches.
+/// Grants the users their permissions, and creates a namespace with an object for each group of watches.
 async fn prepare(admin: &Client, groups: usize) -> Result<(), String> {
     let mut connection = admin.connect_h1().await?;
     let binding = server::binding();
@@ -220,7 +220,7 @@ struct Watchers {
     connections: usize,
 }
 
-/// Opens the watches, and lets each count what it sees.
+/// Opens the watches, each with a task that counts its events.
 async fn open_watches(clients: &[Client], load: Load, shared: &Arc<Shared>) -> Result<Watchers, String> {
     let (h1, h2) = divide(load);
     let mut opening = JoinSet::new();
@@ -247,10 +247,10 @@ async fn open_watches(clients: &[Client], load: Load, shared: &Arc<Shared>) -> R
     Ok(Watchers { tasks, connections: h1 + h2 })
 }
 
-/// How many connections have one watch each, and how many have as many as they may.
+/// The number of connections with one watch each, and of those with [`STREAMS`] watches.
 fn divide(load: Load) -> (usize, usize) {
     let connections = load.connections.saturating_sub(WRITERS);
-    // With h connections of many and the rest of one: h × STREAMS + (connections − h) ≥ watches.
+    // With h connections of many watches and the rest of one: h × STREAMS + (connections − h) ≥ watches.
     let h2 = load.watches.saturating_sub(connections).div_ceil(STREAMS - 1);
     (load.watches.saturating_sub(h2 * STREAMS), h2)
 }
@@ -274,7 +274,7 @@ async fn open_some(client: &Client, is_h1: bool, groups: &[usize]) -> Result<Ope
     Ok(opened)
 }
 
-/// Counts the changes that a watch shows, in their order, until it ends.
+/// Counts the events of a watch, and checks their order, until it ends.
 async fn count(mut watcher: Watcher, group: usize, shared: Arc<Shared>) -> Result<(), String> {
     let mut seen = 0;
     loop {
@@ -300,7 +300,7 @@ async fn count(mut watcher: Watcher, group: usize, shared: Arc<Shared>) -> Resul
     }
 }
 
-/// Opens what is left of the connections. Each has asked once, and is then idle.
+/// Opens the remaining connections. Each sends one request and is then idle.
 async fn open_idle(clients: &[Client], load: Load, open: usize) -> Result<Vec<client::Connection>, String> {
     let mut idle = Vec::new();
     for index in 0..load.connections.saturating_sub(open + WRITERS) {
@@ -311,7 +311,7 @@ async fn open_idle(clients: &[Client], load: Load, open: usize) -> Result<Vec<cl
     Ok(idle)
 }
 
-/// Writes at the rate of the load for so long, or until the server has ended.
+/// Writes at the rate of the load for this time, or until the server has ended.
 async fn write(
     clients: &[Client],
     load: Load,
@@ -329,7 +329,7 @@ async fn write(
     Ok(())
 }
 
-/// One writer, which writes to groups of its own, so that the order of its writes is that of the changes.
+/// One writer. It writes to groups of its own, so that events arrive in the order of its writes.
 async fn write_some(
     client: &Client,
     writer: usize,
@@ -364,7 +364,7 @@ async fn write_some(
     Ok(())
 }
 
-/// Waits for a child that was asked to end.
+/// Waits for a child process that was told to end.
 fn wait(child: &mut Child) -> Option<i32> {
     child.wait().ok().and_then(|status| status.code())
 }

@@ -1,8 +1,9 @@
-//! `evenkeel up` under load: 4,000 connections and 10,000 watches for a minute, while 1,000 writes a second reach ten
-//! watches each; then SIGTERM, under the same load.
+//! `evenkeel up` under load: 4,000 connections and 10,000 watches for a minute, with 1,000 writes a second that reach
+//! ten watches each; then SIGTERM under the same load.
 //!
-//! Client and server share the machine. The figures are printed; an error of any client, an event too few or too many, or
-//! a server that does not end in order within five seconds fails it. `Load::or_settings` has the settings.
+//! Clients and server share the machine. The bench prints the figures. It fails on any client error, a missing or
+//! surplus event, or a server that does not shut down cleanly within five seconds. For settings see
+//! `Load::or_settings`.
 
 mod driver;
 
@@ -11,7 +12,7 @@ use std::time::Duration;
 
 use driver::Load;
 
-/// How long the server may take to end.
+/// How long the server may take to shut down.
 const END_MAX: Duration = Duration::from_secs(5);
 
 fn main() -> ExitCode {
@@ -31,7 +32,7 @@ fn measure() -> Result<(), String> {
     let report = runtime.map_err(|error| error.to_string())?.block_on(driver::run(load))?;
     println!("{report}");
     if report.exit_code != Some(0) || report.ended_in > END_MAX {
-        return Err(format!("it ended with {:?} after {:?}", report.exit_code, report.ended_in));
+        return Err(format!("the server ended with {:?} after {:?}", report.exit_code, report.ended_in));
     }
     Ok(())
 }

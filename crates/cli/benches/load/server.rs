@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::{Client, tls};
 
-/// The clients' users. Each has a quarter of the load.
+/// The users of the clients. Each has a quarter of the load.
 const USERS: [&str; 4] = ["alice", "bob", "carol", "dave"];
 
 pub(crate) struct Server {
@@ -22,7 +22,7 @@ pub(crate) struct Server {
     _folder: tempfile::TempDir,
 }
 
-/// The most that was seen of the server's memory and files, sampled while it runs.
+/// Samples the server's memory and open files while it runs.
 pub(crate) struct Sampled {
     stop: Arc<AtomicBool>,
     thread: std::thread::JoinHandle<(u64, usize)>,
@@ -67,7 +67,7 @@ impl Server {
         Client { address, configs, token }
     }
 
-    /// Begins to sample.
+    /// Starts sampling.
     pub(crate) fn sample(&self) -> Sampled {
         let (process, stop) = (format!("/proc/{}", self.child.id()), Arc::new(AtomicBool::new(false)));
         let thread = std::thread::spawn({
@@ -85,7 +85,7 @@ impl Server {
         Sampled { stop, thread }
     }
 
-    /// Asks the server to end, and waits for it.
+    /// Sends SIGTERM, and waits for the end of the server.
     pub(crate) fn terminate(mut self) -> (Option<i32>, Duration) {
         let before = Instant::now();
         kill_process(Pid::from_child(&self.child), Signal::TERM).expect("it runs");
@@ -102,7 +102,7 @@ impl Drop for Server {
 }
 
 impl Sampled {
-    /// The most memory in MB, and the most open files.
+    /// The maximum of resident memory in MB, and of open files.
     pub(crate) fn finish(self) -> (u64, usize) {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.thread().unpark();
@@ -116,7 +116,7 @@ fn resident_mb(process: &str) -> u64 {
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap_or_default() / 1024
 }
 
-/// A binding that lets the users do everything.
+/// A ClusterRoleBinding that lets the users do everything.
 pub(crate) fn binding() -> String {
     let group = "rbac.authorization.k8s.io";
     let subjects = USERS.map(|user| serde_json::json!({"kind": "User", "name": user, "apiGroup": group}));

@@ -1,4 +1,4 @@
-//! `evenkeel up --audit-log-path`: requests over HTTPS to lines in a file.
+//! `evenkeel up --audit-log-path`: requests over HTTPS become lines in a file.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -12,10 +12,10 @@ use tempfile::TempDir;
 
 use super::up::{Up, evenkeel, refused};
 
-/// What the bodies of these tests hide, in the form that they are sent in.
+/// The secret value in the bodies of these tests, as it is sent.
 const HIDDEN: &str = "aGlkZGVu";
 
-/// Files of an audit log in a folder of its own.
+/// The files of an audit log, in a folder of their own.
 struct Files {
     folder: TempDir,
 }
@@ -46,7 +46,7 @@ fn events(path: &Path) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).expect("every line is JSON")).collect()
 }
 
-/// The stages that were recorded of requests by this client to this URI.
+/// The stages that were logged for requests of this client to this URI.
 fn stages<'a>(events: &'a [Value], agent: &str, uri: &str) -> Vec<&'a str> {
     let of = |event: &&Value| {
         event["userAgent"] == agent && event["requestURI"].as_str().is_some_and(|it| it.starts_with(uri))
@@ -61,7 +61,7 @@ fn secret(name: &str) -> Secret {
     secret
 }
 
-/// A client with a bearer token, or with none, which the audit log knows by its User-Agent.
+/// The status of a request with or without a bearer token. The audit log identifies the client by its User-Agent.
 async fn stranger(up: &Up, token: &str) -> u16 {
     let mut config = Config::new(up.url.parse().expect("it is a URL"));
     config.accept_invalid_certs = true;

@@ -1,4 +1,4 @@
-//! `evenkeel demo`: it converges with the operators, and says what did not without them.
+//! `evenkeel demo`: it converges with the operators, and shows what does not converge without them.
 
 use std::process::{Command, Output};
 
@@ -60,6 +60,7 @@ fn a_port_that_is_taken_and_a_flag_that_is_wrong_are_told() {
     let errors = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{errors}");
     assert!(errors.starts_with("error: cannot read --log info,=="), "{errors}");
+    assert!(errors.contains("hint: filters look like `debug`"), "{errors}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! A short form of the load that `just load` puts on `evenkeel up`.
+//! A short form of the load test that `just load` runs against `evenkeel up`.
 
 #[path = "../../benches/load/driver.rs"]
 mod driver;
@@ -14,6 +14,6 @@ async fn many_clients_are_served_without_an_error_and_it_ends_in_order_under_the
     assert_eq!(report.exit_code, Some(0));
     assert_eq!((report.connections, report.watches), (load.connections, load.watches));
     assert_eq!(report.events, report.writes * 10);
-    // Each connection is one file, and the process has few of its own.
+    // Each connection is one open file, and the process has few others.
     assert!(report.files_max < load.connections + 100, "{} files", report.files_max);
 }

@@ -1,4 +1,4 @@
-//! The binary as its users meet it.
+//! The binary from a user's point of view.
 
 mod audit;
 mod demo;

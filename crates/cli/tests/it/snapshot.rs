@@ -1,4 +1,4 @@
-//! `evenkeel snapshot save` and `evenkeel up --restore`, from one process to the next.
+//! `evenkeel snapshot save` and `evenkeel up --restore`, from one process to another.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -84,17 +84,19 @@ async fn who_may_not_and_what_does_not_answer_leave_no_file() {
         user.auth_info = Some(AuthInfo::default());
     }
     let path = folder.path().join("anonymous");
-    // JSON is YAML.
+    // The kubeconfig is JSON, which is valid YAML.
     std::fs::write(&path, serde_json::to_string(&kubeconfig).expect("it can be written"))
         .expect("it is ours");
     let file = folder.path().join("a.snap");
     let error = refused(save(&path, &file));
-    assert!(error.contains("403") && error.contains("hint: the user needs the verb get"), "{error}");
+    assert!(error.contains("403") && error.contains("hint: the user needs permission to get"), "{error}");
     up.end();
     let error = refused(save(&path, &file));
     assert!(
         error.contains("cannot ask the server for a snapshot") && error.contains("hint: is `evenkeel up`"),
         "{error}"
     );
+    let error = refused(save(&folder.path().join("none"), &file));
+    assert!(error.starts_with("error: cannot read ") && error.contains("hint: is `evenkeel up`"), "{error}");
     assert_eq!(std::fs::read_dir(folder.path()).expect("it is a folder").count(), 1, "the kubeconfig alone");
 }

@@ -1,4 +1,4 @@
-//! `evenkeel up`: its promises about files, signals, ports and credentials.
+//! `evenkeel up`: files, signals, ports and credentials.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,7 +13,7 @@ use evenkeel::kube::{Client, Config};
 use futures::TryStreamExt as _;
 use tempfile::TempDir;
 
-/// A running `evenkeel up`; it is killed when this is dropped.
+/// A running `evenkeel up`. Dropping it kills the process.
 pub(crate) struct Up {
     pub(crate) child: Child,
     pub(crate) url: String,
@@ -27,7 +27,7 @@ pub(crate) fn evenkeel(folder: &Path, args: &[&str]) -> Command {
     command
 }
 
-/// A command that runs under a limit, in the words of the shell's `ulimit`.
+/// Runs a command under a limit, with the syntax of the shell's `ulimit`.
 fn limited(limit: &str, command: &Command) -> Command {
     let mut shell = Command::new("sh");
     shell.arg("-c").arg(format!("ulimit {limit} && exec \"$0\" \"$@\""));
@@ -72,7 +72,7 @@ impl Up {
         Client::try_from(config.expect("it is whole")).expect("it is usable")
     }
 
-    /// Asks it to end, and waits for it.
+    /// Sends SIGTERM, and waits for the end of the process.
     pub(crate) fn end(mut self) -> (i32, Duration, TempDir) {
         #[expect(clippy::disallowed_methods, reason = "it is real time that is measured")]
         let before = std::time::Instant::now();
@@ -115,7 +115,7 @@ async fn it_serves_and_does_not_wait_for_an_open_watch_to_end() {
     assert_eq!(mode & 0o777, 0o600);
     let (code, took, _) = up.end();
     assert_eq!(code, 0);
-    // It takes milliseconds; a watch would be open for minutes. The rest is for a busy machine.
+    // The end takes milliseconds, while a watch stays open for minutes. 30 s leave room for a busy machine.
     assert!(took < Duration::from_secs(30), "{took:?}");
     while watch.try_next().await.is_ok_and(|event| event.is_some()) {}
 }
@@ -166,6 +166,15 @@ fn what_is_not_ours_is_left_alone() {
 }
 
 #[test]
+fn a_kubeconfig_that_cannot_be_written_gives_a_hint() {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("file"), "").expect("it is writable");
+    let error = refused(evenkeel(&folder.path().join("file"), &["--bind", "127.0.0.1:0"]));
+    assert!(error.starts_with("error: cannot create "), "{error}");
+    assert!(error.contains("\nhint: choose a file that you can write to with --kubeconfig"), "{error}");
+}
+
+#[test]
 fn a_token_file_that_is_wrong_names_its_line() {
     let folder = tempfile::tempdir().expect("a folder");
     let tokens = folder.path().join("tokens.csv");
@@ -198,7 +207,7 @@ async fn credentials_decide() {
     assert_eq!(status(Some("good"), "/api/v1/namespaces").await, 200);
 }
 
-/// Each connection is a file, and shells allow few.
+/// Each connection is an open file, and shells set a low limit.
 #[tokio::test]
 async fn it_takes_as_many_files_as_it_may_and_fits_into_few() {
     let up = Up::start_limited("-Sn 64");
@@ -206,7 +215,7 @@ async fn it_takes_as_many_files_as_it_may_and_fits_into_few() {
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files")).expect("it is limited");
     let values: Vec<&str> = line.split_whitespace().collect();
     assert_eq!(values[0], values[1], "the soft limit is the hard one");
-    // Clients that say nothing, many more than it can have at a time.
+    // Silent clients, many more than the server can have at a time.
     let up = Up::start_limited("-n 64");
     let address = up.url.strip_prefix("https://").expect("it is https").to_owned();
     let mut silent = Vec::new();

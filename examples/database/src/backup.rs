@@ -1,17 +1,17 @@
-//! Something outside of the cluster that must be told before a database goes.
+//! Backups: something outside of the cluster that must be done before a database is deleted.
 
-/// Where last backups go.
+/// Takes the last backup of a database before it is deleted.
 pub trait Backup: Send + Sync + 'static {
-    /// Takes a last backup of the database. It may be called again for the same one after a crash.
+    /// Takes a last backup of the database. After a crash it may be called again for the same database.
     fn take(&self, database: &str) -> impl Future<Output = Result<(), BackupError>> + Send;
 }
 
-/// A backup could not be taken; a later attempt may succeed.
+/// A backup could not be taken. A later attempt may succeed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot take the last backup: {0}")]
 pub struct BackupError(pub String);
 
-/// Takes no backups, and says so in the log.
+/// Takes no backups, and logs that.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoBackup;
 

@@ -1,4 +1,4 @@
-//! The objects that a database consists of: only the fields that this operator has an opinion on.
+//! The child objects of a database, with only the fields that this operator manages.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ const PORT: i32 = 5432;
 /// The key of the password in the Secret.
 pub const PASSWORD: &str = "password";
 
-/// The key of the name of the database in the Secret.
+/// The key of the database's name in the Secret.
 pub(crate) const DATABASE_NAME: &str = "database";
 
 /// The label of everything that belongs to a database; its value is the database's name.
@@ -32,7 +32,7 @@ const DATA: &str = "data";
 /// The versions that this operator knows how to run.
 const VERSIONS: [&str; 3] = ["16", "17", "18"];
 
-/// The image of the version that is asked for.
+/// The image of the requested version.
 pub(crate) fn image(database: &Database) -> Result<String, Rejection> {
     let version = database.spec.version.as_str();
     if VERSIONS.contains(&version) {
@@ -41,13 +41,13 @@ pub(crate) fn image(database: &Database) -> Result<String, Rejection> {
     Err(Rejection::Version { version: version.to_owned(), known: VERSIONS.join(", ") })
 }
 
-/// Where clients of the database connect.
+/// The address that clients of the database connect to.
 pub(crate) fn endpoint(database: &Database) -> String {
     format!("{}.{}.svc:{PORT}", database.name_any(), database.namespace().unwrap_or_default())
 }
 
-/// The Secret with the password and the name of the database. It is made once, and nobody can change it: both take
-/// effect at the first start alone, and a password that changed would lock the data away.
+/// The Secret with the password and the name of the database. It is immutable: both take effect only at the first
+/// start, and with another password the data would no longer be accessible.
 pub(crate) fn secret(database: &Database, password: &str) -> Secret {
     let pairs = [(PASSWORD, password), (DATABASE_NAME, &database.spec.database_name)];
     Secret {
@@ -93,7 +93,7 @@ pub(crate) fn stateful_set(database: &Database, image: &str) -> StatefulSet {
     }
 }
 
-/// The claim of each server. Its label leads from the claims that a StatefulSet makes back to the database.
+/// The volume claim template of each server. Its label relates the claims that the StatefulSet creates to the database.
 fn claim(database: &Database) -> PersistentVolumeClaim {
     let storage = BTreeMap::from([("storage".to_owned(), Quantity(database.spec.storage.clone()))]);
     let metadata =

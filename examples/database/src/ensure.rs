@@ -1,9 +1,9 @@
 //! Create if missing, update if different, nothing if equal.
 //!
-//! "Different" must not mean "not the same JSON": the API server fills in defaults, so that what is read back is
-//! never what was written, and an operator that compares whole specs writes for ever. What counts is whether the
-//! object has everything that we want it to have. What we wanted before and want no longer shows in [`WANTED`], which
-//! changes with every wish.
+//! "Different" must not mean "not the same JSON". The API server fills in defaults, so that an object is never read
+//! back as it was written, and an operator that compares whole specs writes forever. What matters is whether the object
+//! has all desired fields. A field that is no longer desired shows in the annotation [`WANTED`], which changes with the
+//! desired state.
 
 use std::sync::Arc;
 
@@ -11,13 +11,13 @@ use evenkeel::kube::ResourceExt;
 use evenkeel::{ContextError, Ctx, Object};
 use serde_json::Value;
 
-/// The annotation that holds a digest of all that we want of a child.
+/// The annotation with a hash of the desired state of a child.
 pub const WANTED: &str = "example.com/wanted";
 
-/// Brings a child to `desired`, and gives it as it is then.
+/// Creates or updates a child so that it has all fields of `desired`, and returns it.
 ///
 /// # Errors
-/// When the API server refuses it.
+/// Fails if the API server refuses the request.
 pub async fn ensure<K, S>(ctx: &Ctx<S>, mut desired: K) -> Result<Arc<K>, ContextError>
 where
     K: Object<DynamicType: Default>,
@@ -35,14 +35,14 @@ fn json<K: Object<DynamicType: Default>>(object: &K) -> Result<Value, ContextErr
     serde_json::to_value(object).map_err(|source| ContextError::Encode { kind, source })
 }
 
-/// FNV-1a of the JSON, whose keys are sorted: the same in every build, which the standard library's hashes are not.
+/// The FNV-1a hash of the JSON with sorted keys. Unlike the standard library's hashes, it is the same in every build.
 fn digest(value: &Value) -> String {
     let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     let hash = value.to_string().bytes().fold(0xcbf2_9ce4_8422_2325, step);
     format!("{hash:016x}")
 }
 
-/// Whether `actual` has everything that `desired` asks for. What it has beyond that is not our business.
+/// Whether `actual` has all fields of `desired`. Other fields of `actual` are ignored.
 pub fn covers(actual: &Value, desired: &Value) -> bool {
     match (actual, desired) {
         (_, Value::Null) => true,

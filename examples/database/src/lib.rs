@@ -1,12 +1,13 @@
-//! An operator with everything that a real one needs: a `Database` becomes a StatefulSet, a headless Service and a
-//! Secret.
+//! An operator with everything that a real one needs. For each `Database` it creates a StatefulSet, a headless Service
+//! and a Secret.
 //!
 //! - Create if missing, update if different, nothing if equal: see [`ensure`](mod@ensure).
 //! - The password is generated once and never changed.
 //! - Storage grows: see the module `storage`.
-//! - What a retry can heal is retried with backoff; what it cannot ([`Rejection`]) is shown in the condition
-//!   `Accepted`, and waits for the user.
-//! - A finalizer takes a last backup before the servers and their storage go; while that fails, the database stays.
+//! - Temporary errors are retried with backoff. Permanent ones ([`Rejection`]) are shown in the condition `Accepted`,
+//!   and the operator waits for the user.
+//! - A finalizer takes a last backup before the servers and their storage are deleted. While that fails, the database
+//!   stays.
 
 mod backup;
 mod children;
@@ -37,13 +38,13 @@ use storage::Storage;
 /// The name of the operator and of its controller.
 pub const NAME: &str = "database";
 
-/// A database to try it with.
+/// A sample `Database`.
 pub const SAMPLE: &str = include_str!("../samples/orders.yaml");
 
 /// The finalizer that keeps a database until its last backup is taken.
 pub const FINALIZER: &str = "example.com/last-backup";
 
-/// How long a generated password is: 24 characters of 27 carry more than 100 bits.
+/// The length of a generated password: 24 characters from an alphabet of 27 have more than 100 bits.
 const PASSWORD_LENGTH: usize = 24;
 
 /// The operator with its command line.
@@ -56,15 +57,16 @@ pub fn operator() -> Operator {
         .verbs(include_str!("../verbs.txt"))
 }
 
-/// The controller, with the place where backups go.
+/// The controller. `backup` takes the last backups.
 pub fn controller<B: Backup>(backup: Arc<B>) -> Controller<Database> {
-    // A StatefulSet makes the claims, so that no owner leads from them to the database: their label does.
+    // The StatefulSet creates the claims, so they have no owner reference to the database. Their label relates them to
+    // it.
     let by_database = Index::new(storage::BY_DATABASE, |claim: &PersistentVolumeClaim| {
         storage::database_of(claim).iter().map(Request::to_string).collect()
     });
     let claims = Source::<PersistentVolumeClaim>::new().labels(children::LABEL).index(by_database);
     Controller::new(NAME, reconcile::<B>)
-        // What this operator writes to a database itself, its status and finalizer, is no news to it.
+        // Changes of the status and the finalizer come from this operator, and need no reconcile.
         .filter(Predicate::generation_changed())
         .owns::<StatefulSet>()
         .owns::<Service>()
@@ -84,7 +86,7 @@ async fn live<B: Backup>(life: Life, database: &Database, ctx: &Ctx<B>) -> Resul
     }
 }
 
-/// Brings the children to what the spec asks for, then says in the status how far they are.
+/// Creates and updates the children, and then writes their progress to the status.
 async fn converge<B: Backup>(database: &Database, ctx: &Ctx<B>) -> Result<Action> {
     match bring_about(database, ctx).await {
         Ok(servers) => {
@@ -96,7 +98,7 @@ async fn converge<B: Backup>(database: &Database, ctx: &Ctx<B>) -> Result<Action
     }
 }
 
-/// The steps from what is there to what is asked for; gives the servers, but for while they are being replaced.
+/// Takes the steps from the current to the desired state. Returns the StatefulSet, unless it is being replaced.
 async fn bring_about<B: Backup>(
     database: &Database,
     ctx: &Ctx<B>,
@@ -120,7 +122,7 @@ async fn bring_about<B: Backup>(
     }
 }
 
-/// The name of the database took effect at the first start; the Secret remembers it.
+/// Rejects a change of the database's name, which takes effect only at the first start. The Secret holds the name.
 fn keep_name(database: &Database, secret: &Secret) -> Result<(), Rejection> {
     let made_with = secret.data.as_ref().and_then(|data| data.get(children::DATABASE_NAME));
     match made_with.map(|name| String::from_utf8_lossy(&name.0)) {
@@ -133,7 +135,7 @@ fn keep_name(database: &Database, secret: &Secret) -> Result<(), Rejection> {
     }
 }
 
-/// The data cannot move to storage of another class.
+/// Rejects a change of the StorageClass: the data cannot move to storage of another class.
 fn keep_class(database: &Database, servers: &StatefulSet) -> Result<(), Rejection> {
     let (was, wanted) = (storage::class(servers), database.spec.storage_class.as_deref());
     match was == wanted {
@@ -145,7 +147,7 @@ fn keep_class(database: &Database, servers: &StatefulSet) -> Result<(), Rejectio
     }
 }
 
-/// The user is told, and the next change of the spec is waited for. What runs goes on running.
+/// Shows the rejection in the status, and waits for the next change of the spec. The servers keep running.
 async fn reject<B: Backup>(database: &Database, ctx: &Ctx<B>, rejection: Rejection) -> Result<Action> {
     let mut status = database.status.clone().unwrap_or_default();
     status.phase = Phase::Rejected;
@@ -185,8 +187,8 @@ fn status<B: Backup>(database: &Database, ctx: &Ctx<B>, servers: Option<&Statefu
     }
 }
 
-/// Takes the last backup, then lets the storage go: the claims of a StatefulSet stay when it goes, and a new database
-/// of the same name would find data whose password nobody knows.
+/// Takes the last backup, and then deletes the claims. A StatefulSet leaves its claims behind, and a new database of
+/// the same name would find data that is protected by a lost password.
 async fn clean_up<B: Backup>(database: &Database, ctx: &Ctx<B>) -> Result<Action> {
     ctx.state().take(&Request::of(database).to_string()).await?;
     for claim in storage::claims(database, ctx)? {

@@ -1,38 +1,38 @@
-//! What no retry can heal, told apart from what one can.
+//! Errors that a retry cannot fix, as opposed to temporary ones.
 
 use evenkeel::ContextError;
 
-/// Why a spec cannot be carried out. The user is told, and the next change of the spec is waited for.
+/// The reason why a spec cannot be fulfilled. The operator shows it in the status and waits for a change of the spec.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Rejection {
-    /// This operator does not know how to run that version.
+    /// This operator does not support the version.
     #[error("version {version} is not one of {known}")]
     Version {
-        /// What was asked for.
+        /// The requested value.
         version: String,
-        /// What can be had.
+        /// The supported versions.
         known: String,
     },
-    /// The field took effect when the database was made.
+    /// The field cannot be changed after the database was created.
     #[error("{field} was {was} when the database was made, and cannot become {wanted}")]
     Immutable {
-        /// Which field of the spec.
+        /// The field of the spec.
         field: &'static str,
-        /// What it was.
+        /// The current value.
         was: String,
-        /// What was asked for.
+        /// The requested value.
         wanted: String,
     },
     /// Volumes do not shrink.
     #[error("storage is {was}, and cannot shrink to {wanted}")]
     Shrink {
-        /// How large the volumes are.
+        /// The current size of the volumes.
         was: String,
-        /// What was asked for.
+        /// The requested value.
         wanted: String,
     },
-    /// The API server takes what this spec leads to for wrong.
+    /// The API server refuses an object that this spec leads to.
     #[error("{0}")]
     Refused(ContextError),
 }
@@ -48,12 +48,12 @@ impl Rejection {
     }
 }
 
-/// Why a step was not taken.
+/// The reason why a step failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// No retry can help.
+    /// A permanent error: a retry does not help.
     Rejected(Rejection),
-    /// A retry may help: the server was busy, out of reach, or somebody else was faster.
+    /// A temporary error: the server was busy or unreachable, or another client wrote first.
     Transient(ContextError),
 }
 

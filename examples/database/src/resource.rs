@@ -1,13 +1,13 @@
 //! The custom resource.
 //!
-//! What can be said of a field alone stands in its schema, as a pattern, a bound or a CEL rule: the API server refuses
-//! a bad spec at once, and no webhook has to run. What needs more than that, such as whether storage would shrink, the
-//! operator finds out, and says in a condition: see [`Rejection`](crate::Rejection).
+//! The schema checks single fields by patterns, limits and CEL rules, so that the API server refuses a bad spec at once
+//! without a webhook. Checks that need more, such as whether storage would shrink, are made by the operator and shown
+//! in a condition: see [`Rejection`](crate::Rejection).
 
 use evenkeel::k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use evenkeel::prelude::*;
 
-/// What the user asks for: PostgreSQL servers with their storage.
+/// The desired state: PostgreSQL servers with their storage.
 #[evenkeel::api]
 #[derive(CustomResource, Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
 #[kube(
@@ -29,18 +29,18 @@ pub struct DatabaseSpec {
     /// The major version of PostgreSQL.
     #[schemars(regex(pattern = r"^[1-9][0-9]*$"))]
     pub version: String,
-    /// How much storage each server has, such as 10Gi. It can grow.
+    /// The storage of each server, such as 10Gi. It can grow, but not shrink.
     #[serde(default = "one_gib")]
     #[schemars(regex(pattern = r"^[1-9][0-9]*(Mi|Gi|Ti)$"))]
     pub storage: String,
-    /// The class of the storage; the cluster's default unless set. It cannot change.
+    /// The StorageClass; the cluster's default unless set. It cannot be changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage_class: Option<String>,
-    /// How many servers; the first is the primary.
+    /// The number of servers. The first one is the primary.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 5))]
     pub replicas: i32,
-    /// The database that is made at the first start. It cannot change.
+    /// The name of the database that is created at the first start. It cannot be changed.
     #[serde(default = "app")]
     #[schemars(length(min = 1, max = 63), regex(pattern = r"^[a-z_][a-z0-9_]*$"))]
     #[schemars(extend("x-kubernetes-validations" = [{
@@ -62,39 +62,39 @@ fn app() -> String {
     "app".to_owned()
 }
 
-/// What the operator saw.
+/// The observed state.
 #[evenkeel::api]
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct DatabaseStatus {
-    /// How far it is.
+    /// The progress of the database.
     pub phase: Phase,
-    /// How many servers are ready.
+    /// The number of ready servers.
     #[serde(default)]
     pub ready_replicas: i32,
-    /// Where clients connect.
+    /// The address that clients connect to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<String>,
-    /// The generation of the resource that this status is about.
+    /// The generation of the resource that this status describes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// `Accepted`: whether the spec can be carried out at all. `Ready`: whether it has been.
+    /// `Accepted`: whether the spec can be fulfilled. `Ready`: whether it is fulfilled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "evenkeel::conditions::schema")]
     pub conditions: Vec<Condition>,
 }
 
-/// How far a database is.
+/// The progress of a database.
 #[evenkeel::api]
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
-    /// Not all servers run what was asked for yet.
+    /// Not all servers are ready and up to date.
     #[default]
     Creating,
-    /// The storage grows; the servers go on running.
+    /// The storage is growing. The servers keep running.
     Growing,
-    /// Every server runs what was asked for.
+    /// All servers are ready and up to date.
     Running,
-    /// The spec cannot be carried out; the condition `Accepted` says why. What runs goes on running.
+    /// The spec cannot be fulfilled; the condition `Accepted` shows why. The servers keep running.
     Rejected,
 }

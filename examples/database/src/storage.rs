@@ -1,9 +1,9 @@
-//! Storage that grows.
+//! Growing the storage of a database.
 //!
-//! A StatefulSet's claim templates cannot be changed, and it never looks at a claim again that it has made. So the
-//! claims are patched one by one, and then the StatefulSet is deleted without its pods (orphaned) and made again with
-//! the new template: the new one adopts the pods as they run. Each step is told from what is there, so that a crash
-//! between any two of them costs nothing.
+//! The volume claim templates of a StatefulSet cannot be changed, and it does not update claims that exist. So the
+//! claims are patched one by one; then the StatefulSet is deleted with the propagation policy `Orphan` and created
+//! again with the new template, and adopts the running pods. The next step is always derived from the current state, so
+//! that a crash between two steps does no harm.
 
 use std::sync::Arc;
 
@@ -18,19 +18,19 @@ use crate::children::LABEL;
 use crate::rejection::{Failure, Rejection};
 use crate::{Backup, Database};
 
-/// The index of claims by the database that they belong to.
+/// The index of claims by their database.
 pub(crate) const BY_DATABASE: &str = "database";
 
-/// What has become of the wish for storage.
+/// The progress of growing the storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Storage {
-    /// Everything has the size that is asked for.
+    /// All storage has the requested size.
     Fits,
-    /// The StatefulSet is going, to be made again when it is gone.
+    /// The StatefulSet is being deleted, and will be created again.
     Growing,
 }
 
-/// Takes the next steps from the storage that is there to the storage that is asked for.
+/// Takes the next steps from the current to the requested storage.
 pub(crate) async fn grow<B: Backup>(database: &Database, ctx: &Ctx<B>) -> Result<Storage, Failure> {
     let wanted = &database.spec.storage;
     let claims = claims(database, ctx)?;
@@ -45,7 +45,7 @@ pub(crate) async fn grow<B: Backup>(database: &Database, ctx: &Ctx<B>) -> Result
             let patch = json!({ "spec": { "resources": { "requests": { "storage": wanted } } } });
             match ctx.patch(claim, &Patch::Merge(patch)).await {
                 Ok(_) => {}
-                // Storage of a class that cannot grow is forbidden to, and will be next time.
+                // The StorageClass does not allow expansion, so a retry would be refused, too.
                 Err(error) if error.status().is_some_and(|status| status.code == 403) => {
                     return Err(Rejection::Refused(error).into());
                 }
@@ -66,7 +66,7 @@ pub(crate) async fn grow<B: Backup>(database: &Database, ctx: &Ctx<B>) -> Result
     Ok(Storage::Growing)
 }
 
-/// The claims of this database, those of servers that were scaled away included.
+/// The claims of this database, including those of servers that were scaled down.
 pub(crate) fn claims<B: Backup>(
     database: &Database,
     ctx: &Ctx<B>,
@@ -80,7 +80,7 @@ pub(crate) fn database_of(claim: &PersistentVolumeClaim) -> Option<Request> {
     Some(Request::new(claim.namespace().as_deref(), name.as_str()))
 }
 
-/// The class of storage that the servers were made with.
+/// The StorageClass that the servers were created with.
 pub(crate) fn class(servers: &StatefulSet) -> Option<&str> {
     template(servers)?.spec.as_ref()?.storage_class_name.as_deref()
 }
@@ -94,8 +94,8 @@ fn requested(claim: &PersistentVolumeClaim) -> Option<&str> {
     requests.get("storage").map(|quantity| quantity.0.as_str())
 }
 
-/// The size in bytes of a quantity in the units that the schema of a `Database` takes; the API server writes them in
-/// the largest unit that fits, so that texts cannot be compared.
+/// The size in bytes of a quantity with the units that the schema of a `Database` allows. The API server rewrites
+/// quantities to the largest unit that fits, so their texts cannot be compared.
 fn bytes(quantity: &str) -> u128 {
     let unit = |(suffix, shift): (&str, u32)| {
         let number: u128 = quantity.strip_suffix(suffix)?.parse().ok()?;

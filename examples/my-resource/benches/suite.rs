@@ -1,9 +1,9 @@
-//! How long a suite of 500 tests takes: each has a cluster of its own, declares the kind, runs the operator, applies a
-//! resource, and waits until its pods are ready.
+//! The time that a suite of 500 tests takes. Each test has a cluster of its own, creates the custom resource
+//! definition, runs the operator, applies a resource, and waits until its pods are ready.
 //!
-//! `cargo bench -p my-resource --bench suite` measures the release profile, and with `--profile dev` what `cargo test`
-//! sees. The tests run as `cargo test` runs them, on as many threads as there are cores. Other numbers of tests and
-//! threads can be given (`-- 20 1`), for a profiler.
+//! `cargo bench -p my-resource --bench suite` measures the release profile; with `--profile dev` it measures what
+//! `cargo test` uses. The tests run on as many threads as there are cores, like those of `cargo test`. For a profiler,
+//! the numbers of tests and threads can be set (`-- 20 1`).
 
 use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,7 +13,7 @@ use evenkeel::prelude::*;
 use evenkeel::testing;
 use my_resource::{MyResource, MyResourceSpec, Phase, controller};
 
-/// As many tests as a large suite has.
+/// The number of tests of a large suite.
 const TESTS: usize = 500;
 
 fn main() {

@@ -1,7 +1,8 @@
-//! The smallest operator that is worth copying: a `MyResource` becomes a Deployment.
+//! The smallest operator that is worth copying: it creates a Deployment for each `MyResource`.
 //!
-//! The Deployment is applied server-side and owned by its `MyResource`: whatever else changes it is put right, and it
-//! goes when its owner goes. The status of the `MyResource` follows that of the Deployment.
+//! The Deployment is written by server-side apply and owned by its `MyResource`. The operator corrects changes that
+//! others make to it, and the garbage collector deletes it with its owner. The status of the `MyResource` follows that
+//! of the Deployment.
 
 mod resource;
 
@@ -17,7 +18,7 @@ pub use resource::{MyResource, MyResourceSpec, MyResourceStatus, Phase, deployme
 /// The name of the operator and of its controller.
 pub const NAME: &str = "my-resource";
 
-/// A resource to try it with.
+/// A sample `MyResource`.
 pub const SAMPLE: &str = include_str!("../samples/web.yaml");
 
 /// The operator with its command line.
@@ -30,7 +31,7 @@ pub fn operator() -> Operator {
         .verbs(include_str!("../verbs.txt"))
 }
 
-/// The controller: it wakes for every change of a `MyResource` and of a Deployment that one owns.
+/// The controller. It reconciles a `MyResource` whenever it or its Deployment changes.
 pub fn controller() -> Controller<MyResource> {
     Controller::new(NAME, reconcile).owns::<Deployment>()
 }
@@ -38,7 +39,7 @@ pub fn controller() -> Controller<MyResource> {
 async fn reconcile(my: Arc<MyResource>, ctx: Ctx) -> Result<Action> {
     match ctx.apply(deployment_for(&my)).await {
         Ok(deployment) => ctx.status(&my, status_of(&my, &deployment)).await?,
-        // No retry makes a good Deployment of a bad spec: say why, and wait for the next change of the spec.
+        // A retry does not help with a bad spec: show the reason, and wait for the next change of the spec.
         Err(error) if error.is_invalid() => {
             ctx.status(&my, MyResourceStatus::refused(&my, &error)).await?;
             return Err(error.terminal().into());

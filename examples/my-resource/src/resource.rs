@@ -1,4 +1,4 @@
-//! The custom resource, and the Deployment that it asks for.
+//! The custom resource, and the Deployment that it leads to.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use evenkeel::k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use evenkeel::k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use evenkeel::prelude::*;
 
-/// What the user asks for: one container with this image and this much memory.
+/// The desired state: one container with this image and memory limit.
 #[evenkeel::api]
 #[derive(CustomResource, Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
 #[kube(
@@ -31,40 +31,40 @@ pub struct MyResourceSpec {
     pub memory: String,
 }
 
-/// What the operator saw.
+/// The observed state.
 #[evenkeel::api]
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct MyResourceStatus {
-    /// How far it is.
+    /// The progress of the Deployment.
     pub phase: Phase,
-    /// The generation of the resource that this status is about.
+    /// The generation of the resource that this status describes.
     pub observed_generation: Option<i64>,
-    /// Why it does not get on, where it does not.
+    /// The reason of a problem, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
 
 impl MyResourceStatus {
-    /// The API server takes no Deployment that is made of this spec.
+    /// The API server refuses the Deployment for this spec.
     pub(crate) fn refused(my: &MyResource, why: &ContextError) -> Self {
         let observed_generation = my.metadata.generation;
         Self { phase: Phase::Building, observed_generation, message: Some(why.to_string()) }
     }
 }
 
-/// How far a resource is.
+/// The progress of a resource.
 #[evenkeel::api]
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
-    /// Its Deployment is not ready yet.
+    /// The Deployment is not ready yet.
     #[default]
     Building,
-    /// Its Deployment runs what was asked for.
+    /// The Deployment is ready and up to date.
     Ready,
 }
 
-/// The Deployment that `my` asks for: only the fields that this operator has an opinion on.
+/// The desired Deployment of `my`, with only the fields that this operator manages.
 pub fn deployment_for(my: &MyResource) -> Deployment {
     let labels = BTreeMap::from([("app".to_owned(), my.name_any())]);
     let memory = BTreeMap::from([("memory".to_owned(), Quantity(my.spec.memory.clone()))]);
@@ -88,7 +88,7 @@ pub fn deployment_for(my: &MyResource) -> Deployment {
     }
 }
 
-/// What the Deployment's status says about `my`.
+/// The status of `my`, from the status of its Deployment.
 pub fn status_of(my: &MyResource, deployment: &Deployment) -> MyResourceStatus {
     MyResourceStatus {
         phase: if deployment.is_rolled_out() { Phase::Ready } else { Phase::Building },

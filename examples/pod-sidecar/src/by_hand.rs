@@ -1,4 +1,4 @@
-//! The loop by hand: what `Controller` does, from the parts that it is made of.
+//! The reconcile loop by hand: what `Controller` does, built from the same parts.
 //!
 //! ```text
 //! watch ─▶ informer ─▶ cache          (read by the workers)
@@ -19,16 +19,16 @@ use crate::companion::{
     belongs, companion_for, image_for, image_of, is_companion, is_wanted, key_for, subject,
 };
 
-/// How many keys are worked on at once. One key is never worked on twice at once: the queue sees to that.
+/// How many keys are reconciled concurrently. The queue never hands out the same key twice at a time.
 const WORKERS: usize = 2;
 
 /// How long the first list may take.
 const SYNC_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Runs the loop until `stop` is ready.
+/// Runs the loop until `stop` completes.
 ///
 /// # Errors
-/// When the pods cannot be listed.
+/// Fails if the pods cannot be listed.
 pub async fn run(
     client: Client,
     informers: Informers,
@@ -36,8 +36,8 @@ pub async fn run(
 ) -> Result<(), SyncError> {
     let queue = Queue::new(NAME, informers.env());
 
-    // One watch of all pods, shared with whoever else asks for the same. The handler gets events and keeps keys: what
-    // happened is forgotten here, because the reconcile looks at what is.
+    // One watch of all pods, shared with others that watch the same. The handler turns events into keys: the reconcile
+    // looks at the current state, so it does not matter what happened.
     let pods = informers.get(Source::<Pod>::new());
     let keys = queue.clone();
     let _subscription = pods.subscribe(move |event| {
@@ -45,7 +45,7 @@ pub async fn run(
         seen.filter_map(|pod| subject(pod)).for_each(|key| keys.add(key));
     });
 
-    // Before the first list is complete, a pod that is missing from the cache may well exist.
+    // Until the first list is complete, a pod that is not in the cache may exist.
     pods.wait_synced(SYNC_TIMEOUT).await?;
 
     let mut workers = JoinSet::new();
@@ -59,7 +59,7 @@ pub async fn run(
     Ok(())
 }
 
-/// One worker: one key after the other.
+/// A worker: reconciles one key after the other.
 async fn work(queue: Queue, reconciler: Reconciler) {
     while let Some(item) = queue.get().await {
         match reconciler.reconcile(&item.key).await {
@@ -74,28 +74,28 @@ async fn work(queue: Queue, reconciler: Reconciler) {
                 queue.add_rate_limited(item.key.clone());
             }
         }
-        // Always, whatever came of it: a key that is not done is never handed out again.
+        // Always call `done`, whatever the result: without it the key is never handed out again.
         queue.done(&item.key);
     }
 }
 
-/// What a worker works with.
+/// What a worker needs.
 struct Reconciler {
     client: Client,
     pods: Cache<Pod>,
 }
 
-/// How to go on with a key.
+/// What to do with a key after a reconcile.
 enum Next {
-    /// Nothing to do until something changes.
+    /// Nothing until something changes.
     Done,
-    /// Something stands in the way that goes by itself: look again after the key's backoff.
+    /// Try again after the key's backoff, because of an obstacle that goes away by itself.
     Again,
 }
 
 impl Reconciler {
-    /// Brings the companion of one pod to what it shall be. It may run any number of times: what decides is what is
-    /// there, and a second companion could not have the name of the first.
+    /// Creates, replaces or deletes the companion of one pod. It is idempotent: it acts on the current state, and the
+    /// fixed name prevents a second companion.
     async fn reconcile(&self, key: &Request) -> Result<Next, kube::Error> {
         let pod = self.pods.get(key).filter(|pod| is_wanted(pod));
         let companion = self.pods.get(&key_for(key));
@@ -103,8 +103,8 @@ impl Reconciler {
             (None, Some(companion)) if is_companion(&companion) => self.delete(&companion).await,
             (None, _) => Ok(Next::Done),
             (Some(pod), None) => self.create(companion_for(&pod)).await,
-            // That of an earlier pod of the same name, or a pod of somebody else's: it may go, and until then there is
-            // no place for ours.
+            // The companion of an earlier pod of the same name, or another pod that has the name: wait until it is
+            // gone.
             (Some(pod), Some(companion)) if !belongs(&companion, &pod) => Ok(Next::Again),
             (Some(_), Some(companion)) if companion.metadata.deletion_timestamp.is_some() => Ok(Next::Done),
             (Some(pod), Some(companion)) if image_of(&companion) != Some(image_for(&pod).as_str()) => {
@@ -117,7 +117,7 @@ impl Reconciler {
     async fn create(&self, companion: Pod) -> Result<Next, kube::Error> {
         match self.api(&companion).create(&PostParams::default(), &companion).await {
             Ok(_) => Ok(Next::Done),
-            // The cache does not show it yet. By the next attempt it does, and that will find nothing to do.
+            // The pod exists, but the cache does not show it yet. The next attempt will find nothing to do.
             Err(kube::Error::Api(status)) if status.reason == "AlreadyExists" => Ok(Next::Again),
             Err(error) => Err(error),
         }
@@ -135,7 +135,7 @@ impl Reconciler {
         if companion.metadata.deletion_timestamp.is_some() {
             return Ok(Next::Done);
         }
-        // Exactly this one: the cache may be behind, and by now another may have its name.
+        // Delete only this very pod: the cache may be behind, and another pod may have the name by now.
         let exactly = Preconditions { uid: companion.metadata.uid.clone(), resource_version: None };
         let params = DeleteParams::default().preconditions(exactly);
         match self.api(companion).delete(&name(companion), &params).await {
@@ -154,7 +154,7 @@ fn name(pod: &Pod) -> String {
     pod.metadata.name.clone().unwrap_or_default()
 }
 
-/// Whether the same request would be refused again.
+/// Whether a retry of the request would be refused, too.
 fn is_permanent(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if matches!(status.code, 400 | 422))
 }

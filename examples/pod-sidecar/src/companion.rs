@@ -1,30 +1,30 @@
-//! What a companion is: which pods want one, which pod is one, and what it looks like.
+//! Companions: which pods get one, which pods are one, and what they look like.
 
 use evenkeel::Request;
 use evenkeel::k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 use evenkeel::k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use evenkeel::kube::{Resource as _, ResourceExt as _};
 
-/// The label of pods that want a companion; its value is `true`.
+/// The label of pods that get a companion. Its value is `true`.
 pub const WANTED: &str = "example.com/companion";
 
-/// The annotation of such a pod that names the companion's image.
+/// The annotation of a pod with the image of its companion.
 pub const IMAGE: &str = "example.com/companion-image";
 
 /// The label that every companion carries.
 pub const IS_COMPANION: &str = "example.com/is-companion";
 
-/// The image of companions that no annotation names.
+/// The default image of companions.
 const DEFAULT_IMAGE: &str = "busybox:1.37";
 
-/// Whether this pod shall have a companion now: it asks for one, and has not ended.
+/// Whether this pod shall have a companion: it has the label, and has not ended.
 pub fn is_wanted(pod: &Pod) -> bool {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     let ended = matches!(phase, Some("Succeeded" | "Failed"));
     asks(pod) && !ended && pod.metadata.deletion_timestamp.is_none()
 }
 
-/// The pod that this one concerns: itself where it asks for a companion, its owner where it is one.
+/// The pod to reconcile when this pod changes: its owner if it is a companion, itself if it has the label, or none.
 pub fn subject(pod: &Pod) -> Option<Request> {
     match owner(pod) {
         Some(owner) => Some(Request::new(pod.namespace().as_deref(), owner.name.as_str())),
@@ -32,13 +32,12 @@ pub fn subject(pod: &Pod) -> Option<Request> {
     }
 }
 
-/// The one name that the companion of this pod can have. This is what makes it the only one: whoever comes second
-/// finds the name taken.
+/// The name of this pod's companion. Because the name is fixed, a second companion cannot be created.
 pub fn key_for(pod: &Request) -> Request {
     Request { namespace: pod.namespace.clone(), name: format!("{}-companion", pod.name).into() }
 }
 
-/// The companion that this pod wants.
+/// The desired companion of this pod.
 pub fn companion_for(pod: &Pod) -> Pod {
     let container =
         Container { name: "companion".to_owned(), image: Some(image_for(pod)), ..Default::default() };
@@ -55,12 +54,12 @@ pub fn companion_for(pod: &Pod) -> Pod {
     }
 }
 
-/// The image that the companion of this pod shall run.
+/// The desired image of this pod's companion.
 pub fn image_for(pod: &Pod) -> String {
     pod.annotations().get(IMAGE).cloned().unwrap_or_else(|| DEFAULT_IMAGE.to_owned())
 }
 
-/// The image that this companion runs.
+/// The current image of this companion.
 pub fn image_of(companion: &Pod) -> Option<&str> {
     companion.spec.as_ref()?.containers.first()?.image.as_deref()
 }

@@ -1,8 +1,8 @@
-//! The loop by hand: each Pod that is labelled for it has exactly one companion, a Pod of its own.
+//! The reconcile loop by hand: each Pod with a certain label gets exactly one companion, which is a Pod, too.
 //!
-//! [`by_hand`] is what the runtime's `Controller` does, written out: a shared informer, a wait for its first list, a
-//! rate-limited queue, workers. Read it to know what happens under the other examples; write it when you need a loop
-//! that `Controller` does not offer.
+//! [`by_hand`] shows what the runtime's `Controller` does: a shared informer, a wait for its first list, a rate-limited
+//! queue, workers. Read it to see how the other examples work, or use it as a start for a loop that `Controller` does
+//! not offer.
 
 pub mod by_hand;
 pub mod companion;
@@ -13,7 +13,7 @@ use evenkeel::cli::Operator;
 /// The name of the operator.
 pub const NAME: &str = "pod-sidecar";
 
-/// A pod to try it with.
+/// A sample Pod.
 pub const SAMPLE: &str = include_str!("../samples/web.yaml");
 
 /// The operator with its command line.
@@ -25,7 +25,7 @@ pub fn operator() -> Operator {
         .verbs(include_str!("../verbs.txt"))
 }
 
-/// Has a manager run the loop: it brings signals, leader election and the informers, and nothing of the loop.
+/// Adds the loop to a manager, which provides signals, leader election and informers, but no part of the loop itself.
 pub fn add_to(manager: Manager) -> Manager {
     let (client, informers) = (manager.client().clone(), manager.informers().clone());
     manager.runnable(NAME, move |stop| by_hand::run(client, informers, stop.cancelled_owned()))

@@ -1,7 +1,8 @@
-//! The operator on a cluster of its own, in virtual time.
+//! Tests of the operator, each on a cluster of its own in virtual time.
 
 use std::sync::Arc;
 
+use evenkeel::cluster::{Fault, Matcher};
 use evenkeel::k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 use evenkeel::kube::Result;
 use evenkeel::kube::api::{Patch, PatchParams};
@@ -11,7 +12,7 @@ use pod_sidecar::companion::{IMAGE, IS_COMPANION, WANTED, companion_for, image_o
 use pod_sidecar::{NAME, SAMPLE, add_to, operator};
 use serde_json::json;
 
-/// A pod that asks for a companion.
+/// A pod that gets a companion.
 fn web(companion_image: &str) -> Pod {
     let mut pod = Pod::default();
     pod.metadata.name = Some("web".into());
@@ -22,7 +23,7 @@ fn web(companion_image: &str) -> Pod {
     pod
 }
 
-/// Runs the operator, and has `web` with its companion.
+/// Runs the operator, applies `web`, and waits until it has its companion.
 async fn started(cluster: &Cluster) -> Result<()> {
     cluster.run_manager(NAME, add_to);
     cluster.apply(web("busybox:1.36")).await?;
@@ -82,15 +83,15 @@ async fn running_it_twice_creates_no_second(cluster: Cluster) -> Result<()> {
     Ok(())
 }
 
-/// What the README warns of: it makes a companion whenever it runs.
-async fn naive(pod: Arc<Pod>, ctx: Context) -> Result<Action, evenkeel::Error> {
+/// The mistake that the README warns of: it creates a companion in every reconcile.
+async fn naive(pod: Arc<Pod>, ctx: Ctx) -> Result<Action, evenkeel::Error> {
     if is_wanted(&pod) {
         let mut companion = companion_for(&pod);
         companion.metadata.name = None;
         companion.metadata.generate_name = Some(format!("{}-companion-", pod.name_any()));
         ctx.create(companion).await?;
     }
-    Ok(Action::done())
+    Ok(Action::await_change())
 }
 
 #[evenkeel::test]
@@ -168,7 +169,7 @@ async fn failures_are_retried_and_lost_answers_make_no_second(cluster: Cluster) 
     Ok(())
 }
 
-/// Made, changed, deleted, and what stood in between.
+/// Creates and changes a pod, removes its label, and returns what it observed on the way.
 async fn create_change_delete(cluster: Cluster) -> Vec<String> {
     let play = async {
         cluster.apply(web("busybox:1.36")).await?;

@@ -1,9 +1,9 @@
-//! An operator between two worlds: a `VcapServicesConverter` names a Secret that holds Cloud Foundry's
-//! `VCAP_SERVICES`, and each service in it becomes a Secret of its own.
+//! An operator that brings Cloud Foundry's services to Kubernetes: a `VcapServicesConverter` names a Secret that holds
+//! `VCAP_SERVICES`, and the operator creates a Secret for each service in it.
 //!
-//! - An index from Secrets to the converters that name them finds whom a changed Secret concerns: nothing is listed.
-//! - Bad JSON is reported in the status, without a word of what is in the Secret; what was converted before stays.
-//! - When very many change at once, writes go out at [`WRITES_A_SECOND`].
+//! - An index finds the converters that name a changed Secret, without listing all of them.
+//! - Bad JSON is reported in the status, without any content of the Secret. Secrets that were created before stay.
+//! - If very many Secrets change at once, writes are limited to [`WRITES_A_SECOND`].
 
 mod resource;
 pub mod vcap;
@@ -26,16 +26,16 @@ use vcap::Services;
 /// The name of the operator and of its controller.
 pub const NAME: &str = "vcap-services-converter";
 
-/// A Secret and a converter to try it with.
+/// A sample Secret and converter.
 pub const SAMPLE: &str = include_str!("../samples/bindings.yaml");
 
-/// How many writes a second are sent once the burst is used up: a tenth of what a small API server takes.
+/// The rate of writes after the burst: a tenth of what a small API server can handle.
 pub const WRITES_A_SECOND: f64 = 20.0;
 
-/// How many writes are sent at once: enough for a user who changes one Secret never to wait.
+/// The burst of writes: large enough that a user who changes one Secret never waits.
 pub const WRITES_AT_ONCE: u32 = 40;
 
-/// How many converters are worked on at once.
+/// How many converters are reconciled concurrently.
 const WORKERS: usize = 4;
 
 /// The operator with its command line.
@@ -48,7 +48,7 @@ pub fn operator() -> Operator {
         .verbs(include_str!("../verbs.txt"))
 }
 
-/// The controller: it wakes for every change of a converter, of a Secret that it made, and of the Secret that it names.
+/// The controller. It reconciles a converter whenever it, one of its Secrets, or the Secret that it names changes.
 pub fn controller() -> Controller<VcapServicesConverter> {
     let by_source = Index::new("source", |converter: &VcapServicesConverter| {
         vec![Request::new(converter.namespace().as_deref(), converter.spec.secret_name.as_str()).to_string()]
@@ -60,7 +60,7 @@ pub fn controller() -> Controller<VcapServicesConverter> {
         .write_limit(WRITES_A_SECOND, WRITES_AT_ONCE)
 }
 
-/// What keeps a converter from its work until its spec or a Secret changes.
+/// A problem that persists until the spec or a Secret changes.
 #[derive(Debug, thiserror::Error)]
 enum Obstacle {
     #[error("there is no Secret {0}")]
@@ -100,7 +100,7 @@ async fn reconcile(converter: Arc<VcapServicesConverter>, ctx: Ctx) -> Result<Ac
             status.secrets = secrets;
             Set::new("Converted", true, "Converted", message)
         }
-        // A change of the Secret or of the spec wakes this converter again: there is nothing to retry.
+        // No retry: a change of the Secret or of the spec triggers the next reconcile.
         Err(obstacle) => Set::new("Converted", false, obstacle.reason(), obstacle.to_string()),
     };
     ctx.condition(&mut status.conditions, condition.observed(&converter));
@@ -122,7 +122,7 @@ fn services(
     Ok(parsed.map_err(|source| Obstacle::Unreadable { secret, key, source }))
 }
 
-/// Brings the converter's Secrets to these services; gives their names.
+/// Creates, updates and deletes the converter's Secrets to match these services. Returns their names.
 async fn convert(
     converter: &VcapServicesConverter,
     ctx: &Ctx,
@@ -137,7 +137,7 @@ async fn convert(
             values.into_iter().map(|(key, value)| (key, ByteString(value.into_bytes()))).collect();
         match ours.get(&name) {
             Some(secret) if secret.data.clone().unwrap_or_default() == data => {}
-            // An apply would take over what somebody else has put there.
+            // An apply would take over a Secret that does not belong to this converter.
             None if ctx.get::<Secret>(&name)?.is_some() => return Ok(Err(Obstacle::Taken(name))),
             _ => match ctx.apply(secret(&name, data)).await {
                 Ok(_) => {}

@@ -3,7 +3,7 @@
 use evenkeel::k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use evenkeel::prelude::*;
 
-/// What the user asks for: the services of this Secret, each as a Secret of its own.
+/// The desired state: a Secret for each service in the source Secret.
 #[evenkeel::api]
 #[derive(CustomResource, Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
 #[kube(
@@ -33,18 +33,18 @@ fn vcap_services() -> String {
     "VCAP_SERVICES".to_owned()
 }
 
-/// What the operator saw.
+/// The observed state.
 #[evenkeel::api]
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct VcapServicesConverterStatus {
-    /// The Secrets that were made, one for each service.
+    /// The Secrets that the operator has created, one for each service.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<String>,
-    /// The generation of the resource that this status is about.
+    /// The generation of the resource that this status describes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// `Converted`: whether the Secrets are what the source says, and if not, why.
+    /// `Converted`: whether the Secrets match the source, and if not, why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "evenkeel::conditions::schema")]
     pub conditions: Vec<Condition>,

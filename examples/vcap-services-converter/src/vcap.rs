@@ -1,9 +1,9 @@
-//! Cloud Foundry's `VCAP_SERVICES`: from its JSON to the data of one Secret for each service.
+//! Converts Cloud Foundry's `VCAP_SERVICES` from JSON to the data of one Secret for each service.
 //!
 //! ```json
 //! { "postgresql": [ { "name": "orders-db", "credentials": { "uri": "postgres://…", "port": 5432 } } ] }
 //! ```
-//! No message of this module repeats a value: they end in a status that more people may read than the Secret.
+//! No error message contains a value, because messages go to a status, which more people may read than the Secret.
 
 use std::collections::BTreeMap;
 
@@ -12,31 +12,31 @@ use serde_json::{Map, Value};
 /// The credentials of each service by the service's name, as the data of a Secret.
 pub type Services = BTreeMap<String, BTreeMap<String, String>>;
 
-/// Why a text is not what Cloud Foundry writes.
+/// A text is not a valid `VCAP_SERVICES`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum VcapError {
-    /// It is not JSON at all.
+    /// The text is not JSON.
     #[error("it is not JSON: {0}")]
     Json(String),
-    /// Something is not of the type that it must have.
+    /// A value has the wrong type.
     #[error("{path} is not {wanted}")]
     Type {
-        /// Where.
+        /// The path of the value.
         path: String,
-        /// What it must be.
+        /// The expected type.
         wanted: &'static str,
     },
-    /// A service has a name of which no name of a Secret can be made.
+    /// The name of a service cannot be converted to the name of a Secret.
     #[error("{path} has no letter or digit in it")]
     Name {
-        /// Where.
+        /// The path of the value.
         path: String,
     },
-    /// Two services, or two keys of one, have the same name once it is one that Kubernetes takes.
+    /// Two services, or two keys of one service, are converted to the same name.
     #[error("{path} comes twice, or differs from another only in characters that Kubernetes does not take")]
     Twice {
-        /// Where the second is.
+        /// The path of the second one.
         path: String,
     },
 }
@@ -51,9 +51,9 @@ pub enum VcapError {
 /// ```
 ///
 /// # Errors
-/// When it is not JSON, or not of the form that Cloud Foundry writes.
+/// Fails if the text is not JSON, or does not have the structure of `VCAP_SERVICES`.
 pub fn parse(text: &str) -> Result<Services, VcapError> {
-    // What serde says of a syntax error is a place and what is missing there, never what is there.
+    // serde describes a syntax error by its position and what is expected there. It does not quote the text.
     let json: Value = serde_json::from_str(text).map_err(|error| VcapError::Json(error.to_string()))?;
     let mut services = Services::new();
     for (label, bindings) in object(&json, "VCAP_SERVICES")? {
@@ -93,14 +93,14 @@ fn mistyped(path: String, wanted: &'static str) -> VcapError {
     VcapError::Type { path, wanted }
 }
 
-/// The service's name as a part of a Kubernetes name: lower case, and a dash for whatever is not taken.
+/// Converts the name of a service to a part of a Kubernetes name: lower case, with dashes for invalid characters.
 fn secret_name(name: &str) -> Option<String> {
     let lower = name.chars().flat_map(char::to_lowercase);
     let dashed: String = lower.map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
     Some(dashed.trim_matches('-').to_owned()).filter(|name| !name.is_empty())
 }
 
-/// The credential's name as a key of a Secret: an underscore for whatever is not taken.
+/// Converts the name of a credential to a key of a Secret, with underscores for invalid characters.
 fn secret_key(key: &str) -> String {
     let taken = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     let key: String = key.chars().map(|c| if taken(c) { c } else { '_' }).collect();

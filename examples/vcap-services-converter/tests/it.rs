@@ -1,6 +1,6 @@
-//! The operator on a cluster of its own, in virtual time.
+//! Tests of the operator, each on a cluster of its own in virtual time.
 
-#![expect(clippy::unwrap_used, reason = "what a test unwraps wrongly fails it, as it should")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test, as it should")]
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use vcap_services_converter::{
     controller, operator,
 };
 
-/// A Secret that holds this as its `VCAP_SERVICES`.
+/// A Secret with this `VCAP_SERVICES`.
 fn source(name: &str, services: &str) -> Secret {
     let mut secret = Secret::default();
     secret.metadata.name = Some(name.into());
@@ -34,7 +34,7 @@ fn converter(name: &str, secret: &str) -> VcapServicesConverter {
     VcapServicesConverter::new(name, spec)
 }
 
-/// Declares the kind, runs the operator, and has `shop` converted, with one service `db`.
+/// Creates the definition, runs the operator, and applies `shop` with one service `db`.
 async fn started(cluster: &Cluster) -> Result<()> {
     cluster.apply(VcapServicesConverter::crd()).await?;
     cluster.run(controller);
@@ -181,7 +181,8 @@ async fn a_secret_wakes_the_converters_that_name_it_and_no_others(cluster: Clust
         cluster.apply(converter(&format!("other-{number}"), "elsewhere")).await?;
     }
     cluster.settled().await;
-    // Whoever is woken puts its status right. A new life would wake all: this one sees only what happens from then on.
+    // A reconcile would correct the wrong status. After its start an operator reconciles all objects, unless its event
+    // filter drops those of the initial list, as here.
     cluster.stop(NAME);
     for number in 0..5 {
         let wrong = json!({"status": {"observedGeneration": 99}});
@@ -206,7 +207,7 @@ async fn when_very_many_change_at_once_writes_are_throttled(cluster: Cluster) ->
         cluster.apply(converter(&format!("app-{number}"), "bindings")).await?;
     }
     cluster.settled().await;
-    // The burst is full again.
+    // Wait until the full burst is available again.
     cluster.advance(Duration::from_secs(10)).await;
     let seen = cluster.requests().len();
     cluster.apply(source("bindings", &json!({"sql": [service("db", "two")]}).to_string())).await?;
@@ -224,7 +225,7 @@ async fn when_very_many_change_at_once_writes_are_throttled(cluster: Cluster) ->
     Ok(())
 }
 
-/// Made, changed, deleted, and what stood in between.
+/// Creates, changes and deletes a converter, and returns what it observed on the way.
 async fn create_change_delete(cluster: Cluster) -> Vec<String> {
     let play = async {
         cluster.apply(VcapServicesConverter::crd()).await?;

@@ -1,9 +1,9 @@
-//! An operator of a site in three tiers: a `VisitorsApp` becomes a MySQL database, backends and a frontend.
+//! An operator of a site with three tiers: for each `VisitorsApp` it creates a MySQL database, backends and a frontend.
 //!
-//! - A tier is made when the one below it is ready. Until then the reconcile says so, returns, and is called again: it
-//!   never blocks, so that one slow site delays no other.
-//! - The finalizer [`FINALIZER`] removes what is outside of the cluster before the site goes; while that fails, the
-//!   site stays, and says why.
+//! - A tier is created when the one below it is ready. Until then the reconcile writes that to the status and returns;
+//!   it never blocks, so that a slow site does not delay others.
+//! - The finalizer [`FINALIZER`] removes the uploads, which are outside of the cluster, before the site is deleted.
+//!   While that fails, the site stays, and its status shows the reason.
 
 mod resource;
 mod tiers;
@@ -28,16 +28,16 @@ use tiers::Tier;
 /// The name of the operator and of its controller.
 pub const NAME: &str = "visitors-app";
 
-/// An app to try it with.
+/// A sample `VisitorsApp`.
 pub const SAMPLE: &str = include_str!("../samples/guestbook.yaml");
 
 /// The finalizer that keeps an app until its uploads are removed.
 pub const FINALIZER: &str = "visitors.example.com/finalizer";
 
-/// How long a generated password is: 24 characters of 27 carry more than 100 bits.
+/// The length of a generated password: 24 characters from an alphabet of 27 have more than 100 bits.
 const PASSWORD_LENGTH: usize = 24;
 
-/// How soon an app that waits for a tier is looked at again, if no change of that tier wakes it before.
+/// When an app that waits for a tier is reconciled again, if no change of the tier triggers it earlier.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
 /// The operator with its command line.
@@ -50,7 +50,7 @@ pub fn operator() -> Operator {
         .verbs(include_str!("../verbs.txt"))
 }
 
-/// The controller, with the place where uploads are.
+/// The controller. `uploads` removes the uploads of deleted apps.
 pub fn controller<U: Uploads>(uploads: Arc<U>) -> Controller<VisitorsApp> {
     Controller::new(NAME, reconcile::<U>)
         .owns::<Deployment>()
@@ -70,13 +70,13 @@ async fn live<U: Uploads>(phase: Phase, app: &VisitorsApp, ctx: &Ctx<U>) -> Resu
     }
 }
 
-/// Raises the tiers as far as they can be, then says in the status how far that is.
+/// Applies the tiers as far as possible, and then writes their progress to the status.
 async fn converge<U: Uploads>(app: &VisitorsApp, ctx: &Ctx<U>) -> Result<Action> {
     let mut status = app.status.clone().unwrap_or_default();
     status.observed_generation = app.metadata.generation;
     match raise(app, ctx, &mut status).await {
         Ok(()) => {}
-        // No retry makes good objects of a bad spec: say why, and wait for the next change of the spec.
+        // A retry does not help with a bad spec: show the reason, and wait for the next change of the spec.
         Err(error) if error.is_invalid() => {
             ctx.condition(&mut status.conditions, Set::new("Ready", false, "Refused", error.to_string()));
             ctx.status(app, status).await?;
@@ -95,8 +95,8 @@ async fn converge<U: Uploads>(app: &VisitorsApp, ctx: &Ctx<U>) -> Result<Action>
     Ok(if waits { Action::requeue(LOOK_AGAIN) } else { Action::await_change() })
 }
 
-/// Applies the tiers from the ground up. One that is not there yet waits for the one below it; one that is there is
-/// kept as it shall be, whatever happens below.
+/// Applies the tiers from the database up. A new tier waits until the one below it is ready. An existing tier is always
+/// applied, even if the one below it is not ready.
 async fn raise<U: Uploads>(
     app: &VisitorsApp,
     ctx: &Ctx<U>,
@@ -128,7 +128,7 @@ async fn raise<U: Uploads>(
     Ok(())
 }
 
-/// Removes the uploads. While that fails, the finalizer stays, and the app says why it is still there.
+/// Removes the uploads. While that fails, the finalizer stays, and the status shows the reason.
 async fn clean_up<U: Uploads>(app: &VisitorsApp, ctx: &Ctx<U>) -> Result<Action> {
     let Err(error) = ctx.state().purge(&ctx.request().to_string()).await else {
         return Ok(Action::await_change());

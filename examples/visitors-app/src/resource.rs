@@ -3,7 +3,7 @@
 use evenkeel::k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use evenkeel::prelude::*;
 
-/// What the user asks for: a site that lists its visitors.
+/// The desired state: a site that lists its visitors.
 #[evenkeel::api]
 #[derive(CustomResource, Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
 #[kube(
@@ -18,11 +18,11 @@ use evenkeel::prelude::*;
     printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
 )]
 pub struct VisitorsAppSpec {
-    /// How many backends there are.
+    /// The number of backends.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 20))]
     pub size: i32,
-    /// What the page is headed with.
+    /// The title of the page.
     #[schemars(length(min = 1, max = 100))]
     pub title: String,
 }
@@ -31,21 +31,21 @@ fn one() -> i32 {
     1
 }
 
-/// What the operator saw.
+/// The observed state.
 #[evenkeel::api]
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct VisitorsAppStatus {
-    /// The image that the backends run; none before there are any.
+    /// The image of the backends, once there are any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backend_image: Option<String>,
-    /// The image that the frontend runs; none before there is one.
+    /// The image of the frontend, once there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub frontend_image: Option<String>,
-    /// The generation of the resource that this status is about.
+    /// The generation of the resource that this status describes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// `DatabaseReady`, `BackendReady`, `FrontendReady`, and `Ready` for all of them; `CleanedUp` while it ends.
+    /// `DatabaseReady`, `BackendReady`, `FrontendReady`, `Ready` for all of them, and `CleanedUp` during the deletion.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "evenkeel::conditions::schema")]
     pub conditions: Vec<Condition>,

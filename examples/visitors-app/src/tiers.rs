@@ -1,4 +1,4 @@
-//! The three tiers of a site, each a Deployment and a Service, and the Secret that the database begins with.
+//! The three tiers of a site, each a Deployment and a Service, and the Secret with the database's credentials.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::VisitorsApp;
 /// The user of the database.
 const USER: &str = "visitors";
 
-/// A tier; each needs the one before it.
+/// A tier of the site. Each tier needs the one before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tier {
     Database,
@@ -24,15 +24,15 @@ pub(crate) enum Tier {
 }
 
 impl Tier {
-    /// From the ground up.
+    /// All tiers, from the database up.
     pub(crate) const IN_ORDER: [Self; 3] = [Self::Database, Self::Backend, Self::Frontend];
 
-    /// The name of its Deployment and its Service.
+    /// The name of the tier's Deployment and Service.
     pub(crate) fn name(self, app: &VisitorsApp) -> String {
         format!("{}-{}", app.name_any(), self.role())
     }
 
-    /// The condition that tells whether it is ready.
+    /// The type of the condition that shows whether the tier is ready.
     pub(crate) fn condition(self) -> &'static str {
         match self {
             Self::Database => "DatabaseReady",
@@ -41,7 +41,7 @@ impl Tier {
         }
     }
 
-    /// The image that it runs.
+    /// The image of the tier's container.
     pub(crate) fn image(self) -> &'static str {
         match self {
             Self::Database => "mysql:9.4",
@@ -92,7 +92,7 @@ impl Tier {
     }
 }
 
-/// The Secret with what the database and the backends log in with. It is made once, and cannot be changed.
+/// The Secret with the credentials of the database, which the backends use, too. It is created once and immutable.
 pub(crate) fn secret(app: &VisitorsApp, password: &str) -> Secret {
     let pairs = [("username", USER), ("password", password)];
     Secret {
@@ -128,7 +128,7 @@ pub(crate) fn deployment(app: &VisitorsApp, tier: Tier) -> Deployment {
     }
 }
 
-/// How a tier is reached.
+/// The Service of a tier.
 pub(crate) fn service(app: &VisitorsApp, tier: Tier) -> Service {
     let ports = vec![ServicePort { port: tier.port(), ..Default::default() }];
     let selector = Some(labels(app, tier));

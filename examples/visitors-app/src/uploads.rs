@@ -1,18 +1,18 @@
-//! Something outside of the cluster that must be cleaned up before an app goes: what its visitors uploaded.
+//! Uploads of visitors: something outside of the cluster that must be removed before an app is deleted.
 
-/// Where uploads are kept. A test has one in memory; production has a bucket.
+/// The storage of uploads: a bucket in production, memory in tests.
 pub trait Uploads: Send + Sync + 'static {
-    /// Removes all that visitors of this app uploaded. It may be called again for the same app after a crash, and must
-    /// then succeed though nothing is left.
+    /// Removes all uploads of this app's visitors. After a crash it may be called again for the same app, and must then
+    /// succeed although nothing is left.
     fn purge(&self, app: &str) -> impl Future<Output = Result<(), UploadsError>> + Send;
 }
 
-/// Uploads could not be removed; a later attempt may succeed.
+/// Uploads could not be removed. A later attempt may succeed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot remove the uploads: {0}")]
 pub struct UploadsError(pub String);
 
-/// Keeps no uploads.
+/// A storage without uploads.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoUploads;
 

@@ -1,6 +1,6 @@
-//! The operator on a cluster of its own, in virtual time.
+//! Tests of the operator, each on a cluster of its own in virtual time.
 
-#![expect(clippy::unwrap_used, reason = "what a test unwraps wrongly fails it, as it should")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test, as it should")]
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ fn guestbook(size: i32, title: &str) -> VisitorsApp {
     VisitorsApp::new("guestbook", VisitorsAppSpec { size, title: title.into() })
 }
 
-/// Declares the kind, runs the operator, and has `guestbook` made.
+/// Creates the definition, runs the operator, and applies `guestbook`.
 async fn started<U: Uploads>(cluster: &Cluster, uploads: Arc<U>) -> Result<()> {
     cluster.apply(VisitorsApp::crd()).await?;
     cluster.run(move || controller(uploads.clone()));
@@ -30,7 +30,7 @@ async fn started<U: Uploads>(cluster: &Cluster, uploads: Arc<U>) -> Result<()> {
     Ok(())
 }
 
-/// Reason and message of a condition of `guestbook`.
+/// Status, reason and message of a condition of `guestbook`.
 async fn condition(cluster: &Cluster, type_: &str) -> Result<String> {
     let status = cluster.get::<VisitorsApp>("guestbook").await?.status.unwrap_or_default();
     let found = conditions::find(&status.conditions, type_);
@@ -41,7 +41,7 @@ async fn deployments(cluster: &Cluster) -> Result<Vec<String>> {
     Ok(cluster.list::<Deployment>().await?.iter().map(ResourceExt::name_any).collect())
 }
 
-/// Uploads in memory, which can be out of reach.
+/// Uploads in memory, which can be made unreachable.
 #[derive(Default)]
 struct Bucket {
     out_of_reach: Mutex<bool>,
@@ -79,7 +79,7 @@ async fn an_app_becomes_three_tiers_from_the_ground_up(cluster: Cluster) -> Resu
     assert_eq!(status.observed_generation, app.metadata.generation);
     assert!(conditions::is_true(&status.conditions, "Ready"), "{:?}", status.conditions);
 
-    // Each Deployment was made after the one below it had said that it is available.
+    // Each Deployment was created after the one below it had become available.
     let writes = testing::lines(&cluster.writes());
     let last = |what: &str| writes.iter().rposition(|write| write.contains(what)).unwrap();
     let first = |what: &str| writes.iter().position(|write| write.contains(what)).unwrap();
@@ -94,7 +94,7 @@ async fn a_backend_waits_for_its_database_without_blocking_others(cluster: Clust
     let mut other = guestbook(1, "Another");
     other.metadata.name = Some("other".into());
     cluster.apply(other).await?;
-    // No node runs a pod: neither database gets ready.
+    // Without nodes no pod runs, so neither database becomes ready.
     cluster.idle().await;
     assert_eq!(deployments(&cluster).await?, ["guestbook-mysql", "other-mysql"]);
     assert_eq!(
@@ -188,7 +188,7 @@ async fn a_bad_app_is_told_why(cluster: Cluster) -> Result<()> {
     let error = cluster.apply(guestbook(0, "x")).await.unwrap_err().to_string();
     assert!(error.contains("spec.size in body should be greater than or equal to 1"), "{error}");
 
-    // A name of which no label can be made: the server takes the app, and none of its children.
+    // A name that is too long for a label: the server accepts the app, but none of its children.
     let mut long = guestbook(1, "x");
     long.metadata.name = Some("n".repeat(70));
     cluster.apply(long).await?;
@@ -216,7 +216,7 @@ async fn the_sample_works_and_the_definition_is_that_of_the_type(cluster: Cluste
     Ok(())
 }
 
-/// Made, deleted, and what stood in between.
+/// Creates and deletes an app, and returns what it observed on the way.
 async fn create_change_delete(cluster: Cluster) -> Vec<String> {
     let play = async {
         cluster.apply(VisitorsApp::crd()).await?;

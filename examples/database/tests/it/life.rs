@@ -1,4 +1,4 @@
-//! A database is made, changed, disturbed and deleted.
+//! A database is created, changed, disturbed and deleted.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::{condition, orders, password, started};
 
-/// A place for backups that can be full.
+/// A storage of backups that can be full.
 #[derive(Default)]
 struct Shelf {
     full: Mutex<bool>,
@@ -121,7 +121,7 @@ async fn drift_on_every_child_is_corrected(cluster: Cluster) -> Result<()> {
     let selector = cluster.get::<Service>("orders").await?.spec.unwrap().selector.unwrap();
     assert_eq!(selector["example.com/database"], "orders");
 
-    // Each alone: that of another child would put it right as well.
+    // Each child alone: the drift of another one would trigger the same reconcile.
     cluster.delete::<Secret>("orders").await?;
     cluster.settled().await;
     cluster.get::<Secret>("orders").await?;

@@ -1,6 +1,6 @@
-//! The operator on a cluster of its own, in virtual time.
+//! Tests of the operator, each on a cluster of its own in virtual time.
 
-#![expect(clippy::unwrap_used, reason = "what a test unwraps wrongly fails it, as it should")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test, as it should")]
 
 mod life;
 mod naive;
@@ -17,10 +17,10 @@ use evenkeel::k8s_openapi::api::storage::v1::StorageClass;
 use evenkeel::kube::Result;
 use evenkeel::prelude::*;
 
-/// The class of storage that can grow.
+/// The StorageClass that allows expansion.
 const GROWS: &str = "evenkeel-grows";
 
-/// A database of this version, with so many servers.
+/// A database of this version with this number of servers.
 fn orders(version: &str, replicas: i32) -> Database {
     let spec = DatabaseSpec {
         version: version.into(),
@@ -32,7 +32,7 @@ fn orders(version: &str, replicas: i32) -> Database {
     Database::new("orders", spec)
 }
 
-/// The same on storage of a class that can grow.
+/// A database on storage of a class that allows expansion.
 fn growing(version: &str, replicas: i32, storage: &str) -> Database {
     let mut database = orders(version, replicas);
     database.spec.storage = storage.into();
@@ -40,7 +40,7 @@ fn growing(version: &str, replicas: i32, storage: &str) -> Database {
     database
 }
 
-/// A class of storage, whose claims grow or do not.
+/// A StorageClass that allows expansion or does not.
 fn class(name: &str, grows: bool) -> StorageClass {
     let mut class = StorageClass { allow_volume_expansion: Some(grows), ..Default::default() };
     class.metadata.name = Some(name.into());
@@ -48,7 +48,7 @@ fn class(name: &str, grows: bool) -> StorageClass {
     class
 }
 
-/// Declares the kind, runs the operator, and has `orders` made and running.
+/// Creates the definition, runs the operator, applies `orders`, and waits until it runs.
 async fn started<B: Backup>(cluster: &Cluster, backup: Arc<B>) -> Result<()> {
     cluster.apply(Database::crd()).await?;
     cluster.run(move || controller(backup.clone()));

@@ -1,7 +1,7 @@
-//! Why `ensure` compares as it does: the comparison that everybody writes first never ends.
+//! Why `ensure` compares as it does: a comparison of whole specs, which everybody writes first, never ends.
 //!
-//! The API server fills in defaults, so that what is read back is never what was written. An operator that compares
-//! whole specs finds a difference each time, writes, and looks again; here as on Kubernetes.
+//! The API server fills in defaults, so that an object is never read back as it was written. An operator that compares
+//! whole specs finds a difference each time and writes again, here as on Kubernetes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use evenkeel::k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, Ob
 use evenkeel::kube::Result;
 use evenkeel::prelude::*;
 
-/// What both versions want: the least StatefulSet.
+/// The desired state of both versions: a minimal StatefulSet.
 fn desired(owner: &ConfigMap) -> StatefulSet {
     let labels = Some([("app".to_owned(), owner.name_any())].into());
     let container =
@@ -35,7 +35,7 @@ fn desired(owner: &ConfigMap) -> StatefulSet {
     }
 }
 
-/// Update if the specs differ, then look again whether that was enough.
+/// Updates the StatefulSet if the specs differ, and then checks again.
 async fn naive(map: Arc<ConfigMap>, ctx: Ctx) -> Result<Action, evenkeel::Error> {
     let desired = desired(&map);
     let actual = ctx.get_or_create(desired.clone()).await?;
@@ -47,13 +47,13 @@ async fn naive(map: Arc<ConfigMap>, ctx: Ctx) -> Result<Action, evenkeel::Error>
     Ok(Action::requeue(Duration::from_secs(1)))
 }
 
-/// The same, with the comparison of this operator.
+/// Updates the StatefulSet with the comparison of this operator.
 async fn ours(map: Arc<ConfigMap>, ctx: Ctx) -> Result<Action, evenkeel::Error> {
     ensure(&ctx, desired(&map)).await?;
     Ok(Action::await_change())
 }
 
-/// How often the operator of this name sent the StatefulSet.
+/// How often the operator of this name wrote the StatefulSet.
 fn sent(cluster: &Cluster, operator: &str) -> usize {
     let requests = cluster.requests();
     let of_it = |request: &&Exchange| &*request.by == operator && request.path.contains("/statefulsets");
@@ -90,7 +90,7 @@ async fn asking_whether_all_that_is_wanted_is_there_ends(cluster: Cluster) -> Re
     Ok(())
 }
 
-/// Only our wish: every namespace has a ConfigMap of its own.
+/// Only the ConfigMap `wish`: every namespace has another one, `kube-root-ca.crt`.
 fn wishes() -> Source<ConfigMap> {
     Source::new().fields("metadata.name=wish")
 }

@@ -1,4 +1,4 @@
-//! What cannot be carried out is refused at once, or told in a condition; never retried for ever.
+//! A spec that cannot be fulfilled is refused at once or shown in a condition, and not retried forever.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use evenkeel::prelude::*;
 
 use crate::{condition, orders, started};
 
-/// Applies it, and gives what the API server says against it.
+/// Applies a database, and returns the error of the API server.
 async fn refusal(cluster: &Cluster, database: Database) -> String {
     match cluster.apply(database).await {
         Ok(_) => "it was taken".to_owned(),
@@ -76,7 +76,7 @@ async fn an_immutable_field_is_a_condition_and_no_endless_error(cluster: Cluster
     let mut renamed = orders("17", 2);
     renamed.spec.database_name = "sales".into();
     cluster.apply(renamed).await?;
-    // It comes to rest: nothing is retried.
+    // The cluster settles: nothing is retried.
     cluster.settled().await;
     let told =
         "False ImmutableField: databaseName was orders when the database was made, and cannot become sales";
@@ -98,7 +98,7 @@ async fn an_immutable_field_is_a_condition_and_no_endless_error(cluster: Cluster
 #[evenkeel::test]
 async fn what_the_server_refuses_is_a_condition_too(cluster: Cluster) -> Result<()> {
     started(&cluster, Arc::new(NoBackup)).await?;
-    // A name of which no label can be made.
+    // A name that is too long for a label.
     let mut long = orders("17", 1);
     long.metadata.name = Some("n".repeat(70));
     cluster.apply(long).await?;

@@ -1,4 +1,4 @@
-//! A life of a database: a crash at any write of it changes nothing, and it goes within the rules of the manifests.
+//! The checks that every operator should pass, on the life of a database.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use evenkeel::testing::Scenario;
 
 use crate::{GROWS, class, condition, growing};
 
-/// Made, updated and grown, deleted, and what stood in between.
+/// Creates, updates, grows and deletes a database, and returns what it observed on the way.
 async fn create_change_delete(cluster: Cluster) -> Vec<String> {
     let play = async {
         cluster.apply(Database::crd()).await?;

@@ -1,4 +1,4 @@
-//! Storage grows under servers that go on running.
+//! Storage grows while the servers keep running.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ fn sized(storage: &str) -> Database {
     growing("17", 2, storage)
 }
 
-/// Declares the kind, runs the operator, and has `orders` made and running on storage of this class.
+/// Creates the definition, runs the operator, and applies `orders` on storage of this class.
 async fn started_on(cluster: &Cluster, class: StorageClass) -> Result<()> {
     cluster.apply(Database::crd()).await?;
     cluster.run(|| controller(Arc::new(NoBackup)));
@@ -36,7 +36,7 @@ async fn pod_uids(cluster: &Cluster) -> Result<Vec<Option<String>>> {
     Ok(cluster.list::<Pod>().await?.iter().map(ResourceExt::uid).collect())
 }
 
-#[evenkeel::test(embedded = "nothing makes volumes grow elsewhere")]
+#[evenkeel::test(embedded = "real volumes do not grow in this set-up")]
 async fn storage_grows_and_no_server_is_restarted(cluster: Cluster) -> Result<()> {
     started_on(&cluster, class(GROWS, true)).await?;
     let (pods, servers) = (pod_uids(&cluster).await?, cluster.get::<StatefulSet>("orders").await?.uid());
@@ -61,7 +61,7 @@ async fn storage_grows_and_no_server_is_restarted(cluster: Cluster) -> Result<()
     Ok(())
 }
 
-#[evenkeel::test(embedded = "nothing makes volumes grow elsewhere")]
+#[evenkeel::test(embedded = "real volumes do not grow in this set-up")]
 async fn a_new_server_gets_the_grown_storage(cluster: Cluster) -> Result<()> {
     started_on(&cluster, class(GROWS, true)).await?;
     let mut larger = sized("2Gi");
@@ -96,7 +96,7 @@ async fn storage_that_may_not_grow_is_told(cluster: Cluster) -> Result<()> {
     let mut larger = sized("2Gi");
     larger.spec.storage_class = Some(FIXED.into());
     cluster.apply(larger).await?;
-    // It comes to rest: a class that cannot grow will not grow by trying.
+    // The cluster settles: the operator does not retry with a class that does not allow expansion.
     cluster.settled().await;
     let told = condition(&cluster, "Accepted").await?;
     assert!(told.starts_with("False Refused: patch PersistentVolumeClaim"), "{told}");

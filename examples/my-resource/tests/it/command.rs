@@ -1,10 +1,10 @@
-//! The operator's command line: what every operator on `evenkeel::cli` has, seen on a process of this one.
+//! The command line that every operator gets from `evenkeel::cli`, tested on a process of this operator.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::{Child, ChildStderr, Command, Stdio};
 
-/// A running operator; it is killed when this is dropped.
+/// A running operator. Dropping it kills the process.
 struct Running {
     child: Child,
     log: BufReader<ChildStderr>,
@@ -19,7 +19,7 @@ impl Running {
         Self { child, log }
     }
 
-    /// Reads its log until there is a line with each of these, in whatever order they come; gives those lines.
+    /// Reads the log until it has a line with each of these texts, in any order, and returns those lines.
     fn says<const N: usize>(&mut self, wanted: [&str; N]) -> [String; N] {
         let (mut all, mut found) = (String::new(), wanted.map(|_| String::new()));
         while found.iter().any(String::is_empty) {
@@ -35,11 +35,11 @@ impl Running {
         found
     }
 
-    /// Asks it to end, and gives its exit code.
+    /// Sends SIGTERM, and returns the exit code.
     fn end(mut self) -> Option<i32> {
         let pid = self.child.id().to_string();
         Command::new("kill").args(["-TERM", &pid]).status().expect("there is kill");
-        // What it still says must not block it.
+        // Read the rest of the log, so that a full pipe does not block the process.
         let mut rest = String::new();
         let _ = self.log.read_to_string(&mut rest);
         self.child.wait().expect("it is our child").code()
@@ -60,7 +60,7 @@ fn output(arguments: &[&str]) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8(text).expect("it is text"))
 }
 
-/// Asks for a path, and gives the status line and all that follows.
+/// Sends a GET request, and returns the whole response with its status line.
 fn get(address: &str, path: &str) -> String {
     let mut stream = TcpStream::connect(address).expect("somebody listens");
     let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
@@ -81,11 +81,11 @@ fn an_elected_replica_answers_probes_and_ends_when_asked() {
     let (address, scraped) = (address(&health), address(&metrics));
     assert!(leading.contains("lease=\"default/my-resource\""), "{leading}");
     assert!(get(&address, "/healthz").starts_with("HTTP/1.1 200 "));
-    // Its caches are filled in their own time.
+    // The caches take some time to fill.
     let ready = std::iter::repeat_with(|| get(&address, "/readyz"))
         .find(|answer| answer.starts_with("HTTP/1.1 200 "));
     assert!(ready.is_some_and(|answer| answer.contains("[+]caches ok")));
-    // It leads, and says so in the log, before it counts it.
+    // The metric is set after the log line.
     let leads = "leader_election_master_status{name=\"my-resource\"} 1";
     let counted = std::iter::repeat_with(|| get(&scraped, "/metrics")).find(|answer| answer.contains(leads));
     assert!(counted.is_some());

@@ -1,12 +1,12 @@
-//! The operator on a cluster of its own, in virtual time.
+//! Tests of the operator, each on a cluster of its own in virtual time.
 
-#![expect(clippy::unwrap_used, reason = "what a test unwraps wrongly fails it, as it should")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test, as it should")]
 
 mod command;
 
 use evenkeel::k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use evenkeel::k8s_openapi::api::core::v1::Pod;
-use evenkeel::kube::{CustomResourceExt, Result};
+use evenkeel::kube::Result;
 use evenkeel::prelude::*;
 use evenkeel::testing::Scenario;
 use evenkeel::yaml;
@@ -17,7 +17,7 @@ fn web(image: &str) -> MyResource {
     MyResource::new("web", MyResourceSpec { image: image.into(), memory: "64Mi".into() })
 }
 
-/// Declares the kind, runs the operator, and has `web` made and ready.
+/// Creates the definition, runs the operator, applies `web`, and waits until it is ready.
 async fn started(cluster: &Cluster) -> Result<()> {
     cluster.apply(MyResource::crd()).await?;
     cluster.settled().await;
@@ -89,7 +89,7 @@ async fn a_second_reconcile_writes_nothing_and_triggers_nothing(cluster: Cluster
     let asked = cluster.requests().len();
     cluster.restart(NAME);
     cluster.settled().await;
-    // A reconcile of what is right writes nothing.
+    // A reconcile of an object that is as desired writes nothing.
     cluster.assert_no_writes();
     let requests = cluster.requests().split_off(asked);
     let applies = requests.iter().filter(|request| request.path.contains("/deployments/web")).count();
@@ -134,7 +134,7 @@ async fn a_bad_spec_is_told_why(cluster: Cluster) -> Result<()> {
     let error = cluster.apply(MyResource::new("web", spec)).await.unwrap_err().to_string();
     assert!(error.contains("spec.memory in body should match"), "{error}");
 
-    // A name of which no label can be made: the server takes the resource, and no Deployment of it.
+    // A name that is too long for a label: the server accepts the resource, but not its Deployment.
     let mut long = web("nginx:1.29");
     long.metadata.name = Some("n".repeat(70));
     cluster.apply(long).await?;
@@ -161,7 +161,7 @@ async fn the_sample_works_and_the_definition_is_that_of_the_type(cluster: Cluste
     Ok(())
 }
 
-/// Made, changed, and what then stands: image of the Deployment, number and phase of pods, phase.
+/// Creates, changes and deletes a resource, and returns what it observed on the way.
 async fn create_change_delete(cluster: Cluster) -> Vec<String> {
     let play = async {
         cluster.apply(MyResource::crd()).await?;

@@ -1,16 +1,16 @@
-//! How long a cluster takes to start: the first of a process, and those after it.
+//! The time that a cluster takes to start: the first one of a process, and further ones.
 //!
-//! A start returns before the controllers have begun. What they do then, until everything is at rest, is on the account
-//! of whatever a test waits for first: it is measured beside the start.
+//! The start returns before the controllers have begun. A test pays for their initial work when it first waits for the
+//! cluster to settle, so that work is measured separately.
 //!
 //! `cargo bench -p evenkeel-cluster --bench start` measures the release profile; with `--profile dev` it measures
-//! what the tests of an operator see.
+//! what the tests of an operator use.
 
 use std::time::Duration;
 
 use evenkeel_cluster::Cluster;
 
-/// As many as a large suite of tests starts.
+/// The number of clusters that a large test suite starts.
 const MANY: u32 = 500;
 
 fn main() {
@@ -33,7 +33,7 @@ fn main() {
     });
 }
 
-/// Starts a cluster, and waits for its controllers to come to rest where told to.
+/// Starts a cluster, and waits until it has settled if asked to.
 async fn start(settle: bool) -> Duration {
     let before = now();
     let cluster = Cluster::start().await.expect("a cluster in memory starts");

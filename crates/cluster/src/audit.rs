@@ -1,8 +1,8 @@
 //! The audit log as a file: a queue of lines, and one thread that writes them.
 //!
 //! The API server creates the lines ([`Audit`]). A request waits until its lines are written, as in kube-apiserver's
-//! default mode `blocking`. The thread writes all waiting lines at once, so that many concurrent requests cost one write.
-//! A disk error loses the lines that it affects; it is logged and counted, and never stops the server.
+//! default mode `blocking`. The thread writes all waiting lines at once, so that many concurrent requests cost one
+//! write. A disk error loses the lines that it affects; it is logged and counted, and never stops the server.
 
 mod file;
 
@@ -21,8 +21,8 @@ use tokio::sync::oneshot;
 
 use file::{LogFile, Output};
 
-/// How many bytes may wait to be written. Requests wait for their lines, so only a few lines wait for a disk that works.
-/// This many wait only for a disk that hangs, and further lines are lost.
+/// How many bytes may wait to be written. Requests wait for their lines, so only a few lines wait for a disk that
+/// works. This many wait only for a disk that hangs, and further lines are lost.
 const QUEUE_MAX_BYTES: usize = 64 << 20;
 /// How long the shutdown waits for lines that are not written yet. A disk takes milliseconds; a pipe that nobody reads
 /// takes forever.

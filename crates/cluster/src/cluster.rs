@@ -145,7 +145,7 @@ impl Cluster {
 
 /// Operators.
 impl Cluster {
-    /// Runs an operator in this cluster, as this handle's user. The factory makes its controller, and makes it anew
+    /// Runs an operator in this cluster, as this handle's user. The factory makes its controller, and makes it again
     /// after each crash. Values that the factory captures survive a crash, like state outside of the operator's
     /// process.
     ///

@@ -59,11 +59,11 @@ pub struct ServeOptions {
     /// those are taken, the oldest idle one is closed for a new one. Unless set, as many as the limit of open files
     /// allows, and 8,192 at most.
     pub connections_max: usize,
-    /// How many reads may be in flight: 400 unless set, as with kube-apiserver. A single user may have three quarters of
-    /// them; further requests get status 429. Members of `system:masters` are always served and not counted.
+    /// How many reads may be in flight: 400 unless set, as with kube-apiserver. A single user may have three quarters
+    /// of them; further requests get status 429. Members of `system:masters` are always served and not counted.
     pub reads_max: usize,
-    /// How many writes may be in flight: 200 unless set, as with kube-apiserver. A single user may have three quarters of
-    /// them.
+    /// How many writes may be in flight: 200 unless set, as with kube-apiserver. A single user may have three quarters
+    /// of them.
     pub writes_max: usize,
     /// How many watches may be open: 32,768 unless set. A single user may have three quarters of them. A quiet watch
     /// takes some 10 KiB, so that all of them take 320 MiB.
@@ -244,8 +244,8 @@ impl Server {
     }
 }
 
-/// Serves one connection. The future is boxed here, so that the code of the request path is compiled in this crate, with
-/// its optimization settings, and not again in each program that calls [`Server::run`].
+/// Serves one connection. The future is boxed here, so that the code of the request path is compiled in this crate,
+/// with its optimization settings, and not again in each program that calls [`Server::run`].
 fn serving(host: Host, stream: TcpStream, slot: ConnectionSlot) -> BoxFuture<'static, ()> {
     Box::pin(host.serve(stream, slot))
 }

@@ -49,7 +49,7 @@ pub enum SnapshotError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The cause.
         source: BackupError,
     },
 }

@@ -4,9 +4,9 @@
 
 mod backend;
 mod crash;
+mod describe;
 mod fault;
 mod record;
-mod target;
 mod watches;
 
 use std::sync::Arc;
@@ -32,9 +32,9 @@ pub use self::record::{Exchange, Mark, Moment, Outcome, Reconcile, Write};
 
 use self::backend::{ResponseBody, boxed};
 use self::crash::Fate;
+use self::describe::verb;
 use self::fault::{Faults, is_write};
 use self::record::{Asked, Recorder};
-use self::target::verb;
 use self::watches::Watches;
 
 /// With a seed, a request yields to other tasks less than this many times before it is served. A small number reorders

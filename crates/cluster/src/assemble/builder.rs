@@ -117,9 +117,9 @@ impl Builder {
         self
     }
 
-    /// Starts with the state of this snapshot, which [`Cluster::save_snapshot`] or `evenkeel snapshot save` has written.
-    /// With a [data directory](Self::data_dir), the directory must not hold a store yet. The whole snapshot is checked
-    /// before anything is written.
+    /// Starts with the state of this snapshot, which [`Cluster::save_snapshot`] or `evenkeel snapshot save` has
+    /// written. With a [data directory](Self::data_dir), the directory must not hold a store yet. The whole snapshot is
+    /// checked before anything is written.
     #[must_use]
     pub fn restore(mut self, snapshot: impl Into<PathBuf>) -> Self {
         self.restore = Some(snapshot.into());

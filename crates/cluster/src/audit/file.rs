@@ -36,18 +36,18 @@ pub(super) struct LostLines {
 
 /// The file of a log, or standard output.
 pub(super) struct LogFile {
-    target: Target,
+    destination: Destination,
     /// Whether the last line was only written in part.
     torn: bool,
 }
 
-enum Target {
+enum Destination {
     Stdout(io::Stdout),
-    File(Kept),
+    File(RotatedFile),
 }
 
 /// The current file, and how it is rotated.
-struct Kept {
+struct RotatedFile {
     file: File,
     bytes: u64,
     options: AuditLogOptions,
@@ -57,7 +57,7 @@ struct Kept {
 impl LogFile {
     pub(super) fn open(options: &AuditLogOptions, env: Env) -> io::Result<Self> {
         if options.path == Path::new("-") {
-            return Ok(Self { target: Target::Stdout(io::stdout()), torn: false });
+            return Ok(Self { destination: Destination::Stdout(io::stdout()), torn: false });
         }
         if let Some(folder) = options.path.parent().filter(|it| !it.as_os_str().is_empty()) {
             os::private_folder().recursive(true).create(folder)?;
@@ -65,8 +65,8 @@ impl LogFile {
         let file = append_to(&options.path)?;
         let bytes = file.metadata()?.len();
         let torn = bytes > 0 && !ends_in_newline(&options.path)?;
-        let kept = Kept { file, bytes, options: options.clone(), env };
-        Ok(Self { target: Target::File(kept), torn })
+        let rotated = RotatedFile { file, bytes, options: options.clone(), env };
+        Ok(Self { destination: Destination::File(rotated), torn })
     }
 
     /// Writes the lines that were collected.
@@ -79,11 +79,11 @@ impl LogFile {
         if begun {
             gathered.insert(0, b'\n');
         }
-        let (done, result) = match &mut self.target {
-            Target::Stdout(out) => write_all(&mut out.lock(), gathered),
-            Target::File(kept) => {
-                let (done, result) = write_all(&mut kept.file, gathered);
-                kept.bytes += done as u64;
+        let (done, result) = match &mut self.destination {
+            Destination::Stdout(out) => write_all(&mut out.lock(), gathered),
+            Destination::File(rotated) => {
+                let (done, result) = write_all(&mut rotated.file, gathered);
+                rotated.bytes += done as u64;
                 (done, result)
             }
         };
@@ -97,15 +97,15 @@ impl LogFile {
 
     /// Rotates the file if this line would exceed its maximum size.
     fn make_room(&mut self, gathered: &mut Vec<u8>, line: &[u8]) -> Result<(), LostLines> {
-        let Target::File(kept) = &self.target else { return Ok(()) };
-        let size = kept.bytes + gathered.len() as u64;
-        let max = kept.options.max_bytes;
+        let Destination::File(rotated) = &self.destination else { return Ok(()) };
+        let size = rotated.bytes + gathered.len() as u64;
+        let max = rotated.options.max_bytes;
         if max == 0 || size == 0 || size + line.len() as u64 <= max {
             return Ok(());
         }
         let flushed = self.flush(gathered);
-        if let Target::File(kept) = &mut self.target {
-            match kept.rotate() {
+        if let Destination::File(rotated) = &mut self.destination {
+            match rotated.rotate() {
                 Ok(()) => self.torn = false,
                 // Lines continue to go into the old file, so none is lost.
                 Err(error) => tracing::error!(%error, "cannot rotate the audit log"),
@@ -169,7 +169,7 @@ fn ends_in_newline(path: &Path) -> io::Result<bool> {
     Ok(last == *b"\n")
 }
 
-impl Kept {
+impl RotatedFile {
     /// Renames the file and starts a new one, then removes old files that are too many or too old.
     fn rotate(&mut self) -> io::Result<()> {
         let path = &self.options.path;

@@ -127,7 +127,8 @@ impl Cluster {
         }
     }
 
-    /// Asserts that no client has changed an object since the last [`Cluster::mark`], for example in a second reconcile.
+    /// Asserts that no client has changed an object since the last [`Cluster::mark`], for example in a second
+    /// reconcile.
     ///
     /// ```
     /// # evenkeel_cluster::testing::run(evenkeel_cluster::testing::options(), |cluster| async move {

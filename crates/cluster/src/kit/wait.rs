@@ -75,8 +75,8 @@ impl Cluster {
         }
     }
 
-    /// Waits until no request, watch event, queued key or reconcile is pending now. Timers that will cause work later do
-    /// not count.
+    /// Waits until no request, watch event, queued key or reconcile is pending now. Timers that will cause work later
+    /// do not count.
     ///
     /// ```
     /// # evenkeel_cluster::testing::run(evenkeel_cluster::testing::options(), |cluster| async move {

@@ -46,8 +46,8 @@ const FRAME_MAX_BYTES: u32 = 16 * 1024;
 /// How much of one response HTTP/2 buffers: two pieces (`watch_batching.rs`), the one being sent and the next one.
 const SEND_BUFFER_BYTES: usize = 128 * 1024;
 /// How many streams a client may reset before the server has accepted them. Streams are accepted as soon as they
-/// arrive, so more than a few are a flood (CVE-2023-44487) and end the connection. [`Activity::is_abusive`] counts those
-/// that are reset later.
+/// arrive, so more than a few are a flood (CVE-2023-44487) and end the connection. [`Activity::is_abusive`] counts
+/// those that are reset later.
 const PENDING_RESETS_MAX: usize = 20;
 /// How many streams the server may reset because of protocol errors until the connection ends. A correct client causes
 /// none.
@@ -116,7 +116,7 @@ impl Host {
                 Ok(Err(error)) => return tracing::debug!(%error, "TLS handshake failed"),
                 Err(_) => return tracing::debug!("TLS handshake timed out"),
             },
-            () = slot.evicted() => return tracing::debug!("closed a connection during its TLS handshake to make room for another one"),
+            () = slot.evicted() => return tracing::debug!("closed during its TLS handshake to make room for another connection"),
         };
         let certificate = self.tls.judge(stream.get_ref().1.peer_certificates());
         if let Certificate::Good(user) = &certificate {
@@ -354,8 +354,8 @@ impl hyper::service::Service<Request<Incoming>> for Requests {
             Err(refused) => return self.refuse(*refused, request.into_parts().0),
         };
         let (mut head, body) = request.into_parts();
-        // Answer at once if possible. While a request is pending, hyper reads ahead, and allocates another buffer for it
-        // because the request occupies the current one.
+        // Answer at once if possible. While a request is pending, hyper reads ahead, and allocates another buffer for
+        // it because the request occupies the current one.
         if let Some(answer) = connection.server.serve_now(&caller, &mut head) {
             return at_once(answer);
         }

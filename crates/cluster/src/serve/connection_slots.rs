@@ -101,7 +101,8 @@ impl ConnectionSlots {
 }
 
 impl Taken {
-    /// Closes the connection of the oldest idle stranger, or else of the oldest stranger. Returns whether there was one.
+    /// Closes the connection of the oldest idle stranger, or else of the oldest stranger. Returns whether there was
+    /// one.
     fn evict_stranger(&mut self) -> bool {
         let idle = self.strangers.iter().find(|(_, holder)| holder.activity.is_idle());
         let Some(number) = idle.or(self.strangers.first_key_value()).map(|(number, _)| *number) else {

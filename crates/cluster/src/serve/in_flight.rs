@@ -1,11 +1,11 @@
 //! Limits on the requests in flight, in total and of one user.
 //!
 //! The limits, the exemption and the refusal are those of kube-apiserver's `--max-requests-inflight` and
-//! `--max-mutating-requests-inflight`: reads and writes are counted separately, watches count as neither, and members of
-//! `system:masters` are always served. kube-apiserver v1.36 divides these numbers among priority levels and queues
-//! requests before it refuses them with the same response. Here no request is queued; instead, a single user may use only
-//! a part of each number, so that the rest is left to others. Watches have a limit of their own, which kube-apiserver
-//! does not have.
+//! `--max-mutating-requests-inflight`: reads and writes are counted separately, watches count as neither, and members
+//! of `system:masters` are always served. kube-apiserver v1.36 divides these numbers among priority levels and queues
+//! requests before it refuses them with the same response. Here no request is queued; instead, a single user may use
+//! only a part of each number, so that the rest is left to others. Watches have a limit of their own, which
+//! kube-apiserver does not have.
 
 use std::sync::Arc;
 

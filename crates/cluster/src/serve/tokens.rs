@@ -36,7 +36,7 @@ pub enum TokenFileError {
         path: PathBuf,
         /// The number of the line, from one.
         line: usize,
-        /// What is wrong.
+        /// The problem.
         why: &'static str,
     },
 }

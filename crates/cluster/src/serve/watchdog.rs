@@ -2,8 +2,8 @@
 //! responses, for too long.
 //!
 //! These timeouts apply to every request and almost never expire. So no request sets a timer: the client's actions are
-//! counted (`activity.rs`), and a single timer per connection checks a few times within each timeout whether the counters
-//! have changed.
+//! counted (`activity.rs`), and a single timer per connection checks a few times within each timeout whether the
+//! counters have changed.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};

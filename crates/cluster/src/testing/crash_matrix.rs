@@ -13,8 +13,8 @@ use crate::transport::CrashPoint;
 /// response. The operator is started again each time, and the scenario must always end the same. Applies that changed
 /// nothing are left out: a crash around one is equivalent to a crash around the write before or after it.
 ///
-/// `start` runs the operator in a fresh cluster. `drive` plays the scenario and returns what must be the same at the end
-/// of each run. Returns the number of runs with a crash.
+/// `start` runs the operator in a fresh cluster. `drive` plays the scenario and returns what must be the same at the
+/// end of each run. Returns the number of runs with a crash.
 ///
 /// ```
 /// use std::sync::Arc;

@@ -176,7 +176,7 @@ fn granted(objects: &[Value]) -> Vec<Grant> {
     granted
 }
 
-/// The same objects without this grant: every rule that has it is split into one for each of its resources.
+/// Removes a permission from these objects: each rule that grants it is split into one rule for each of its resources.
 fn without(mut objects: Vec<Value>, grant: &Grant) -> Vec<Value> {
     let rules = &mut objects[grant.role]["rules"];
     let mut left = Vec::new();

@@ -12,7 +12,7 @@ use crate::assemble::Builder;
 use crate::cluster::Cluster;
 use crate::settings;
 
-/// The worker threads of a runtime in real time: enough for races, few enough to run tests beside each other.
+/// The worker threads of a runtime in real time: enough for races, few enough to run several tests at a time.
 const THREADS: usize = 2;
 /// The prefix of the namespaces that tests create on a remote cluster.
 pub const NAMESPACE_PREFIX: &str = "evenkeel-test-";
@@ -51,8 +51,8 @@ pub fn options() -> Builder {
     Cluster::builder().seed(seed())
 }
 
-/// Runs a test on a cluster of its own, on a current-thread runtime with paused time. A failed test prints what happened
-/// in the cluster.
+/// Runs a test on a cluster of its own, on a current-thread runtime with paused time. A failed test prints what
+/// happened in the cluster.
 ///
 /// If the options or `EVENKEEL_REAL_TIME=1` say so, the test runs in real time on a multi-threaded runtime. If
 /// `EVENKEEL_KUBECONFIG` names a kubeconfig, it runs on that cluster, in real time and in a namespace of its own.

@@ -25,7 +25,8 @@ impl CrashPoint {
     }
 }
 
-/// The simulated process of an operator: whether it is alive, and where it will crash. A dead process gets no responses.
+/// The simulated process of an operator: whether it is alive, and where it will crash. A dead process gets no
+/// responses.
 #[derive(Debug)]
 pub(crate) struct OperatorProcess {
     state: Mutex<State>,

@@ -14,8 +14,8 @@ use parking_lot::Mutex;
 use tokio::sync::broadcast;
 use tokio::time::Instant;
 
+use super::describe::name_in;
 use super::fault::is_write;
-use super::target::name_in;
 
 /// The namespace of a handle unless it names another one.
 pub(crate) const DEFAULT_NAMESPACE: &str = "default";

@@ -1,4 +1,4 @@
-//! An operator under the rules of its manifests, and what is noticed when it or they are wrong.
+//! An operator within the RBAC rules of its manifests, and how wrong rules and wrong operators are detected.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::mirror::{self, NAME, config};
 
-/// What the operator of these tests does beside watching.
+/// The verbs that the operator of these tests uses, apart from watching.
 const VERBS: &str = "configmaps: patch\nsecrets: create patch\n";
 
 fn with(verbs: &str) -> impl Fn() -> Manifests {
@@ -69,7 +69,8 @@ fn what_is_not_as_it_was_kept_is_shown() {
     testing::assert_file("tests/verbs.txt", &"other");
 }
 
-/// Makes a Secret of another name whenever it does not know of one, and notes it afterwards.
+/// Creates a Secret with a generated name, and only then notes that it has: a crash in between leads to a second
+/// Secret.
 async fn forgetful(map: Arc<ConfigMap>, ctx: Ctx) -> Result<Action> {
     if !map.annotations().contains_key("made") {
         let mut secret = Secret::default();

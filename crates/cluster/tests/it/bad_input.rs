@@ -1,4 +1,4 @@
-//! Bad input end to end: each gets the answer that Kubernetes gives, nothing is written, the server keeps serving.
+//! Bad input end to end: the server answers as Kubernetes does, writes nothing, and continues to serve.
 
 use std::io::Write as _;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::wire::Wire;
 const MAPS: &str = "POST /api/v1/namespaces/default/configmaps";
 const JSON: &str = "application/json";
 
-/// Sends a body and expects one of these statuses, and afterwards a server that serves and has stored nothing.
+/// Sends a body and expects one of these statuses, and a server that continues to serve and has stored nothing.
 async fn check(wire: &Wire, what: &str, content_type: &str, body: &[u8], expected: &[u16]) {
     let answer = wire.request(MAPS, content_type, body).await;
     let text: String = answer.text.chars().take(600).collect();
@@ -67,7 +67,7 @@ async fn bombs() {
     let wire = Wire::start(ServeOptions::default()).await;
     check(&wire, "a YAML alias bomb", "application/yaml", alias_bomb().as_bytes(), &[400]).await;
     let protobuf = "application/vnd.kubernetes.protobuf";
-    // A length of 2⁶³ bytes, which are not there.
+    // A length of 2⁶³ bytes without the bytes.
     let lengths = [b"k8s\0\x0a\xff\xff\xff\xff\xff\xff\xff\xff\x7f".to_vec(), vec![0; 16]].concat();
     check(&wire, "a protobuf length bomb", protobuf, &lengths, &[400]).await;
     let nested = b"\x0a\x80\x80\x01".repeat(5_000);
@@ -100,7 +100,7 @@ async fn hostile_paths() {
     let long = "a".repeat(100_000);
     let paths = [
         ("/../../etc/passwd".to_owned(), &[301, 404][..]),
-        // Kubernetes finds out in its storage, and calls it an error of the server.
+        // Kubernetes detects this in its storage, and reports an internal error.
         ("/api/v1/namespaces/../secrets".to_owned(), &[500]),
         ("/api/v1/namespaces/%2e%2e/secrets".to_owned(), &[500]),
         ("/api/v1/namespaces/default/configmaps/%00".to_owned(), &[400, 404]),
@@ -113,7 +113,7 @@ async fn hostile_paths() {
         (format!("/api/v1/namespaces/default/configmaps/{long}"), &[400, 404, 414]),
         (format!("/api/v1/configmaps?labelSelector={long}"), &[400, 414]),
     ];
-    // A namespace that does not exist, whatever its name, has an empty list.
+    // The list of a namespace that does not exist is empty, whatever its name.
     for (path, expected) in paths {
         let answer = wire.request(&format!("GET {path}"), JSON, b"").await;
         let shown: String = path.chars().take(80).collect();
@@ -125,7 +125,7 @@ async fn hostile_paths() {
     expect_untouched(&wire, "no HTTP").await;
 }
 
-/// An invalid sequence inside a string is replaced, as Go's decoder does; elsewhere it is no JSON.
+/// An invalid UTF-8 sequence inside a string is replaced, as Go's decoder does. Outside of strings it is an error.
 #[tokio::test]
 async fn invalid_utf8() {
     let wire = Wire::start(ServeOptions::default()).await;
@@ -201,7 +201,7 @@ async fn a_body_that_does_not_come_is_not_waited_for() {
     expect_untouched(&wire, "a slow body").await;
 }
 
-/// A body that stops half way: the client is gone, so nobody needs an answer.
+/// The client disconnects in the middle of the body, so no response is needed.
 #[tokio::test]
 async fn a_client_that_goes_away() {
     let wire = Wire::start(ServeOptions::default()).await;

@@ -1,23 +1,23 @@
-//! Tests of this binary in a process of their own: for what a variable decides, and for what a failed test prints.
+//! Runs tests of this binary in another process, with other environment variables, and captures their output.
 
 use std::process::Command;
 
-/// Set in the other process.
+/// The environment variable that is set in the other process.
 const CHILD: &str = "EVENKEEL_TEST_CHILD";
 
-/// What a test in another process came to.
+/// The result of a test in another process.
 pub(crate) struct Played {
     pub(crate) passed: bool,
-    /// What it and the harness printed, stdout first.
+    /// The output of the test and of the harness, stdout first.
     pub(crate) told: String,
 }
 
-/// Whether this process was started by [`play`]; what has no business elsewhere returns at once without.
+/// Whether [`play`] has started this process. Tests that are parts of others return at once if not.
 pub(crate) fn is_this() -> bool {
     std::env::var_os(CHILD).is_some()
 }
 
-/// Runs one test of this binary with these variables, and with no other of the test kit's.
+/// Runs one test of this binary with these environment variables, and without other settings of the test kit.
 pub(crate) fn play(test: &str, variables: &[(&str, &str)]) -> Played {
     let mut child = Command::new(std::env::current_exe().expect("a test knows its binary"));
     child.args(["--exact", test, "--nocapture"]).env(CHILD, "1");

@@ -1,4 +1,4 @@
-//! A server that is out of file descriptors goes on, and lets its clients in again.
+//! A server without free file descriptors keeps running, and accepts clients again.
 
 use std::fs::File;
 use std::time::Duration;
@@ -10,9 +10,9 @@ use tokio::net::TcpStream;
 use crate::child;
 use crate::wire::Wire;
 
-/// How many files the process may have open: some dozens are its own.
+/// How many files the process may have open. It needs a few dozen for itself.
 const FILES: u64 = 200;
-/// How many files are kept back for the one client that asks.
+/// How many files are reserved for the client that sends requests.
 const RESERVE: usize = 4;
 
 #[test]
@@ -21,15 +21,15 @@ fn clients_that_take_every_file_shut_nobody_out() {
     assert!(played.passed, "{}", played.told);
 }
 
-/// In a process of its own, whose limit is changed. Clients that say nothing take all files; each connection that cannot
-/// be taken closes one of theirs.
+/// Runs in a process of its own, because it changes the limit of open files. Silent clients use up all files; each
+/// connection that cannot be accepted closes one of theirs.
 #[tokio::test]
 async fn child_runs_out_of_files() {
     if !child::is_this() {
         return;
     }
     let mut options = ServeOptions::default();
-    // More places than files, and no handshake that ends by itself.
+    // More connection slots than files, and no handshake that times out.
     (options.connections_max, options.handshake_timeout) = (10_000, Duration::from_secs(3600));
     let wire = Wire::start(options).await;
     let maximum = getrlimit(Resource::Nofile).maximum;

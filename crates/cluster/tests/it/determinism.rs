@@ -1,4 +1,4 @@
-//! The same seed gives the same requests, bodies included: twice in one process, and in two.
+//! The same seed gives the same requests with the same bodies, in one process and in two.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Secret;
 
 use crate::mirror::{self, config};
 
-/// Set for the child process: the seed whose requests it prints.
+/// The environment variable with the seed whose requests the child process prints.
 const CHILD: &str = "EVENKEEL_TEST_PRINT_REQUESTS";
 
 /// Every request of a scenario with some concurrency, one line each.
@@ -18,7 +18,7 @@ fn requests(seed: u64) -> String {
     play(seed).iter().map(line).collect()
 }
 
-/// The writes of the two operators, without what a seed gives other values to: uids, times, generated names.
+/// The writes of the two operators, without values that depend on the seed: uids, times, generated names.
 fn order(seed: u64) -> Vec<String> {
     let exchanges = play(seed);
     let written = exchanges.iter().filter(|exchange| exchange.method != "GET");
@@ -68,7 +68,7 @@ fn another_seed_is_another_order() {
     assert!(orders.iter().any(|other| other != &orders[0]), "in another order: {orders:#?}");
 }
 
-/// What the other process does. Without the variable there is nothing to do.
+/// The part of the other process. Does nothing without the environment variable.
 #[test]
 fn print_requests() {
     if let Some(seed) = evenkeel_env::setting(CHILD).unwrap() {

@@ -1,4 +1,4 @@
-//! Whatever breaks on the way, the end is the same.
+//! Faults and crashes do not change how a scenario ends.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,10 +16,10 @@ use tokio::time::Instant;
 
 use crate::mirror::{self, NAME, config, value};
 
-/// No operator of these tests writes as often in one scenario.
+/// More writes than any operator of these tests makes in one scenario.
 const MOST_WRITES: usize = 20;
 
-/// Creation, update and drift, each until nothing is pending; then what must hold in the end.
+/// Creates, updates and deletes objects, waits after each until the cluster has settled, and checks the result.
 async fn scenario(cluster: &Cluster) -> kube::Result<()> {
     cluster.apply(config("a", "one")).await?;
     cluster.settled().await;
@@ -41,7 +41,7 @@ async fn cluster() -> Cluster {
     cluster
 }
 
-/// Crashes the operator at its first write, its second, and so on, until the scenario has fewer.
+/// Crashes the operator at its first write, its second, and so on, until the scenario has no more writes.
 async fn crash_everywhere(point: impl Fn(usize) -> CrashPoint) {
     for number in 1..MOST_WRITES {
         let cluster = cluster().await;
@@ -72,7 +72,7 @@ async fn a_crash_after_any_answer_is_recovered_from() {
     crash_everywhere(CrashPoint::After).await;
 }
 
-/// Who is dead sends nothing any more: the second write is that of the second life.
+/// A crashed operator sends nothing any more: the second write comes from the restarted operator.
 #[tokio::test(start_paused = true)]
 async fn after_its_last_answer_an_operator_asks_for_nothing() -> kube::Result<()> {
     let cluster = cluster().await;
@@ -88,7 +88,7 @@ async fn after_its_last_answer_an_operator_asks_for_nothing() -> kube::Result<()
     Ok(())
 }
 
-/// How often an operator that dies at its first write has an answer to it, in all its lives.
+/// How many responses to its first write an operator gets that crashes there, before and after the restart.
 async fn answers_of_lives(point: CrashPoint) -> usize {
     let cluster = cluster().await;
     cluster.stop(NAME);
@@ -119,7 +119,7 @@ async fn answers_of_lives(point: CrashPoint) -> usize {
     answers.load(Ordering::SeqCst)
 }
 
-/// The second life always has its answer; the first has one only where it dies after it.
+/// The restarted operator always gets a response. Before the crash it gets one only if it crashes after it.
 #[tokio::test(start_paused = true)]
 async fn each_crash_point_is_where_it_says() {
     assert_eq!(answers_of_lives(CrashPoint::Before(1)).await, 1);
@@ -127,7 +127,7 @@ async fn each_crash_point_is_where_it_says() {
     assert_eq!(answers_of_lives(CrashPoint::After(1)).await, 2);
 }
 
-/// What a client sees of a fault on a creation: status or error, the time that it took, and whether it was carried out.
+/// The effect of a fault on a creation: the status or error, the time that it took, and whether the object exists.
 async fn seen(fault: Fault) -> (Option<u16>, Duration, bool) {
     let cluster = cluster().await;
     cluster.stop(NAME);
@@ -152,7 +152,7 @@ async fn each_fault_is_what_it_says() {
     assert_eq!(seen(Fault::LostAnswer).await, (None, Duration::ZERO, true));
 }
 
-/// The status of each of so many creations in a row, 0 for no answer.
+/// The status of each of several creations in a row, 0 for no response.
 async fn answers(cluster: &Cluster, number: usize) -> Vec<u16> {
     let mut seen = Vec::new();
     for at in 0..number {
@@ -201,7 +201,7 @@ async fn a_fault_strikes_whom_and_what_it_is_for() -> kube::Result<()> {
     Ok(())
 }
 
-/// The paths of all objects in a namespace go through `/namespaces`, and endpointslices begin as endpoints do.
+/// Paths of namespaced objects contain `/namespaces`, and `endpointslices` begins like `endpoints`.
 #[tokio::test(start_paused = true)]
 async fn a_kind_is_not_what_its_path_looks_like() -> kube::Result<()> {
     let cluster = cluster().await;
@@ -224,7 +224,7 @@ async fn a_write_whose_answer_was_lost_counts() {
     assert_eq!(cluster.writes().len(), 1);
 }
 
-/// How often this client has asked for a watch.
+/// How many watches this client has opened.
 fn watches(cluster: &Cluster, by: &str) -> usize {
     cluster.requests().iter().filter(|request| &*request.by == by && request.verb == "watch").count()
 }
@@ -289,7 +289,7 @@ async fn a_watch_that_comes_back_too_late_lists_again() -> kube::Result<()> {
     cluster.apply(config("a", "one")).await?;
     cluster.apply(config("b", "one")).await?;
     cluster.settled().await;
-    // Cut off, the operator misses a deletion that is no longer in the log when it comes back.
+    // While its watch is closed, the operator misses a deletion, which the store has compacted when it reconnects.
     cluster.cut_watch(Matcher::any().by(NAME));
     cluster.delete::<Secret>("a").await?;
     cluster.compact();
@@ -298,11 +298,11 @@ async fn a_watch_that_comes_back_too_late_lists_again() -> kube::Result<()> {
     Ok(())
 }
 
-/// Set where the test below plays in a process of its own.
+/// The environment variable that is set in the process of the test below.
 const SHORTER: &str = "EVENKEEL_TEST_SHORTER";
 
-/// In real time no run is like another, and one that has fewer writes than the first did not come to its crash: found
-/// with an operator that polls, whose writes without a change were not as many each time.
+/// In real time the number of writes varies, and a run with fewer writes than the first may miss its crash point. This
+/// was found with an operator that polls.
 #[test]
 fn a_run_in_real_time_may_end_before_its_crash() {
     let play = |real_time: &str| {
@@ -318,7 +318,7 @@ fn a_run_in_real_time_may_end_before_its_crash() {
     assert!(!passed && told.contains("mirror was to crash once"), "{told}");
 }
 
-/// What the other process does. Without the variable there is nothing to do.
+/// The part of the other process. Does nothing without the environment variable.
 #[test]
 fn every_run_is_shorter_than_the_first() {
     if std::env::var_os(SHORTER).is_none() {

@@ -1,4 +1,4 @@
-//! Bad input over HTTP/2: each abuse ends its own connection or is bounded, and everybody else is served.
+//! Abuse of HTTP/2: it ends its own connection or is limited, and other clients are served.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::h2::{self, H2};
 use crate::wire::Wire;
 
 const LIST: &str = "/api/v1/namespaces/default/configmaps";
-/// A bound of these tests that ends by itself: short, as every test waits for it.
+/// The timeouts of these tests: short, because the tests wait for them.
 const SHORT: Duration = Duration::from_millis(300);
 
 async fn serve(change: impl FnOnce(&mut ServeOptions)) -> Wire {
@@ -19,7 +19,7 @@ async fn serve(change: impl FnOnce(&mut ServeOptions)) -> Wire {
     Wire::start(options).await
 }
 
-/// Another client is served, over HTTP/1.1 and HTTP/2.
+/// Asserts that another client is served over HTTP/1.1 and HTTP/2.
 async fn expect_served(wire: &Wire, after: &str) {
     let answer = wire.request("GET /api/v1/namespaces", "application/json", b"").await;
     assert_eq!(answer.status, 200, "after {after}: {}", answer.text);
@@ -29,7 +29,7 @@ async fn expect_served(wire: &Wire, after: &str) {
     assert_eq!(h2::status(&head), 200, "after {after}");
 }
 
-/// Objects whose list is longer than what the kernel takes for a client that does not read.
+/// Creates objects whose list is longer than what the kernel buffers for a client that does not read.
 async fn fill(wire: &Wire) {
     for index in 0..12 {
         let map =
@@ -47,7 +47,7 @@ async fn silent_clients_are_cut_off() {
         silent.push(H2::silent(&wire).await);
         silent.push(H2::stranger(&wire).await);
     }
-    // A preface and answers to pings are no request.
+    // A preface and responses to pings do not count as a request.
     let mut polite = H2::start(&wire, &[]).await;
     expect_served(&wire, "silent clients").await;
     polite.read_to_end().await;
@@ -65,7 +65,7 @@ async fn an_idle_client_is_cut_off_and_one_with_a_quiet_watch_is_not() {
     let mut idle = H2::start(&wire, &[]).await;
     idle.get(1, "/readyz", &[]).await;
     assert_eq!(h2::status(&idle.read_until(h2::HEADERS, 1).await.expect("it is answered")), 200);
-    // Pings do not make it busy.
+    // Pings do not count as activity.
     let pinged = async {
         while idle.send(h2::PING, 0, 0, &[0; 8]).await.is_ok() && idle.read().await.is_some() {
             tokio::time::sleep(SHORT / 10).await;
@@ -87,7 +87,7 @@ fn map(name: &str) -> ConfigMap {
     serde_json::from_value(json!({"metadata": {"name": name}})).expect("it is one")
 }
 
-/// The defect: as many silent connections as there are places shut everybody out.
+/// Silent connections in all slots used to shut out every other client.
 #[tokio::test]
 async fn clients_that_take_every_place_shut_nobody_out() {
     let wire = serve(|options| options.connections_max = 16).await;
@@ -111,7 +111,7 @@ async fn clients_that_take_every_place_shut_nobody_out() {
 async fn answers_that_are_not_read_are_cut_off() {
     let wire = serve(|options| options.unread_timeout = SHORT).await;
     fill(&wire).await;
-    // A window that is never opened, one that is opened byte by byte, and a socket that is not read.
+    // A flow-control window that is never opened, one that is opened byte by byte, and a socket that is not read.
     let mut closed = H2::start(&wire, &[(h2::INITIAL_WINDOW, 0)]).await;
     closed.get(1, LIST, &[]).await;
     let mut tiny = H2::start(&wire, &[(h2::INITIAL_WINDOW, 1)]).await;
@@ -126,7 +126,7 @@ async fn answers_that_are_not_read_are_cut_off() {
     }
     assert!(whole < 64 * 1024, "{whole} bytes, one by one");
     closed.read_to_end().await;
-    // Nothing is read of the third until the server has had time to give up on it.
+    // Read nothing of the third until the server has had time to close it.
     tokio::time::sleep(SHORT * 4).await;
     let mut received = Vec::new();
     let read = tokio::io::AsyncReadExt::read_to_end(&mut unread, &mut received);
@@ -135,7 +135,7 @@ async fn answers_that_are_not_read_are_cut_off() {
     expect_served(&wire, "answers that were not read").await;
 }
 
-/// Each request costs the server what it costs, and its place is free as soon as it is reset.
+/// A request that is reset frees its permit at once.
 #[tokio::test]
 async fn a_flood_of_resets_ends_its_connection() {
     let wire = serve(|_| {}).await;
@@ -188,7 +188,7 @@ async fn floods_of_headers_end_their_connection() {
     }
     endless.read_to_end().await;
     assert!(sent < 100_000, "{sent} frames");
-    // Empty ones cost nothing but time.
+    // Empty frames cost nothing but time.
     let mut empty = H2::start(&wire, &[]).await;
     empty.send(h2::HEADERS, h2::END_STREAM, 1, &block).await.expect("the server reads");
     let mut sent = 0;
@@ -200,7 +200,7 @@ async fn floods_of_headers_end_their_connection() {
     expect_served(&wire, "floods of headers").await;
 }
 
-/// A header list above the bound gets 431 or the end of its stream or connection, and one below it an answer.
+/// A header list above the limit leads to status 431, a reset stream or a closed connection; one below it is served.
 #[tokio::test]
 async fn header_lists_are_bounded() {
     let wire = serve(|_| {}).await;
@@ -250,7 +250,7 @@ async fn frames_that_are_wrong_end_their_connection() {
     }
 }
 
-/// Settings and pings are answered, and a client that takes no answers is not read any more.
+/// Settings and pings are answered, but a client that does not read the answers is not read any more.
 #[tokio::test]
 async fn floods_of_settings_and_pings_are_bounded() {
     let wire = serve(|options| options.unread_timeout = SHORT).await;
@@ -266,7 +266,7 @@ async fn floods_of_settings_and_pings_are_bounded() {
                 sent += 1;
             }
         };
-        // It ends when the server has cut it off: until then it takes what its client takes.
+        // The loop ends when the server closes the connection.
         let ended = tokio::time::timeout(h2::HANG, flooded).await;
         assert!(ended.is_ok() && sent < 100_000, "{what}: {sent} thousand frames were taken");
         expect_served(&wire, what).await;

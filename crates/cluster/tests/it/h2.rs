@@ -1,4 +1,4 @@
-//! An HTTP/2 client of these tests that sends the frames it is told to, right or wrong.
+//! An HTTP/2 client for these tests that sends any frames, valid or not.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio_rustls::client::TlsStream;
 
 use crate::wire::Wire;
 
-/// No server of these tests takes as long for what it should do.
+/// Longer than anything that a server of these tests should do.
 pub(crate) const HANG: Duration = Duration::from_secs(60);
 
 pub(crate) const DATA: u8 = 0;
@@ -24,7 +24,7 @@ pub(crate) const END_STREAM: u8 = 1;
 pub(crate) const END_HEADERS: u8 = 4;
 const ACK: u8 = 1;
 
-/// The setting that says how much of each answer the server may send at first.
+/// The HTTP/2 setting for the initial flow-control window of each stream.
 pub(crate) const INITIAL_WINDOW: u16 = 4;
 
 #[derive(Debug)]
@@ -40,12 +40,12 @@ pub(crate) struct H2 {
 }
 
 impl H2 {
-    /// A connection of the administrator on which nothing was said yet.
+    /// A connection of the administrator on which nothing has been sent yet.
     pub(crate) async fn silent(wire: &Wire) -> Self {
         Self { stream: wire.connect_h2(true).await }
     }
 
-    /// A connection without credentials on which nothing was said yet.
+    /// A connection without credentials on which nothing has been sent yet.
     pub(crate) async fn stranger(wire: &Wire) -> Self {
         Self { stream: wire.connect_h2(false).await }
     }
@@ -67,7 +67,7 @@ impl H2 {
         self.send(SETTINGS, 0, 0, &settings).await.expect("the server reads");
     }
 
-    /// Sends a frame; an error where the server has closed the connection.
+    /// Sends a frame. Fails if the server has closed the connection.
     pub(crate) async fn send(
         &mut self,
         kind: u8,
@@ -89,7 +89,7 @@ impl H2 {
         self.send(HEADERS, END_STREAM | END_HEADERS, stream, &block).await.expect("the server reads");
     }
 
-    /// The next frame; none where the server has closed the connection.
+    /// The next frame. `None` if the server has closed the connection.
     pub(crate) async fn read(&mut self) -> Option<Frame> {
         tokio::time::timeout(HANG, self.read_frame()).await.expect("the server says something or closes")
     }
@@ -103,7 +103,7 @@ impl H2 {
         Some(Frame { kind: head[3], flags: head[4], stream, payload })
     }
 
-    /// Reads until a frame of this kind, on this stream where it is not 0, answering pings on the way.
+    /// Reads until a frame of this kind arrives, on this stream unless that is 0. Answers pings on the way.
     pub(crate) async fn read_until(&mut self, kind: u8, stream: u32) -> Option<Frame> {
         loop {
             let frame = self.read().await?;
@@ -146,7 +146,7 @@ pub(crate) fn header(name: &str, value: &str) -> Vec<u8> {
     out
 }
 
-/// A length as HPACK writes it in seven bits and more.
+/// A length as an HPACK integer with a prefix of seven bits.
 fn push_length(out: &mut Vec<u8>, length: usize) {
     let Some(mut rest) = length.checked_sub(127) else { return out.push(length as u8) };
     out.push(127);
@@ -157,7 +157,7 @@ fn push_length(out: &mut Vec<u8>, length: usize) {
     out.push(rest as u8);
 }
 
-/// Whether these headers have this status. The server's encoder has most of them in its static table.
+/// Whether a header block has this status. The server encodes most of them by the static table.
 pub(crate) fn status(frame: &Frame) -> u16 {
     match frame.payload.first() {
         Some(byte) if byte & 128 != 0 => match byte & 127 {
@@ -176,7 +176,7 @@ pub(crate) fn status(frame: &Frame) -> u16 {
     }
 }
 
-/// A status of three digits that is no entry of the static table. Digits are five or six bits in Huffman coding.
+/// The Huffman coding of a status that is not in the static table. A digit takes five or six bits.
 fn huffman_digits(block: &[u8]) -> u16 {
     let (is_huffman, length) = (block[1] & 128 != 0, usize::from(block[1] & 127));
     let text = &block[2..2 + length];

@@ -1,4 +1,4 @@
-//! Bounds on requests in flight: one too many gets the answer of kube-apiserver, and administrators are always served.
+//! Limits on requests in flight: one too many gets kube-apiserver's response, and administrators are always served.
 
 use evenkeel_cluster::serve::{ServeOptions, Tokens};
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -13,7 +13,8 @@ const LIST: &str = "/api/v1/namespaces/default/configmaps";
 const ALICE: (&str, &str) = ("authorization", "Bearer alices-token");
 const BOB: (&str, &str) = ("authorization", "Bearer bobs-token");
 
-/// A server with four places for each kind of request, of which one user gets three, and two users that may do all.
+/// A server that allows four requests of each class, three of them to a single user, and has two users who may do
+/// everything.
 async fn serve() -> Wire {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("tokens");
@@ -32,7 +33,7 @@ async fn serve() -> Wire {
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
-/// Objects whose list takes more than one piece.
+/// Creates objects whose list takes more than one piece.
 async fn fill(wire: &Wire) {
     for index in 0..4 {
         let map = json!({"metadata": {"name": format!("large-{index}")}, "data": {"k": "x".repeat(100_000)}});
@@ -41,7 +42,7 @@ async fn fill(wire: &Wire) {
     }
 }
 
-/// A client without a certificate that takes no answers until it opens its window.
+/// A client without a certificate that reads no responses until it opens its flow-control window.
 async fn client(wire: &Wire) -> H2 {
     let mut client = H2::stranger(wire).await;
     client.begin(&[(h2::INITIAL_WINDOW, 0)]).await;
@@ -67,7 +68,7 @@ async fn reads_are_bounded_until_their_answers_are_read() {
     assert_eq!(status(&mut bob, 3, LIST, BOB).await, 429, "a fifth of all");
     let admin = wire.request(&format!("GET {LIST}"), "application/json", b"").await;
     assert_eq!(admin.status, 200, "administrators are always served");
-    // With room for the answer, the place is free again.
+    // When the response has been sent, the request is no longer in flight.
     let room = (1u32 << 20).to_be_bytes();
     bob.send(h2::WINDOW_UPDATE, 0, 0, &room).await.expect("the server reads");
     bob.send(h2::WINDOW_UPDATE, 0, 1, &room).await.expect("the server reads");
@@ -90,7 +91,7 @@ async fn a_refusal_is_that_of_kube_apiserver() {
         client.write_all(format!("{}\r\n{{", head(100)).as_bytes()).await.expect("the server reads");
         waiting.push(client);
     }
-    // A request may be on its way still while those before it are in flight.
+    // The last request may not have arrived yet while those before it are in flight.
     let refused = loop {
         let answer =
             wire.send_as_stranger(format!("{}Connection: close\r\n\r\n{{}}", head(2)).as_bytes()).await;
@@ -121,7 +122,7 @@ async fn watches_are_bounded() {
     assert_eq!(status(&mut alice, 9, LIST, ALICE).await, 200, "watches take no place of reads");
     drop(alice);
     let mut again = client(&wire).await;
-    // The server may not have seen yet that she left.
+    // The server may not have noticed yet that she has disconnected.
     let mut stream = 1;
     while status(&mut again, stream, &watch, ALICE).await == 429 {
         stream += 2;

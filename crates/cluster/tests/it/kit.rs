@@ -1,4 +1,4 @@
-//! The test kit on a cluster that nothing disturbs.
+//! The test kit without injected faults.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -84,13 +84,14 @@ async fn advancing_takes_no_time(cluster: Cluster) {
     assert_eq!(start.elapsed(), Duration::from_secs(3600));
 }
 
-/// What this thread has worked so far, which a busy machine does not lengthen; none where the system does not tell.
+/// The processor time of this thread, which does not depend on other load. `None` if the system does not report it.
 fn worked() -> Option<Duration> {
     let told = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     told.split_whitespace().next()?.parse().ok().map(Duration::from_nanos)
 }
 
-/// The figure of the design is 5 ms; in the dev profile it is some twenty times that. This is to see it become seconds.
+/// A start takes 5 ms by design, and about twenty times as long in the dev profile. This test fails if it takes
+/// seconds.
 #[test]
 fn a_test_costs_milliseconds() {
     let start = || testing::run(testing::options(), |_| async {});
@@ -105,7 +106,7 @@ fn a_test_costs_milliseconds() {
 /// How long [`later`] waits.
 const LATER: Duration = Duration::from_secs(20);
 
-/// Says that it looked, at the second look, which it asks for.
+/// Requeues its object once, and records an Event in the second reconcile.
 async fn later(map: Arc<ConfigMap>, ctx: Ctx) -> evenkeel_runtime::Result<Action> {
     if map.metadata.name.as_deref() != Some("a") {
         return Ok(Action::await_change());
@@ -142,7 +143,7 @@ async fn advancing_does_what_the_time_brings(cluster: Cluster) -> kube::Result<(
     cluster.advance(LATER / 2).await;
     assert!(cluster.events().await?.is_empty(), "it is too early");
     cluster.advance(LATER / 2).await;
-    // Seen before anybody else gets to run.
+    // Read before any other task runs.
     let requests = cluster.requests();
     assert!(
         requests.iter().any(|it| &*it.by == "later" && it.verb == "create" && it.outcome.wrote().is_some())
@@ -272,8 +273,8 @@ async fn what_stays_is_shown(cluster: Cluster) {
     cluster.eventually_gone::<ConfigMap>("a").await;
 }
 
-/// The garbage collector sees all kinds: those that other controllers watch as well it must see through their watches.
-/// A second one would be paid for at the start of every test, and again with every change.
+/// The garbage collector watches all kinds. For kinds that other controllers watch as well it must share their watches:
+/// a second watch would cost time at the start of every test and with every change.
 #[evenkeel_macros::test(crate = evenkeel_cluster, embedded = "the watches of the built-in controllers")]
 async fn the_built_in_controllers_watch_no_kind_twice(cluster: Cluster) {
     cluster.settled().await;
@@ -287,7 +288,7 @@ async fn the_built_in_controllers_watch_no_kind_twice(cluster: Cluster) {
     assert!(twice.is_empty(), "{twice:?}");
 }
 
-/// Changes and deletes `a` some time from now, as something outside of the cluster would.
+/// Changes and deletes `a` some time later, like something outside of the cluster.
 fn later_on(cluster: &Cluster) {
     let cluster = cluster.clone();
     tokio::spawn(async move {

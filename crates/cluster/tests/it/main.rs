@@ -1,4 +1,4 @@
-//! The cluster as its users see it: in process, in virtual time, and behind TLS.
+//! The cluster from a user's point of view: in process, in virtual time, and over TLS.
 
 mod accounts;
 mod bad_input;

@@ -48,7 +48,7 @@ pub(crate) fn config(name: &str, value: &str) -> ConfigMap {
     }
 }
 
-/// What the Secret of this name holds under `key`.
+/// The value of the Secret's entry `key`.
 pub(crate) fn value(secret: &Secret) -> Option<String> {
     let bytes = secret.data.as_ref()?.get("key")?;
     String::from_utf8(bytes.0.clone()).ok()

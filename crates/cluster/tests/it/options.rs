@@ -1,4 +1,4 @@
-//! What a test's cluster has without options, and what each option changes.
+//! The defaults of a test's cluster, and what each option changes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -103,14 +103,14 @@ async fn idle_fails_where_it_was_called(cluster: Cluster) {
     cluster.idle().await;
 }
 
-/// Writes whenever it is woken, and so wakes itself.
+/// Writes in every reconcile, and so triggers itself.
 async fn restless(map: Arc<ConfigMap>, ctx: Ctx) -> evenkeel_runtime::Result<Action> {
     let seen = json!({"metadata": {"annotations": {"seen": map.metadata.resource_version}}});
     ctx.patch(&map, &Patch::Merge(seen)).await?;
     Ok(Action::await_change())
 }
 
-/// The loop that everybody writes once takes no time, so that a test of it would wait for ever.
+/// An operator that triggers itself takes no virtual time, so that a test would wait forever.
 #[tokio::test(start_paused = true)]
 async fn an_operator_that_wakes_itself_is_not_waited_for() {
     let cluster = Cluster::builder().controllers(false).start().await.expect("a cluster in memory starts");

@@ -1,5 +1,5 @@
-//! One test body, three worlds: paused time on one thread, real time on several, and a cluster elsewhere where
-//! `EVENKEEL_KUBECONFIG` names one (`just real kit`).
+//! One test body in three environments: paused time on one thread, real time on several threads, and a remote cluster
+//! if `EVENKEEL_KUBECONFIG` names one (`just real kit`).
 
 use evenkeel_cluster::{Cluster, CrashPoint, Fault, Matcher, testing};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::mirror::{self, NAME, config, value};
 
-/// Runs a test body in the two worlds of this process; elsewhere, in that one, twice.
+/// Runs a test body in paused time and in real time. If there is a remote cluster, it runs there twice instead.
 fn check<F: Future<Output = kube::Result<()>>>(test: impl Fn(Cluster) -> F) {
     for real_time in [false, true] {
         let result = testing::run(testing::options().real_time(real_time), &test);

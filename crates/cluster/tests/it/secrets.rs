@@ -1,4 +1,4 @@
-//! Nothing that options or errors show of themselves holds a token or a key.
+//! The printed forms of options and errors contain no tokens or keys.
 
 use evenkeel_cluster::Cluster;
 use evenkeel_cluster::serve::{ServeOptions, Tokens};
@@ -10,7 +10,7 @@ fn check(what: &str, shown: &str) {
     assert!(!shown.contains("PRIVATE KEY"), "{what} shows a key: {shown}");
 }
 
-/// Each form in which a value can come into a log.
+/// Each form in which a value can get into a log.
 macro_rules! shown {
     ($value:expr) => {
         format!("{:?} {:#?}", $value, $value)

@@ -1,4 +1,4 @@
-//! Snapshots of a cluster in process: what is in them, who may take them, and what comes of damaged ones.
+//! Snapshots of a cluster in process: what they contain, who may take them, and how damaged ones are refused.
 
 use evenkeel_cluster::snapshot::{SnapshotError, save};
 use evenkeel_cluster::{Cluster, StartError, testing};
@@ -29,7 +29,7 @@ fn config(name: &str, value: usize) -> ConfigMap {
     )
 }
 
-/// All objects of a kind, as they are read.
+/// All objects of a kind.
 async fn all<K>(cluster: &Cluster) -> kube::Result<Vec<Value>>
 where
     K: kube::Resource<DynamicType = ()> + Clone + DeserializeOwned + Serialize + std::fmt::Debug,

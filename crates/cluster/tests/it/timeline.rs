@@ -1,4 +1,4 @@
-//! What a person sees of a test that failed.
+//! The timeline that a failed test prints.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 
 use crate::mirror::{self, NAME, config};
 
-/// The timeline without its times: who did what, one line each.
+/// The lines of the timeline without their times.
 fn told(cluster: &Cluster) -> Vec<String> {
     let words = |line: &str| line.split_whitespace().skip(1).collect::<Vec<_>>().join(" ");
     cluster.timeline().lines().map(words).collect()

@@ -1,4 +1,4 @@
-//! Clients that ask for a long list and do not read it hold some pieces of it each, not a copy.
+//! A client that requests a long list and does not read it holds some pieces of the list in memory, not a copy.
 
 use evenkeel_cluster::serve::ServeOptions;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -12,8 +12,8 @@ const LIST: &str = "/api/v1/namespaces/default/configmaps";
 const OBJECTS: usize = 100;
 const OBJECT_BYTES: usize = 100_000;
 const CLIENTS: usize = 200;
-/// What each client may cost, with both ends of its connection in this process: TLS and HTTP buffers of some 100 KiB at
-/// each end, and the 16 pieces of 64 KiB that hyper takes ahead of the socket. A copy would be 10 MB.
+/// The memory that each client may cost, with both ends of its connection in this process: TLS and HTTP buffers of some
+/// 100 KiB at each end, and the 16 pieces of 64 KiB that hyper buffers before the socket. A copy would take 10 MB.
 const CLIENT_MAX_BYTES: usize = 2_000_000;
 
 #[test]
@@ -23,7 +23,7 @@ fn a_list_is_not_copied_for_each_reader() {
     assert!(played.passed, "{}", played.told);
 }
 
-/// In a process of its own, whose memory is counted.
+/// Runs in a process of its own, whose memory is measured.
 #[tokio::test]
 async fn child_reads_nothing_of_a_long_list() {
     if !child::is_this() {
@@ -42,7 +42,7 @@ async fn child_reads_nothing_of_a_long_list() {
         let encoding = if index % 2 == 0 { "Accept-Encoding: gzip\r\n" } else { "" };
         let request = format!("GET {LIST} HTTP/1.1\r\nHost: localhost\r\n{encoding}\r\n");
         client.write_all(request.as_bytes()).await.expect("the server reads");
-        // The head of the answer: the server has begun to send.
+        // The head of the response: the server has begun to send.
         client.read_exact(&mut [0; 12]).await.expect("the server answers");
         clients.push(client);
     }
@@ -53,7 +53,7 @@ async fn child_reads_nothing_of_a_long_list() {
     assert!(answer.status == 200 && answer.text.len() > OBJECTS * OBJECT_BYTES, "others are served whole");
 }
 
-/// The memory of this process.
+/// The resident memory of this process.
 fn resident_bytes() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux says it");
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("the kernel says it");

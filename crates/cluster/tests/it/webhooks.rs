@@ -1,4 +1,4 @@
-//! Admission webhooks that are really asked: a TLS server in this process, with a certificate that signed itself.
+//! Admission webhooks end to end: a TLS server in this process with a self-signed certificate.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
-/// What a webhook does with the `request` of a review: its `response`, without the uid.
+/// The webhook's logic: from the `request` of an AdmissionReview to its `response`, without the uid.
 type Answer = fn(&Value) -> Value;
 
 struct Hook {
@@ -31,7 +31,7 @@ struct Hook {
 }
 
 impl Hook {
-    /// A cluster, and a webhook that answers so.
+    /// A cluster and a webhook with this logic.
     async fn start(answer: Answer) -> Self {
         let own =
             rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate is made");
@@ -50,7 +50,7 @@ impl Hook {
         Self { cluster, port, bundle: STANDARD.encode(pem) }
     }
 
-    /// Tells the cluster of the webhook.
+    /// Registers the webhook in the cluster.
     async fn register(&self, kind: &str, more: Value) -> kube::Result<()> {
         let mut hook = json!({
             "name": "hook.example.com",
@@ -144,7 +144,7 @@ async fn a_mutating_webhook_changes_what_is_then_defaulted_and_admitted() -> kub
     let spec = made.spec.expect("it has a spec");
     let side = &spec.containers[1];
     assert_eq!(side.image_pull_policy.as_deref(), Some("Always"));
-    // The plugin that mounts tokens has seen the new container, and used the volume that was there.
+    // The ServiceAccount plugin has seen the new container, and has used the existing volume.
     assert_eq!(side.volume_mounts.as_ref().map(Vec::len), Some(1));
     assert_eq!(spec.volumes.map(|it| it.len()), Some(1));
     Ok(())

@@ -1,4 +1,4 @@
-//! A cluster behind TLS in this process, and a client that sends whatever bytes it is given.
+//! A cluster that is served over TLS in this process, and a client that sends any bytes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,18 +15,18 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// No answer of these tests takes as long.
+/// Longer than any response of these tests takes.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 
 pub(crate) struct Wire {
     pub(crate) cluster: Cluster,
     pub(crate) address: std::net::SocketAddr,
     connector: TlsConnector,
-    /// Comes without a certificate.
+    /// The TLS configuration of a client without a certificate.
     stranger: TlsConnector,
-    /// Speak HTTP/2: with the administrator's certificate, and without any.
+    /// The TLS configurations for HTTP/2, with the administrator's certificate and without one.
     h2_connectors: [TlsConnector; 2],
-    /// Ends the server when dropped.
+    /// Dropping it stops the server.
     _stop: tokio::sync::oneshot::Sender<()>,
 }
 
@@ -50,7 +50,7 @@ impl Wire {
         Self { cluster, address, connector, stranger, h2_connectors, _stop: stop }
     }
 
-    /// A connection that speaks HTTP/2.
+    /// An HTTP/2 connection.
     pub(crate) async fn connect_h2(&self, is_admin: bool) -> TlsStream<TcpStream> {
         let stream = TcpStream::connect(self.address).await.expect("the server listens");
         let name = ServerName::try_from("localhost").expect("it is a name");
@@ -71,12 +71,12 @@ impl Wire {
         self.stranger.connect(name, stream).await.expect("the handshake succeeds")
     }
 
-    /// Sends these bytes on a connection of their own and reads the answer until the server closes it.
+    /// Sends these bytes on a new connection, and reads the response until the server closes it.
     pub(crate) async fn send(&self, bytes: &[u8]) -> Answer {
         exchange(self.connect().await, bytes).await
     }
 
-    /// Sends these bytes on a connection without a certificate, and reads the answer until the server closes it.
+    /// Sends these bytes on a new connection without a certificate, and reads the response until the server closes it.
     pub(crate) async fn send_as_stranger(&self, bytes: &[u8]) -> Answer {
         exchange(self.connect_stranger().await, bytes).await
     }
@@ -100,7 +100,7 @@ async fn exchange(stream: TlsStream<TcpStream>, bytes: &[u8]) -> Answer {
     let (sent, received) = (async { drop(writer.write_all(bytes).await) }, async {
         let mut received = Vec::new();
         let read = reader.read_to_end(&mut received);
-        // A server that has answered may close before everything was sent, which breaks the connection.
+        // The server may respond and close the connection before everything is sent, which is an error here.
         let _ = tokio::time::timeout(ANSWER_TIMEOUT, read).await.expect("the server answers and closes");
         received
     });

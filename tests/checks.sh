@@ -1,5 +1,5 @@
-# What the scripts that drive kubectl share: a work folder, checks that count, and kubectl itself. To be sourced.
-# The caller has set `evenkeel` (the binary) and puts the process that it starts into `server`.
+# Shared by the scripts that drive kubectl: a work folder, checks that are counted, and kubectl itself. To be sourced.
+# The caller sets `evenkeel` to the binary, and `server` to the id of the process that it starts.
 work=$(mktemp -d)
 failed=0
 passed=0
@@ -29,7 +29,7 @@ expect() {
   fi
 }
 
-# refuse NAME PATTERN COMMAND...: the command fails and says so.
+# refuse NAME PATTERN COMMAND...: the command fails and its output matches the extended regular expression.
 refuse() {
   local name=$1 pattern=$2 output
   shift 2
@@ -44,26 +44,27 @@ refuse() {
 
 k() { timeout 60 kubectl --cache-dir "$work/cache" "$@"; }
 
-# edit SED KIND NAME: what a person does in an editor.
+# edit SED KIND NAME: edits an object with `kubectl edit`; the editor runs this sed expression.
 edit() {
   printf '#!/bin/sh\nsed -i %q "$1"\n' "$1" >"$work/editor"
   chmod +x "$work/editor"
   KUBE_EDITOR="$work/editor" k edit "$2" "$3"
 }
 
-# until_says PATTERN: waits, two minutes at most, until what was started has printed a line like this.
+# until_says PATTERN: waits until the started process has printed a matching line, at most two minutes.
 until_says() {
   for _ in $(seq 1200); do
     grep -qs -- "$1" "$work/out" && return
     kill -0 "$server" 2>/dev/null || break
     sleep 0.1
   done
-  echo "it never said $1:"
+  echo "the process did not print $1:"
   cat "$work/out" "$work/err"
   exit 1
 }
 
-# ends SIGNAL: what was started ends with code 0, and soon; then says how many checks passed, and exits.
+# ends SIGNAL: sends the signal; the started process must end soon with code 0. Then prints the number of passed checks,
+# and exits.
 ends() {
   local start code took
   start=$(date +%s%N)
@@ -73,7 +74,7 @@ ends() {
   took=$((($(date +%s%N) - start) / 1000000))
   server=
   [ "$code" = 0 ] || fail "end" "exit code $code"
-  # A second is promised; a machine that is busy with other things gets ten.
+  # The promise is one second; a busy machine gets ten.
   [ "$took" -lt 10000 ] || fail "end" "it took $took ms"
   [ -s "$work/err" ] && { echo "its log:"; head -20 "$work/err"; }
   echo "$passed passed, $failed failed"

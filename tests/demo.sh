@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Drives kubectl against `evenkeel demo`: the operators follow what a person does. Usage: tests/demo.sh [path of the evenkeel binary]
+# Drives kubectl against `evenkeel demo`: the operators follow the changes of a user.
+# Usage: tests/demo.sh [path of the evenkeel binary]
 set -uo pipefail
 cd "$(dirname "$0")/.."
 evenkeel=${1:-${CARGO_TARGET_DIR:-target}/debug/evenkeel}
@@ -39,17 +40,17 @@ for _ in $(seq 100); do
   [ -n "$again" ] && [ "$again" != "$uid" ] && break
   sleep 0.1
 done
-expect "it is made anew" 'condition met' k wait --for=condition=Available deployment/web --timeout=30s
-[ "$again" != "$uid" ] || fail "it is made anew" "the uid is still $uid"
+expect "it is created again" 'condition met' k wait --for=condition=Available deployment/web --timeout=30s
+[ "$again" != "$uid" ] || fail "it is created again" "the uid is still $uid"
 
 # --- delete --------------------------------------------------------------------------------------------------------
 expect "delete my resource" 'deleted' k delete myresource web
 expect "delete the site" 'deleted' k delete visitorsapp guestbook
 expect "delete the database" 'deleted' k delete database orders
-expect "the deployments go" '' k wait --for=delete deployment/web deployment/guestbook-mysql deployment/guestbook-frontend --timeout=30s
-expect "the servers go" '' k wait --for=delete statefulset/orders pod/orders-0 --timeout=30s
+expect "the deployments are deleted" '' k wait --for=delete deployment/web deployment/guestbook-mysql deployment/guestbook-frontend --timeout=30s
+expect "the servers are deleted" '' k wait --for=delete statefulset/orders pod/orders-0 --timeout=30s
 expect "nothing is left" 'No resources found' k get myresources,visitorsapps,databases,deployments,statefulsets
-expect "the demo tells it" 'woken +visitors-app +for default/guestbook: ' cat "$work/out"
+expect "the demo shows it" 'woken +visitors-app +for default/guestbook: ' cat "$work/out"
 
 # --- end -----------------------------------------------------------------------------------------------------------
 ends INT

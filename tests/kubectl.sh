@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Drives kubectl against `evenkeel up` and compares what it prints. Usage: tests/kubectl.sh [path of the evenkeel binary]
+# Drives kubectl against `evenkeel up` and checks its output. Usage: tests/kubectl.sh [path of the evenkeel binary]
 set -uo pipefail
 cd "$(dirname "$0")/.."
 evenkeel=${1:-${CARGO_TARGET_DIR:-target}/debug/evenkeel}
 . tests/checks.sh
 
-# With a YAML document on stdin. What begins with a brace kubectl takes for JSON, so a document mark goes first.
+# kf DOCUMENT ARGUMENTS...: runs kubectl with a YAML document on stdin. kubectl takes text that begins with a brace for
+# JSON, so a document mark goes first.
 kf() {
   local document=$1
   shift
@@ -21,7 +22,7 @@ until_says '^ready: '
 url=$(sed -n 's/^ready: //p' "$work/out")
 export KUBECONFIG=$work/kubeconfig
 
-# --- what is there -------------------------------------------------------------------------------------------------
+# --- discovery -------------------------------------------------------------------------------------------------
 expect "version" 'Server Version: v1\.36' k version
 expect "api-versions" '^apps/v1$' k api-versions
 expect "api-resources" '^deployments +deploy +apps/v1 +true +Deployment' k api-resources
@@ -36,15 +37,15 @@ expect "the kubernetes service" 'kubernetes +ClusterIP +10\.' k get service kube
 expect "raw" '"major"' k get --raw /version
 expect "readyz" '^ok' k get --raw /readyz
 
-# --- who may what --------------------------------------------------------------------------------------------------
+# --- authorization --------------------------------------------------------------------------------------------------
 as() { timeout 30 curl -sk -o /dev/null -w '%{http_code}' "$@"; }
-expect "nobody may ask for the version" '^200$' as "$url/version"
-expect "nobody may look at pods" '^403$' as "$url/api/v1/pods"
+expect "an anonymous client may get the version" '^200$' as "$url/version"
+expect "an anonymous client may not list pods" '^403$' as "$url/api/v1/pods"
 expect "a wrong token" '^401$' as -H 'Authorization: Bearer wrong' "$url/api/v1/pods"
 expect "a token without a role" '^403$' as -H 'Authorization: Bearer secret-token' "$url/api/v1/pods"
 expect "a role for alice" 'created' k create clusterrolebinding alice --clusterrole=view --user=alice
-expect "alice may look" '^200$' as -H 'Authorization: Bearer secret-token' "$url/api/v1/namespaces/default/pods"
-expect "alice may not look at secrets" '^403$' as -H 'Authorization: Bearer secret-token' "$url/api/v1/namespaces/default/secrets"
+expect "alice may list pods" '^200$' as -H 'Authorization: Bearer secret-token' "$url/api/v1/namespaces/default/pods"
+expect "alice may not list secrets" '^403$' as -H 'Authorization: Bearer secret-token' "$url/api/v1/namespaces/default/secrets"
 refuse "impersonation" 'cannot list resource "secrets"' k get secrets --as=alice
 
 # --- create --------------------------------------------------------------------------------------------------------
@@ -129,7 +130,7 @@ refuse "apply as somebody else conflicts" 'conflict with "kubectl"' kf "$(app on
 expect "apply by force" 'serverside-applied' kf "$(app one:5)" apply --server-side --field-manager=other --force-conflicts
 expect "the image follows" '^one:5$' k get deployment app -o 'jsonpath={.spec.template.spec.containers[0].image}'
 expect "dry run" 'server dry run' kf "$(app one:6)" apply --dry-run=server --server-side --field-manager=other
-expect "owners are known" 'manager: other' k get deployment app -o yaml --show-managed-fields
+expect "field managers are shown" 'manager: other' k get deployment app -o yaml --show-managed-fields
 
 # --- custom resources ----------------------------------------------------------------------------------------------
 crd='{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: boats.example.com}, spec: {group: example.com, scope: Namespaced, names: {plural: boats, singular: boat, kind: Boat, shortNames: [bo]}, versions: [{name: v1, served: true, storage: true, subresources: {status: {}}, additionalPrinterColumns: [{name: Length, type: integer, jsonPath: .spec.length}], schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, required: [length], properties: {length: {type: integer, minimum: 1}, color: {type: string, default: white}}}, status: {type: object, properties: {afloat: {type: boolean}}}}}}}]}}'
@@ -148,7 +149,7 @@ expect "delete a definition" 'deleted' k delete crd boats.example.com
 # --- delete --------------------------------------------------------------------------------------------------------
 expect "delete and wait" 'deleted' k delete configmap seen --wait
 expect "delete a deployment" 'deleted' k delete deployment web
-expect "its pods go" '' k wait --for=delete pod -l app=web --timeout=60s
+expect "its pods are deleted" '' k wait --for=delete pod -l app=web --timeout=60s
 expect "delete by label" 'deleted' k delete deployment -l app=app
 expect "delete a namespace" 'deleted' k delete namespace shop --timeout=60s
 refuse "it is gone" 'NotFound' k get namespace shop

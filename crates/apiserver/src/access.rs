@@ -1,9 +1,13 @@
 //! The interface of authorization: the attributes of a request, and the trait that decides on them.
 
+mod rule;
+
+pub use rule::Rule;
+pub(crate) use rule::{missing, quoted_list};
+
 use evenkeel_request_info::ResourcePath;
 
 use crate::User;
-use crate::authorize::Rule;
 
 /// The attributes of a request on which authorization decides.
 #[derive(Clone, Debug)]

@@ -1,10 +1,14 @@
-//! Admission: what may change or refuse an object between its decoding and its storing.
+//! Admission: plugins, policies, webhooks and quotas that may change or refuse an object before it is stored.
+//!
+//! All of them stand in one ordered list, [`CHAIN`], in the order of Kubernetes. A write passes the list twice: once to
+//! [`mutate`] the object before it is validated, and once to [`validate`] the object when it is valid otherwise.
 
+mod default_ingress_class;
 mod escalation;
-mod ingress;
 mod limit_range;
 mod namespace_lifecycle;
 mod node;
+mod plugin;
 mod pod;
 mod pod_security;
 mod policy;
@@ -18,110 +22,106 @@ use serde_json::Value;
 
 use crate::Header;
 use crate::context::RequestContext;
+use crate::conversion;
 use crate::status::Result;
 
-use escalation::Escalation;
-use limit_range::LimitRanger;
-use namespace_lifecycle::NamespaceLifecycle;
-use pod_security::PodSecurity;
-pub(crate) use policy::{Policies, examine_deletion};
-pub(crate) use quota::charge;
-pub(crate) use webhook::{ask, ask_deletion, ask_to_mutate};
+use plugin::Plugin;
+pub(crate) use plugin::{Admission, Operation};
 
-/// What a write does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Operation {
-    Create,
-    Update,
-    Delete,
+/// A member of the admission chain.
+enum Step {
+    /// A plugin, which answers at once.
+    Plugin(&'static dyn Plugin),
+    /// The mutating webhooks, which are asked one after another.
+    MutatingWebhooks,
+    /// The validating webhooks, which are asked all at once.
+    ValidatingWebhooks,
+    /// The quotas of the namespace. They are charged last, when everything else has agreed.
+    ResourceQuota,
 }
 
-/// One write on its way through admission.
-pub(crate) struct Admission<'a> {
-    pub(crate) ctx: &'a RequestContext<'a>,
-    pub(crate) operation: Operation,
-    /// The name of the object; empty where it has none, or none yet.
-    pub(crate) name: &'a str,
-    /// What the name will be made from, where it is still to be generated; else empty.
-    pub(crate) generate_name: &'a str,
-    /// The object before; none for creations.
-    pub(crate) old: Option<&'a Value>,
-}
+/// The members of the chain in their order.
+static CHAIN: [Step; 18] = [
+    Step::Plugin(&namespace_lifecycle::NamespaceLifecycle),
+    Step::Plugin(&limit_range::LimitRanger),
+    Step::Plugin(&pod::ServiceAccount),
+    Step::Plugin(&pod_security::PodSecurity),
+    Step::Plugin(&pod::Priority),
+    Step::Plugin(&pod::TolerationSeconds),
+    Step::Plugin(&node::TaintByCondition),
+    Step::Plugin(&storage::DefaultStorageClass),
+    Step::Plugin(&storage::InUseProtection),
+    Step::Plugin(&storage::Resize),
+    Step::Plugin(&runtime_class::RuntimeClass),
+    Step::Plugin(&default_ingress_class::DefaultIngressClass),
+    Step::Plugin(&policy::MutatingPolicies),
+    Step::Plugin(&escalation::Escalation),
+    Step::MutatingWebhooks,
+    Step::Plugin(&policy::ValidatingPolicies),
+    Step::ValidatingWebhooks,
+    Step::ResourceQuota,
+];
 
-impl<'a> Admission<'a> {
-    /// The deletion of an object.
-    fn deletion(ctx: &'a RequestContext<'a>, entry: &'a Entry<Header>, old: &'a Value) -> Self {
-        let name = &entry.header.name;
-        Self { ctx, operation: Operation::Delete, name, generate_name: "", old: Some(old) }
-    }
-
-    /// The name as plugins tell it.
-    fn shown_name(&self) -> &str {
-        match (self.name, self.generate_name) {
-            ("", "") => "Unknown",
-            ("", base) => base,
-            (name, _) => name,
+/// Lets the chain change an object before it is validated, or refuse the write.
+pub(crate) async fn mutate(admission: &Admission<'_>, object: &mut Value) -> Result<()> {
+    for step in &CHAIN {
+        match step {
+            Step::Plugin(plugin) => mutate_by(*plugin, admission, object)?,
+            Step::MutatingWebhooks => webhook::mutate(admission, object, mutate_again).await?,
+            Step::ValidatingWebhooks | Step::ResourceQuota => {}
         }
     }
+    Ok(())
 }
 
-/// A plugin. It may change an object before it is validated, and look at it when all else has agreed.
-pub(crate) trait Plugin: Send + Sync {
-    /// Changes the object, or refuses the write.
-    fn mutate(&self, _: &Admission<'_>, _: &mut Value) -> Result<()> {
-        Ok(())
-    }
-
-    /// Refuses the write of an object that is valid otherwise, or warns of it. The object of a deletion is null; what it was is `old`.
-    fn validate(&self, _: &Admission<'_>, _: &Value) -> Result<()> {
-        Ok(())
-    }
+/// Runs the plugins again over an object that a webhook has changed.
+fn mutate_again(admission: &Admission<'_>, object: &mut Value) -> Result<()> {
+    let plugins = CHAIN.iter().filter_map(|step| match step {
+        Step::Plugin(plugin) => Some(*plugin),
+        _ => None,
+    });
+    plugins.into_iter().try_for_each(|plugin| mutate_by(plugin, admission, object))
 }
 
-/// The plugins in their order.
-pub(crate) fn plugins() -> Vec<Box<dyn Plugin>> {
-    vec![
-        Box::new(NamespaceLifecycle),
-        Box::new(LimitRanger),
-        Box::new(pod::ServiceAccount),
-        Box::new(PodSecurity),
-        Box::new(pod::Priority),
-        Box::new(pod::TolerationSeconds),
-        Box::new(node::TaintByCondition),
-        Box::new(storage::DefaultStorageClass),
-        Box::new(storage::InUseProtection),
-        Box::new(storage::Resize),
-        Box::new(runtime_class::RuntimeClass),
-        Box::new(ingress::DefaultIngressClass),
-        Box::new(policy::MutatingPolicies),
-        Box::new(Escalation),
-        Box::new(policy::ValidatingPolicies),
-    ]
+fn mutate_by(plugin: &dyn Plugin, admission: &Admission<'_>, object: &mut Value) -> Result<()> {
+    if plugin.handles().includes(admission) { plugin.mutate(admission, object) } else { Ok(()) }
 }
 
-/// Runs an object through all plugins.
-pub(crate) fn admit(admission: &Admission<'_>, object: &mut Value) -> Result<()> {
-    let plugins = &admission.ctx.server.inner().plugins;
-    plugins.iter().try_for_each(|plugin| plugin.mutate(admission, object))
-}
-
-/// Shows a valid object to all plugins.
-pub(crate) fn examine(admission: &Admission<'_>, object: &Value) -> Result<()> {
-    let plugins = &admission.ctx.server.inner().plugins;
-    plugins.iter().try_for_each(|plugin| plugin.validate(admission, object))
-}
-
-/// Several errors as Go tells them together; none where there are none.
-fn aggregate(errors: &[String]) -> Option<String> {
-    let mut told: Vec<&str> = Vec::new();
-    for error in errors {
-        if !told.contains(&error.as_str()) {
-            told.push(error);
+/// Lets the chain refuse the write of a valid object, and charges the quotas for it.
+pub(crate) async fn validate(admission: &Admission<'_>, object: &Value) -> Result<()> {
+    for step in &CHAIN {
+        match step {
+            Step::Plugin(plugin) if plugin.handles().includes(admission) => {
+                plugin.validate(admission, object)?;
+            }
+            Step::ValidatingWebhooks => webhook::validate(admission, object).await?,
+            Step::ResourceQuota => quota::charge(admission, object).await?,
+            Step::Plugin(_) | Step::MutatingWebhooks => {}
         }
     }
-    match told.as_slice() {
-        [] => None,
-        [one] => Some((*one).to_owned()),
-        several => Some(format!("[{}]", several.join(", "))),
-    }
+    Ok(())
+}
+
+/// Lets the chain refuse the deletion of an object.
+pub(crate) async fn admit_deletion(
+    ctx: &RequestContext<'_>,
+    entry: &Entry<Header>,
+    dry_run: bool,
+) -> Result<()> {
+    // Only policies and webhooks look at the object: without them it is not parsed.
+    let old = match policy::registered(ctx, &entry.header.name)?.sees_deletions() {
+        true => Some(conversion::object(&ctx.services.objects, ctx.info, entry)?),
+        false => None,
+    };
+    let admission = Admission {
+        ctx,
+        operation: Operation::Delete,
+        name: &entry.header.name,
+        generate_name: "",
+        old: old.as_deref(),
+        part: None,
+        dry_run,
+    };
+    mutate(&admission, &mut Value::Null).await?;
+    validate(&admission, &Value::Null).await
 }

@@ -228,12 +228,12 @@ pub(crate) fn keep_allocated(new: &mut Value, old: &Value) {
     if has_address(&new["type"]) && has_address(&old["type"]) {
         let empty = new["clusterIP"].as_str().unwrap_or_default().is_empty();
         if empty && new["clusterIPs"].as_array().is_none_or(Vec::is_empty) {
-            crate::strategy::set_or_remove(new, "clusterIP", old["clusterIP"].clone());
-            crate::strategy::set_or_remove(new, "clusterIPs", old["clusterIPs"].clone());
+            crate::members::set_or_remove(new, "clusterIP", old["clusterIP"].clone());
+            crate::members::set_or_remove(new, "clusterIPs", old["clusterIPs"].clone());
         }
         for field in ["ipFamilies", "ipFamilyPolicy"] {
             if new[field].is_null() {
-                crate::strategy::set_or_remove(new, field, old[field].clone());
+                crate::members::set_or_remove(new, field, old[field].clone());
             }
         }
     }
@@ -249,7 +249,7 @@ pub(crate) fn keep_allocated(new: &mut Value, old: &Value) {
             }
         }
         if new["healthCheckNodePort"].is_null() && new["externalTrafficPolicy"] == "Local" {
-            crate::strategy::set_or_remove(new, "healthCheckNodePort", old["healthCheckNodePort"].clone());
+            crate::members::set_or_remove(new, "healthCheckNodePort", old["healthCheckNodePort"].clone());
         }
     }
 }

@@ -30,17 +30,13 @@ use evenkeel_env::Env;
 use evenkeel_request_info::ApiPath;
 use futures::future::BoxFuture;
 use http::request::Parts;
-use http::{HeaderName, HeaderValue, Response};
+use http::{HeaderValue, Response};
 
 use self::event::{Beginning, Event};
 use self::policy::Stage;
 use crate::body::Body;
 use crate::request::{Caller, Request};
-use crate::{respond, route};
-
-/// The header that links a request to its audit events. The server generates a value if the client sends
-/// none, and repeats it in the response.
-pub(crate) const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
+use crate::respond::{self, AUDIT_ID};
 
 /// A destination for audit events, such as a file.
 pub trait AuditSink: Send + Sync {
@@ -131,12 +127,12 @@ impl Audit {
             return None;
         }
         let verb = request.verb();
-        let selected = route::selected_name(request);
-        let target = route::target(request, selected.as_deref());
+        let selected = request.selected_name();
+        let target = request.target(selected.as_deref());
         let recording = self.policy.evaluate(user, verb, &target)?;
         let received = env.now();
         let beginning = Beginning { level: recording.level, head, user, remote, verb, target, received };
-        let long_running = route::is_long_running(request);
+        let long_running = request.is_long_running();
         Some(Arc::new(Trail::new(
             self.sink.clone(),
             env.clone(),

@@ -13,15 +13,16 @@ mod review;
 
 use std::sync::{Arc, OnceLock};
 
-use evenkeel_env::{Env, HashMap};
+use evenkeel_env::Env;
 use evenkeel_store::Store;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
 
 pub(crate) use account::{Account, AccountToken, Bound};
 pub(crate) use discovery::answer as discovery;
 pub use key::{KeyError, SigningKey};
 pub(crate) use review::token_review;
 
+use crate::bounded_cache::BoundedCache;
 use crate::{Header, User};
 use jwt::Claims;
 
@@ -30,7 +31,7 @@ pub(crate) const ISSUER: &str = "https://kubernetes.default.svc";
 
 /// How many tokens with a verified signature are cached. Verifying one takes about 60 µs; a cluster has a few
 /// clients, each with one token at a time.
-const KNOWN_MAX: usize = 1024;
+const KNOWN_GENERATION: usize = 512;
 
 /// A further source of bearer tokens, such as a static token file.
 pub trait TokenAuthenticator: Send + Sync {
@@ -60,13 +61,13 @@ pub(crate) struct Authentication {
     others: RwLock<Vec<Arc<dyn TokenAuthenticator>>>,
     /// Tokens whose signature has been verified. Expiry, account and bound object are checked on every
     /// request.
-    known: Mutex<HashMap<String, Arc<Claims>>>,
+    known: BoundedCache<String, Arc<Claims>, KNOWN_GENERATION>,
 }
 
 impl Authentication {
     pub(crate) fn new(store: Store<Header>, env: Env, key: Option<Arc<SigningKey>>) -> Self {
         let key = key.map_or_else(OnceLock::new, OnceLock::from);
-        Self { store, env, key, others: RwLock::default(), known: Mutex::default() }
+        Self { store, env, key, others: RwLock::default(), known: BoundedCache::default() }
     }
 
     pub(crate) fn trust(&self, other: Arc<dyn TokenAuthenticator>) {
@@ -114,15 +115,11 @@ impl Authentication {
 
     /// Returns the claims of a token after verifying its signature.
     fn claims(&self, token: &str) -> Result<Arc<Claims>, Refusal> {
-        if let Some(claims) = self.known.lock().get(token) {
-            return Ok(claims.clone());
+        if let Some(claims) = self.known.get(token) {
+            return Ok(claims);
         }
         let claims = Arc::new(jwt::open(token, self.key())?);
-        let mut known = self.known.lock();
-        if known.len() >= KNOWN_MAX {
-            known.clear();
-        }
-        known.insert(token.to_owned(), claims.clone());
+        self.known.insert(token.to_owned(), claims.clone(), 1);
         Ok(claims)
     }
 

@@ -8,20 +8,18 @@ mod forbidden;
 mod impersonate;
 mod policy;
 mod review;
-mod rule;
 
 pub(crate) use escalate::{Grant, check_grant};
 pub(crate) use forbidden::forbidden;
 pub(crate) use impersonate::impersonate;
 pub(crate) use review::review;
-pub use rule::Rule;
 
 use std::sync::Arc;
 
 use evenkeel_store::{Entry, Range, Store};
 use parking_lot::RwLock;
 
-use crate::access::{Attributes, Authorizer, Decision, Target};
+use crate::access::{Attributes, Authorizer, Decision, Rule, Target};
 use crate::{Header, User};
 use policy::{Binding, Policy, RoleRef, Subject};
 

@@ -10,10 +10,11 @@ use bytes::{Buf, Bytes};
 use futures::Stream;
 use http_body::{Frame, SizeHint};
 
-use crate::encode::VERSION_LEN_MAX;
-
 /// The approximate size of the pieces of a body that is encoded while it is read: four TLS records.
 pub(crate) const PIECE_BYTES: usize = 64 * 1024;
+
+/// The largest text that is inserted into stored bytes: a resourceVersion field with the digits of a `u64` and a comma.
+pub(crate) const SPLICED_TEXT_MAX: usize = br#""resourceVersion":"18446744073709551615","#.len();
 
 /// The body of a response.
 ///
@@ -49,7 +50,7 @@ pub struct Spliced {
     bytes: Bytes,
     /// The offset at which the text is inserted.
     at: usize,
-    text: [u8; VERSION_LEN_MAX],
+    text: [u8; SPLICED_TEXT_MAX],
     text_len: u8,
     /// The number of bytes already written.
     done: usize,
@@ -194,7 +195,7 @@ impl Piece {
 impl Spliced {
     /// Creates stored bytes with room for a text at the offset `at`.
     pub(crate) fn new(bytes: Bytes, at: usize) -> Self {
-        Self { bytes, at, text: [0; VERSION_LEN_MAX], text_len: 0, done: 0 }
+        Self { bytes, at, text: [0; SPLICED_TEXT_MAX], text_len: 0, done: 0 }
     }
 
     /// Appends to the inserted text.

@@ -16,37 +16,13 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
+use evenkeel_env::Station;
 use futures::future::BoxFuture;
 use tokio::runtime::Handle;
 
-use crate::ApiServer;
-
-/// Whether a request has handed a write to the store. The default value ignores notes; it is for requests
-/// that need no completion.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Submitted(Option<Arc<AtomicBool>>);
-
-impl Submitted {
-    /// Creates the flag of a request that has not written yet.
-    pub(crate) fn not_yet() -> Self {
-        Self(Some(Arc::default()))
-    }
-
-    /// Notes that a write of this request has been handed to the store, or is about to be.
-    pub(crate) fn note(&self) {
-        if let Some(submitted) = &self.0 {
-            submitted.store(true, Ordering::Release);
-        }
-    }
-
-    pub(crate) fn is_noted(&self) -> bool {
-        self.0.as_ref().is_some_and(|it| it.load(Ordering::Acquire))
-    }
-}
+use crate::request::Submitted;
 
 /// The future of a request that may write.
 pub(crate) struct Completion<T: 'static> {
@@ -54,7 +30,8 @@ pub(crate) struct Completion<T: 'static> {
     /// polled again.
     request: Option<BoxFuture<'static, T>>,
     submitted: Submitted,
-    server: ApiServer,
+    /// The ledger's station for requests.
+    station: Station,
     /// The runtime on which the request continues if it is dropped outside of any runtime.
     runtime: Option<Handle>,
 }
@@ -62,12 +39,12 @@ pub(crate) struct Completion<T: 'static> {
 impl<T: Send + 'static> Completion<T> {
     /// Creates the future of a request that notes its first write in `submitted`.
     pub(crate) fn new(
-        server: ApiServer,
+        station: Station,
         submitted: Submitted,
         request: impl Future<Output = T> + Send + 'static,
     ) -> Self {
         let runtime = Handle::try_current().ok();
-        Self { request: Some(Box::pin(request)), submitted, server, runtime }
+        Self { request: Some(Box::pin(request)), submitted, station, runtime }
     }
 }
 
@@ -92,7 +69,7 @@ impl<T: 'static> Drop for Completion<T> {
         };
         // Acquired before the request releases its own work, so that the ledger never appears idle in
         // between.
-        let work = self.server.hold("a write whose client went away");
+        let work = self.station.enter_with("a write whose client went away".to_owned());
         runtime.spawn(finish(request, work));
     }
 }

@@ -9,18 +9,13 @@ use crate::encode::EncodedObject;
 use crate::read::respond_object;
 use crate::request::Shape;
 use crate::request::negotiate;
+use crate::respond;
 use crate::status::{Details, Result, Status};
 use crate::table::{Printer, TableOptions};
-use crate::{ResourceInfo, respond};
 
 /// The components of a Kubernetes control plane. They run in this process, so they are healthy as long as it
 /// answers.
 const PARTS: [&str; 3] = ["scheduler", "controller-manager", "etcd-0"];
-
-/// Whether this resource is answered here.
-pub(crate) fn is(info: &ResourceInfo) -> bool {
-    info.kind == "ComponentStatus" && info.group.is_empty()
-}
 
 /// Answers a get or list of ComponentStatuses.
 pub(crate) fn answer(ctx: &RequestContext<'_>) -> Result<Response<Body>> {
@@ -29,9 +24,12 @@ pub(crate) fn answer(ctx: &RequestContext<'_>) -> Result<Response<Body>> {
     if name.is_empty() {
         let parts: Vec<Value> = PARTS.map(part).to_vec();
         let list = match accept.shape {
-            Shape::Table { beta } => {
-                Printer::of(ctx.info).table(&parts, json!({}), true, TableOptions::of(ctx, beta)?)
-            }
+            Shape::Table { beta } => Printer::of(ctx.info).table(
+                &parts,
+                json!({}),
+                true,
+                TableOptions::of(ctx.request, beta, ctx.services.env.now())?,
+            ),
             _ => json!({"kind": "ComponentStatusList", "apiVersion": "v1", "metadata": {}, "items": parts}),
         };
         return respond::formatted(200, accept.format, list.to_string().into_bytes());

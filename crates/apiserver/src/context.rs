@@ -6,16 +6,20 @@ use bytes::Bytes;
 use evenkeel_request_info::ResourcePath;
 
 use crate::access::{Attributes, Decision, Target};
+use crate::audit::Trail;
 use crate::authorize::forbidden;
 use crate::decode::read_body;
 use crate::request::Request;
+use crate::services::Services;
 use crate::status::{Result, Status};
-use crate::{ApiServer, ResourceInfo, User};
+use crate::{ResourceInfo, User};
 
 /// A request to a resource that exists, after authorization.
 pub(crate) struct RequestContext<'a> {
-    pub(crate) server: &'a ApiServer,
+    pub(crate) services: &'a Services,
     pub(crate) request: &'a Request<'a>,
+    /// The audit trail of the request, if the request is audited.
+    pub(crate) audit: Option<&'a Trail>,
     pub(crate) path: &'a ResourcePath<'a>,
     pub(crate) info: &'a Arc<ResourceInfo>,
     /// The user of the request, after impersonation.
@@ -46,7 +50,7 @@ impl RequestContext<'_> {
     pub(crate) fn may_create(&self) -> Result<()> {
         let target = Target::resource(self.path, &self.path.name);
         let attributes = Attributes { user: self.user, verb: "create", target };
-        match self.server.inner().authorizer.authorize(&attributes) {
+        match self.services.authorizer.authorize(&attributes) {
             Decision::Allow(_) => Ok(()),
             Decision::Deny(reason) => Err(forbidden(&attributes, &reason)),
         }

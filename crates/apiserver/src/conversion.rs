@@ -1,35 +1,26 @@
 //! Conversion between the versions of a kind. An object is stored in one version and served in several.
 
 mod autoscaler;
-mod converted;
 mod event;
-
-pub(crate) use converted::Converted;
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use evenkeel_schema::structural;
 use evenkeel_store::Entry;
 use serde_json::Value;
 
-use crate::context::RequestContext;
 use crate::encode::EncodedObject;
 use crate::header::encode_object;
+use crate::object_cache::ObjectCache;
+use crate::registry::ConvertedObjects;
 use crate::status::Result;
+use crate::strategy::Conversion;
 use crate::{Header, ResourceInfo, storage};
 
-/// A built-in kind whose served version differs from its storage version.
-enum Other {
-    Event,
-    Autoscaler,
-}
-
-fn other(info: &ResourceInfo) -> Option<Other> {
-    match (info.group.as_str(), info.version.as_str(), info.kind.as_str()) {
-        ("events.k8s.io", ..) => Some(Other::Event),
-        ("autoscaling", "v1", "HorizontalPodAutoscaler") => Some(Other::Autoscaler),
-        _ => None,
-    }
+/// The conversion of a built-in resource whose objects are stored in another version than they are served in.
+fn built_in(info: &ResourceInfo) -> Option<Conversion> {
+    info.strategy.conversion.filter(|(version, _)| *version == info.version).map(|(_, conversion)| conversion)
 }
 
 /// Whether the stored bytes are in the version and form that this resource serves.
@@ -37,7 +28,7 @@ pub(crate) fn is_stored_as_served(info: &ResourceInfo, entry: &Entry<Header>) ->
     match &info.custom {
         // Objects that are older than the schema are pruned and defaulted when they are read.
         Some(custom) => info.version == custom.storage_version && entry.revision > custom.schema_revision,
-        None => other(info).is_none(),
+        None => built_in(info).is_none(),
     }
 }
 
@@ -52,10 +43,25 @@ pub(crate) fn encoded(info: &ResourceInfo, entry: &Entry<Header>, revision: u64)
     }
     let make = || decoded(info, entry).map(|object| encode_object(&object));
     let (bytes, header) = match &info.custom {
-        Some(custom) => custom.converted.get(entry, make)?,
+        Some(custom) => converted(&custom.converted, entry, make)?,
         None => make()?,
     };
     Ok(EncodedObject::new(bytes, &header, revision))
+}
+
+/// The converted form of an entry, made now if it is not in the cache.
+fn converted(
+    cache: &ConvertedObjects,
+    entry: &Entry<Header>,
+    make: impl FnOnce() -> Result<(Bytes, Header)>,
+) -> Result<(Bytes, Header)> {
+    if let Some(kept) = cache.get(&entry.revision) {
+        return Ok(kept);
+    }
+    // Made without the lock: two readers that come at once both convert the object, and nobody waits.
+    let made = make()?;
+    cache.insert(entry.revision, made.clone(), made.0.len());
+    Ok(made)
 }
 
 /// Parses a stored object and converts it to the version of this resource, without a resourceVersion.
@@ -72,31 +78,38 @@ pub(crate) fn decoded(info: &ResourceInfo, entry: &Entry<Header>) -> Result<Valu
 ///
 /// # Errors
 /// If the stored bytes are damaged; the error names the key.
-pub(crate) fn object(ctx: &RequestContext<'_>, entry: &Entry<Header>) -> Result<Arc<Value>> {
-    if is_stored_as_served(ctx.info, entry)
-        && let Some(tree) = ctx.server.inner().objects.get(&entry.key, entry.revision)
+pub(crate) fn object(cache: &ObjectCache, info: &ResourceInfo, entry: &Entry<Header>) -> Result<Arc<Value>> {
+    if is_stored_as_served(info, entry)
+        && let Some(tree) = cache.get(&entry.key, entry.revision)
     {
         return Ok(tree);
     }
-    Ok(cache_object(ctx, entry, decoded(ctx.info, entry)?))
+    Ok(cache_object(cache, info, entry, decoded(info, entry)?))
 }
 
 /// Returns a copy of `tree`, the result of [`object`], that the caller may change. The cache can often
 /// provide one without cloning.
-pub(crate) fn object_copy(ctx: &RequestContext<'_>, entry: &Entry<Header>, tree: &Value) -> Value {
-    let kept = is_stored_as_served(ctx.info, entry).then(|| {
-        let cache = &ctx.server.inner().objects;
-        cache.copy(&entry.key, entry.revision)
-    });
+pub(crate) fn object_copy(
+    cache: &ObjectCache,
+    info: &ResourceInfo,
+    entry: &Entry<Header>,
+    tree: &Value,
+) -> Value {
+    let kept = is_stored_as_served(info, entry).then(|| cache.copy(&entry.key, entry.revision));
     kept.flatten().unwrap_or_else(|| tree.clone())
 }
 
 /// Caches a stored object for the next writer, if it is served in its storage version.
-pub(crate) fn cache_object(ctx: &RequestContext<'_>, entry: &Entry<Header>, mut object: Value) -> Arc<Value> {
+pub(crate) fn cache_object(
+    cache: &ObjectCache,
+    info: &ResourceInfo,
+    entry: &Entry<Header>,
+    mut object: Value,
+) -> Arc<Value> {
     object["metadata"]["resourceVersion"] = entry.revision.to_string().into();
     let object = Arc::new(object);
-    if is_stored_as_served(ctx.info, entry) {
-        ctx.server.inner().objects.keep(&entry.key, entry.revision, object.clone(), entry.value.len());
+    if is_stored_as_served(info, entry) {
+        cache.keep(&entry.key, entry.revision, object.clone(), entry.value.len());
     }
     object
 }
@@ -105,16 +118,16 @@ pub(crate) fn cache_object(ctx: &RequestContext<'_>, entry: &Entry<Header>, mut 
 pub(crate) fn converts(info: &ResourceInfo) -> bool {
     match &info.custom {
         Some(custom) => custom.storage_version != info.version,
-        None => other(info).is_some(),
+        None => built_in(info).is_some(),
     }
 }
 
 /// Converts an object from the storage version to the version of this resource.
 fn from_storage_version(info: &ResourceInfo, mut object: Value) -> Value {
     let Some(custom) = &info.custom else {
-        return match other(info) {
-            Some(Other::Event) => event::from_storage_version(object),
-            Some(Other::Autoscaler) => autoscaler::from_storage_version(object),
+        return match built_in(info) {
+            Some(Conversion::Event) => event::from_storage_version(object),
+            Some(Conversion::HorizontalPodAutoscaler) => autoscaler::from_storage_version(object),
             None => object,
         };
     };
@@ -135,7 +148,7 @@ pub(crate) fn convert(from: &ResourceInfo, to: &ResourceInfo, object: &Value) ->
 
 /// Converts an object from the version of this resource to the storage version.
 pub(crate) fn to_storage_version(info: &ResourceInfo, mut object: Value) -> Value {
-    match (&info.custom, other(info)) {
+    match (&info.custom, built_in(info)) {
         (Some(custom), _) if custom.storage_version != info.version => {
             object["apiVersion"] = format!("{}/{}", info.group, custom.storage_version).into();
             // Fields that the storage version does not have are lost.
@@ -144,8 +157,8 @@ pub(crate) fn to_storage_version(info: &ResourceInfo, mut object: Value) -> Valu
             }
             object
         }
-        (None, Some(Other::Event)) => event::to_storage_version(object),
-        (None, Some(Other::Autoscaler)) => autoscaler::to_storage_version(object),
+        (None, Some(Conversion::Event)) => event::to_storage_version(object),
+        (None, Some(Conversion::HorizontalPodAutoscaler)) => autoscaler::to_storage_version(object),
         _ => object,
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Kubernetes names, establishes and finalizes CRDs in controllers. This server does it right after a CRD was
 //! written, so that a custom resource is served as soon as the request that created its CRD is answered. Like
-//! a controller, [`follow`] works from the stored state, so that a server can [`resume`] after a crash.
+//! a controller, [`Definitions::follow`] works from the stored state, so that a server can [`Definitions::resume`] after a crash.
 
 mod info;
 mod names;
@@ -11,13 +11,15 @@ mod terminate;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use evenkeel_store::{Entry, Expect, Op, Range, Write, WriteError, Written};
+use evenkeel_env::Env;
+use evenkeel_schema::time::{self, Precision};
+use evenkeel_store::{Entry, Expect, Op, Range, Store, Write, WriteError, Written};
 use serde_json::{Value, json};
 
 use crate::registry::storage_prefix;
 use crate::status::{Result, Status};
 use crate::storage::StorableObject;
-use crate::{ApiServer, Header, storage};
+use crate::{Header, Registry, storage};
 use terminate::End;
 
 /// The finalizer that keeps a CRD until all its custom resources are deleted.
@@ -48,35 +50,77 @@ fn storage_version(definition: &Value) -> &str {
     storage.and_then(|it| it["name"].as_str()).unwrap_or_default()
 }
 
-/// Serves the resources of all stored CRDs; called once, when a server starts.
-pub(crate) fn load(server: &ApiServer) {
-    for entry in all(server) {
-        serve(server, &entry);
-    }
+/// The CustomResourceDefinitions of a store, and what the server does about them.
+pub(crate) struct Definitions {
+    store: Store<Header>,
+    env: Env,
+    /// Where the resources that definitions declare are registered.
+    registry: Arc<Registry>,
+    /// Held while a write of a definition is followed up, one at a time.
+    turn: tokio::sync::Mutex<()>,
 }
 
-/// Brings every CRD up to date. The previous server may have ended between a write and its consequences.
-pub(crate) async fn resume(server: &ApiServer) -> Result<()> {
-    for entry in all(server).iter().filter(|entry| storage::check_readable(entry).is_ok()) {
-        follow(server, &entry.key).await?;
+impl Definitions {
+    /// Knows the definitions of a store. Their resources are registered by [`Definitions::load`].
+    pub(crate) fn new(store: Store<Header>, env: Env, registry: Arc<Registry>) -> Self {
+        Self { store, env, registry, turn: tokio::sync::Mutex::default() }
     }
-    Ok(())
-}
 
-/// Processes the consequences of a write of a CRD or of one of its custom resources: the CRD's names and
-/// conditions, the served resources, and the end of the CRD.
-///
-/// It works from the stored state and changes nothing if nothing is due. CRDs are processed one at a time, so
-/// that no two get the same name, and of two writes of one CRD the later one is served.
-pub(crate) async fn follow(server: &ApiServer, key: &str) -> Result<()> {
-    let _turn = server.inner().definitions.lock().await;
-    let mut due = VecDeque::from([key.to_owned()]);
-    while let Some(key) = due.pop_front() {
-        if advance(server, &key).await? == Names::Changed {
-            due.extend(refused(server, &key));
+    /// The time now, as objects carry it.
+    fn now(&self) -> String {
+        time::print(self.env.now(), Precision::Seconds)
+    }
+
+    /// Serves the resources of all stored CRDs; called once, when a server starts.
+    pub(crate) fn load(&self) {
+        for entry in all(self) {
+            serve(self, &entry);
         }
     }
-    Ok(())
+
+    /// Brings every CRD up to date. The previous server may have ended between a write and its consequences.
+    pub(crate) async fn resume(&self) -> Result<()> {
+        for entry in all(self).iter().filter(|entry| storage::check_readable(entry).is_ok()) {
+            self.follow(&entry.key).await?;
+        }
+        Ok(())
+    }
+
+    /// Processes the consequences of a write of a CRD or of one of its custom resources: the CRD's names and
+    /// conditions, the served resources, and the end of the CRD.
+    ///
+    /// It works from the stored state and changes nothing if nothing is due. CRDs are processed one at a time, so
+    /// that no two get the same name, and of two writes of one CRD the later one is served.
+    pub(crate) async fn follow(&self, key: &str) -> Result<()> {
+        let _turn = self.turn.lock().await;
+        let mut due = VecDeque::from([key.to_owned()]);
+        while let Some(key) = due.pop_front() {
+            if advance(self, &key).await? == Names::Changed {
+                due.extend(refused(self, &key));
+            }
+        }
+        Ok(())
+    }
+
+    /// Processes the consequences of a write of a custom resource. Usually there are none, but its CRD may be in
+    /// deletion.
+    ///
+    /// The stored CRD decides, not the one that the request found, because the CRD may have been deleted in the
+    /// meantime.
+    pub(crate) async fn follow_instance(&self, definition: &str, written: &Written<Header>) -> Result<()> {
+        let key = format!("{}{definition}", prefix());
+        match (self.store.look(&key, |entry| entry.header.deleting), &written.entry) {
+            (Some(true), _) => self.follow(&key).await,
+            // The CRD was removed while the custom resource was written. Nothing could delete the custom resource
+            // later.
+            (None, Some(entry)) => {
+                let expect = Expect::Revision(entry.revision);
+                let write = Write { key: entry.key.clone(), expect, op: Op::Delete };
+                accept_conflict(self.store.write(write).await).map(|_| ())
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 /// Whether a CRD's accepted names have changed.
@@ -88,78 +132,55 @@ enum Names {
 }
 
 /// Brings one CRD up to date.
-async fn advance(server: &ApiServer, key: &str) -> Result<Names> {
-    let Some(entry) = server.store().get(key) else {
-        server.registry().replace(name_of(key), Vec::new());
+async fn advance(definitions: &Definitions, key: &str) -> Result<Names> {
+    let Some(entry) = definitions.store.get(key) else {
+        definitions.registry.replace(name_of(key), Vec::new());
         return Ok(Names::Changed);
     };
     if entry.header.deleting {
-        serve(server, &entry);
-        return match terminate::go_on(server, &entry).await? {
+        serve(definitions, &entry);
+        return match terminate::go_on(definitions, &entry).await? {
             End::Reached => Ok(Names::Changed),
             End::Awaited => Ok(Names::Kept),
         };
     }
     let mut definition = parse(&entry)?;
     let before = definition["status"]["acceptedNames"].clone();
-    names::accept(server, &mut definition);
+    names::accept(definitions, &mut definition);
     let Some(storable) = storable(&entry, &mut definition) else {
-        serve(server, &entry);
+        serve(definitions, &entry);
         return Ok(Names::Kept);
     };
-    // Whoever watches definitions asks for what is served when told that one is established: it is served by then.
-    declare(server, &definition, &entry);
-    let entry = write_storable(server, &entry, storable).await?;
-    serve(server, &entry);
+    // A client that watches CRDs may request the resource once the CRD is established, so it must be served
+    // before.
+    declare(definitions, &definition, &entry);
+    let entry = write_storable(definitions, &entry, storable).await?;
+    serve(definitions, &entry);
     let same = before == definition["status"]["acceptedNames"];
     Ok(if same { Names::Kept } else { Names::Changed })
 }
 
 /// The other CRDs in the same group whose names were not accepted.
-fn refused(server: &ApiServer, key: &str) -> Vec<String> {
+fn refused(definitions: &Definitions, key: &str) -> Vec<String> {
     let group = name_of(key).split_once('.').map_or("", |(_, group)| group);
     let waits = |entry: &Entry<Header>| {
         let in_group = entry.header.name.ends_with(group) && !entry.header.deleting && *entry.key != *key;
         in_group && parse(entry).is_ok_and(|it| condition(&it, "NamesAccepted").is_some_and(is_false))
     };
-    all(server).iter().filter(|entry| waits(entry)).map(|entry| entry.key.to_string()).collect()
+    all(definitions).iter().filter(|entry| waits(entry)).map(|entry| entry.key.to_string()).collect()
 }
 
 fn is_false(condition: &Value) -> bool {
     condition["status"] == "False"
 }
 
-/// Processes the consequences of a write of a custom resource. Usually there are none, but its CRD may be in
-/// deletion.
-///
-/// The stored CRD decides, not the one that the request found, because the CRD may have been deleted in the
-/// meantime.
-pub(crate) async fn follow_instance(
-    server: &ApiServer,
-    definition: &str,
-    written: &Written<Header>,
-) -> Result<()> {
-    let key = format!("{}{definition}", prefix());
-    match (server.store().look(&key, |entry| entry.header.deleting), &written.entry) {
-        (Some(true), _) => follow(server, &key).await,
-        // The CRD was removed while the custom resource was written. Nothing could delete the custom resource
-        // later.
-        (None, Some(entry)) => {
-            let expect = Expect::Revision(entry.revision);
-            let write = Write { key: entry.key.clone(), expect, op: Op::Delete };
-            accept_conflict(server.store().write(write).await).map(|_| ())
-        }
-        _ => Ok(()),
-    }
-}
-
 pub(crate) use terminate::mark_terminating;
 
 /// All stored CRDs.
-fn all(server: &ApiServer) -> Vec<Arc<Entry<Header>>> {
+fn all(definitions: &Definitions) -> Vec<Arc<Entry<Header>>> {
     let range = Range { prefix: prefix(), ..Range::default() };
     // A range read of the newest revision never fails.
-    server.store().range(&range).map(|page| page.entries).unwrap_or_default()
+    definitions.store.range(&range).map(|page| page.entries).unwrap_or_default()
 }
 
 /// The name of the CRD with this key.
@@ -172,17 +193,17 @@ fn parse(entry: &Entry<Header>) -> Result<Value> {
 }
 
 /// Serves the resources of a CRD if it is established.
-fn serve(server: &ApiServer, entry: &Entry<Header>) {
+fn serve(definitions: &Definitions, entry: &Entry<Header>) {
     match parse(entry) {
-        Ok(definition) => declare(server, &definition, entry),
+        Ok(definition) => declare(definitions, &definition, entry),
         Err(status) => tracing::error!("{}; its resources are not served", status.message),
     }
 }
 
-fn declare(server: &ApiServer, definition: &Value, entry: &Entry<Header>) {
+fn declare(definitions: &Definitions, definition: &Value, entry: &Entry<Header>) {
     let established = condition(definition, "Established").is_some_and(|it| it["status"] == "True");
-    let served = if established { info::resources(server, definition, entry) } else { Vec::new() };
-    server.registry().replace(&entry.header.name, served);
+    let served = if established { info::resources(definitions, definition, entry) } else { Vec::new() };
+    definitions.registry.replace(&entry.header.name, served);
 }
 
 /// The bytes of a definition whose status has changed. A status that makes the definition too large to be stored is logged
@@ -200,19 +221,19 @@ fn storable(entry: &Entry<Header>, definition: &mut Value) -> Option<StorableObj
 
 /// Writes a definition, where it differs from what is stored and can be stored.
 async fn write(
-    server: &ApiServer,
+    definitions: &Definitions,
     entry: &Arc<Entry<Header>>,
     mut definition: Value,
 ) -> Result<Arc<Entry<Header>>> {
     match storable(entry, &mut definition) {
-        Some(storable) => write_storable(server, entry, storable).await,
+        Some(storable) => write_storable(definitions, entry, storable).await,
         None => Ok(entry.clone()),
     }
 }
 
 /// Writes the bytes of a definition, where they differ from those that are stored.
 async fn write_storable(
-    server: &ApiServer,
+    definitions: &Definitions,
     entry: &Arc<Entry<Header>>,
     storable: StorableObject,
 ) -> Result<Arc<Entry<Header>>> {
@@ -221,7 +242,7 @@ async fn write_storable(
     }
     let op = storable.into_op();
     let write = Write { key: entry.key.clone(), expect: Expect::Revision(entry.revision), op };
-    let written = accept_conflict(server.store().write(write).await)?;
+    let written = accept_conflict(definitions.store.write(write).await)?;
     Ok(written.and_then(|it| it.entry).unwrap_or_else(|| entry.clone()))
 }
 

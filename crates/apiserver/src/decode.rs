@@ -286,30 +286,34 @@ fn mismatch(
     Err(Status::bad_request(format!("{kind} in version {version} cannot be handled as a {as_kind}: {why}")))
 }
 
-/// Whether Kubernetes can still decode a version that it no longer serves.
+/// Versions that Kubernetes still decodes but no longer serves, with their kinds.
+const RETIRED: &[(&str, &str, &[&str])] = &[
+    (
+        "extensions",
+        "v1beta1",
+        &["Deployment", "DaemonSet", "ReplicaSet", "Ingress", "NetworkPolicy", "Scale"],
+    ),
+    ("apps", "v1beta1", &["Deployment", "StatefulSet", "ControllerRevision", "Scale"]),
+    (
+        "apps",
+        "v1beta2",
+        &["Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "ControllerRevision", "Scale"],
+    ),
+    ("batch", "v1beta1", &["CronJob"]),
+    ("policy", "v1beta1", &["PodDisruptionBudget", "Eviction"]),
+    ("networking.k8s.io", "v1beta1", &["Ingress", "IngressClass"]),
+    ("autoscaling", "v2beta1", &["HorizontalPodAutoscaler"]),
+    ("autoscaling", "v2beta2", &["HorizontalPodAutoscaler"]),
+    ("discovery.k8s.io", "v1beta1", &["EndpointSlice"]),
+    ("events.k8s.io", "v1beta1", &["Event"]),
+    ("coordination.k8s.io", "v1beta1", &["Lease"]),
+    ("rbac.authorization.k8s.io", "v1alpha1", &["Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"]),
+    ("rbac.authorization.k8s.io", "v1beta1", &["Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"]),
+    ("storage.k8s.io", "v1beta1", &["StorageClass", "CSIDriver", "CSINode"]),
+];
+
 fn is_retired(group: &str, version: &str, kind: &str) -> bool {
-    match (group, version) {
-        ("extensions", "v1beta1") => {
-            matches!(kind, "Deployment" | "DaemonSet" | "ReplicaSet" | "Ingress" | "NetworkPolicy" | "Scale")
-        }
-        ("apps", "v1beta1") => matches!(kind, "Deployment" | "StatefulSet" | "ControllerRevision" | "Scale"),
-        ("apps", "v1beta2") => matches!(
-            kind,
-            "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet" | "ControllerRevision" | "Scale"
-        ),
-        ("batch", "v1beta1") => kind == "CronJob",
-        ("policy", "v1beta1") => matches!(kind, "PodDisruptionBudget" | "Eviction"),
-        ("networking.k8s.io", "v1beta1") => matches!(kind, "Ingress" | "IngressClass"),
-        ("autoscaling", "v2beta1" | "v2beta2") => kind == "HorizontalPodAutoscaler",
-        ("discovery.k8s.io", "v1beta1") => kind == "EndpointSlice",
-        ("events.k8s.io", "v1beta1") => kind == "Event",
-        ("coordination.k8s.io", "v1beta1") => kind == "Lease",
-        ("rbac.authorization.k8s.io", "v1alpha1" | "v1beta1") => {
-            matches!(kind, "Role" | "ClusterRole" | "RoleBinding" | "ClusterRoleBinding")
-        }
-        ("storage.k8s.io", "v1beta1") => matches!(kind, "StorageClass" | "CSIDriver" | "CSINode"),
-        _ => false,
-    }
+    RETIRED.iter().any(|it| it.0 == group && it.1 == version && it.2.contains(&kind))
 }
 
 /// The name of the Go package of a group's internal types, which Kubernetes' messages contain.

@@ -9,7 +9,7 @@ use evenkeel_store::Entry;
 use serde_json::Value;
 
 use crate::Header;
-use crate::body::{Body, Spliced};
+use crate::body::{Body, SPLICED_TEXT_MAX, Spliced};
 use crate::header::encode_object;
 
 /// An encoded object: its canonical JSON bytes without resourceVersion, the offsets of its parts, and the
@@ -162,10 +162,9 @@ fn partial_version(beta: bool) -> &'static [u8] {
 
 const VERSION: &[u8] = b"\"resourceVersion\":\"";
 
-/// The largest length of the resourceVersion field: [`VERSION`], the digits of a `u64`, and the quote and
-/// comma after them.
-pub(crate) const VERSION_LEN_MAX: usize = VERSION.len() + DIGITS_MAX + 2;
+/// The digits of the largest `u64`.
 const DIGITS_MAX: usize = 20;
+const _: () = assert!(VERSION.len() + DIGITS_MAX + 2 <= SPLICED_TEXT_MAX);
 
 /// Writes a number in decimal.
 pub(crate) fn push_number(out: &mut Vec<u8>, number: u64) {

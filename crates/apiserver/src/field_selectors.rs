@@ -17,6 +17,17 @@ struct Kind {
     group: &'static str,
     kind: &'static str,
     fields: &'static [Field],
+    /// Whether objects can be selected by `metadata.namespace`, too.
+    by_namespace: bool,
+    /// The error message about a label that objects cannot be selected by.
+    refusal: fn(&str) -> String,
+}
+
+/// What most kinds have.
+const KIND: Kind = Kind { group: "", kind: "", fields: &[], by_namespace: true, refusal: not_supported };
+
+fn not_supported(label: &str) -> String {
+    format!("field label not supported: {label}")
 }
 
 macro_rules! fields {
@@ -25,7 +36,6 @@ macro_rules! fields {
 
 const KINDS: &[Kind] = &[
     Kind {
-        group: "",
         kind: "Pod",
         fields: fields! {
             "spec.nodeName" => |o| text(&o["spec"]["nodeName"]),
@@ -38,9 +48,9 @@ const KINDS: &[Kind] = &[
             "status.podIPs" => |o| text(&o["status"]["podIP"]),
             "status.nominatedNodeName" => |o| text(&o["status"]["nominatedNodeName"]),
         },
+        ..KIND
     },
     Kind {
-        group: "",
         kind: "Event",
         fields: fields! {
             "involvedObject.kind" => |o| text(&o["involvedObject"]["kind"]),
@@ -55,48 +65,59 @@ const KINDS: &[Kind] = &[
             "source" => event_source,
             "type" => |o| text(&o["type"]),
         },
+        ..KIND
     },
     Kind {
-        group: "",
         kind: "Node",
+        by_namespace: false,
         fields: fields! { "spec.unschedulable" => |o| boolean(&o["spec"]["unschedulable"]) },
+        ..KIND
     },
     Kind {
-        group: "",
         kind: "Namespace",
+        by_namespace: false,
         fields: fields! { "status.phase" => |o| text(&o["status"]["phase"]) },
+        ..KIND
     },
-    Kind { group: "", kind: "Secret", fields: fields! { "type" => |o| text(&o["type"]) } },
+    Kind { kind: "Secret", fields: fields! { "type" => |o| text(&o["type"]) }, ..KIND },
     Kind {
-        group: "",
         kind: "ReplicationController",
         fields: fields! { "status.replicas" => |o| number(&o["status"]["replicas"]) },
+        ..KIND
     },
     Kind {
-        group: "",
         kind: "Service",
         fields: fields! {
             "spec.clusterIP" => |o| text(&o["spec"]["clusterIP"]),
             "spec.type" => |o| text(&o["spec"]["type"]),
         },
+        ..KIND
     },
     Kind {
         group: "batch",
         kind: "Job",
+        refusal: |label| format!("field label {} not supported for Job", quote(label)),
         fields: fields! { "status.successful" => |o| number(&o["status"]["succeeded"]) },
+        ..KIND
     },
     Kind {
         group: "certificates.k8s.io",
         kind: "CertificateSigningRequest",
+        by_namespace: false,
         fields: fields! { "spec.signerName" => |o| text(&o["spec"]["signerName"]) },
+        ..KIND
     },
     Kind {
         group: "resource.k8s.io",
         kind: "ResourceSlice",
+        refusal: |label| {
+            format!("field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: {label}")
+        },
         fields: fields! {
             "spec.nodeName" => |o| text(&o["spec"]["nodeName"]),
             "spec.driver" => |o| text(&o["spec"]["driver"]),
         },
+        ..KIND
     },
 ];
 
@@ -124,21 +145,16 @@ pub(crate) fn position(group: &str, kind: &str, label: &str) -> Option<usize> {
     find(group, kind)?.fields.iter().position(|it| it.label == label)
 }
 
-/// Whether a kind cannot even be selected by `metadata.namespace`: it is cluster-scoped and has its own list
-/// of fields.
-pub(crate) fn lies_nowhere(group: &str, kind: &str) -> bool {
-    matches!((group, kind), ("", "Node" | "Namespace") | ("certificates.k8s.io", "CertificateSigningRequest"))
+/// Whether objects of a kind can be selected by `metadata.namespace`.
+pub(crate) fn is_selectable_by_namespace(group: &str, kind: &str) -> bool {
+    find(group, kind).is_none_or(|it| it.by_namespace)
 }
 
-/// The error for a field that is not selectable.
+/// The error message about a label that the kind cannot be selected by.
 pub(crate) fn refusal(group: &str, kind: &str, label: &str) -> String {
-    match (group, kind) {
-        ("batch", "Job") => format!("field label {} not supported for Job", quote(label)),
-        ("resource.k8s.io", "ResourceSlice") => {
-            format!("field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: {label}")
-        }
-        _ if find(group, kind).is_some() => format!("field label not supported: {label}"),
-        _ => format!(
+    match find(group, kind) {
+        Some(kind) => (kind.refusal)(label),
+        None => format!(
             "{} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"",
             quote(label)
         ),

@@ -7,10 +7,11 @@
 //! reason. The reason is in the log, and in the response of the single check (`/readyz/etcd`), which requires
 //! a permission.
 
+use evenkeel_store::Store;
 use http::Response;
 use http::header::{HeaderValue, X_CONTENT_TYPE_OPTIONS};
 
-use crate::ApiServer;
+use crate::Header;
 use crate::body::Body;
 use crate::request::Request;
 use crate::respond;
@@ -36,7 +37,7 @@ const ETCD: &str = "etcd";
 const ETCD_READINESS: &str = "etcd-readiness";
 
 /// Answers a request for a health endpoint; `None` for any other path.
-pub(crate) fn answer(server: &ApiServer, request: &Request<'_>) -> Option<Result<Response<Body>>> {
+pub(crate) fn answer(store: &Store<Header>, request: &Request<'_>) -> Option<Result<Response<Body>>> {
     let path = request.path.strip_prefix('/')?;
     let (group, check) = match path.split_once('/') {
         // Unlike a resource, a check with a trailing slash does not exist.
@@ -48,7 +49,7 @@ pub(crate) fn answer(server: &ApiServer, request: &Request<'_>) -> Option<Result
         return None;
     }
     let checks = CHECKS.iter().chain(READINESS.iter().filter(|_| group == "readyz"));
-    let report = Report { group, failure: server.store().journal_failure() };
+    let report = Report { group, failure: store.journal_failure() };
     Some(match check {
         "" => {
             let excluded: Vec<&str> = request.query.all("exclude").collect();

@@ -3,24 +3,45 @@
 //! All resources take the same path; no kind has a handler of its own. A request passes these stations:
 //!
 //! ```text
-//! request ▸ authenticate ▸ authorize ▸ decode ▸ admit ▸ default ▸ validate ▸ strategy ▸ managed fields ▸ store ▸ encode
+//! request ▸ authenticate ▸ authorize ▸ decode ▸ admission (mutate) ▸ validate ▸ admission (validate) ▸ commit ▸ encode
 //! ```
 //!
 //! What differs between kinds is data: [`ResourceInfo`] (built in, or from a CustomResourceDefinition) and
 //! its strategy. A stored object consists of canonical JSON bytes and a [`Header`]. Reads send slices of
 //! those bytes and parse them only for a Table or a conversion.
 //!
+//! # Layers
+//!
+//! A module uses modules of the layers below its own, and of its own layer without a cycle. A test holds that.
+//!
+//! | layer | modules | what they are |
+//! |---|---|---|
+//! | server | `server`, `completion`, `deadline`, `resume` | the service: from HTTP to a response, and the completion of what it began |
+//! | routing | `route`, `nonresource`, `health`, `snapshot` | from the path of a request to the station that answers it |
+//! | stations | `read`, `write`, `subresource`, `component_status`, `admission`, `incoming`, `managed_fields`, `validate`, `commit` | what happens to a request for a resource, in terms of its context |
+//! | context | `context`, `services` | one request to one resource, and the parts of the server that requests use |
+//! | parts | `authenticate`, `authorize`, `audit`, `admission_registration`, `allocate`, `bootstrap`, `crd`, `discovery`, `encoded_events`, `openapi`, `panics` | state and rules that know nothing of requests to resources; each has its own dependencies |
+//! | messages | `request`, `respond`, `decode`, `table`, `conversion` | what clients send and receive |
+//! | objects | `registry`, `strategy`, `storage`, `object_cache`, `header`, `field_selectors`, `encode`, `body` | what is served, and how an object is stored and written out |
+//! | words | `access`, `user`, `status`, `webhook`, `members`, `bounded_cache` | what all other modules speak of |
+//!
+//! Where a lower layer must reach a higher one, it is given a function or a trait: an [`Authorizer`](access::Authorizer),
+//! a [`WebhookCaller`], an [`AuditSink`].
+//!
 //! *Invariant:* this crate opens no sockets, reads neither the OS clock nor OS randomness, and does not
 //! depend on the runtime.
 
 pub mod access;
 mod admission;
+mod admission_registration;
 mod allocate;
 mod audit;
 mod authenticate;
 mod authorize;
 mod body;
 pub mod bootstrap;
+mod bounded_cache;
+mod commit;
 mod completion;
 mod component_status;
 mod context;
@@ -30,10 +51,13 @@ mod deadline;
 mod decode;
 mod discovery;
 mod encode;
+mod encoded_events;
 mod field_selectors;
 mod header;
 mod health;
+mod incoming;
 mod managed_fields;
+mod members;
 mod nonresource;
 mod object_cache;
 mod openapi;
@@ -45,6 +69,7 @@ mod respond;
 mod resume;
 mod route;
 mod server;
+mod services;
 mod snapshot;
 pub mod status;
 mod storage;
@@ -56,9 +81,10 @@ mod validate;
 mod webhook;
 mod write;
 
+pub use access::Rule;
 pub use audit::{Audit, AuditPolicy, AuditPolicyError, AuditSink};
 pub use authenticate::{KeyError, SigningKey, TokenAuthenticator};
-pub use authorize::{Rbac, Rule};
+pub use authorize::Rbac;
 pub use body::{Body, Piece, Spliced};
 pub use header::Header;
 pub use registry::{Column, CustomInfo, Registry, ResourceInfo, SubresourceInfo};

@@ -19,7 +19,7 @@ pub(crate) fn track(ctx: &RequestContext<'_>, new: &mut Value, old: Option<&Valu
     let api_version = ctx.info.api_version();
     let served = ServedVersions::of(ctx, &[old, Some(new)]);
     let context = context(ctx, schema, &manager, &api_version, &served);
-    let lent = old.is_none() && !ctx.info.is_custom() && lend_labels(new);
+    let lent = old.is_none() && ctx.info.strategy.takes_template_labels && lend_labels(new);
     *new = managed::update(&context, old, std::mem::take(new));
     if lent && let Some(metadata) = new["metadata"].as_object_mut() {
         metadata.remove("labels");
@@ -30,9 +30,8 @@ pub(crate) fn track(ctx: &RequestContext<'_>, new: &mut Value, old: Option<&Valu
 /// creator owns them. Labels that the server adds later belong to nobody. Returns whether labels were added.
 fn lend_labels(object: &mut Value) -> bool {
     let labels = &object["spec"]["template"]["metadata"]["labels"];
-    let is_job = object["kind"] == "Job" && object["apiVersion"] == "batch/v1";
     let some = |labels: &Value| labels.as_object().is_some_and(|it| !it.is_empty());
-    if !is_job || !some(labels) || some(&object["metadata"]["labels"]) {
+    if !some(labels) || some(&object["metadata"]["labels"]) {
         return false;
     }
     object["metadata"]["labels"] = labels.clone();
@@ -70,7 +69,7 @@ fn context<'a>(
     } else {
         Reset::builtin(&info.group, &info.kind, subresource, has_status)
     };
-    let now = ctx.server.env().now();
+    let now = ctx.services.env.now();
     Context { schema, api_version, kind: &info.kind, manager, subresource, now, reset, versions }
 }
 
@@ -92,7 +91,7 @@ impl ServedVersions {
         for api_version in entries.filter_map(|entry| entry["apiVersion"].as_str()) {
             let (group, version) = split_api_version(api_version);
             if group == ctx.info.group && served.find(api_version).is_none() {
-                served.0.extend(ctx.server.registry().find(group, version, &ctx.info.plural));
+                served.0.extend(ctx.services.registry.find(group, version, &ctx.info.plural));
             }
         }
         served

@@ -7,54 +7,43 @@
 //! another is most of the cost of writing a large object. Therefore the cache also keeps the tree of the
 //! previous revision, which differs little from the newest one; a copy is made by [updating](renew) it.
 
-use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use serde_json::Value;
 
-/// The total JSON size of the cached objects. A parsed object takes about twenty times its JSON size, so this
-/// is about five megabytes of memory.
-const BYTES_MAX: usize = 256 * 1024;
+use crate::bounded_cache::BoundedCache;
 
-/// Recently written objects by key.
-#[derive(Default)]
-pub(crate) struct ObjectCache(Mutex<Kept>);
+/// How many bytes of JSON the trees of one generation stand for; two generations are kept. A tree takes about twenty
+/// times as much memory as its JSON, so that this is five megabytes.
+const GENERATION_BYTES: usize = 128 * 1024;
+/// The largest object that is kept, as JSON: the size of both generations.
+const OBJECT_BYTES_MAX: usize = 2 * GENERATION_BYTES;
 
-#[derive(Default)]
-struct Kept {
-    by_key: BTreeMap<Arc<str>, Tree>,
-    /// The keys with their revisions, in the order of insertion. Entries with an outdated revision are
-    /// skipped.
-    order: VecDeque<(Arc<str>, u64)>,
-    /// The total JSON size of the cached objects.
-    bytes: usize,
-}
+/// Objects that were written recently, parsed, by key.
+#[derive(Debug, Default)]
+pub(crate) struct ObjectCache(BoundedCache<Arc<str>, CachedObject, GENERATION_BYTES>);
 
-struct Tree {
+/// The newest revision of an object that was seen, and the revision before.
+struct CachedObject {
     revision: u64,
     object: Arc<Value>,
-    /// The tree of an earlier revision, from which the next copy is made.
+    /// The tree of the revision before, for the next writer that needs a copy.
     before: Option<Arc<Value>>,
-    /// The JSON size of both trees.
-    bytes: usize,
 }
 
 impl ObjectCache {
-    /// Returns an object at this revision, if it is cached.
+    /// Returns the tree of an object at this revision, if it is in the cache.
     pub(crate) fn get(&self, key: &str, revision: u64) -> Option<Arc<Value>> {
-        let kept = self.0.lock();
-        kept.by_key.get(key).filter(|tree| tree.revision == revision).map(|tree| tree.object.clone())
+        self.0.read(key, |cached| (cached.revision == revision).then(|| cached.object.clone())).flatten()
     }
 
-    /// Returns a copy of an object at this revision, if it is cached.
+    /// Returns a copy of the tree of an object at this revision, if it is in the cache.
     pub(crate) fn copy(&self, key: &str, revision: u64) -> Option<Value> {
-        let (object, before) = {
-            let mut kept = self.0.lock();
-            let tree = kept.by_key.get_mut(key).filter(|tree| tree.revision == revision)?;
-            (tree.object.clone(), tree.before.take())
+        let take = |cached: &mut CachedObject| {
+            (cached.revision == revision).then(|| (cached.object.clone(), cached.before.take()))
         };
-        // `into_inner` fails if a reader still holds the old tree.
+        let (object, before) = self.0.read(key, take).flatten()?;
+        // A reader may still hold the tree of the revision before.
         match before.and_then(Arc::into_inner) {
             Some(mut copy) => {
                 renew(&mut copy, &object);
@@ -64,39 +53,17 @@ impl ObjectCache {
         }
     }
 
-    /// Caches an object whose JSON size is `bytes`.
+    /// Keeps the tree of an object whose JSON is `bytes` long.
     pub(crate) fn keep(&self, key: &str, revision: u64, object: Arc<Value>, bytes: usize) {
-        if bytes > BYTES_MAX {
+        if bytes > OBJECT_BYTES_MAX {
             return;
         }
-        let mut kept = self.0.lock();
-        let key: Arc<str> = key.into();
-        let before = kept.by_key.remove(&key);
-        kept.bytes -= before.as_ref().map_or(0, |tree| tree.bytes);
-        // Two trees of a large object would not fit.
-        let before = before.map(|tree| tree.object).filter(|_| 2 * bytes <= BYTES_MAX);
-        let bytes = if before.is_some() { 2 * bytes } else { bytes };
-        kept.bytes += bytes;
-        kept.order.push_back((key.clone(), revision));
-        kept.by_key.insert(key, Tree { revision, object, before, bytes });
-        kept.shrink();
-    }
-}
-
-impl Kept {
-    fn shrink(&mut self) {
-        let is_stale = |kept: &Self| match kept.order.front() {
-            Some((key, revision)) => kept.by_key.get(key).is_none_or(|tree| tree.revision != *revision),
-            None => false,
-        };
-        while self.bytes > BYTES_MAX || is_stale(self) {
-            let Some((key, revision)) = self.order.pop_front() else { return };
-            if self.by_key.get(&key).is_some_and(|tree| tree.revision == revision)
-                && let Some(tree) = self.by_key.remove(&key)
-            {
-                self.bytes -= tree.bytes;
-            }
-        }
+        self.0.replace(key.into(), |before| {
+            // Two trees of a large object do not fit.
+            let before = before.map(|cached| cached.object).filter(|_| 2 * bytes <= OBJECT_BYTES_MAX);
+            let weight = if before.is_some() { 2 * bytes } else { bytes };
+            (CachedObject { revision, object, before }, weight)
+        });
     }
 }
 
@@ -188,24 +155,20 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_go_when_it_is_full() {
+    fn what_is_kept_is_bounded() {
         let cache = ObjectCache::default();
-        for number in 0..10_u64 {
-            cache.keep(&format!("/{number}"), number, Arc::new(json!(number)), BYTES_MAX / 4);
+        for number in 0..100 {
+            cache.keep(&format!("/{number}"), number, Arc::new(json!(number)), OBJECT_BYTES_MAX / 8);
             cache.keep("/often", number, Arc::new(json!(number)), 1);
+            assert!(cache.get("/often", number).is_some());
         }
         assert!(cache.get("/0", 0).is_none());
-        assert!(cache.get("/9", 9).is_some());
-        assert!(cache.0.lock().bytes <= BYTES_MAX);
-        assert!(cache.0.lock().order.len() < 12, "what is out of date goes too");
-        for number in 20..22 {
-            cache.keep("/large", number, Arc::new(json!(number)), BYTES_MAX * 3 / 4);
-            assert!(
-                cache.get("/large", number).is_some(),
-                "one of a large object is kept where two do not fit"
-            );
+        assert!(cache.get("/99", 99).is_some());
+        for number in 0..10 {
+            cache.keep("/large", number, Arc::new(json!(number)), OBJECT_BYTES_MAX * 3 / 4);
+            assert!(cache.get("/large", number).is_some(), "a large object is kept alone");
         }
-        cache.keep("/huge", 11, Arc::new(json!(0)), BYTES_MAX + 1);
+        cache.keep("/huge", 11, Arc::new(json!(0)), OBJECT_BYTES_MAX + 1);
         assert!(cache.get("/huge", 11).is_none());
     }
 }

@@ -5,12 +5,10 @@ mod items;
 mod list;
 mod page;
 mod select;
-mod shared;
 mod watch;
 
 pub(crate) use get::{find as find_named, get, get_now, respond_object};
 pub(crate) use items::Item;
 pub(crate) use list::{Found, find as find_entries, list, validate as validate_list, write_list};
 pub(crate) use select::Selection;
-pub(crate) use shared::SharedEvents;
 pub(crate) use watch::watch;

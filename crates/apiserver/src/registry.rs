@@ -1,10 +1,13 @@
 //! The registry of served resources: built-in ones, and those that CRDs define.
 
+mod group_resource;
+
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use bytes::Bytes;
 use evenkeel_env::HashMap;
 use evenkeel_schema::kinds;
 use evenkeel_schema::structural::Rules;
@@ -12,7 +15,18 @@ use evenkeel_schema::types::Schema;
 use parking_lot::RwLock;
 use serde_json::Value;
 
-use crate::conversion::Converted;
+use crate::Header;
+use crate::bounded_cache::BoundedCache;
+use crate::strategy::Strategy;
+
+pub(crate) use group_resource::GroupResource;
+
+/// How many bytes of converted objects a generation of the cache holds. Two generations are kept: a list of ten thousand
+/// objects of a kilobyte or two is converted once, and a resource that nobody reads any more costs 32 MiB at most.
+const CONVERTED_BYTES: usize = 16 << 20;
+
+/// Converted objects by the revision that wrote them: a revision is one write of one key.
+pub(crate) type ConvertedObjects = BoundedCache<u64, (Bytes, Header), CONVERTED_BYTES>;
 
 /// A served resource in one version.
 #[derive(Debug, Default)]
@@ -45,6 +59,8 @@ pub struct ResourceInfo {
     pub custom: Option<Arc<CustomInfo>>,
     /// The key prefix of its objects, ending in `/`. All versions of a kind share it.
     pub prefix: String,
+    /// What the kind has of its own.
+    pub(crate) strategy: &'static Strategy,
 }
 
 /// A subresource of a resource.
@@ -103,7 +119,7 @@ pub struct CustomInfo {
     /// Whether the CRD is being deleted, so that no objects can be created.
     pub terminating: bool,
     /// The cache of objects that were converted to this version.
-    pub(crate) converted: Converted,
+    pub(crate) converted: ConvertedObjects,
 }
 
 impl CustomInfo {
@@ -158,6 +174,11 @@ impl ResourceInfo {
     /// Whether a CustomResourceDefinition defines this resource.
     pub fn is_custom(&self) -> bool {
         self.custom.is_some()
+    }
+
+    /// Whether it is this resource, in whatever version.
+    pub(crate) fn is(&self, resource: GroupResource) -> bool {
+        self.plural == resource.resource && self.group == resource.group
     }
 
     fn id(&self) -> (&str, &str, &str) {
@@ -279,8 +300,9 @@ fn by_plural() -> &'static HashMap<&'static str, Vec<Arc<ResourceInfo>>> {
 
 fn of_facts(facts: &kinds::Resource) -> ResourceInfo {
     let owned = |texts: &[&str]| texts.iter().map(|&it| it.to_owned()).collect();
-    // Events of both groups are stored as one kind.
-    let group = if facts.group == "events.k8s.io" { "" } else { facts.group };
+    let strategy = Strategy::of(facts.group, facts.kind);
+    // Resources of one kind in two groups share their objects, which are stored under one of the groups.
+    let storage_group = strategy.storage_version.map_or(facts.group, |(group, _)| group);
     ResourceInfo {
         group: facts.group.to_owned(),
         version: facts.version.to_owned(),
@@ -295,7 +317,8 @@ fn of_facts(facts: &kinds::Resource) -> ResourceInfo {
         subresources: facts.subresources.iter().map(subresource_of_facts).collect(),
         columns: facts.columns.iter().map(column_of_facts).collect(),
         custom: None,
-        prefix: storage_prefix(group, facts.plural),
+        prefix: storage_prefix(storage_group, facts.plural),
+        strategy,
     }
 }
 

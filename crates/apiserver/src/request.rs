@@ -2,11 +2,14 @@
 
 mod accept;
 mod query;
+mod submitted;
+mod target;
 mod timeout;
 
 pub(crate) use accept::{Accept, Format, Shape, negotiate, negotiate_for};
 pub(crate) use query::{FieldValidation, ListQuery, WriteQuery, number, parse_version};
-
+pub(crate) use submitted::Submitted;
+pub(crate) use target::path_segment_error;
 pub(crate) use timeout::{check_timeout, limit};
 
 use std::borrow::Cow;
@@ -19,8 +22,6 @@ use evenkeel_request_info::{ApiPath, Query, percent_decode, verb};
 use http::{HeaderMap, Method};
 
 use crate::User;
-use crate::audit::Trail;
-use crate::completion::Submitted;
 
 /// The head of a request, parsed, and what is noted while the request is served.
 #[derive(Debug)]
@@ -42,8 +43,6 @@ pub(crate) struct Request<'a> {
     submitted: Submitted,
     /// The revision of the request's last write; zero before the first.
     committed: AtomicU64,
-    /// The audit record of the request; `None` if the request is not audited.
-    pub(crate) audit: Option<Arc<Trail>>,
     /// Messages for the `Warning` headers of the response, whether the request succeeds or not.
     warnings: Mutex<Vec<String>>,
 }
@@ -102,7 +101,6 @@ impl<'a> Request<'a> {
             body_timeout: caller.body_timeout,
             submitted: Submitted::default(),
             committed: AtomicU64::new(0),
-            audit: None,
             warnings: Mutex::default(),
         }
     }
@@ -115,11 +113,6 @@ impl<'a> Request<'a> {
     /// Notes that a write of this request is about to be handed to the store.
     pub(crate) fn note_submission(&self) {
         self.submitted.note();
-    }
-
-    /// Sets the audit record of the request.
-    pub(crate) fn audited(self, audit: Option<Arc<Trail>>) -> Self {
-        Self { audit, ..self }
     }
 
     /// Notes the revision of a write that this request made.

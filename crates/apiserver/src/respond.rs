@@ -8,7 +8,6 @@ use flate2::write::GzEncoder;
 use http::header::{ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, VARY};
 use http::{HeaderMap, HeaderName, Method, Response, StatusCode};
 
-use crate::audit::AUDIT_ID;
 use crate::body::{Body, PIECE_BYTES};
 use crate::encode::print_yaml;
 use crate::request::{Format, Request, negotiate};
@@ -22,6 +21,10 @@ const GZIP_LEVEL: Compression = Compression::new(1);
 /// The largest body that is compressed at once. A larger one is compressed while the client reads it, so that
 /// a client that does not read costs no more than one piece.
 const GZIP_WHOLE_MAX: usize = 1 << 20;
+
+/// The header that links a request to its audit events. The server generates a value if the client sends
+/// none, and repeats it in the response.
+pub(crate) const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
 const JSON: &str = "application/json";
 const WARNING: HeaderName = HeaderName::from_static("warning");
@@ -83,14 +86,16 @@ pub(crate) fn refusal(request: &Request<'_>, status: &Status) -> Response<Body> 
 
 /// Builds the final response: errors become statuses, warnings become headers, large bodies are compressed,
 /// and a HEAD has no body.
-pub(crate) fn finish(request: &Request<'_>, answer: Result<Response<Body>>) -> Response<Body> {
+pub(crate) fn finish(
+    request: &Request<'_>,
+    answer: Result<Response<Body>>,
+    note: impl FnOnce(Option<&Status>, &mut Response<Body>),
+) -> Response<Body> {
     let (mut response, refused) = match answer {
         Ok(response) => (response, None),
         Err(status) => (refusal(request, &status), Some(status)),
     };
-    if let Some(trail) = &request.audit {
-        trail.note_answer(request, refused.as_ref(), &mut response);
-    }
+    note(refused.as_ref(), &mut response);
     if let Some(committed) = request.committed() {
         response.extensions_mut().insert(committed);
     }

@@ -5,9 +5,9 @@
 //!
 //! | operation | writes | who goes on |
 //! |---|---|---|
-//! | create or update a CRD | the CRD, its status | [`crd::resume`] |
-//! | delete a CRD | its deletion timestamp, its custom resources, its conditions, its removal | [`crd::resume`] |
-//! | remove the last custom resource of a CRD that is being deleted | the custom resource, the CRD | [`crd::resume`] |
+//! | create or update a CRD | the CRD, its status | [`Definitions::resume`] |
+//! | delete a CRD | its deletion timestamp, its custom resources, its conditions, its removal | [`Definitions::resume`] |
+//! | remove the last custom resource of a CRD that is being deleted | the custom resource, the CRD | [`Definitions::resume`] |
 //! | delete a pod that no node runs | its deletion timestamp, its removal | [`remove_marked_pods`] |
 //! | create an object that a quota counts | the quota's usage, the object | the quota controller, which recounts |
 //! | evict a pod | the budget, the pod's condition, its deletion | the disruption controller, which recounts, and the client |
@@ -17,24 +17,25 @@
 //! State that exists only in memory (allocated addresses and ports, roles, admission policies, served
 //! resources) is rebuilt from the store at startup.
 
-use evenkeel_store::{Expect, Op, Range, Write, WriteError};
+use evenkeel_store::{Expect, Op, Range, Store, Write, WriteError};
 use serde_json::Value;
 
+use crate::crd::Definitions;
 use crate::registry::storage_prefix;
 use crate::status::{Result, Status};
-use crate::{ApiServer, crd, storage};
+use crate::{Header, storage};
 
 /// Completes the operations that a previous process left unfinished.
-pub(crate) async fn resume(server: &ApiServer) -> Result<()> {
-    crd::resume(server).await?;
-    remove_marked_pods(server).await
+pub(crate) async fn resume(definitions: &Definitions, store: &Store<Header>) -> Result<()> {
+    definitions.resume().await?;
+    remove_marked_pods(store).await
 }
 
 /// Removes pods that are to be deleted immediately but still exist: no node runs them, and no finalizer holds
 /// them.
-async fn remove_marked_pods(server: &ApiServer) -> Result<()> {
+async fn remove_marked_pods(store: &Store<Header>) -> Result<()> {
     let range = Range { prefix: storage_prefix("", "pods"), ..Range::default() };
-    let page = server.store().range(&range).map_err(Status::internal)?;
+    let page = store.range(&range).map_err(Status::internal)?;
     let marked = page.entries.iter().filter(|it| it.header.deleting && !it.header.finalizers);
     let at_once = marked.filter(|it| {
         let pod: Option<Value> = storage::read_or_skip(it);
@@ -45,7 +46,7 @@ async fn remove_marked_pods(server: &ApiServer) -> Result<()> {
         expect: Expect::Revision(entry.revision),
         op: Op::Delete,
     });
-    for outcome in server.store().write_all(writes.collect()).await {
+    for outcome in store.write_all(writes.collect()).await {
         match outcome {
             Ok(_) | Err(WriteError::Conflict { .. }) => {}
             Err(error) => return Err(Status::internal(error)),

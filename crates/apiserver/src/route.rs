@@ -4,47 +4,54 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use evenkeel_request_info::{ApiPath, Defect, ResourcePath, SpecialVerb};
-use evenkeel_schema::selector::FieldSelector;
 use http::{Method, Response};
 
-use crate::access::{Attributes, Decision, Target};
+use crate::access::{Attributes, Decision};
+use crate::audit::Trail;
 use crate::authorize::{forbidden, impersonate};
 use crate::body::Body;
 use crate::context::RequestContext;
-use crate::request::{ListQuery, Request, check_timeout};
+use crate::registry::{Registry, built_in};
+use crate::request::{Request, check_timeout, path_segment_error};
+use crate::services::Services;
 use crate::status::{Details, Result, Status, qualified, quote};
-use crate::{
-    ApiServer, ResourceInfo, User, component_status, nonresource, read, registry, subresource, write,
-};
+use crate::strategy::Unstored;
+use crate::{ResourceInfo, User, component_status, nonresource, read, subresource, write};
 
 /// Answers a request that need wait for nothing: that for one object, as it is now. None for any other.
-pub(crate) fn answer_now(server: &ApiServer, request: &Request<'_>) -> Option<Result<Response<Body>>> {
+pub(crate) fn answer_now(services: &Services, request: &Request<'_>) -> Option<Result<Response<Body>>> {
     let ApiPath::Resource(path) = &request.route else { return None };
     let plain = request.verb() == "get" && path.subresource.is_empty();
-    let newest = request.query.text("resourceVersion").is_empty() && server.store().is_current();
+    let newest = request.query.text("resourceVersion").is_empty() && services.store.is_current();
     (plain && newest).then(|| {
-        let other = authorize(server, request)?;
-        let info = &*find(server, request, path)?;
-        let ctx =
-            RequestContext { server, request, path, info, user: other.as_deref().unwrap_or(request.user) };
+        let other = authorize(services, request, None)?;
+        let info = &*find(&services.registry, request, path)?;
+        let user = other.as_deref().unwrap_or(request.user);
+        let ctx = RequestContext { services, request, audit: None, path, info, user };
         enter(&ctx)?;
-        if component_status::is(info) { component_status::answer(&ctx) } else { read::get_now(&ctx) }
+        if is_component_status(info) { component_status::answer(&ctx) } else { read::get_now(&ctx) }
     })
 }
 
 /// Answers a request, or refuses it.
-pub(crate) async fn answer<B>(server: &ApiServer, request: &Request<'_>, body: B) -> Result<Response<Body>>
+pub(crate) async fn answer<B>(
+    services: &Services,
+    request: &Request<'_>,
+    audit: Option<&Trail>,
+    body: B,
+) -> Result<Response<Body>>
 where
     B: http_body::Body + Send + 'static,
 {
-    let other = authorize(server, request)?;
+    let other = authorize(services, request, audit)?;
     let ApiPath::Resource(path) = &request.route else {
-        return nonresource::answer(server, request);
+        return nonresource::answer(services, request);
     };
-    let info = &*find(server, request, path)?;
-    let ctx = RequestContext { server, request, path, info, user: other.as_deref().unwrap_or(request.user) };
+    let info = &*find(&services.registry, request, path)?;
+    let user = other.as_deref().unwrap_or(request.user);
+    let ctx = RequestContext { services, request, audit, path, info, user };
     let verb = enter(&ctx)?;
-    let plain = path.subresource.is_empty() && !component_status::is(info);
+    let plain = path.subresource.is_empty() && !is_component_status(info);
     if verb == "get" && plain {
         return read::get(&ctx).await;
     }
@@ -54,9 +61,9 @@ where
 
 /// The verb of a request that the resource takes, and its key is sound; else the refusal.
 fn enter(ctx: &RequestContext<'_>) -> Result<&'static str> {
-    if let Some(warning) = deprecation(ctx.info) {
+    if let Some(warning) = ctx.info.strategy.deprecation {
         ctx.request.warn(warning);
-        if let Some(trail) = &ctx.request.audit {
+        if let Some(trail) = ctx.audit {
             trail.note_deprecation();
         }
     }
@@ -68,15 +75,9 @@ fn enter(ctx: &RequestContext<'_>) -> Result<&'static str> {
     Ok(verb)
 }
 
-/// What is said with every answer of a resource that is to go.
-fn deprecation(info: &ResourceInfo) -> Option<&'static str> {
-    match (info.group.as_str(), info.kind.as_str()) {
-        ("", "Endpoints") => {
-            Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice")
-        }
-        ("", "ComponentStatus") => Some("v1 ComponentStatus is deprecated in v1.19+"),
-        _ => None,
-    }
+/// Whether requests to this resource are answered by `component_status`.
+fn is_component_status(info: &ResourceInfo) -> bool {
+    info.strategy.unstored == Some(Unstored::ComponentStatus)
 }
 
 async fn serve_verb<B>(ctx: &RequestContext<'_>, verb: &str, body: B) -> Result<Response<Body>>
@@ -92,11 +93,13 @@ where
         return subresource::answer(ctx, verb, body).await;
     }
     match verb {
-        "get" | "list" if component_status::is(ctx.info) => component_status::answer(ctx),
+        "get" | "list" if is_component_status(ctx.info) => component_status::answer(ctx),
         "list" => read::list(ctx).await,
         "watch" => read::watch(ctx).await,
-        "create" if subresource::is_virtual(ctx.info) => subresource::review(ctx, body).await,
-        "create" => write::create(ctx, body).await,
+        "create" => match ctx.info.strategy.unstored {
+            Some(resource) => subresource::review(ctx, resource, body).await,
+            None => write::create(ctx, body).await,
+        },
         "update" => write::update(ctx, body).await,
         "patch" => write::patch(ctx, body).await,
         "delete" => write::delete(ctx, body).await,
@@ -106,21 +109,21 @@ where
 }
 
 /// Who the request acts as, where that is another than who sends it; a refusal if that user may not do it.
-fn authorize(server: &ApiServer, request: &Request<'_>) -> Result<Option<Box<User>>> {
+fn authorize(services: &Services, request: &Request<'_>, audit: Option<&Trail>) -> Result<Option<Box<User>>> {
     refuse_malformed(request)?;
-    let authorizer = &*server.inner().authorizer;
-    let selected = selected_name(request);
-    let target = target(request, selected.as_deref());
+    let authorizer = &*services.authorizer;
+    let selected = request.selected_name();
+    let target = request.target(selected.as_deref());
     let own = Attributes { user: request.user, verb: request.verb(), target };
     let other = impersonate(authorizer, &own, request.headers)?;
-    if let (Some(trail), Some(other)) = (&request.audit, &other) {
+    if let (Some(trail), Some(other)) = (audit, &other) {
         trail.note_impersonation(&other.user, &other.constraint);
     }
     let other = other.map(|it| it.user);
     let user = other.as_ref().unwrap_or(request.user);
     let attributes = Attributes { user, ..own };
     let decision = authorizer.authorize(&attributes);
-    if let Some(trail) = &request.audit {
+    if let Some(trail) = audit {
         trail.note_decision(&decision);
     }
     match decision {
@@ -137,51 +140,17 @@ fn refuse_malformed(request: &Request<'_>) -> Result<()> {
     if request.route == ApiPath::VerbOnly {
         return Err(Status::no_request_info(&request.path));
     }
-    if is_long_running(request) { Ok(()) } else { check_timeout(request.query.text("timeout")) }
-}
-
-/// Whether a request may go on for as long as its client wants. Its `timeout` is not looked at.
-pub(crate) fn is_long_running(request: &Request<'_>) -> bool {
-    let ApiPath::Resource(path) = &request.route else { return false };
-    matches!(request.verb(), "watch" | "proxy")
-        || matches!(&*path.subresource, "attach" | "exec" | "proxy" | "log" | "portforward")
-}
-
-/// The name for which a list or a watch by `fieldSelector=metadata.name=…` is authorized.
-///
-/// No other verb takes its name from a selector: a creation or a deletion of many by that selector would be allowed to
-/// whoever may touch that one object.
-pub(crate) fn selected_name(request: &Request<'_>) -> Option<String> {
-    let ApiPath::Resource(path) = &request.route else { return None };
-    let reads_many = path.name.is_empty()
-        && path.special_verb.is_none()
-        && matches!(*request.method, Method::GET | Method::HEAD);
-    if !reads_many || request.query.text("fieldSelector").is_empty() {
-        return None;
-    }
-    // Options that cannot be read as a whole say nothing.
-    let options = ListQuery::parse(&request.query).ok()?;
-    let selector = FieldSelector::parse(&options.fields).ok()?;
-    let name = selector.exact("metadata.name")?;
-    (path_segment_error(name).is_none() && !has(name, b'/')).then(|| name.to_owned())
-}
-
-/// What a request aims at. `selected` is the name that it selects.
-pub(crate) fn target<'a>(request: &'a Request<'_>, selected: Option<&'a str>) -> Target<'a> {
-    match &request.route {
-        ApiPath::NonResource | ApiPath::VerbOnly => Target::Path(&request.path),
-        ApiPath::Resource(path) => Target::resource(path, selected.unwrap_or(&path.name)),
-    }
+    if request.is_long_running() { Ok(()) } else { check_timeout(request.query.text("timeout")) }
 }
 
 /// The resource of a path, or the refusal for a path that leads nowhere.
 fn find(
-    server: &ApiServer,
+    registry: &Registry,
     request: &Request<'_>,
     path: &ResourcePath<'_>,
 ) -> Result<Cow<'static, Arc<ResourceInfo>>> {
     // Asked only where something is missing: it looks at every resource.
-    let missing = || match registry::built_in().iter().any(|it| it.group == path.group) {
+    let missing = || match built_in().iter().any(|it| it.group == path.group) {
         true => Status::no_such_resource(),
         false => Status::page_not_found(),
     };
@@ -191,7 +160,7 @@ fn find(
     if path.defect == Some(Defect::Segments) || path.special_verb == Some(SpecialVerb::Proxy) {
         return Err(missing());
     }
-    let info = server.registry().look_up(&path.group, &path.version, &path.resource).ok_or_else(missing)?;
+    let info = registry.look_up(&path.group, &path.version, &path.resource).ok_or_else(missing)?;
     let inside = path.is_in_namespace();
     if inside && !info.namespaced {
         return Err(missing());
@@ -246,20 +215,6 @@ fn check_key(ctx: &RequestContext<'_>) -> Result<()> {
         return Err(Status::server_error(format!("invalid key: {}", quote(&key))));
     }
     Ok(())
-}
-
-fn path_segment_error(name: &str) -> Option<&'static str> {
-    match name {
-        "." => Some("may not be '.'"),
-        ".." => Some("may not be '..'"),
-        name if has(name, b'%') => Some("may not contain '%'"),
-        _ => None,
-    }
-}
-
-/// Whether a text has an ASCII character. Names are short: looking at each byte costs less than searching.
-fn has(text: &str, character: u8) -> bool {
-    text.bytes().any(|byte| byte == character)
 }
 
 /// The folder in which Kubernetes keeps a resource.

@@ -7,28 +7,27 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use evenkeel_env::{Env, Station, Work};
-use evenkeel_schema::time::{self, Precision};
+use evenkeel_env::Env;
 use evenkeel_store::Store;
 use http::request::Parts;
 use http::{Method, Response};
-use jiff::Timestamp;
 
 use crate::access::Authorizer;
-use crate::admission::{Plugin, Policies, plugins};
+use crate::admission_registration::AdmissionRegistrations;
 use crate::allocate::Allocator;
 use crate::audit::{Audit, Refused};
 use crate::authenticate::Authentication;
 use crate::body::Body;
-use crate::completion::{Completion, Submitted};
+use crate::completion::Completion;
+use crate::crd::Definitions;
 use crate::object_cache::ObjectCache;
 use crate::openapi::OpenApi;
 use crate::panics::Panics;
-use crate::read::SharedEvents;
-use crate::request::{Caller, Request};
+use crate::request::{Caller, Request, Submitted};
+use crate::services::Services;
 use crate::{
-    Header, Rbac, Registry, SigningKey, Status, TokenAuthenticator, User, WebhookCaller, crd, deadline,
-    respond, resume, route,
+    Header, Rbac, Registry, SigningKey, Status, TokenAuthenticator, User, WebhookCaller, deadline, respond,
+    resume, route,
 };
 
 /// What a server can be told.
@@ -54,35 +53,11 @@ pub struct ApiServer {
     inner: Arc<Inner>,
 }
 
-/// What every request has at hand.
-pub(crate) struct Inner {
-    pub(crate) store: Store<Header>,
-    pub(crate) env: Env,
-    pub(crate) registry: Registry,
-    pub(crate) openapi: OpenApi,
-    pub(crate) authorizer: Arc<dyn Authorizer>,
-    /// Who knows tokens, and makes those of service accounts.
-    pub(crate) authentication: Authentication,
-    /// Admission, in its order.
-    pub(crate) plugins: Vec<Box<dyn Plugin>>,
-    /// The policies that writes are held to.
-    pub(crate) policies: Policies,
-    /// Who carries questions to admission webhooks.
-    pub(crate) webhooks: Option<Arc<dyn WebhookCaller>>,
-    /// The audit log, where requests are recorded.
+/// What all clones of a server share.
+struct Inner {
+    services: Services,
+    /// The audit log, if requests are audited.
     audit: Option<Audit>,
-    /// Who gives out the addresses and ports of services.
-    pub(crate) allocator: Allocator,
-    /// Events as they were encoded for watchers.
-    pub(crate) events: Arc<SharedEvents>,
-    /// Objects that were written lately, parsed.
-    pub(crate) objects: ObjectCache,
-    /// Whose turn it is to follow up on the write of a definition.
-    pub(crate) definitions: tokio::sync::Mutex<()>,
-    /// Requests whose head is not answered yet.
-    requests: Station,
-    /// Panics that requests have caused.
-    pub(crate) panics: Panics,
 }
 
 impl ApiServer {
@@ -90,31 +65,26 @@ impl ApiServer {
     ///
     /// Where another server has written to the store before, [`ApiServer::resume`] takes up what its end cut off.
     pub fn new(store: Store<Header>, env: Env, options: Options) -> Self {
-        let requests = env.ledger().station("apiserver requests");
         let authorizer = options.authorizer.unwrap_or_else(|| Arc::new(Rbac::new(store.clone())));
-        let allocator = Allocator::load(&store);
-        let authentication = Authentication::new(store.clone(), env.clone(), options.signing_key);
-        let inner = Inner {
-            authentication,
-            store,
-            env,
-            registry: Registry::new(),
+        let registry = Arc::new(Registry::new());
+        let services = Services {
+            requests: env.ledger().station("apiserver requests"),
+            registry: registry.clone(),
             openapi: OpenApi::default(),
             authorizer,
-            plugins: plugins(),
-            policies: Policies::default(),
+            authentication: Authentication::new(store.clone(), env.clone(), options.signing_key),
+            registrations: AdmissionRegistrations::default(),
             webhooks: options.webhooks,
-            audit: options.audit,
-            allocator,
+            allocator: Allocator::load(&store),
             events: Arc::default(),
             objects: ObjectCache::default(),
-            definitions: tokio::sync::Mutex::default(),
-            requests,
+            definitions: Definitions::new(store.clone(), env.clone(), registry),
             panics: Panics::new(),
+            store,
+            env,
         };
-        let server = Self { inner: Arc::new(inner) };
-        crd::load(&server);
-        server
+        services.definitions.load();
+        Self { inner: Arc::new(Inner { services, audit: options.audit }) }
     }
 
     /// Takes up what the end of the server before this one cut between two writes: the lifecycle of definitions, and
@@ -123,22 +93,22 @@ impl ApiServer {
     /// # Errors
     /// Fails where the store takes no writes.
     pub async fn resume(&self) -> Result<(), Status> {
-        resume::resume(self).await
+        resume::resume(&self.inner.services.definitions, &self.inner.services.store).await
     }
 
     /// Whom a bearer token proves to this API; none where it proves nobody, or no longer.
     pub fn authenticate(&self, token: &str) -> Option<User> {
-        self.inner.authentication.authenticate(token, &[]).ok().map(|it| it.user)
+        self.inner.services.authentication.authenticate(token, &[]).ok().map(|it| it.user)
     }
 
     /// Lets somebody else say whose a token is, in reviews of tokens and in [`ApiServer::authenticate`].
     pub fn trust(&self, tokens: Arc<dyn TokenAuthenticator>) {
-        self.inner.authentication.trust(tokens);
+        self.inner.services.authentication.trust(tokens);
     }
 
     /// The resources that are served.
     pub fn registry(&self) -> &Registry {
-        &self.inner.registry
+        &self.inner.services.registry
     }
 
     /// How many panics requests have caused since this server was made. Each was answered with status 500, or ended its
@@ -147,36 +117,17 @@ impl ApiServer {
     /// To have the backtrace, the first server of a process sets a panic hook, which passes on the panics of all other
     /// code.
     pub fn panics(&self) -> u64 {
-        self.inner.panics.count()
+        self.inner.services.panics.count()
     }
 
     /// The store behind it.
     pub fn store(&self) -> &Store<Header> {
-        &self.inner.store
+        &self.inner.services.store
     }
 
     /// The world it lives in.
     pub fn env(&self) -> &Env {
-        &self.inner.env
-    }
-
-    /// The time now, as objects carry it.
-    pub(crate) fn now(&self) -> String {
-        self.time(self.inner.env.now())
-    }
-
-    /// A time, as objects carry it: to the second.
-    pub(crate) fn time(&self, at: Timestamp) -> String {
-        time::print(at, Precision::Seconds)
-    }
-
-    /// Enters a piece of work that outlives its request's head.
-    pub(crate) fn hold(&self, what: &str) -> Work {
-        self.inner.requests.enter_with(what.to_owned())
-    }
-
-    pub(crate) fn inner(&self) -> &Inner {
-        &self.inner
+        &self.inner.services.env
     }
 
     /// Answers a request of this caller, whatever its extensions say. The headers of the request are taken.
@@ -197,7 +148,7 @@ impl ApiServer {
                 deadline::within(limit, self.answer(caller, head, body, Submitted::default())).await;
             return match answered {
                 Some(response) => response,
-                None => deadline::missed(self, caller, head, false).await,
+                None => self.answer_late(caller, head, false).await,
             };
         }
         let kept = limit.map(|_| head.clone());
@@ -208,7 +159,8 @@ impl ApiServer {
             let response = server.answer(&by, &mut own, body, noting).await;
             (response, own)
         };
-        let completion = Completion::new(self.clone(), submitted.clone(), whole);
+        let requests = self.inner.services.requests.clone();
+        let completion = Completion::new(requests, submitted.clone(), whole);
         match deadline::within(limit, completion).await {
             Some((response, own)) => {
                 *head = own;
@@ -216,9 +168,21 @@ impl ApiServer {
             }
             None => {
                 *head = kept.unwrap_or_else(|| http::Request::new(()).into_parts().0);
-                deadline::missed(self, caller, head, submitted.is_noted()).await
+                self.answer_late(caller, head, submitted.is_noted()).await
             }
         }
+    }
+
+    /// Answers a request whose deadline has passed. `is_recorded` says that the request continues, because it has begun
+    /// to write, and is entered in the audit log when it ends.
+    async fn answer_late(&self, caller: &Caller, head: &mut Parts, is_recorded: bool) -> Response<Body> {
+        let mut response = deadline::missed(&head.method);
+        match is_recorded {
+            true => respond::repeat_audit_id(&mut response, &head.headers),
+            false => self.audit_refusal(caller, head, &mut response).await,
+        }
+        respond::dress(&mut response, std::mem::take(&mut head.headers));
+        response
     }
 
     /// Answers a request that lives as long as it must; its first write is noted in `submitted`.
@@ -234,16 +198,20 @@ impl ApiServer {
         B::Data: Send,
     {
         let trail = match &self.inner.audit {
-            Some(audit) => audit.begin(&self.inner.env, caller, head).await,
+            Some(audit) => audit.begin(&self.inner.services.env, caller, head).await,
             None => None,
         };
-        let (parts, noted): (&Parts, _) = (head, trail.clone());
+        let (parts, audit): (&Parts, _) = (head, trail.as_deref());
         let answered = async {
-            let request = Request::new(parts, caller).noting(submitted).audited(noted);
-            let answer = route::answer(self, &request, body).await;
-            respond::finish(&request, answer)
+            let request = Request::new(parts, caller).noting(submitted);
+            let answer = route::answer(&self.inner.services, &request, audit, body).await;
+            respond::finish(&request, answer, |refusal, response| {
+                if let Some(trail) = audit {
+                    trail.note_answer(&request, refusal, response);
+                }
+            })
         };
-        let mut answered = self.inner.panics.guard_future(&|| describe(parts), answered).await;
+        let mut answered = self.inner.services.panics.guard_future(&|| describe(parts), answered).await;
         match (trail, &mut answered) {
             (Some(trail), Some(response)) => trail.respond(response).await,
             (Some(trail), None) => trail.panicked().await,
@@ -259,10 +227,10 @@ impl ApiServer {
         if head.method != Method::GET || self.inner.audit.is_some() {
             return None;
         }
-        let answered = self.inner.panics.guard(&|| describe(head), || {
+        let answered = self.inner.services.panics.guard(&|| describe(head), || {
             let request = Request::new(head, caller);
-            let answer = route::answer_now(self, &request)?;
-            Some(respond::finish(&request, answer))
+            let answer = route::answer_now(&self.inner.services, &request)?;
+            Some(respond::finish(&request, answer, |_, _| {}))
         });
         match answered {
             Some(None) => None,
@@ -300,7 +268,7 @@ impl ApiServer {
         answer: &mut Response<Body>,
     ) {
         if let Some(audit) = &self.inner.audit {
-            audit.unauthenticated(&self.inner.env, Refused { head, remote, answer }).await;
+            audit.unauthenticated(&self.inner.services.env, Refused { head, remote, answer }).await;
         }
     }
 
@@ -308,7 +276,7 @@ impl ApiServer {
     /// nothing without an audit log.
     pub async fn audit_refusal(&self, caller: &Caller, head: &mut Parts, answer: &mut Response<Body>) {
         if let Some(audit) = &self.inner.audit {
-            audit.refusal(&self.inner.env, caller, head, answer).await;
+            audit.refusal(&self.inner.services.env, caller, head, answer).await;
         }
     }
 
@@ -335,7 +303,7 @@ where
         let server = self.clone();
         let (mut head, body) = request.into_parts();
         Box::pin(async move {
-            let _work = server.inner.requests.enter();
+            let _work = server.inner.services.requests.enter();
             let caller = Caller::of(&mut head.extensions);
             Ok(server.serve(&caller, &mut head, body).await)
         })

@@ -1,187 +1,154 @@
-//! The strategy of a kind: how its endpoints differ from other kinds, as data.
+//! What differs between kinds, as data.
 //!
-//! Fields that the server itself sets in objects of built-in kinds are the task of
-//! [`evenkeel_schema::prepare`].
+//! The API server has no handler for a kind. Where a kind needs something of its own, its [`Strategy`] says so, and the
+//! station that is concerned asks the strategy. The strategies of all built-in kinds stand in one table, which is the
+//! only place that names kinds; a test holds that (`tests/it/kind_names.rs`). A resource finds its strategy once, when
+//! it is registered.
+//!
+//! What the server writes into an object of a built-in kind is in [`evenkeel_schema::prepare`], and the rules that the
+//! object must obey are in [`evenkeel_schema::validate`].
 
-use evenkeel_schema::prepare;
-use jiff::Timestamp;
-use serde_json::Value;
+mod table;
 
-use crate::{ResourceInfo, allocate, crd};
-
-/// The endpoint rules of one kind.
-#[derive(Clone, Copy, Debug)]
+/// What a kind has of its own.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Strategy {
-    /// Whether a PUT creates an object that does not exist.
-    pub(crate) creates_on_update: bool,
-    /// Whether a PUT without a resourceVersion is accepted.
-    pub(crate) unconditional_update: bool,
-    /// Whether a deletion returns the object instead of a Status.
-    pub(crate) returns_deleted: bool,
-    /// Whether dependents are orphaned if the client does not set a propagation policy.
-    pub(crate) orphans: bool,
+    /// Whether a PUT to a name that does not exist creates the object.
+    pub(crate) allow_create_on_update: bool,
+    /// Whether a PUT without a resource version is accepted.
+    pub(crate) allow_unconditional_update: bool,
+    /// Whether the response to a deletion is the deleted object instead of a Status.
+    pub(crate) returns_deleted_object: bool,
+    /// Whether dependents are orphaned if the client names no propagation policy.
+    pub(crate) orphans_dependents: bool,
+    /// How objects are deleted.
+    pub(crate) deletion: Deletion,
+    /// The warning about a deletion whose client names no propagation policy.
+    pub(crate) deletion_warning: Option<&'static str>,
+    /// The warning that is sent with every response, for a resource that is deprecated.
+    pub(crate) deprecation: Option<&'static str>,
+    /// Whether objects declare resources that the server has to serve.
+    pub(crate) declares_resources: bool,
+    /// Whether the server gives addresses and ports to objects and takes them back.
+    pub(crate) allocates_addresses: bool,
+    /// Whether an object may be created without a name, which the server then generates.
+    pub(crate) generates_missing_name: bool,
+    /// Whether the server records in the spec of a new object who created the object.
+    pub(crate) records_requester: bool,
+    /// Whether clients may write `data` as text, in `stringData`.
+    pub(crate) has_string_data: bool,
+    /// Whether a new object without labels takes the labels of its pod template.
+    pub(crate) takes_template_labels: bool,
+    /// Whether `spec.selector` is a map of labels instead of a LabelSelector.
+    pub(crate) selects_by_label_map: bool,
+    /// Whether objects run on the node that `spec.nodeName` names.
+    pub(crate) runs_on_node: bool,
+    /// The API group in error messages about invalid objects, if it is not the resource's own.
+    pub(crate) error_group: Option<&'static str>,
+    /// The API group and version that objects are stored in, if they are not the served ones.
+    pub(crate) storage_version: Option<(&'static str, &'static str)>,
+    /// The served version whose objects are converted when they are read and written, and how.
+    pub(crate) conversion: Option<(&'static str, Conversion)>,
+    /// How requests are answered for a resource whose objects are not stored.
+    pub(crate) unstored: Option<Unstored>,
+}
+
+/// How objects of a kind are deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Deletion {
+    /// At once, unless finalizers hold the object.
+    Immediate,
+    /// After a grace period, in which a node ends what runs.
+    Graceful,
+    /// When the contents of the namespace are deleted.
+    NamespaceContents,
+    /// When the custom resources of the definition are deleted.
+    CustomResources,
+}
+
+/// A conversion between the served and the stored form of a built-in kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Conversion {
+    Event,
+    HorizontalPodAutoscaler,
+}
+
+/// A resource whose objects are answered and never stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unstored {
+    Binding,
+    ComponentStatus,
+    LocalSubjectAccessReview,
+    SelfSubjectAccessReview,
+    SelfSubjectReview,
+    SelfSubjectRulesReview,
+    SubjectAccessReview,
+    TokenReview,
 }
 
 impl Strategy {
-    /// The strategy of a resource.
-    pub(crate) fn of(info: &ResourceInfo) -> Self {
-        let (group, kind) = (info.group.as_str(), info.kind.as_str());
-        if info.is_custom() {
-            return Self {
-                creates_on_update: false,
-                unconditional_update: false,
-                returns_deleted: false,
-                orphans: false,
-            };
+    /// The strategy of custom resources.
+    pub(crate) const CUSTOM: Self = Self {
+        allow_create_on_update: false,
+        allow_unconditional_update: false,
+        returns_deleted_object: false,
+        orphans_dependents: false,
+        deletion: Deletion::Immediate,
+        deletion_warning: None,
+        deprecation: None,
+        declares_resources: false,
+        allocates_addresses: false,
+        generates_missing_name: false,
+        records_requester: false,
+        has_string_data: false,
+        takes_template_labels: false,
+        selects_by_label_map: false,
+        runs_on_node: false,
+        error_group: None,
+        storage_version: None,
+        conversion: None,
+        unstored: None,
+    };
+
+    /// The strategy of built-in kinds that have nothing of their own.
+    pub(crate) const BUILT_IN: Self = Self { allow_unconditional_update: true, ..Self::CUSTOM };
+
+    /// The strategy of a built-in kind.
+    pub(crate) fn of(group: &str, kind: &str) -> &'static Self {
+        let own = table::STRATEGIES.iter().find(|it| it.0 == group && it.1 == kind);
+        own.map_or(&Self::BUILT_IN, |(_, _, strategy)| strategy)
+    }
+}
+
+impl Default for &'static Strategy {
+    fn default() -> Self {
+        &Strategy::CUSTOM
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use evenkeel_schema::kinds;
+
+    use super::*;
+
+    #[test]
+    fn every_strategy_is_that_of_a_kind_and_stands_once() {
+        for (at, (group, kind, strategy)) in table::STRATEGIES.iter().enumerate() {
+            let known = kinds::resources().iter().any(|it| it.group == *group && it.kind == *kind);
+            assert!(known, "{group}/{kind} is no built-in kind");
+            assert_ne!(*strategy, Strategy::BUILT_IN, "{group}/{kind} has nothing of its own");
+            let again = table::STRATEGIES[at + 1..].iter().any(|it| it.0 == *group && it.1 == *kind);
+            assert!(!again, "{group}/{kind} stands twice");
         }
-        Self {
-            creates_on_update: creates_on_update(group, kind),
-            unconditional_update: unconditional_update(group, kind),
-            returns_deleted: returns_deleted(kind),
-            orphans: matches!((group, kind), ("batch", "Job") | ("", "ReplicationController")),
+    }
+
+    #[test]
+    fn what_can_only_be_created_is_not_stored() {
+        for resource in kinds::resources() {
+            let unstored = Strategy::of(resource.group, resource.kind).unstored;
+            let is_answered = unstored.is_some_and(|it| it != Unstored::ComponentStatus);
+            assert_eq!(resource.verbs == ["create"], is_answered, "{}", resource.kind);
         }
-    }
-}
-
-fn creates_on_update(group: &str, kind: &str) -> bool {
-    group == "rbac.authorization.k8s.io"
-        || matches!(kind, "Lease" | "Service" | "Endpoints" | "Event" | "LimitRange" | "RuntimeClass")
-}
-
-fn unconditional_update(group: &str, kind: &str) -> bool {
-    let conditional = matches!(group, "admissionregistration.k8s.io" | "apiextensions.k8s.io")
-        || matches!(
-            kind,
-            "Lease"
-                | "PodDisruptionBudget"
-                | "RuntimeClass"
-                | "CSIDriver"
-                | "CSINode"
-                | "CSIStorageCapacity"
-                | "VolumeAttachment"
-                | "APIService"
-                | "ClusterTrustBundle"
-        );
-    !conditional
-}
-
-fn returns_deleted(kind: &str) -> bool {
-    matches!(
-        kind,
-        "Namespace"
-            | "PersistentVolume"
-            | "PersistentVolumeClaim"
-            | "Pod"
-            | "PodTemplate"
-            | "ResourceQuota"
-            | "Service"
-            | "ServiceAccount"
-            | "DeviceClass"
-            | "ResourceClaim"
-            | "ResourceClaimTemplate"
-            | "ResourceSlice"
-            | "CSIDriver"
-            | "CSINode"
-            | "StorageClass"
-            | "VolumeAttachment"
-            | "VolumeAttributesClass"
-    )
-}
-
-/// Sets and removes the fields that the server controls when an object is created.
-pub(crate) fn prepare_create(info: &ResourceInfo, object: &mut Value, now: Timestamp) {
-    for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
-        set_or_remove(&mut object["metadata"], field, Value::Null);
-    }
-    if !info.is_custom() {
-        prepare::create(&info.group, &info.version, &info.kind, object, now);
-        if info.kind == "CustomResourceDefinition" {
-            crd::prepare(object, None);
-        }
-        return;
-    }
-    object["metadata"]["generation"] = 1.into();
-    if info.subresource("status").is_some() {
-        set_or_remove(object, "status", Value::Null);
-    }
-}
-
-/// Restores the fields that an update through this endpoint must not change.
-pub(crate) fn prepare_update(
-    info: &ResourceInfo,
-    new: &mut Value,
-    old: &Value,
-    subresource: &str,
-    now: Timestamp,
-) {
-    keep_metadata(new, old);
-    if !info.is_custom() {
-        if info.kind == "Service" && subresource.is_empty() {
-            allocate::keep_allocated(new, old);
-        }
-        let kind = prepare::Kind { group: &info.group, version: &info.version, kind: &info.kind };
-        prepare::update(kind, new, old, subresource, now);
-        if info.kind == "CustomResourceDefinition" && subresource.is_empty() {
-            crd::prepare(new, Some(old));
-        }
-        return;
-    }
-    match subresource {
-        "status" => prepare_custom_status(new, old),
-        _ => prepare_custom(info, new, old),
-    }
-}
-
-/// Prepares an update of a custom resource: keeps the status if it is a subresource, and increments the
-/// generation if anything but metadata and status changed.
-fn prepare_custom(info: &ResourceInfo, new: &mut Value, old: &Value) {
-    if info.subresource("status").is_some() {
-        set_or_remove(new, "status", old["status"].clone());
-    }
-    if content_differs(new, old) {
-        let generation = old["metadata"]["generation"].as_i64().unwrap_or_default();
-        new["metadata"]["generation"] = (generation + 1).into();
-    }
-}
-
-/// Prepares an update of a custom resource's status: everything else stays unchanged.
-fn prepare_custom_status(new: &mut Value, old: &Value) {
-    let status = new["status"].take();
-    let managed = new["metadata"]["managedFields"].take();
-    *new = old.clone();
-    set_or_remove(new, "status", status);
-    set_or_remove(&mut new["metadata"], "managedFields", managed);
-}
-
-/// Restores the metadata that clients cannot change.
-fn keep_metadata(new: &mut Value, old: &Value) {
-    let old = &old["metadata"];
-    let new = &mut new["metadata"];
-    if new["uid"].as_str().unwrap_or_default().is_empty() {
-        set_or_remove(new, "uid", old["uid"].clone());
-    }
-    set_or_remove(new, "creationTimestamp", old["creationTimestamp"].clone());
-    set_or_remove(new, "generation", old["generation"].clone());
-    if !old["deletionTimestamp"].is_null() {
-        set_or_remove(new, "deletionTimestamp", old["deletionTimestamp"].clone());
-    }
-    if new["deletionGracePeriodSeconds"].is_null() {
-        set_or_remove(new, "deletionGracePeriodSeconds", old["deletionGracePeriodSeconds"].clone());
-    }
-    set_or_remove(new, "selfLink", Value::Null);
-}
-
-fn content_differs(new: &Value, old: &Value) -> bool {
-    let (Some(new), Some(old)) = (new.as_object(), old.as_object()) else { return new != old };
-    new.len() != old.len() || new.iter().any(|(key, value)| key != "metadata" && old.get(key) != Some(value))
-}
-
-/// Sets a field, or removes it if the value is null.
-pub(crate) fn set_or_remove(object: &mut Value, field: &str, value: Value) {
-    let Some(map) = object.as_object_mut() else { return };
-    if value.is_null() {
-        map.remove(field);
-    } else {
-        map.insert(field.to_owned(), value);
     }
 }

@@ -13,10 +13,11 @@ use serde_json::Value;
 use crate::body::Body;
 use crate::context::RequestContext;
 use crate::decode::{self, Expected};
+use crate::incoming::{Incoming, write_query};
 use crate::request::FieldValidation;
 use crate::status::{Result, Status};
-use crate::write::{Incoming, write_query};
-use crate::{ResourceInfo, authenticate, authorize, managed_fields, read, respond, write};
+use crate::strategy::Unstored;
+use crate::{authenticate, authorize, managed_fields, read, respond, write};
 
 /// Answers a request to a subresource.
 pub(crate) async fn answer(ctx: &RequestContext<'_>, verb: &str, body: Bytes) -> Result<Response<Body>> {
@@ -33,27 +34,26 @@ pub(crate) async fn answer(ctx: &RequestContext<'_>, verb: &str, body: Bytes) ->
     }
 }
 
-/// Whether objects of this resource are answered but never stored.
-pub(crate) fn is_virtual(info: &ResourceInfo) -> bool {
-    info.verbs == ["create"]
-}
-
 /// Answers the create of a resource that is never stored: a review or a Binding.
-pub(crate) async fn review(ctx: &RequestContext<'_>, body: Bytes) -> Result<Response<Body>> {
-    if ctx.info.kind == "Binding" {
+pub(crate) async fn review(
+    ctx: &RequestContext<'_>,
+    resource: Unstored,
+    body: Bytes,
+) -> Result<Response<Body>> {
+    if resource == Unstored::Binding {
         return binding::bind(ctx, body).await;
     }
     let query = write_query(ctx, "CreateOptions")?;
     let mut incoming = Incoming::decode(ctx, &query, &body)?;
     incoming.place(ctx)?;
     managed_fields::track(ctx, &mut incoming.object, None);
-    if ctx.info.kind == "TokenReview" {
-        let answer = authenticate::token_review(&ctx.server.inner().authentication, incoming.object)?;
+    if resource == Unstored::TokenReview {
+        let answer = authenticate::token_review(&ctx.services.authentication, incoming.object)?;
         return Ok(respond::json(201, answer.to_string()));
     }
-    let authorizer = &*ctx.server.inner().authorizer;
-    let now = ctx.server.env().now();
-    let answer = authorize::review(authorizer, ctx.user, &ctx.info.kind, incoming.object, now);
+    let authorizer = &*ctx.services.authorizer;
+    let now = ctx.services.env.now();
+    let answer = authorize::review(authorizer, ctx.user, resource, incoming.object, now);
     let object = answer.ok_or_else(Status::method_not_allowed)??;
     Ok(respond::json(201, object.to_string()))
 }
@@ -62,7 +62,7 @@ pub(crate) async fn review(ctx: &RequestContext<'_>, body: Bytes) -> Result<Resp
 fn decode_other(ctx: &RequestContext<'_>, expected: &Expected<'_>, body: &[u8]) -> Result<Value> {
     let media = decode::media(ctx.request.header("content-type"))?;
     let object = decode::object(ctx.info, expected, media, body, FieldValidation::Ignore)?.object;
-    if let Some(trail) = &ctx.request.audit {
+    if let Some(trail) = ctx.audit {
         trail.note_object(&object);
     }
     Ok(object)

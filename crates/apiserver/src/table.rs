@@ -11,8 +11,8 @@ mod jsonpath;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::context::RequestContext;
-use crate::registry::{Column, ResourceInfo};
+use crate::registry::{Column, GroupResource, ResourceInfo};
+use crate::request::Request;
 use crate::status::Status;
 use custom::CustomColumns;
 
@@ -33,6 +33,12 @@ enum Quirk {
     /// Rows are sorted by `matchingPrecedence`, the order in which the API server tries flow schemas.
     Precedence,
 }
+
+/// The resources whose rows are special.
+const QUIRKS: [(GroupResource, Quirk); 2] = [
+    (GroupResource::PODS, Quirk::Completion),
+    (GroupResource::new("flowcontrol.apiserver.k8s.io", "flowschemas"), Quirk::Precedence),
+];
 
 enum Rows {
     /// A built-in kind with its own columns.
@@ -91,10 +97,10 @@ pub(crate) struct TableOptions {
 
 impl TableOptions {
     /// Reads the options from the query of a request.
-    pub(crate) fn of(ctx: &RequestContext<'_>, beta: bool) -> Result<Self, Status> {
-        let include = Include::parse(ctx.request.query.text("includeObject"))?;
+    pub(crate) fn of(request: &Request<'_>, beta: bool, now: Timestamp) -> Result<Self, Status> {
+        let include = Include::parse(request.query.text("includeObject"))?;
         let version = if beta { "v1beta1" } else { "v1" };
-        Ok(Self { version, include, now: ctx.server.env().now() })
+        Ok(Self { version, include, now })
     }
 }
 
@@ -116,11 +122,7 @@ impl Printer {
             Some(row) if !is_plain => Rows::Kind(row),
             _ => Rows::Plain,
         };
-        let quirk = match info.kind.as_str() {
-            "Pod" => Quirk::Completion,
-            "FlowSchema" => Quirk::Precedence,
-            _ => Quirk::None,
-        };
+        let quirk = QUIRKS.iter().find(|it| info.is(it.0)).map_or(Quirk::None, |(_, quirk)| *quirk);
         Self { columns, rows, quirk }
     }
 

@@ -42,7 +42,7 @@ fn check(ctx: &RequestContext<'_>, object: &Value, old: Option<&Value>, subresou
     }
     let name = object["metadata"]["name"].as_str().unwrap_or_default();
     // As in Kubernetes, errors about Events name the core group, whichever group the request used.
-    let group = if info.kind == "Event" && !info.is_custom() { "" } else { &info.group };
+    let group = info.strategy.error_group.unwrap_or(&info.group);
     Err(Status::invalid(group, &info.kind, name, &errors))
 }
 

@@ -2,19 +2,33 @@
 
 use serde_json::Value;
 
-use super::{Admission, Operation, Plugin};
+use super::plugin::{Admission, Handles, Operation, Plugin};
 use crate::authorize::{Grant, check_grant};
+use crate::registry::GroupResource;
 use crate::status::Result;
 
 /// Refuses a role or binding that would give more than its writer has. It looks after all that change objects.
 pub(crate) struct Escalation;
 
+const GROUP: &str = "rbac.authorization.k8s.io";
+const RESOURCES: [GroupResource; 4] = [
+    GroupResource::new(GROUP, "roles"),
+    GroupResource::new(GROUP, "rolebindings"),
+    GroupResource::new(GROUP, "clusterroles"),
+    GroupResource::new(GROUP, "clusterrolebindings"),
+];
+
 impl Plugin for Escalation {
+    fn handles(&self) -> Handles {
+        Handles {
+            operations: &[Operation::Create, Operation::Update],
+            resources: &RESOURCES,
+            subresources: true,
+        }
+    }
+
     fn mutate(&self, admission: &Admission<'_>, object: &mut Value) -> Result<()> {
         let ctx = admission.ctx;
-        if ctx.info.group != "rbac.authorization.k8s.io" || admission.operation == Operation::Delete {
-            return Ok(());
-        }
         let grant = Grant {
             user: ctx.user,
             resource: &ctx.info.plural,
@@ -23,6 +37,6 @@ impl Plugin for Escalation {
             object,
             old: admission.old,
         };
-        check_grant(&*ctx.server.inner().authorizer, &grant)
+        check_grant(&*ctx.services.authorizer, &grant)
     }
 }

@@ -5,8 +5,8 @@ use evenkeel_schema::quantity::Quantity;
 use evenkeel_store::Range;
 use serde_json::{Map, Value, json};
 
-use super::{Admission, Operation, Plugin};
-use crate::registry::storage_prefix;
+use super::plugin::{Admission, Handles, Operation, Plugin, aggregate};
+use crate::registry::{GroupResource, storage_prefix};
 use crate::status::{Result, Status};
 use crate::storage;
 
@@ -19,6 +19,14 @@ const MILLI_MAX: i64 = i64::MAX / 1000;
 pub(super) struct LimitRanger;
 
 impl Plugin for LimitRanger {
+    fn handles(&self) -> Handles {
+        Handles {
+            operations: &[Operation::Create, Operation::Update],
+            resources: &[GroupResource::PODS, GroupResource::PERSISTENT_VOLUME_CLAIMS],
+            subresources: true,
+        }
+    }
+
     fn mutate(&self, admission: &Admission<'_>, object: &mut Value) -> Result<()> {
         if is_pod(admission) && concerns(admission) {
             for range in ranges(admission)? {
@@ -39,7 +47,7 @@ impl Plugin for LimitRanger {
             } else {
                 limits.flat_map(|limit| check_claim(limit, object)).collect()
             };
-            if let Some(why) = super::aggregate(&errors) {
+            if let Some(why) = aggregate(&errors) {
                 let plural = &admission.ctx.info.plural;
                 return Err(Status::not_admitted("", plural, admission.shown_name(), &why));
             }
@@ -49,29 +57,25 @@ impl Plugin for LimitRanger {
 }
 
 fn is_pod(admission: &Admission<'_>) -> bool {
-    admission.ctx.info.kind == "Pod"
+    admission.is_about(GroupResource::PODS)
 }
 
 /// New pods, pods that are resized, and claims, unless they are going.
 fn concerns(admission: &Admission<'_>) -> bool {
-    let info = &admission.ctx.info;
-    if !info.group.is_empty()
-        || admission.old.is_some_and(|old| old["metadata"]["deletionTimestamp"].is_string())
-    {
+    if admission.old.is_some_and(|old| old["metadata"]["deletionTimestamp"].is_string()) {
         return false;
     }
-    match (info.kind.as_str(), admission.operation, &*admission.ctx.path.subresource) {
-        (_, Operation::Delete, _) => false,
-        ("Pod", Operation::Update, part) => part == "resize",
-        ("Pod" | "PersistentVolumeClaim", _, part) => part.is_empty(),
-        _ => false,
+    let subresource = &*admission.ctx.path.subresource;
+    match is_pod(admission) && admission.operation == Operation::Update {
+        true => subresource == "resize",
+        false => subresource.is_empty(),
     }
 }
 
 /// The ranges of the namespace.
 fn ranges(admission: &Admission<'_>) -> Result<Vec<Value>> {
     let prefix = format!("{}{}/", storage_prefix("", "limitranges"), admission.ctx.path.namespace);
-    let page = admission.ctx.server.store().range(&Range { prefix, ..Range::default() });
+    let page = admission.ctx.services.store.range(&Range { prefix, ..Range::default() });
     let page = page.map_err(Status::internal)?;
     page.entries.iter().map(|entry| storage::read(entry)).collect()
 }

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::{Admission, Operation, Plugin};
-use crate::registry::storage_prefix;
+use super::plugin::{Admission, Handles, Operation, Plugin};
+use crate::registry::{GroupResource, storage_prefix};
 use crate::status::{Cause, Result, Status};
 use crate::storage;
 
@@ -15,10 +15,14 @@ const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
 pub(crate) struct NamespaceLifecycle;
 
 impl Plugin for NamespaceLifecycle {
+    fn handles(&self) -> Handles {
+        Handles::EVERYTHING
+    }
+
     fn mutate(&self, admission: &Admission<'_>, _: &mut Value) -> Result<()> {
         let info = &admission.ctx.info;
         let namespace = &admission.ctx.path.namespace;
-        if info.kind == "Namespace" && info.group.is_empty() {
+        if admission.is_about(GroupResource::NAMESPACES) {
             return refuse_immortal(admission);
         }
         // Reviews name a namespace without living in it.
@@ -27,7 +31,7 @@ impl Plugin for NamespaceLifecycle {
             return Ok(());
         }
         let key = format!("{}{namespace}", storage_prefix("", "namespaces"));
-        let found = admission.ctx.server.store().get(&key);
+        let found = admission.ctx.services.store.get(&key);
         // The labels of a namespace say which rules hold in it; nobody knows those of one that cannot be read.
         found.as_deref().map_or(Ok(()), storage::check_readable)?;
         if admission.operation != Operation::Create {

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::{Admission, Operation, Plugin};
+use super::plugin::{Admission, Handles, Plugin};
+use crate::registry::GroupResource;
 use crate::status::Result;
 
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
@@ -13,12 +14,11 @@ const EFFECT: &str = "NoSchedule";
 pub(super) struct TaintByCondition;
 
 impl Plugin for TaintByCondition {
-    fn mutate(&self, admission: &Admission<'_>, node: &mut Value) -> Result<()> {
-        let ctx = admission.ctx;
-        let is_node = ctx.info.kind == "Node" && ctx.info.group.is_empty();
-        if !is_node || admission.operation != Operation::Create || !ctx.path.subresource.is_empty() {
-            return Ok(());
-        }
+    fn handles(&self) -> Handles {
+        Handles::creation_of(&[GroupResource::NODES])
+    }
+
+    fn mutate(&self, _: &Admission<'_>, node: &mut Value) -> Result<()> {
         let mut taints = node["spec"]["taints"].as_array().cloned().unwrap_or_default();
         if !taints.iter().any(|it| it["key"] == NOT_READY && it["effect"] == EFFECT) {
             taints.push(json!({"effect": EFFECT, "key": NOT_READY}));

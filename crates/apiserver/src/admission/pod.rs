@@ -4,8 +4,8 @@
 use evenkeel_store::Range;
 use serde_json::{Value, json};
 
-use super::{Admission, Operation, Plugin};
-use crate::registry::storage_prefix;
+use super::plugin::{Admission, Handles, Operation, Plugin};
+use crate::registry::{GroupResource, storage_prefix};
 use crate::status::{Result, Status};
 use crate::storage;
 
@@ -17,16 +17,8 @@ const TOKEN_SECONDS: u32 = 3607;
 /// How long a pod stays on a node that is gone, unless it says otherwise.
 const TOLERATION_SECONDS: u32 = 300;
 
-fn is_new_pod(admission: &Admission<'_>) -> bool {
-    is_pod(admission) && admission.operation == Operation::Create
-}
-
-/// Whether a pod itself is created or updated, not a part of it.
-fn is_pod(admission: &Admission<'_>) -> bool {
-    let info = &admission.ctx.info;
-    let pod = info.kind == "Pod" && info.group.is_empty();
-    pod && admission.operation != Operation::Delete && admission.ctx.path.subresource.is_empty()
-}
+/// The creation of pods.
+const CREATION: Handles = Handles::creation_of(&[GroupResource::PODS]);
 
 fn refuse(admission: &Admission<'_>, why: &str) -> Status {
     Status::not_admitted("", "pods", admission.shown_name(), why)
@@ -37,10 +29,11 @@ fn refuse(admission: &Admission<'_>, why: &str) -> Status {
 pub(super) struct ServiceAccount;
 
 impl Plugin for ServiceAccount {
+    fn handles(&self) -> Handles {
+        CREATION
+    }
+
     fn mutate(&self, admission: &Admission<'_>, pod: &mut Value) -> Result<()> {
-        if !is_new_pod(admission) {
-            return Ok(());
-        }
         let spec = &mut pod["spec"];
         let given = spec["serviceAccountName"].as_str().unwrap_or_default().to_owned();
         let name = if given.is_empty() { "default" } else { &given };
@@ -49,7 +42,7 @@ impl Plugin for ServiceAccount {
         }
         let namespace = &admission.ctx.path.namespace;
         let key = format!("{}{namespace}/{name}", storage_prefix("", "serviceaccounts"));
-        let Some(entry) = admission.ctx.server.store().get(&key) else {
+        let Some(entry) = admission.ctx.services.store.get(&key) else {
             // A cluster without controllers has no default accounts: pods that name none run without one there.
             if given.is_empty() {
                 return Ok(());
@@ -78,7 +71,7 @@ fn mount_token(admission: &Admission<'_>, spec: &mut Value) {
     let volumes = spec["volumes"].as_array().into_iter().flatten();
     let present = volumes.filter_map(|it| it["name"].as_str()).find(|it| it.starts_with(TOKEN_VOLUME));
     let present = present.map(str::to_owned);
-    let made = || format!("{TOKEN_VOLUME}{}", admission.ctx.server.env().suffix(5));
+    let made = || format!("{TOKEN_VOLUME}{}", admission.ctx.services.env.suffix(5));
     let name = present.clone().unwrap_or_else(made);
     let mut mounted = false;
     for list in ["initContainers", "containers"] {
@@ -112,10 +105,11 @@ fn mount_token(admission: &Admission<'_>, spec: &mut Value) {
 pub(super) struct Priority;
 
 impl Plugin for Priority {
+    fn handles(&self) -> Handles {
+        CREATION
+    }
+
     fn mutate(&self, admission: &Admission<'_>, pod: &mut Value) -> Result<()> {
-        if !is_new_pod(admission) {
-            return Ok(());
-        }
         let spec = &mut pod["spec"];
         let name = spec["priorityClassName"].as_str().unwrap_or_default().to_owned();
         let class = if name.is_empty() { default_class(admission)? } else { class(admission, &name)? };
@@ -147,7 +141,7 @@ fn classes() -> String {
 }
 
 fn class(admission: &Admission<'_>, name: &str) -> Result<Option<Value>> {
-    match admission.ctx.server.store().get(&format!("{}{name}", classes())) {
+    match admission.ctx.services.store.get(&format!("{}{name}", classes())) {
         Some(entry) => storage::read(&entry).map(Some),
         None => Err(refuse(admission, &format!("no PriorityClass with name {name} was found"))),
     }
@@ -156,7 +150,7 @@ fn class(admission: &Admission<'_>, name: &str) -> Result<Option<Value>> {
 /// The class that is the default for all; of several, the lowest.
 fn default_class(admission: &Admission<'_>) -> Result<Option<Value>> {
     let range = Range { prefix: classes(), ..Range::default() };
-    let page = admission.ctx.server.store().range(&range).map_err(Status::internal)?;
+    let page = admission.ctx.services.store.range(&range).map_err(Status::internal)?;
     // A class that cannot be read may be the default.
     let classes: Vec<Value> = page.entries.iter().map(|it| storage::read(it)).collect::<Result<_>>()?;
     let defaults = classes.into_iter().filter(|it| it["globalDefault"] == true);
@@ -168,10 +162,11 @@ fn default_class(admission: &Admission<'_>) -> Result<Option<Value>> {
 pub(super) struct TolerationSeconds;
 
 impl Plugin for TolerationSeconds {
-    fn mutate(&self, admission: &Admission<'_>, pod: &mut Value) -> Result<()> {
-        if !is_pod(admission) {
-            return Ok(());
-        }
+    fn handles(&self) -> Handles {
+        Handles { operations: &[Operation::Create, Operation::Update], ..CREATION }
+    }
+
+    fn mutate(&self, _: &Admission<'_>, pod: &mut Value) -> Result<()> {
         let mut tolerations = pod["spec"]["tolerations"].as_array().cloned().unwrap_or_default();
         for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
             let tolerated = tolerations.iter().any(|it| {

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use evenkeel_store::{Entry, Range};
 use serde_json::Value;
 
-use super::{Admission, Operation, Plugin};
+use super::plugin::{Admission, Handles, Operation, Plugin};
 use crate::Header;
-use crate::registry::storage_prefix;
+use crate::registry::{GroupResource, storage_prefix};
 use crate::status::{Result, Status};
 use crate::storage;
 use checks::{Violations, evaluate};
@@ -30,46 +30,69 @@ const PODS_MAX: usize = 3000;
 #[derive(Debug)]
 pub(super) struct PodSecurity;
 
+/// The resources whose objects have a pod template, and the JSON pointer to it.
+const TEMPLATES: [(GroupResource, &str); 8] = [
+    (GroupResource::new("", "podtemplates"), "/template"),
+    (GroupResource::new("", "replicationcontrollers"), "/spec/template"),
+    (GroupResource::new("apps", "deployments"), "/spec/template"),
+    (GroupResource::new("apps", "replicasets"), "/spec/template"),
+    (GroupResource::new("apps", "statefulsets"), "/spec/template"),
+    (GroupResource::new("apps", "daemonsets"), "/spec/template"),
+    (GroupResource::new("batch", "jobs"), "/spec/template"),
+    (GroupResource::new("batch", "cronjobs"), "/spec/jobTemplate/spec/template"),
+];
+
+/// Namespaces, pods, and all resources of [`TEMPLATES`].
+const RESOURCES: [GroupResource; TEMPLATES.len() + 2] = {
+    let mut resources = [GroupResource::PODS; TEMPLATES.len() + 2];
+    resources[1] = GroupResource::NAMESPACES;
+    let mut at = 0;
+    while at < TEMPLATES.len() {
+        resources[at + 2] = TEMPLATES[at].0;
+        at += 1;
+    }
+    resources
+};
+
 impl Plugin for PodSecurity {
+    fn handles(&self) -> Handles {
+        Handles {
+            operations: &[Operation::Create, Operation::Update],
+            resources: &RESOURCES,
+            subresources: true,
+        }
+    }
+
     fn validate(&self, admission: &Admission<'_>, object: &Value) -> Result<()> {
-        if admission.operation == Operation::Delete {
+        let subresource = &*admission.ctx.path.subresource;
+        if admission.is_about(GroupResource::PODS) && !HARMLESS.contains(&subresource) {
+            return examine_pod(admission, object);
+        }
+        if !subresource.is_empty() {
             return Ok(());
         }
-        let info = &admission.ctx.info;
-        let part = &*admission.ctx.path.subresource;
-        match (info.group.as_str(), info.kind.as_str()) {
-            ("", "Namespace") if part.is_empty() => examine_namespace(admission, object),
-            ("", "Pod") if !HARMLESS.contains(&part) => examine_pod(admission, object),
-            (group, kind) if part.is_empty() => {
-                if let Some(template) = template(group, kind, object) {
-                    let policy = policy_of(admission);
-                    note(admission, policy.audit, template);
-                    warn(admission, policy.warn, template);
-                }
-                Ok(())
-            }
-            _ => Ok(()),
+        if admission.is_about(GroupResource::NAMESPACES) {
+            return examine_namespace(admission, object);
         }
+        if let Some(template) = template(admission, object) {
+            let policy = policy_of(admission);
+            note(admission, policy.audit, template);
+            warn(admission, policy.warn, template);
+        }
+        Ok(())
     }
 }
 
 /// The pod template of a workload object; `None` for other kinds.
-fn template<'a>(group: &str, kind: &str, object: &'a Value) -> Option<&'a Value> {
-    let template = match (group, kind) {
-        ("", "PodTemplate") => &object["template"],
-        ("", "ReplicationController")
-        | ("apps", "Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet")
-        | ("batch", "Job") => &object["spec"]["template"],
-        ("batch", "CronJob") => &object["spec"]["jobTemplate"]["spec"]["template"],
-        _ => return None,
-    };
-    template.is_object().then_some(template)
+fn template<'a>(admission: &Admission<'_>, object: &'a Value) -> Option<&'a Value> {
+    let (_, pointer) = TEMPLATES.iter().find(|(resource, _)| admission.is_about(*resource))?;
+    object.pointer(pointer).filter(|template| template.is_object())
 }
 
 /// The policy of the namespace of the request.
 fn policy_of(admission: &Admission<'_>) -> Policy {
     let key = format!("{}{}", storage_prefix("", "namespaces"), admission.ctx.path.namespace);
-    match admission.ctx.server.store().get(&key) {
+    match admission.ctx.services.store.get(&key) {
         Some(entry) => Policy::read(|label| entry.header.label(label).map(str::to_owned)).0,
         None => Policy::default(),
     }
@@ -78,7 +101,7 @@ fn policy_of(admission: &Admission<'_>) -> Policy {
 fn examine_pod(admission: &Admission<'_>, pod: &Value) -> Result<()> {
     let policy = policy_of(admission);
     let changes_nothing = admission.old.is_some_and(|old| !is_significant(pod, old));
-    if let Some(trail) = &admission.ctx.request.audit
+    if let Some(trail) = admission.ctx.audit
         && (policy.demands_nothing() || !changes_nothing)
     {
         let enforced = if policy.demands_nothing() { Rule::default() } else { policy.enforce };
@@ -99,7 +122,7 @@ fn examine_pod(admission: &Admission<'_>, pod: &Value) -> Result<()> {
 
 /// Adds a pod's violations of a policy to the audit event.
 fn note(admission: &Admission<'_>, rule: Rule, pod: &Value) {
-    let Some(trail) = &admission.ctx.request.audit else { return };
+    let Some(trail) = admission.ctx.audit else { return };
     let violations = evaluate(rule, pod);
     if !violations.is_empty() {
         let text = format!("would violate PodSecurity {:?}: {}", rule.to_string(), violations.detail());
@@ -154,7 +177,7 @@ fn examine_namespace(admission: &Admission<'_>, namespace: &Value) -> Result<()>
 /// Returns warnings about existing pods that violate a new policy.
 fn examine_pods(admission: &Admission<'_>, namespace: &str, rule: Rule) -> Result<Vec<String>> {
     let prefix = format!("{}{namespace}/", storage_prefix("", "pods"));
-    let page = admission.ctx.server.store().range(&Range { prefix, ..Range::default() });
+    let page = admission.ctx.services.store.range(&Range { prefix, ..Range::default() });
     let entries = prioritized(page.map_err(Status::internal)?.entries);
     let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for entry in entries.iter().take(PODS_MAX) {

@@ -1,7 +1,6 @@
 //! Admission policies: what they make of an object, and what they hold against a write.
 
 mod audit;
-mod known;
 mod matching;
 mod mutating;
 mod params;
@@ -9,70 +8,53 @@ mod params;
 use std::sync::Arc;
 
 use evenkeel_schema::admission::{Inputs, Policy, Verdict};
-use evenkeel_store::Entry;
 use serde_json::{Map, Value, json};
 
-use super::{Admission, Operation, Plugin};
+use super::plugin::{Admission, Handles, Plugin};
+use crate::ResourceInfo;
+use crate::admission_registration::{Binding, GROUP, Hook, Registered};
 use crate::context::RequestContext;
+use crate::members::set_or_remove;
 use crate::registry::storage_prefix;
 use crate::status::{Cause, Result, Status};
 use crate::storage;
-use crate::strategy::set_or_remove;
-use crate::{Header, ResourceInfo, conversion};
 
 use audit::Notes;
-pub(crate) use known::Policies;
-pub(super) use known::Webhook;
-use known::{Binding, Bound, Hook};
 pub(super) use matching::{Matched, matches};
 pub(super) use mutating::MutatingPolicies;
-
-/// The group of policies, which are not held to any.
-const GROUP: &str = "admissionregistration.k8s.io";
 
 /// The ValidatingAdmissionPolicy plugin.
 #[derive(Debug)]
 pub(super) struct ValidatingPolicies;
 
 impl Plugin for ValidatingPolicies {
+    fn handles(&self) -> Handles {
+        Handles::EVERYTHING
+    }
+
     fn validate(&self, admission: &Admission<'_>, object: &Value) -> Result<()> {
-        let bound = bound(admission.ctx, admission.shown_name())?;
-        if bound.validating.is_empty() {
+        let registered = registered(admission.ctx, admission.shown_name())?;
+        if registered.validating.is_empty() {
             return Ok(());
         }
-        examine(admission, object, &bound.validating, is_dry_run(admission.ctx))
+        examine(admission, object, &registered.validating)
     }
 }
 
-/// Shows a deletion to the policies. The object is read only where there are any.
-pub(crate) fn examine_deletion(ctx: &RequestContext<'_>, entry: &Entry<Header>, dry_run: bool) -> Result<()> {
-    let bound = bound(ctx, &entry.header.name)?;
-    if bound.validating.is_empty() {
-        return Ok(());
-    }
-    let old = conversion::object(ctx, entry)?;
-    let admission = Admission::deletion(ctx, entry, &old);
-    examine(&admission, &Value::Null, &bound.validating, dry_run)
-}
-
-pub(super) fn is_dry_run(ctx: &RequestContext<'_>) -> bool {
-    ctx.request.query.all("dryRun").any(|it| it == "All")
-}
-
-/// The policies and webhooks that a request about the object `name` is held to.
+/// The policies and webhooks that may see a request about the object `name`.
 ///
 /// # Errors
-/// Refuses the request where one of them cannot be read: it might forbid the request. Kubernetes answers so, because its
-/// informers never become ready. Requests about policies and webhooks themselves are held to none, so that a damaged one
-/// can be deleted.
-pub(super) fn bound(ctx: &RequestContext<'_>, name: &str) -> Result<Arc<Bound>> {
+/// Refuses the request if one of them cannot be read: it might forbid the request. Kubernetes answers so, because its
+/// informers never become ready. No policy and no webhook sees requests about policies and webhooks, so that a damaged
+/// one can be deleted.
+pub(super) fn registered(ctx: &RequestContext<'_>, name: &str) -> Result<Arc<Registered>> {
     let info = &ctx.info;
     if info.group == GROUP {
         return Ok(Arc::default());
     }
-    let bound = ctx.server.inner().policies.current(ctx.server.store());
-    match &bound.unreadable {
-        None => Ok(bound),
+    let registered = ctx.services.registrations.current(&ctx.services.store);
+    match &registered.unreadable {
+        None => Ok(registered),
         Some(why) => {
             let why = format!("not yet ready to handle request: {why}");
             Err(Status::not_admitted(&info.group, &info.plural, name, &why))
@@ -86,7 +68,7 @@ struct Denied {
     reason: String,
 }
 
-fn examine(admission: &Admission<'_>, object: &Value, hooks: &[Hook<Policy>], dry_run: bool) -> Result<()> {
+fn examine(admission: &Admission<'_>, object: &Value, hooks: &[Hook<Policy>]) -> Result<()> {
     let mut denied = Vec::new();
     for hook in hooks {
         let Some(matched) = matching::matches(admission, object, &hook.spec["matchConstraints"]) else {
@@ -99,7 +81,7 @@ fn examine(admission: &Admission<'_>, object: &Value, hooks: &[Hook<Policy>], dr
                 continue;
             }
         };
-        let request = request(admission, &matched, dry_run);
+        let request = request(admission, &matched);
         let mut notes = Notes::default();
         for binding in &hook.bindings {
             let target = Target { admission, object, request: &request, params: kind.as_deref() };
@@ -219,7 +201,7 @@ fn namespace<'a>(admission: &Admission<'a>) -> &'a str {
 fn namespace_object(admission: &Admission<'_>) -> Value {
     let ctx = admission.ctx;
     let key = format!("{}{}", storage_prefix("", "namespaces"), ctx.path.namespace);
-    let entry = (!ctx.path.namespace.is_empty()).then(|| ctx.server.store().get(&key)).flatten();
+    let entry = (!ctx.path.namespace.is_empty()).then(|| ctx.services.store.get(&key)).flatten();
     let Some(entry) = entry else { return Value::Null };
     let Some(mut namespace) = storage::read_or_skip::<Value>(&entry) else { return Value::Null };
     for field in ["apiVersion", "kind"] {
@@ -233,7 +215,7 @@ fn namespace_object(admission: &Admission<'_>) -> Value {
 }
 
 /// The request as policies see it; what is empty is left out, as it is from an AdmissionReview.
-pub(super) fn request(admission: &Admission<'_>, matched: &Matched, dry_run: bool) -> Value {
+pub(super) fn request(admission: &Admission<'_>, matched: &Matched) -> Value {
     let ctx = admission.ctx;
     let user = ctx.user;
     let kind = |info: &ResourceInfo| json!({"group": info.group, "version": info.version, "kind": info.kind});
@@ -241,16 +223,12 @@ pub(super) fn request(admission: &Admission<'_>, matched: &Matched, dry_run: boo
         |info: &ResourceInfo| json!({"group": info.group, "version": info.version, "resource": info.plural});
     let mut request = json!({
         "uid": "",
-        "kind": kind(&matched.info),
+        "kind": kind(admission.part.unwrap_or(&matched.info)),
         "resource": resource(&matched.info),
-        "requestKind": kind(ctx.info),
+        "requestKind": kind(admission.part.unwrap_or(ctx.info)),
         "requestResource": resource(ctx.info),
-        "operation": match admission.operation {
-            Operation::Create => "CREATE",
-            Operation::Update => "UPDATE",
-            Operation::Delete => "DELETE",
-        },
-        "dryRun": dry_run,
+        "operation": admission.operation.name(),
+        "dryRun": admission.dry_run,
     });
     let mut info = Map::new();
     let texts = [

@@ -16,29 +16,29 @@ use evenkeel_schema::quota::{self, Resource};
 use evenkeel_store::{Entry, Expect, Range};
 use serde_json::{Map, Value};
 
-use super::{Admission, Operation};
+use super::plugin::{Admission, Operation};
 use crate::Header;
+use crate::commit::{RETRIES_MAX, put_plain};
 use crate::registry::storage_prefix;
 use crate::status::{Result, Status};
 use crate::storage;
-use crate::write::{RETRIES_MAX, put_plain};
 
 /// Refuses what a quota of the namespace does not allow, and enters what it does. It comes last: everything else has
 /// agreed by then.
-pub(crate) async fn charge(admission: &Admission<'_>, object: &Value, dry_run: bool) -> Result<()> {
+pub(super) async fn charge(admission: &Admission<'_>, object: &Value) -> Result<()> {
     let namespace = &admission.ctx.path.namespace;
     let prefix = format!("{}{namespace}/", storage_prefix("", "resourcequotas"));
-    if !concerns(admission, object) || admission.ctx.server.store().count(&prefix) == 0 {
+    if !concerns(admission, object) || admission.ctx.services.store.count(&prefix) == 0 {
         return Ok(());
     }
     for _ in 0..RETRIES_MAX {
         let range = Range { prefix: prefix.clone(), ..Range::default() };
-        let page = admission.ctx.server.store().range(&range).map_err(Status::internal)?;
+        let page = admission.ctx.services.store.range(&range).map_err(Status::internal)?;
         let mut changed = Vec::new();
         for entry in page.entries {
             changed.extend(check(admission, object, entry)?);
         }
-        if dry_run || enter(admission, changed).await? {
+        if admission.dry_run || enter(admission, changed).await? {
             return Ok(());
         }
     }
@@ -127,7 +127,7 @@ fn check(
 /// has more than before.
 fn added(admission: &Admission<'_>, quota: &Value, object: &Value) -> Amounts {
     let resource = resource(admission);
-    let now = admission.ctx.server.env().now();
+    let now = admission.ctx.services.env.now();
     let mut added = quota::usage(resource, object, now);
     if let Some(old) = admission.old.filter(|old| quota::matches(quota, resource, old)) {
         for (name, before) in quota::usage(resource, old, now) {

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value};
 
-use super::{Admission, Operation, Plugin};
-use crate::registry::storage_prefix;
+use super::plugin::{Admission, Handles, Plugin};
+use crate::registry::{GroupResource, storage_prefix};
 use crate::status::{Result, Status};
 use crate::storage;
 
@@ -16,10 +16,11 @@ const WITHOUT_CLASS: &str =
 pub(super) struct RuntimeClass;
 
 impl Plugin for RuntimeClass {
+    fn handles(&self) -> Handles {
+        Handles::creation_of(&[GroupResource::PODS])
+    }
+
     fn mutate(&self, admission: &Admission<'_>, pod: &mut Value) -> Result<()> {
-        if !is_new_pod(admission) {
-            return Ok(());
-        }
         let class = class(admission, pod)?;
         let spec = &mut pod["spec"];
         let overhead = &class["overhead"]["podFixed"];
@@ -36,9 +37,6 @@ impl Plugin for RuntimeClass {
     }
 
     fn validate(&self, admission: &Admission<'_>, pod: &Value) -> Result<()> {
-        if !is_new_pod(admission) {
-            return Ok(());
-        }
         let class = class(admission, pod)?;
         let given = &pod["spec"]["overhead"];
         match &class["overhead"]["podFixed"] {
@@ -48,12 +46,6 @@ impl Plugin for RuntimeClass {
             _ => Ok(()),
         }
     }
-}
-
-fn is_new_pod(admission: &Admission<'_>) -> bool {
-    let ctx = admission.ctx;
-    let pod = ctx.info.kind == "Pod" && ctx.info.group.is_empty();
-    pod && admission.operation == Operation::Create && ctx.path.subresource.is_empty()
 }
 
 fn refuse(admission: &Admission<'_>, why: &str) -> Status {
@@ -68,7 +60,7 @@ fn is_empty(value: &Value) -> bool {
 fn class(admission: &Admission<'_>, pod: &Value) -> Result<Value> {
     let Some(name) = pod["spec"]["runtimeClassName"].as_str() else { return Ok(Value::Null) };
     let key = format!("{}{name}", storage_prefix("node.k8s.io", "runtimeclasses"));
-    match admission.ctx.server.store().get(&key) {
+    match admission.ctx.services.store.get(&key) {
         Some(entry) => storage::read(&entry),
         None => Err(refuse(admission, &format!("pod rejected: RuntimeClass {name:?} not found"))),
     }

@@ -7,8 +7,8 @@ use evenkeel_schema::quantity::Quantity;
 use evenkeel_store::Range;
 use serde_json::{Value, json};
 
-use super::{Admission, Operation, Plugin};
-use crate::registry::storage_prefix;
+use super::plugin::{Admission, Handles, Operation, Plugin};
+use crate::registry::{GroupResource, storage_prefix};
 use crate::status::{Result, Status};
 use crate::storage;
 
@@ -18,10 +18,10 @@ const CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 const DEFAULT: [&str; 2] =
     ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
 /// Claims are kept while a pod uses them, volumes while a claim does, classes of attributes while either does.
-const PROTECTION: [(&str, &str, &str); 3] = [
-    ("", "PersistentVolumeClaim", "kubernetes.io/pvc-protection"),
-    ("", "PersistentVolume", "kubernetes.io/pv-protection"),
-    ("storage.k8s.io", "VolumeAttributesClass", "kubernetes.io/vac-protection"),
+const PROTECTION: [(GroupResource, &str); 3] = [
+    (GroupResource::PERSISTENT_VOLUME_CLAIMS, "kubernetes.io/pvc-protection"),
+    (GroupResource::PERSISTENT_VOLUMES, "kubernetes.io/pv-protection"),
+    (GroupResource::VOLUME_ATTRIBUTES_CLASSES, "kubernetes.io/vac-protection"),
 ];
 
 /// The DefaultStorageClass plugin.
@@ -29,10 +29,12 @@ const PROTECTION: [(&str, &str, &str); 3] = [
 pub(super) struct DefaultStorageClass;
 
 impl Plugin for DefaultStorageClass {
+    fn handles(&self) -> Handles {
+        Handles::creation_of(&[GroupResource::PERSISTENT_VOLUME_CLAIMS])
+    }
+
     fn mutate(&self, admission: &Admission<'_>, claim: &mut Value) -> Result<()> {
-        if is_whole(admission, "", "PersistentVolumeClaim")
-            && admission.operation == Operation::Create
-            && class_of(claim).is_none()
+        if class_of(claim).is_none()
             && let Some(class) = default_class(admission)?
         {
             claim["spec"]["storageClassName"] = class.into();
@@ -46,11 +48,17 @@ impl Plugin for DefaultStorageClass {
 pub(super) struct InUseProtection;
 
 impl Plugin for InUseProtection {
+    fn handles(&self) -> Handles {
+        Handles::creation_of(&[
+            GroupResource::PERSISTENT_VOLUME_CLAIMS,
+            GroupResource::PERSISTENT_VOLUMES,
+            GroupResource::VOLUME_ATTRIBUTES_CLASSES,
+        ])
+    }
+
     fn mutate(&self, admission: &Admission<'_>, object: &mut Value) -> Result<()> {
-        let protection = PROTECTION.into_iter().find(|(group, kind, _)| is_whole(admission, group, kind));
-        let Some((_, _, finalizer)) = protection.filter(|_| admission.operation == Operation::Create) else {
-            return Ok(());
-        };
+        let protection = PROTECTION.into_iter().find(|(resource, _)| admission.is_about(*resource));
+        let Some((_, finalizer)) = protection else { return Ok(()) };
         match object["metadata"]["finalizers"].as_array_mut() {
             Some(finalizers) if finalizers.iter().any(|it| it == finalizer) => {}
             Some(finalizers) => finalizers.push(finalizer.into()),
@@ -65,11 +73,17 @@ impl Plugin for InUseProtection {
 pub(super) struct Resize;
 
 impl Plugin for Resize {
+    fn handles(&self) -> Handles {
+        Handles {
+            operations: &[Operation::Update],
+            resources: &[GroupResource::PERSISTENT_VOLUME_CLAIMS],
+            subresources: false,
+        }
+    }
+
     fn validate(&self, admission: &Admission<'_>, claim: &Value) -> Result<()> {
-        let Some(old) = admission.old.filter(|_| is_whole(admission, "", "PersistentVolumeClaim")) else {
-            return Ok(());
-        };
-        if admission.operation != Operation::Update || requested(claim) <= requested(old) {
+        let Some(old) = admission.old else { return Ok(()) };
+        if requested(claim) <= requested(old) {
             return Ok(());
         }
         let refused =
@@ -88,12 +102,6 @@ impl Plugin for Resize {
     }
 }
 
-/// Whether the write is about a whole object of this kind.
-fn is_whole(admission: &Admission<'_>, group: &str, kind: &str) -> bool {
-    let ctx = admission.ctx;
-    ctx.info.kind == kind && ctx.info.group == group && ctx.path.subresource.is_empty()
-}
-
 fn class_of(claim: &Value) -> Option<&str> {
     let annotated = claim["metadata"]["annotations"][CLASS].as_str();
     annotated.or_else(|| claim["spec"]["storageClassName"].as_str())
@@ -106,7 +114,7 @@ fn requested(claim: &Value) -> Quantity {
 
 fn may_expand(admission: &Admission<'_>, class: &str) -> bool {
     let key = format!("{}{class}", storage_prefix("storage.k8s.io", "storageclasses"));
-    let class = admission.ctx.server.store().get(&key);
+    let class = admission.ctx.services.store.get(&key);
     let class: Option<Value> = class.and_then(|entry| storage::read_or_skip(&entry));
     class.is_some_and(|class| class["allowVolumeExpansion"] == true)
 }
@@ -114,7 +122,7 @@ fn may_expand(admission: &Admission<'_>, class: &str) -> bool {
 /// The newest of the classes that are marked as the default, by name where two are as new. Clusters have a handful.
 fn default_class(admission: &Admission<'_>) -> Result<Option<String>> {
     let prefix = storage_prefix("storage.k8s.io", "storageclasses");
-    let page = admission.ctx.server.store().range(&Range { prefix, ..Range::default() });
+    let page = admission.ctx.services.store.range(&Range { prefix, ..Range::default() });
     let page = page.map_err(Status::internal)?;
     // A class that cannot be read may be the default.
     let classes: Vec<Value> = page.entries.iter().map(|entry| storage::read(entry)).collect::<Result<_>>()?;

@@ -13,18 +13,18 @@ use std::collections::BTreeSet;
 use evenkeel_schema::admission::Inputs;
 use evenkeel_schema::patch::json::JsonPatch;
 use evenkeel_schema::{types, unknown};
-use evenkeel_store::Entry;
 use futures::future::join_all;
 use serde_json::Value;
 
 use self::answer::Verdict;
 use self::audit::Place;
-use super::policy::{Matched, Webhook, bound, is_dry_run, matches, request};
-use super::{Admission, admit};
+use super::plugin::Admission;
+use super::policy::{Matched, matches, registered, request};
+use crate::admission_registration::Webhook;
 use crate::context::RequestContext;
+use crate::incoming::Incoming;
 use crate::status::{Result, Status, quote};
-use crate::write::Incoming;
-use crate::{Header, ResourceInfo, conversion};
+use crate::{ResourceInfo, conversion};
 
 /// Why a webhook gave no verdict.
 enum Failure {
@@ -34,20 +34,24 @@ enum Failure {
     Refused(Status),
 }
 
-/// Lets the mutating webhooks change an object. Those that want it are asked again where a later one, or a plugin
-/// after them, has changed what they had seen.
-pub(crate) async fn ask_to_mutate(admission: &Admission<'_>, object: &mut Value) -> Result<()> {
-    let bound = bound(admission.ctx, admission.shown_name())?;
-    let hooks = &bound.mutating_webhooks;
+/// Runs the plugins of the admission chain over an object that webhooks have changed.
+type Reinvoke = fn(&Admission<'_>, &mut Value) -> Result<()>;
+
+/// Lets the mutating webhooks change an object, one after another.
+///
+/// The plugins run again over an object that was changed. A webhook with the reinvocation policy `IfNeeded` is asked
+/// again if a later webhook or a plugin changed the object since.
+pub(super) async fn mutate(admission: &Admission<'_>, object: &mut Value, reinvoke: Reinvoke) -> Result<()> {
+    let registered = registered(admission.ctx, admission.shown_name())?;
+    let hooks = &registered.mutating_webhooks;
     if hooks.is_empty() {
         return Ok(());
     }
-    let dry_run = is_dry_run(admission.ctx);
     let (mut seen, mut again) = (BTreeSet::new(), BTreeSet::new());
     let mut changed = false;
     for (index, hook) in hooks.iter().enumerate() {
         let place = Place::mutating(0, index);
-        let Some(outcome) = mutate(admission, hook, object, dry_run, place).await? else { continue };
+        let Some(outcome) = mutate_by(admission, hook, object, place).await? else { continue };
         if outcome {
             changed = true;
             again.append(&mut seen);
@@ -60,66 +64,45 @@ pub(crate) async fn ask_to_mutate(admission: &Admission<'_>, object: &mut Value)
         return Ok(());
     }
     let before = object.clone();
-    admit(admission, object)?;
+    reinvoke(admission, object)?;
     if *object != before {
         again.append(&mut seen);
     }
     for index in again {
-        mutate(admission, &hooks[index], object, dry_run, Place::mutating(1, index)).await?;
+        mutate_by(admission, &hooks[index], object, Place::mutating(1, index)).await?;
     }
     Ok(())
 }
 
-/// Asks the validating webhooks about an object that nothing else is held against.
-pub(crate) async fn ask(admission: &Admission<'_>, object: &Value) -> Result<()> {
-    validate(admission, object, is_dry_run(admission.ctx)).await
-}
-
-/// Asks the webhooks about a deletion. The object is read only where there are any.
-pub(crate) async fn ask_deletion(
-    ctx: &RequestContext<'_>,
-    entry: &Entry<Header>,
-    dry_run: bool,
-) -> Result<()> {
-    let bound = bound(ctx, &entry.header.name)?;
-    if bound.mutating_webhooks.is_empty() && bound.validating_webhooks.is_empty() {
-        return Ok(());
-    }
-    let old = conversion::object(ctx, entry)?;
-    let admission = Admission::deletion(ctx, entry, &old);
-    for (index, hook) in bound.mutating_webhooks.iter().enumerate() {
-        mutate(&admission, hook, &mut Value::Null, dry_run, Place::mutating(0, index)).await?;
-    }
-    validate(&admission, &Value::Null, dry_run).await
-}
-
-async fn validate(admission: &Admission<'_>, object: &Value, dry_run: bool) -> Result<()> {
-    let bound = bound(admission.ctx, admission.shown_name())?;
+/// Asks the validating webhooks, all at once, about an object that is valid otherwise.
+pub(super) async fn validate(admission: &Admission<'_>, object: &Value) -> Result<()> {
+    let registered = registered(admission.ctx, admission.shown_name())?;
     let mut asked = Vec::new();
-    for hook in &bound.validating_webhooks {
-        if let Some(matched) = concerns(admission, hook, object, dry_run)? {
+    for hook in &registered.validating_webhooks {
+        if let Some(matched) = concerns(admission, hook, object)? {
             asked.push((hook, matched));
         }
     }
     let verdicts = asked.iter().enumerate().map(|(index, (hook, matched))| async move {
-        let verdict = consult(admission, hook, matched, object, dry_run, false).await;
+        let verdict = consult(admission, hook, matched, object, false).await;
         settle(admission, hook, verdict, Place::validating(index)).map(|_| ())
     });
     join_all(verdicts).await.into_iter().collect()
 }
 
-/// Asks one webhook to change an object; none where it is not about it, else whether it has changed it.
-async fn mutate(
+/// Asks one webhook to change an object.
+///
+/// Returns `None` if the webhook does not match this write, otherwise whether it changed the object.
+async fn mutate_by(
     admission: &Admission<'_>,
     hook: &Webhook,
     object: &mut Value,
-    dry_run: bool,
     place: Place,
 ) -> Result<Option<bool>> {
-    let Some(matched) = concerns(admission, hook, object, dry_run)? else { return Ok(None) };
-    let verdict = consult(admission, hook, &matched, object, dry_run, true).await;
+    let Some(matched) = concerns(admission, hook, object)? else { return Ok(None) };
+    let verdict = consult(admission, hook, &matched, object, true).await;
     let patched = verdict.and_then(|verdict| {
-        let new = patched(admission.ctx, hook, &matched.info, object, &verdict)?;
+        let new = patched(admission, hook, &matched.info, object, &verdict)?;
         Ok(new.map(|new| (new, verdict)))
     });
     let changed = matches_changed(&patched, object);
@@ -158,16 +141,11 @@ fn settle<T>(
 }
 
 /// As what a webhook is to be asked about a write; none where it is not about it.
-fn concerns(
-    admission: &Admission<'_>,
-    hook: &Webhook,
-    object: &Value,
-    dry_run: bool,
-) -> Result<Option<Matched>> {
+fn concerns(admission: &Admission<'_>, hook: &Webhook, object: &Value) -> Result<Option<Matched>> {
     let Some(matched) = matches(admission, object, &hook.constraints) else { return Ok(None) };
     let shown = shown(admission.ctx, &matched.info, object);
     let old = shown_old(admission, &matched.info);
-    let request = request(admission, &matched, dry_run);
+    let request = request(admission, &matched);
     let null = Value::Null;
     let inputs = Inputs { object: &shown, old: &old, request: &request, params: &null, namespace: &null };
     match hook.conditions.hold(&inputs) {
@@ -195,19 +173,18 @@ async fn consult(
     hook: &Webhook,
     matched: &Matched,
     object: &Value,
-    dry_run: bool,
     mutating: bool,
 ) -> std::result::Result<Verdict, Failure> {
     let ctx = admission.ctx;
-    if dry_run && !matches!(hook.spec["sideEffects"].as_str(), Some("None" | "NoneOnDryRun")) {
+    if admission.dry_run && !matches!(hook.spec["sideEffects"].as_str(), Some("None" | "NoneOnDryRun")) {
         let why = format!("admission webhook {} does not support dry run", quote(&hook.name));
         return Err(Failure::Refused(Status::bad_request(why)));
     }
-    let question = question::new(admission, hook, matched, object, dry_run).map_err(Failure::Call)?;
+    let question = question::new(admission, hook, matched, object).map_err(Failure::Call)?;
     let answer = endpoint::post(ctx, hook, question.body()).await.map_err(Failure::Call)?;
     let verdict = answer::read(&answer, &question, mutating).map_err(Failure::Call)?;
     verdict.warnings.iter().for_each(|it| ctx.request.warn(it.as_str()));
-    if let Some(trail) = &ctx.request.audit {
+    if let Some(trail) = ctx.audit {
         let annotations = verdict.annotations.iter();
         annotations.for_each(|(key, value)| trail.annotate(&format!("{}/{key}", hook.name), value));
     }
@@ -216,12 +193,14 @@ async fn consult(
 
 /// What a verdict makes of an object; none where it leaves it as it is.
 fn patched(
-    ctx: &RequestContext<'_>,
+    admission: &Admission<'_>,
     hook: &Webhook,
     info: &ResourceInfo,
     object: &Value,
     verdict: &Verdict,
 ) -> std::result::Result<Option<Value>, Failure> {
+    let ctx = &RequestContext { info: admission.part.unwrap_or(admission.ctx.info), ..*admission.ctx };
+    let info = admission.part.map_or(info, |part| part);
     let Some(patch) = &verdict.patch else { return Ok(None) };
     let undecodable =
         |why: String| Failure::Call(format!("received undecodable patch in webhook response: {why}"));

@@ -3,10 +3,9 @@
 use serde_json::Value;
 
 use super::policy::RoleRef;
-use super::rule::{Rule, missing};
 use super::{MASTERS, forbidden};
 use crate::User;
-use crate::access::{Attributes, Authorizer, Decision, Target};
+use crate::access::{Attributes, Authorizer, Decision, Rule, Target, missing};
 use crate::status::{Result, Status};
 
 const GROUP: &str = "rbac.authorization.k8s.io";

@@ -1,7 +1,6 @@
 //! The messages of refused requests, in Kubernetes' words.
 
-use super::rule::quoted_list;
-use crate::access::{Attributes, Target};
+use crate::access::{Attributes, Rule, Target, quoted_list};
 use crate::status::{Details, Status, quote};
 
 /// Returns the `Status` for a request that is not allowed; `reason` may be empty.
@@ -52,7 +51,7 @@ fn sanitize(text: &str) -> String {
 }
 
 /// The message for a role that must not be granted because the user does not hold all its permissions.
-pub(super) fn escalation(user: &crate::User, missing: &[super::Rule]) -> String {
+pub(super) fn escalation(user: &crate::User, missing: &[Rule]) -> String {
     let mut lines: Vec<String> = missing.iter().map(ToString::to_string).collect();
     lines.sort();
     lines.dedup();

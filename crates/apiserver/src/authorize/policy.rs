@@ -11,8 +11,8 @@ use evenkeel_env::HashMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::rule::Rule;
 use crate::User;
+use crate::access::Rule;
 
 /// Namespace (empty for cluster roles and cluster role bindings) and name.
 type Id = (String, String);

@@ -4,10 +4,11 @@ use evenkeel_schema::field::{BadValue, FieldError};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{MASTERS, Rule};
+use super::MASTERS;
 use crate::User;
-use crate::access::{Attributes, Authorizer, Decision, Target};
+use crate::access::{Attributes, Authorizer, Decision, Rule, Target};
 use crate::status::{Result, Status};
+use crate::strategy::Unstored;
 
 const GROUP: &str = "authorization.k8s.io";
 
@@ -18,15 +19,17 @@ const GROUP: &str = "authorization.k8s.io";
 pub(crate) fn review(
     authorizer: &dyn Authorizer,
     user: &User,
-    kind: &str,
+    resource: Unstored,
     object: Value,
     now: Timestamp,
 ) -> Option<Result<Value>> {
-    Some(match kind {
-        "SelfSubjectReview" => Ok(self_review(user, now)),
-        "SelfSubjectRulesReview" => rules_review(authorizer, user, &object),
-        "SelfSubjectAccessReview" => access_review(authorizer, Some(user), kind, object),
-        "SubjectAccessReview" | "LocalSubjectAccessReview" => access_review(authorizer, None, kind, object),
+    Some(match resource {
+        Unstored::SelfSubjectReview => Ok(self_review(user, now)),
+        Unstored::SelfSubjectRulesReview => rules_review(authorizer, user, &object),
+        Unstored::SelfSubjectAccessReview => access_review(authorizer, Some(user), resource, object),
+        Unstored::SubjectAccessReview | Unstored::LocalSubjectAccessReview => {
+            access_review(authorizer, None, resource, object)
+        }
         _ => return None,
     })
 }
@@ -74,10 +77,11 @@ fn rules_review(authorizer: &dyn Authorizer, user: &User, object: &Value) -> Res
 fn access_review(
     authorizer: &dyn Authorizer,
     asking: Option<&User>,
-    kind: &str,
+    resource: Unstored,
     mut object: Value,
 ) -> Result<Value> {
-    let errors = validate(asking.is_some(), kind, &object);
+    let is_local = resource == Unstored::LocalSubjectAccessReview;
+    let errors = validate(asking.is_some(), is_local, &object);
     if !errors.is_empty() {
         return Err(Status::invalid(GROUP, "", "", &errors));
     }
@@ -121,7 +125,7 @@ fn attributes<'a>(user: &'a User, object: &'a Value) -> Attributes<'a> {
     Attributes { user, verb: text(wanted, "/verb"), target }
 }
 
-fn validate(of_oneself: bool, kind: &str, object: &Value) -> Vec<FieldError> {
+fn validate(of_oneself: bool, is_local: bool, object: &Value) -> Vec<FieldError> {
     let resource = present(object, "/spec/resourceAttributes");
     let path = present(object, "/spec/nonResourceAttributes");
     let mut errors = Vec::new();
@@ -144,8 +148,8 @@ fn validate(of_oneself: bool, kind: &str, object: &Value) -> Vec<FieldError> {
     for selector in ["fieldSelector", "labelSelector"] {
         errors.extend(resource.and_then(|resource| validate_selector(resource, selector)));
     }
-    errors.extend(validate_metadata(kind, object));
-    if kind == "LocalSubjectAccessReview" {
+    errors.extend(validate_metadata(is_local, object));
+    if is_local {
         errors.extend(validate_local(object, resource, path));
     }
     errors
@@ -169,14 +173,13 @@ fn validate_selector(resource: &Value, name: &str) -> Option<FieldError> {
     }
 }
 
-fn validate_metadata(kind: &str, object: &Value) -> Option<FieldError> {
+fn validate_metadata(is_local: bool, object: &Value) -> Option<FieldError> {
     let metadata = object.get("metadata").and_then(Value::as_object)?;
-    let local = kind == "LocalSubjectAccessReview";
-    let may = |key: &str| key == "managedFields" || key == "namespace" && local;
+    let may = |key: &str| key == "managedFields" || key == "namespace" && is_local;
     if metadata.iter().all(|(key, value)| may(key) || value.is_null()) {
         return None;
     }
-    let detail = if local { "must be empty except for namespace" } else { "must be empty" };
+    let detail = if is_local { "must be empty except for namespace" } else { "must be empty" };
     Some(FieldError::invalid("metadata", Value::Object(metadata.clone()), detail))
 }
 

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::header::encode_object;
+use crate::strategy::Unstored;
 
 struct World {
     store: Store<Header>,
@@ -216,9 +217,9 @@ async fn others_need_a_rule_for_it() {
     assert!(act(&world, &alice(), &[("Impersonate-User", "bob"), ("Impersonate-Group", "x")]).is_err());
 }
 
-fn answer(world: &World, kind: &str, object: Value) -> Value {
+fn answer(world: &World, resource: Unstored, object: Value) -> Value {
     let now = "2026-01-01T00:00:00.5Z".parse().unwrap();
-    match review(&world.rbac, &alice(), kind, object, now).unwrap() {
+    match review(&world.rbac, &alice(), resource, object, now).unwrap() {
         Ok(object) => object["status"].clone(),
         Err(status) => json!(status.message),
     }
@@ -234,19 +235,22 @@ async fn reviews_answer_with_a_status() {
     let access =
         json!({"spec": {"resourceAttributes": {"verb": "list", "resource": "pods", "namespace": "ns"}}});
     let reason = r#"RBAC: allowed by RoleBinding "b/ns" of ClusterRole "reader" to User "alice""#;
-    assert_eq!(answer(&world, "SelfSubjectAccessReview", access), json!({"allowed": true, "reason": reason}));
+    assert_eq!(
+        answer(&world, Unstored::SelfSubjectAccessReview, access),
+        json!({"allowed": true, "reason": reason})
+    );
     let other = json!({"spec": {"user": "bob", "nonResourceAttributes": {"path": "/x", "verb": "get"}}});
-    assert_eq!(answer(&world, "SubjectAccessReview", other), json!({"allowed": false}));
-    let rules = answer(&world, "SelfSubjectRulesReview", json!({"spec": {"namespace": "ns"}}));
+    assert_eq!(answer(&world, Unstored::SubjectAccessReview, other), json!({"allowed": false}));
+    let rules = answer(&world, Unstored::SelfSubjectRulesReview, json!({"spec": {"namespace": "ns"}}));
     assert_eq!(rules, json!({"resourceRules": read_pods(), "nonResourceRules": [], "incomplete": false}));
     let info = json!({"username": "alice", "groups": ["devs", "system:authenticated"]});
-    assert_eq!(answer(&world, "SelfSubjectReview", json!({})), json!({"userInfo": info}));
+    assert_eq!(answer(&world, Unstored::SelfSubjectReview, json!({})), json!({"userInfo": info}));
 }
 
 #[tokio::test]
 async fn a_review_without_a_question_is_refused() {
     let world = World::new();
-    let empty = answer(&world, "SubjectAccessReview", json!({"spec": {"user": "u"}}));
+    let empty = answer(&world, Unstored::SubjectAccessReview, json!({"spec": {"user": "u"}}));
     assert_eq!(
         empty,
         ".authorization.k8s.io \"\" is invalid: spec.resourceAttributes: Invalid value: null: exactly \
@@ -254,7 +258,7 @@ async fn a_review_without_a_question_is_refused() {
     );
     let local = json!({"metadata": {"namespace": "ns"}, "spec": {"user": "u", "nonResourceAttributes": {"path": "/x", "verb": "get"}}});
     assert_eq!(
-        answer(&world, "LocalSubjectAccessReview", local),
+        answer(&world, Unstored::LocalSubjectAccessReview, local),
         ".authorization.k8s.io \"\" is invalid: spec.nonResourceAttributes: Invalid value: \
          {\"Path\":\"/x\",\"Verb\":\"get\"}: disallowed on this kind of request"
     );

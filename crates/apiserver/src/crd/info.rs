@@ -7,20 +7,29 @@ use evenkeel_schema::types::Schema;
 use evenkeel_store::Entry;
 use serde_json::Value;
 
-use super::storage_version;
+use super::{Definitions, storage_version};
 use crate::registry::storage_prefix;
-use crate::{ApiServer, Column, CustomInfo, Header, ResourceInfo, SubresourceInfo};
+use crate::{Column, CustomInfo, Header, ResourceInfo, SubresourceInfo};
 
 const VERBS: [&str; 8] = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
 
 /// The resources that a CRD serves, one for each served version.
-pub(super) fn resources(server: &ApiServer, definition: &Value, entry: &Entry<Header>) -> Vec<ResourceInfo> {
+pub(super) fn resources(
+    definitions: &Definitions,
+    definition: &Value,
+    entry: &Entry<Header>,
+) -> Vec<ResourceInfo> {
     let versions = definition["spec"]["versions"].as_array();
     let served = versions.into_iter().flatten().filter(|it| it["served"] == true);
-    served.map(|version| resource(server, definition, version, entry)).collect()
+    served.map(|version| resource(definitions, definition, version, entry)).collect()
 }
 
-fn resource(server: &ApiServer, definition: &Value, version: &Value, entry: &Entry<Header>) -> ResourceInfo {
+fn resource(
+    definitions: &Definitions,
+    definition: &Value,
+    version: &Value,
+    entry: &Entry<Header>,
+) -> ResourceInfo {
     let spec = &definition["spec"];
     let names = &definition["status"]["acceptedNames"];
     let group = text(&spec["group"]);
@@ -37,15 +46,16 @@ fn resource(server: &ApiServer, definition: &Value, version: &Value, entry: &Ent
         categories: texts(&names["categories"]),
         subresources: subresources(version, &text(&names["kind"])),
         columns: columns(version),
-        custom: Some(Arc::new(custom(server, definition, version, entry, (&group, &name, &plural)))),
+        custom: Some(Arc::new(custom(definitions, definition, version, entry, (&group, &name, &plural)))),
         group,
         version: name,
         plural,
+        strategy: Default::default(),
     }
 }
 
 fn custom(
-    server: &ApiServer,
+    definitions: &Definitions,
     definition: &Value,
     version: &Value,
     entry: &Entry<Header>,
@@ -54,7 +64,7 @@ fn custom(
     let schema = version["schema"]["openAPIV3Schema"].clone();
     let preserve = definition["spec"]["preserveUnknownFields"] == true || schema.is_null();
     // An unchanged schema keeps its revision: objects that were written since then conform to it.
-    let before = server.registry().find(group, name, plural).and_then(|it| it.custom.clone());
+    let before = definitions.registry.find(group, name, plural).and_then(|it| it.custom.clone());
     let before = before.filter(|it| it.version["schema"] == version["schema"]);
     CustomInfo {
         definition: entry.header.name.to_string(),

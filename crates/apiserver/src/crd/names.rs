@@ -2,12 +2,12 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{all, condition, set_condition};
-use crate::{ApiServer, storage};
+use super::{Definitions, all, condition, set_condition};
+use crate::storage;
 
 /// Accepts the names that are free and sets the conditions.
-pub(super) fn accept(server: &ApiServer, definition: &mut Value) {
-    let taken = taken(server, definition);
+pub(super) fn accept(definitions: &Definitions, definition: &mut Value) {
+    let taken = taken(definitions, definition);
     let requested = definition["spec"]["names"].clone();
     let old = definition["status"]["acceptedNames"].clone();
     let mut accepted = Map::new();
@@ -36,11 +36,11 @@ pub(super) fn accept(server: &ApiServer, definition: &mut Value) {
         accepted.entry(required).or_insert(json!(""));
     }
     definition["status"]["acceptedNames"] = accepted.into();
-    set_conditions(server, definition, conflict);
+    set_conditions(definitions, definition, conflict);
 }
 
-fn set_conditions(server: &ApiServer, definition: &mut Value, conflict: Option<(&str, String)>) {
-    let now = server.now();
+fn set_conditions(definitions: &Definitions, definition: &mut Value, conflict: Option<(&str, String)>) {
+    let now = definitions.now();
     let established = condition(definition, "Established").is_some_and(|it| it["status"] == "True");
     let (accepted, reason, message) = match &conflict {
         None => (true, "NoConflicts", "no conflicts found"),
@@ -68,8 +68,8 @@ fn set_conditions(server: &ApiServer, definition: &mut Value, conflict: Option<(
 }
 
 /// The accepted names of the other CRDs in the same group.
-fn taken(server: &ApiServer, definition: &Value) -> Vec<String> {
-    let all = all(server);
+fn taken(definitions: &Definitions, definition: &Value) -> Vec<String> {
+    let all = all(definitions);
     let name = &definition["metadata"]["name"];
     let group = definition["spec"]["group"].as_str().unwrap_or_default();
     let others = all.iter().filter(|it| *name != *it.header.name);

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use evenkeel_store::{Entry, Expect, Op, Range, Write};
 use serde_json::Value;
 
-use super::{CLEANUP, accept_conflict, condition, parse, set_condition, write};
+use super::{CLEANUP, Definitions, accept_conflict, condition, parse, set_condition, write};
+use crate::Header;
 use crate::registry::storage_prefix;
 use crate::status::{Result, Status};
 use crate::storage::StorableObject;
-use crate::{ApiServer, Header};
 
 /// Prepares a CRD for deletion: adds the finalizer and the condition `Terminating`.
 pub(crate) fn mark_terminating(definition: &mut Value, now: &str) {
@@ -32,28 +32,28 @@ pub(super) enum End {
 }
 
 /// Continues the deletion of a CRD as far as possible.
-pub(super) async fn go_on(server: &ApiServer, entry: &Arc<Entry<Header>>) -> Result<End> {
+pub(super) async fn go_on(definitions: &Definitions, entry: &Arc<Entry<Header>>) -> Result<End> {
     let mut definition = parse(entry)?;
     let finalizers = definition["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
     if !finalizers.iter().any(|it| it == CLEANUP) {
         return Ok(End::Awaited);
     }
     let prefix = instances(&definition);
-    delete_instances(server, &prefix).await?;
-    let now = server.now();
-    if server.store().count(&prefix) > 0 {
+    delete_instances(definitions, &prefix).await?;
+    let now = definitions.now();
+    if definitions.store.count(&prefix) > 0 {
         let started =
             condition(&definition, "Terminating").is_some_and(|it| it["reason"] != "InstanceDeletionPending");
         if !started {
             let message = "CustomResource deletion is in progress";
             set_condition(&mut definition, "Terminating", true, "InstanceDeletionInProgress", message, &now);
-            write(server, entry, definition).await?;
+            write(definitions, entry, definition).await?;
         }
         return Ok(End::Awaited);
     }
     let rest: Vec<Value> = finalizers.into_iter().filter(|it| it != CLEANUP).collect();
     if rest.is_empty() {
-        return remove(server, entry).await;
+        return remove(definitions, entry).await;
     }
     set_condition(
         &mut definition,
@@ -64,15 +64,15 @@ pub(super) async fn go_on(server: &ApiServer, entry: &Arc<Entry<Header>>) -> Res
         &now,
     );
     definition["metadata"]["finalizers"] = rest.into();
-    write(server, entry, definition).await.map(|_| End::Awaited)
+    write(definitions, entry, definition).await.map(|_| End::Awaited)
 }
 
-async fn remove(server: &ApiServer, entry: &Arc<Entry<Header>>) -> Result<End> {
+async fn remove(definitions: &Definitions, entry: &Arc<Entry<Header>>) -> Result<End> {
     let write = Write { key: entry.key.clone(), expect: Expect::Revision(entry.revision), op: Op::Delete };
-    if accept_conflict(server.store().write(write).await)?.is_none() {
+    if accept_conflict(definitions.store.write(write).await)?.is_none() {
         return Ok(End::Awaited);
     }
-    server.registry().replace(&entry.header.name, Vec::new());
+    definitions.registry.replace(&entry.header.name, Vec::new());
     Ok(End::Reached)
 }
 
@@ -83,10 +83,10 @@ fn instances(definition: &Value) -> String {
 
 /// Deletes the custom resources, or marks them as deleted if they have finalizers. If another writer of a
 /// custom resource is faster, its write continues the deletion.
-async fn delete_instances(server: &ApiServer, prefix: &str) -> Result<()> {
+async fn delete_instances(definitions: &Definitions, prefix: &str) -> Result<()> {
     let range = Range { prefix: prefix.to_owned(), ..Range::default() };
-    let page = server.store().range(&range).map_err(Status::internal)?;
-    let now = server.now();
+    let page = definitions.store.range(&range).map_err(Status::internal)?;
+    let now = definitions.now();
     let mut writes = Vec::new();
     for entry in page.entries.iter().filter(|it| !(it.header.deleting && it.header.finalizers)) {
         let op = match entry.header.finalizers {
@@ -105,7 +105,7 @@ async fn delete_instances(server: &ApiServer, prefix: &str) -> Result<()> {
         };
         writes.push(Write { key: entry.key.clone(), expect: Expect::Revision(entry.revision), op });
     }
-    for outcome in server.store().write_all(writes).await {
+    for outcome in definitions.store.write_all(writes).await {
         accept_conflict(outcome)?;
     }
     Ok(())

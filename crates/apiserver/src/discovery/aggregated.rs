@@ -2,14 +2,14 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::sync::OnceLock;
+use std::sync::{LazyLock, OnceLock};
 
 use bytes::Bytes;
-use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 
 use super::groups::{Group, Version, groups};
 use super::hash;
+use crate::bounded_cache::BoundedCache;
 use crate::registry::{Registry, ResourceInfo, SubresourceInfo};
 
 /// An encoded list and its ETag.
@@ -36,19 +36,15 @@ pub(super) fn document(groups: &[Group], core: bool) -> Document {
 /// Returns a list with its hash. Recent lists are cached, because the many servers in a process of tests
 /// declare the same resources.
 fn hashed(body: Bytes) -> Document {
-    /// Enough for the sets of custom resources that one test process alternates between; a list takes about a
-    /// hundred kilobytes.
-    const KEPT_MAX: usize = 8;
-    static KEPT: Mutex<Vec<Document>> = Mutex::new(Vec::new());
-    let mut kept = KEPT.lock();
-    match kept.iter().position(|document| document.body == body) {
-        Some(at) => kept[..=at].rotate_right(1),
-        None => {
-            kept.truncate(KEPT_MAX - 1);
-            kept.insert(0, Document { etag: format!("\"{}\"", hash(&body)), body });
-        }
-    }
-    kept[0].clone()
+    /// As many as the tests of one process take turns with, at a hundred kilobytes each.
+    const GENERATION: usize = 4;
+    static KEPT: LazyLock<BoundedCache<Bytes, String, GENERATION>> = LazyLock::new(BoundedCache::default);
+    let etag = KEPT.get(&body).unwrap_or_else(|| {
+        let etag = format!("\"{}\"", hash(&body));
+        KEPT.insert(body.clone(), etag.clone(), 1);
+        etag
+    });
+    Document { body, etag }
 }
 
 fn list(groups: &[&Group]) -> Vec<u8> {

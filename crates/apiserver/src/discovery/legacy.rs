@@ -108,11 +108,5 @@ fn stored_as(info: &ResourceInfo) -> (&str, &str) {
     if let Some(custom) = &info.custom {
         return (&info.group, &custom.storage_version);
     }
-    match (info.group.as_str(), info.kind.as_str()) {
-        ("events.k8s.io", "Event") => ("", "v1"),
-        ("autoscaling", "HorizontalPodAutoscaler") => ("autoscaling", "v2"),
-        ("apiextensions.k8s.io", _) => ("apiextensions.k8s.io", "v1beta1"),
-        (group, "MutatingAdmissionPolicy" | "MutatingAdmissionPolicyBinding") => (group, "v1beta1"),
-        (group, _) => (group, &info.version),
-    }
+    info.strategy.storage_version.unwrap_or((&info.group, &info.version))
 }

@@ -39,7 +39,7 @@ fn newest(ctx: &RequestContext<'_>, accept: Accept) -> Result<Response<Body>> {
         key.clear();
         key.shrink_to(KEY_MAX_BYTES);
         ctx.info.write_key(&ctx.path.namespace, &ctx.path.name, key);
-        ctx.server.store().look(key, |entry| {
+        ctx.services.store.look(key, |entry| {
             // Converting takes its time: it is not done while writes wait.
             let as_is = entry.header.damage.is_none() && conversion::is_stored_as_served(ctx.info, entry);
             as_is.then(|| EncodedObject::stored(entry, entry.revision)).ok_or_else(|| entry.clone())
@@ -55,16 +55,16 @@ fn newest(ctx: &RequestContext<'_>, accept: Accept) -> Result<Response<Body>> {
 /// The object that the path names, as new as the request demands.
 pub(crate) async fn find(ctx: &RequestContext<'_>) -> Result<Arc<Entry<Header>>> {
     wait(ctx).await?;
-    ctx.server.store().get(&ctx.key()).ok_or_else(|| ctx.not_found())
+    ctx.services.store.get(&ctx.key()).ok_or_else(|| ctx.not_found())
 }
 
 /// Waits until the store is as new as the request demands.
 async fn wait(ctx: &RequestContext<'_>) -> Result<()> {
     let version = ctx.request.query.text("resourceVersion");
     if version.is_empty() {
-        ctx.server.store().catch_up().await;
+        ctx.services.store.catch_up().await;
     } else {
-        let newest = ctx.server.store().sync().await;
+        let newest = ctx.services.store.sync().await;
         let asked = parse_version(version).map_err(|why| {
             Status::server_error(format!("resourceVersion: Invalid value: {version:?}: {why}"))
         })?;
@@ -96,7 +96,7 @@ pub(crate) fn respond_object(
             )));
         }
         Shape::Table { beta } => {
-            let options = TableOptions::of(ctx, beta)?;
+            let options = TableOptions::of(ctx.request, beta, ctx.services.env.now())?;
             out = Printer::of(ctx.info).single(encoded.to_value(), true, options).to_string().into_bytes();
         }
     }

@@ -88,7 +88,7 @@ pub(crate) async fn find(
     query: &ListQuery,
     selection: &Selection,
 ) -> Result<Found> {
-    let newest = ctx.server.store().sync().await;
+    let newest = ctx.services.store.sync().await;
     let (at, after) = start(query, newest)?;
     if let (Some(name), None) = (selection.name(), &after)
         && let Some(key) = single_key(ctx, selection, name)
@@ -151,8 +151,8 @@ fn find_one(
     newest: u64,
 ) -> Result<Found> {
     let entry = match at {
-        Some(at) => ctx.server.store().get_at(key, at).map_err(|error| expired(&error, None))?,
-        None => ctx.server.store().get(key),
+        Some(at) => ctx.services.store.get_at(key, at).map_err(|error| expired(&error, None))?,
+        None => ctx.services.store.get(key),
     };
     let entries = entry.into_iter().filter(|it| selection.matches(&it.header, &it.value)).collect();
     Ok(Found { entries, revision: at.unwrap_or(newest), next: None, remaining: None })
@@ -178,7 +178,7 @@ fn collect(
     loop {
         let token =
             || continued.then(|| range.after.as_deref().unwrap_or_default()[prefix.len()..].to_owned());
-        let page = ctx.server.store().range(&range).map_err(|error| expired(&error, token()))?;
+        let page = ctx.services.store.range(&range).map_err(|error| expired(&error, token()))?;
         range.at = Some(page.revision);
         let last = page.entries.last().map(|it| it.key.to_string());
         for (index, entry) in page.entries.iter().enumerate() {
@@ -227,7 +227,7 @@ pub(crate) fn write_list(
     let mut out = Vec::new();
     let form = match accept.shape {
         Shape::Table { beta } => {
-            let options = TableOptions::of(ctx, beta)?;
+            let options = TableOptions::of(ctx.request, beta, ctx.services.env.now())?;
             let objects: Vec<_> = items.iter().map(|item| item.encoded().to_value()).collect();
             found.write_metadata(&mut out, false);
             let metadata = serde_json::from_slice(&out).map_err(Status::internal)?;

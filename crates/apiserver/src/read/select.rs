@@ -105,7 +105,7 @@ fn field(info: &ResourceInfo, label: &str) -> Result<Field> {
     };
     match stored {
         Some("metadata.name") => return Ok(Field::Name),
-        Some("metadata.namespace") if !field_selectors::lies_nowhere(group, &info.kind) => {
+        Some("metadata.namespace") if field_selectors::is_selectable_by_namespace(group, &info.kind) => {
             return Ok(Field::Namespace);
         }
         _ => {}

@@ -19,10 +19,10 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::list::refuse_options;
 use super::select::Selection;
-use super::shared::{EventId, SharedEvents};
 use crate::body::Body;
 use crate::context::RequestContext;
 use crate::encode::EncodedObject;
+use crate::encoded_events::{EncodedEvents, EventId};
 use crate::request::{Format, ListQuery, Shape, negotiate_for, parse_version};
 use crate::status::{Result, Status};
 use crate::table::{Printer, TableOptions};
@@ -56,14 +56,18 @@ pub(crate) async fn watch(ctx: &RequestContext<'_>) -> Result<Response<Body>> {
     let rows = match accept.shape {
         Shape::Table { beta } => {
             let printer = Printer::of(ctx.info).into();
-            Some(Rows { printer, options: TableOptions::of(ctx, beta)?, env: ctx.server.env().clone() })
+            Some(Rows {
+                printer,
+                options: TableOptions::of(ctx.request, beta, ctx.services.env.now())?,
+                env: ctx.services.env.clone(),
+            })
         }
         _ => None,
     };
     let form = Form { info: ctx.info.clone(), shape: accept.shape, rows };
     let stream = open(ctx, &query, selection, form).await?;
     let what = format!("watch of {}", ctx.request.path);
-    Ok(respond::json(200, Body::stream(ctx.server.inner().panics.guard_stream(what, stream))))
+    Ok(respond::json(200, Body::stream(ctx.services.panics.guard_stream(what, stream))))
 }
 
 fn validate(query: &ListQuery) -> Result<()> {
@@ -112,9 +116,9 @@ async fn open(
     selection: Selection,
     form: Form,
 ) -> Result<Events> {
-    let newest = ctx.server.store().sync().await;
+    let newest = ctx.services.store.sync().await;
     let begin = begin(query, newest)?;
-    let length = length(query.timeout_seconds, ctx.server.env());
+    let length = length(query.timeout_seconds, &ctx.services.env);
     let prefix = ctx.scope();
     let mut pending = VecDeque::new();
     let after = match begin {
@@ -123,7 +127,7 @@ async fn open(
         Begin::Never(_) => newest,
         Begin::State => {
             let range = Range { prefix: prefix.clone(), ..Range::default() };
-            let page = ctx.server.store().range(&range).map_err(Status::internal)?;
+            let page = ctx.services.store.range(&range).map_err(Status::internal)?;
             pending.extend(page.entries.into_iter().filter(|it| selection.matches(&it.header, &it.value)));
             page.revision
         }
@@ -132,7 +136,7 @@ async fn open(
         Begin::Never(status) => State::Failed(Some(status)),
         // Kubernetes asks its storage for the revision to begin at, and has no time left for that.
         _ if length.is_zero() && query.version.is_empty() => State::Failed(Some(out_of_time())),
-        _ => match ctx.server.store().watch(&prefix, after) {
+        _ => match ctx.services.store.watch(&prefix, after) {
             Ok(watch) => State::Open(watch),
             Err(error) => State::Failed(refusal(&error)),
         },
@@ -144,14 +148,14 @@ async fn open(
     let from_state = query.initial_events.unwrap_or(matches!(query.version.as_str(), "" | "0"));
     let marks_end = from_state && query.bookmarks;
     Ok(Events {
-        work: Some(ctx.server.hold("watch's initial state")),
+        work: Some(ctx.services.hold("watch's initial state")),
         initial: pending,
         end_mark: (marks_end && matches!(state, State::Open(_))).then_some(after),
         ahead: (after > newest).then_some(after),
         state,
         selection,
         form,
-        shared: ctx.server.inner().events.clone(),
+        shared: ctx.services.events.clone(),
         first: true,
         bookmark: query.bookmarks.then(|| Box::pin(sleep_until(first_bookmark(now, length)))),
         end: Box::pin(sleep_until(now + length)),
@@ -229,7 +233,7 @@ struct Events {
     selection: Selection,
     form: Form,
     /// What was encoded for other watchers.
-    shared: Arc<SharedEvents>,
+    shared: Arc<EncodedEvents>,
     /// Whether no event was sent yet: the first one of a Table has the columns.
     first: bool,
     bookmark: Option<Pin<Box<Sleep>>>,

@@ -9,13 +9,14 @@ use serde_json::{Value, json};
 
 use super::{created, decode_other};
 use crate::body::Body;
+use crate::commit::{RETRIES_MAX, put};
 use crate::context::RequestContext;
 use crate::decode::Expected;
+use crate::incoming::write_query;
 use crate::request::WriteQuery;
 use crate::status::{Result, Status};
 use crate::storage;
 use crate::storage::ManagedFields;
-use crate::write::{RETRIES_MAX, put, write_query};
 
 /// Answers a POST of a Binding to `pods/{name}/binding`, or to the older resource `bindings`.
 pub(super) async fn bind(ctx: &RequestContext<'_>, body: Bytes) -> Result<Response<Body>> {
@@ -62,7 +63,7 @@ async fn assign(
     name: &str,
     binding: &Value,
 ) -> Result<bool> {
-    let entry = ctx.server.store().get(key).ok_or_else(|| Status::not_found("", "pods", name))?;
+    let entry = ctx.services.store.get(key).ok_or_else(|| Status::not_found("", "pods", name))?;
     let mut pod: Value = storage::read(&entry)?;
     let uid = binding["metadata"]["uid"].as_str().unwrap_or_default();
     if !uid.is_empty() && uid != &*entry.header.uid {
@@ -98,7 +99,7 @@ fn place(ctx: &RequestContext<'_>, pod: &mut Value, binding: &Value) {
         }
     }
     let condition = json!({
-        "type": "PodScheduled", "status": "True", "lastTransitionTime": ctx.server.now(),
+        "type": "PodScheduled", "status": "True", "lastTransitionTime": ctx.services.now(),
     });
     let mut conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
     match conditions.iter_mut().find(|it| it["type"] == "PodScheduled") {

@@ -11,15 +11,14 @@ use serde_json::{Value, json};
 use super::{created, decode_other};
 use crate::Header;
 use crate::body::Body;
+use crate::commit::{RETRIES_MAX, put};
 use crate::context::RequestContext;
 use crate::decode::Expected;
+use crate::incoming::write_query;
 use crate::status::{Result, Status};
 use crate::storage;
 use crate::storage::ManagedFields;
-use crate::write::{
-    DeleteOptions, IGNORE_READ_ERROR, RETRIES_MAX, check_preconditions, conflict, delete_object, put,
-    write_query,
-};
+use crate::write::{DeleteOptions, IGNORE_READ_ERROR, check_preconditions, conflict, delete_object};
 
 /// The decision on an eviction.
 enum Verdict {
@@ -48,7 +47,7 @@ pub(super) async fn evict(ctx: &RequestContext<'_>, body: Bytes) -> Result<Respo
     let chosen = options.resource_version.is_some();
     let mut refusal = None;
     for _ in 0..RETRIES_MAX {
-        let entry = ctx.server.store().get(&ctx.key()).ok_or_else(|| ctx.not_found())?;
+        let entry = ctx.services.store.get(&ctx.key()).ok_or_else(|| ctx.not_found())?;
         options.validate()?;
         let verdict = judge(ctx, &entry, &options).await?;
         let mut options = options.clone();
@@ -95,7 +94,7 @@ async fn carry_out(ctx: &RequestContext<'_>, mut options: DeleteOptions) -> Resu
 /// Writes the condition `DisruptionTarget`; returns the pod's new revision.
 async fn mark(ctx: &RequestContext<'_>, options: &DeleteOptions) -> Result<u64> {
     for _ in 0..RETRIES_MAX {
-        let entry = ctx.server.store().get(&ctx.key()).ok_or_else(|| ctx.not_found())?;
+        let entry = ctx.services.store.get(&ctx.key()).ok_or_else(|| ctx.not_found())?;
         check_preconditions(ctx, options, &entry)?;
         let mut pod: Value = storage::read(&entry)?;
         let mut conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
@@ -105,7 +104,7 @@ async fn mark(ctx: &RequestContext<'_>, options: &DeleteOptions) -> Result<u64> 
         let condition = json!({
             "type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
             "message": "Eviction API: evicting", "lastProbeTime": null,
-            "lastTransitionTime": since.unwrap_or_else(|| ctx.server.now().into()),
+            "lastTransitionTime": since.unwrap_or_else(|| ctx.services.now().into()),
         });
         conditions.insert(index.unwrap_or(conditions.len()), condition);
         if !pod["status"].is_object() {

@@ -11,9 +11,9 @@ use crate::storage;
 /// Refuses a request that the kubelet would serve, because nodes are simulated. Kubernetes' own errors take
 /// precedence.
 pub(super) fn unreachable(ctx: &RequestContext<'_>) -> Result<Response<Body>> {
-    let entry = ctx.server.store().get(&ctx.key()).ok_or_else(|| ctx.not_found())?;
+    let entry = ctx.services.store.get(&ctx.key()).ok_or_else(|| ctx.not_found())?;
     let name = &ctx.path.name;
-    if ctx.info.kind == "Pod" {
+    if ctx.info.strategy.runs_on_node {
         let pod: Value = storage::read(&entry)?;
         if pod["spec"]["nodeName"].as_str().unwrap_or_default().is_empty() {
             return Err(Status::bad_request(format!("pod {name} does not have a host assigned")));

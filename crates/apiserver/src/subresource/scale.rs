@@ -11,12 +11,14 @@ use http::Response;
 use serde_json::{Map, Value, json};
 
 use crate::body::Body;
+use crate::commit::RETRIES_MAX;
 use crate::context::RequestContext;
 use crate::encode::EncodedObject;
+use crate::incoming::{Incoming, write_query};
 use crate::read::{find_named, respond_object};
 use crate::request::{WriteQuery, negotiate};
 use crate::status::{Result, Status};
-use crate::write::{Incoming, RETRIES_MAX, Writer, change, conflict, patched_part, write_query};
+use crate::write::{Writer, change, conflict, patched_part};
 use crate::{Header, ResourceInfo, conversion, managed_fields};
 
 /// Answers a request to `…/scale`.
@@ -59,7 +61,7 @@ async fn write(
     // The body of an update is decoded before the parent object is looked up.
     let update = if verb == "patch" { None } else { Some(decode_update(part, &query, body)?) };
     for _ in 0..RETRIES_MAX {
-        let entry = ctx.server.store().get(&key).ok_or_else(|| ctx.not_found())?;
+        let entry = ctx.services.store.get(&key).ok_or_else(|| ctx.not_found())?;
         let parent = conversion::decoded(ctx.info, &entry)?;
         let old = scale_of(ctx, &parent, Missing::Zero)?;
         let (mut scale, writer) = match &update {
@@ -101,7 +103,7 @@ fn scaled(ctx: &RequestContext<'_>, parent: &Value, scale: &Value, entry: &Entry
     let entries = mapping(ctx).entries_of_parent(&parent, scale);
     let paths = Paths::of(ctx.info);
     set(&mut parent, &paths.replicas, replicas.into());
-    crate::strategy::set_or_remove(&mut parent["metadata"], "managedFields", entries);
+    crate::members::set_or_remove(&mut parent["metadata"], "managedFields", entries);
     let version = scale["metadata"]["resourceVersion"].as_str().unwrap_or_default();
     let version = if version.is_empty() { entry.revision.to_string() } else { version.to_owned() };
     parent["metadata"]["resourceVersion"] = version.into();
@@ -145,7 +147,7 @@ fn mapping(ctx: &RequestContext<'_>) -> managed::Scale {
 
 /// Removes managedFields from a Scale before it is shown; they belong to the parent object.
 fn forget_owners(scale: &mut Value) {
-    crate::strategy::set_or_remove(&mut scale["metadata"], "managedFields", Value::Null);
+    crate::members::set_or_remove(&mut scale["metadata"], "managedFields", Value::Null);
 }
 
 /// How to treat a custom resource without the field of its replicas.
@@ -197,7 +199,7 @@ fn selector(ctx: &RequestContext<'_>, parent: &Value, paths: &Paths) -> String {
         return get(parent, path).and_then(Value::as_str).unwrap_or_default().to_owned();
     }
     let selector = &parent["spec"]["selector"];
-    if ctx.info.kind == "ReplicationController" {
+    if ctx.info.strategy.selects_by_label_map {
         let labels = selector.as_object().into_iter().flatten();
         let labels = labels.map(|(key, value)| (key.as_str(), value.as_str().unwrap_or_default()));
         return LabelSelector::from_labels(labels).to_string();

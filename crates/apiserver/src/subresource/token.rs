@@ -11,14 +11,14 @@ use http::Response;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
-use crate::admission::{Admission, Operation, admit};
+use crate::admission::{self, Admission, Operation};
 use crate::authenticate::{Account, AccountToken, Bound, ISSUER};
 use crate::body::Body;
 use crate::context::RequestContext;
+use crate::incoming::{Incoming, write_query};
 use crate::registry::storage_prefix;
 use crate::status::{Result, Status};
 use crate::storage;
-use crate::write::{Incoming, write_query};
 use crate::{Header, ResourceInfo, managed_fields, respond};
 
 /// The annotation of audit events that holds the ID of the issued token.
@@ -33,6 +33,9 @@ const SECONDS_MAX: i64 = 1 << 32;
 const POD_SECONDS: i64 = 3607;
 const EXTENDED_SECONDS: i64 = 365 * 24 * 3600;
 
+/// The kinds of the core group that a token can be bound to, and their resources.
+const BINDABLE: [(&str, &str); 3] = [("Pod", "pods"), ("Secret", "secrets"), ("Node", "nodes")];
+
 /// Answers a POST to `serviceaccounts/{name}/token`.
 pub(super) async fn issue(ctx: &RequestContext<'_>, body: Bytes) -> Result<Response<Body>> {
     let part_info = Arc::new(info(ctx));
@@ -40,28 +43,36 @@ pub(super) async fn issue(ctx: &RequestContext<'_>, body: Bytes) -> Result<Respo
     let query = write_query(ctx, "CreateOptions")?;
     let mut incoming = Incoming::decode(&part, &query, &body)?;
     incoming.place(&part)?;
-    let admission =
-        Admission { ctx, operation: Operation::Create, name: &ctx.path.name, generate_name: "", old: None };
-    admit(&admission, &mut incoming.object)?;
+    let admission = Admission {
+        ctx,
+        operation: Operation::Create,
+        name: &ctx.path.name,
+        generate_name: "",
+        old: None,
+        part: Some(&part_info),
+        dry_run: query.dry_run,
+    };
+    admission::mutate(&admission, &mut incoming.object).await?;
     if incoming.object["spec"]["expirationSeconds"].is_null() {
         incoming.object["spec"]["expirationSeconds"] = SECONDS.into();
     }
-    if let Some(trail) = &ctx.request.audit {
+    if let Some(trail) = ctx.audit {
         // When the request was decoded, the audit event noted it without defaults.
         trail.note_object(&incoming.object);
     }
     managed_fields::track(&part, &mut incoming.object, None);
     let mut request = incoming.object.clone();
     check_name(ctx, &request)?;
-    let entry = ctx.server.store().get(&ctx.key()).ok_or_else(|| ctx.not_found())?;
+    let entry = ctx.services.store.get(&ctx.key()).ok_or_else(|| ctx.not_found())?;
     fill(ctx, &mut request, &entry)?;
     validate(&request)?;
+    admission::validate(&admission, &request).await?;
     let token = token(ctx, &request, &entry)?;
-    let now = ctx.server.env().now();
+    let now = ctx.services.env.now();
     let lives = SignedDuration::from_secs(seconds(&request));
     let expires = now.checked_add(lives).map_err(Status::internal)?;
-    let (token, id) = ctx.server.inner().authentication.issue(&token);
-    if let Some(trail) = &ctx.request.audit {
+    let (token, id) = ctx.services.authentication.issue(&token);
+    if let Some(trail) = ctx.audit {
         trail.annotate(ISSUED, &format!("JTI={id}"));
     }
     request["status"] = json!({
@@ -108,7 +119,7 @@ fn fill(ctx: &RequestContext<'_>, request: &mut Value, account: &Entry<Header>) 
     metadata["name"] = (*account.header.name).into();
     metadata["namespace"] = (*account.header.namespace).into();
     metadata["uid"] = (**actual).into();
-    metadata["creationTimestamp"] = ctx.server.now().into();
+    metadata["creationTimestamp"] = ctx.services.now().into();
     let spec = &mut request["spec"];
     if spec["audiences"].as_array().is_none_or(Vec::is_empty) {
         spec["audiences"] = json!([ISSUER]);
@@ -163,21 +174,17 @@ fn bound(ctx: &RequestContext<'_>, reference: &Value) -> Result<Option<Bound>> {
     let text = |field: &str| reference[field].as_str().unwrap_or_default();
     let (group, version) = split_api_version(text("apiVersion"));
     let (kind, name) = (text("kind"), text("name"));
-    let plural = match (group, kind) {
-        ("", "Pod") => "pods",
-        ("", "Secret") => "secrets",
-        ("", "Node") => "nodes",
-        _ => {
-            let kind = format!("{group}/{version}, Kind={kind}");
-            return Err(Status::bad_request(format!("cannot bind token to object of type {kind}")));
-        }
+    let bindable = BINDABLE.iter().find(|it| group.is_empty() && it.0 == kind);
+    let Some((_, plural)) = bindable else {
+        let kind = format!("{group}/{version}, Kind={kind}");
+        return Err(Status::bad_request(format!("cannot bind token to object of type {kind}")));
     };
-    let namespace = if kind == "Node" { "" } else { &ctx.path.namespace };
+    let namespace = if *plural == "nodes" { "" } else { &ctx.path.namespace };
     let entry = find(ctx, plural, namespace, name).ok_or_else(|| Status::not_found("", plural, name))?;
     let (found, uid) = (entry.header.name.to_string(), entry.header.uid.to_string());
-    let bound = match kind {
-        "Pod" => Bound::Pod(found, uid.clone(), node_of(ctx, &entry)?),
-        "Secret" => Bound::Secret(found, uid.clone()),
+    let bound = match *plural {
+        "pods" => Bound::Pod(found, uid.clone(), node_of(ctx, &entry)?),
+        "secrets" => Bound::Secret(found, uid.clone()),
         _ => Bound::Node(found, uid.clone()),
     };
     let asked = text("uid");
@@ -208,5 +215,5 @@ fn node_of(ctx: &RequestContext<'_>, pod: &Entry<Header>) -> Result<Option<(Stri
 fn find(ctx: &RequestContext<'_>, plural: &str, namespace: &str, name: &str) -> Option<Arc<Entry<Header>>> {
     let prefix = storage_prefix("", plural);
     let folder = if namespace.is_empty() { prefix } else { format!("{prefix}{namespace}/") };
-    ctx.server.store().get(&format!("{folder}{name}"))
+    ctx.services.store.get(&format!("{folder}{name}"))
 }

@@ -67,7 +67,10 @@ fn a_custom_resource_without_columns_shows_its_age() {
 
 #[test]
 fn flow_schemas_are_listed_as_they_match() {
-    let info = resource("flowcontrol.apiserver.k8s.io", "FlowSchema", vec![column("Name", "string")]);
+    let info = ResourceInfo {
+        plural: "flowschemas".into(),
+        ..resource("flowcontrol.apiserver.k8s.io", "FlowSchema", vec![column("Name", "string")])
+    };
     let with =
         |name, precedence| json!({"metadata": {"name": name}, "spec": {"matchingPrecedence": precedence}});
     let table = Printer::of(&info).table(

@@ -6,19 +6,19 @@ use evenkeel_store::Expect;
 use http::Response;
 use serde_json::{Value, json};
 
-use super::incoming::{Incoming, write_query};
-use super::update::warn_of_repeated_owners;
-use super::{RETRIES_MAX, put, reserve};
-use crate::admission::{Admission, Operation, admit, ask, ask_to_mutate, charge, examine};
+use super::prepare::prepare_create;
+use crate::admission::{self, Admission, Operation};
 use crate::allocate::Reservation;
 use crate::body::Body;
+use crate::commit::{RETRIES_MAX, put, reserve};
 use crate::context::RequestContext;
 use crate::encode::EncodedObject;
+use crate::incoming::{Incoming, warn_of_repeated_owners, write_query};
+use crate::members::set_or_remove;
 use crate::read::respond_object;
 use crate::request::{WriteQuery, negotiate_for};
 use crate::status::{Result, Status};
 use crate::storage::{ManagedFields, check_depth};
-use crate::strategy::{prepare_create, set_or_remove};
 use crate::{conversion, decode, managed_fields, validate};
 
 /// How many characters of a generateName are kept before the suffix: together they fit a label.
@@ -58,33 +58,37 @@ pub(crate) async fn create_object(
         let base =
             if generated { object["metadata"]["generateName"].as_str().unwrap_or_default() } else { "" };
         let base = base.to_owned();
-        let admission =
-            Admission { ctx, operation: Operation::Create, name: &name, generate_name: &base, old: None };
-        admit(&admission, &mut object)?;
-        ask_to_mutate(&admission, &mut object).await?;
+        let admission = Admission {
+            ctx,
+            operation: Operation::Create,
+            name: &name,
+            generate_name: &base,
+            old: None,
+            part: None,
+            dry_run: query.dry_run,
+        };
+        admission::mutate(&admission, &mut object).await?;
         // Who may change an object does not see what is the server's to say of it, its generated name among that.
         fill_system_fields(ctx, &mut object);
         if generated {
             object["metadata"]["name"] = generated_name(ctx, &object).into();
-        } else if name.is_empty() && ctx.info.kind == "LimitRange" && !ctx.info.is_custom() {
+        } else if name.is_empty() && ctx.info.strategy.generates_missing_name {
             // The only kind whose objects need no name.
-            object["metadata"]["name"] = ctx.server.env().uid().into();
+            object["metadata"]["name"] = ctx.services.env.uid().into();
         }
         let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let admission = Admission { name: &name, ..admission };
         warn_of_repeated_owners(ctx, &mut object);
         empties::forget(&ctx.info.group, &ctx.info.kind, &mut object);
-        prepare_create(ctx.info, &mut object, ctx.server.env().now());
+        prepare_create(ctx.info, &mut object, ctx.services.env.now());
         record_requester(ctx, &mut object);
         validate::created(ctx, &object)?;
-        examine(&admission, &object)?;
-        ask(&admission, &object).await?;
-        charge(&admission, &object, query.dry_run).await?;
+        admission::validate(&admission, &object).await?;
         let key = ctx.info.key(&ctx.path.namespace, &name);
         let reservation = reserve(ctx, &mut object, None)?;
         if query.dry_run {
             check_depth(&object)?;
-            return match ctx.server.store().get(&key) {
+            return match ctx.services.store.get(&key) {
                 Some(_) => Err(exists(ctx, &key, &name)),
                 None => Ok(EncodedObject::encode(&object, 0)),
             };
@@ -121,8 +125,8 @@ fn refuse_version(object: &Value) -> Result<()> {
 
 /// What is the server's to say of a new object, whatever the client wrote.
 fn fill_system_fields(ctx: &RequestContext<'_>, object: &mut Value) {
-    let now = ctx.server.now();
-    let uid = ctx.server.env().uid();
+    let now = ctx.services.now();
+    let uid = ctx.services.env.uid();
     let metadata = &mut object["metadata"];
     metadata["uid"] = uid.into();
     metadata["creationTimestamp"] = now.into();
@@ -133,7 +137,7 @@ fn fill_system_fields(ctx: &RequestContext<'_>, object: &mut Value) {
 
 /// A CertificateSigningRequest says who asks, which the client cannot.
 fn record_requester(ctx: &RequestContext<'_>, object: &mut Value) {
-    if ctx.info.kind != "CertificateSigningRequest" || ctx.info.is_custom() {
+    if !ctx.info.strategy.records_requester {
         return;
     }
     let user = ctx.user;
@@ -156,12 +160,12 @@ fn generated_name(ctx: &RequestContext<'_>, object: &Value) -> String {
     while !base.is_char_boundary(end) {
         end -= 1;
     }
-    format!("{}{}", &base[..end], ctx.server.env().suffix(SUFFIX_LEN))
+    format!("{}{}", &base[..end], ctx.services.env.suffix(SUFFIX_LEN))
 }
 
 fn exists(ctx: &RequestContext<'_>, key: &str, name: &str) -> Status {
     let mut status = Status::already_exists(&ctx.info.group, &ctx.info.plural, name);
-    if ctx.server.store().get(key).is_some_and(|it| it.header.deleting) {
+    if ctx.services.store.get(key).is_some_and(|it| it.header.deleting) {
         status.message = format!("object is being deleted: {}", status.message);
     }
     status

@@ -11,15 +11,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use evenkeel_store::{Entry, Expect, Op, Write};
 use http::Response;
-use serde_json::Value;
 
 use self::damaged::delete_damaged;
 pub(crate) use self::options::{DeleteOptions, IGNORE_READ_ERROR};
 pub(crate) use self::plan::check_preconditions;
 use self::plan::{Plan, plan};
-use super::{RETRIES_MAX, follow_up, put, remove};
-use crate::admission::{Admission, Operation, admit, ask_deletion, examine_deletion};
+use crate::admission::admit_deletion;
 use crate::body::Body;
+use crate::commit::{RETRIES_MAX, follow_up, put, remove};
 use crate::context::RequestContext;
 use crate::encode::EncodedObject;
 use crate::header::encode_object;
@@ -27,12 +26,7 @@ use crate::read::{Found, Item, Selection, find_entries, respond_object, write_li
 use crate::request::{ListQuery, negotiate_for};
 use crate::status::{Result, Status};
 use crate::storage::ManagedFields;
-use crate::strategy::Strategy;
 use crate::{Header, conversion, respond, storage};
-
-/// Kubernetes keeps the pods of a job by default, and says so.
-const JOB_WARNING: &str = "child pods are preserved by default when jobs are deleted; set \
-    propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning";
 
 /// What became of an object.
 pub(crate) enum Deleted {
@@ -56,7 +50,7 @@ pub(crate) async fn delete(ctx: &RequestContext<'_>, body: Bytes) -> Result<Resp
             let accepted = options.orphan_dependents == Some(false);
             respond_object(ctx, if accepted { 202 } else { 200 }, accept, encoded)
         }
-        Deleted::Gone(encoded, _) if Strategy::of(ctx.info).returns_deleted => {
+        Deleted::Gone(encoded, _) if ctx.info.strategy.returns_deleted_object => {
             respond_object(ctx, 200, accept, encoded)
         }
         Deleted::Gone(_, entry) => {
@@ -66,8 +60,9 @@ pub(crate) async fn delete(ctx: &RequestContext<'_>, body: Bytes) -> Result<Resp
         }
     };
     let response = code?;
-    if ctx.info.kind == "Job" && options.says_nothing_of_dependents() {
-        ctx.request.warn(JOB_WARNING);
+    if let Some(warning) = ctx.info.strategy.deletion_warning.filter(|_| options.says_nothing_of_dependents())
+    {
+        ctx.request.warn(warning);
     }
     Ok(response)
 }
@@ -76,27 +71,15 @@ pub(crate) async fn delete(ctx: &RequestContext<'_>, body: Bytes) -> Result<Resp
 pub(crate) async fn delete_object(ctx: &RequestContext<'_>, options: &DeleteOptions) -> Result<Deleted> {
     let key = ctx.key();
     for _ in 0..RETRIES_MAX {
-        let entry = ctx.server.store().get(&key).ok_or_else(|| ctx.not_found())?;
+        let entry = ctx.services.store.get(&key).ok_or_else(|| ctx.not_found())?;
         storage::check_readable(&entry)?;
-        admit_deletion(ctx, &entry, options).await?;
+        admit_deletion(ctx, &entry, options.dry_run).await?;
         let plan = plan(ctx, options, &entry)?;
         if let Some(deleted) = carry_out(ctx, options, entry, plan).await? {
             return Ok(deleted);
         }
     }
     Err(super::update::conflict(ctx))
-}
-
-async fn admit_deletion(
-    ctx: &RequestContext<'_>,
-    entry: &Entry<Header>,
-    options: &DeleteOptions,
-) -> Result<()> {
-    let name = &entry.header.name;
-    let admission = Admission { ctx, operation: Operation::Delete, name, generate_name: "", old: None };
-    admit(&admission, &mut Value::Null)?;
-    examine_deletion(ctx, entry, options.dry_run)?;
-    ask_deletion(ctx, entry, options.dry_run).await
 }
 
 /// Carries out what was decided; none where another writer was faster.
@@ -152,7 +135,7 @@ pub(crate) async fn delete_collection(ctx: &RequestContext<'_>, body: Bytes) -> 
     let mut rest = Vec::new();
     let mut batch = Vec::new();
     for entry in found.entries.iter().filter(|entry| storage::check_readable(entry).is_ok()) {
-        admit_deletion(ctx, entry, &options).await?;
+        admit_deletion(ctx, entry, options.dry_run).await?;
         match plan(ctx, &options, entry)? {
             Plan::Remove if options.dry_run => {}
             Plan::Remove => {
@@ -164,13 +147,13 @@ pub(crate) async fn delete_collection(ctx: &RequestContext<'_>, body: Bytes) -> 
     }
     ctx.request.note_submission();
     let keys: Vec<Arc<str>> = batch.iter().map(|it| it.key.clone()).collect();
-    for (result, key) in ctx.server.store().write_all(batch).await.into_iter().zip(keys) {
+    for (result, key) in ctx.services.store.write_all(batch).await.into_iter().zip(keys) {
         match result {
             Ok(written) => {
                 ctx.request.note_commit(written.revision);
                 follow_up(ctx, &key, &written).await?;
             }
-            Err(_) => rest.extend(ctx.server.store().get(&key)),
+            Err(_) => rest.extend(ctx.services.store.get(&key)),
         }
     }
     for entry in rest {
@@ -192,7 +175,7 @@ async fn delete_entry(
         if carry_out(ctx, options, entry.clone(), plan).await?.is_some() {
             return Ok(());
         }
-        match ctx.server.store().get(&entry.key) {
+        match ctx.services.store.get(&entry.key) {
             Some(again) => entry = again,
             None => return Ok(()),
         }

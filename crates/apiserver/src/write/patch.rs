@@ -9,13 +9,13 @@ use http::Response;
 use serde_json::Value;
 
 use self::body::{Kind, Patch};
-use super::RETRIES_MAX;
 use super::create::create_object;
-use super::incoming::{Incoming, write_query_after};
 use super::update::{Writer, change, conflict};
 use crate::body::Body;
+use crate::commit::RETRIES_MAX;
 use crate::context::RequestContext;
 use crate::encode::EncodedObject;
+use crate::incoming::{Incoming, write_query_after};
 use crate::read::respond_object;
 use crate::request::{FieldValidation, WriteQuery, negotiate_for};
 use crate::status::{Result, Status};
@@ -28,7 +28,7 @@ pub(crate) async fn patch(ctx: &RequestContext<'_>, body: Bytes) -> Result<Respo
     let query = write_query_after(ctx, "PatchOptions", options_errors(ctx, kind))?;
     self::body::note(ctx, kind, &body);
     // A patch is read where there is something to patch.
-    if kind != Kind::Apply && ctx.server.store().get(&ctx.key()).is_none() {
+    if kind != Kind::Apply && ctx.services.store.get(&ctx.key()).is_none() {
         return Err(ctx.not_found());
     }
     let patch = Patch::parse(kind, body, query.validation)?;
@@ -57,11 +57,11 @@ async fn patch_object(
 ) -> Result<(u16, EncodedObject)> {
     let key = ctx.key();
     for _ in 0..RETRIES_MAX {
-        let Some(current) = ctx.server.store().get(&key) else {
+        let Some(current) = ctx.services.store.get(&key) else {
             return create_by_apply(ctx, query, patch).await;
         };
-        let old = conversion::object(ctx, &current)?;
-        let own = conversion::object_copy(ctx, &current, &old);
+        let old = conversion::object(&ctx.services.objects, ctx.info, &current)?;
+        let own = conversion::object_copy(&ctx.services.objects, ctx.info, &current, &old);
         let (object, writer) = patched(ctx, query, patch, own)?;
         let incoming = shape(ctx, query, patch, object, Some(&old))?;
         incoming.check_name(ctx)?;

@@ -10,18 +10,19 @@ use http::Response;
 use serde_json::Value;
 
 use super::create::create_object;
-use super::incoming::{DEDUPLICATED, Incoming, drop_repeated_owners, write_query};
-use super::{RETRIES_MAX, put_storable, remove, reserve};
-use crate::admission::{Admission, Operation, admit, ask, ask_to_mutate, charge, examine};
+use super::prepare::prepare_update;
+use crate::admission::{self, Admission, Operation};
 use crate::allocate::Reservation;
 use crate::body::Body;
+use crate::commit::{RETRIES_MAX, put_storable, remove, reserve};
 use crate::context::RequestContext;
 use crate::encode::EncodedObject;
+use crate::incoming::{Incoming, warn_of_repeated_owners, write_query};
 use crate::read::respond_object;
 use crate::request::{WriteQuery, negotiate_for, parse_version};
 use crate::status::{Result, Status};
 use crate::storage::{CheckedObject, ManagedFields};
-use crate::strategy::{Strategy, prepare_update};
+use crate::strategy::Deletion;
 use crate::{Header, conversion, decode, managed_fields, validate};
 
 const MODIFIED: &str =
@@ -38,7 +39,7 @@ pub(crate) async fn update(ctx: &RequestContext<'_>, body: Bytes) -> Result<Resp
     incoming.drop_repeated_owners(ctx);
     let key = ctx.key();
     for _ in 0..RETRIES_MAX {
-        let Some(current) = ctx.server.store().get(&key) else {
+        let Some(current) = ctx.services.store.get(&key) else {
             let encoded = create_by_update(ctx, &query, &mut incoming).await?;
             return respond_object(ctx, 201, accept, encoded);
         };
@@ -57,7 +58,7 @@ async fn create_by_update(
     query: &WriteQuery,
     incoming: &mut Incoming,
 ) -> Result<EncodedObject> {
-    if !Strategy::of(ctx.info).creates_on_update || !ctx.path.subresource.is_empty() {
+    if !ctx.info.strategy.allow_create_on_update || !ctx.path.subresource.is_empty() {
         return Err(ctx.not_found());
     }
     ctx.may_create()?;
@@ -105,8 +106,7 @@ pub(crate) async fn change(
     mut new: Value,
     writer: Writer,
 ) -> Result<Option<EncodedObject>> {
-    let strategy = Strategy::of(ctx.info);
-    let old = &*conversion::object(ctx, current)?;
+    let old = &*conversion::object(&ctx.services.objects, ctx.info, current)?;
     let version = take_version(&mut new)?;
     // Both sides carry the version that is replaced, as every rule that compares them expects.
     new["metadata"]["resourceVersion"] = current.revision.to_string().into();
@@ -114,32 +114,26 @@ pub(crate) async fn change(
         managed_fields::track(ctx, &mut new, Some(old));
     }
     let name = &*ctx.path.name;
-    let admission = Admission { ctx, operation: Operation::Update, name, generate_name: "", old: Some(old) };
-    admit(&admission, &mut new)?;
-    ask_to_mutate(&admission, &mut new).await?;
+    let admission = Admission {
+        ctx,
+        operation: Operation::Update,
+        name,
+        generate_name: "",
+        old: Some(old),
+        part: None,
+        dry_run: query.dry_run,
+    };
+    admission::mutate(&admission, &mut new).await?;
     warn_of_repeated_owners(ctx, &mut new);
-    check_version(ctx, &strategy, version, current.revision)?;
+    check_version(ctx, version, current.revision)?;
     let subresource = endpoint(ctx);
     empties::forget(&ctx.info.group, &ctx.info.kind, &mut new);
-    prepare_update(ctx.info, &mut new, old, subresource, ctx.server.env().now());
+    prepare_update(ctx.info, &mut new, old, subresource, ctx.services.env.now());
     managed::keep_times(old, &mut new);
     validate::updated(ctx, &new, old, subresource)?;
-    examine(&admission, &new)?;
-    ask(&admission, &new).await?;
-    charge(&admission, &new, query.dry_run).await?;
+    admission::validate(&admission, &new).await?;
     let reservation = reserve(ctx, &mut new, Some(old))?;
     store(ctx, query, current, new, reservation, writer).await
-}
-
-/// Takes out owners that are named twice after admission: a patch was not looked at before.
-pub(super) fn warn_of_repeated_owners(ctx: &RequestContext<'_>, object: &mut Value) {
-    let repeated = drop_repeated_owners(object);
-    if !repeated.is_empty() {
-        ctx.request.warn(format!(
-            ".metadata.ownerReferences contains duplicate entries after mutating admission happens; {DEDUPLICATED}{}",
-            repeated.join(", ")
-        ));
-    }
 }
 
 /// The endpoint whose rules a change is held to: a Scale changes the object itself.
@@ -159,8 +153,8 @@ fn take_version(object: &mut Value) -> Result<u64> {
     }
 }
 
-fn check_version(ctx: &RequestContext<'_>, strategy: &Strategy, given: u64, current: u64) -> Result<()> {
-    if given == current || (given == 0 && strategy.unconditional_update) {
+fn check_version(ctx: &RequestContext<'_>, given: u64, current: u64) -> Result<()> {
+    if given == current || (given == 0 && ctx.info.strategy.allow_unconditional_update) {
         return Ok(());
     }
     if given == 0 {
@@ -196,7 +190,7 @@ async fn store(
     if *sealed.bytes() == current.value {
         return conversion::encoded(ctx.info, current, current.revision).map(Some);
     }
-    let goes = is_done(new, current);
+    let goes = is_done(ctx, new, current);
     if query.dry_run {
         return Ok(Some(EncodedObject::encode(new, current.revision)));
     }
@@ -215,17 +209,18 @@ async fn store(
     if let Some(reservation) = reservation {
         reservation.keep();
         let before = conversion::decoded(ctx.info, current)?;
-        ctx.server.inner().allocator.release(&before, Some(&stored));
+        ctx.services.allocator.release(&before, Some(&stored));
     }
-    conversion::cache_object(ctx, &entry, stored);
+    conversion::cache_object(&ctx.services.objects, ctx.info, &entry, stored);
     conversion::encoded(ctx.info, &entry, entry.revision).map(Some)
 }
 
 /// Whether this write takes the last finalizer from an object that is being deleted, so that it goes now.
-fn is_done(new: &Value, current: &Entry<Header>) -> bool {
+fn is_done(ctx: &RequestContext<'_>, new: &Value, current: &Entry<Header>) -> bool {
     let metadata = &new["metadata"];
     let some = |list: &Value| list.as_array().is_some_and(|it| !it.is_empty());
-    let content = new["kind"] == "Namespace" && new["apiVersion"] == "v1" && some(&new["spec"]["finalizers"]);
+    let has_contents = ctx.info.strategy.deletion == Deletion::NamespaceContents;
+    let content = has_contents && some(&new["spec"]["finalizers"]);
     let grace = metadata["deletionGracePeriodSeconds"].as_i64().unwrap_or_default();
     current.header.deleting && !some(&metadata["finalizers"]) && !content && grace == 0
 }

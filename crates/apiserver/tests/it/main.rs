@@ -17,6 +17,7 @@ mod depth;
 mod description;
 mod extremes;
 mod health;
+mod kind_names;
 mod matrix;
 mod panics;
 mod policies;

@@ -6,7 +6,7 @@ use evenkeel_schema::admission::Denial;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::known::Binding;
+use crate::admission_registration::Binding;
 use crate::context::RequestContext;
 
 /// The annotation of a failed validation whose binding has the action `Audit`.
@@ -27,7 +27,7 @@ struct Failure<'a> {
 
 /// Notes a failed validation in the audit log. As in Kubernetes, the first one of a request stays.
 pub(super) fn note_failure(ctx: &RequestContext<'_>, policy: &str, binding: &Binding, denial: &Denial) {
-    let Some(trail) = &ctx.request.audit else { return };
+    let Some(trail) = ctx.audit else { return };
     let failure = Failure {
         message: &denial.message,
         policy,
@@ -57,7 +57,7 @@ impl Notes {
 
     /// Writes the annotations into the audit log, under keys that begin with the policy's name.
     pub(super) fn publish(self, ctx: &RequestContext<'_>, policy: &str) {
-        let Some(trail) = &ctx.request.audit else { return };
+        let Some(trail) = ctx.audit else { return };
         for (key, values) in self.0 {
             trail.annotate(&format!("{policy}/{key}"), &values.join(", "));
         }

@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::namespace;
 use crate::ResourceInfo;
-use crate::admission::{Admission, Operation};
-use crate::registry::{built_in, storage_prefix};
+use crate::admission::plugin::{Admission, Operation};
+use crate::registry::{GroupResource, built_in, storage_prefix};
 
 /// As what a request was matched.
 pub(in crate::admission) struct Matched {
@@ -56,7 +56,7 @@ fn find(admission: &Admission<'_>, rules: &[Value], exact: bool) -> Option<Match
         return None;
     }
     // Looked for last: other faces of the same objects are rare.
-    let custom = admission.ctx.server.registry().custom();
+    let custom = admission.ctx.services.registry.custom();
     let mut others = built_in().iter().chain(&custom).filter(|other| {
         other.prefix == info.prefix && (other.group != info.group || other.version != info.version)
     });
@@ -65,18 +65,14 @@ fn find(admission: &Admission<'_>, rules: &[Value], exact: bool) -> Option<Match
 
 /// Whether a rule is about the operation, the scope and the name, whatever the resource.
 fn is_about(admission: &Admission<'_>, rule: &Value) -> bool {
-    let operation = match admission.operation {
-        Operation::Create => "CREATE",
-        Operation::Update => "UPDATE",
-        Operation::Delete => "DELETE",
-    };
+    let operation = admission.operation.name();
     let part = &admission.ctx.path.subresource;
     let info = admission.ctx.info;
     let same_name = |rule: &Value| {
         let resources = rule["resources"].as_array().into_iter().flatten().filter_map(Value::as_str);
         resources.map(|it| it.split('/').next().unwrap_or(it)).any(|it| it == "*" || it == info.plural)
     };
-    let cluster = info.kind == "Namespace" && info.group.is_empty() || namespace(admission).is_empty();
+    let cluster = admission.is_about(GroupResource::NAMESPACES) || namespace(admission).is_empty();
     let scope = match rule["scope"].as_str() {
         Some("Namespaced") => !cluster,
         Some("Cluster") => cluster,
@@ -106,7 +102,7 @@ fn names_resource(rule: &Value, plural: &str, part: &str) -> bool {
 /// Whether the selector takes the namespace. What lies in none is taken by every selector.
 fn in_namespace(admission: &Admission<'_>, object: &Value, selector: &Value) -> bool {
     let ctx = admission.ctx;
-    let is_namespace = ctx.info.kind == "Namespace" && ctx.info.group.is_empty();
+    let is_namespace = admission.is_about(GroupResource::NAMESPACES);
     if selector.is_null() || ctx.path.namespace.is_empty() && !is_namespace {
         return true;
     }
@@ -115,7 +111,7 @@ fn in_namespace(admission: &Admission<'_>, object: &Value, selector: &Value) -> 
         return selector.matches(|key| object["metadata"]["labels"][key].as_str());
     }
     let key = format!("{}{}", storage_prefix("", "namespaces"), namespace(admission));
-    let entry = ctx.server.store().get(&key);
+    let entry = ctx.services.store.get(&key);
     entry.is_some_and(|entry| selector.matches(|key| entry.header.label(key)))
 }
 

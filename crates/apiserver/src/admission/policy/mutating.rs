@@ -6,9 +6,9 @@ use evenkeel_schema::normalize::normalize;
 use evenkeel_schema::structural;
 use serde_json::Value;
 
-use super::known::{Binding, Hook};
-use super::{bound, is_dry_run, matching, namespace, namespace_object, params, request};
-use crate::admission::{Admission, Operation, Plugin};
+use super::{matching, namespace, namespace_object, params, registered, request};
+use crate::admission::plugin::{Admission, Handles, Operation, Plugin};
+use crate::admission_registration::{Binding, Hook};
 use crate::context::RequestContext;
 use crate::managed_fields;
 use crate::status::{Cause, Result, Status};
@@ -18,13 +18,14 @@ use crate::status::{Cause, Result, Status};
 pub(in crate::admission) struct MutatingPolicies;
 
 impl Plugin for MutatingPolicies {
+    fn handles(&self) -> Handles {
+        Handles { operations: &[Operation::Create, Operation::Update], ..Handles::EVERYTHING }
+    }
+
     fn mutate(&self, admission: &Admission<'_>, object: &mut Value) -> Result<()> {
-        if admission.operation == Operation::Delete {
-            return Ok(());
-        }
-        let bound = bound(admission.ctx, admission.shown_name())?;
+        let registered = registered(admission.ctx, admission.shown_name())?;
         let mut problems = Vec::new();
-        for hook in &bound.mutating {
+        for hook in &registered.mutating {
             problems.extend(run(admission, hook, object));
         }
         if problems.is_empty() { Ok(()) } else { Err(refusal(admission, problems)) }
@@ -41,7 +42,7 @@ fn run(admission: &Admission<'_>, hook: &Hook<MutatingPolicy>, object: &mut Valu
         Ok(kind) => kind,
         Err(why) => return hook.misconfigured(None, &format!("failed to configure policy: {why}")),
     };
-    let request = request(admission, &matched, is_dry_run(ctx));
+    let request = request(admission, &matched);
     let mut problems = Vec::new();
     for binding in &hook.bindings {
         let resources = &binding.spec["matchResources"];

@@ -18,7 +18,7 @@ pub(super) fn kind(ctx: &RequestContext<'_>, kind: &Value) -> Result<Option<Arc<
     }
     let text = |field: &str| kind[field].as_str().unwrap_or_default();
     let (group, version) = split_api_version(text("apiVersion"));
-    let custom = ctx.server.registry().custom();
+    let custom = ctx.services.registry.custom();
     let mut all = built_in().iter().chain(&custom);
     let found = all.find(|it| it.group == group && it.version == version && it.kind == text("kind"));
     found.cloned().map(Some).ok_or_else(|| {
@@ -55,7 +55,7 @@ pub(super) fn find(
     };
     let params = match reference["name"].as_str().unwrap_or_default() {
         "" => selected(ctx, kind, &reference["selector"], namespace)?,
-        name => ctx.server.store().get(&kind.key(namespace, name)).into_iter().collect(),
+        name => ctx.services.store.get(&kind.key(namespace, name)).into_iter().collect(),
     };
     if params.is_empty() && reference["parameterNotFoundAction"] == "Deny" {
         return Err("no params found for policy binding with `Deny` parameterNotFoundAction".to_owned());
@@ -78,6 +78,6 @@ fn selected(
 ) -> Result<Found, String> {
     let selector = LabelSelector::from_object(selector)?;
     let range = Range { prefix: kind.scope(namespace), ..Range::default() };
-    let entries = ctx.server.store().range(&range).map(|page| page.entries).unwrap_or_default();
+    let entries = ctx.services.store.range(&range).map(|page| page.entries).unwrap_or_default();
     Ok(entries.into_iter().filter(|entry| selector.matches(|key| entry.header.label(key))).collect())
 }

@@ -54,7 +54,7 @@ impl Place {
 
     /// Notes whether a mutating webhook has changed the object.
     pub(super) fn note_mutation(self, ctx: &RequestContext<'_>, hook: &Webhook, mutated: bool) {
-        let Some(trail) = &ctx.request.audit else { return };
+        let Some(trail) = ctx.audit else { return };
         let note = Mutation { configuration: &hook.configuration, webhook: &hook.name, mutated };
         if let Ok(value) = serde_json::to_string(&note) {
             trail.annotate(&self.key(MUTATION), &value);
@@ -63,7 +63,7 @@ impl Place {
 
     /// Notes the patch of a mutating webhook. It shows a part of the object, so that the level must be `Request` or above.
     pub(super) fn note_patch(self, ctx: &RequestContext<'_>, hook: &Webhook, patch: &[u8]) {
-        let Some(trail) = &ctx.request.audit else { return };
+        let Some(trail) = ctx.audit else { return };
         let Ok(patch) = serde_json::from_slice::<&RawValue>(patch) else { return };
         let note =
             Patch { configuration: &hook.configuration, webhook: &hook.name, patch, patch_type: "JSONPatch" };
@@ -74,7 +74,7 @@ impl Place {
 
     /// Notes that a webhook failed and was ignored.
     pub(super) fn note_failed_open(self, ctx: &RequestContext<'_>, hook: &Webhook) {
-        let Some(trail) = &ctx.request.audit else { return };
+        let Some(trail) = ctx.audit else { return };
         let prefix = if self.is_mutating { FAILED_OPEN_MUTATING } else { FAILED_OPEN_VALIDATING };
         trail.annotate(&self.key(prefix), &hook.name);
     }

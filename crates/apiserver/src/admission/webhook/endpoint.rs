@@ -9,7 +9,7 @@ use evenkeel_store::Range;
 use http::Uri;
 use serde_json::Value;
 
-use crate::admission::policy::Webhook;
+use crate::admission_registration::Webhook;
 use crate::context::RequestContext;
 use crate::registry::storage_prefix;
 use crate::status::quote;
@@ -37,7 +37,7 @@ pub(super) async fn post(
         None => place.address.clone(),
     };
     let ca_bundle = STANDARD.decode(config["caBundle"].as_str().unwrap_or_default()).unwrap_or_default();
-    let caller = ctx.server.inner().webhooks.as_ref();
+    let caller = ctx.services.webhooks.as_ref();
     let caller = caller.ok_or_else(|| failed("nothing can be reached from here".to_owned()))?;
     let question = WebhookQuestion {
         address,
@@ -103,7 +103,7 @@ impl<'a> Place<'a> {
 fn resolve(ctx: &RequestContext<'_>, service: &Service<'_>) -> Result<String, String> {
     let Service { namespace, name, port } = service;
     let key = format!("{}{namespace}/{name}", storage_prefix("", "services"));
-    let entry = ctx.server.store().get(&key).ok_or_else(|| format!("service {} not found", quote(name)))?;
+    let entry = ctx.services.store.get(&key).ok_or_else(|| format!("service {} not found", quote(name)))?;
     let found: Value = storage::read(&entry).map_err(|status| status.message)?;
     let spec = &found["spec"];
     if spec["type"] == "ExternalName" {
@@ -120,7 +120,7 @@ fn resolve(ctx: &RequestContext<'_>, service: &Service<'_>) -> Result<String, St
 /// The first endpoint of a service that is ready.
 fn endpoint(ctx: &RequestContext<'_>, service: &Service<'_>, port: &str) -> Option<String> {
     let prefix = format!("{}{}/", storage_prefix("discovery.k8s.io", "endpointslices"), service.namespace);
-    let slices = ctx.server.store().range(&Range { prefix, ..Range::default() }).ok()?.entries;
+    let slices = ctx.services.store.range(&Range { prefix, ..Range::default() }).ok()?.entries;
     let own = slices.iter().filter(|it| it.header.label("kubernetes.io/service-name") == Some(service.name));
     own.filter_map(|entry| {
         let slice: Value = storage::read_or_skip(entry)?;

@@ -4,9 +4,9 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use super::{shown, shown_old};
-use crate::admission::policy::{Matched, Webhook, request};
-use crate::admission::{Admission, Operation};
-use crate::context::RequestContext;
+use crate::admission::plugin::{Admission, Operation};
+use crate::admission::policy::{Matched, request};
+use crate::admission_registration::Webhook;
 
 /// A question on its way.
 pub(super) struct Question {
@@ -35,7 +35,6 @@ pub(super) fn new(
     hook: &Webhook,
     matched: &Matched,
     object: &Value,
-    dry_run: bool,
 ) -> Result<Question, String> {
     let versions = hook.spec["admissionReviewVersions"].as_array();
     let mut versions = versions.into_iter().flatten().filter_map(Value::as_str);
@@ -43,17 +42,18 @@ pub(super) fn new(
         "could not create admission objects: webhook does not accept known AdmissionReview versions (v1, v1beta1)",
     )?;
     let ctx = admission.ctx;
-    let mut request = request(admission, matched, dry_run);
-    request["uid"] = ctx.server.env().uid().into();
+    let mut request = request(admission, matched);
+    request["uid"] = ctx.services.env.uid().into();
     request["object"] = shown(ctx, &matched.info, object);
     request["oldObject"] = shown_old(admission, &matched.info);
-    request["options"] = options(ctx, admission.operation, dry_run);
+    request["options"] = options(admission);
     let api_version = format!("admission.k8s.io/{version}");
     Ok(Question { review: json!({"kind": "AdmissionReview", "apiVersion": api_version, "request": request}) })
 }
 
 /// What the client asked for beside the object. A patch comes as what it does: a creation or an update.
-fn options(ctx: &RequestContext<'_>, operation: Operation, dry_run: bool) -> Value {
+fn options(admission: &Admission<'_>) -> Value {
+    let operation = admission.operation;
     let kind = match operation {
         Operation::Create => "CreateOptions",
         Operation::Update => "UpdateOptions",
@@ -62,7 +62,7 @@ fn options(ctx: &RequestContext<'_>, operation: Operation, dry_run: bool) -> Val
     let mut options = Map::new();
     options.insert("kind".to_owned(), kind.into());
     options.insert("apiVersion".to_owned(), "meta.k8s.io/v1".into());
-    if dry_run {
+    if admission.dry_run {
         options.insert("dryRun".to_owned(), json!(["All"]));
     }
     let named: &[&str] = match operation {
@@ -70,7 +70,7 @@ fn options(ctx: &RequestContext<'_>, operation: Operation, dry_run: bool) -> Val
         _ => &["fieldManager", "fieldValidation"],
     };
     for field in named {
-        if let Some(text) = ctx.request.query.get(field).filter(|it| !it.is_empty()) {
+        if let Some(text) = admission.ctx.request.query.get(field).filter(|it| !it.is_empty()) {
             options.insert((*field).to_owned(), text.into());
         }
     }

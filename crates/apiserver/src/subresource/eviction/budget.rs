@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 
 use super::Verdict;
 use crate::Header;
+use crate::commit::{RETRIES_MAX, put};
 use crate::context::RequestContext;
 use crate::registry::storage_prefix;
 use crate::status::{Cause, Result, Status};
 use crate::storage;
 use crate::storage::ManagedFields;
-use crate::write::{RETRIES_MAX, put};
 
 const REFUSAL: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
 /// When the client should retry while the controller has not processed the budget yet.
@@ -37,7 +37,7 @@ pub(super) async fn ask(
         if dry_run {
             return Ok(Verdict::Free);
         }
-        take(&mut budget, &entry.header.name, &ctx.server.now());
+        take(&mut budget, &entry.header.name, &ctx.services.now());
         if put(ctx, &kept.key, budget, Expect::Revision(kept.revision), ManagedFields::MayBeDropped)
             .await?
             .is_ok()
@@ -56,7 +56,7 @@ pub(super) fn busy(name: &str) -> Status {
 
 fn budget_of(ctx: &RequestContext<'_>, pod: &Entry<Header>) -> Result<Option<(Arc<Entry<Header>>, Value)>> {
     let prefix = format!("{}{}/", storage_prefix("policy", "poddisruptionbudgets"), ctx.path.namespace);
-    let page = ctx.server.store().range(&Range { prefix, ..Range::default() }).map_err(Status::internal)?;
+    let page = ctx.services.store.range(&Range { prefix, ..Range::default() }).map_err(Status::internal)?;
     let mut found = None;
     for entry in page.entries {
         let budget: Value = storage::read(&entry)?;

@@ -6,8 +6,9 @@
 
 use serde_json::Value;
 
-use super::{DeleteOptions, IGNORE_READ_ERROR, RETRIES_MAX, remove};
+use super::{DeleteOptions, IGNORE_READ_ERROR};
 use crate::access::{Attributes, Decision, Target};
+use crate::commit::{RETRIES_MAX, remove};
 use crate::context::RequestContext;
 use crate::status::{Result, Status};
 use crate::storage;
@@ -28,12 +29,12 @@ pub(super) async fn delete_damaged(
 ) -> Result<Option<Status>> {
     let key = ctx.key();
     for _ in 0..RETRIES_MAX {
-        let Some(entry) = ctx.server.store().get(&key) else { return Ok(None) };
+        let Some(entry) = ctx.services.store.get(&key) else { return Ok(None) };
         if storage::read::<Value>(&entry).is_ok() {
             return Ok(None);
         }
         options.validate_ignored_read_error()?;
-        if let Some(trail) = &ctx.request.audit {
+        if let Some(trail) = ctx.audit {
             trail.annotate(ANNOTATION, "");
         }
         authorize(ctx)?;
@@ -56,7 +57,7 @@ fn authorize(ctx: &RequestContext<'_>) -> Result<()> {
         ));
     }
     let target = Target::resource(ctx.path, &ctx.path.name);
-    match ctx.server.inner().authorizer.authorize(&Attributes { user: ctx.user, verb: VERB, target }) {
+    match ctx.services.authorizer.authorize(&Attributes { user: ctx.user, verb: VERB, target }) {
         Decision::Allow(_) => Ok(()),
         Decision::Deny(reason) => refuse(&format!("not permitted to do {VERB:?}, reason: {reason}")),
     }

@@ -65,7 +65,7 @@ impl DeleteOptions {
         };
         check_kind(&value.object)?;
         check_types(&value.object)?;
-        if let Some(trail) = &ctx.request.audit {
+        if let Some(trail) = ctx.audit {
             trail.note_body(|| recorded(&value.object));
         }
         Ok(Self::of_value(&value.object))

@@ -6,8 +6,9 @@ use serde_json::{Value, json};
 
 use super::options::DeleteOptions;
 use crate::context::RequestContext;
+use crate::members::set_or_remove;
 use crate::status::{Result, Status};
-use crate::strategy::{Strategy, set_or_remove};
+use crate::strategy::Deletion;
 use crate::{Header, conversion};
 
 const ORPHAN: &str = "orphan";
@@ -27,13 +28,11 @@ pub(super) enum Plan {
 /// Decides what a deletion does. Preconditions that do not hold are refused.
 pub(super) fn plan(ctx: &RequestContext<'_>, options: &DeleteOptions, entry: &Entry<Header>) -> Result<Plan> {
     check_preconditions(ctx, options, entry)?;
-    let strategy = Strategy::of(ctx.info);
-    let built_in = !ctx.info.is_custom();
-    match ctx.info.kind.as_str() {
-        "Pod" if built_in => plan_pod(ctx, &strategy, options, entry),
-        "Namespace" if built_in && ctx.info.group.is_empty() => plan_namespace(ctx, options, entry),
-        "CustomResourceDefinition" if built_in => plan_definition(ctx, &strategy, options, entry),
-        _ => plan_plain(ctx, &strategy, options, entry),
+    match ctx.info.strategy.deletion {
+        Deletion::Immediate => plan_plain(ctx, options, entry),
+        Deletion::Graceful => plan_pod(ctx, options, entry),
+        Deletion::NamespaceContents => plan_namespace(ctx, options, entry),
+        Deletion::CustomResources => plan_definition(ctx, options, entry),
     }
 }
 
@@ -45,10 +44,10 @@ pub(crate) fn check_preconditions(
 ) -> Result<()> {
     let info = &ctx.info;
     let (uid, version) = (&*entry.header.uid, entry.revision.to_string());
-    let namespace = info.kind == "Namespace" && info.group.is_empty();
+    let is_namespace = info.strategy.deletion == Deletion::NamespaceContents;
     let refuse = |what: &str, given: &str, actual: &str, end: &str| {
         let name = &entry.header.name;
-        if namespace {
+        if is_namespace {
             let why = format!(
                 "Precondition failed: {what} in precondition: {given}, {what} in object meta: {actual}"
             );
@@ -68,18 +67,16 @@ pub(crate) fn check_preconditions(
 }
 
 /// Kinds without a grace period: gone at once, or marked where finalizers hold them.
-fn plan_plain(
-    ctx: &RequestContext<'_>,
-    strategy: &Strategy,
-    options: &DeleteOptions,
-    entry: &Entry<Header>,
-) -> Result<Plan> {
+fn plan_plain(ctx: &RequestContext<'_>, options: &DeleteOptions, entry: &Entry<Header>) -> Result<Plan> {
     // Where the client says nothing and nothing holds the object, it need not be parsed.
-    if options.says_nothing_of_dependents() && !strategy.orphans && !entry.header.finalizers {
+    if options.says_nothing_of_dependents()
+        && !ctx.info.strategy.orphans_dependents
+        && !entry.header.finalizers
+    {
         return Ok(Plan::Remove);
     }
     let mut object = conversion::decoded(ctx.info, entry)?;
-    set_finalizers(strategy, options, &mut object);
+    set_finalizers(ctx, options, &mut object);
     if !has_finalizers(&object) {
         return Ok(Plan::Remove);
     }
@@ -88,12 +85,7 @@ fn plan_plain(
 }
 
 /// Pods are marked first, always: a node has a grace period to end them, and others see them go.
-fn plan_pod(
-    ctx: &RequestContext<'_>,
-    strategy: &Strategy,
-    options: &DeleteOptions,
-    entry: &Entry<Header>,
-) -> Result<Plan> {
+fn plan_pod(ctx: &RequestContext<'_>, options: &DeleteOptions, entry: &Entry<Header>) -> Result<Plan> {
     let mut pod = conversion::decoded(ctx.info, entry)?;
     let requested = options.grace_period_seconds.map(|it| if it < 0 { 1 } else { it });
     let metadata = &mut pod["metadata"];
@@ -101,19 +93,20 @@ fn plan_pod(
     if entry.header.deleting {
         let pending = metadata["deletionGracePeriodSeconds"].as_i64().unwrap_or_default();
         if pending == 0 {
-            return plan_plain(ctx, strategy, options, entry);
+            return plan_plain(ctx, options, entry);
         }
         let Some(period) = requested.filter(|it| *it < pending) else { return Ok(Plan::Nothing) };
         then_remove = shorten(ctx, metadata, pending, period) == 0;
     } else {
         let period = pod_grace(requested, &pod);
         let metadata = &mut pod["metadata"];
-        metadata["deletionTimestamp"] = ctx.server.time(seconds_after(ctx.server.env().now(), period)).into();
+        metadata["deletionTimestamp"] =
+            ctx.services.time(seconds_after(ctx.services.env.now(), period)).into();
         metadata["deletionGracePeriodSeconds"] = period.into();
         bump_generation(metadata);
         then_remove = period == 0;
     }
-    set_finalizers(strategy, options, &mut pod);
+    set_finalizers(ctx, options, &mut pod);
     let then_remove = then_remove && !has_finalizers(&pod);
     Ok(Plan::Mark { object: pod, then_remove })
 }
@@ -131,12 +124,12 @@ fn pod_grace(requested: Option<i64>, pod: &Value) -> i64 {
 
 /// Shortens a grace period that runs already; the time of deletion never lies in the past.
 fn shorten(ctx: &RequestContext<'_>, metadata: &mut Value, pending: i64, period: i64) -> i64 {
-    let now = ctx.server.env().now();
+    let now = ctx.services.env.now();
     let text = metadata["deletionTimestamp"].as_str().unwrap_or_default();
     let deletion: Timestamp = text.parse().unwrap_or(now);
     let at = seconds_after(deletion, period.saturating_sub(pending));
     let (at, period) = if at < now { (now, if period == 0 { 0 } else { 1 }) } else { (at, period) };
-    metadata["deletionTimestamp"] = ctx.server.time(at).into();
+    metadata["deletionTimestamp"] = ctx.services.time(at).into();
     metadata["deletionGracePeriodSeconds"] = period.into();
     period
 }
@@ -151,14 +144,13 @@ fn seconds_after(time: Timestamp, seconds: i64) -> Timestamp {
 
 /// A namespace is marked and says so in its phase; it goes when its content has gone.
 fn plan_namespace(ctx: &RequestContext<'_>, options: &DeleteOptions, entry: &Entry<Header>) -> Result<Plan> {
-    let strategy = Strategy::of(ctx.info);
     let mut namespace = conversion::decoded(ctx.info, entry)?;
     if entry.header.deleting {
         let held = namespace["spec"]["finalizers"].as_array().is_some_and(|it| !it.is_empty());
-        return if held { Ok(Plan::Nothing) } else { plan_plain(ctx, &strategy, options, entry) };
+        return if held { Ok(Plan::Nothing) } else { plan_plain(ctx, options, entry) };
     }
-    set_finalizers(&strategy, options, &mut namespace);
-    namespace["metadata"]["deletionTimestamp"] = ctx.server.now().into();
+    set_finalizers(ctx, options, &mut namespace);
+    namespace["metadata"]["deletionTimestamp"] = ctx.services.now().into();
     if !namespace["status"].is_object() {
         namespace["status"] = json!({});
     }
@@ -167,23 +159,18 @@ fn plan_namespace(ctx: &RequestContext<'_>, options: &DeleteOptions, entry: &Ent
 }
 
 /// A definition is marked first; its objects go before it.
-fn plan_definition(
-    ctx: &RequestContext<'_>,
-    strategy: &Strategy,
-    options: &DeleteOptions,
-    entry: &Entry<Header>,
-) -> Result<Plan> {
+fn plan_definition(ctx: &RequestContext<'_>, options: &DeleteOptions, entry: &Entry<Header>) -> Result<Plan> {
     if entry.header.deleting {
-        return plan_plain(ctx, strategy, options, entry);
+        return plan_plain(ctx, options, entry);
     }
     let mut definition = conversion::decoded(ctx.info, entry)?;
-    definition["metadata"]["deletionTimestamp"] = ctx.server.now().into();
-    crate::crd::mark_terminating(&mut definition, &ctx.server.now());
+    definition["metadata"]["deletionTimestamp"] = ctx.services.now().into();
+    crate::crd::mark_terminating(&mut definition, &ctx.services.now());
     Ok(Plan::Mark { object: definition, then_remove: false })
 }
 
 /// Sets the finalizers that a propagation policy asks for, and takes away the others of that kind.
-fn set_finalizers(strategy: &Strategy, options: &DeleteOptions, object: &mut Value) {
+fn set_finalizers(ctx: &RequestContext<'_>, options: &DeleteOptions, object: &mut Value) {
     let old: Vec<String> = object["metadata"]["finalizers"]
         .as_array()
         .into_iter()
@@ -196,7 +183,7 @@ fn set_finalizers(strategy: &Strategy, options: &DeleteOptions, object: &mut Val
         (None, Some(policy)) => (policy == "Orphan", policy == "Foreground"),
         (None, None) => match old.iter().find(|it| *it == ORPHAN || *it == FOREGROUND) {
             Some(first) => (first == ORPHAN, first == FOREGROUND),
-            None => (strategy.orphans, false),
+            None => (ctx.info.strategy.orphans_dependents, false),
         },
     };
     if orphan == has(ORPHAN) && foreground == has(FOREGROUND) {
@@ -217,13 +204,13 @@ fn has_finalizers(object: &Value) -> bool {
 /// Marks an object that finalizers hold.
 fn mark(ctx: &RequestContext<'_>, object: &mut Value) {
     let metadata = &mut object["metadata"];
-    let now = ctx.server.env().now();
+    let now = ctx.services.env.now();
     let marked: Option<Timestamp> = metadata["deletionTimestamp"].as_str().and_then(|it| it.parse().ok());
     if marked.is_none() {
         bump_generation(metadata);
     }
     if marked.is_none_or(|it| it > now) {
-        metadata["deletionTimestamp"] = ctx.server.time(now).into();
+        metadata["deletionTimestamp"] = ctx.services.time(now).into();
     }
     metadata["deletionGracePeriodSeconds"] = 0.into();
 }

@@ -137,7 +137,7 @@ impl Patch {
 
 /// Notes a patch for the audit log, as JSON. A patch that is no JSON is refused, and not recorded.
 pub(super) fn note(ctx: &RequestContext<'_>, kind: Kind, body: &Bytes) {
-    let Some(trail) = &ctx.request.audit else { return };
+    let Some(trail) = ctx.audit else { return };
     trail.note_body(|| match kind {
         Kind::Apply => decode::parse_yaml(body, false).ok().and_then(|it| to_raw_value(&it.object).ok()),
         _ => serde_json::from_slice(body).ok(),

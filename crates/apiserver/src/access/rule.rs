@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::access::{Attributes, Target};
+use super::{Attributes, Target};
 
 /// A rule of a Role or ClusterRole.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,7 +62,7 @@ impl Rule {
     }
 
     /// Splits the rule into single permissions: one verb, one resource or path, at most one name.
-    pub(super) fn singles(&self) -> Vec<Rule> {
+    pub(crate) fn singles(&self) -> Vec<Rule> {
         let mut singles = Vec::new();
         for group in &self.api_groups {
             for resource in &self.resources {
@@ -91,7 +91,7 @@ impl Rule {
     }
 
     /// Whether this rule grants everything that a single permission grants.
-    pub(super) fn covers(&self, single: &Rule) -> bool {
+    pub(crate) fn covers(&self, single: &Rule) -> bool {
         let names = match single.resource_names.is_empty() {
             true => self.resource_names.is_empty(),
             false => self.resource_names.is_empty() || has_all(&self.resource_names, &single.resource_names),
@@ -135,7 +135,7 @@ type Scope = (Vec<String>, Vec<String>, Vec<String>);
 
 /// The single permissions of `wanted` that no rule of `held` covers. Permissions that differ only in the verb
 /// are merged.
-pub(super) fn missing(held: &[Rule], wanted: &[Rule]) -> Vec<Rule> {
+pub(crate) fn missing(held: &[Rule], wanted: &[Rule]) -> Vec<Rule> {
     let uncovered =
         wanted.iter().flat_map(Rule::singles).filter(|single| !held.iter().any(|rule| rule.covers(single)));
     let mut by_resource: BTreeMap<Scope, Rule> = BTreeMap::new();
@@ -158,7 +158,7 @@ pub(super) fn missing(held: &[Rule], wanted: &[Rule]) -> Vec<Rule> {
 }
 
 /// Prints a list of strings as Go's `%q` does: `["a" "b"]`.
-pub(super) fn quoted_list(list: &[String]) -> String {
+pub(crate) fn quoted_list(list: &[String]) -> String {
     let quoted: Vec<_> = list.iter().map(|item| format!("{item:?}")).collect();
     format!("[{}]", quoted.join(" "))
 }

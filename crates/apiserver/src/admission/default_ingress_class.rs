@@ -5,8 +5,8 @@ use std::cmp::Reverse;
 use evenkeel_store::Range;
 use serde_json::Value;
 
-use super::{Admission, Operation, Plugin};
-use crate::registry::storage_prefix;
+use super::plugin::{Admission, Handles, Plugin};
+use crate::registry::{GroupResource, storage_prefix};
 use crate::status::{Result, Status};
 use crate::storage;
 
@@ -19,12 +19,11 @@ const DEFAULT: &str = "ingressclass.kubernetes.io/is-default-class";
 pub(super) struct DefaultIngressClass;
 
 impl Plugin for DefaultIngressClass {
+    fn handles(&self) -> Handles {
+        Handles::creation_of(&[GroupResource::INGRESSES])
+    }
+
     fn mutate(&self, admission: &Admission<'_>, ingress: &mut Value) -> Result<()> {
-        let ctx = admission.ctx;
-        let is_ingress = ctx.info.kind == "Ingress" && ctx.info.group == "networking.k8s.io";
-        if !is_ingress || admission.operation != Operation::Create || !ctx.path.subresource.is_empty() {
-            return Ok(());
-        }
         let named = !ingress["spec"]["ingressClassName"].is_null()
             || !ingress["metadata"]["annotations"][CLASS].is_null();
         if !named && let Some(name) = default_class(admission)? {
@@ -37,7 +36,7 @@ impl Plugin for DefaultIngressClass {
 /// The newest of the classes that are marked as the default.
 fn default_class(admission: &Admission<'_>) -> Result<Option<String>> {
     let prefix = storage_prefix("networking.k8s.io", "ingressclasses");
-    let page = admission.ctx.server.store().range(&Range { prefix, ..Range::default() });
+    let page = admission.ctx.services.store.range(&Range { prefix, ..Range::default() });
     let page = page.map_err(Status::internal)?;
     let mut marked = Vec::new();
     for entry in &page.entries {

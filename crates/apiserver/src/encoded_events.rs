@@ -59,17 +59,17 @@ impl EventId {
 type Place = Mutex<Option<(EventId, Bytes)>>;
 
 /// The events that were encoded last.
-pub(crate) struct SharedEvents {
+pub(crate) struct EncodedEvents {
     places: Box<[Place]>,
 }
 
-impl Default for SharedEvents {
+impl Default for EncodedEvents {
     fn default() -> Self {
         Self { places: (0..PLACES).map(|_| Mutex::default()).collect() }
     }
 }
 
-impl SharedEvents {
+impl EncodedEvents {
     /// The bytes of an event, encoded now if nobody has done so lately; none where it cannot be encoded.
     pub(crate) fn get(&self, id: EventId, encode: impl FnOnce() -> Option<Bytes>) -> Option<Bytes> {
         let mut place = self.places[id.place()].lock();
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn an_event_is_encoded_once_for_each_form() {
-        let shared = SharedEvents::default();
+        let shared = EncodedEvents::default();
         let info = Arc::new(ResourceInfo::default());
         let first = shared.get(id(7, "ADDED", &info), || Some("a".into()));
         assert_eq!(first, shared.get(id(7, "ADDED", &info), || unreachable!("it is kept")));
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn what_is_too_large_is_not_kept() {
-        let shared = SharedEvents::default();
+        let shared = EncodedEvents::default();
         let info = Arc::new(ResourceInfo::default());
         shared.get(id(7, "ADDED", &info), || Some(vec![0; EVENT_MAX_BYTES + 1].into()));
         assert_eq!(shared.get(id(7, "ADDED", &info), || Some("again".into())), Some("again".into()));

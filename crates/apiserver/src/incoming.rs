@@ -12,12 +12,12 @@ use serde_json::{Map, Value, json};
 use crate::ResourceInfo;
 use crate::context::RequestContext;
 use crate::decode::{self, Decoded, Expected, Media};
+use crate::members::set_or_remove;
 use crate::request::{FieldValidation, WriteQuery};
 use crate::status::{Result, Status, quote};
-use crate::strategy::set_or_remove;
 
 /// How both warnings of repeated owners go on.
-pub(super) const DEDUPLICATED: &str = "API server dedups owner references in 1.20+, and may reject such requests as \
+const DEDUPLICATED: &str = "API server dedups owner references in 1.20+, and may reject such requests as \
                                        early as 1.24; please fix your requests; duplicate UID(s) observed: ";
 
 /// An object on its way in.
@@ -48,7 +48,7 @@ impl Incoming {
         let mut incoming = Self { object };
         odd.extend(incoming.shape(ctx, None));
         Self::report(ctx, query.validation, odd)?;
-        if let Some(trail) = &ctx.request.audit {
+        if let Some(trail) = ctx.audit {
             trail.note_object(&incoming.object);
         }
         Ok(incoming)
@@ -92,7 +92,7 @@ impl Incoming {
             let empty = empties::find(group, kind, &self.object);
             normalize_since(group, version, kind, &mut self.object, old);
             empties::keep(&mut self.object, &empty);
-            if kind == "Secret" && group.is_empty() {
+            if info.strategy.has_string_data {
                 evenkeel_schema::prepare::string_data(&mut self.object);
             }
             defaults::apply_since(group, version, kind, &mut self.object, old);
@@ -165,8 +165,19 @@ impl Incoming {
     }
 }
 
+/// Takes out owners that are named twice after admission: a patch was not looked at before.
+pub(crate) fn warn_of_repeated_owners(ctx: &RequestContext<'_>, object: &mut Value) {
+    let repeated = drop_repeated_owners(object);
+    if !repeated.is_empty() {
+        ctx.request.warn(format!(
+            ".metadata.ownerReferences contains duplicate entries after mutating admission happens; {DEDUPLICATED}{}",
+            repeated.join(", ")
+        ));
+    }
+}
+
 /// Takes out owners that are named twice; returns their uids.
-pub(super) fn drop_repeated_owners(object: &mut Value) -> Vec<String> {
+fn drop_repeated_owners(object: &mut Value) -> Vec<String> {
     let owners = object.pointer_mut("/metadata/ownerReferences").and_then(Value::as_array_mut);
     let Some(owners) = owners.filter(|it| it.len() > 1) else { return Vec::new() };
     let mut repeated = Vec::new();
@@ -236,7 +247,7 @@ pub(crate) fn write_query(ctx: &RequestContext<'_>, kind: &str) -> Result<WriteQ
 }
 
 /// The same where something is wrong with the options already.
-pub(super) fn write_query_after(
+pub(crate) fn write_query_after(
     ctx: &RequestContext<'_>,
     kind: &str,
     mut errors: Vec<FieldError>,

@@ -7,48 +7,50 @@ use evenkeel_store::{Entry, Range, Store};
 use parking_lot::RwLock;
 use serde_json::{Value, json};
 
-use super::GROUP;
 use crate::Header;
 use crate::registry::{storage_folder, storage_prefix};
 use crate::storage;
 
+/// The API group of policies and webhook configurations, whose own objects no policy and no webhook sees.
+pub(crate) const GROUP: &str = "admissionregistration.k8s.io";
+
 /// A policy with its bindings.
 #[derive(Debug)]
-pub(super) struct Hook<P> {
-    pub(super) name: String,
-    pub(super) spec: Value,
-    pub(super) policy: P,
-    pub(super) bindings: Vec<Binding>,
+pub(crate) struct Hook<P> {
+    pub(crate) name: String,
+    pub(crate) spec: Value,
+    pub(crate) policy: P,
+    pub(crate) bindings: Vec<Binding>,
 }
 
 /// Where a policy holds, and with what parameters.
 #[derive(Debug)]
-pub(super) struct Binding {
-    pub(super) name: String,
-    pub(super) spec: Value,
+pub(crate) struct Binding {
+    pub(crate) name: String,
+    pub(crate) spec: Value,
 }
 
 /// Whom to ask about a write.
 #[derive(Debug)]
-pub(in crate::admission) struct Webhook {
+pub(crate) struct Webhook {
     /// The name of the configuration that defines the webhook.
-    pub(in crate::admission) configuration: String,
-    pub(in crate::admission) name: String,
-    pub(in crate::admission) spec: Value,
+    pub(crate) configuration: String,
+    pub(crate) name: String,
+    pub(crate) spec: Value,
     /// Which writes it is about, in the form that policies have it in.
-    pub(in crate::admission) constraints: Value,
-    pub(in crate::admission) conditions: MatchConditions,
+    pub(crate) constraints: Value,
+    pub(crate) conditions: MatchConditions,
 }
 
 /// All policies that are bound and all webhooks, in the order of the names of what defines them.
 #[derive(Debug, Default)]
-pub(in crate::admission) struct Bound {
-    pub(super) validating: Vec<Hook<Policy>>,
-    pub(super) mutating: Vec<Hook<MutatingPolicy>>,
-    pub(in crate::admission) validating_webhooks: Vec<Webhook>,
-    pub(in crate::admission) mutating_webhooks: Vec<Webhook>,
-    /// Why nobody knows what holds for a request: a policy, binding or webhook configuration cannot be read.
-    pub(super) unreadable: Option<String>,
+pub(crate) struct Registered {
+    pub(crate) validating: Vec<Hook<Policy>>,
+    pub(crate) mutating: Vec<Hook<MutatingPolicy>>,
+    pub(crate) validating_webhooks: Vec<Webhook>,
+    pub(crate) mutating_webhooks: Vec<Webhook>,
+    /// Why the policies and webhooks are not known: a policy, binding or webhook configuration cannot be read.
+    pub(crate) unreadable: Option<String>,
 }
 
 /// Where policies, bindings and webhook configurations are stored.
@@ -59,14 +61,14 @@ static FOLDER: LazyLock<String> = LazyLock::new(|| storage_folder(GROUP));
 /// They follow the store: whoever asks sees every write that the store has, so that a policy holds for the very next
 /// request, and whoever writes one has nobody to tell.
 #[derive(Debug, Default)]
-pub(crate) struct Policies {
+pub(crate) struct AdmissionRegistrations {
     followed: RwLock<Followed>,
 }
 
 #[derive(Debug, Default)]
 struct Followed {
-    bound: Arc<Bound>,
-    /// What `bound` was compiled from.
+    registered: Arc<Registered>,
+    /// What `registered` was compiled from.
     source: Source,
     /// The store was looked at when it was at this revision; zero before the first look.
     revision: u64,
@@ -80,12 +82,12 @@ struct Source {
     count: usize,
 }
 
-impl Policies {
+impl AdmissionRegistrations {
     /// The policies that are bound, and the webhooks. They are listed only where one of them may have changed.
-    pub(super) fn current(&self, store: &Store<Header>) -> Arc<Bound> {
+    pub(crate) fn current(&self, store: &Store<Header>) -> Arc<Registered> {
         let known = self.followed.read();
         if known.revision > 0 && store.unchanged_since(&FOLDER, known.revision).is_some() {
-            return known.bound.clone();
+            return known.registered.clone();
         }
         drop(known);
         let range = Range { prefix: FOLDER.clone(), ..Range::default() };
@@ -96,19 +98,26 @@ impl Policies {
         let mut known = self.followed.write();
         if known.revision < page.revision {
             if known.source != source {
-                known.bound = Arc::new(Bound::compile(&page.entries));
+                known.registered = Arc::new(Registered::compile(&page.entries));
                 known.source = source;
             }
             known.revision = page.revision;
         }
-        known.bound.clone()
+        known.registered.clone()
     }
 }
 
 /// Stored objects, in the order of their keys.
 type Entries = [Arc<Entry<Header>>];
 
-impl Bound {
+impl Registered {
+    /// Whether a policy or a webhook may look at objects that are deleted.
+    pub(crate) fn sees_deletions(&self) -> bool {
+        !self.validating.is_empty()
+            || !self.validating_webhooks.is_empty()
+            || !self.mutating_webhooks.is_empty()
+    }
+
     fn compile(entries: &Entries) -> Self {
         let mut damaged = Vec::new();
         let validating = hooks(

@@ -1,0 +1,13 @@
+//! Members of JSON objects.
+
+use serde_json::Value;
+
+/// Sets a member of an object, or removes the member if the value is null.
+pub(crate) fn set_or_remove(object: &mut Value, field: &str, value: Value) {
+    let Some(map) = object.as_object_mut() else { return };
+    if value.is_null() {
+        map.remove(field);
+    } else {
+        map.insert(field.to_owned(), value);
+    }
+}

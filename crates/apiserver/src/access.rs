@@ -45,7 +45,7 @@ pub enum Target<'a> {
 }
 
 impl<'a> Target<'a> {
-    /// The object with this name that a path leads to, or the collection if the name is empty.
+    /// The target for a path: the object with this name, or the collection if the name is empty.
     pub(crate) fn resource(path: &'a ResourcePath<'_>, name: &'a str) -> Self {
         Self::Resource {
             group: &path.group,

@@ -1,7 +1,7 @@
 //! Admission: plugins, policies, webhooks and quotas that may change or refuse an object before it is stored.
 //!
-//! All of them stand in one ordered list, [`CHAIN`], in the order of Kubernetes. A write passes the list twice: once to
-//! [`mutate`] the object before it is validated, and once to [`validate`] the object when it is valid otherwise.
+//! All of them are in one ordered list, [`CHAIN`], in Kubernetes' order. A write passes the list twice:
+//! [`mutate`] may change the object before validation, and [`validate`] may refuse it after validation.
 
 mod default_ingress_class;
 mod escalation;
@@ -28,19 +28,19 @@ use crate::status::Result;
 use plugin::Plugin;
 pub(crate) use plugin::{Admission, Operation};
 
-/// A member of the admission chain.
+/// A step of the admission chain.
 enum Step {
-    /// A plugin, which answers at once.
+    /// A plugin, which decides without waiting.
     Plugin(&'static dyn Plugin),
-    /// The mutating webhooks, which are asked one after another.
+    /// The mutating webhooks, which are called one after the other.
     MutatingWebhooks,
-    /// The validating webhooks, which are asked all at once.
+    /// The validating webhooks, which are called concurrently.
     ValidatingWebhooks,
-    /// The quotas of the namespace. They are charged last, when everything else has agreed.
+    /// The quotas of the namespace. They are charged last, after all other steps have accepted the write.
     ResourceQuota,
 }
 
-/// The members of the chain in their order.
+/// The steps of the chain, in order.
 static CHAIN: [Step; 18] = [
     Step::Plugin(&namespace_lifecycle::NamespaceLifecycle),
     Step::Plugin(&limit_range::LimitRanger),
@@ -62,7 +62,7 @@ static CHAIN: [Step; 18] = [
     Step::ResourceQuota,
 ];
 
-/// Lets the chain change an object before it is validated, or refuse the write.
+/// Runs the mutating steps of the chain, which may change the object or refuse the write.
 pub(crate) async fn mutate(admission: &Admission<'_>, object: &mut Value) -> Result<()> {
     for step in &CHAIN {
         match step {
@@ -74,7 +74,7 @@ pub(crate) async fn mutate(admission: &Admission<'_>, object: &mut Value) -> Res
     Ok(())
 }
 
-/// Runs the plugins again over an object that a webhook has changed.
+/// Runs the plugins again after a webhook has changed the object.
 fn mutate_again(admission: &Admission<'_>, object: &mut Value) -> Result<()> {
     let plugins = CHAIN.iter().filter_map(|step| match step {
         Step::Plugin(plugin) => Some(*plugin),
@@ -87,7 +87,7 @@ fn mutate_by(plugin: &dyn Plugin, admission: &Admission<'_>, object: &mut Value)
     if plugin.handles().includes(admission) { plugin.mutate(admission, object) } else { Ok(()) }
 }
 
-/// Lets the chain refuse the write of a valid object, and charges the quotas for it.
+/// Runs the validating steps of the chain, which may refuse the write, and charges the quotas.
 pub(crate) async fn validate(admission: &Admission<'_>, object: &Value) -> Result<()> {
     for step in &CHAIN {
         match step {
@@ -102,13 +102,13 @@ pub(crate) async fn validate(admission: &Admission<'_>, object: &Value) -> Resul
     Ok(())
 }
 
-/// Lets the chain refuse the deletion of an object.
+/// Runs the chain for a deletion.
 pub(crate) async fn admit_deletion(
     ctx: &RequestContext<'_>,
     entry: &Entry<Header>,
     dry_run: bool,
 ) -> Result<()> {
-    // Only policies and webhooks look at the object: without them it is not parsed.
+    // The object is parsed only if a policy or webhook will look at it.
     let old = match policy::registered(ctx, &entry.header.name)?.sees_deletions() {
         true => Some(conversion::object(&ctx.services.objects, ctx.info, entry)?),
         false => None,

@@ -1,4 +1,4 @@
-//! The policies and webhooks that there are, compiled.
+//! The compiled policies and webhooks.
 
 use std::sync::{Arc, LazyLock};
 
@@ -11,10 +11,10 @@ use crate::Header;
 use crate::registry::{storage_folder, storage_prefix};
 use crate::storage;
 
-/// The API group of policies and webhook configurations, whose own objects no policy and no webhook sees.
+/// The API group of policies and webhook configurations. No policy or webhook applies to its own objects.
 pub(crate) const GROUP: &str = "admissionregistration.k8s.io";
 
-/// A policy with its bindings.
+/// A compiled policy with its bindings.
 #[derive(Debug)]
 pub(crate) struct Hook<P> {
     pub(crate) name: String,
@@ -23,43 +23,43 @@ pub(crate) struct Hook<P> {
     pub(crate) bindings: Vec<Binding>,
 }
 
-/// Where a policy holds, and with what parameters.
+/// A binding of a policy.
 #[derive(Debug)]
 pub(crate) struct Binding {
     pub(crate) name: String,
     pub(crate) spec: Value,
 }
 
-/// Whom to ask about a write.
+/// A compiled webhook.
 #[derive(Debug)]
 pub(crate) struct Webhook {
     /// The name of the configuration that defines the webhook.
     pub(crate) configuration: String,
     pub(crate) name: String,
     pub(crate) spec: Value,
-    /// Which writes it is about, in the form that policies have it in.
+    /// The requests that the webhook matches, in the form of a policy's `matchConstraints`.
     pub(crate) constraints: Value,
     pub(crate) conditions: MatchConditions,
 }
 
-/// All policies that are bound and all webhooks, in the order of the names of what defines them.
+/// All bound policies and all webhooks, in the order of the names of the objects that define them.
 #[derive(Debug, Default)]
 pub(crate) struct Registered {
     pub(crate) validating: Vec<Hook<Policy>>,
     pub(crate) mutating: Vec<Hook<MutatingPolicy>>,
     pub(crate) validating_webhooks: Vec<Webhook>,
     pub(crate) mutating_webhooks: Vec<Webhook>,
-    /// Why the policies and webhooks are not known: a policy, binding or webhook configuration cannot be read.
+    /// Why the policies and webhooks are not known, if one of their objects cannot be read.
     pub(crate) unreadable: Option<String>,
 }
 
-/// Where policies, bindings and webhook configurations are stored.
+/// The key prefix of policies, bindings and webhook configurations.
 static FOLDER: LazyLock<String> = LazyLock::new(|| storage_folder(GROUP));
 
-/// All policies that are bound and all webhooks, compiled when one of them has changed.
+/// All bound policies and all webhooks, compiled again whenever one of them changes.
 ///
-/// They follow the store: whoever asks sees every write that the store has, so that a policy holds for the very next
-/// request, and whoever writes one has nobody to tell.
+/// They follow the store: every read sees all writes in the store, so that a policy applies to the very next
+/// request and writers need not notify anyone.
 #[derive(Debug, Default)]
 pub(crate) struct AdmissionRegistrations {
     followed: RwLock<Followed>,
@@ -68,14 +68,14 @@ pub(crate) struct AdmissionRegistrations {
 #[derive(Debug, Default)]
 struct Followed {
     registered: Arc<Registered>,
-    /// What `registered` was compiled from.
+    /// The state from which `registered` was compiled.
     source: Source,
-    /// The store was looked at when it was at this revision; zero before the first look.
+    /// The store's revision at the last check; zero before the first.
     revision: u64,
 }
 
-/// Tells one state of the objects of this group from any other: a write makes the newest revision greater, and a
-/// deletion makes them fewer.
+/// Identifies a state of the group's objects: a write increases the newest revision, and a deletion decreases
+/// the count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Source {
     newest: u64,
@@ -83,7 +83,8 @@ struct Source {
 }
 
 impl AdmissionRegistrations {
-    /// The policies that are bound, and the webhooks. They are listed only where one of them may have changed.
+    /// The bound policies and the webhooks, current with the store. They are listed only if one of them may
+    /// have changed.
     pub(crate) fn current(&self, store: &Store<Header>) -> Arc<Registered> {
         let known = self.followed.read();
         if known.revision > 0 && store.unchanged_since(&FOLDER, known.revision).is_some() {
@@ -91,7 +92,7 @@ impl AdmissionRegistrations {
         }
         drop(known);
         let range = Range { prefix: FOLDER.clone(), ..Range::default() };
-        // A range of the newest revision is never refused.
+        // A range read of the newest revision never fails.
         let Ok(page) = store.range(&range) else { return Arc::default() };
         let newest = page.entries.iter().map(|entry| entry.revision).max().unwrap_or_default();
         let source = Source { newest, count: page.entries.len() };
@@ -111,7 +112,7 @@ impl AdmissionRegistrations {
 type Entries = [Arc<Entry<Header>>];
 
 impl Registered {
-    /// Whether a policy or a webhook may look at objects that are deleted.
+    /// Whether a policy or webhook may look at deleted objects.
     pub(crate) fn sees_deletions(&self) -> bool {
         !self.validating.is_empty()
             || !self.validating_webhooks.is_empty()
@@ -144,7 +145,7 @@ impl Registered {
     }
 }
 
-/// The webhooks of all configurations. One without rules is about nothing.
+/// The webhooks of all configurations. A webhook without rules matches nothing and is left out.
 fn webhooks(entries: &Entries, configurations: &str, damaged: &mut Vec<String>) -> Vec<Webhook> {
     let configurations = Objects::read(entries, configurations, "webhooks");
     damaged.extend(configurations.damaged.into_iter().map(|(_, why)| why));
@@ -171,8 +172,8 @@ impl Webhook {
     }
 }
 
-/// The policies that are bound. A policy that cannot be read counts as `damaged` where a binding names it; a binding that
-/// cannot be read may name any.
+/// The bound policies. An unreadable policy counts as damaged if a binding names it; an unreadable binding
+/// always counts, because it might name any policy.
 fn hooks<P>(
     entries: &Entries,
     policies: &str,
@@ -198,12 +199,12 @@ fn hooks<P>(
     policies.readable.into_iter().filter_map(hook).collect()
 }
 
-/// All objects of a resource, by their names.
+/// The objects of a resource, by name.
 #[derive(Default)]
 struct Objects {
-    /// The names with one field of each object.
+    /// The names of the readable objects, each with one of its fields.
     readable: Vec<(String, Value)>,
-    /// The names of objects that cannot be read, with the reason.
+    /// The names of the unreadable objects, each with the reason.
     damaged: Vec<(String, String)>,
 }
 

@@ -1,15 +1,16 @@
-//! A cache of bounded weight, for everything that this crate keeps to save work.
+//! A cache with a bounded total weight.
 //!
-//! Entries live in two generations. New entries go into the young generation; when that is full, it becomes the old one,
-//! and the entries that were old are dropped. An entry that is asked for moves to the young generation, so that what is
-//! used stays. Eviction costs nothing per entry and needs no list of uses.
+//! Entries are in two generations. New entries go into the young generation. When that is full, it becomes
+//! the old one, and the previous old one is dropped. An entry that is read moves to the young generation, so
+//! that used entries stay. Eviction costs nothing per entry and needs no list of uses.
 //!
-//! `lru` and `quick_cache` were compared with this type. `lru` counts entries, not bytes, and keeps a linked list that
-//! every read writes to. `quick_cache` weighs entries, but brings sharding and a hasher of its own, and what it evicts
-//! depends on counters that two runs of one seed would have to share. Forty lines do what is needed here.
+//! `lru` and `quick_cache` were compared with this type. `lru` counts entries instead of bytes, and keeps a
+//! linked list that every read writes to. `quick_cache` weighs entries, but brings sharding and a hasher of
+//! its own, and its evictions depend on counters that two runs with the same seed would have to share. Forty
+//! lines are enough here.
 //!
-//! The events that watchers share (`encoded_events`) are not kept here: they lie in a fixed
-//! number of places, each with a lock that is held while an event is encoded, so that a thousand watchers encode it once.
+//! The encoded watch events (`encoded_events`) are not kept in this cache. They have a fixed number of slots,
+//! each with a lock that is held while an event is encoded, so that a thousand watches encode it once.
 
 use std::borrow::Borrow;
 use std::hash::Hash;
@@ -17,12 +18,12 @@ use std::hash::Hash;
 use evenkeel_env::HashMap;
 use parking_lot::Mutex;
 
-/// A cache whose entries weigh at most twice `GENERATION_WEIGHT` together, and one entry more.
+/// A cache whose entries weigh at most twice `GENERATION_WEIGHT` in total, plus one entry.
 pub(crate) struct BoundedCache<K, V, const GENERATION_WEIGHT: usize>(Mutex<Generations<K, V>>);
 
 struct Generations<K, V> {
     young: HashMap<K, Entry<V>>,
-    /// The sum of the weights of the young entries.
+    /// The total weight of the young entries.
     young_weight: usize,
     old: HashMap<K, Entry<V>>,
 }
@@ -56,7 +57,7 @@ impl<K: Eq + Hash, V, const GENERATION_WEIGHT: usize> BoundedCache<K, V, GENERAT
         self.read(key, |value| value.clone())
     }
 
-    /// Reads or changes an entry in place. Its weight stays.
+    /// Reads or changes an entry in place; its weight stays the same.
     pub(crate) fn read<Q: Eq + Hash + ?Sized, T>(&self, key: &Q, read: impl FnOnce(&mut V) -> T) -> Option<T>
     where
         K: Borrow<Q>,
@@ -65,18 +66,18 @@ impl<K: Eq + Hash, V, const GENERATION_WEIGHT: usize> BoundedCache<K, V, GENERAT
         if let Some((key, entry)) = generations.old.remove_entry(key) {
             generations.insert(key, entry, GENERATION_WEIGHT);
         }
-        // The insertion may have made this generation the old one.
+        // The insertion may have turned this generation into the old one.
         let Generations { young, old, .. } = &mut *generations;
         let entry = young.get_mut(key).or_else(|| old.get_mut(key))?;
         Some(read(&mut entry.value))
     }
 
-    /// Keeps a value of this weight under a key, in place of the one that is there.
+    /// Inserts or replaces a value with this weight.
     pub(crate) fn insert(&self, key: K, value: V, weight: usize) {
         self.replace(key, |_| (value, weight));
     }
 
-    /// Keeps what `make` makes of the entry that is there, with its weight.
+    /// Replaces an entry by the value and weight that `make` returns for the present value.
     pub(crate) fn replace(&self, key: K, make: impl FnOnce(Option<V>) -> (V, usize)) {
         let mut generations = self.0.lock();
         let (value, weight) = make(generations.remove(&key));

@@ -1,4 +1,4 @@
-//! Writes to the store, and what follows a write that the store has accepted.
+//! Writes to the store, and their consequences.
 
 use std::sync::Arc;
 
@@ -11,16 +11,16 @@ use crate::status::{Result, Status};
 use crate::storage::{CheckedObject, ManagedFields, StorableObject};
 use crate::{Header, conversion, storage};
 
-/// How many times a write is tried that loses a race against another writer.
+/// How often a write that lost a race is retried.
 pub(crate) const RETRIES_MAX: usize = 16;
 
-/// Another writer changed the key since it was read.
+/// Another writer has changed the key since it was read.
 pub(crate) struct Raced;
 
-/// The outcome of a write that may have lost a race.
+/// The result of a write that may have lost a race.
 pub(crate) type Attempt<T> = std::result::Result<T, Raced>;
 
-/// Stores an object if the key is as expected.
+/// Stores an object if its key is in the expected state.
 pub(crate) async fn put(
     ctx: &RequestContext<'_>,
     key: &str,
@@ -37,7 +37,7 @@ pub(crate) async fn put(
     Ok(entry)
 }
 
-/// Stores the bytes of an object if the key is as expected.
+/// Stores an encoded object if its key is in the expected state.
 pub(crate) async fn put_storable(
     ctx: &RequestContext<'_>,
     key: &str,
@@ -54,8 +54,8 @@ pub(crate) async fn put_storable(
     }
 }
 
-/// Stores another object than the one that the request is about, of a kind that is never converted. Returns whether
-/// the key was as expected.
+/// Stores an object other than the request's own, of a kind that is never converted. Returns `false` if the
+/// key was not in the expected state.
 pub(crate) async fn put_plain(
     ctx: &RequestContext<'_>,
     key: &str,
@@ -91,10 +91,10 @@ async fn commit(ctx: &RequestContext<'_>, write: Write<Header>) -> Result<Attemp
     }
 }
 
-/// Does what a stored write entails in the server itself. The request that made the write completes it, even if the
-/// client goes away (`completion.rs`).
+/// Performs the consequences of a committed write in the server itself. The request completes them, even if
+/// its client goes away (`completion.rs`).
 ///
-/// Roles and admission policies need no call here: their caches follow the revisions of the store.
+/// Roles and admission policies need no notification, because their caches follow the store's revisions.
 pub(crate) async fn follow_up(ctx: &RequestContext<'_>, key: &str, written: &Written<Header>) -> Result<()> {
     if let Some(custom) = &ctx.info.custom {
         ctx.services.definitions.follow_instance(&custom.definition, written).await?;
@@ -110,7 +110,7 @@ pub(crate) async fn follow_up(ctx: &RequestContext<'_>, key: &str, written: &Wri
     Ok(())
 }
 
-/// Reserves the addresses and ports that an object needs. Returns `None` for kinds that need none.
+/// Reserves the addresses and ports that an object needs; `None` for kinds that need none.
 pub(crate) fn reserve<'a>(
     ctx: &'a RequestContext<'_>,
     object: &mut Value,

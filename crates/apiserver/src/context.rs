@@ -18,7 +18,7 @@ use crate::{ResourceInfo, User};
 pub(crate) struct RequestContext<'a> {
     pub(crate) services: &'a Services,
     pub(crate) request: &'a Request<'a>,
-    /// The audit trail of the request, if the request is audited.
+    /// The audit record of the request, if it is audited.
     pub(crate) audit: Option<&'a Trail>,
     pub(crate) path: &'a ResourcePath<'a>,
     pub(crate) info: &'a Arc<ResourceInfo>,

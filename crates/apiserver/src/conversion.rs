@@ -18,7 +18,7 @@ use crate::status::Result;
 use crate::strategy::Conversion;
 use crate::{Header, ResourceInfo, storage};
 
-/// The conversion of a built-in resource whose objects are stored in another version than they are served in.
+/// The conversion of a built-in resource that is served in another version than it is stored in.
 fn built_in(info: &ResourceInfo) -> Option<Conversion> {
     info.strategy.conversion.filter(|(version, _)| *version == info.version).map(|(_, conversion)| conversion)
 }
@@ -49,7 +49,7 @@ pub(crate) fn encoded(info: &ResourceInfo, entry: &Entry<Header>, revision: u64)
     Ok(EncodedObject::new(bytes, &header, revision))
 }
 
-/// The converted form of an entry, made now if it is not in the cache.
+/// Returns the converted form of an entry; converts it if it is not cached.
 fn converted(
     cache: &ConvertedObjects,
     entry: &Entry<Header>,
@@ -58,7 +58,7 @@ fn converted(
     if let Some(kept) = cache.get(&entry.revision) {
         return Ok(kept);
     }
-    // Made without the lock: two readers that come at once both convert the object, and nobody waits.
+    // Converted without holding the lock: concurrent readers may convert the object twice, but none waits.
     let made = make()?;
     cache.insert(entry.revision, made.clone(), made.0.len());
     Ok(made)

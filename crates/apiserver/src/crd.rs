@@ -2,7 +2,8 @@
 //!
 //! Kubernetes names, establishes and finalizes CRDs in controllers. This server does it right after a CRD was
 //! written, so that a custom resource is served as soon as the request that created its CRD is answered. Like
-//! a controller, [`Definitions::follow`] works from the stored state, so that a server can [`Definitions::resume`] after a crash.
+//! a controller, [`Definitions::follow`] works from the stored state, so that a server can
+//! [`Definitions::resume`] after a crash.
 
 mod info;
 mod names;
@@ -50,23 +51,23 @@ fn storage_version(definition: &Value) -> &str {
     storage.and_then(|it| it["name"].as_str()).unwrap_or_default()
 }
 
-/// The CustomResourceDefinitions of a store, and what the server does about them.
+/// Processes the CRDs of a store.
 pub(crate) struct Definitions {
     store: Store<Header>,
     env: Env,
-    /// Where the resources that definitions declare are registered.
+    /// The registry in which the resources of CRDs are served.
     registry: Arc<Registry>,
-    /// Held while a write of a definition is followed up, one at a time.
+    /// Held while the consequences of a CRD write are processed, so that CRDs are processed one at a time.
     turn: tokio::sync::Mutex<()>,
 }
 
 impl Definitions {
-    /// Knows the definitions of a store. Their resources are registered by [`Definitions::load`].
+    /// Creates the processor of a store's CRDs. Their resources are registered by [`Definitions::load`].
     pub(crate) fn new(store: Store<Header>, env: Env, registry: Arc<Registry>) -> Self {
         Self { store, env, registry, turn: tokio::sync::Mutex::default() }
     }
 
-    /// The time now, as objects carry it.
+    /// The current time, in the form of object metadata.
     fn now(&self) -> String {
         time::print(self.env.now(), Precision::Seconds)
     }
@@ -206,8 +207,8 @@ fn declare(definitions: &Definitions, definition: &Value, entry: &Entry<Header>)
     definitions.registry.replace(&entry.header.name, served);
 }
 
-/// The bytes of a definition whose status has changed. A status that makes the definition too large to be stored is logged
-/// and given up: the writer of the definition has its answer, as with Kubernetes, whose controllers fail later.
+/// Encodes a CRD with a changed status. If the status makes the CRD too large to be stored, it is logged and
+/// dropped: the client already has its response, as in Kubernetes, whose controllers fail later.
 fn storable(entry: &Entry<Header>, definition: &mut Value) -> Option<StorableObject> {
     let refused = |status: Status| {
         tracing::error!(
@@ -219,7 +220,7 @@ fn storable(entry: &Entry<Header>, definition: &mut Value) -> Option<StorableObj
     StorableObject::new(definition).map_err(refused).ok()
 }
 
-/// Writes a definition, where it differs from what is stored and can be stored.
+/// Writes a CRD if it differs from the stored one and can be stored.
 async fn write(
     definitions: &Definitions,
     entry: &Arc<Entry<Header>>,
@@ -231,7 +232,7 @@ async fn write(
     }
 }
 
-/// Writes the bytes of a definition, where they differ from those that are stored.
+/// Writes an encoded CRD if it differs from the stored one.
 async fn write_storable(
     definitions: &Definitions,
     entry: &Arc<Entry<Header>>,

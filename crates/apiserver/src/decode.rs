@@ -286,7 +286,7 @@ fn mismatch(
     Err(Status::bad_request(format!("{kind} in version {version} cannot be handled as a {as_kind}: {why}")))
 }
 
-/// Versions that Kubernetes still decodes but no longer serves, with their kinds.
+/// Versions that Kubernetes can still decode but no longer serves, with their kinds.
 const RETIRED: &[(&str, &str, &[&str])] = &[
     (
         "extensions",

@@ -1,8 +1,8 @@
-//! Events that were encoded for one watcher and serve the others, too.
+//! A cache of encoded watch events, shared by all watches.
 //!
-//! A change is one event to most of its watchers: the same type, the same object, the same shape. Whoever comes first
-//! encodes it; the rest hand out the same bytes. What is kept is what happened last, in a fixed number of places, so
-//! that nothing has to be told when a change is of no more use.
+//! Most watches of a change get the same event: the same type, object and shape. The first one encodes it;
+//! the others reuse its bytes. The cache has a fixed number of slots for the latest events, so that it needs
+//! no invalidation.
 
 use std::sync::Arc;
 
@@ -13,23 +13,23 @@ use crate::ResourceInfo;
 use crate::request::Shape;
 use crate::table::TableOptions;
 
-/// How many events are kept: watchers that keep up take a batch of 64 changes each before the next one's turn comes,
-/// and some changes have two or three forms.
+/// The number of cached events. Watches that keep up read a batch of up to 64 changes each before the next
+/// watch's turn, and some changes have two or three forms.
 const PLACES: usize = 256;
-/// A larger event is encoded for each watcher: sending it costs far more than copying it, and with this bound all
-/// places together hold 16 MiB at most.
+/// The largest cached event. A larger one is encoded for each watch, because sending it costs far more than
+/// encoding it. This bounds the cache to 16 MiB.
 const EVENT_MAX_BYTES: usize = 64 * 1024;
 
-/// What decides the bytes of an event.
+/// Everything that determines the bytes of an event.
 #[derive(Clone)]
 pub(crate) struct EventId {
-    /// The change's own revision: it says which object is shown, together with the type.
+    /// The revision of the change; with the type it determines the object.
     pub(crate) revision: u64,
     pub(crate) kind: &'static str,
     pub(crate) shape: Shape,
-    /// For Tables: its options, to the second at which the ages are told.
+    /// The options of a Table, with the time truncated to seconds, since ages are printed in seconds.
     pub(crate) table: Option<TableOptions>,
-    /// The face that is shown. It is held, so that its address means nobody else.
+    /// The resource whose version is sent. It is compared by address, so it must be kept alive.
     pub(crate) info: Arc<ResourceInfo>,
 }
 
@@ -44,7 +44,7 @@ impl PartialEq for EventId {
 }
 
 impl EventId {
-    /// Events of one change in several forms lie beside each other, and those of the next change elsewhere.
+    /// The slot of an event. Different forms of one change, and the next changes, have different slots.
     fn place(&self) -> usize {
         let form = match self.shape {
             Shape::Object => 0,
@@ -55,10 +55,10 @@ impl EventId {
     }
 }
 
-/// The last event that was encoded for this place.
+/// A slot with the last event that was encoded for it.
 type Place = Mutex<Option<(EventId, Bytes)>>;
 
-/// The events that were encoded last.
+/// The cache of encoded events.
 pub(crate) struct EncodedEvents {
     places: Box<[Place]>,
 }
@@ -70,7 +70,7 @@ impl Default for EncodedEvents {
 }
 
 impl EncodedEvents {
-    /// The bytes of an event, encoded now if nobody has done so lately; none where it cannot be encoded.
+    /// Returns the bytes of an event; encodes it if it is not cached. `None` if it cannot be encoded.
     pub(crate) fn get(&self, id: EventId, encode: impl FnOnce() -> Option<Bytes>) -> Option<Bytes> {
         let mut place = self.places[id.place()].lock();
         if let Some((kept, bytes)) = &*place
@@ -78,7 +78,7 @@ impl EncodedEvents {
         {
             return Some(bytes.clone());
         }
-        // Held while it is encoded: whoever waits here wants the same bytes.
+        // Locked while the event is encoded, because others who wait need the same bytes.
         let bytes = encode()?;
         *place = (bytes.len() <= EVENT_MAX_BYTES).then(|| (id, bytes.clone()));
         Some(bytes)

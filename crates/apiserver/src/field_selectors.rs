@@ -17,13 +17,13 @@ struct Kind {
     group: &'static str,
     kind: &'static str,
     fields: &'static [Field],
-    /// Whether objects can be selected by `metadata.namespace`, too.
+    /// Whether `metadata.namespace` is selectable, too.
     by_namespace: bool,
-    /// The error message about a label that objects cannot be selected by.
+    /// The error message for a field that is not selectable.
     refusal: fn(&str) -> String,
 }
 
-/// What most kinds have.
+/// The defaults, which hold for most kinds.
 const KIND: Kind = Kind { group: "", kind: "", fields: &[], by_namespace: true, refusal: not_supported };
 
 fn not_supported(label: &str) -> String {
@@ -150,7 +150,7 @@ pub(crate) fn is_selectable_by_namespace(group: &str, kind: &str) -> bool {
     find(group, kind).is_none_or(|it| it.by_namespace)
 }
 
-/// The error message about a label that the kind cannot be selected by.
+/// The error message for a field that is not selectable.
 pub(crate) fn refusal(group: &str, kind: &str, label: &str) -> String {
     match find(group, kind) {
         Some(kind) => (kind.refusal)(label),

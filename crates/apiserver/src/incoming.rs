@@ -1,4 +1,4 @@
-//! An object on its way in: decoded, without what its kind does not know, in its normal form, with defaults.
+//! The object in a write request: decoded, pruned, normalized and defaulted.
 
 use bytes::Bytes;
 use evenkeel_schema::field::FieldError;
@@ -16,11 +16,11 @@ use crate::members::set_or_remove;
 use crate::request::{FieldValidation, WriteQuery};
 use crate::status::{Result, Status, quote};
 
-/// How both warnings of repeated owners go on.
+/// The common end of both warnings about duplicate owner references.
 const DEDUPLICATED: &str = "API server dedups owner references in 1.20+, and may reject such requests as \
                                        early as 1.24; please fix your requests; duplicate UID(s) observed: ";
 
-/// An object on its way in.
+/// The object in a write request.
 #[derive(Debug)]
 pub(crate) struct Incoming {
     pub(crate) object: Value,
@@ -54,15 +54,16 @@ impl Incoming {
         Ok(incoming)
     }
 
-    /// Brings the object into the form of its kind. What a custom kind does not know is returned, as strict decoding
-    /// words it; a built-in kind's unknown fields have been told by then.
+    /// Normalizes and defaults the object. Returns the unknown fields of a custom resource, in the words of
+    /// strict decoding; those of a built-in kind were reported when it was decoded.
     ///
-    /// `old` is the stored object that this one was made from: what is as it was there has its form.
+    /// `old` is the stored object from which this one was made. Fields equal to those in `old` are already
+    /// normalized and are skipped.
     pub(crate) fn shape(&mut self, ctx: &RequestContext<'_>, old: Option<&Value>) -> Vec<String> {
         self.shape_by(ctx, old, structural::default)
     }
 
-    /// The same for what an apply made.
+    /// Normalizes and defaults the result of a server-side apply, like `shape`.
     pub(crate) fn shape_applied(&mut self, ctx: &RequestContext<'_>, old: Option<&Value>) -> Vec<String> {
         self.shape_by(ctx, old, structural::default_applied)
     }
@@ -103,7 +104,7 @@ impl Incoming {
         odd
     }
 
-    /// Refuses, warns about or ignores what did not fit.
+    /// Refuses, warns of or ignores unknown and duplicate fields.
     fn report(ctx: &RequestContext<'_>, validation: FieldValidation, odd: Vec<String>) -> Result<()> {
         match validation {
             _ if odd.is_empty() => {}
@@ -116,12 +117,12 @@ impl Incoming {
         Ok(())
     }
 
-    /// The object's name, empty where it has none.
+    /// The object's name; empty if it has none.
     pub(crate) fn name(&self) -> &str {
         self.object["metadata"]["name"].as_str().unwrap_or_default()
     }
 
-    /// Demands the namespace of the path, or sets it where the object has none.
+    /// Checks that the object's namespace is that of the path, and sets it if it is missing.
     pub(crate) fn place(&mut self, ctx: &RequestContext<'_>) -> Result<()> {
         let metadata = &mut self.object["metadata"];
         let given = metadata["namespace"].as_str().unwrap_or_default();
@@ -139,7 +140,7 @@ impl Incoming {
         Ok(())
     }
 
-    /// Takes out owners that are named twice, and says so.
+    /// Removes duplicate owner references, with a warning.
     pub(crate) fn drop_repeated_owners(&mut self, ctx: &RequestContext<'_>) {
         let repeated = drop_repeated_owners(&mut self.object);
         if !repeated.is_empty() {
@@ -150,7 +151,7 @@ impl Incoming {
         }
     }
 
-    /// Demands the name of the path.
+    /// Checks that the object's name is that of the path.
     pub(crate) fn check_name(&self, ctx: &RequestContext<'_>) -> Result<()> {
         let wanted = &ctx.path.name;
         match self.name() {
@@ -165,7 +166,7 @@ impl Incoming {
     }
 }
 
-/// Takes out owners that are named twice after admission: a patch was not looked at before.
+/// Removes duplicate owner references after mutation, because a patch is not checked before.
 pub(crate) fn warn_of_repeated_owners(ctx: &RequestContext<'_>, object: &mut Value) {
     let repeated = drop_repeated_owners(object);
     if !repeated.is_empty() {
@@ -176,7 +177,7 @@ pub(crate) fn warn_of_repeated_owners(ctx: &RequestContext<'_>, object: &mut Val
     }
 }
 
-/// Takes out owners that are named twice; returns their uids.
+/// Removes duplicate owner references; returns their UIDs.
 fn drop_repeated_owners(object: &mut Value) -> Vec<String> {
     let owners = object.pointer_mut("/metadata/ownerReferences").and_then(Value::as_array_mut);
     let Some(owners) = owners.filter(|it| it.len() > 1) else { return Vec::new() };
@@ -193,7 +194,8 @@ fn drop_repeated_owners(object: &mut Value) -> Vec<String> {
     repeated
 }
 
-/// Why an object that was read without its schema cannot be decoded, if so; what is odd about it is added.
+/// Checks an object that was decoded without its schema. Returns the error with which Go would refuse it, and
+/// adds unknown fields to its warnings.
 fn examine(
     schema: Option<&Schema>,
     info: &ResourceInfo,
@@ -209,44 +211,44 @@ fn examine(
     findings.refusal
 }
 
-/// Why the metadata of a custom resource cannot be decoded, if so.
+/// The error with which Go would refuse the metadata of a custom resource, if any.
 fn metadata_refusal(object: &Value) -> Option<String> {
     let schema = types::builtin_type("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta")?;
     unknown::decode_value(schema, "ObjectMeta", object.get("metadata")?).refusal
 }
 
-/// The metadata of custom resources goes through a struct as well: what is empty there is left out.
+/// Removes empty fields from the metadata of a custom resource, as if it had passed through a Go struct.
 fn drop_empty(metadata: &mut Value) {
     let Some(map) = metadata.as_object_mut() else { return };
     map.retain(|key, value| match value {
         Value::Null => false,
         Value::String(text) => !text.is_empty(),
-        // Emptied managedFields are a wish to forget them.
+        // Empty managedFields are a request to clear them.
         Value::Array(items) => !items.is_empty() || key == "managedFields",
         Value::Object(map) => !map.is_empty(),
         _ => true,
     });
 }
 
-/// The refusal of a body that is no object of its kind.
+/// The error for a body that is not a valid object of its kind.
 fn cannot_handle(ctx: &RequestContext<'_>, why: &str) -> Status {
     let kind = &ctx.info.kind;
     let version = quote(&ctx.info.version);
     Status::bad_request(format!("{kind} in version {version} cannot be handled as a {kind}: {why}"))
 }
 
-/// Whether the writer empties managedFields. The normal form has no empty lists, so that it is looked at before.
+/// Whether the client clears managedFields. Checked before normalization, which removes empty lists.
 fn asks_to_forget(object: &Value) -> bool {
     let entries = object["metadata"]["managedFields"].as_array();
     entries.is_some_and(|it| it.is_empty() || it.len() == 1 && it[0].as_object().is_some_and(Map::is_empty))
 }
 
-/// Checks the options of a write: `kind` is that of the options, such as `CreateOptions`.
+/// Parses the options of a write. `kind` is the kind of the options, such as `CreateOptions`.
 pub(crate) fn write_query(ctx: &RequestContext<'_>, kind: &str) -> Result<WriteQuery> {
     write_query_after(ctx, kind, Vec::new())
 }
 
-/// The same where something is wrong with the options already.
+/// Parses the options of a write that may already have errors.
 pub(crate) fn write_query_after(
     ctx: &RequestContext<'_>,
     kind: &str,

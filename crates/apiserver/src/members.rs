@@ -1,8 +1,8 @@
-//! Members of JSON objects.
+//! Fields of JSON objects.
 
 use serde_json::Value;
 
-/// Sets a member of an object, or removes the member if the value is null.
+/// Sets a field of an object, or removes it if the value is null.
 pub(crate) fn set_or_remove(object: &mut Value, field: &str, value: Value) {
     let Some(map) = object.as_object_mut() else { return };
     if value.is_null() {

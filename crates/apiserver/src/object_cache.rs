@@ -13,37 +13,37 @@ use serde_json::Value;
 
 use crate::bounded_cache::BoundedCache;
 
-/// How many bytes of JSON the trees of one generation stand for; two generations are kept. A tree takes about twenty
-/// times as much memory as its JSON, so that this is five megabytes.
+/// The total JSON size of one generation; two are kept. A parsed object takes about twenty times its JSON
+/// size, so this is about five megabytes of memory.
 const GENERATION_BYTES: usize = 128 * 1024;
-/// The largest object that is kept, as JSON: the size of both generations.
+/// The JSON size of the largest cached object: that of both generations.
 const OBJECT_BYTES_MAX: usize = 2 * GENERATION_BYTES;
 
-/// Objects that were written recently, parsed, by key.
+/// Recently written objects by key.
 #[derive(Debug, Default)]
 pub(crate) struct ObjectCache(BoundedCache<Arc<str>, CachedObject, GENERATION_BYTES>);
 
-/// The newest revision of an object that was seen, and the revision before.
+/// The newest known revision of an object, and the previous one.
 struct CachedObject {
     revision: u64,
     object: Arc<Value>,
-    /// The tree of the revision before, for the next writer that needs a copy.
+    /// The tree of the previous revision, from which the next copy is made.
     before: Option<Arc<Value>>,
 }
 
 impl ObjectCache {
-    /// Returns the tree of an object at this revision, if it is in the cache.
+    /// Returns an object at this revision, if it is cached.
     pub(crate) fn get(&self, key: &str, revision: u64) -> Option<Arc<Value>> {
         self.0.read(key, |cached| (cached.revision == revision).then(|| cached.object.clone())).flatten()
     }
 
-    /// Returns a copy of the tree of an object at this revision, if it is in the cache.
+    /// Returns a copy of an object at this revision, if it is cached.
     pub(crate) fn copy(&self, key: &str, revision: u64) -> Option<Value> {
         let take = |cached: &mut CachedObject| {
             (cached.revision == revision).then(|| (cached.object.clone(), cached.before.take()))
         };
         let (object, before) = self.0.read(key, take).flatten()?;
-        // A reader may still hold the tree of the revision before.
+        // `into_inner` fails if a reader still holds the previous tree.
         match before.and_then(Arc::into_inner) {
             Some(mut copy) => {
                 renew(&mut copy, &object);
@@ -53,13 +53,13 @@ impl ObjectCache {
         }
     }
 
-    /// Keeps the tree of an object whose JSON is `bytes` long.
+    /// Caches an object whose JSON size is `bytes`.
     pub(crate) fn keep(&self, key: &str, revision: u64, object: Arc<Value>, bytes: usize) {
         if bytes > OBJECT_BYTES_MAX {
             return;
         }
         self.0.replace(key.into(), |before| {
-            // Two trees of a large object do not fit.
+            // Two trees of a large object would not fit.
             let before = before.map(|cached| cached.object).filter(|_| 2 * bytes <= OBJECT_BYTES_MAX);
             let weight = if before.is_some() { 2 * bytes } else { bytes };
             (CachedObject { revision, object, before }, weight)

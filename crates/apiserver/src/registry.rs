@@ -21,11 +21,11 @@ use crate::strategy::Strategy;
 
 pub(crate) use group_resource::GroupResource;
 
-/// How many bytes of converted objects a generation of the cache holds. Two generations are kept: a list of ten thousand
-/// objects of a kilobyte or two is converted once, and a resource that nobody reads any more costs 32 MiB at most.
+/// The size of one generation of the cache of converted objects; two are kept. That is enough to convert a
+/// list of ten thousand objects of a kilobyte or two only once, and an unused resource takes 32 MiB at most.
 const CONVERTED_BYTES: usize = 16 << 20;
 
-/// Converted objects by the revision that wrote them: a revision is one write of one key.
+/// Converted objects by the revision that wrote them, since a revision is one write of one key.
 pub(crate) type ConvertedObjects = BoundedCache<u64, (Bytes, Header), CONVERTED_BYTES>;
 
 /// A served resource in one version.
@@ -59,7 +59,7 @@ pub struct ResourceInfo {
     pub custom: Option<Arc<CustomInfo>>,
     /// The key prefix of its objects, ending in `/`. All versions of a kind share it.
     pub prefix: String,
-    /// What the kind has of its own.
+    /// How the kind differs from others.
     pub(crate) strategy: &'static Strategy,
 }
 
@@ -176,7 +176,7 @@ impl ResourceInfo {
         self.custom.is_some()
     }
 
-    /// Whether it is this resource, in whatever version.
+    /// Whether this is the given resource, in any version.
     pub(crate) fn is(&self, resource: GroupResource) -> bool {
         self.plural == resource.resource && self.group == resource.group
     }
@@ -301,7 +301,7 @@ fn by_plural() -> &'static HashMap<&'static str, Vec<Arc<ResourceInfo>>> {
 fn of_facts(facts: &kinds::Resource) -> ResourceInfo {
     let owned = |texts: &[&str]| texts.iter().map(|&it| it.to_owned()).collect();
     let strategy = Strategy::of(facts.group, facts.kind);
-    // Resources of one kind in two groups share their objects, which are stored under one of the groups.
+    // A kind that is served in two groups is stored in one of them.
     let storage_group = strategy.storage_version.map_or(facts.group, |(group, _)| group);
     ResourceInfo {
         group: facts.group.to_owned(),

@@ -29,7 +29,7 @@ pub(crate) struct Request<'a> {
     pub(crate) method: &'a Method,
     /// The path, percent-decoded.
     pub(crate) path: Cow<'a, str>,
-    /// Where the path leads.
+    /// What the path addresses.
     pub(crate) route: ApiPath<'a>,
     /// Whether the path contains a malformed escape. Such a request is refused before anything else.
     pub(crate) malformed: bool,

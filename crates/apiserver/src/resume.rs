@@ -3,7 +3,7 @@
 //! A process may be killed between two writes of one operation. Each operation in this table can be
 //! interrupted there, because the component in the last column completes it from the stored state:
 //!
-//! | operation | writes | who goes on |
+//! | operation | writes | completed by |
 //! |---|---|---|
 //! | create or update a CRD | the CRD, its status | [`Definitions::resume`] |
 //! | delete a CRD | its deletion timestamp, its custom resources, its conditions, its removal | [`Definitions::resume`] |

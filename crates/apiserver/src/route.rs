@@ -1,4 +1,4 @@
-//! From the head of a request to the station that answers it.
+//! Routing: from the head of a request to the code that answers it.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -18,7 +18,8 @@ use crate::status::{Details, Result, Status, qualified, quote};
 use crate::strategy::Unstored;
 use crate::{ResourceInfo, User, component_status, nonresource, read, subresource, write};
 
-/// Answers a request that need wait for nothing: that for one object, as it is now. None for any other.
+/// Answers a request that never has to wait: a GET of one object in its current state. `None` for any other
+/// request.
 pub(crate) fn answer_now(services: &Services, request: &Request<'_>) -> Option<Result<Response<Body>>> {
     let ApiPath::Resource(path) = &request.route else { return None };
     let plain = request.verb() == "get" && path.subresource.is_empty();
@@ -55,11 +56,11 @@ where
     if verb == "get" && plain {
         return read::get(&ctx).await;
     }
-    // The futures of everything else are large; most requests are spared the room for them.
+    // Boxed, because the futures of all other verbs are large and most requests need none of them.
     Box::pin(serve_verb(&ctx, verb, body)).await
 }
 
-/// The verb of a request that the resource takes, and its key is sound; else the refusal.
+/// Checks that the resource supports the verb and that the key is valid. Returns the verb.
 fn enter(ctx: &RequestContext<'_>) -> Result<&'static str> {
     if let Some(warning) = ctx.info.strategy.deprecation {
         ctx.request.warn(warning);
@@ -108,7 +109,7 @@ where
     }
 }
 
-/// Who the request acts as, where that is another than who sends it; a refusal if that user may not do it.
+/// Authorizes the request. Returns the impersonated user, if there is one.
 fn authorize(services: &Services, request: &Request<'_>, audit: Option<&Trail>) -> Result<Option<Box<User>>> {
     refuse_malformed(request)?;
     let authorizer = &*services.authorizer;
@@ -132,7 +133,7 @@ fn authorize(services: &Services, request: &Request<'_>, audit: Option<&Trail>) 
     }
 }
 
-/// Refuses requests of which it cannot be told what they ask for.
+/// Refuses requests that cannot be interpreted.
 fn refuse_malformed(request: &Request<'_>) -> Result<()> {
     if request.malformed {
         return Err(Status::plain(400, "400 Bad Request"));
@@ -143,13 +144,13 @@ fn refuse_malformed(request: &Request<'_>) -> Result<()> {
     if request.is_long_running() { Ok(()) } else { check_timeout(request.query.text("timeout")) }
 }
 
-/// The resource of a path, or the refusal for a path that leads nowhere.
+/// Finds the resource of a path; fails if the path matches no resource.
 fn find(
     registry: &Registry,
     request: &Request<'_>,
     path: &ResourcePath<'_>,
 ) -> Result<Cow<'static, Arc<ResourceInfo>>> {
-    // Asked only where something is missing: it looks at every resource.
+    // Evaluated only on failure, because it searches all resources.
     let missing = || match built_in().iter().any(|it| it.group == path.group) {
         true => Status::no_such_resource(),
         false => Status::page_not_found(),
@@ -189,7 +190,7 @@ fn find(
     Ok(info)
 }
 
-/// The refusal of a subresource of nothing.
+/// The error for a subresource of an object without a name.
 fn refuse_unnamed(request: &Request<'_>, info: &ResourceInfo, path: &ResourcePath<'_>) -> Status {
     let verb = match *request.method {
         Method::GET => "get",
@@ -202,13 +203,13 @@ fn refuse_unnamed(request: &Request<'_>, info: &ResourceInfo, path: &ResourcePat
     }
 }
 
-/// Refuses names that would lead elsewhere as parts of a path.
+/// Refuses names that would change the meaning of a path.
 fn check_key(ctx: &RequestContext<'_>) -> Result<()> {
     let (name, namespace) = (&ctx.path.name, &ctx.path.namespace);
     if let Some(why) = path_segment_error(name) {
         return Err(Status::bad_request(format!("Name parameter invalid: {}: {why}", quote(name))));
     }
-    // Kubernetes finds out only when it asks its storage, whose keys begin in a form of their own.
+    // Kubernetes notices this only in its storage, whose keys have another form.
     if matches!(&**namespace, "." | "..") {
         let name = if name.is_empty() { String::new() } else { format!("/{name}") };
         let key = format!("/{}/{namespace}{name}", storage_name(ctx.info));
@@ -217,7 +218,7 @@ fn check_key(ctx: &RequestContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The folder in which Kubernetes keeps a resource.
+/// The directory of a resource in Kubernetes' storage.
 fn storage_name(info: &ResourceInfo) -> String {
     match (info.group.as_str(), info.plural.as_str()) {
         (group, plural) if info.is_custom() => format!("{group}/{plural}"),
@@ -230,7 +231,7 @@ fn storage_name(info: &ResourceInfo) -> String {
 }
 
 fn check_verb(ctx: &RequestContext<'_>, verb: &str) -> Result<()> {
-    // The verb in a path stands for any method, but only a GET is served there.
+    // The verb in a path stands for any method, but only GET is served there.
     let by_path = ctx.path.special_verb.is_some() && *ctx.request.method != Method::GET;
     if *ctx.request.method == Method::HEAD || by_path {
         return Err(Status::method_not_allowed());

@@ -30,30 +30,29 @@ use crate::{
     resume, route,
 };
 
-/// What a server can be told.
+/// Options of an [`ApiServer`].
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct Options {
-    /// Who decides what is allowed; RBAC over the store's own roles unless set.
+    /// Decides which requests are allowed. The default is RBAC with the roles in the store.
     pub authorizer: Option<Arc<dyn Authorizer>>,
-    /// What tokens of service accounts are signed with; a new key, which nobody will know after this process, unless
-    /// set.
+    /// Signs service account tokens. The default is a new key that is lost when the process ends.
     pub signing_key: Option<Arc<SigningKey>>,
-    /// Who carries questions to admission webhooks; without it none can be reached.
+    /// Calls admission webhooks. Without it, all calls fail.
     pub webhooks: Option<Arc<dyn WebhookCaller>>,
-    /// The audit log; without it nothing is recorded.
+    /// The audit log. Without it, nothing is recorded.
     pub audit: Option<Audit>,
 }
 
-/// A Kubernetes API server. Cloning is cheap and shares the same server.
+/// A Kubernetes API server. Clones are cheap and share the same server.
 ///
-/// Who asks is the [`User`](crate::User) in the request's extensions.
+/// The [`User`](crate::User) in a request's extensions makes the request.
 #[derive(Clone)]
 pub struct ApiServer {
     inner: Arc<Inner>,
 }
 
-/// What all clones of a server share.
+/// The state that all clones of a server share.
 struct Inner {
     services: Services,
     /// The audit log, if requests are audited.
@@ -61,9 +60,10 @@ struct Inner {
 }
 
 impl ApiServer {
-    /// A server over this store. Definitions of custom resources that the store has are served at once.
+    /// Creates a server for this store, and serves the custom resources of all stored CRDs.
     ///
-    /// Where another server has written to the store before, [`ApiServer::resume`] takes up what its end cut off.
+    /// If another server has written to the store before, [`ApiServer::resume`] completes what that server
+    /// left unfinished.
     pub fn new(store: Store<Header>, env: Env, options: Options) -> Self {
         let authorizer = options.authorizer.unwrap_or_else(|| Arc::new(Rbac::new(store.clone())));
         let registry = Arc::new(Registry::new());
@@ -87,56 +87,58 @@ impl ApiServer {
         Self { inner: Arc::new(Inner { services, audit: options.audit }) }
     }
 
-    /// Takes up what the end of the server before this one cut between two writes: the lifecycle of definitions, and
-    /// the deletion of pods. Call it once at start, over a store that lasts; where nothing was cut it writes nothing.
+    /// Completes operations that the previous server left unfinished between two writes: the lifecycle of
+    /// CRDs, and the deletion of pods. Call it once at startup, with a store on disk. If nothing is
+    /// unfinished, it writes nothing.
     ///
     /// # Errors
-    /// Fails where the store takes no writes.
+    /// If the store accepts no writes.
     pub async fn resume(&self) -> Result<(), Status> {
         resume::resume(&self.inner.services.definitions, &self.inner.services.store).await
     }
 
-    /// Whom a bearer token proves to this API; none where it proves nobody, or no longer.
+    /// Returns the user of a bearer token; `None` if the token is not valid, or no longer.
     pub fn authenticate(&self, token: &str) -> Option<User> {
         self.inner.services.authentication.authenticate(token, &[]).ok().map(|it| it.user)
     }
 
-    /// Lets somebody else say whose a token is, in reviews of tokens and in [`ApiServer::authenticate`].
+    /// Adds an authenticator for bearer tokens. It is used by TokenReviews and [`ApiServer::authenticate`].
     pub fn trust(&self, tokens: Arc<dyn TokenAuthenticator>) {
         self.inner.services.authentication.trust(tokens);
     }
 
-    /// The resources that are served.
+    /// The served resources.
     pub fn registry(&self) -> &Registry {
         &self.inner.services.registry
     }
 
-    /// How many panics requests have caused since this server was made. Each was answered with status 500, or ended its
-    /// watch, and is in the log with its backtrace.
+    /// The number of panics that requests have caused in this server. Each was answered with status 500, or
+    /// ended its watch, and was logged with its backtrace.
     ///
-    /// To have the backtrace, the first server of a process sets a panic hook, which passes on the panics of all other
-    /// code.
+    /// To get the backtrace, the first server of a process sets a panic hook, which passes on the panics of
+    /// all other code.
     pub fn panics(&self) -> u64 {
         self.inner.services.panics.count()
     }
 
-    /// The store behind it.
+    /// The server's store.
     pub fn store(&self) -> &Store<Header> {
         &self.inner.services.store
     }
 
-    /// The world it lives in.
+    /// The server's environment: clock, randomness and ledger.
     pub fn env(&self) -> &Env {
         &self.inner.services.env
     }
 
-    /// Answers a request of this caller, whatever its extensions say. The headers of the request are taken.
+    /// Answers a request of this caller, whatever the request's extensions say. Takes the headers of the
+    /// request.
     ///
-    /// It is no work in the ledger, unlike one that comes by [`tower::Service::call`]: who asks is outside of this
-    /// world, and nobody waits for it to come to rest.
+    /// Unlike a request through [`tower::Service::call`], the request is not entered as work in the ledger,
+    /// because its client is outside of the simulated world and nothing waits for it to settle.
     ///
-    /// The future may be dropped at any time. A request that has begun to write is then finished by the runtime, with
-    /// everything that its writes entail; any other has changed nothing.
+    /// The future may be dropped at any time. If the request has begun to write, the runtime then completes
+    /// it with all its consequences; otherwise it has changed nothing.
     pub async fn serve<B>(&self, caller: &Caller, head: &mut Parts, body: B) -> Response<Body>
     where
         B: http_body::Body + Send + 'static,
@@ -173,8 +175,8 @@ impl ApiServer {
         }
     }
 
-    /// Answers a request whose deadline has passed. `is_recorded` says that the request continues, because it has begun
-    /// to write, and is entered in the audit log when it ends.
+    /// Answers a request that missed its deadline. `is_recorded` says that the request has begun to write, so
+    /// that it continues and records its own audit event.
     async fn answer_late(&self, caller: &Caller, head: &mut Parts, is_recorded: bool) -> Response<Body> {
         let mut response = deadline::missed(&head.method);
         match is_recorded {
@@ -185,7 +187,7 @@ impl ApiServer {
         response
     }
 
-    /// Answers a request that lives as long as it must; its first write is noted in `submitted`.
+    /// Answers a request, and notes its first write in `submitted`.
     async fn answer<B>(
         &self,
         caller: &Caller,
@@ -220,10 +222,10 @@ impl ApiServer {
         dressed(answered, head)
     }
 
-    /// Answers a request that need wait for nothing, as most that read an object do. Returns `None` for any other
-    /// request, which is left as it is.
+    /// Answers a request that never has to wait, as most GETs of an object. Returns `None` for any other
+    /// request, which it leaves unchanged.
     pub fn serve_now(&self, caller: &Caller, head: &mut Parts) -> Option<Response<Body>> {
-        // A request that is recorded waits for its event to be written.
+        // A recorded request waits until its audit event is written.
         if head.method != Method::GET || self.inner.audit.is_some() {
             return None;
         }
@@ -240,12 +242,12 @@ impl ApiServer {
     }
 }
 
-/// What the log calls a request. The query is left out, as it may be long.
+/// Describes a request for the log. The query is left out, because it may be long.
 fn describe(head: &Parts) -> String {
     format!("{} {}", head.method, head.uri.path())
 }
 
-/// The last touch on an answer; none is that of a request that panicked.
+/// Adds the common headers to a response; `None` is the response of a request that panicked.
 fn dressed(response: Option<Response<Body>>, head: &mut Parts) -> Response<Body> {
     let mut response = response.unwrap_or_else(|| {
         let message = "This request caused apiserver to panic. Look in the logs for details.";
@@ -257,10 +259,10 @@ fn dressed(response: Option<Response<Body>>, head: &mut Parts) -> Response<Body>
     response
 }
 
-/// Records refusals that are made before a request reaches the server.
+/// Recording of requests that are refused before they reach the server.
 impl ApiServer {
-    /// Records that a request was refused because its credentials are wrong, and gives its answer the audit id. Does
-    /// nothing without an audit log.
+    /// Records that a request failed authentication, and adds the audit ID to its response. Does nothing
+    /// without an audit log.
     pub async fn audit_unauthenticated(
         &self,
         head: &mut Parts,
@@ -272,15 +274,15 @@ impl ApiServer {
         }
     }
 
-    /// Records that a request of this caller was refused for another reason, and gives its answer the audit id. Does
-    /// nothing without an audit log.
+    /// Records that a request of this caller was refused for another reason, and adds the audit ID to its
+    /// response. Does nothing without an audit log.
     pub async fn audit_refusal(&self, caller: &Caller, head: &mut Parts, answer: &mut Response<Body>) {
         if let Some(audit) = &self.inner.audit {
             audit.refusal(&self.inner.services.env, caller, head, answer).await;
         }
     }
 
-    /// Whether there is an audit log.
+    /// Whether the server has an audit log.
     pub fn is_audited(&self) -> bool {
         self.inner.audit.is_some()
     }

@@ -1,7 +1,7 @@
 //! The parts of the server that requests use.
 //!
-//! Each part is a module of its own that knows only what it depends on. The context of a request carries a reference
-//! to all parts.
+//! Each part is in a module of its own and knows only its dependencies. The context of a request refers to
+//! all of them.
 
 use std::sync::Arc;
 
@@ -25,41 +25,41 @@ use crate::{Header, Registry, WebhookCaller};
 pub(crate) struct Services {
     pub(crate) store: Store<Header>,
     pub(crate) env: Env,
-    /// The resources that are served.
+    /// The served resources.
     pub(crate) registry: Arc<Registry>,
     pub(crate) openapi: OpenApi,
     pub(crate) authorizer: Arc<dyn Authorizer>,
-    /// Checks bearer tokens, and signs the tokens of service accounts.
+    /// Authenticates bearer tokens and issues service account tokens.
     pub(crate) authentication: Authentication,
-    /// The admission policies and webhooks that are configured.
+    /// The compiled admission policies and webhooks.
     pub(crate) registrations: AdmissionRegistrations,
-    /// Sends requests to admission webhooks. Without it no webhook can be reached.
+    /// Calls admission webhooks. Without it, all calls fail.
     pub(crate) webhooks: Option<Arc<dyn WebhookCaller>>,
-    /// The addresses and ports of services.
+    /// Allocates the cluster IPs and node ports of services.
     pub(crate) allocator: Allocator,
-    /// Watch events as they were encoded for other watchers.
+    /// The cache of encoded watch events.
     pub(crate) events: Arc<EncodedEvents>,
-    /// Objects that were written recently, parsed.
+    /// The cache of recently written objects.
     pub(crate) objects: ObjectCache,
-    /// The CustomResourceDefinitions.
+    /// Processes the CRDs.
     pub(crate) definitions: Definitions,
-    /// The ledger's station for requests that are not answered yet.
+    /// The ledger's station for requests whose response headers have not been sent yet.
     pub(crate) requests: Station,
     pub(crate) panics: Panics,
 }
 
 impl Services {
-    /// The time now, as objects carry it.
+    /// The current time, in the form of object metadata.
     pub(crate) fn now(&self) -> String {
         self.time(self.env.now())
     }
 
-    /// A time as objects carry it: to the second.
+    /// A time in the form of object metadata: in whole seconds.
     pub(crate) fn time(&self, at: Timestamp) -> String {
         time::print(at, Precision::Seconds)
     }
 
-    /// Enters work in the ledger that outlives the head of its request's response.
+    /// Enters work into the ledger that continues after the response headers have been sent.
     pub(crate) fn hold(&self, what: &str) -> Work {
         self.requests.enter_with(what.to_owned())
     }

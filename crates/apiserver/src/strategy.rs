@@ -1,19 +1,18 @@
-//! What differs between kinds, as data.
+//! The differences between kinds, as data.
 //!
-//! The API server has no handler for a kind. Where a kind needs something of its own, its [`Strategy`] says so, and the
-//! station that is concerned asks the strategy. The strategies of all built-in kinds stand in one table, which is the
-//! only place that names kinds; a test holds that (`tests/it/kind_names.rs`). A resource finds its strategy once, when
-//! it is registered.
+//! No kind has a handler of its own. Where a kind differs from others, its [`Strategy`] says so. The
+//! strategies of all built-in kinds are in one table, the only place that names kinds; a test checks that
+//! (`tests/it/kind_names.rs`). A resource looks up its strategy once, when it is registered.
 //!
-//! What the server writes into an object of a built-in kind is in [`evenkeel_schema::prepare`], and the rules that the
-//! object must obey are in [`evenkeel_schema::validate`].
+//! Fields that the server sets in objects of built-in kinds are the task of [`evenkeel_schema::prepare`], and
+//! the rules for their content are in [`evenkeel_schema::validate`].
 
 mod table;
 
-/// What a kind has of its own.
+/// How a kind differs from others.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Strategy {
-    /// Whether a PUT to a name that does not exist creates the object.
+    /// Whether a PUT creates an object that does not exist.
     pub(crate) allow_create_on_update: bool,
     /// Whether a PUT without a resource version is accepted.
     pub(crate) allow_unconditional_update: bool,
@@ -27,17 +26,17 @@ pub(crate) struct Strategy {
     pub(crate) deletion_warning: Option<&'static str>,
     /// The warning that is sent with every response, for a resource that is deprecated.
     pub(crate) deprecation: Option<&'static str>,
-    /// Whether objects declare resources that the server has to serve.
+    /// Whether objects define resources that the server serves.
     pub(crate) declares_resources: bool,
-    /// Whether the server gives addresses and ports to objects and takes them back.
+    /// Whether the server allocates addresses and ports for objects.
     pub(crate) allocates_addresses: bool,
     /// Whether an object may be created without a name, which the server then generates.
     pub(crate) generates_missing_name: bool,
-    /// Whether the server records in the spec of a new object who created the object.
+    /// Whether the server records the creating user in the spec.
     pub(crate) records_requester: bool,
-    /// Whether clients may write `data` as text, in `stringData`.
+    /// Whether clients may write `data` as plain text in `stringData`.
     pub(crate) has_string_data: bool,
-    /// Whether a new object without labels takes the labels of its pod template.
+    /// Whether a new object without labels gets the labels of its pod template.
     pub(crate) takes_template_labels: bool,
     /// Whether `spec.selector` is a map of labels instead of a LabelSelector.
     pub(crate) selects_by_label_map: bool,
@@ -45,35 +44,35 @@ pub(crate) struct Strategy {
     pub(crate) runs_on_node: bool,
     /// The API group in error messages about invalid objects, if it is not the resource's own.
     pub(crate) error_group: Option<&'static str>,
-    /// The API group and version that objects are stored in, if they are not the served ones.
+    /// The API group and version in which objects are stored, if they differ from the served ones.
     pub(crate) storage_version: Option<(&'static str, &'static str)>,
-    /// The served version whose objects are converted when they are read and written, and how.
+    /// The served version that needs a conversion, and the conversion.
     pub(crate) conversion: Option<(&'static str, Conversion)>,
-    /// How requests are answered for a resource whose objects are not stored.
+    /// How requests are answered if objects of the resource are not stored.
     pub(crate) unstored: Option<Unstored>,
 }
 
 /// How objects of a kind are deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Deletion {
-    /// At once, unless finalizers hold the object.
+    /// At once, unless the object has finalizers.
     Immediate,
-    /// After a grace period, in which a node ends what runs.
+    /// After a grace period, in which the node stops the containers.
     Graceful,
-    /// When the contents of the namespace are deleted.
+    /// After the contents of the namespace are deleted.
     NamespaceContents,
-    /// When the custom resources of the definition are deleted.
+    /// After the custom resources of the CRD are deleted.
     CustomResources,
 }
 
-/// A conversion between the served and the stored form of a built-in kind.
+/// A conversion between the served and the stored version of a built-in kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Conversion {
     Event,
     HorizontalPodAutoscaler,
 }
 
-/// A resource whose objects are answered and never stored.
+/// A resource whose objects are answered but never stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unstored {
     Binding,
@@ -110,7 +109,7 @@ impl Strategy {
         unstored: None,
     };
 
-    /// The strategy of built-in kinds that have nothing of their own.
+    /// The strategy of built-in kinds without special rules.
     pub(crate) const BUILT_IN: Self = Self { allow_unconditional_update: true, ..Self::CUSTOM };
 
     /// The strategy of a built-in kind.

@@ -34,7 +34,7 @@ enum Quirk {
     Precedence,
 }
 
-/// The resources whose rows are special.
+/// The resources whose Tables differ from all others.
 const QUIRKS: [(GroupResource, Quirk); 2] = [
     (GroupResource::PODS, Quirk::Completion),
     (GroupResource::new("flowcontrol.apiserver.k8s.io", "flowschemas"), Quirk::Precedence),

@@ -1,6 +1,6 @@
 //! Writes: create, update, patch and delete.
 //!
-//! Each of them decodes an object, passes it through admission and validation, and hands it to
+//! Each of them decodes an object, passes it through admission and validation, and stores it through
 //! [`commit`](crate::commit).
 
 mod create;

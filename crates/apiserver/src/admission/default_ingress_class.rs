@@ -1,4 +1,5 @@
-//! Ingresses that name no class get the one that is marked as the default, the newest of several.
+//! The DefaultIngressClass plugin: sets the class of Ingresses that name none to the default class, the
+//! newest if there are several.
 
 use std::cmp::Reverse;
 
@@ -10,11 +11,10 @@ use crate::registry::{GroupResource, storage_prefix};
 use crate::status::{Result, Status};
 use crate::storage;
 
-/// Where an ingress named its class before there was a field for it.
+/// The annotation that named the class before the field existed.
 const CLASS: &str = "kubernetes.io/ingress.class";
 const DEFAULT: &str = "ingressclass.kubernetes.io/is-default-class";
 
-/// The DefaultIngressClass plugin.
 #[derive(Debug)]
 pub(super) struct DefaultIngressClass;
 
@@ -33,14 +33,14 @@ impl Plugin for DefaultIngressClass {
     }
 }
 
-/// The newest of the classes that are marked as the default.
+/// The newest of the default classes.
 fn default_class(admission: &Admission<'_>) -> Result<Option<String>> {
     let prefix = storage_prefix("networking.k8s.io", "ingressclasses");
     let page = admission.ctx.services.store.range(&Range { prefix, ..Range::default() });
     let page = page.map_err(Status::internal)?;
     let mut marked = Vec::new();
     for entry in &page.entries {
-        // A class that cannot be read may be the default.
+        // An unreadable class might be the default, so the write is refused.
         let class: Value = storage::read(entry)?;
         let metadata = &class["metadata"];
         if metadata["annotations"][DEFAULT] == "true" {

@@ -1,4 +1,4 @@
-//! Writes of roles and bindings: nobody grants what they do not hold.
+//! The check of writes of roles and bindings: a user can grant only permissions that the user holds.
 
 use serde_json::Value;
 
@@ -7,7 +7,8 @@ use crate::authorize::{Grant, check_grant};
 use crate::registry::GroupResource;
 use crate::status::Result;
 
-/// Refuses a role or binding that would give more than its writer has. It looks after all that change objects.
+/// Refuses a role or binding that would grant more than its writer holds. It runs after all plugins that
+/// change objects.
 pub(crate) struct Escalation;
 
 const GROUP: &str = "rbac.authorization.k8s.io";

@@ -1,4 +1,4 @@
-//! LimitRanges: what containers, pods and claims get where they say nothing, and the bounds of what they may say.
+//! The LimitRanger plugin: default and maximum resources of containers, pods and claims.
 
 use evenkeel_schema::pod_resources::{Amounts, Part, PodResources, read};
 use evenkeel_schema::quantity::Quantity;
@@ -11,10 +11,9 @@ use crate::status::{Result, Status};
 use crate::storage;
 
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
-/// Above this many units, thousandths do not fit.
+/// The largest value that fits into an `i64` as thousandths.
 const MILLI_MAX: i64 = i64::MAX / 1000;
 
-/// The LimitRanger plugin.
 #[derive(Debug)]
 pub(super) struct LimitRanger;
 
@@ -60,7 +59,8 @@ fn is_pod(admission: &Admission<'_>) -> bool {
     admission.is_about(GroupResource::PODS)
 }
 
-/// New pods, pods that are resized, and claims, unless they are going.
+/// Whether limit ranges apply to this write: new pods, resized pods, and claims, unless they are being
+/// deleted.
 fn concerns(admission: &Admission<'_>) -> bool {
     if admission.old.is_some_and(|old| old["metadata"]["deletionTimestamp"].is_string()) {
         return false;
@@ -72,7 +72,7 @@ fn concerns(admission: &Admission<'_>) -> bool {
     }
 }
 
-/// The ranges of the namespace.
+/// The LimitRanges of the namespace.
 fn ranges(admission: &Admission<'_>) -> Result<Vec<Value>> {
     let prefix = format!("{}{}/", storage_prefix("", "limitranges"), admission.ctx.path.namespace);
     let page = admission.ctx.services.store.range(&Range { prefix, ..Range::default() });
@@ -80,7 +80,7 @@ fn ranges(admission: &Admission<'_>) -> Result<Vec<Value>> {
     page.entries.iter().map(|entry| storage::read(entry)).collect()
 }
 
-/// Gives containers the defaults of a range, and says so in an annotation.
+/// Sets the default resources of containers, and says so in an annotation.
 fn fill(range: &Value, pod: &mut Value) {
     let (mut requests, mut limits) = (Map::new(), Map::new());
     for limit in
@@ -110,7 +110,7 @@ fn fill(range: &Value, pod: &mut Value) {
     }
 }
 
-/// Sets what a container leaves open, and gives the names, which are sorted.
+/// Sets the resources that a container does not specify, and returns their sorted names.
 fn fill_part(resources: &mut Value, part: &str, defaults: &Map<String, Value>) -> Vec<String> {
     let mut set = Vec::new();
     for (name, amount) in defaults {
@@ -122,7 +122,7 @@ fn fill_part(resources: &mut Value, part: &str, defaults: &Map<String, Value>) -
     set
 }
 
-/// What breaks one limit of a range.
+/// The violations of one limit by a pod.
 fn check_pod(limit: &Value, pod: &Value) -> Vec<String> {
     let kind = limit["type"].as_str().unwrap_or_default();
     match kind {
@@ -225,7 +225,7 @@ fn stretched(
     let Some(limit) = limit.filter(|it| !it.is_zero()) else {
         return Some(format!("{rule}, but no limit is specified or limit is 0"));
     };
-    // In thousandths where they fit.
+    // In thousandths if all values fit.
     let fits = [request, limit, bound].iter().all(|it| it.value() <= MILLI_MAX);
     let number = |it: &Quantity| if fits { it.milli_value() as f64 } else { it.value() as f64 };
     let ratio = number(limit) / number(request);

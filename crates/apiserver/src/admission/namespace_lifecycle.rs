@@ -1,4 +1,5 @@
-//! Nothing is created in a namespace that does not exist or that is going; some namespaces never go.
+//! The NamespaceLifecycle plugin: nothing is created in a namespace that does not exist or is being deleted,
+//! and some namespaces cannot be deleted.
 
 use serde_json::Value;
 
@@ -10,7 +11,6 @@ use crate::storage;
 /// The namespaces that cannot be deleted.
 const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
 
-/// The NamespaceLifecycle plugin.
 #[derive(Debug)]
 pub(crate) struct NamespaceLifecycle;
 
@@ -25,14 +25,15 @@ impl Plugin for NamespaceLifecycle {
         if admission.is_about(GroupResource::NAMESPACES) {
             return refuse_immortal(admission);
         }
-        // Reviews name a namespace without living in it.
+        // Access reviews name a namespace without being created in it.
         let reviews = info.group == "authorization.k8s.io";
         if namespace.is_empty() || reviews {
             return Ok(());
         }
         let key = format!("{}{namespace}", storage_prefix("", "namespaces"));
         let found = admission.ctx.services.store.get(&key);
-        // The labels of a namespace say which rules hold in it; nobody knows those of one that cannot be read.
+        // The labels of a namespace determine which rules apply to it, so writes to an unreadable namespace
+        // are refused.
         found.as_deref().map_or(Ok(()), storage::check_readable)?;
         if admission.operation != Operation::Create {
             return Ok(());

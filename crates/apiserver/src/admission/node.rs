@@ -1,4 +1,5 @@
-//! What admission fills into new nodes: the taint that keeps pods away until the node is seen to be ready.
+//! The TaintNodesByCondition plugin: taints new nodes, so that no pods are scheduled to them until they are
+//! ready.
 
 use serde_json::{Value, json};
 
@@ -9,7 +10,6 @@ use crate::status::Result;
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const EFFECT: &str = "NoSchedule";
 
-/// The TaintNodesByCondition plugin.
 #[derive(Debug)]
 pub(super) struct TaintByCondition;
 

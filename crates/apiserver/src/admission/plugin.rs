@@ -1,4 +1,4 @@
-//! What an admission plugin is, and what it is told of a write.
+//! The interface of admission plugins.
 
 use std::sync::Arc;
 
@@ -33,21 +33,21 @@ impl Operation {
 pub(crate) struct Admission<'a> {
     pub(crate) ctx: &'a RequestContext<'a>,
     pub(crate) operation: Operation,
-    /// The name of the object. Empty if the object has no name yet.
+    /// The name of the object; empty if it has none yet.
     pub(crate) name: &'a str,
-    /// The prefix from which the name will be generated; otherwise empty.
+    /// The prefix of a name that is still to be generated; otherwise empty.
     pub(crate) generate_name: &'a str,
-    /// The stored object. `None` for a creation, and for a deletion that no policy and no webhook will look at.
+    /// The stored object. `None` for a create, and for a deletion that no policy or webhook looks at.
     pub(crate) old: Option<&'a Value>,
-    /// The kind of the object, if the object is of another kind than the resource, such as the TokenRequest that is posted
-    /// to a ServiceAccount.
+    /// The kind of the object, if it differs from the resource's, such as the TokenRequest that is posted to
+    /// a ServiceAccount.
     pub(crate) part: Option<&'a Arc<ResourceInfo>>,
     /// Whether the write is a dry run, which may have no side effects.
     pub(crate) dry_run: bool,
 }
 
 impl Admission<'_> {
-    /// The name of the object in error messages of plugins.
+    /// The object's name in the messages of plugins.
     pub(super) fn shown_name(&self) -> &str {
         match (self.name, self.generate_name) {
             ("", "") => "Unknown",
@@ -56,19 +56,19 @@ impl Admission<'_> {
         }
     }
 
-    /// Whether the write is about an object of this resource, or about a subresource of it.
+    /// Whether the write addresses an object of this resource or one of its subresources.
     pub(super) fn is_about(&self, resource: GroupResource) -> bool {
         self.ctx.info.is(resource)
     }
 }
 
-/// The writes that a plugin handles. It is not called for any other.
+/// The writes that a plugin handles; the plugin is not called for others.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Handles {
     pub(super) operations: &'static [Operation],
-    /// The resources that the plugin handles; all resources if empty.
+    /// The resources that the plugin handles; empty for all.
     pub(super) resources: &'static [GroupResource],
-    /// Whether writes to subresources are handled as well as writes to whole objects.
+    /// Whether the plugin also handles writes to subresources.
     pub(super) subresources: bool,
 }
 
@@ -80,7 +80,7 @@ impl Handles {
         subresources: true,
     };
 
-    /// The creation of whole objects of these resources.
+    /// The creation of objects of these resources, without subresources.
     pub(super) const fn creation_of(resources: &'static [GroupResource]) -> Self {
         Self { operations: &[Operation::Create], resources, subresources: false }
     }
@@ -92,24 +92,24 @@ impl Handles {
     }
 }
 
-/// An admission plugin that decides from what is in memory.
+/// An admission plugin. It decides from what is in memory and never waits.
 pub(super) trait Plugin: Send + Sync {
     /// The writes that the plugin handles.
     fn handles(&self) -> Handles;
 
-    /// Changes an object before it is validated, or refuses the write.
+    /// Changes an object before validation, or refuses the write.
     fn mutate(&self, _: &Admission<'_>, _: &mut Value) -> Result<()> {
         Ok(())
     }
 
-    /// Refuses the write of a valid object, or warns of it. The object of a deletion is null; [`Admission::old`] is the
-    /// object that is deleted.
+    /// Refuses the write of a valid object, or adds warnings. For a deletion the object is null, and
+    /// [`Admission::old`] is the deleted object.
     fn validate(&self, _: &Admission<'_>, _: &Value) -> Result<()> {
         Ok(())
     }
 }
 
-/// Joins several errors as Go's aggregate errors are printed. Returns `None` if there are no errors.
+/// Joins several errors as Go does; `None` if there are none.
 pub(super) fn aggregate(errors: &[String]) -> Option<String> {
     let mut told: Vec<&str> = Vec::new();
     for error in errors {

@@ -1,5 +1,5 @@
-//! What admission fills into new pods: the account they run as, their priority, and how long they stay on a node that
-//! does not answer.
+//! Plugins that complete new pods: their service account, their priority, and how long they tolerate an
+//! unreachable node.
 
 use evenkeel_store::Range;
 use serde_json::{Value, json};
@@ -10,11 +10,11 @@ use crate::status::{Result, Status};
 use crate::storage;
 
 const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
-/// How the names of volumes with a token begin.
+/// The prefix of the names of volumes with a service account token.
 const TOKEN_VOLUME: &str = "kube-api-access-";
-/// An hour, and a bit so that a token that is renewed in time is seen to be.
+/// An hour and a few seconds, by which such tokens are recognized, as in Kubernetes.
 const TOKEN_SECONDS: u32 = 3607;
-/// How long a pod stays on a node that is gone, unless it says otherwise.
+/// How long a pod stays on an unreachable node by default.
 const TOLERATION_SECONDS: u32 = 300;
 
 /// The creation of pods.
@@ -43,7 +43,8 @@ impl Plugin for ServiceAccount {
         let namespace = &admission.ctx.path.namespace;
         let key = format!("{}{namespace}/{name}", storage_prefix("", "serviceaccounts"));
         let Some(entry) = admission.ctx.services.store.get(&key) else {
-            // A cluster without controllers has no default accounts: pods that name none run without one there.
+            // Without controllers there is no default service account; a pod that names none then runs
+            // without one.
             if given.is_empty() {
                 return Ok(());
             }
@@ -65,9 +66,10 @@ impl Plugin for ServiceAccount {
     }
 }
 
-/// Mounts the account's token into every container that has nothing at its place.
+/// Mounts the service account's token into every container that mounts nothing at its path.
 fn mount_token(admission: &Admission<'_>, spec: &mut Value) {
-    // A pod that a webhook has changed comes here again, with a volume that is good for its new containers too.
+    // A pod that a webhook has changed passes this plugin again; its existing volume also serves new
+    // containers.
     let volumes = spec["volumes"].as_array().into_iter().flatten();
     let present = volumes.filter_map(|it| it["name"].as_str()).find(|it| it.starts_with(TOKEN_VOLUME));
     let present = present.map(str::to_owned);
@@ -147,11 +149,11 @@ fn class(admission: &Admission<'_>, name: &str) -> Result<Option<Value>> {
     }
 }
 
-/// The class that is the default for all; of several, the lowest.
+/// The default priority class; of several, the one with the lowest value.
 fn default_class(admission: &Admission<'_>) -> Result<Option<Value>> {
     let range = Range { prefix: classes(), ..Range::default() };
     let page = admission.ctx.services.store.range(&range).map_err(Status::internal)?;
-    // A class that cannot be read may be the default.
+    // An unreadable class might be the default, so the write is refused.
     let classes: Vec<Value> = page.entries.iter().map(|it| storage::read(it)).collect::<Result<_>>()?;
     let defaults = classes.into_iter().filter(|it| it["globalDefault"] == true);
     Ok(defaults.min_by_key(|it| it["value"].as_i64()))

@@ -1,4 +1,4 @@
-//! Admission policies: what they make of an object, and what they hold against a write.
+//! ValidatingAdmissionPolicies and their bindings.
 
 mod audit;
 mod matching;
@@ -23,7 +23,6 @@ use audit::Notes;
 pub(super) use matching::{Matched, matches};
 pub(super) use mutating::MutatingPolicies;
 
-/// The ValidatingAdmissionPolicy plugin.
 #[derive(Debug)]
 pub(super) struct ValidatingPolicies;
 
@@ -41,12 +40,12 @@ impl Plugin for ValidatingPolicies {
     }
 }
 
-/// The policies and webhooks that may see a request about the object `name`.
+/// The policies and webhooks that apply to a request for the object `name`.
 ///
 /// # Errors
-/// Refuses the request if one of them cannot be read: it might forbid the request. Kubernetes answers so, because its
-/// informers never become ready. No policy and no webhook sees requests about policies and webhooks, so that a damaged
-/// one can be deleted.
+/// If one of them cannot be read, because it might forbid the request. Kubernetes behaves the same, because
+/// its informers never become ready. Requests for policies and webhook configurations are exempt, so that a
+/// damaged one can be deleted.
 pub(super) fn registered(ctx: &RequestContext<'_>, name: &str) -> Result<Arc<Registered>> {
     let info = &ctx.info;
     if info.group == GROUP {
@@ -62,7 +61,7 @@ pub(super) fn registered(ctx: &RequestContext<'_>, name: &str) -> Result<Arc<Reg
     }
 }
 
-/// A refusal by a policy: which policy and binding, why, and the machine-readable reason.
+/// A denial by a policy: the message, which names policy and binding, and the machine-readable reason.
 struct Denied {
     message: String,
     reason: String,
@@ -95,16 +94,16 @@ fn examine(admission: &Admission<'_>, object: &Value, hooks: &[Hook<Policy>]) ->
     }
 }
 
-/// What a policy is run on.
+/// The inputs of a policy.
 struct Target<'a> {
     admission: &'a Admission<'a>,
     object: &'a Value,
     request: &'a Value,
-    /// The kind of the policy's parameters, where it has some.
+    /// The kind of the policy's parameters, if it has any.
     params: Option<&'a ResourceInfo>,
 }
 
-/// Runs a policy through one of its bindings; gives what leads to a refusal.
+/// Evaluates a policy for one of its bindings; returns the denials.
 fn run(target: &Target<'_>, hook: &Hook<Policy>, binding: &Binding, notes: &mut Notes) -> Vec<Denied> {
     let admission = target.admission;
     let resources = &binding.spec["matchResources"];
@@ -133,7 +132,7 @@ fn run(target: &Target<'_>, hook: &Hook<Policy>, binding: &Binding, notes: &mut 
     denied
 }
 
-/// Does what the binding says about what the policy found.
+/// Takes the binding's validation actions for the result of a policy.
 fn act(admission: &Admission<'_>, hook: &Hook<Policy>, binding: &Binding, verdict: Verdict) -> Vec<Denied> {
     let does = |action: &str| {
         binding.spec["validationActions"].as_array().is_some_and(|it| it.iter().any(|it| it == action))
@@ -169,7 +168,7 @@ impl Hook<Policy> {
         format!("ValidatingAdmissionPolicy '{}'{with} denied request: {why}", self.name)
     }
 
-    /// A policy or binding that cannot be run refuses what it is about, unless it is to be ignored then.
+    /// The denial by a policy or binding that cannot be evaluated; `None` if its failure policy is `Ignore`.
     fn misconfigured(&self, binding: Option<&Binding>, why: &str) -> Option<Denied> {
         let what = if binding.is_some() { "binding" } else { "policy" };
         let message = self.denies(binding, &format!("failed to configure {what}: {why}"));
@@ -192,12 +191,12 @@ fn refusal(admission: &Admission<'_>, denied: Denied) -> Status {
     status
 }
 
-/// The namespace of the request; a Namespace lies in itself.
+/// The namespace of the request; a Namespace counts as being in itself.
 fn namespace<'a>(admission: &Admission<'a>) -> &'a str {
     admission.ctx.path.request_namespace()
 }
 
-/// The namespace that the object lies in, as policies see it.
+/// The Namespace of the object, as policies see it.
 fn namespace_object(admission: &Admission<'_>) -> Value {
     let ctx = admission.ctx;
     let key = format!("{}{}", storage_prefix("", "namespaces"), ctx.path.namespace);
@@ -214,7 +213,7 @@ fn namespace_object(admission: &Admission<'_>) -> Value {
     namespace
 }
 
-/// The request as policies see it; what is empty is left out, as it is from an AdmissionReview.
+/// The request as policies see it, without empty fields, as in an AdmissionReview.
 pub(super) fn request(admission: &Admission<'_>, matched: &Matched) -> Value {
     let ctx = admission.ctx;
     let user = ctx.user;

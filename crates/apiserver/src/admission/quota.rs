@@ -1,12 +1,13 @@
-//! ResourceQuotas: no write takes the usage of a namespace above its quotas.
+//! ResourceQuotas: no write exceeds the quotas of its namespace.
 //!
-//! The usage that a write adds is entered in the quota's status before the object is stored, by compare-and-set, so
-//! that two concurrent writes cannot both take the last place. Usage that a write gives back is not subtracted here,
-//! because the write may still fail: the quota controller counts the namespace anew once it sees the change.
+//! The usage that a write adds is recorded in the quota's status before the object is stored, by
+//! compare-and-set, so that two concurrent writes cannot both take the last of a resource. Usage that a write
+//! releases is not subtracted here, because the write may still fail: the quota controller recounts the
+//! namespace once it sees the change.
 //!
-//! A write that fails after its usage was entered, for instance because its name is taken, keeps that usage until the
-//! quota controller counts again. Kubernetes does the same: its ResourceQuota plugin is the last one, updates the status
-//! itself, and leaves the correction to the controller.
+//! If a write fails after its usage was recorded, for instance because its name is taken, the usage stays until
+//! the quota controller recounts. In Kubernetes, too, the ResourceQuota plugin is the last one, updates the
+//! status itself, and leaves corrections to the controller.
 
 use std::sync::Arc;
 
@@ -23,8 +24,8 @@ use crate::registry::storage_prefix;
 use crate::status::{Result, Status};
 use crate::storage;
 
-/// Refuses what a quota of the namespace does not allow, and enters what it does. It comes last: everything else has
-/// agreed by then.
+/// Refuses a write that exceeds a quota of the namespace; otherwise records its usage. It runs last, when
+/// everything else has accepted the write.
 pub(super) async fn charge(admission: &Admission<'_>, object: &Value) -> Result<()> {
     let namespace = &admission.ctx.path.namespace;
     let prefix = format!("{}{namespace}/", storage_prefix("", "resourcequotas"));
@@ -71,7 +72,7 @@ fn concerns(admission: &Admission<'_>, object: &Value) -> bool {
     }
 }
 
-/// What a quota becomes with the object; none where it does not change.
+/// Returns the quota with the object's usage added; `None` if it does not change.
 fn check(
     admission: &Admission<'_>,
     object: &Value,
@@ -79,7 +80,7 @@ fn check(
 ) -> Result<Option<(Arc<Entry<Header>>, Value)>> {
     let mut quota: Value = storage::read(&entry)?;
     let resource = resource(admission);
-    // A quota whose status is not worked out yet limits nothing.
+    // A quota without a computed status limits nothing.
     let hard = read(quota["status"].get("hard"));
     let limited: Vec<&str> =
         hard.keys().map(String::as_str).filter(|name| quota::tracks(resource, name)).collect();
@@ -103,7 +104,7 @@ fn check(
     let mut after = used.clone();
     evenkeel_schema::pod_resources::add(&mut after, &added);
     let exceeded: Vec<&String> = added.keys().filter(|name| after[*name] > hard[*name]).collect();
-    // A status reports what has happened already.
+    // A status update reports what has already happened.
     if !exceeded.is_empty() && admission.ctx.path.subresource != "status" {
         let told = |amounts: &Amounts| print(amounts, &exceeded);
         let why = format!(
@@ -123,8 +124,8 @@ fn check(
     Ok(Some((entry, quota)))
 }
 
-/// The usage that the object adds to a quota: all of it, or what an update of an object that the quota counts already
-/// has more than before.
+/// The usage that the object adds to a quota: all of it, or only the increase if the quota already counts the
+/// old version of the object.
 fn added(admission: &Admission<'_>, quota: &Value, object: &Value) -> Amounts {
     let resource = resource(admission);
     let now = admission.ctx.services.env.now();
@@ -139,7 +140,7 @@ fn added(admission: &Admission<'_>, quota: &Value, object: &Value) -> Amounts {
     added
 }
 
-/// Stores the quotas with what they have now; whether nobody else did so meanwhile.
+/// Stores the changed quotas; `false` if another writer was faster.
 async fn enter(admission: &Admission<'_>, changed: Vec<(Arc<Entry<Header>>, Value)>) -> Result<bool> {
     for (entry, quota) in changed {
         let expect = Expect::Revision(entry.revision);
@@ -155,7 +156,7 @@ fn refusal(admission: &Admission<'_>, why: &str) -> Status {
     Status::not_admitted(&info.group, &info.plural, admission.shown_name(), why)
 }
 
-/// `a=1,b=2` for the names given.
+/// Prints the named amounts as `a=1,b=2`.
 fn print(amounts: &Amounts, names: &[&String]) -> String {
     let line = |name: &&String| {
         format!("{name}={}", amounts.get(*name).map(ToString::to_string).unwrap_or_default())

@@ -1,4 +1,5 @@
-//! Pods that name a RuntimeClass get what it says of them: what they cost beyond their containers, and where they run.
+//! The RuntimeClass plugin: sets the overhead and the scheduling constraints of pods that name a
+//! RuntimeClass.
 
 use serde_json::{Map, Value};
 
@@ -11,7 +12,6 @@ const MISMATCH: &str = "pod rejected: Pod's Overhead doesn't match RuntimeClass'
 const WITHOUT_CLASS: &str =
     "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead";
 
-/// The RuntimeClass plugin.
 #[derive(Debug)]
 pub(super) struct RuntimeClass;
 
@@ -56,7 +56,7 @@ fn is_empty(value: &Value) -> bool {
     value.as_object().is_none_or(Map::is_empty)
 }
 
-/// The class that a pod names; null where it names none.
+/// The RuntimeClass that a pod names; null if it names none.
 fn class(admission: &Admission<'_>, pod: &Value) -> Result<Value> {
     let Some(name) = pod["spec"]["runtimeClassName"].as_str() else { return Ok(Value::Null) };
     let key = format!("{}{name}", storage_prefix("node.k8s.io", "runtimeclasses"));

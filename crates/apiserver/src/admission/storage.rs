@@ -1,5 +1,5 @@
-//! What admission does with claims and volumes: the class of those that name none, the finalizers that keep what is
-//! in use, and which claims may grow.
+//! Plugins for claims and volumes: the default storage class, the finalizers that protect objects in use, and
+//! which claims may be expanded.
 
 use std::cmp::Reverse;
 
@@ -12,12 +12,13 @@ use crate::registry::{GroupResource, storage_prefix};
 use crate::status::{Result, Status};
 use crate::storage;
 
-/// Where a claim named its class before there was a field for it; it still comes first.
+/// The annotation that named the class before the field existed; it still takes precedence.
 const CLASS: &str = "volume.beta.kubernetes.io/storage-class";
-/// What marks the class of claims that name none.
+/// The annotations that mark the default storage class.
 const DEFAULT: [&str; 2] =
     ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
-/// Claims are kept while a pod uses them, volumes while a claim does, classes of attributes while either does.
+/// The protecting finalizers. Claims are kept while a pod uses them, volumes while a claim does, volume
+/// attributes classes while either does.
 const PROTECTION: [(GroupResource, &str); 3] = [
     (GroupResource::PERSISTENT_VOLUME_CLAIMS, "kubernetes.io/pvc-protection"),
     (GroupResource::PERSISTENT_VOLUMES, "kubernetes.io/pv-protection"),
@@ -119,12 +120,12 @@ fn may_expand(admission: &Admission<'_>, class: &str) -> bool {
     class.is_some_and(|class| class["allowVolumeExpansion"] == true)
 }
 
-/// The newest of the classes that are marked as the default, by name where two are as new. Clusters have a handful.
+/// The newest of the default storage classes; by name if two are equally new.
 fn default_class(admission: &Admission<'_>) -> Result<Option<String>> {
     let prefix = storage_prefix("storage.k8s.io", "storageclasses");
     let page = admission.ctx.services.store.range(&Range { prefix, ..Range::default() });
     let page = page.map_err(Status::internal)?;
-    // A class that cannot be read may be the default.
+    // An unreadable class might be the default, so the write is refused.
     let classes: Vec<Value> = page.entries.iter().map(|entry| storage::read(entry)).collect::<Result<_>>()?;
     let classes = classes.into_iter();
     let marked =

@@ -1,7 +1,7 @@
-//! Admission webhooks: who is asked about a write, and what becomes of the answers.
+//! Admission webhooks: which ones are called for a write, and how their responses are applied.
 //!
-//! They come after the plugins and policies: the mutating ones one after the other before an object is validated, the
-//! others all at once when nothing else is held against it.
+//! They run after the plugins and policies: mutating webhooks one after the other before validation,
+//! validating webhooks concurrently after everything else has accepted the write.
 
 mod answer;
 mod audit;
@@ -28,19 +28,19 @@ use crate::{ResourceInfo, conversion};
 
 /// Why a webhook gave no verdict.
 enum Failure {
-    /// It could not be asked, or its answer makes no sense: what follows is its failure policy's to say.
+    /// The call failed, or the response is invalid; the webhook's failure policy decides.
     Call(String),
-    /// It refuses, or what it wants cannot be done.
+    /// The webhook denied the request, or its patch cannot be applied.
     Refused(Status),
 }
 
-/// Runs the plugins of the admission chain over an object that webhooks have changed.
+/// Runs the plugins again over an object that a webhook has changed.
 type Reinvoke = fn(&Admission<'_>, &mut Value) -> Result<()>;
 
-/// Lets the mutating webhooks change an object, one after another.
+/// Runs the mutating webhooks, one after the other.
 ///
-/// The plugins run again over an object that was changed. A webhook with the reinvocation policy `IfNeeded` is asked
-/// again if a later webhook or a plugin changed the object since.
+/// The plugins run again if a webhook changed the object. A webhook with the reinvocation policy `IfNeeded`
+/// is called again if a later webhook or a plugin changed the object.
 pub(super) async fn mutate(admission: &Admission<'_>, object: &mut Value, reinvoke: Reinvoke) -> Result<()> {
     let registered = registered(admission.ctx, admission.shown_name())?;
     let hooks = &registered.mutating_webhooks;
@@ -74,7 +74,7 @@ pub(super) async fn mutate(admission: &Admission<'_>, object: &mut Value, reinvo
     Ok(())
 }
 
-/// Asks the validating webhooks, all at once, about an object that is valid otherwise.
+/// Runs the validating webhooks concurrently.
 pub(super) async fn validate(admission: &Admission<'_>, object: &Value) -> Result<()> {
     let registered = registered(admission.ctx, admission.shown_name())?;
     let mut asked = Vec::new();
@@ -90,9 +90,9 @@ pub(super) async fn validate(admission: &Admission<'_>, object: &Value) -> Resul
     join_all(verdicts).await.into_iter().collect()
 }
 
-/// Asks one webhook to change an object.
+/// Calls one mutating webhook.
 ///
-/// Returns `None` if the webhook does not match this write, otherwise whether it changed the object.
+/// Returns `None` if the webhook does not match this request, otherwise whether it mutated the object.
 async fn mutate_by(
     admission: &Admission<'_>,
     hook: &Webhook,
@@ -114,12 +114,12 @@ async fn mutate_by(
     Ok(Some(changed))
 }
 
-/// Whether a patch has made another object.
+/// Whether a patch has changed the object.
 fn matches_changed<T>(patched: &std::result::Result<Option<(Value, T)>, Failure>, object: &Value) -> bool {
     matches!(patched, Ok(Some((new, _))) if new != object)
 }
 
-/// What is left of an outcome when the webhook's failure policy has been heard: none where a failure is ignored.
+/// Applies the webhook's failure policy to an outcome; `None` if a failure is ignored.
 fn settle<T>(
     admission: &Admission<'_>,
     hook: &Webhook,
@@ -140,7 +140,7 @@ fn settle<T>(
     }
 }
 
-/// As what a webhook is to be asked about a write; none where it is not about it.
+/// Matches a webhook against a request; `None` if the webhook is not to be called.
 fn concerns(admission: &Admission<'_>, hook: &Webhook, object: &Value) -> Result<Option<Matched>> {
     let Some(matched) = matches(admission, object, &hook.constraints) else { return Ok(None) };
     let shown = shown(admission.ctx, &matched.info, object);
@@ -157,7 +157,7 @@ fn concerns(admission: &Admission<'_>, hook: &Webhook, object: &Value) -> Result
     }
 }
 
-/// An object in the face that a rule was written for.
+/// Converts an object to the version for which a rule was written.
 fn shown(ctx: &RequestContext<'_>, info: &ResourceInfo, object: &Value) -> Value {
     let same = info.group == ctx.info.group && info.version == ctx.info.version;
     if same || object.is_null() { object.clone() } else { conversion::convert(ctx.info, info, object) }
@@ -167,7 +167,7 @@ fn shown_old(admission: &Admission<'_>, info: &ResourceInfo) -> Value {
     admission.old.map_or(Value::Null, |old| shown(admission.ctx, info, old))
 }
 
-/// Asks a webhook.
+/// Calls a webhook.
 async fn consult(
     admission: &Admission<'_>,
     hook: &Webhook,
@@ -191,7 +191,7 @@ async fn consult(
     if verdict.allowed { Ok(verdict) } else { Err(Failure::Refused(answer::refusal(&hook.name, &verdict))) }
 }
 
-/// What a verdict makes of an object; none where it leaves it as it is.
+/// Applies a webhook's patch; `None` if it does not change the object.
 fn patched(
     admission: &Admission<'_>,
     hook: &Webhook,
@@ -228,7 +228,7 @@ fn patched(
         new = conversion::convert(info, ctx.info, &new);
     }
     let mut incoming = Incoming { object: new };
-    // What the kind does not know is dropped in silence: it is the webhook that has put it there.
+    // Unknown fields are dropped silently, because the webhook added them, not the client.
     incoming.shape(ctx, Some(object));
     Ok(Some(incoming.object))
 }

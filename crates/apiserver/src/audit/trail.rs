@@ -119,7 +119,7 @@ impl Trail {
         self.state.lock().event.annotations.entry(key.to_owned()).or_insert_with(|| value.to_owned());
     }
 
-    /// Adds an annotation that shows a part of the request's object: only at the level `Request` and above.
+    /// Adds an annotation that contains a part of the request's object, at the level `Request` and above.
     pub(crate) fn annotate_request(&self, key: &str, value: &str) {
         if self.keeps(Level::Request) {
             self.annotate(key, value);

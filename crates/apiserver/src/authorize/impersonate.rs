@@ -73,7 +73,7 @@ fn wanted(headers: &HeaderMap) -> Result<Option<User>> {
     let mut extra: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (name, value) in headers {
         if let Some(key) = name.as_str().strip_prefix(EXTRA_PREFIX) {
-            // A key that is not well encoded is taken as it is.
+            // A key that is not properly encoded is used unchanged.
             let key = percent_decode(key).unwrap_or(key.into()).into_owned();
             extra.entry(key).or_default().push(text_of(value));
         }

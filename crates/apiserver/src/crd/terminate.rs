@@ -93,7 +93,7 @@ async fn delete_instances(definitions: &Definitions, prefix: &str) -> Result<()>
             true => mark(entry, &now),
             false => Ok(Op::Delete),
         };
-        // One instance that cannot be marked holds its definition, and nobody else.
+        // A custom resource that cannot be marked keeps only its own CRD from being removed.
         let Ok(op) = op.inspect_err(|status| {
             tracing::error!(
                 key = &*entry.key,

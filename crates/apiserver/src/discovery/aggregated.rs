@@ -36,7 +36,8 @@ pub(super) fn document(groups: &[Group], core: bool) -> Document {
 /// Returns a list with its hash. Recent lists are cached, because the many servers in a process of tests
 /// declare the same resources.
 fn hashed(body: Bytes) -> Document {
-    /// As many as the tests of one process take turns with, at a hundred kilobytes each.
+    /// Enough for the sets of custom resources that one test process alternates between; a list takes about a
+    /// hundred kilobytes.
     const GENERATION: usize = 4;
     static KEPT: LazyLock<BoundedCache<Bytes, String, GENERATION>> = LazyLock::new(BoundedCache::default);
     let etag = KEPT.get(&body).unwrap_or_else(|| {

@@ -22,16 +22,16 @@ pub(crate) async fn get(ctx: &RequestContext<'_>) -> Result<Response<Body>> {
     newest(ctx, accept)
 }
 
-/// The same where nothing is to be waited for.
+/// Answers a GET of one object from the current state, without waiting.
 pub(crate) fn get_now(ctx: &RequestContext<'_>) -> Result<Response<Body>> {
     newest(ctx, negotiate_for(ctx.request, false, ctx.info.is_custom())?)
 }
 
 thread_local! {
-    /// Where the keys of reads are written: none outlives its read.
+    /// A reusable buffer for keys, so that a read allocates none.
     static KEY: RefCell<String> = const { RefCell::new(String::new()) };
 }
-/// A text for keys that has grown beyond this is given back.
+/// The capacity above which the buffer is shrunk before use.
 const KEY_MAX_BYTES: usize = 4096;
 
 fn newest(ctx: &RequestContext<'_>, accept: Accept) -> Result<Response<Body>> {
@@ -40,7 +40,7 @@ fn newest(ctx: &RequestContext<'_>, accept: Accept) -> Result<Response<Body>> {
         key.shrink_to(KEY_MAX_BYTES);
         ctx.info.write_key(&ctx.path.namespace, &ctx.path.name, key);
         ctx.services.store.look(key, |entry| {
-            // Converting takes its time: it is not done while writes wait.
+            // Conversion is too slow for this closure, during which writes wait.
             let as_is = entry.header.damage.is_none() && conversion::is_stored_as_served(ctx.info, entry);
             as_is.then(|| EncodedObject::stored(entry, entry.revision)).ok_or_else(|| entry.clone())
         })
@@ -52,7 +52,7 @@ fn newest(ctx: &RequestContext<'_>, accept: Accept) -> Result<Response<Body>> {
     respond_object(ctx, 200, accept, encoded)
 }
 
-/// The object that the path names, as new as the request demands.
+/// The stored object that the path names, as new as the request demands.
 pub(crate) async fn find(ctx: &RequestContext<'_>) -> Result<Arc<Entry<Header>>> {
     wait(ctx).await?;
     ctx.services.store.get(&ctx.key()).ok_or_else(|| ctx.not_found())
@@ -75,7 +75,7 @@ async fn wait(ctx: &RequestContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// An answer that is one object, in the shape that was negotiated.
+/// Builds a response with one object in the negotiated shape.
 pub(crate) fn respond_object(
     ctx: &RequestContext<'_>,
     code: u16,

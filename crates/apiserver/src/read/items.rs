@@ -1,8 +1,8 @@
-//! The items of a list, written while the list is read.
+//! The items of a list, encoded while the list is read.
 //!
-//! A long list is not written as a whole for each of its readers: its body holds the stored objects themselves, which
-//! all readers share, and a piece is written when it is asked for. A client that does not read holds the few pieces that
-//! its connection takes ahead, 1 MiB at most, however long the list.
+//! A long list is not encoded as a whole for each client. Its body holds the stored objects, which all
+//! clients share, and encodes a piece when the client asks for it. A client that does not read holds only the
+//! few pieces that its connection buffers, 1 MiB at most.
 
 use std::sync::Arc;
 
@@ -17,32 +17,32 @@ use crate::{Header, ResourceInfo, conversion, storage};
 
 /// One object of a list.
 pub(crate) enum Item {
-    /// Shown as it is stored.
+    /// An object that is sent as it is stored.
     Stored(Arc<Entry<Header>>),
-    /// Shown in another form than the stored one, which was made for this list.
+    /// An object that was converted for this list.
     Made(Box<EncodedObject>),
 }
 
-/// How much of each object a list shows.
+/// How much of each object a list contains.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Form {
     /// The whole object.
     Object,
-    /// The object without apiVersion and kind, as items of built-in lists are.
+    /// The object without `apiVersion` and `kind`, as in lists of built-in kinds.
     Untyped,
     /// A PartialObjectMetadata.
     Metadata { beta: bool },
 }
 
 impl Item {
-    /// Stored objects as the resource of a call shows them. Those whose bytes are damaged are left out, with a warning that
-    /// names them.
+    /// Prepares stored objects for a list. Objects with damaged bytes are left out, with a warning that names
+    /// them.
     pub(crate) fn all(ctx: &RequestContext<'_>, entries: &[Arc<Entry<Header>>]) -> Vec<Self> {
         let items = entries.iter().map(|entry| Self::of(ctx.info, entry));
         items.filter_map(|item| item.map_err(|status| ctx.request.warn(status.message)).ok()).collect()
     }
 
-    /// A stored object as this resource shows it.
+    /// Prepares one stored object for a list.
     fn of(info: &ResourceInfo, entry: &Arc<Entry<Header>>) -> Result<Self> {
         storage::check_readable(entry)?;
         if conversion::is_stored_as_served(info, entry) {
@@ -77,10 +77,10 @@ impl Form {
     }
 }
 
-/// What stands after the last item.
+/// The end of a list.
 const TAIL: &[u8] = b"]}";
 
-/// A list of these items. `head` is the beginning of the list, up to the first item.
+/// Builds the body of a list. `head` is the encoded beginning of the list, up to the first item.
 pub(crate) fn body(head: Vec<u8>, items: Vec<Item>, form: Form) -> Body {
     let commas = items.len().saturating_sub(1);
     let items_len: usize = items.iter().map(|item| form.len(&item.encoded())).sum();
@@ -93,13 +93,13 @@ pub(crate) fn body(head: Vec<u8>, items: Vec<Item>, form: Form) -> Body {
     pieces.next().unwrap_or_default().into()
 }
 
-/// Writes a list piece by piece.
+/// Encodes a list piece by piece.
 struct Pieces {
     /// The beginning of the next piece.
     out: Vec<u8>,
     items: std::vec::IntoIter<Item>,
     form: Form,
-    /// Whether an item was written.
+    /// Whether an item has been written, so that the next one needs a comma.
     started: bool,
     ended: bool,
 }

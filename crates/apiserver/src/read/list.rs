@@ -1,4 +1,4 @@
-//! Reading many objects: pages of one snapshot, by selectors, in the negotiated shape.
+//! Reading many objects: pages of one snapshot, filtered by selectors, in the negotiated shape.
 
 use std::sync::Arc;
 
@@ -18,16 +18,16 @@ use crate::status::{Result, Status};
 use crate::table::{Printer, TableOptions};
 use crate::{Header, ResourceInfo, respond};
 
-/// How many entries are looked at between two looks for enough that are selected.
+/// The number of entries that are read at a time until enough match the selectors.
 const CHUNK: usize = 500;
 
-/// What a list found.
+/// The result of a list.
 pub(crate) struct Found {
     pub(crate) entries: Vec<Arc<Entry<Header>>>,
     pub(crate) revision: u64,
-    /// Where it goes on, if it does.
+    /// Where the list continues, if there is more.
     next: Option<Token>,
-    /// How many more there are, where that is known.
+    /// The number of objects that remain, if it is known.
     remaining: Option<usize>,
 }
 
@@ -41,7 +41,7 @@ pub(crate) async fn list(ctx: &RequestContext<'_>) -> Result<Response<Body>> {
     write_list(ctx, accept, Item::all(ctx, &found.entries), &found)
 }
 
-/// Refuses options that do not go together.
+/// Refuses options that cannot be combined.
 pub(crate) fn validate(query: &ListQuery) -> Result<()> {
     let mut errors = Vec::new();
     let field = "resourceVersionMatch";
@@ -77,12 +77,12 @@ pub(crate) fn validate(query: &ListQuery) -> Result<()> {
     refuse_options(&errors)
 }
 
-/// A refusal of list options, if there are errors.
+/// Turns errors of list options into a refusal, if there are any.
 pub(crate) fn refuse_options(errors: &[FieldError]) -> Result<()> {
     if errors.is_empty() { Ok(()) } else { Err(Status::invalid("meta.k8s.io", "ListOptions", "", errors)) }
 }
 
-/// Reads the selected objects of the call's scope.
+/// Reads the selected objects of the collection.
 pub(crate) async fn find(
     ctx: &RequestContext<'_>,
     query: &ListQuery,
@@ -100,7 +100,7 @@ pub(crate) async fn find(
     collect(ctx, &prefix, after, at, query.limit, selection)
 }
 
-/// At which revision a list is read, none for the newest, and after which key below the prefix.
+/// The revision of the list (`None` for the newest), and the key after which it begins.
 fn start(query: &ListQuery, newest: u64) -> Result<(Option<u64>, Option<String>)> {
     if !query.token.is_empty() {
         let token = Token::decode(&query.token)?;
@@ -131,7 +131,7 @@ fn start(query: &ListQuery, newest: u64) -> Result<(Option<u64>, Option<String>)
     Ok((exact.then_some(asked), None))
 }
 
-/// The key of the one object that a selection by name can find, where its namespace is known.
+/// The key of the only object that a selection by name can match, if the namespace is known.
 fn single_key(ctx: &RequestContext<'_>, selection: &Selection, name: &str) -> Option<String> {
     if !ctx.info.namespaced {
         return Some(ctx.info.key("", name));
@@ -201,7 +201,7 @@ fn collect(
     }
 }
 
-/// The refusal of a revision that is no longer kept. A list that was continued may go on without its snapshot.
+/// The error for a revision that is no longer available. A continued list may go on without its snapshot.
 fn expired(error: &ReadError, after: Option<String>) -> Status {
     match (error, after) {
         (ReadError::Future { asked, newest }, _) => Status::too_large_resource_version(*asked, *newest),
@@ -217,7 +217,7 @@ fn expired(error: &ReadError, after: Option<String>) -> Status {
     }
 }
 
-/// An answer that is a list.
+/// Builds a response with a list.
 pub(crate) fn write_list(
     ctx: &RequestContext<'_>,
     accept: Accept,
@@ -243,7 +243,7 @@ pub(crate) fn write_list(
             let version = if beta { "meta.k8s.io/v1beta1" } else { "meta.k8s.io/v1" };
             write_head(&mut out, "PartialObjectMetadataList", version, found, false);
             if items.is_empty() {
-                // Go has made no list for it.
+                // In Go, the list of items is nil here.
                 out.truncate(out.len() - 1);
                 out.extend_from_slice(b"null}");
                 return respond::formatted(200, accept.format, out);
@@ -271,12 +271,12 @@ fn write_head(out: &mut Vec<u8>, kind: &str, version: &str, found: &Found, custo
 }
 
 impl Found {
-    /// These entries at this revision, nothing left.
+    /// A complete result with these entries.
     pub(crate) fn all(entries: Vec<Arc<Entry<Header>>>, revision: u64) -> Self {
         Self { entries, revision, next: None, remaining: None }
     }
 
-    /// The list's metadata.
+    /// Writes the list's metadata.
     pub(crate) fn write_metadata(&self, out: &mut Vec<u8>, custom: bool) {
         out.extend_from_slice(b"{\"resourceVersion\":\"");
         push_number(out, self.revision);
@@ -286,7 +286,7 @@ impl Found {
                 out.extend_from_slice(b",\"continue\":");
                 push_text(out, &next.encode());
             }
-            // Lists of custom resources have the field even where it is empty.
+            // Lists of custom resources have the field even if it is empty.
             None if custom => out.extend_from_slice(b",\"continue\":\"\""),
             None => {}
         }
@@ -298,7 +298,7 @@ impl Found {
     }
 }
 
-/// The name of the Go type behind a resource, which some refusals show.
+/// The name of the Go type behind a resource, which some errors contain.
 pub(crate) fn type_name(info: &ResourceInfo, list: bool) -> String {
     if info.is_custom() {
         return format!("*unstructured.Unstructured{}", if list { "List" } else { "" });

@@ -1,4 +1,4 @@
-//! Continue tokens: where a list that was cut by its limit goes on.
+//! Continue tokens: where a list with a limit continues.
 
 use base64::Engine as _;
 use base64::alphabet::URL_SAFE;
@@ -8,17 +8,17 @@ use serde::{Deserialize, Serialize};
 use crate::decode::parse_json;
 use crate::status::{Result, Status, quote};
 
-/// As Go reads it: without padding, and bits left over at the end do not matter.
+/// Base64 as Go decodes it: without padding, ignoring trailing bits.
 const BASE64: GeneralPurpose = GeneralPurpose::new(&URL_SAFE, NO_PAD.with_decode_allow_trailing_bits(true));
 
 const VERSION: &str = "meta.k8s.io/v1";
 
-/// Where a list goes on: at which revision and after which key.
+/// The position at which a list continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Token {
-    /// The revision of the first page; none for an inconsistent rest of an expired list.
+    /// The revision of the first page; `None` for the inconsistent continuation of an expired list.
     pub(crate) revision: Option<u64>,
-    /// The last key that was given, below the list's prefix.
+    /// The last key that was returned, relative to the list's prefix.
     pub(crate) after: String,
 }
 
@@ -30,14 +30,14 @@ struct Wire<'a> {
 }
 
 impl Token {
-    /// The text that clients send back.
+    /// Encodes the token for clients.
     pub(crate) fn encode(&self) -> String {
         let rv = self.revision.map_or(-1, |it| i64::try_from(it).unwrap_or(i64::MAX));
         let wire = Wire { v: VERSION, rv, start: format!("{}\0", self.after) };
         BASE64.encode(serde_json::to_vec(&wire).unwrap_or_default())
     }
 
-    /// Reads what a client sent back.
+    /// Decodes a token that a client sent.
     pub(crate) fn decode(text: &str) -> Result<Self> {
         let refuse = |why: &str| {
             Status::bad_request(format!("invalid continue token: continue key is not valid: {why}"))
@@ -67,11 +67,11 @@ impl Token {
     }
 }
 
-/// What Go says of bytes that are not base64.
+/// Go's error for bytes that are not base64.
 fn base64_error(error: &base64::DecodeError) -> String {
     let at = match error {
         base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol(at, _) => *at,
-        // One character alone says nothing.
+        // A single character at the end cannot be decoded.
         base64::DecodeError::InvalidLength(len) => len.saturating_sub(1),
         base64::DecodeError::InvalidPadding => 0,
     };

@@ -1,4 +1,4 @@
-//! Which objects of a scope a reader wants: label and field selectors, answered from the header.
+//! Label and field selectors of a request, evaluated on headers.
 
 use evenkeel_schema::selector::{FieldSelector, LabelSelector};
 use serde_json::Value;
@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::status::{Result, Status};
 use crate::{Header, ResourceInfo, field_selectors};
 
-/// A parsed selection of one resource.
+/// The parsed selectors for one resource.
 #[derive(Clone, Debug)]
 pub(crate) struct Selection {
     labels: LabelSelector,
@@ -25,15 +25,15 @@ struct Term {
 enum Field {
     Name,
     Namespace,
-    /// At this place in the header.
+    /// At this index in the header.
     Header(usize),
-    /// A selectable field of a custom resource. Which those are can change without a write to the object, so that
-    /// the header does not have them: the object is parsed.
+    /// A selectable field of a custom resource. The header does not contain it, because a CRD can change its
+    /// selectable fields without a write to the object; the object must be parsed.
     Custom(Vec<String>),
 }
 
 impl Selection {
-    /// Parses both selectors; a field that the kind cannot be selected by is refused.
+    /// Parses both selectors; fails if a field is not selectable for the kind.
     pub(crate) fn parse(info: &ResourceInfo, labels: &str, fields: &str) -> Result<Self> {
         let labels = LabelSelector::parse(labels).map_err(Status::bad_request)?;
         let fields = FieldSelector::parse(fields).map_err(Status::bad_request)?;
@@ -43,17 +43,17 @@ impl Selection {
         Ok(Self { labels, fields: fields.collect::<Result<_>>()? })
     }
 
-    /// Whether nothing is left out.
+    /// Whether the selectors match every object.
     pub(crate) fn is_everything(&self) -> bool {
         self.labels.is_everything() && self.fields.is_empty()
     }
 
-    /// The one name that is asked for, if so.
+    /// The name, if the field selector demands a single one.
     pub(crate) fn name(&self) -> Option<&str> {
         self.exact(|field| matches!(field, Field::Name))
     }
 
-    /// The one namespace that is asked for, if so.
+    /// The namespace, if the field selector demands a single one.
     pub(crate) fn namespace(&self) -> Option<&str> {
         self.exact(|field| matches!(field, Field::Namespace))
     }
@@ -68,7 +68,7 @@ impl Selection {
         self
     }
 
-    /// Whether an object is selected.
+    /// Whether an object matches.
     pub(crate) fn matches(&self, header: &Header, bytes: &[u8]) -> bool {
         self.fields.iter().all(|term| term.matches(header, bytes))
             && (self.labels.is_everything() || self.labels.matches(|key| header.label(key)))
@@ -88,7 +88,7 @@ impl Term {
 }
 
 fn custom_value(bytes: &[u8], path: &[String]) -> String {
-    // An object that cannot be read has no fields; whoever shows it says that it is damaged.
+    // An object that cannot be parsed has no fields; the code that encodes it reports the damage.
     let Ok(object) = serde_json::from_slice::<Value>(bytes) else { return String::new() };
     let found = path.iter().try_fold(&object, |value, key| value.get(key));
     match found {
@@ -119,7 +119,7 @@ fn field(info: &ResourceInfo, label: &str) -> Result<Field> {
         .ok_or_else(|| Status::bad_request(field_selectors::refusal(group, &info.kind, label)))
 }
 
-/// A field that the definition's version lists in `selectableFields`.
+/// A field that the CRD's version lists in `selectableFields`.
 fn custom_field(version: &Value, label: &str) -> Option<Field> {
     let path = format!(".{label}");
     let listed = version["selectableFields"].as_array()?.iter().any(|it| it["jsonPath"] == *path);

@@ -1,6 +1,6 @@
-//! Watching: a stream that the reader pulls, over the store's change log.
+//! Watches: a stream over the store's change log that the client pulls.
 //!
-//! Bookmarks and the end by timeout are upkeep: they are timers of `tokio::time` and no work in the ledger.
+//! Bookmarks and timeouts are timers of `tokio::time` and do not count as work in the ledger.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -28,11 +28,12 @@ use crate::status::{Result, Status};
 use crate::table::{Printer, TableOptions};
 use crate::{Header, ResourceInfo, conversion, respond};
 
-/// How often a watcher is told how far it has come.
+/// The interval of bookmarks.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
-/// The last bookmark comes this long before the end, so that the next watch starts close to it.
+/// How long before its end a watch sends its last bookmark, so that the next watch starts close to it.
 const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
-/// A watch without a timeout lives this long and up to twice as long, so that not all end at once.
+/// The shortest lifetime of a watch without a timeout. It lives up to twice as long, so that not all watches
+/// end at once.
 const TIMEOUT_MIN: Duration = Duration::from_secs(1800);
 
 /// Answers a watch.
@@ -74,7 +75,7 @@ fn validate(query: &ListQuery) -> Result<()> {
     let mut errors = Vec::new();
     let field = "resourceVersionMatch";
     let rule = query.version_match.as_str();
-    // A watch that says nothing of where it begins begins with the state of now.
+    // A watch without a resource version begins with the current state.
     let legacy = matches!(query.version.as_str(), "" | "0");
     if query.initial_events.is_none() && rule.is_empty() && legacy && !query.token.is_empty() {
         errors.push(FieldError::forbidden(field, TOKEN_FORBIDDEN));
@@ -102,11 +103,11 @@ const TOKEN_FORBIDDEN: &str = "resourceVersionMatch is forbidden when continue i
 
 /// Where a watch begins.
 enum Begin {
-    /// With the state of now, as synthetic ADDED events.
+    /// With the current state, as synthetic ADDED events.
     State,
     /// After this revision.
     After(u64),
-    /// Not at all, and why.
+    /// Nowhere: the watch fails with this error.
     Never(Status),
 }
 
@@ -123,7 +124,7 @@ async fn open(
     let mut pending = VecDeque::new();
     let after = match begin {
         Begin::After(after) => after,
-        // It is told in the stream, as the header of a watch is sent by then.
+        // The error is sent as an event, because the response headers of a watch have been sent by then.
         Begin::Never(_) => newest,
         Begin::State => {
             let range = Range { prefix: prefix.clone(), ..Range::default() };
@@ -134,7 +135,7 @@ async fn open(
     };
     let state = match begin {
         Begin::Never(status) => State::Failed(Some(status)),
-        // Kubernetes asks its storage for the revision to begin at, and has no time left for that.
+        // Kubernetes would ask its storage for the current revision, which fails because the timeout is over.
         _ if length.is_zero() && query.version.is_empty() => State::Failed(Some(out_of_time())),
         _ => match ctx.services.store.watch(&prefix, after) {
             Ok(watch) => State::Open(watch),
@@ -163,8 +164,8 @@ async fn open(
     })
 }
 
-/// How long a watch lives. Kubernetes counts in nanoseconds of 64 bits, which wrap around: a time beyond 292 years may
-/// be over at once.
+/// The lifetime of a watch. Kubernetes computes it in 64 bits of nanoseconds, which wrap around, so a timeout
+/// beyond 292 years may be over at once.
 fn length(seconds: Option<i64>, env: &Env) -> Duration {
     const NANOSECONDS: i64 = 1_000_000_000;
     match seconds.unwrap_or(0).wrapping_mul(NANOSECONDS) {
@@ -195,16 +196,16 @@ fn first_bookmark(now: Instant, length: Duration) -> Instant {
     now + if before_end.is_zero() { BOOKMARK_EVERY } else { BOOKMARK_EVERY.min(before_end) }
 }
 
-/// What a watcher is shown of an object.
+/// How a watch encodes objects.
 #[derive(Clone)]
 struct Form {
     info: Arc<ResourceInfo>,
     shape: Shape,
-    /// For the shape of a Table.
+    /// Set for the shape of a Table.
     rows: Option<Rows>,
 }
 
-/// What makes the rows of a Table.
+/// Prints the rows of a Table.
 #[derive(Clone)]
 struct Rows {
     printer: Arc<Printer>,
@@ -214,27 +215,27 @@ struct Rows {
 
 enum State {
     Open(Watch<Header>),
-    /// The one thing left to say, if there is anything.
+    /// The last event to send, if any.
     Failed(Option<Status>),
     Ended,
 }
 
 /// The body of a watch.
 struct Events {
-    /// Held until the initial state has been taken, since that is on its way like any event.
+    /// Held until the client has read the initial state, because that counts as in flight, like any event.
     work: Option<Work>,
     initial: VecDeque<Arc<Entry<Header>>>,
     /// The revision of the bookmark that ends the initial events, until it is sent.
     end_mark: Option<u64>,
     state: State,
-    /// The revision that the watch was asked to begin after, where the store had not come so far. No bookmark may tell
-    /// of it before the store has.
+    /// The revision after which the watch begins, if the store has not reached it yet. No bookmark may be
+    /// sent before.
     ahead: Option<u64>,
     selection: Selection,
     form: Form,
-    /// What was encoded for other watchers.
+    /// The cache of events that were encoded for other watches.
     shared: Arc<EncodedEvents>,
-    /// Whether no event was sent yet: the first one of a Table has the columns.
+    /// Whether no event was sent yet; the first event of a Table has the column definitions.
     first: bool,
     bookmark: Option<Pin<Box<Sleep>>>,
     end: Pin<Box<Sleep>>,
@@ -260,7 +261,7 @@ impl Stream for Events {
             this.state = State::Ended;
             return Poll::Ready(event);
         }
-        // The end goes first: what happened after it is the next watch's.
+        // The timeout comes first: changes after it belong to the next watch.
         if this.end.as_mut().poll(cx).is_ready() {
             this.state = State::Ended;
             return Poll::Ready(None);
@@ -312,7 +313,8 @@ impl Events {
         Poll::Ready(Some(self.bookmark_event(revision, false)))
     }
 
-    /// What a change is to this watcher: entering and leaving the selection are ADDED and DELETED.
+    /// The event for a change. An object that begins or ceases to match the selectors is reported as ADDED or
+    /// DELETED.
     fn change(&mut self, change: &Change<Header>) -> Option<Bytes> {
         let select = |entry: &Option<Arc<Entry<Header>>>| {
             entry.as_ref().filter(|it| self.selection.matches(&it.header, &it.value)).cloned()
@@ -325,7 +327,7 @@ impl Events {
         }
     }
 
-    /// An event of the log, which other watchers see, too. There is none for an object whose bytes are damaged.
+    /// Encodes an event that other watches get, too; `None` if the object's bytes are damaged.
     fn shared_event(&mut self, kind: &'static str, entry: &Entry<Header>, revision: u64) -> Option<Bytes> {
         if self.first && self.form.rows.is_some() {
             return self.event(kind, entry, revision);
@@ -339,7 +341,7 @@ impl Events {
         self.shared.get(id, encode)
     }
 
-    /// An event for this watcher alone. There is none for an object whose bytes are damaged.
+    /// Encodes an event for this watch only; `None` if the object's bytes are damaged.
     fn event(&mut self, kind: &str, entry: &Entry<Header>, revision: u64) -> Option<Bytes> {
         let encoded = conversion::encoded(&self.form.info, entry, revision).ok()?;
         let first = std::mem::take(&mut self.first);
@@ -353,12 +355,13 @@ impl Events {
 }
 
 impl Rows {
-    /// The Table of one event: only the first one has the columns.
+    /// The Table of one event; only the first one has column definitions.
     fn table(&self, encoded: &EncodedObject, first: bool) -> serde_json::Value {
         self.printer.single(encoded.to_value(), first, self.options_now())
     }
 
-    /// The options of a Table that is printed now. Ages are told in seconds.
+    /// The options of a Table that is printed now. The time is truncated to seconds, since ages are printed
+    /// in seconds.
     fn options_now(&self) -> TableOptions {
         let now = self.env.now();
         let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
@@ -383,7 +386,7 @@ impl Form {
         Bytes::from(out)
     }
 
-    /// An object of the kind that has nothing but a resourceVersion.
+    /// An object of the watched kind with nothing but a resourceVersion.
     fn bookmark(&self, revision: u64, end_of_initial: bool) -> EncodedObject {
         let metadata = match end_of_initial {
             true => r#"{"annotations":{"k8s.io/initial-events-end":"true"}}"#,
@@ -393,18 +396,18 @@ impl Form {
     }
 }
 
-/// Why a watch cannot go on. Returns `None` if it just ends.
+/// The error of a watch that cannot continue; `None` if it just ends.
 fn refusal(error: &WatchError) -> Option<Status> {
     let WatchError::Compacted { asked, oldest } = error else { return None };
     Some(Status::expired(format!("too old resource version: {asked} ({oldest})")))
 }
 
-/// A watch whose time was over before it began.
+/// The error of a watch whose timeout was over before it began.
 fn out_of_time() -> Status {
     Status::new(500, "InternalError", "context deadline exceeded")
 }
 
-/// The last event of a watch that cannot go on.
+/// The last event of a watch that cannot continue.
 fn error_event(status: &Status) -> Bytes {
     let mut out = b"{\"type\":\"ERROR\",\"object\":".to_vec();
     out.extend_from_slice(&status.to_json());

@@ -1,11 +1,11 @@
-//! A resource in whatever version.
+//! A resource without a version.
 
 /// An API group and the plural name of a resource in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct GroupResource {
-    /// The API group, empty for core.
+    /// The API group; empty for the core group.
     pub(crate) group: &'static str,
-    /// The plural name.
+    /// The plural name of the resource.
     pub(crate) resource: &'static str,
 }
 

@@ -1,4 +1,4 @@
-//! Whether a request has begun to write.
+//! The flag that a request has begun to write.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +21,7 @@ impl Submitted {
         }
     }
 
-    /// Whether a write was handed to the store.
+    /// Whether a write has been handed to the store.
     pub(crate) fn is_noted(&self) -> bool {
         self.0.as_ref().is_some_and(|it| it.load(Ordering::Acquire))
     }

@@ -1,4 +1,4 @@
-//! What a request aims at, as authorization and the audit log see it.
+//! The target of a request, for authorization and the audit log.
 
 use evenkeel_request_info::ApiPath;
 use evenkeel_schema::selector::FieldSelector;
@@ -8,17 +8,17 @@ use super::{ListQuery, Request};
 use crate::access::Target;
 
 impl Request<'_> {
-    /// Whether a request may go on for as long as its client wants. Its `timeout` is not looked at.
+    /// Whether a request is long-running, so that its `timeout` is ignored.
     pub(crate) fn is_long_running(&self) -> bool {
         let ApiPath::Resource(path) = &self.route else { return false };
         matches!(self.verb(), "watch" | "proxy")
             || matches!(&*path.subresource, "attach" | "exec" | "proxy" | "log" | "portforward")
     }
 
-    /// The name for which a list or a watch by `fieldSelector=metadata.name=…` is authorized.
+    /// The name for which a list or watch with `fieldSelector=metadata.name=…` is authorized.
     ///
-    /// No other verb takes its name from a selector: a creation or a deletion of many by that selector would be allowed to
-    /// whoever may touch that one object.
+    /// No other verb takes its name from a selector. Otherwise a user with access to one object could create
+    /// other objects, or delete a whole collection, by adding the selector to the request.
     pub(crate) fn selected_name(&self) -> Option<String> {
         let ApiPath::Resource(path) = &self.route else { return None };
         let reads_many = path.name.is_empty()
@@ -27,14 +27,14 @@ impl Request<'_> {
         if !reads_many || self.query.text("fieldSelector").is_empty() {
             return None;
         }
-        // Options that cannot be read as a whole say nothing.
+        // If any option is malformed, the selector does not count.
         let options = ListQuery::parse(&self.query).ok()?;
         let selector = FieldSelector::parse(&options.fields).ok()?;
         let name = selector.exact("metadata.name")?;
         (path_segment_error(name).is_none() && !has(name, b'/')).then(|| name.to_owned())
     }
 
-    /// What a request aims at. `selected` is the name that it selects.
+    /// The target of a request for authorization. `selected` is the name in its field selector.
     pub(crate) fn target<'a>(&'a self, selected: Option<&'a str>) -> Target<'a> {
         match &self.route {
             ApiPath::NonResource | ApiPath::VerbOnly => Target::Path(&self.path),
@@ -43,7 +43,7 @@ impl Request<'_> {
     }
 }
 
-/// Why a name cannot be a segment of a path. Returns `None` if it can.
+/// Why a name cannot be a path segment; `None` if it can.
 pub(crate) fn path_segment_error(name: &str) -> Option<&'static str> {
     match name {
         "." => Some("may not be '.'"),
@@ -53,7 +53,7 @@ pub(crate) fn path_segment_error(name: &str) -> Option<&'static str> {
     }
 }
 
-/// Whether a text has an ASCII character. Names are short: looking at each byte costs less than searching.
+/// Whether a text contains an ASCII character. Names are short, so a byte-wise loop is faster than a search.
 fn has(text: &str, character: u8) -> bool {
     text.bytes().any(|byte| byte == character)
 }

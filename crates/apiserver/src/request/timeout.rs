@@ -6,17 +6,17 @@ use evenkeel_schema::time::parse_duration;
 
 use crate::status::{Result, Status, quote};
 
-/// The longest `timeout` that is heeded: the default of kube-apiserver's `--request-timeout`.
+/// The longest `timeout` that has an effect: the default of kube-apiserver's `--request-timeout`.
 const REQUEST_TIMEOUT_MAX: Duration = Duration::from_mins(1);
 
-/// How long a request with this `timeout` may take. As in Kubernetes, a duration that is negative, zero or longer than the
-/// server's own bound says nothing.
+/// Parses a `timeout`. As in Kubernetes, one that is negative, zero or longer than the server's own limit has
+/// no effect.
 pub(crate) fn limit(text: &str) -> Option<Duration> {
     let nanoseconds = u64::try_from(parse_duration(text)?).ok()?;
     Some(Duration::from_nanos(nanoseconds)).filter(|it| !it.is_zero() && *it < REQUEST_TIMEOUT_MAX)
 }
 
-/// Refuses a `timeout` that is no duration.
+/// Refuses a `timeout` that is not a duration.
 pub(crate) fn check_timeout(text: &str) -> Result<()> {
     if text.is_empty() || parse_duration(text).is_some() {
         return Ok(());

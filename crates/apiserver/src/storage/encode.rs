@@ -1,11 +1,11 @@
 //! The checks that every object passes before it is stored.
 //!
-//! Whatever produced an object (a request body, a patch, an apply, defaults, a conversion, admission, the server
-//! itself), its depth and size are checked here, after the last change to it. Debug builds also parse the encoded
-//! bytes.
+//! Whatever produced an object (a request body, a patch, an apply, defaults, a conversion, admission, the
+//! server itself), its depth and size are checked here, after the last change to it. Debug builds also parse
+//! the encoded bytes.
 //!
-//! ***Invariant:*** no other module of this crate makes a write that puts bytes into the store:
-//! [`StorableObject::into_op`] is the only way to one, and a test reads the sources to hold that.
+//! ***Invariant:*** no other module of this crate creates a write that stores bytes: only
+//! [`StorableObject::into_op`] does, and a test checks the sources for that.
 
 use bytes::Bytes;
 use evenkeel_schema::depth;
@@ -25,7 +25,7 @@ use crate::status::{Result, Status};
 /// shorter than JSON.
 pub(crate) const OBJECT_BYTES_MAX: usize = 1536 * 1024;
 
-/// An object whose depth and size were checked, in the bytes in which it is stored.
+/// An encoded object whose depth and size were checked.
 #[derive(Debug)]
 pub(crate) struct StorableObject {
     bytes: Bytes,
@@ -33,15 +33,16 @@ pub(crate) struct StorableObject {
 }
 
 impl StorableObject {
-    /// Checks and encodes an object that is about to be stored. An object that is too large loses its managedFields.
+    /// Checks and encodes an object that is about to be stored. An object that is too large loses its
+    /// managedFields.
     ///
     /// # Errors
-    /// If the object is nested too deeply to be parsed again, or too large.
+    /// If the object is nested too deeply to be parsed again, or is too large.
     pub(crate) fn new(object: &mut Value) -> Result<Self> {
         CheckedObject::new(object)?.fit_to_limit(object, ManagedFields::MayBeDropped)
     }
 
-    /// Encodes an object that the server makes from constants, which are neither deep nor large.
+    /// Encodes an object that the server builds from constants, which is neither deep nor large.
     pub(crate) fn plain(object: &Plain<'_>, rest: impl FnOnce(&mut String)) -> Self {
         let (bytes, header) = object.encode(rest);
         debug_assert_eq!(read_back(&bytes, &header), Ok(()), "a stored object must be readable");
@@ -49,7 +50,7 @@ impl StorableObject {
         Self { bytes, header }
     }
 
-    /// The bytes in which the object is stored.
+    /// The encoded object.
     pub(crate) fn bytes(&self) -> &Bytes {
         &self.bytes
     }
@@ -63,13 +64,13 @@ impl StorableObject {
 /// Whether an object that is too large may lose its managedFields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ManagedFields {
-    /// Kubernetes drops them, which can be most of an object.
+    /// They are dropped, as in Kubernetes; they can be most of an object.
     MayBeDropped,
-    /// An apply depends on them.
+    /// They are kept, because an apply depends on them.
     Needed,
 }
 
-/// An encoded object whose depth was checked, and whose size was not.
+/// An encoded object whose depth was checked, but not its size.
 #[derive(Debug)]
 pub(crate) struct CheckedObject {
     bytes: Bytes,
@@ -77,7 +78,7 @@ pub(crate) struct CheckedObject {
 }
 
 impl CheckedObject {
-    /// Encodes an object that may be stored.
+    /// Checks the depth of an object and encodes it.
     ///
     /// # Errors
     /// If the object is nested too deeply to be parsed again.
@@ -88,12 +89,12 @@ impl CheckedObject {
         Ok(Self { bytes, header })
     }
 
-    /// The encoded object, to be compared with the stored one.
+    /// The encoded object, for comparison with the stored one.
     pub(crate) fn bytes(&self) -> &Bytes {
         &self.bytes
     }
 
-    /// Checks the size. An object that is too large loses its managedFields where it may.
+    /// Checks the size. An object that is too large loses its managedFields, if `managed` allows that.
     ///
     /// # Errors
     /// If the object is still too large, with the error that Kubernetes returns when etcd refuses it.
@@ -135,7 +136,7 @@ mod tests {
     use std::fs;
     use std::path::{Path, PathBuf};
 
-    /// Collects the sources below a folder, without those of tests, which may put damaged bytes into a store.
+    /// Collects the sources below a directory, without tests, which may store damaged bytes.
     fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
@@ -147,8 +148,7 @@ mod tests {
         }
     }
 
-    /// Status writes of CustomResourceDefinitions, charged quotas and marked custom resources once put bytes into the store
-    /// that nobody had checked.
+    /// Status writes of CRDs, charged quotas and marked custom resources used to be stored unchecked.
     #[test]
     fn every_stored_object_comes_through_this_module() {
         let mut found = Vec::new();

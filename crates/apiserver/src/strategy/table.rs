@@ -10,13 +10,13 @@ const RESOURCE: &str = "resource.k8s.io";
 const STORAGE: &str = "storage.k8s.io";
 
 const BUILT_IN: Strategy = Strategy::BUILT_IN;
-/// A deletion is answered with the object.
+/// A deletion returns the deleted object.
 const RETURNS_DELETED: Strategy = Strategy { returns_deleted_object: true, ..BUILT_IN };
-/// A PUT may create an object.
+/// A PUT creates an object that does not exist.
 const CREATES_ON_UPDATE: Strategy = Strategy { allow_create_on_update: true, ..BUILT_IN };
-/// A PUT must name the resource version that it replaces.
+/// A PUT needs a resource version.
 const CONDITIONAL: Strategy = Strategy { allow_unconditional_update: false, ..BUILT_IN };
-/// The kinds of this group were stored in `v1beta1` when they became stable.
+/// The kinds that were still stored as `v1beta1` when they became stable.
 const MUTATING_POLICY: Strategy = Strategy { storage_version: Some((ADMISSION, "v1beta1")), ..CONDITIONAL };
 
 const fn unstored(unstored: Unstored) -> Strategy {

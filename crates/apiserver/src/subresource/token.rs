@@ -33,7 +33,7 @@ const SECONDS_MAX: i64 = 1 << 32;
 const POD_SECONDS: i64 = 3607;
 const EXTENDED_SECONDS: i64 = 365 * 24 * 3600;
 
-/// The kinds of the core group that a token can be bound to, and their resources.
+/// The kinds of the core group to which a token can be bound, with their resources.
 const BINDABLE: [(&str, &str); 3] = [("Pod", "pods"), ("Secret", "secrets"), ("Node", "nodes")];
 
 /// Answers a POST to `serviceaccounts/{name}/token`.

@@ -78,7 +78,7 @@ const ROWS: &[(&str, &str, Row)] = &[
     ("resource.k8s.io", "ResourceSlice", policy::resource_slice),
 ];
 
-/// The row function of a built-in kind. Returns `None` if a row shows only the name and the creation time.
+/// Returns the row function of a built-in kind; `None` if the kind shows only its name and creation time.
 pub(super) fn of(group: &str, kind: &str) -> Option<Row> {
     ROWS.iter().find(|it| it.0 == group && it.1 == kind).map(|(_, _, row)| *row)
 }

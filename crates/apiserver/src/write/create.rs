@@ -21,7 +21,7 @@ use crate::status::{Result, Status};
 use crate::storage::{ManagedFields, check_depth};
 use crate::{conversion, decode, managed_fields, validate};
 
-/// How many characters of a generateName are kept before the suffix: together they fit a label.
+/// How many characters of a generateName are kept, so that the generated name fits a label.
 const GENERATED_BASE_MAX: usize = names::LABEL_MAX - SUFFIX_LEN;
 const SUFFIX_LEN: usize = 5;
 
@@ -37,7 +37,7 @@ pub(crate) async fn create(ctx: &RequestContext<'_>, body: Bytes) -> Result<Resp
     respond_object(ctx, 201, accept, encoded)
 }
 
-/// Creates a decoded object; `track` is whether its fields are entered as this writer's.
+/// Creates a decoded object; `track` says whether its fields are recorded in managedFields.
 pub(crate) async fn create_object(
     ctx: &RequestContext<'_>,
     query: &WriteQuery,
@@ -49,7 +49,7 @@ pub(crate) async fn create_object(
     refuse_version(&incoming.object)?;
     let generated = name.is_empty() && incoming.object["metadata"]["generateName"].is_string();
     for attempt in 0..RETRIES_MAX {
-        // A name that was given is tried once, so that nobody needs the object afterwards.
+        // A given name is tried only once, so the object need not be kept.
         let mut object =
             if generated { incoming.object.clone() } else { std::mem::take(&mut incoming.object) };
         if track {
@@ -68,12 +68,13 @@ pub(crate) async fn create_object(
             dry_run: query.dry_run,
         };
         admission::mutate(&admission, &mut object).await?;
-        // Who may change an object does not see what is the server's to say of it, its generated name among that.
+        // Set after mutation, because mutating plugins must not see fields that the server sets, such as a
+        // generated name.
         fill_system_fields(ctx, &mut object);
         if generated {
             object["metadata"]["name"] = generated_name(ctx, &object).into();
         } else if name.is_empty() && ctx.info.strategy.generates_missing_name {
-            // The only kind whose objects need no name.
+            // LimitRange is the only kind whose objects need no name.
             object["metadata"]["name"] = ctx.services.env.uid().into();
         }
         let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
@@ -106,7 +107,7 @@ pub(crate) async fn create_object(
     Err(Status::internal("no free name was found"))
 }
 
-/// Nothing is added to what is being cleared.
+/// Refuses to create custom resources while their CRD is being deleted.
 fn refuse_terminating(ctx: &RequestContext<'_>, name: &str) -> Result<()> {
     let info = &ctx.info;
     if !info.custom.as_ref().is_some_and(|it| it.terminating) {
@@ -123,7 +124,7 @@ fn refuse_version(object: &Value) -> Result<()> {
     }
 }
 
-/// What is the server's to say of a new object, whatever the client wrote.
+/// Sets the metadata that the server controls, whatever the client sent.
 fn fill_system_fields(ctx: &RequestContext<'_>, object: &mut Value) {
     let now = ctx.services.now();
     let uid = ctx.services.env.uid();
@@ -135,7 +136,7 @@ fn fill_system_fields(ctx: &RequestContext<'_>, object: &mut Value) {
     }
 }
 
-/// A CertificateSigningRequest says who asks, which the client cannot.
+/// Records the requesting user in a CertificateSigningRequest; clients cannot set it.
 fn record_requester(ctx: &RequestContext<'_>, object: &mut Value) {
     if !ctx.info.strategy.records_requester {
         return;

@@ -1,6 +1,6 @@
 //! Deleting objects, one or many.
 //!
-//! What a deletion does to an object is decided by a pure [`plan`]; carrying it out is a write like any other.
+//! A pure [`plan`] decides what a deletion does to an object; carrying it out is a write like any other.
 
 mod damaged;
 mod options;
@@ -28,11 +28,11 @@ use crate::status::{Result, Status};
 use crate::storage::ManagedFields;
 use crate::{Header, conversion, respond, storage};
 
-/// What became of an object.
+/// The result of a deletion.
 pub(crate) enum Deleted {
-    /// It is gone; this is what it was.
+    /// The object is gone; this was its last state.
     Gone(EncodedObject, Arc<Entry<Header>>),
-    /// It stays for now, marked.
+    /// The object remains for now, with a deletion timestamp.
     Marked(EncodedObject),
 }
 
@@ -67,7 +67,7 @@ pub(crate) async fn delete(ctx: &RequestContext<'_>, body: Bytes) -> Result<Resp
     Ok(response)
 }
 
-/// Deletes the object that the path names, as far as it can go at once.
+/// Deletes the object that the path names, as far as possible at once.
 pub(crate) async fn delete_object(ctx: &RequestContext<'_>, options: &DeleteOptions) -> Result<Deleted> {
     let key = ctx.key();
     for _ in 0..RETRIES_MAX {
@@ -82,7 +82,7 @@ pub(crate) async fn delete_object(ctx: &RequestContext<'_>, options: &DeleteOpti
     Err(super::update::conflict(ctx))
 }
 
-/// Carries out what was decided; none where another writer was faster.
+/// Carries out a plan; `None` if another writer was faster.
 async fn carry_out(
     ctx: &RequestContext<'_>,
     options: &DeleteOptions,
@@ -120,7 +120,7 @@ async fn carry_out(
     }
 }
 
-/// Answers a DELETE of a collection, with the items as they were before.
+/// Answers a DELETE of a collection with the deleted objects in their previous state.
 pub(crate) async fn delete_collection(ctx: &RequestContext<'_>, body: Bytes) -> Result<Response<Body>> {
     let accept = negotiate_for(ctx.request, false, ctx.info.is_custom())?;
     let mut query = ListQuery::parse(&ctx.request.query)?;
@@ -128,7 +128,7 @@ pub(crate) async fn delete_collection(ctx: &RequestContext<'_>, body: Bytes) -> 
     let selection = Selection::parse(ctx.info, &query.labels, &query.fields)?;
     let options = DeleteOptions::parse(ctx, &body)?;
     if query.version_match.is_empty() && !matches!(query.version.as_str(), "" | "0") {
-        // Kubernetes lists what it deletes in pages, which are those of one revision.
+        // Kubernetes lists the objects in pages of one revision.
         query.version_match = "Exact".to_owned();
     }
     let found = find_entries(ctx, &query, &selection).await?;
@@ -163,7 +163,7 @@ pub(crate) async fn delete_collection(ctx: &RequestContext<'_>, body: Bytes) -> 
     write_list(ctx, accept, items, &Found::all(Vec::new(), found.revision))
 }
 
-/// Deletes one of a collection; that it has gone in the meantime is as good.
+/// Deletes one object of a collection; success if it is already gone.
 async fn delete_entry(
     ctx: &RequestContext<'_>,
     options: &DeleteOptions,

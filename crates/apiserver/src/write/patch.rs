@@ -27,7 +27,7 @@ pub(crate) async fn patch(ctx: &RequestContext<'_>, body: Bytes) -> Result<Respo
     let kind = Kind::of(ctx)?;
     let query = write_query_after(ctx, "PatchOptions", options_errors(ctx, kind))?;
     self::body::note(ctx, kind, &body);
-    // A patch is read where there is something to patch.
+    // A patch other than an apply needs an existing object, and is parsed only if there is one.
     if kind != Kind::Apply && ctx.services.store.get(&ctx.key()).is_none() {
         return Err(ctx.not_found());
     }
@@ -49,7 +49,7 @@ fn options_errors(ctx: &RequestContext<'_>, kind: Kind) -> Vec<FieldError> {
     }
 }
 
-/// Patches the object that the path names, again where another writer was faster.
+/// Patches the object that the path names; retries if another writer was faster.
 async fn patch_object(
     ctx: &RequestContext<'_>,
     query: &WriteQuery,
@@ -72,7 +72,7 @@ async fn patch_object(
     Err(conflict(ctx))
 }
 
-/// What a patch makes of a part of an object, and by which road it came.
+/// Patches a subresource object, such as a Scale. Returns the result and how it was written.
 pub(crate) fn patched_part(
     ctx: &RequestContext<'_>,
     query: &WriteQuery,
@@ -92,7 +92,7 @@ pub(crate) fn patched_part(
     Ok((incoming.object, writer))
 }
 
-/// What a patch makes of the object that is stored.
+/// Applies a patch to the stored object.
 fn patched(
     ctx: &RequestContext<'_>,
     query: &WriteQuery,
@@ -108,7 +108,7 @@ fn patched(
     }
 }
 
-/// An apply to a name that is missing creates it.
+/// Creates an object by a server-side apply, if it does not exist.
 async fn create_by_apply(
     ctx: &RequestContext<'_>,
     query: &WriteQuery,
@@ -132,8 +132,8 @@ async fn create_by_apply(
     Ok((201, encoded))
 }
 
-/// Brings a patched object into the form of its kind; what does not fit is the patch's fault. What is as it was in
-/// `old` fits.
+/// Normalizes and defaults a patched object; unknown fields are blamed on the patch. Fields equal to those in
+/// `old` are skipped.
 fn shape(
     ctx: &RequestContext<'_>,
     query: &WriteQuery,
@@ -161,7 +161,7 @@ fn shape(
     if patch.has_whole_floats {
         json::settle_floats(&mut incoming.object);
     }
-    // A strict refusal shows the object as the patch made it.
+    // The error of strict validation shows the object as the patch produced it.
     let strict = query.validation == FieldValidation::Strict && (builtin.is_none() || !odd.is_empty());
     let text = if strict { patch.shown(&incoming.object) } else { String::new() };
     odd.extend(match patch.kind {
@@ -190,7 +190,8 @@ fn shape(
     Ok(incoming)
 }
 
-/// A patch may leave out apiVersion and kind, but not change them; a strategic one is not even looked at.
+/// Checks that a patch does not change apiVersion and kind; it may omit them. Strategic merge patches are not
+/// checked.
 fn check_type(ctx: &RequestContext<'_>, patch: &Patch, object: &mut Value) -> Result<()> {
     let wanted = [("apiVersion", ctx.info.api_version()), ("kind", ctx.info.kind.clone())];
     for (field, wanted) in wanted {
@@ -205,7 +206,7 @@ fn check_type(ctx: &RequestContext<'_>, patch: &Patch, object: &mut Value) -> Re
     Ok(())
 }
 
-/// The refusal of an applied configuration whose values are of the right types and yet cannot be read.
+/// The error for an applied configuration whose values have the right types but cannot be converted.
 fn unconvertible(ctx: &RequestContext<'_>, patch: &Patch, why: &str) -> Status {
     let metadata = &patch.config()["metadata"];
     let text = |field: &str| metadata[field].as_str().unwrap_or_default();
@@ -218,7 +219,7 @@ fn unconvertible(ctx: &RequestContext<'_>, patch: &Patch, why: &str) -> Status {
     ))
 }
 
-/// The refusal of a patch for what it makes of the object.
+/// The error for a patch whose result is invalid.
 fn invalid_patch(text: &str, why: &str) -> Status {
     Status::invalid("", "", "", &[FieldError::invalid("patch", text, why)])
 }

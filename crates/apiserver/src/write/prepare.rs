@@ -1,4 +1,4 @@
-//! The fields of an object that the server sets or keeps, whatever the client wrote.
+//! The fields of an object that the server controls.
 
 use evenkeel_schema::prepare;
 use jiff::Timestamp;

@@ -1,4 +1,4 @@
-//! Replacing objects, and the road that every change of an existing object takes.
+//! Replacing objects, and the common path of all changes to existing objects.
 
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ pub(crate) async fn update(ctx: &RequestContext<'_>, body: Bytes) -> Result<Resp
     Err(conflict(ctx))
 }
 
-/// A PUT to a name that is missing creates it for some kinds.
+/// Creates an object by a PUT, if it does not exist and its kind allows that.
 async fn create_by_update(
     ctx: &RequestContext<'_>,
     query: &WriteQuery,
@@ -69,7 +69,7 @@ async fn create_by_update(
     create_object(ctx, query, incoming, true).await
 }
 
-/// A uid in a PUT is a precondition.
+/// Checks the UID of a PUT, which is a precondition.
 fn check_uid(ctx: &RequestContext<'_>, object: &Value, key: &str, actual: &str, revision: u64) -> Result<()> {
     let given = object["metadata"]["uid"].as_str().unwrap_or_default();
     if given.is_empty() || given == actual {
@@ -84,21 +84,21 @@ fn check_uid(ctx: &RequestContext<'_>, object: &Value, key: &str, actual: &str, 
     Err(Status::conflict(&ctx.info.group, &ctx.info.plural, &ctx.path.name, &why))
 }
 
-/// Kubernetes' own keys have no folder for a group, and its messages show them.
+/// The directory of a group in this server's keys. Kubernetes' keys, which its messages show, have none.
 fn group_folder(group: &str) -> &str {
     if group.is_empty() { "core" } else { group }
 }
 
-/// By which road a change came.
+/// How a change was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Writer {
-    /// PUT or any patch but apply: what changed becomes the writer's.
+    /// A PUT, or any patch but an apply: changed fields become owned by the field manager.
     Update,
-    /// Server-side apply, which has already settled who owns what.
+    /// A server-side apply, which has already updated managedFields.
     Apply,
 }
 
-/// Changes an existing object to `new`; none where another writer was faster and the caller may try again.
+/// Changes an existing object to `new`; `None` if another writer was faster and the caller may retry.
 pub(crate) async fn change(
     ctx: &RequestContext<'_>,
     query: &WriteQuery,
@@ -108,7 +108,7 @@ pub(crate) async fn change(
 ) -> Result<Option<EncodedObject>> {
     let old = &*conversion::object(&ctx.services.objects, ctx.info, current)?;
     let version = take_version(&mut new)?;
-    // Both sides carry the version that is replaced, as every rule that compares them expects.
+    // Both versions carry the replaced resourceVersion, as all rules that compare them expect.
     new["metadata"]["resourceVersion"] = current.revision.to_string().into();
     if writer == Writer::Update {
         managed_fields::track(ctx, &mut new, Some(old));
@@ -136,7 +136,7 @@ pub(crate) async fn change(
     store(ctx, query, current, new, reservation, writer).await
 }
 
-/// The endpoint whose rules a change is held to: a Scale changes the object itself.
+/// The subresource whose rules apply to a change; a change of `scale` follows the rules of the object itself.
 fn endpoint<'a>(ctx: &'a RequestContext<'_>) -> &'a str {
     match &*ctx.path.subresource {
         "scale" => "",
@@ -144,7 +144,7 @@ fn endpoint<'a>(ctx: &'a RequestContext<'_>) -> &'a str {
     }
 }
 
-/// Takes the resourceVersion out of an object; zero where it has none.
+/// Removes the resourceVersion from an object and returns it; zero if it has none.
 fn take_version(object: &mut Value) -> Result<u64> {
     let Some(metadata) = object["metadata"].as_object_mut() else { return Ok(0) };
     match metadata.remove("resourceVersion") {
@@ -173,8 +173,8 @@ pub(crate) fn conflict(ctx: &RequestContext<'_>) -> Status {
     Status::conflict(&ctx.info.group, &ctx.info.plural, &ctx.path.name, MODIFIED)
 }
 
-/// Stores what an object was changed to, or removes it where nothing holds it any more. What was reserved for the
-/// change is given back unless it is stored.
+/// Stores a changed object, or removes it if it was being deleted and nothing holds it any more. The
+/// reservation is released unless the object is stored.
 async fn store(
     ctx: &RequestContext<'_>,
     query: &WriteQuery,
@@ -197,7 +197,7 @@ async fn store(
     let expect = Expect::Revision(current.revision);
     if goes {
         let removed = remove(ctx, &current.key, current.revision).await?;
-        // What is shown is the last write, which was never stored: it still has the old version.
+        // The response shows the object of this write, which was never stored, at the previous revision.
         return Ok(removed.ok().map(|_| EncodedObject::encode(new, current.revision)));
     }
     let managed = match writer {
@@ -215,7 +215,8 @@ async fn store(
     conversion::encoded(ctx.info, &entry, entry.revision).map(Some)
 }
 
-/// Whether this write takes the last finalizer from an object that is being deleted, so that it goes now.
+/// Whether this write removes the last finalizer of an object that is being deleted, so that the object is
+/// removed now.
 fn is_done(ctx: &RequestContext<'_>, new: &Value, current: &Entry<Header>) -> bool {
     let metadata = &new["metadata"];
     let some = |list: &Value| list.as_array().is_some_and(|it| !it.is_empty());

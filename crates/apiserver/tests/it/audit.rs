@@ -352,7 +352,7 @@ async fn pods_are_recorded_with_what_their_namespace_demands() {
     assert_snapshot!(events(&recorded, "POST /api/v1/namespaces/a/pods", &pod("q", true)).await, @r#"{"Metadata","stage":"ResponseComplete","requestURI":"/api/v1/namespaces/a/pods","verb":"create","objectRef":{"resource":"pods","namespace":"a","name":"q","apiVersion":"v1"},"responseStatus":{"metadata":{},"status":"Failure","message":"pods \"q\" is forbidden: violates PodSecurity \"baseline:latest\": host namespaces (hostNetwork=true)","reason":"Forbidden","details":{"name":"q","kind":"pods"},"code":403},"annotations":{"authorization.k8s.io/decision":"allow","authorization.k8s.io/reason":"","pod-security.kubernetes.io/audit-violations":"would violate PodSecurity \"restricted:latest\": host namespaces (hostNetwork=true), allowPrivilegeEscalation != false (container \"c\" must set securityContext.allowPrivilegeEscalation=false), unrestricted capabilities (container \"c\" must set securityContext.capabilities.drop=[\"ALL\"]), runAsNonRoot != true (pod or container \"c\" must set securityContext.runAsNonRoot=true), seccompProfile (pod or container \"c\" must set securityContext.seccompProfile.type to \"RuntimeDefault\" or \"Localhost\")","pod-security.kubernetes.io/enforce-policy":"baseline:latest"}}"#);
 }
 
-/// A webhook that labels every object, and is out of reach at `/down`.
+/// A webhook that adds a label to every object, and is unreachable at `/down`.
 struct Labels;
 
 impl evenkeel_apiserver::WebhookCaller for Labels {
@@ -380,7 +380,7 @@ impl evenkeel_apiserver::WebhookCaller for Labels {
     }
 }
 
-/// The annotations of the event of the last stage of the last request.
+/// The annotations in the last audit event.
 fn annotations(world: &Recorded) -> Value {
     let lines = std::mem::take(&mut *world.lines.0.lock());
     let last: Value = serde_json::from_str(lines.last().unwrap()).unwrap();

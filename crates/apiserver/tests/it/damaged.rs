@@ -25,7 +25,7 @@ struct Kind {
     good: Value,
 }
 
-/// Kinds that the server itself reads, and one that only clients read. The kinds that admission reads are
+/// Kinds that the server itself reads, and one that only clients read. The kinds that admission reads are in
 /// [`gatekeepers`].
 fn kinds() -> Vec<Kind> {
     let rules = json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]);
@@ -66,8 +66,8 @@ fn kinds() -> Vec<Kind> {
     ]
 }
 
-/// Kinds whose objects may forbid a write, with a write that each of them could forbid. Nothing is known of a damaged one,
-/// so that it must forbid that write. Once it was skipped.
+/// Kinds whose objects may forbid a write, each with such a write. A damaged object must forbid the write,
+/// because its content is not known. It used to be skipped.
 fn gatekeepers() -> Vec<(Kind, &'static str, Value)> {
     let kind = |keys, path| Kind { keys, path, good: Value::Null };
     let map = || ("/api/v1/namespaces/a/configmaps", json!({"metadata": {"name": "c"}}));
@@ -214,7 +214,7 @@ async fn a_data_directory_with_damaged_objects_is_opened() {
     }
 }
 
-/// The body of a deletion of an object that cannot be read.
+/// The delete options for an unreadable object.
 fn unread() -> Value {
     json!({"ignoreStoreReadErrorWithClusterBreakingPotential": true})
 }
@@ -246,7 +246,7 @@ async fn what_may_forbid_a_write_and_cannot_be_read_forbids_it() {
     }
 }
 
-/// What is being deleted or changed is shown to admission, too.
+/// Admission also sees updates and deletions.
 #[tokio::test(start_paused = true)]
 async fn a_damaged_webhook_forbids_updates_and_deletions() {
     let api = Api::booted().await;
@@ -310,7 +310,7 @@ async fn a_damaged_object_is_deleted_only_with_the_permission_to_it() {
         assert!(answer.body["message"].as_str().unwrap().contains(why), "{answer:?}");
     };
     assert_eq!(api.post(maps, json!({"metadata": {"name": "good"}})).await.status, 201);
-    // Kubernetes v1.36 ignores the option; it is off by default there.
+    // Kubernetes v1.36 ignores the option by default.
     assert_eq!(api.delete_with(&format!("{maps}/good"), unread()).await.status, 200);
     assert_eq!(api.get(&format!("{maps}/good")).await.status, 404);
     assert_eq!(api.delete_with(maps, unread()).await.status, 200);

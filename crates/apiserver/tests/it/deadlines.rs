@@ -1,4 +1,4 @@
-//! The deadline that a client sets with `timeout` in the query.
+//! The deadline that a client sets with the query parameter `timeout`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -62,7 +62,7 @@ async fn a_write_that_takes_longer_than_its_timeout_is_given_up() {
     assert_eq!(begin.elapsed().as_secs(), 2);
     tokio::time::sleep(Duration::from_secs(30)).await;
     assert_eq!(api.get(&format!("{MAPS}/late")).await.status, 404, "nothing was written");
-    // Kubernetes takes a timeout that is zero, negative or longer than its own for none.
+    // Kubernetes ignores a timeout that is zero, negative or longer than its own.
     for (name, timeout) in [("a", "20s"), ("b", "0"), ("c", "-1s"), ("d", "61s")] {
         let made = api.post(&format!("{MAPS}?timeout={timeout}"), json!({"metadata": {"name": name}})).await;
         assert_eq!(made.status, 201, "{timeout}: {made:?}");
@@ -73,7 +73,7 @@ async fn a_write_that_takes_longer_than_its_timeout_is_given_up() {
 async fn a_request_that_need_not_wait_and_a_watch_have_no_deadline() {
     let api = Api::start().await;
     assert_eq!(api.get(&format!("{MAPS}?timeout=1ns")).await.status, 200, "it need not wait");
-    // A watch is long-running: its timeout is not looked at.
+    // A watch is long-running, so its timeout is ignored.
     let mut watch = api.watch(&format!("{MAPS}?watch=1&timeout=1s")).await;
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert_eq!(api.post(MAPS, json!({"metadata": {"name": "c"}})).await.status, 201);

@@ -1,13 +1,13 @@
-//! Only the table of strategies names kinds to decide something: code that compares a kind with a name belongs there.
+//! A check that only the table of strategies compares kinds with names.
 
 use std::path::{Path, PathBuf};
 
 use evenkeel_schema::kinds;
 
-/// The only place that names kinds to decide something.
+/// The only file that may name kinds to make a decision.
 const TABLE: &str = "strategy/table.rs";
 
-/// Files that compare a field of the API whose values are kinds, and not the kind of a resource.
+/// Files that compare an API field whose values are kinds, not the kind of a resource.
 const FIELDS: [(&str, &str); 7] = [
     ("admission/limit_range.rs", "`type` of a limit of a LimitRange"),
     ("authorize.rs", "`subjects[].kind` of a binding of roles"),
@@ -59,7 +59,7 @@ fn a_comparison_with_a_kind_is_seen() {
     }
 }
 
-/// The names of kinds that code compares with: beside `==` and `!=`, in patterns, and in lists that are searched.
+/// The names of kinds in comparisons: next to `==` and `!=`, in patterns, and in lists that are searched.
 fn comparisons(code: &str) -> Vec<String> {
     let names: Vec<&str> = kinds::resources().iter().map(|it| it.kind).collect();
     let mut found = Vec::new();
@@ -84,8 +84,8 @@ fn is_operand(before: &str, after: &str) -> bool {
     operators.iter().any(|it| before.ends_with(it) || after.starts_with(it))
 }
 
-/// Whether nothing but the rest of a pattern stands between here and its arrow or guard. What follows an arrow is the value
-/// of an arm.
+/// Whether only the rest of a pattern is between here and its arrow or guard. The text after an arrow is the
+/// value of an arm.
 fn is_pattern(before: &str, after: &str) -> bool {
     if before.trim_end_matches(|c: char| c.is_whitespace() || c == '(').ends_with("=>") {
         return false;
@@ -116,7 +116,7 @@ fn is_searched(after: &str) -> bool {
     is_list && rest.starts_with(".contains(")
 }
 
-/// The files of this crate without comments and unit tests, by their path under `src`.
+/// The source files of this crate, without comments and unit tests, by their path under `src`.
 fn sources() -> Vec<(String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut files = Vec::new();

@@ -97,7 +97,7 @@ async fn the_limit_is_that_of_the_stored_bytes() {
     );
 }
 
-/// Stores an object with an annotation that makes it as large as an object may be.
+/// Stores an object with an annotation that makes it as large as allowed.
 async fn store_largest(api: &Api, key: &str, mut object: Value) {
     object["metadata"]["annotations"] = json!({"pad": ""});
     let bare = object.to_string().len();
@@ -111,7 +111,7 @@ async fn store_largest(api: &Api, key: &str, mut object: Value) {
         .unwrap();
 }
 
-/// The usage of a quota was once entered however large the quota became.
+/// The usage of a quota used to be recorded even if that made the quota too large.
 #[tokio::test(start_paused = true)]
 async fn a_quota_that_cannot_grow_refuses_what_it_counts() {
     let api = Api::start().await;
@@ -126,8 +126,8 @@ async fn a_quota_that_cannot_grow_refuses_what_it_counts() {
     assert_eq!(api.store().get(key).unwrap().value.len(), LIMIT, "the quota was not charged");
 }
 
-/// The status that the server writes to a definition was once stored however large the definition became. Kubernetes answers
-/// the writer of such a definition, and its controllers fail to establish it.
+/// The server used to store a CRD's status even if that made the CRD too large. In Kubernetes, the client
+/// gets its response, and the controllers fail to establish the CRD.
 #[tokio::test(start_paused = true)]
 async fn a_definition_whose_status_has_no_room_is_not_established() {
     let api = Api::start().await;
@@ -146,7 +146,8 @@ async fn a_definition_whose_status_has_no_room_is_not_established() {
     assert!(api.store().get(key).unwrap().value.len() <= LIMIT);
 }
 
-/// The end of a definition marks its instances, which was once stored however large they became.
+/// The deletion of a CRD marks its custom resources, which used to be stored even if that made them too
+/// large.
 #[tokio::test(start_paused = true)]
 async fn an_instance_that_cannot_be_marked_holds_its_definition() {
     let api = with_blobs().await;

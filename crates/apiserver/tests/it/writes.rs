@@ -155,8 +155,8 @@ async fn there_are_no_namespaces_inside_of_namespaces() {
     assert_eq!((refused.status, refused.body["reason"].as_str()), (404, Some("NotFound")));
 }
 
-/// Kubernetes merges JSON patches and merge patches as text, so that an integer field refuses `1e2` and `1.0`. The number was
-/// once taken for the integer that it equals.
+/// Kubernetes merges JSON patches and merge patches as text, so that an integer field refuses `1e2` and
+/// `1.0`. Such numbers used to be accepted as integers.
 #[tokio::test(start_paused = true)]
 async fn a_float_that_is_whole_is_no_integer_in_a_patch_of_a_built_in_kind() {
     let api = Api::start().await;
@@ -183,7 +183,7 @@ async fn a_float_that_is_whole_is_no_integer_in_a_patch_of_a_built_in_kind() {
             assert_eq!(taken.status, 200, "{path} {number}: {taken:?}");
         }
     }
-    // The fields of a custom resource have no types of Go.
+    // Fields of custom resources have no Go types.
     let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let versions =
         json!([{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}]);

@@ -1,4 +1,4 @@
-//! What ValidatingAdmissionPolicies write into the audit log.
+//! The audit annotations of ValidatingAdmissionPolicies.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use crate::context::RequestContext;
 
 /// The annotation of a failed validation whose binding has the action `Audit`.
 const FAILURE: &str = "validation.policy.admission.k8s.io/validation_failure";
-/// How many bytes of the value of an audit annotation are recorded, as in Kubernetes.
+/// The number of bytes of an annotation value that are recorded, as in Kubernetes.
 const VALUE_BYTES_MAX: usize = 10 * 1024;
 
-/// A failed validation in the audit log; the fields are in Kubernetes' order.
+/// A failed validation in an audit annotation. The fields are in Kubernetes' order.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Failure<'a> {
@@ -25,7 +25,8 @@ struct Failure<'a> {
     validation_actions: &'a Value,
 }
 
-/// Notes a failed validation in the audit log. As in Kubernetes, the first one of a request stays.
+/// Records a failed validation as an audit annotation. As in Kubernetes, only the first one of a request is
+/// recorded.
 pub(super) fn note_failure(ctx: &RequestContext<'_>, policy: &str, binding: &Binding, denial: &Denial) {
     let Some(trail) = ctx.audit else { return };
     let failure = Failure {
@@ -40,12 +41,12 @@ pub(super) fn note_failure(ctx: &RequestContext<'_>, policy: &str, binding: &Bin
     }
 }
 
-/// The `auditAnnotations` of one policy, collected over its bindings and their parameters.
+/// The `auditAnnotations` of one policy, collected from all its bindings and parameters.
 #[derive(Default)]
 pub(super) struct Notes(BTreeMap<String, Vec<String>>);
 
 impl Notes {
-    /// Adds a value; one that another binding gave already is left out.
+    /// Adds a value, unless another binding has added the same one.
     pub(super) fn add(&mut self, key: &str, value: &str) {
         let end = (0..=value.len().min(VALUE_BYTES_MAX)).rev().find(|it| value.is_char_boundary(*it));
         let value = &value[..end.unwrap_or_default()];
@@ -55,7 +56,7 @@ impl Notes {
         }
     }
 
-    /// Writes the annotations into the audit log, under keys that begin with the policy's name.
+    /// Records the annotations, under keys that begin with the policy's name.
     pub(super) fn publish(self, ctx: &RequestContext<'_>, policy: &str) {
         let Some(trail) = ctx.audit else { return };
         for (key, values) in self.0 {

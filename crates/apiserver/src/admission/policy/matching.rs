@@ -1,4 +1,4 @@
-//! Which requests a policy or a binding is about.
+//! Which requests a policy, binding or webhook matches.
 
 use std::sync::Arc;
 
@@ -10,13 +10,13 @@ use crate::ResourceInfo;
 use crate::admission::plugin::{Admission, Operation};
 use crate::registry::{GroupResource, built_in, storage_prefix};
 
-/// As what a request was matched.
+/// How a request was matched.
 pub(in crate::admission) struct Matched {
-    /// The resource of the rule, which may be another face of the one that was asked for.
+    /// The resource of the matching rule, which may be another version of the requested resource.
     pub(in crate::admission) info: Arc<ResourceInfo>,
 }
 
-/// As what these constraints match a request; none where they are not about it.
+/// Matches a request against constraints; `None` if they do not match.
 pub(in crate::admission) fn matches(
     admission: &Admission<'_>,
     object: &Value,
@@ -55,7 +55,7 @@ fn find(admission: &Admission<'_>, rules: &[Value], exact: bool) -> Option<Match
     if exact || about.is_empty() {
         return None;
     }
-    // Looked for last: other faces of the same objects are rare.
+    // Searched last, because other versions of the same objects are rare.
     let custom = admission.ctx.services.registry.custom();
     let mut others = built_in().iter().chain(&custom).filter(|other| {
         other.prefix == info.prefix && (other.group != info.group || other.version != info.version)
@@ -63,7 +63,7 @@ fn find(admission: &Admission<'_>, rules: &[Value], exact: bool) -> Option<Match
     others.find(|other| about.iter().any(|rule| fits(rule, other))).map(|info| Matched { info: info.clone() })
 }
 
-/// Whether a rule is about the operation, the scope and the name, whatever the resource.
+/// Whether a rule matches the operation, scope and name of a request, whatever its resource.
 fn is_about(admission: &Admission<'_>, rule: &Value) -> bool {
     let operation = admission.operation.name();
     let part = &admission.ctx.path.subresource;
@@ -99,7 +99,7 @@ fn names_resource(rule: &Value, plural: &str, part: &str) -> bool {
         .any(|(resource, sub)| (resource == "*" || resource == plural) && (sub == "*" || sub == part))
 }
 
-/// Whether the selector takes the namespace. What lies in none is taken by every selector.
+/// Whether the selector matches the namespace. Cluster-scoped objects always match.
 fn in_namespace(admission: &Admission<'_>, object: &Value, selector: &Value) -> bool {
     let ctx = admission.ctx;
     let is_namespace = admission.is_about(GroupResource::NAMESPACES);
@@ -115,7 +115,7 @@ fn in_namespace(admission: &Admission<'_>, object: &Value, selector: &Value) -> 
     entry.is_some_and(|entry| selector.matches(|key| entry.header.label(key)))
 }
 
-/// Whether the selector takes the object as it is or as it was.
+/// Whether the selector matches the object before or after the write.
 fn has_labels(admission: &Admission<'_>, object: &Value, selector: &Value) -> bool {
     if selector.as_object().is_none_or(|it| it.is_empty()) {
         return true;

@@ -1,4 +1,4 @@
-//! MutatingAdmissionPolicies and their bindings: what they make of an object before it is validated.
+//! MutatingAdmissionPolicies and their bindings.
 
 use evenkeel_schema::admission::{Inputs, MutatingPolicy};
 use evenkeel_schema::defaults;
@@ -13,7 +13,6 @@ use crate::context::RequestContext;
 use crate::managed_fields;
 use crate::status::{Cause, Result, Status};
 
-/// The MutatingAdmissionPolicy plugin.
 #[derive(Debug)]
 pub(in crate::admission) struct MutatingPolicies;
 
@@ -32,7 +31,7 @@ impl Plugin for MutatingPolicies {
     }
 }
 
-/// Runs a policy through all of its bindings; gives what leads to a refusal.
+/// Runs a policy for all its bindings; returns the denials.
 fn run(admission: &Admission<'_>, hook: &Hook<MutatingPolicy>, object: &mut Value) -> Vec<String> {
     let Some(matched) = matching::matches(admission, object, &hook.spec["matchConstraints"]) else {
         return Vec::new();
@@ -81,7 +80,7 @@ fn mutate(
     hook.policy.mutate(&inputs, schema, object, &|object| settle(ctx, object))
 }
 
-/// Brings an object that was changed into the form of its kind.
+/// Normalizes and defaults an object that a policy has changed.
 fn settle(ctx: &RequestContext<'_>, object: &mut Value) {
     let info = &ctx.info;
     match &info.custom {

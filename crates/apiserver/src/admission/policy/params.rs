@@ -1,4 +1,4 @@
-//! What a policy is parametrised with.
+//! The parameters of policies.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::context::RequestContext;
 use crate::registry::built_in;
 use crate::{ResourceInfo, conversion};
 
-/// The resource of a policy's `paramKind`; none where it has no parameters.
+/// The resource of a policy's `paramKind`; `None` if it has no parameters.
 pub(super) fn kind(ctx: &RequestContext<'_>, kind: &Value) -> Result<Option<Arc<ResourceInfo>>, String> {
     if kind.is_null() {
         return Ok(None);
@@ -30,7 +30,7 @@ pub(super) fn kind(ctx: &RequestContext<'_>, kind: &Value) -> Result<Option<Arc<
     })
 }
 
-/// The parameters of a binding, one after the other; a single null where it has none.
+/// The parameters of a binding; a single null if it has none.
 pub(super) fn find(
     ctx: &RequestContext<'_>,
     kind: Option<&ResourceInfo>,

@@ -1,4 +1,4 @@
-//! What a webhook says.
+//! The response of a webhook.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -10,20 +10,20 @@ use crate::status::{Cause, Details, Status, quote};
 
 const V1: &str = "admission.k8s.io/v1";
 
-/// What a webhook says of a write.
+/// A webhook's verdict on a request.
 #[derive(Debug)]
 pub(super) struct Verdict {
     pub(super) allowed: bool,
-    /// A JSON patch as it came.
+    /// The JSON patch, undecoded.
     pub(super) patch: Option<Vec<u8>>,
     pub(super) warnings: Vec<String>,
-    /// What the webhook wants to have in the audit log.
+    /// The audit annotations of the webhook.
     pub(super) annotations: Vec<(String, String)>,
-    /// The Status that a refusal comes with, else null.
+    /// The Status of a denial; otherwise null.
     status: Value,
 }
 
-/// Reads an answer; an error where it is none.
+/// Parses a response; fails if it is not a valid AdmissionReview.
 pub(super) fn read(answer: &WebhookAnswer, question: &Question, mutating: bool) -> Result<Verdict, String> {
     let failed = |why: String| format!("failed to call webhook: {why}");
     if !(200..=206).contains(&answer.code) {
@@ -80,7 +80,7 @@ fn verify(review: &mut Value, question: &Question, mutating: bool) -> Result<Ver
     })
 }
 
-/// The answer must be to our question, and of its kind.
+/// Checks that the response has the UID and type of our request.
 fn verify_identity(review: &Value, response: &Value, question: &Question) -> Result<(), String> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let given = text(&response["uid"]);
@@ -95,7 +95,7 @@ fn verify_identity(review: &Value, response: &Value, question: &Question) -> Res
     Ok(())
 }
 
-/// What an answer that is not 2xx says.
+/// The error message of a response that is not 2xx.
 fn refused(answer: &WebhookAnswer) -> String {
     let text = String::from_utf8_lossy(&answer.body);
     if let Ok(status) = serde_json::from_slice::<Value>(&answer.body)
@@ -122,7 +122,7 @@ fn refused(answer: &WebhookAnswer) -> String {
     }
 }
 
-/// The refusal of a webhook, as the client sees it.
+/// The error that the client sees when a webhook denies a request.
 pub(super) fn refusal(name: &str, verdict: &Verdict) -> Status {
     let status = &verdict.status;
     let text = |field: &str| status[field].as_str().unwrap_or_default();
@@ -159,7 +159,7 @@ fn details(details: &Value) -> Option<Details> {
     })
 }
 
-/// The reasons that the API knows; a webhook's own invention is left out.
+/// The reason, if it is one of the API's; a webhook's own reason is dropped.
 fn reason(given: &str) -> &'static str {
     const KNOWN: [&str; 19] = [
         "Unauthorized",

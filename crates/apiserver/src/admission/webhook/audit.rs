@@ -1,4 +1,4 @@
-//! What admission webhooks leave in the audit log, under Kubernetes' keys.
+//! The audit annotations of admission webhooks, with Kubernetes' keys.
 
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -11,17 +11,18 @@ const MUTATION: &str = "mutation.webhook.admission.k8s.io/";
 const FAILED_OPEN_MUTATING: &str = "failed-open.mutation.webhook.admission.k8s.io/";
 const FAILED_OPEN_VALIDATING: &str = "failed-open.validating.webhook.admission.k8s.io/";
 
-/// Which call of a webhook an annotation is about.
+/// The call of a webhook to which an annotation belongs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     is_mutating: bool,
-    /// One for a webhook that is asked again, else zero.
+    /// One if the webhook is called again; otherwise zero.
     round: usize,
-    /// The place of the webhook: a mutating one among all of them, a validating one among those that are asked.
+    /// The index of the webhook: of a mutating one among all, of a validating one among those that are
+    /// called.
     index: usize,
 }
 
-/// Whether a mutating webhook has changed the object.
+/// The annotation that says whether a mutating webhook changed the object.
 #[derive(Serialize)]
 struct Mutation<'a> {
     configuration: &'a str,
@@ -29,7 +30,7 @@ struct Mutation<'a> {
     mutated: bool,
 }
 
-/// The patch of a mutating webhook.
+/// The annotation with the patch of a mutating webhook.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Patch<'a> {
@@ -52,7 +53,7 @@ impl Place {
         format!("{prefix}round_{}_index_{}", self.round, self.index)
     }
 
-    /// Notes whether a mutating webhook has changed the object.
+    /// Records whether a mutating webhook changed the object.
     pub(super) fn note_mutation(self, ctx: &RequestContext<'_>, hook: &Webhook, mutated: bool) {
         let Some(trail) = ctx.audit else { return };
         let note = Mutation { configuration: &hook.configuration, webhook: &hook.name, mutated };
@@ -61,7 +62,8 @@ impl Place {
         }
     }
 
-    /// Notes the patch of a mutating webhook. It shows a part of the object, so that the level must be `Request` or above.
+    /// Records the patch of a mutating webhook, at the level `Request` and above, because the patch contains
+    /// a part of the object.
     pub(super) fn note_patch(self, ctx: &RequestContext<'_>, hook: &Webhook, patch: &[u8]) {
         let Some(trail) = ctx.audit else { return };
         let Ok(patch) = serde_json::from_slice::<&RawValue>(patch) else { return };
@@ -72,7 +74,7 @@ impl Place {
         }
     }
 
-    /// Notes that a webhook failed and was ignored.
+    /// Records that a failed webhook was ignored.
     pub(super) fn note_failed_open(self, ctx: &RequestContext<'_>, hook: &Webhook) {
         let Some(trail) = ctx.audit else { return };
         let prefix = if self.is_mutating { FAILED_OPEN_MUTATING } else { FAILED_OPEN_VALIDATING };

@@ -1,4 +1,4 @@
-//! Where a webhook is, and the way there.
+//! The endpoint of a webhook, and the call to it.
 
 use std::time::Duration;
 
@@ -16,11 +16,11 @@ use crate::status::quote;
 use crate::storage;
 use crate::{WebhookAnswer, WebhookQuestion};
 
-/// How long an answer may take where the webhook does not say it: what Kubernetes sets by default.
+/// The default timeout of a webhook, as in Kubernetes.
 const TIMEOUT_SECONDS: u64 = 10;
 const HTTPS_PORT: u64 = 443;
 
-/// Posts a review to a webhook, within its time.
+/// Posts a review to a webhook, within its timeout.
 pub(super) async fn post(
     ctx: &RequestContext<'_>,
     hook: &Webhook,
@@ -53,13 +53,13 @@ pub(super) async fn post(
     }
 }
 
-/// What a client configuration names.
+/// The endpoint in a client configuration.
 struct Place<'a> {
     authority: String,
     address: String,
     server_name: String,
     path: String,
-    /// The service whose address is to be found, where none is given.
+    /// The service that must be resolved, if the endpoint is a service.
     service: Option<Service<'a>>,
 }
 
@@ -99,7 +99,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// Where a service can be reached. Nothing routes the addresses of services here, so that it is one of its endpoints.
+/// Resolves a service to the address of one of its endpoints, because nothing routes cluster IPs here.
 fn resolve(ctx: &RequestContext<'_>, service: &Service<'_>) -> Result<String, String> {
     let Service { namespace, name, port } = service;
     let key = format!("{}{namespace}/{name}", storage_prefix("", "services"));
@@ -117,7 +117,7 @@ fn resolve(ctx: &RequestContext<'_>, service: &Service<'_>) -> Result<String, St
         .ok_or_else(|| format!("no endpoints available for service {}", quote(name)))
 }
 
-/// The first endpoint of a service that is ready.
+/// The address of the service's first ready endpoint.
 fn endpoint(ctx: &RequestContext<'_>, service: &Service<'_>, port: &str) -> Option<String> {
     let prefix = format!("{}{}/", storage_prefix("discovery.k8s.io", "endpointslices"), service.namespace);
     let slices = ctx.services.store.range(&Range { prefix, ..Range::default() }).ok()?.entries;

@@ -1,4 +1,4 @@
-//! The AdmissionReview that a webhook is asked with.
+//! The AdmissionReview that is sent to a webhook.
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
@@ -8,18 +8,18 @@ use crate::admission::plugin::{Admission, Operation};
 use crate::admission::policy::{Matched, request};
 use crate::admission_registration::Webhook;
 
-/// A question on its way.
+/// An AdmissionReview to be sent.
 pub(super) struct Question {
     review: Value,
 }
 
 impl Question {
-    /// The version of the review.
+    /// The API version of the review.
     pub(super) fn api_version(&self) -> &str {
         self.review["apiVersion"].as_str().unwrap_or_default()
     }
 
-    /// What the answer must repeat.
+    /// The UID that the response must repeat.
     pub(super) fn uid(&self) -> &str {
         self.review["request"]["uid"].as_str().unwrap_or_default()
     }
@@ -29,7 +29,7 @@ impl Question {
     }
 }
 
-/// The question about a write, in the first version that the webhook understands.
+/// Builds the review of a write, in the first version that the webhook accepts.
 pub(super) fn new(
     admission: &Admission<'_>,
     hook: &Webhook,
@@ -51,7 +51,7 @@ pub(super) fn new(
     Ok(Question { review: json!({"kind": "AdmissionReview", "apiVersion": api_version, "request": request}) })
 }
 
-/// What the client asked for beside the object. A patch comes as what it does: a creation or an update.
+/// The options of the write. A patch appears as the create or update that it performs.
 fn options(admission: &Admission<'_>) -> Value {
     let operation = admission.operation;
     let kind = match operation {

@@ -1,8 +1,8 @@
-//! Deleting an object that cannot be read, with `ignoreStoreReadErrorWithClusterBreakingPotential`.
+//! Deletion of unreadable objects, by the option `ignoreStoreReadErrorWithClusterBreakingPotential`.
 //!
-//! In Kubernetes v1.36 the option is behind a feature gate that is off by default, and ignored then. Here it is ignored for
-//! objects that can be read. For an object that cannot be read it does what it does with the gate: nothing else deletes
-//! such an object. The user needs a permission of its own beside the one to delete.
+//! In Kubernetes v1.36 the option is behind a feature gate that is off by default, and is ignored then. This
+//! server ignores it for readable objects, but honors it for unreadable ones, because nothing else can delete
+//! them. The user needs a permission for it besides that to delete.
 
 use serde_json::Value;
 
@@ -13,16 +13,16 @@ use crate::context::RequestContext;
 use crate::status::{Result, Status};
 use crate::storage;
 
-/// The verb that allows the deletion.
+/// The verb that the user needs besides `delete`.
 const VERB: &str = "unsafe-delete-ignore-read-errors";
-/// The annotation that the audit log gets for each attempt.
+/// The audit annotation of each attempt.
 const ANNOTATION: &str = "apiserver.k8s.io/unsafe-delete-ignore-read-error";
 
-/// Removes the object that the path names, if it cannot be read; `None` if it can, or is missing. As in Kubernetes, neither
-/// finalizers nor admission are asked, because nobody knows what the object says.
+/// Removes the object that the path names, if it is unreadable; `None` if it is readable or missing. As in
+/// Kubernetes, this skips finalizers and admission, because the content of the object is not known.
 ///
 /// # Errors
-/// Refuses options that do not go with this one, and users without the permission.
+/// If other options do not fit this one, or the user lacks the permission.
 pub(super) async fn delete_damaged(
     ctx: &RequestContext<'_>,
     options: &DeleteOptions,

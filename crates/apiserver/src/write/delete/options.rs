@@ -1,4 +1,4 @@
-//! What a client says about a deletion, in the body or in the query.
+//! Delete options, from the body or the query.
 
 use evenkeel_schema::field::FieldError;
 use evenkeel_schema::{types, unknown};
@@ -14,22 +14,22 @@ use crate::status::{Result, Status, quote};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DeleteOptions {
     pub(crate) dry_run: bool,
-    /// The values of `dryRun` as they were sent, for the refusal of those that are not `All`.
+    /// The values of `dryRun` as sent, for the error about values other than `All`.
     dry_run_values: Vec<String>,
     pub(crate) grace_period_seconds: Option<i64>,
     pub(crate) orphan_dependents: Option<bool>,
     pub(crate) propagation_policy: Option<String>,
     pub(crate) uid: Option<String>,
     pub(crate) resource_version: Option<String>,
-    /// `ignoreStoreReadErrorWithClusterBreakingPotential`: delete an object although it cannot be read.
+    /// Delete the object even if it cannot be read (`ignoreStoreReadErrorWithClusterBreakingPotential`).
     pub(crate) ignore_read_error: bool,
 }
 
-/// The field of the option that deletes an object although it cannot be read.
+/// The field of the option to delete unreadable objects.
 pub(crate) const IGNORE_READ_ERROR: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";
 
 impl DeleteOptions {
-    /// Reads the body; or the query, where there is no body.
+    /// Parses the body, or the query if there is no body.
     pub(crate) fn parse(ctx: &RequestContext<'_>, body: &[u8]) -> Result<Self> {
         let options = if body.is_empty() { Self::of_query(ctx)? } else { Self::of_body(ctx, body)? };
         options.validate()?;
@@ -50,7 +50,7 @@ impl DeleteOptions {
         })
     }
 
-    /// Options that say nothing but these values of `dryRun`.
+    /// Options with nothing but these values of `dryRun`.
     fn dry_run(values: Vec<String>) -> Self {
         Self { dry_run: !values.is_empty(), dry_run_values: values, ..Self::default() }
     }
@@ -71,7 +71,7 @@ impl DeleteOptions {
         Ok(Self::of_value(&value.object))
     }
 
-    /// Reads options that are a part of another object.
+    /// Reads options that are part of another object.
     pub(crate) fn of_value(value: &Value) -> Self {
         let text = |value: &Value| value.as_str().map(str::to_owned);
         let dry_run = value["dryRun"].as_array().into_iter().flatten();
@@ -86,7 +86,7 @@ impl DeleteOptions {
         }
     }
 
-    /// Adds what the query says of `dryRun` beside options that came in the body. Both may say it, and must agree then.
+    /// Adds the query's `dryRun` to options from a body. If both are set, they must agree.
     pub(crate) fn join_dry_run<'a>(&mut self, query: impl Iterator<Item = &'a str>) -> Result<()> {
         let query: Vec<&str> = query.collect();
         if query.is_empty() || self.dry_run_values == query {
@@ -103,7 +103,7 @@ impl DeleteOptions {
         )))
     }
 
-    /// Refuses options that Kubernetes does not know, or that do not go together.
+    /// Refuses invalid options and invalid combinations.
     pub(crate) fn validate(&self) -> Result<()> {
         let mut errors = Vec::new();
         if let Some(policy) = &self.propagation_policy {
@@ -125,8 +125,8 @@ impl DeleteOptions {
         Err(Status::invalid("meta.k8s.io", "DeleteOptions", "", &errors))
     }
 
-    /// Refuses options that do not go with `ignoreStoreReadErrorWithClusterBreakingPotential`: an object that cannot be read
-    /// is deleted whatever it says.
+    /// Refuses options that cannot be combined with `ignoreStoreReadErrorWithClusterBreakingPotential`, since
+    /// an unreadable object is deleted unconditionally.
     pub(super) fn validate_ignored_read_error(&self) -> Result<()> {
         let given = [
             (!self.dry_run_values.is_empty(), "dryRun"),
@@ -147,13 +147,13 @@ impl DeleteOptions {
         }
     }
 
-    /// Whether neither a policy nor its older form was given.
+    /// Whether neither `propagationPolicy` nor the older `orphanDependents` is set.
     pub(crate) fn says_nothing_of_dependents(&self) -> bool {
         self.orphan_dependents.is_none() && self.propagation_policy.is_none()
     }
 }
 
-/// The options as the audit log shows them: with the type that they are read as.
+/// The options as the audit log records them: with kind and apiVersion.
 fn recorded(options: &Value) -> Option<Box<RawValue>> {
     let mut options = options.as_object()?.clone();
     options.entry("kind").or_insert_with(|| "DeleteOptions".into());
@@ -161,7 +161,7 @@ fn recorded(options: &Value) -> Option<Box<RawValue>> {
     to_raw_value(&options).ok()
 }
 
-/// Refuses values that the options cannot hold.
+/// Refuses values of the wrong type.
 fn check_types(value: &Value) -> Result<()> {
     if value.is_array() {
         return Err(Status::bad_request(

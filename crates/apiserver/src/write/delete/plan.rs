@@ -14,18 +14,19 @@ use crate::{Header, conversion};
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
 
-/// What is to be done.
+/// The effect of a deletion.
 #[derive(Debug, PartialEq)]
 pub(super) enum Plan {
-    /// It is already on its way out, and nothing changes.
+    /// Nothing: the object is already being deleted.
     Nothing,
-    /// It goes at once.
+    /// The object is removed at once.
     Remove,
-    /// It is changed first: to wait for finalizers or for a node, or for others to see it go.
+    /// The object is changed first: it waits for finalizers or for its node, or watches must see it being
+    /// deleted.
     Mark { object: Value, then_remove: bool },
 }
 
-/// Decides what a deletion does. Preconditions that do not hold are refused.
+/// Decides what a deletion does. Fails if a precondition does not hold.
 pub(super) fn plan(ctx: &RequestContext<'_>, options: &DeleteOptions, entry: &Entry<Header>) -> Result<Plan> {
     check_preconditions(ctx, options, entry)?;
     match ctx.info.strategy.deletion {
@@ -36,7 +37,7 @@ pub(super) fn plan(ctx: &RequestContext<'_>, options: &DeleteOptions, entry: &En
     }
 }
 
-/// Refuses where the object is not the one, or not as, the client asked for.
+/// Refuses a deletion whose preconditions do not hold.
 pub(crate) fn check_preconditions(
     ctx: &RequestContext<'_>,
     options: &DeleteOptions,
@@ -66,9 +67,9 @@ pub(crate) fn check_preconditions(
     }
 }
 
-/// Kinds without a grace period: gone at once, or marked where finalizers hold them.
+/// The plan for kinds without a grace period: removed at once, or marked as deleted if there are finalizers.
 fn plan_plain(ctx: &RequestContext<'_>, options: &DeleteOptions, entry: &Entry<Header>) -> Result<Plan> {
-    // Where the client says nothing and nothing holds the object, it need not be parsed.
+    // Without options and finalizers, the object need not be parsed.
     if options.says_nothing_of_dependents()
         && !ctx.info.strategy.orphans_dependents
         && !entry.header.finalizers
@@ -84,7 +85,8 @@ fn plan_plain(ctx: &RequestContext<'_>, options: &DeleteOptions, entry: &Entry<H
     Ok(Plan::Mark { object, then_remove: false })
 }
 
-/// Pods are marked first, always: a node has a grace period to end them, and others see them go.
+/// The plan for pods. They are always marked first: the node has a grace period to stop them, and watches see
+/// the deletion timestamp.
 fn plan_pod(ctx: &RequestContext<'_>, options: &DeleteOptions, entry: &Entry<Header>) -> Result<Plan> {
     let mut pod = conversion::decoded(ctx.info, entry)?;
     let requested = options.grace_period_seconds.map(|it| if it < 0 { 1 } else { it });
@@ -111,7 +113,7 @@ fn plan_pod(ctx: &RequestContext<'_>, options: &DeleteOptions, entry: &Entry<Hea
     Ok(Plan::Mark { object: pod, then_remove })
 }
 
-/// The grace that a pod gets: none where no node has it or it has ended.
+/// The grace period of a pod: zero if it is not scheduled or has finished.
 fn pod_grace(requested: Option<i64>, pod: &Value) -> i64 {
     let unscheduled = pod["spec"]["nodeName"].as_str().unwrap_or_default().is_empty();
     let ended = matches!(pod["status"]["phase"].as_str(), Some("Failed" | "Succeeded"));
@@ -122,7 +124,7 @@ fn pod_grace(requested: Option<i64>, pod: &Value) -> i64 {
     if period < 0 { 1 } else { period }
 }
 
-/// Shortens a grace period that runs already; the time of deletion never lies in the past.
+/// Shortens a running grace period; the deletion timestamp is never in the past.
 fn shorten(ctx: &RequestContext<'_>, metadata: &mut Value, pending: i64, period: i64) -> i64 {
     let now = ctx.services.env.now();
     let text = metadata["deletionTimestamp"].as_str().unwrap_or_default();
@@ -134,15 +136,15 @@ fn shorten(ctx: &RequestContext<'_>, metadata: &mut Value, pending: i64, period:
     period
 }
 
-/// The time so many seconds after another. Kubernetes counts in nanoseconds of 64 bits, which wrap around: a grace period
-/// beyond 292 years may end in the past.
+/// Adds seconds to a time. Kubernetes computes this in 64 bits of nanoseconds, which wrap around, so a grace
+/// period beyond 292 years may end in the past.
 fn seconds_after(time: Timestamp, seconds: i64) -> Timestamp {
     const NANOSECONDS: i64 = 1_000_000_000;
     let passed = SignedDuration::from_nanos(seconds.wrapping_mul(NANOSECONDS));
     time.checked_add(passed).unwrap_or(time)
 }
 
-/// A namespace is marked and says so in its phase; it goes when its content has gone.
+/// The plan for namespaces: marked, with the phase `Terminating`, and removed when their content is gone.
 fn plan_namespace(ctx: &RequestContext<'_>, options: &DeleteOptions, entry: &Entry<Header>) -> Result<Plan> {
     let mut namespace = conversion::decoded(ctx.info, entry)?;
     if entry.header.deleting {
@@ -158,7 +160,7 @@ fn plan_namespace(ctx: &RequestContext<'_>, options: &DeleteOptions, entry: &Ent
     Ok(Plan::Mark { object: namespace, then_remove: false })
 }
 
-/// A definition is marked first; its objects go before it.
+/// The plan for CRDs: marked first, and removed after all custom resources.
 fn plan_definition(ctx: &RequestContext<'_>, options: &DeleteOptions, entry: &Entry<Header>) -> Result<Plan> {
     if entry.header.deleting {
         return plan_plain(ctx, options, entry);
@@ -169,7 +171,7 @@ fn plan_definition(ctx: &RequestContext<'_>, options: &DeleteOptions, entry: &En
     Ok(Plan::Mark { object: definition, then_remove: false })
 }
 
-/// Sets the finalizers that a propagation policy asks for, and takes away the others of that kind.
+/// Sets the finalizer of a propagation policy and removes the others.
 fn set_finalizers(ctx: &RequestContext<'_>, options: &DeleteOptions, object: &mut Value) {
     let old: Vec<String> = object["metadata"]["finalizers"]
         .as_array()
@@ -201,7 +203,7 @@ fn has_finalizers(object: &Value) -> bool {
     object["metadata"]["finalizers"].as_array().is_some_and(|it| !it.is_empty())
 }
 
-/// Marks an object that finalizers hold.
+/// Sets the deletion timestamp of an object with finalizers.
 fn mark(ctx: &RequestContext<'_>, object: &mut Value) {
     let metadata = &mut object["metadata"];
     let now = ctx.services.env.now();
@@ -215,7 +217,7 @@ fn mark(ctx: &RequestContext<'_>, object: &mut Value) {
     metadata["deletionGracePeriodSeconds"] = 0.into();
 }
 
-/// The first mark of deletion counts as a change of what is wanted, where the kind counts them.
+/// Increments the generation when an object is first marked as deleted, if its kind has one.
 fn bump_generation(metadata: &mut Value) {
     if let Some(generation) = metadata["generation"].as_i64().filter(|it| *it > 0) {
         metadata["generation"] = generation.saturating_add(1).into();

@@ -1,4 +1,4 @@
-//! The body of a patch: its type, and what it says.
+//! The body of a patch: its type and content.
 
 use bytes::Bytes;
 use evenkeel_schema::patch::{self, PatchError};
@@ -11,7 +11,7 @@ use crate::managed_fields;
 use crate::request::FieldValidation;
 use crate::status::{Details, Result, Status};
 
-/// How a patch is to be read.
+/// The type of a patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Json,
@@ -21,7 +21,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// The kind that the Content-Type names, where the resource takes it.
+    /// The type that the Content-Type names, if the resource supports it.
     pub(super) fn of(ctx: &RequestContext<'_>) -> Result<Self> {
         let media = ctx.request.header("content-type");
         match media.split(';').next().unwrap_or_default().trim() {
@@ -38,24 +38,25 @@ impl Kind {
     }
 }
 
-/// What Go says of a list that should be an object.
+/// Go's error for a list in place of an object.
 const NO_OBJECT: &str = "couldn't get version/kind; json parse error: json: cannot unmarshal array into Go value of type \
                          struct { APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \
                          \"json:\\\"kind,omitempty\\\"\" }";
 
-/// A patch that was read.
+/// A parsed patch.
 #[derive(Debug)]
 pub(super) struct Patch {
     pub(super) kind: Kind,
     value: Value,
-    /// Keys that stand twice, as strict decoding words them.
+    /// Duplicate keys, in the words of strict decoding.
     pub(super) oddities: Vec<String>,
-    /// Whether the value has floats that are whole, such as `1e2`. They are no integers for a field of a built-in kind.
+    /// Whether the value has floats without a fraction, such as `1e2`. Integer fields of built-in kinds
+    /// refuse them.
     pub(super) has_whole_floats: bool,
 }
 
 impl Patch {
-    /// Reads a body.
+    /// Parses a body.
     pub(super) fn parse(kind: Kind, body: Bytes, validation: FieldValidation) -> Result<Self> {
         let strict = validation != FieldValidation::Ignore;
         if kind == Kind::Merge && !strict {
@@ -75,8 +76,9 @@ impl Patch {
         Ok(Self { kind, value: object, oddities: oddities.0, has_whole_floats: false }.with_floats(&body))
     }
 
-    /// Reads numbers such as `1e2` and `1.0` as floats. Kubernetes merges JSON patches and merge patches as text, and decodes
-    /// the result: an integer field refuses such a number. The other patches go through a tree, in which it is an integer.
+    /// Parses numbers such as `1e2` and `1.0` as floats. Kubernetes merges JSON patches and merge patches as
+    /// text and then decodes the result, so that an integer field refuses such a number. Other patches are
+    /// merged as trees, in which it is an integer.
     fn with_floats(mut self, body: &[u8]) -> Self {
         let may_have =
             body.windows(2).any(|it| it[0].is_ascii_digit() && matches!(it[1], b'.' | b'e' | b'E'));
@@ -90,8 +92,8 @@ impl Patch {
         self
     }
 
-    /// Reads a merge patch that nobody has looked at before it is merged, as Kubernetes does where fields are not
-    /// checked: a list is taken, and is no object then.
+    /// Parses a merge patch when field validation is off. As in Kubernetes, a list is then refused for the
+    /// object that it would produce, not as a malformed patch.
     fn parse_unchecked(body: &Bytes) -> Result<Self> {
         let invalid = || Status::bad_request("Invalid JSON Patch");
         let Decoded { object, .. } = decode::parse_json(body, false).map_err(|_| invalid())?;
@@ -105,7 +107,7 @@ impl Patch {
         }
     }
 
-    /// What the patch makes of an object.
+    /// Applies the patch to an object.
     pub(super) fn apply(&self, ctx: &RequestContext<'_>, mut object: Value) -> Result<Value> {
         if self.kind == Kind::Json {
             return patch::json::apply(&object, &self.value).map_err(refusal);
@@ -121,12 +123,13 @@ impl Patch {
         Ok(object)
     }
 
-    /// An applied configuration.
+    /// The configuration of an apply.
     pub(super) fn config(&self) -> &Value {
         &self.value
     }
 
-    /// The text by which a refusal shows the patch: the result as JSON, or the patch itself as Go prints a map.
+    /// The text with which an error shows the patch: the result as JSON, or a strategic merge patch as Go
+    /// prints a map.
     pub(super) fn shown(&self, object: &Value) -> String {
         match self.kind {
             Kind::Strategic => go_print(&self.value),
@@ -135,7 +138,7 @@ impl Patch {
     }
 }
 
-/// Notes a patch for the audit log, as JSON. A patch that is no JSON is refused, and not recorded.
+/// Records a patch as JSON in the audit event. A patch that is not JSON is refused and not recorded.
 pub(super) fn note(ctx: &RequestContext<'_>, kind: Kind, body: &Bytes) {
     let Some(trail) = ctx.audit else { return };
     trail.note_body(|| match kind {
@@ -162,7 +165,7 @@ fn refusal(error: PatchError) -> Status {
     }
 }
 
-/// A value as Go's `%v` prints it.
+/// Prints a value like Go's `%v`.
 fn go_print(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),

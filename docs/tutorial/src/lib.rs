@@ -1,4 +1,4 @@
-//! A `Site` is a page of HTML; the operator serves it.
+//! An operator that serves a page of HTML for each `Site`.
 
 use std::sync::Arc;
 
@@ -21,22 +21,22 @@ use serde_json::json;
     printcolumn = r#"{"name":"Ready","type":"boolean","jsonPath":".status.ready"}"#
 )]
 pub struct SiteSpec {
-    /// The page.
+    /// The HTML of the page.
     pub html: String,
-    /// How many servers serve it.
+    /// The number of servers.
     #[schemars(range(min = 1, max = 10))]
     pub replicas: i32,
 }
 
-/// What the operator saw.
+/// What the operator observed.
 #[evenkeel::api]
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 pub struct SiteStatus {
-    /// Whether every server runs what was asked for.
+    /// Whether all servers serve the current page.
     pub ready: bool,
 }
 
-/// The page as a ConfigMap.
+/// The ConfigMap with the page.
 fn page(site: &Site) -> Result<ConfigMap> {
     Ok(serde_json::from_value(json!({
         "metadata": { "name": site.name_any() },
@@ -44,7 +44,7 @@ fn page(site: &Site) -> Result<ConfigMap> {
     }))?)
 }
 
-/// The servers, which mount the page.
+/// The Deployment of servers that mount the page.
 fn servers(site: &Site) -> Result<Deployment> {
     let labels = json!({ "site": site.name_any() });
     Ok(serde_json::from_value(json!({
@@ -74,7 +74,7 @@ async fn reconcile(site: Arc<Site>, ctx: Ctx) -> Result<Action> {
     Ok(Action::await_change())
 }
 
-/// Wakes for every change of a Site, and of what one owns.
+/// Reconciles a Site when it changes, or when an object that it owns changes.
 pub fn controller() -> Controller<Site> {
     Controller::new("site", reconcile).owns::<ConfigMap>().owns::<Deployment>()
 }

@@ -1,4 +1,4 @@
-//! Runs the operator; `--help` says how.
+//! Runs the operator; `--help` lists its options.
 
 fn main() -> std::process::ExitCode {
     site::operator().main()

@@ -12,7 +12,7 @@ fn home(html: &str) -> Site {
     Site::new("home", SiteSpec { html: html.into(), replicas: 2 })
 }
 
-/// Declares the kind, runs the operator, and has a site made.
+/// Creates the CustomResourceDefinition, runs the operator, and creates a Site.
 async fn started(cluster: &Cluster) -> Result<()> {
     cluster.apply(Site::crd()).await?;
     cluster.run(controller);
@@ -70,7 +70,7 @@ async fn a_site_that_is_deleted_leaves_nothing(cluster: Cluster) -> Result<()> {
     Ok(())
 }
 
-/// Has a site made, and tells what its status says in the end.
+/// Creates a Site, and returns its final status.
 async fn made(cluster: Cluster) -> Option<SiteStatus> {
     let play = async {
         cluster.apply(Site::crd()).await?;

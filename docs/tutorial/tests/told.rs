@@ -1,4 +1,4 @@
-//! What the page on the test kit shows of a test that fails is what such a test shows.
+//! The output of failed tests on the book's page about the test kit is real output.
 
 use evenkeel::cluster::CrashPoint;
 use evenkeel::k8s_openapi::api::apps::v1::Deployment;
@@ -9,7 +9,7 @@ use site::{Site, SiteSpec, controller};
 
 const PAGE: &str = include_str!("../../src/testing.md");
 
-/// The lines, as the page must have them; which revisions there are is no matter.
+/// Asserts that the page contains these lines, with any revisions.
 fn assert_on_the_page(lines: &str) {
     let lines = lines.trim_end();
     let there = without_revisions(PAGE).contains(&without_revisions(lines));
@@ -22,7 +22,7 @@ fn without_revisions(text: &str) -> String {
     parts.fold(first, |out, part| out + "revision " + part.trim_start_matches(|c: char| c.is_ascii_digit()))
 }
 
-/// Has a site made, and its operator crash at its second write.
+/// Creates a Site whose operator crashes after its second write.
 async fn crashed(cluster: &Cluster) -> Result<()> {
     cluster.apply(Site::crd()).await?;
     cluster.run(controller);

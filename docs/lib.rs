@@ -8,13 +8,13 @@ pub mod module_graph;
 
 use serde_json::Value;
 
-/// How rustdoc's links to items begin; they lead nowhere in a book.
+/// The beginning of rustdoc's links to items, which do not work in a book.
 const API_LINK: &str = "](crate::";
 
-/// How links out of the book begin: from `docs/src` to the root of the repository.
+/// The beginning of links from `docs/src` to the root of the repository.
 const OUTSIDE: &str = "](../../";
 
-/// Text without its links to items: what was linked stays.
+/// Replaces rustdoc's links to items by their text.
 pub fn without_api_links(markdown: &str) -> String {
     let mut out = String::with_capacity(markdown.len());
     let mut rest = markdown;
@@ -29,12 +29,12 @@ pub fn without_api_links(markdown: &str) -> String {
     out
 }
 
-/// Text whose links to files outside of the book lead to the repository: beside a built book they are not.
+/// Lets links to files outside of the book lead to the repository, because a built book does not contain them.
 pub fn with_repository_links(markdown: &str) -> String {
     markdown.replace(OUTSIDE, &format!("]({}/blob/main/", env!("CARGO_PKG_REPOSITORY")))
 }
 
-/// Does both in every chapter of a book, as mdBook hands it to preprocessors.
+/// Rewrites the links in every chapter of a book, in the form that mdBook passes to preprocessors.
 pub fn prepare(book: &mut Value) {
     match book {
         Value::Object(fields) => fields.iter_mut().for_each(|(name, value)| match value {
@@ -51,7 +51,7 @@ pub fn prepare(book: &mut Value) {
 /// A fenced block of code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
-    /// What stands behind the fence: `rust`, `toml`.
+    /// The language behind the fence: `rust`, `toml`.
     pub language: String,
     /// The file that the line before the block names in backquotes, if it ends with a colon.
     pub file: Option<String>,

@@ -1,4 +1,4 @@
-//! The graph of the modules of a crate: which module refers to which, and whether they go in circles.
+//! The graph of the modules of a crate: which module refers to which, and whether they form cycles.
 //!
 //! The sources are read as tokens, not as text: comments, strings and code for tests do not count. A path is followed to
 //! the module that defines its item, through `crate::`, `self::`, `super::`, nested braces, globs and re-exports. Calls
@@ -19,7 +19,7 @@ use source::{Module, Reference};
 /// The path of a module, from the root of its crate: empty for the root itself.
 type ModulePath = Vec<String>;
 
-/// How many re-exports a path may lead through. Real ones need three at most; the bound ends circles.
+/// How many re-exports a path is followed through. Real paths need three at most; the bound ends loops.
 const REEXPORTS_MAX: usize = 16;
 
 /// The modules of a crate and the references between them.
@@ -38,7 +38,7 @@ impl ModuleGraph {
     /// Reads a crate whose files `load` returns.
     fn from_sources(root: &Path, load: impl Fn(&Path) -> io::Result<String>) -> io::Result<Self> {
         let mut graph = Self::default();
-        // The root and the files beside it; each with the folder of its submodules.
+        // The path, the file and the folder of submodules of each module that is still to be read.
         let mut waiting = vec![(Vec::new(), root.to_owned(), root.with_file_name(""))];
         while let Some((path, file, folder)) = waiting.pop() {
             let modules = source::read(&load(&file)?, &file);
@@ -129,7 +129,7 @@ fn child(path: &[String], name: &str) -> ModulePath {
     path.iter().cloned().chain([name.to_owned()]).collect()
 }
 
-/// `name.rs`, or `name/mod.rs` where that is what there is.
+/// The file of a module: `name/mod.rs` if it exists, otherwise `name.rs`.
 fn file_of(folder: &Path, name: &str, load: impl Fn(&Path) -> io::Result<String>) -> PathBuf {
     let old = folder.join(name).join("mod.rs");
     if load(&old).is_ok() { old } else { folder.join(format!("{name}.rs")) }

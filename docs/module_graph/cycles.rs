@@ -1,4 +1,4 @@
-//! Circles in the graph.
+//! Cycles in the graph.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use super::{ModuleGraph, ModulePath, Reference};
 
-/// A reference from one module to an item of another.
+/// A reference from one module to an item of another module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edge {
     from: ModulePath,
@@ -26,12 +26,12 @@ impl Edge {
     }
 }
 
-/// Modules of which each reaches every other.
+/// A set of modules of which each one reaches all others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cycle {
     /// The names of the modules.
     pub modules: BTreeSet<String>,
-    /// A shortest way around: each module with the place where it refers to the next.
+    /// A shortest cycle among them: each module with the file and line where it refers to the next.
     pub way: Vec<(String, PathBuf, usize)>,
 }
 
@@ -46,7 +46,7 @@ impl fmt::Display for Cycle {
     }
 }
 
-/// For each module, those that it uses, with one place for each.
+/// For each module, the modules that it uses, with one reference to each.
 type Uses<'a> = BTreeMap<&'a str, BTreeMap<&'a str, &'a Edge>>;
 
 impl ModuleGraph {
@@ -71,7 +71,7 @@ impl ModuleGraph {
         found
     }
 
-    /// The first use that goes against an order: a module must come before those that use it.
+    /// The first use that violates an order, in which a module must come before the modules that use it.
     pub fn against(&self, order: &[&str]) -> Option<String> {
         let place = |name: &str| order.iter().position(|it| *it == name);
         self.uses()
@@ -83,7 +83,7 @@ impl ModuleGraph {
             })
     }
 
-    /// The uses between modules below the root. What lies deeper counts as part of them; the root itself is left out.
+    /// The uses between modules below the root. Submodules count as parts of them; the root itself is left out.
     fn uses(&self) -> Uses<'_> {
         let mut uses = Uses::new();
         for edge in &self.edges {
@@ -97,7 +97,7 @@ impl ModuleGraph {
     }
 }
 
-/// The modules that a module reaches over any number of uses; itself only if it is in a cycle.
+/// The modules that a module reaches through any number of uses, which include itself only in a cycle.
 fn reachable<'a>(uses: &Uses<'a>, from: &str) -> BTreeSet<&'a str> {
     let mut reached = BTreeSet::new();
     let mut waiting: Vec<&str> = vec![from];

@@ -1,4 +1,4 @@
-//! One file: the modules in it, and what each of them declares, imports and refers to.
+//! The modules of one file: what each of them declares, imports and refers to.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ pub(super) struct Reference {
     pub(super) line: usize,
 }
 
-/// Reads a file. Each module in it has its path from the module of the file, which is the empty path.
+/// Reads a file. The key of a module is its path inside of the file; the module of the file itself has the empty path.
 pub(super) fn read(source: &str, file: &Path) -> BTreeMap<Vec<String>, Module> {
     let tokens = tokens(source);
     let mut reader = Reader { tokens: &tokens, at: 0, file, scopes: Vec::new(), modules: BTreeMap::new() };
@@ -89,12 +89,12 @@ impl<'a> Reader<'a> {
         self.modules.entry(self.path()).or_default()
     }
 
-    /// Whether the reader is between items, not in a body.
+    /// Whether the current token is between items, and not in the body of a function or a type.
     fn at_items(&self) -> bool {
         !self.scopes.contains(&Scope::Block)
     }
 
-    /// Reads one token, or what begins with it.
+    /// Reads one token, or the declaration or path that begins with it.
     fn step(&mut self) {
         match self.peek(0) {
             Some(Kind::Mark('#')) if self.is_mark(1, '[') || self.is_mark(1, '!') && self.is_mark(2, '[') => {
@@ -156,7 +156,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads an attribute, and skips what is for tests only.
+    /// Reads an attribute, and skips the item behind it if the item is for tests only.
     fn attribute(&mut self) {
         let inner = self.is_mark(1, '!');
         self.at += if inner { 2 } else { 1 };

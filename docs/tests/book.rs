@@ -1,4 +1,4 @@
-//! The book and the README are true: links lead somewhere, and code is code that is compiled.
+//! The book and the README are true: links resolve, named paths exist, and code is compiled.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Every page that people read: at the root, in the book, beside the examples.
+/// Every page: at the root, in the book, and next to the examples.
 fn pages() -> Vec<PathBuf> {
     let mut folders = vec![root(), root().join("docs/src")];
     let examples = std::fs::read_dir(root().join("examples")).expect("there are examples");
@@ -28,7 +28,7 @@ fn pages() -> Vec<PathBuf> {
     pages
 }
 
-/// What is wrong with a link of a page.
+/// The problem with a link of a page, if there is one.
 fn broken(page: &Path, link: &str) -> Option<String> {
     if link.starts_with("https://") {
         return None;
@@ -69,7 +69,7 @@ fn every_chapter_is_in_the_summary_and_every_include_exists() {
     }
 }
 
-/// A reader who types every block into the file that is named before it has the crate that CI compiles and tests.
+/// The blocks of the tutorial, put into the files that are named before them, are the crate that CI compiles and tests.
 #[test]
 fn the_tutorial_is_the_crate() {
     let tutorial = blocks(&read(&root().join("docs/src/tutorial.md")));
@@ -86,7 +86,7 @@ fn the_tutorial_is_the_crate() {
     assert!(other.is_empty(), "Rust that belongs to no file is not compiled: {other:#?}");
 }
 
-/// Rust on other pages is quoted from sources: each block names its file before it, and stands there.
+/// Rust code on other pages is quoted from a source file, which is named before the block.
 #[test]
 fn other_code_is_quoted() {
     for page in ["README.md", "docs/src/introduction.md", "docs/src/concepts.md", "docs/src/testing.md"] {
@@ -95,5 +95,31 @@ fn other_code_is_quoted() {
             let source = read(&root().join(file));
             assert!(source.contains(block.code.trim_end()), "{page}: this is not in {file}:\n{}", block.code);
         }
+    }
+}
+
+/// Every file and folder of a crate that the guide for contributors and the map name exists.
+#[test]
+fn every_named_path_exists() {
+    for page in ["CONTRIBUTING.md", "ARCHITECTURE.md"] {
+        let text = read(&root().join(page));
+        let named = text.split('`').skip(1).step_by(2).flat_map(alternatives);
+        let paths: Vec<String> =
+            named.filter(|path| path.starts_with("crates/") && !path.contains("NAME")).collect();
+        assert!(paths.len() > 20, "{page}: {paths:?}");
+        for path in paths {
+            let there = root().join(&path).exists() || root().join(format!("{path}.rs")).exists();
+            assert!(there, "{page} names {path}, which does not exist");
+        }
+    }
+}
+
+/// The paths that `a/{b,c}.rs` stands for.
+fn alternatives(path: &str) -> Vec<String> {
+    match path.split_once('{').and_then(|(before, rest)| Some((before, rest.split_once('}')?))) {
+        Some((before, (inner, after))) => {
+            inner.split(',').map(|name| format!("{before}{name}{after}")).collect()
+        }
+        None => vec![path.to_owned()],
     }
 }

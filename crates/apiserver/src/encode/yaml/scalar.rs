@@ -90,8 +90,10 @@ fn reads_as_other_type(text: &str) -> bool {
 fn is_number(text: &str) -> bool {
     let digits = text.replace('_', "");
     let unsigned = digits.strip_prefix(['+', '-']).unwrap_or(&digits);
+    // Go's parser accepts no sign behind the prefix of a base, except behind `0b`.
     let based = |prefix: &str, base: u32| {
-        unsigned.strip_prefix(prefix).is_some_and(|it| u64::from_str_radix(it, base).is_ok())
+        let digits = unsigned.strip_prefix(prefix).filter(|it| !it.starts_with('+'));
+        digits.is_some_and(|it| u64::from_str_radix(it, base).is_ok())
     };
     if based("0x", 16)
         || based("0X", 16)
@@ -99,6 +101,7 @@ fn is_number(text: &str) -> bool {
         || based("0B", 2)
         || based("0o", 8)
         || based("0O", 8)
+        || digits.strip_prefix("0b").is_some_and(|it| i64::from_str_radix(it, 2).is_ok())
     {
         return true;
     }
@@ -250,4 +253,19 @@ fn literal(out: &mut String, text: &str, place: &Place) {
         }
     }
     out.push('\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_those_of_go() {
+        for text in ["1", "-1_000", "+0x1F", "0b101", "0b+1", "0b-1", "-0b1", "0o17", "1.5", "1e+3"] {
+            assert!(is_number(text), "{text}");
+        }
+        for text in ["0x+5", "0x-5", "0x", "0o+7", "0B+1", "-0b+1", "+0b-1", "0xg", "1.", "a"] {
+            assert!(!is_number(text), "{text}");
+        }
+    }
 }

@@ -61,7 +61,7 @@ pub mod trigger;
 mod wire;
 pub mod yaml;
 
-/// Guides for people who come from elsewhere.
+/// Guides for users of other controller runtimes.
 pub mod docs {
     #[doc = include_str!("docs/from-controller-runtime.md")]
     pub mod from_controller_runtime {}

@@ -2,7 +2,7 @@
 //! byte. A successful apply can be repeated and then changes nothing.
 #![no_main]
 
-use evenkeel_schema::managed::{self, Context, OneVersion, Reset};
+use evenkeel_schema::managed_fields::{self, Context, OneVersion, Reset};
 use evenkeel_schema::types;
 use jiff::Timestamp;
 use serde_json::Value;
@@ -21,8 +21,8 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         versions: &OneVersion,
     };
     let live = live.is_object().then_some(&live);
-    if let Ok(once) = managed::apply(&ctx, live.cloned(), &config, true) {
-        let twice = managed::apply(&ctx, Some(once.clone()), &config, true).expect("what was applied can be applied again");
+    if let Ok(once) = managed_fields::apply(&ctx, live.cloned(), &config, true) {
+        let twice = managed_fields::apply(&ctx, Some(once.clone()), &config, true).expect("what was applied can be applied again");
         assert_eq!(once, twice);
     }
 });

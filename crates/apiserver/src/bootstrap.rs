@@ -48,7 +48,7 @@ impl Seed {
         name: &str,
         mut object: Value,
     ) -> Self {
-        let (group, _) = evenkeel_schema::kinds::split_api_version(api_version);
+        let (group, _) = evenkeel_schema::api_resources::split_api_version(api_version);
         let prefix = storage_prefix(group, plural);
         let key = if namespace.is_empty() {
             format!("{prefix}{name}")

@@ -8,12 +8,12 @@ mod yaml;
 use std::pin::pin;
 
 use bytes::{Bytes, BytesMut};
+use evenkeel_schema::api_resources::{self, split_api_version};
 use evenkeel_schema::depth;
 use evenkeel_schema::field::FieldError;
-use evenkeel_schema::kinds::{self, split_api_version};
 use evenkeel_schema::protobuf;
+use evenkeel_schema::strict_decoding;
 use evenkeel_schema::types::Schema;
-use evenkeel_schema::unknown;
 use http_body::Body as HttpBody;
 use serde_json::Value;
 
@@ -112,7 +112,7 @@ pub(crate) fn typed(
     schema: &Schema,
     body: &[u8],
 ) -> Result<(Decoded, Option<String>)> {
-    let (object, findings) = match unknown::decode(schema, &info.kind, body) {
+    let (object, findings) = match strict_decoding::decode(schema, &info.kind, body) {
         Ok(read) => read,
         // The body is not JSON; this parser words the error as Go does.
         Err(_) => return object(info, kind, Media::Json, body, FieldValidation::Ignore).map(|it| (it, None)),
@@ -152,7 +152,7 @@ pub(crate) struct Expected<'a> {
 
 impl Expected<'_> {
     fn api_version(&self) -> String {
-        kinds::api_version(self.group, self.version)
+        api_resources::api_version(self.group, self.version)
     }
 }
 
@@ -266,7 +266,7 @@ fn mismatch(
             Err(Status::invalid(expected.group, kind, name, &[error]))
         };
     }
-    let known = kinds::by_kind(group, version, kind).is_some() || is_retired(group, version, kind);
+    let known = api_resources::by_kind(group, version, kind).is_some() || is_retired(group, version, kind);
     let why = if !known {
         format!(
             "no kind {} is registered for version {} in scheme \"pkg/api/legacyscheme/scheme.go:30\"",

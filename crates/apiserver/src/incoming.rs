@@ -3,10 +3,10 @@
 use bytes::Bytes;
 use evenkeel_schema::field::FieldError;
 use evenkeel_schema::normalize::{normalize_metadata, normalize_since};
+use evenkeel_schema::strict_decoding;
 use evenkeel_schema::structural;
 use evenkeel_schema::types::{self, Schema};
-use evenkeel_schema::unknown;
-use evenkeel_schema::{defaults, empties};
+use evenkeel_schema::{defaults, empty_lists};
 use serde_json::{Map, Value, json};
 
 use crate::ResourceInfo;
@@ -90,9 +90,9 @@ impl Incoming {
         } else {
             let (group, version, kind) = (&info.group, &info.version, &info.kind);
             let forgets = asks_to_forget(&self.object);
-            let empty = empties::find(group, kind, &self.object);
+            let empty = empty_lists::find(group, kind, &self.object);
             normalize_since(group, version, kind, &mut self.object, old);
-            empties::keep(&mut self.object, &empty);
+            empty_lists::keep(&mut self.object, &empty);
             if info.strategy.has_string_data {
                 evenkeel_schema::prepare::string_data(&mut self.object);
             }
@@ -111,7 +111,7 @@ impl Incoming {
             FieldValidation::Ignore => {}
             FieldValidation::Warn => odd.into_iter().for_each(|odd| ctx.request.warn(odd)),
             FieldValidation::Strict => {
-                return Err(cannot_handle(ctx, &unknown::strict_message(&odd)));
+                return Err(cannot_handle(ctx, &strict_decoding::strict_message(&odd)));
             }
         }
         Ok(())
@@ -206,7 +206,7 @@ fn examine(
     if media == Media::Protobuf {
         return None;
     }
-    let findings = unknown::decode_value(schema, &info.kind, &decoded.object);
+    let findings = strict_decoding::decode_value(schema, &info.kind, &decoded.object);
     decoded.oddities.0.extend(findings.strict);
     findings.refusal
 }
@@ -214,7 +214,7 @@ fn examine(
 /// The error with which Go would refuse the metadata of a custom resource, if any.
 fn metadata_refusal(object: &Value) -> Option<String> {
     let schema = types::builtin_type("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta")?;
-    unknown::decode_value(schema, "ObjectMeta", object.get("metadata")?).refusal
+    strict_decoding::decode_value(schema, "ObjectMeta", object.get("metadata")?).refusal
 }
 
 /// Removes empty fields from the metadata of a custom resource, as if it had passed through a Go struct.

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use evenkeel_schema::kinds::split_api_version;
-use evenkeel_schema::managed::{self, ApplyError, Context, Reset, Versions};
+use evenkeel_schema::api_resources::split_api_version;
+use evenkeel_schema::managed_fields::{self, ApplyError, Context, Reset, Versions};
 use evenkeel_schema::structural;
 use evenkeel_schema::types::{self, Schema};
 use serde_json::Value;
@@ -20,7 +20,7 @@ pub(crate) fn track(ctx: &RequestContext<'_>, new: &mut Value, old: Option<&Valu
     let served = ServedVersions::of(ctx, &[old, Some(new)]);
     let context = context(ctx, schema, &manager, &api_version, &served);
     let lent = old.is_none() && ctx.info.strategy.takes_template_labels && lend_labels(new);
-    *new = managed::update(&context, old, std::mem::take(new));
+    *new = managed_fields::update(&context, old, std::mem::take(new));
     if lent && let Some(metadata) = new["metadata"].as_object_mut() {
         metadata.remove("labels");
     }
@@ -51,7 +51,7 @@ pub(crate) fn apply(
     let schema = schema(ctx).unwrap_or(&empty);
     let served = ServedVersions::of(ctx, &[old.as_ref()]);
     let context = context(ctx, schema, manager, &api_version, &served);
-    managed::apply(&context, old, config, force).map_err(refusal)
+    managed_fields::apply(&context, old, config, force).map_err(refusal)
 }
 
 fn context<'a>(

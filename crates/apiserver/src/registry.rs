@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use evenkeel_env::HashMap;
-use evenkeel_schema::kinds;
+use evenkeel_schema::api_resources;
 use evenkeel_schema::structural::Rules;
 use evenkeel_schema::types::Schema;
 use parking_lot::RwLock;
@@ -280,7 +280,7 @@ impl Registry {
 pub(crate) fn built_in() -> &'static [Arc<ResourceInfo>] {
     static BUILT_IN: OnceLock<Vec<Arc<ResourceInfo>>> = OnceLock::new();
     BUILT_IN.get_or_init(|| {
-        let mut all: Vec<_> = kinds::resources().iter().map(|it| Arc::new(of_facts(it))).collect();
+        let mut all: Vec<_> = api_resources::resources().iter().map(|it| Arc::new(of_facts(it))).collect();
         all.sort_by(|a, b| a.id().cmp(&b.id()));
         all
     })
@@ -298,7 +298,7 @@ fn by_plural() -> &'static HashMap<&'static str, Vec<Arc<ResourceInfo>>> {
     })
 }
 
-fn of_facts(facts: &kinds::Resource) -> ResourceInfo {
+fn of_facts(facts: &api_resources::Resource) -> ResourceInfo {
     let owned = |texts: &[&str]| texts.iter().map(|&it| it.to_owned()).collect();
     let strategy = Strategy::of(facts.group, facts.kind);
     // A kind that is served in two groups is stored in one of them.
@@ -322,7 +322,7 @@ fn of_facts(facts: &kinds::Resource) -> ResourceInfo {
     }
 }
 
-fn subresource_of_facts(facts: &kinds::Subresource) -> SubresourceInfo {
+fn subresource_of_facts(facts: &api_resources::Subresource) -> SubresourceInfo {
     SubresourceInfo {
         name: facts.name.to_owned(),
         kind: facts.kind.to_owned(),
@@ -332,7 +332,7 @@ fn subresource_of_facts(facts: &kinds::Subresource) -> SubresourceInfo {
     }
 }
 
-fn column_of_facts(facts: &kinds::Column) -> Column {
+fn column_of_facts(facts: &api_resources::Column) -> Column {
     Column {
         name: facts.name.to_owned(),
         kind: facts.kind.to_owned(),

@@ -127,14 +127,14 @@ impl Default for &'static Strategy {
 
 #[cfg(test)]
 mod tests {
-    use evenkeel_schema::kinds;
+    use evenkeel_schema::api_resources;
 
     use super::*;
 
     #[test]
     fn every_strategy_is_that_of_a_kind_and_stands_once() {
         for (at, (group, kind, strategy)) in table::STRATEGIES.iter().enumerate() {
-            let known = kinds::resources().iter().any(|it| it.group == *group && it.kind == *kind);
+            let known = api_resources::resources().iter().any(|it| it.group == *group && it.kind == *kind);
             assert!(known, "{group}/{kind} is no built-in kind");
             assert_ne!(*strategy, Strategy::BUILT_IN, "{group}/{kind} has nothing of its own");
             let again = table::STRATEGIES[at + 1..].iter().any(|it| it.0 == *group && it.1 == *kind);
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn what_can_only_be_created_is_not_stored() {
-        for resource in kinds::resources() {
+        for resource in api_resources::resources() {
             let unstored = Strategy::of(resource.group, resource.kind).unstored;
             let is_answered = unstored.is_some_and(|it| it != Unstored::ComponentStatus);
             assert_eq!(resource.verbs == ["create"], is_answered, "{}", resource.kind);

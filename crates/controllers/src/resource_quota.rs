@@ -12,7 +12,7 @@ use std::sync::Arc;
 use evenkeel_runtime::{
     Action, Controller, Ctx, Env, Event, EventMeta, Object, Predicate, Request, Result, ResultExt, Trigger,
 };
-use evenkeel_schema::quota::{Resource, releases};
+use evenkeel_schema::quota::{GroupResource, releases};
 use futures::Stream;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, ResourceQuota, Service};
 use kube::ResourceExt;
@@ -56,7 +56,7 @@ impl QuotaIndex {
     }
 
     /// Returns the quotas to count anew because an update of an object releases resources.
-    fn released<K: Object + Serialize>(&self, resource: Resource<'_>, event: &Event<K>) -> Vec<Request> {
+    fn released<K: Object + Serialize>(&self, resource: GroupResource<'_>, event: &Event<K>) -> Vec<Request> {
         let (Some(old), Some(new)) = (event.old(), event.new_object()) else { return Vec::new() };
         let namespace = new.meta().namespace.as_deref().unwrap_or_default();
         let Some(keys) = self.names.lock().get(namespace).cloned() else { return Vec::new() };
@@ -90,10 +90,10 @@ pub(crate) fn controller(
     let (pods, services, claims) = (quotas.clone(), quotas.clone(), quotas.clone());
     Controller::new("resourcequota-controller", reconcile)
         .watches(Trigger::<ResourceQuota>::events(move |event| quotas.note(event)))
-        .watches(Trigger::<Pod>::events(move |event| pods.released(Resource::PODS, event)))
-        .watches(Trigger::<Service>::events(move |event| services.released(Resource::SERVICES, event)))
+        .watches(Trigger::<Pod>::events(move |event| pods.released(GroupResource::PODS, event)))
+        .watches(Trigger::<Service>::events(move |event| services.released(GroupResource::SERVICES, event)))
         .watches(Trigger::<PersistentVolumeClaim>::events(move |event| {
-            claims.released(Resource::CLAIMS, event)
+            claims.released(GroupResource::CLAIMS, event)
         }))
         .stream("usage released", due)
         .filter(Predicate::changed(|_, new| !is_counted(new)))
@@ -118,7 +118,7 @@ async fn reconcile(quota: Arc<ResourceQuota>, ctx: Ctx<MetadataInformers>) -> Re
         services: ctx.list_in::<Service>(&namespace)?,
         claims: ctx.list_in::<PersistentVolumeClaim>(&namespace)?,
     };
-    let count = |resource: Resource<'_>| ctx.state().count(resource.group, resource.plural, &namespace);
+    let count = |resource: GroupResource<'_>| ctx.state().count(resource.group, resource.plural, &namespace);
     let status = usage::status(&quota, &content, &count, ctx.now())?;
     ctx.status(&quota, status).await.ignore_not_found()?;
     Ok(Action::await_change())

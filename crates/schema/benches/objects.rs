@@ -3,7 +3,7 @@
 //! `cargo bench -p evenkeel-schema`
 
 use divan::Bencher;
-use evenkeel_schema::managed::{self, Context, OneVersion, Reset};
+use evenkeel_schema::managed_fields::{self, Context, OneVersion, Reset};
 use evenkeel_schema::patch::{json, merge, strategic};
 use evenkeel_schema::types;
 use jiff::Timestamp;
@@ -51,8 +51,8 @@ fn pod(kib: usize) -> Value {
 
 /// The Pod as it is stored: made by one manager, one image applied by another.
 fn live(kib: usize) -> Value {
-    let created = managed::update(&context("creator"), None, pod(kib));
-    managed::apply(&context("me"), Some(created), &config("v1"), true).expect("force always applies")
+    let created = managed_fields::update(&context("creator"), None, pod(kib));
+    managed_fields::apply(&context("me"), Some(created), &config("v1"), true).expect("force always applies")
 }
 
 fn config(version: &str) -> Value {
@@ -69,7 +69,7 @@ fn apply_one_field(bencher: Bencher<'_, '_>, kib: usize) {
     let (live, config, context) = (live(kib), config("v2"), context("me"));
     bencher
         .with_inputs(|| live.clone())
-        .bench_local_values(|live| managed::apply(&context, Some(live), &config, false));
+        .bench_local_values(|live| managed_fields::apply(&context, Some(live), &config, false));
 }
 
 /// The whole Pod is applied again with one field changed, as controllers do.
@@ -77,12 +77,12 @@ fn apply_one_field(bencher: Bencher<'_, '_>, kib: usize) {
 fn apply_whole(bencher: Bencher<'_, '_>, kib: usize) {
     let (mut config, context) = (pod(kib), context("me"));
     config["metadata"].as_object_mut().expect("a pod has metadata").remove("uid");
-    let mut live = managed::apply(&context, None, &config, false).expect("nobody else owns anything");
+    let mut live = managed_fields::apply(&context, None, &config, false).expect("nobody else owns anything");
     live["metadata"]["uid"] = "1".into();
     config["spec"]["containers"][1]["image"] = "another".into();
     bencher
         .with_inputs(|| live.clone())
-        .bench_local_values(|live| managed::apply(&context, Some(live), &config, false));
+        .bench_local_values(|live| managed_fields::apply(&context, Some(live), &config, false));
 }
 
 #[divan::bench(args = SIZES_KIB)]
@@ -91,7 +91,7 @@ fn stop_applying(bencher: Bencher<'_, '_>, kib: usize) {
     let (live, context) = (live(kib), context("me"));
     bencher
         .with_inputs(|| live.clone())
-        .bench_local_values(|live| managed::apply(&context, Some(live), &nothing, false));
+        .bench_local_values(|live| managed_fields::apply(&context, Some(live), &nothing, false));
 }
 
 #[divan::bench(args = SIZES_KIB)]
@@ -100,7 +100,9 @@ fn update_one_field(bencher: Bencher<'_, '_>, kib: usize) {
     let mut new = live.clone();
     new["spec"]["containers"][1]["image"] = "another".into();
     let context = context("updater");
-    bencher.with_inputs(|| new.clone()).bench_local_values(|new| managed::update(&context, Some(&live), new));
+    bencher
+        .with_inputs(|| new.clone())
+        .bench_local_values(|new| managed_fields::update(&context, Some(&live), new));
 }
 
 #[divan::bench(args = SIZES_KIB)]

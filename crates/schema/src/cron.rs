@@ -1,8 +1,9 @@
 //! Schedules of CronJobs: one reader for validation and for the controller.
 //!
 //! A schedule is five fields (minute, hour, day of month, month, day of week), a descriptor such as `@daily`, or
-//! `@every` and a duration. It is read in the time zone of the CronJob, and accepts and refuses what Kubernetes does,
-//! with its messages. There is no clock in here: the caller gives the time after which the next one is looked for.
+//! `@every` and a duration. It is interpreted in the time zone of the CronJob. The parser accepts and refuses what
+//! Kubernetes does, with its messages. There is no clock here: the caller passes the time after which the next run is
+//! wanted.
 //!
 //! A local time that a change to daylight saving time skips is skipped by the schedule, and one that comes twice fires
 //! twice.
@@ -35,8 +36,8 @@ enum When {
 }
 
 impl Schedule {
-    /// Reads `spec.schedule`. A `TZ=` or `CRON_TZ=` in front, which only CronJobs from before `spec.timeZone` may have,
-    /// sets the time zone; without it the schedule is in UTC.
+    /// Parses `spec.schedule`. A prefix `TZ=` or `CRON_TZ=`, which only CronJobs older than `spec.timeZone` may have, sets the
+    /// time zone; without it the schedule is in UTC.
     ///
     /// ```
     /// use evenkeel_schema::cron::Schedule;
@@ -51,7 +52,7 @@ impl Schedule {
         if !(text.starts_with("TZ=") || text.starts_with("CRON_TZ=")) {
             return Ok(Schedule { when: when(text)?, zone: TimeZone::UTC });
         }
-        // The library that Kubernetes uses panics without a blank; Kubernetes catches that and tells the panic.
+        // The library that Kubernetes uses panics without a blank; Kubernetes recovers and reports the panic.
         let (prefix, rest) = text.split_once(' ').ok_or_else(|| {
             "invalid schedule format: runtime error: slice bounds out of range [:-1]".to_owned()
         })?;
@@ -60,13 +61,13 @@ impl Schedule {
         Ok(Schedule { when: when(rest.trim())?, zone })
     }
 
-    /// Reads `spec.schedule` in the time zone that `spec.timeZone` names. A schedule that names its own keeps it.
+    /// Parses `spec.schedule` in the time zone of `spec.timeZone`. A schedule with a time zone of its own keeps it.
     pub fn parse_in(text: &str, zone: TimeZone) -> Result<Self, String> {
         let schedule = Self::parse(text)?;
         Ok(if text.contains("TZ") { schedule } else { Schedule { zone, ..schedule } })
     }
 
-    /// The first time after `after`; none where the schedule names a date that does not come within five years.
+    /// The first run after `after`; `None` if the schedule does not fire within five years.
     pub fn next(&self, after: Timestamp) -> Option<Timestamp> {
         match &self.when {
             When::Fields(fields) => next::next(fields, &self.zone, after),

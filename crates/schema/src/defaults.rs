@@ -17,8 +17,8 @@ mod resource;
 mod scheduling;
 mod storage;
 
+use crate::go_structs::{self, Cardinality, FieldType, Message};
 use crate::json::{Map, Value};
-use crate::messages::{self, Cardinality, Kind, Message};
 use crate::quantity::Quantity;
 
 pub(crate) use apps::TEMPLATE_GENERATION;
@@ -46,7 +46,7 @@ pub fn apply(group: &str, version: &str, kind: &str, object: &mut Value) {
 
 /// Sets the defaults of an object that was made from `old`. Items equal to those in `old` have their defaults and are skipped.
 pub fn apply_since(group: &str, version: &str, kind: &str, object: &mut Value, old: Option<&Value>) {
-    if let (Some(message), Value::Object(fields)) = (messages::of_kind(group, version, kind), object) {
+    if let (Some(message), Value::Object(fields)) = (go_structs::of_kind(group, version, kind), object) {
         walk(message, fields, old, 0);
     }
 }
@@ -60,13 +60,13 @@ fn walk(message: &'static Message, object: &mut Object, old: Option<&Value>, dep
         let Some(value) = object.get_mut(field.name) else { continue };
         let old = old.and_then(|old| old.get(field.name));
         match (&field.kind, field.cardinality, value) {
-            (Kind::Quantity, Cardinality::Map, Value::Object(list)) => round_up(message.package, list),
-            (Kind::Message(link), Cardinality::One, Value::Object(child)) => {
+            (FieldType::Quantity, Cardinality::Map, Value::Object(list)) => round_up(message.package, list),
+            (FieldType::Message(link), Cardinality::One, Value::Object(child)) => {
                 if let Some(message) = link.message() {
                     walk(message, child, old, depth + 1);
                 }
             }
-            (Kind::Message(link), Cardinality::List, Value::Array(items)) => {
+            (FieldType::Message(link), Cardinality::List, Value::Array(items)) => {
                 let children = items.iter_mut().enumerate();
                 let children = children.filter_map(|(at, item)| Some((at, item.as_object_mut()?)));
                 let Some(message) = link.message() else { continue };
@@ -74,7 +74,7 @@ fn walk(message: &'static Message, object: &mut Object, old: Option<&Value>, dep
                     walk_item(message, child, old.and_then(|old| old.get(at)), depth + 1)
                 });
             }
-            (Kind::Message(link), Cardinality::Map, Value::Object(entries)) => {
+            (FieldType::Message(link), Cardinality::Map, Value::Object(entries)) => {
                 let children = entries.iter_mut();
                 let children = children.filter_map(|(key, value)| Some((key, value.as_object_mut()?)));
                 let Some(message) = link.message() else { continue };

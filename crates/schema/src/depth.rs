@@ -6,12 +6,12 @@
 //!
 //! | input | what recurses over it | what bounds it |
 //! |---|---|---|
-//! | JSON bodies, webhook answers, stored bytes | `json::Tree`, `unknown::decode`, the scanner of syntax errors | `serde_json`'s limit of 127 levels; the scanner has the same limit |
+//! | JSON bodies, webhook answers, stored bytes | `json::Tree`, `strict_decoding::decode`, the scanner of syntax errors | `serde_json`'s limit of 127 levels; the scanner has the same limit |
 //! | YAML bodies | `serde_saphyr` | its budget of nesting levels, then [`check`] on the result |
 //! | protobuf bodies | `protobuf::Decoder` | its own limit of message levels, then [`check`] on the result; JSON inside of it has `serde_json`'s limit |
 //! | JSON patch | `patch::json` | every `add`, `copy`, `move` and `replace` is checked by [`fits`] before the value is placed |
 //! | merge patch, strategic merge patch | `patch::merge`, `patch::strategic` | the result is no deeper than the deeper of object and patch, both of which were parsed |
-//! | server-side apply, managed fields | `managed`, `fieldset` | object and configuration were parsed; the field set of a tree is [`MANAGED_LEVELS`] deeper than the tree |
+//! | server-side apply, managed fields | `managed_fields`, `fieldset` | object and configuration were parsed; the field set of a tree is [`MANAGED_LEVELS`] deeper than the tree |
 //! | `fieldsV1` of a request | `fieldset::FieldSet` | it is part of a parsed object; keys and values inside of its names are parsed by `serde_json` |
 //! | defaults of definitions, conversion between versions | `structural::default`, `structural::prune` | a default is part of a stored definition, which nests deeper than the object that gets the default |
 //! | schemas of definitions | `structural::compile`, `structural::definition`, CEL declarations, OpenAPI documents | a schema is part of a stored definition |

@@ -12,7 +12,7 @@ mod text;
 use std::fmt;
 
 pub use element::{Path, PathElement};
-pub(crate) use stored::{Place, children, has_children, is_member};
+pub(crate) use stored::{Cursor, children, has_children, is_member};
 pub use text::FieldSetError;
 pub(crate) use text::{write_key, write_value};
 

@@ -12,7 +12,7 @@ pub enum IntOrString {
 }
 
 impl IntOrString {
-    /// Reads a JSON value; none where it is neither.
+    /// Converts a JSON value; `None` if it is neither an integer nor a string.
     pub fn from_json(value: &Value) -> Option<Self> {
         match value {
             Value::String(text) => Some(IntOrString::String(text.clone())),
@@ -33,7 +33,7 @@ impl IntOrString {
         }
     }
 
-    /// The number itself, or the percentage of `total`, rounded up or down; none where the string is no percentage.
+    /// The number itself, or the percentage of `total`, rounded up or down; `None` if the string is no percentage.
     ///
     /// ```
     /// use evenkeel_schema::int_or_string::IntOrString;

@@ -1,17 +1,17 @@
 //! Kubernetes kinds, schemas, patches and server-side apply, as pure functions: no IO, no clock, no async.
 
 pub mod admission;
+pub mod api_resources;
 pub mod cron;
 pub mod defaults;
 pub mod depth;
-pub mod empties;
+pub mod empty_lists;
 pub mod field;
 pub mod fieldset;
+mod go_structs;
 pub mod int_or_string;
 pub mod json;
-pub mod kinds;
-pub mod managed;
-mod messages;
+pub mod managed_fields;
 pub mod normalize;
 pub mod object_meta;
 pub mod patch;
@@ -20,10 +20,11 @@ pub mod prepare;
 pub mod protobuf;
 pub mod quota;
 mod read;
+mod resource_names;
 pub mod selector;
+pub mod strict_decoding;
 pub mod structural;
 pub mod types;
-pub mod unknown;
 pub mod validate;
 pub mod warnings;
 

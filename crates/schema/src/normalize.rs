@@ -5,9 +5,9 @@
 //! and prints quantities and times in their canonical form. Clients compare what they read with what they wrote, so all of
 //! this is part of the API.
 
+use crate::go_structs::{self, Cardinality, Field, FieldType, Message};
 use crate::int_or_string::IntOrString;
 use crate::json::{Map, Value};
-use crate::messages::{self, Cardinality, Field, Kind, Message};
 use crate::quantity::Quantity;
 use crate::time::{self, Precision};
 
@@ -21,7 +21,7 @@ pub fn normalize(group: &str, version: &str, kind: &str, object: &mut Value) {
 
 /// Normalizes an object that was made from `old`. Fields equal to those in `old` are already normalized and are skipped.
 pub fn normalize_since(group: &str, version: &str, kind: &str, object: &mut Value, old: Option<&Value>) {
-    let Some(message) = messages::of_kind(group, version, kind) else { return };
+    let Some(message) = go_structs::of_kind(group, version, kind) else { return };
     let Value::Object(fields) = object else { return };
     let type_meta = ["apiVersion", "kind"].map(|name| (name, fields.remove(name)));
     normalize_struct(message, object, old, 0);
@@ -35,7 +35,7 @@ pub fn normalize_since(group: &str, version: &str, kind: &str, object: &mut Valu
 
 /// Normalizes the metadata of an object of any kind. Custom resources have Go's metadata struct, too.
 pub fn normalize_metadata(metadata: &mut Value) {
-    if let Some(message) = messages::find("k8s.io.apimachinery.pkg.apis.meta.v1.ObjectMeta") {
+    if let Some(message) = go_structs::find("k8s.io.apimachinery.pkg.apis.meta.v1.ObjectMeta") {
         normalize_struct(message, metadata, None, 0);
     }
 }
@@ -109,32 +109,36 @@ fn zero_field(field: &'static Field, depth: usize) -> Option<Value> {
     }
     match &field.kind {
         // This is the only struct field with a rule of its own that omits it.
-        Kind::Time if field.name == "creationTimestamp" => None,
-        Kind::Message(_) | Kind::Time | Kind::MicroTime | Kind::Quantity | Kind::IntOrString => {
-            Some(zero(&field.kind, depth))
-        }
-        Kind::Raw => (!field.omit_empty).then_some(Value::Null),
+        FieldType::Time if field.name == "creationTimestamp" => None,
+        FieldType::Message(_)
+        | FieldType::Time
+        | FieldType::MicroTime
+        | FieldType::Quantity
+        | FieldType::IntOrString => Some(zero(&field.kind, depth)),
+        FieldType::Raw => (!field.omit_empty).then_some(Value::Null),
         kind => (!field.omit_empty).then(|| zero(kind, depth)),
     }
 }
 
-fn is_zero_scalar(kind: &Kind, value: &Value) -> bool {
+fn is_zero_scalar(kind: &FieldType, value: &Value) -> bool {
     match (kind, value) {
-        (Kind::Bool, Value::Bool(value)) => !value,
-        (Kind::Int32 | Kind::Int64 | Kind::Double, Value::Number(number)) => number.as_f64() == Some(0.0),
-        (Kind::String | Kind::Bytes, Value::String(text)) => text.is_empty(),
+        (FieldType::Bool, Value::Bool(value)) => !value,
+        (FieldType::Int32 | FieldType::Int64 | FieldType::Double, Value::Number(number)) => {
+            number.as_f64() == Some(0.0)
+        }
+        (FieldType::String | FieldType::Bytes, Value::String(text)) => text.is_empty(),
         _ => false,
     }
 }
 
-fn zero(kind: &Kind, depth: usize) -> Value {
+fn zero(kind: &FieldType, depth: usize) -> Value {
     match kind {
-        Kind::Bool => Value::Bool(false),
-        Kind::Int32 | Kind::Int64 | Kind::Double | Kind::IntOrString => Value::from(0),
-        Kind::String => Value::from(""),
-        Kind::Quantity => Value::from("0"),
-        Kind::Duration => Value::from("0s"),
-        Kind::Message(link) => {
+        FieldType::Bool => Value::Bool(false),
+        FieldType::Int32 | FieldType::Int64 | FieldType::Double | FieldType::IntOrString => Value::from(0),
+        FieldType::String => Value::from(""),
+        FieldType::Quantity => Value::from("0"),
+        FieldType::Duration => Value::from("0s"),
+        FieldType::Message(link) => {
             let mut value = Value::Object(Map::new());
             if let Some(message) = link.message() {
                 normalize_struct(message, &mut value, None, depth + 1);
@@ -147,10 +151,10 @@ fn zero(kind: &Kind, depth: usize) -> Value {
 
 /// Normalizes an item of a list or a map. Most items of an updated object are unchanged, so it pays to compare each with its
 /// old value first.
-fn normalize_item(kind: &'static Kind, value: &mut Value, old: Option<&Value>, depth: usize) {
+fn normalize_item(kind: &'static FieldType, value: &mut Value, old: Option<&Value>, depth: usize) {
     let compared = match kind {
-        Kind::Message(link) => link.message().is_none_or(|message| !message.holds_raw),
-        Kind::Quantity | Kind::Time | Kind::MicroTime | Kind::Duration => true,
+        FieldType::Message(link) => link.message().is_none_or(|message| !message.holds_raw),
+        FieldType::Quantity | FieldType::Time | FieldType::MicroTime | FieldType::Duration => true,
         _ => false,
     };
     if !compared || old.is_none_or(|old| old != value) {
@@ -158,17 +162,17 @@ fn normalize_item(kind: &'static Kind, value: &mut Value, old: Option<&Value>, d
     }
 }
 
-fn normalize_value(kind: &'static Kind, value: &mut Value, old: Option<&Value>, depth: usize) {
+fn normalize_value(kind: &'static FieldType, value: &mut Value, old: Option<&Value>, depth: usize) {
     if value.is_null() {
         // An item cannot be omitted. A null in a list of bytes becomes an empty value in protobuf.
-        *value = if matches!(kind, Kind::Bytes) { Value::from("") } else { zero(kind, depth) };
+        *value = if matches!(kind, FieldType::Bytes) { Value::from("") } else { zero(kind, depth) };
         return;
     }
     let canonical = match (kind, &*value) {
-        (Kind::Quantity, _) => Quantity::from_json(value).ok().map(|quantity| quantity.to_string()),
-        (Kind::Time, Value::String(text)) => time::canonical(text, Precision::Seconds),
-        (Kind::MicroTime, Value::String(text)) => time::canonical(text, Precision::Micros),
-        (Kind::Duration, Value::String(text)) => time::parse_duration(text).map(time::print_duration),
+        (FieldType::Quantity, _) => Quantity::from_json(value).ok().map(|quantity| quantity.to_string()),
+        (FieldType::Time, Value::String(text)) => time::canonical(text, Precision::Seconds),
+        (FieldType::MicroTime, Value::String(text)) => time::canonical(text, Precision::Micros),
+        (FieldType::Duration, Value::String(text)) => time::parse_duration(text).map(time::print_duration),
         _ => None,
     };
     if let Some(text) = canonical {
@@ -176,17 +180,19 @@ fn normalize_value(kind: &'static Kind, value: &mut Value, old: Option<&Value>, 
         return;
     }
     match kind {
-        Kind::Message(link) => {
+        FieldType::Message(link) => {
             if let Some(message) = link.message() {
                 normalize_struct(message, value, old, depth + 1);
             }
         }
-        Kind::IntOrString => {
+        FieldType::IntOrString => {
             if let Some(IntOrString::Int(number)) = IntOrString::from_json(value) {
                 *value = Value::from(number);
             }
         }
-        Kind::SchemaOrBool | Kind::SchemaOrList | Kind::SchemaOrStrings => normalize_schemas(value, depth),
+        FieldType::SchemaOrBool | FieldType::SchemaOrList | FieldType::SchemaOrStrings => {
+            normalize_schemas(value, depth)
+        }
         _ => {}
     }
 }
@@ -194,7 +200,7 @@ fn normalize_value(kind: &'static Kind, value: &mut Value, old: Option<&Value>, 
 /// Normalizes the fields of a CRD's schema that hold a schema or another type.
 fn normalize_schemas(value: &mut Value, depth: usize) {
     let name = "k8s.io.apiextensions_apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";
-    let Some(message) = messages::find(name) else { return };
+    let Some(message) = go_structs::find(name) else { return };
     match value {
         Value::Object(_) => normalize_struct(message, value, None, depth + 1),
         Value::Array(items) => {
@@ -261,7 +267,7 @@ mod tests {
 
     #[test]
     fn is_idempotent_on_every_kind() {
-        for resource in crate::kinds::resources() {
+        for resource in crate::api_resources::resources() {
             let once = normalized(
                 resource.group,
                 resource.version,

@@ -1,4 +1,4 @@
-//! The rules for `metadata`, on creation and on update.
+//! Validates `metadata`, on creation and on update.
 
 use std::collections::BTreeSet;
 
@@ -10,30 +10,30 @@ use crate::read::{Read, print_struct, print_structs};
 use crate::{names, selector};
 
 const IMMUTABLE: &str = "field is immutable";
-/// All keys and values of the annotations together, in bytes.
+/// The most bytes of all annotations together, keys and values.
 const ANNOTATIONS_MAX: usize = 256 * 1024;
 const MANAGER_MAX: usize = 128;
 const SUBRESOURCE_MAX: usize = 256;
 const OWNER_ORDER: [&str; 6] = ["apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"];
 
-/// Finalizers that need no domain.
+/// The finalizers without a domain that Kubernetes allows.
 const STANDARD_FINALIZERS: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
 
-/// The form of an object's name.
+/// The format of an object's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameRule {
-    /// A DNS subdomain (RFC 1123); most kinds.
+    /// A DNS subdomain (RFC 1123), as for most kinds.
     Subdomain,
     /// A DNS label (RFC 1123).
     Label,
     /// A DNS label that starts with a letter (RFC 1035).
     Label1035,
-    /// Anything that is safe in a path; RBAC.
+    /// Any text that is safe in a URL path, as for RBAC.
     PathSegment,
 }
 
 impl NameRule {
-    /// What is wrong with a name, or with the beginning of one that is to be generated.
+    /// Validates a name, or with `prefix` a `generateName`. Returns the error messages.
     pub fn check(self, name: &str, prefix: bool) -> Vec<String> {
         let masked = if prefix { names::mask_trailing_dash(name) } else { name.to_owned() };
         match self {
@@ -45,7 +45,7 @@ impl NameRule {
         }
     }
 
-    /// The rule for the names of a kind.
+    /// The format of the names of a kind.
     pub fn of(group: &str, kind: &str) -> Self {
         match (group, kind) {
             ("", "Namespace") | ("", "Service") | ("apps", "StatefulSet") => NameRule::Label,
@@ -60,20 +60,20 @@ impl NameRule {
     }
 }
 
-/// The metadata of a new object of any kind, built-in or custom.
+/// Validates the metadata of a new object, built-in or custom.
 pub fn create(object: &Value, namespaced: bool, rule: NameRule) -> Vec<FieldError> {
     let path = Path::new("metadata");
     object_meta(&path, object.at("metadata").unwrap_or(&Value::Null), namespaced, rule)
 }
 
-/// [`create`] with the rule that finalizers of built-in kinds are standard or qualified.
+/// Validates the metadata of a new object of a built-in kind, whose finalizers must be standard or qualified.
 pub fn create_builtin(object: &Value, namespaced: bool, rule: NameRule) -> Vec<FieldError> {
     let mut errors = create(object, namespaced, rule);
     kube_finalizers(&Path::new("metadata"), object, &mut errors);
     errors
 }
 
-/// The metadata of an object that is updated; for custom kinds, and what every kind is held to.
+/// Validates an update of the metadata, by the rules that all kinds share.
 pub fn update(new: &Value, old: &Value) -> Vec<FieldError> {
     let path = Path::new("metadata");
     let (new, old) = (new.at("metadata").unwrap_or(&Value::Null), old.at("metadata").unwrap_or(&Value::Null));
@@ -106,14 +106,14 @@ pub fn update(new: &Value, old: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// [`update`] with the rule that finalizers of built-in kinds are standard or qualified.
+/// Validates an update of the metadata of a built-in kind, whose finalizers must be standard or qualified.
 pub fn update_builtin(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = update(new, old);
     kube_finalizers(&Path::new("metadata"), new, &mut errors);
     errors
 }
 
-/// Pointers print as the JSON they point to: a time or a number in quotes or not, as JSON has it.
+/// Prints the value of a pointer field as JSON, as Kubernetes' messages do.
 fn pointer_value(value: Value) -> BadValue {
     match value {
         Value::String(_) => BadValue::Printed(value.to_string()),
@@ -127,7 +127,7 @@ fn immutable_text(path: &Path<'_>, new: &str, old: &str, errors: &mut Vec<FieldE
     }
 }
 
-/// The metadata at any path: of an object, of a template, of an embedded resource.
+/// Validates the metadata at a path: of an object, a template or an embedded resource.
 pub fn object_meta(path: &Path<'_>, meta: &Value, namespaced: bool, rule: NameRule) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let generate_name = meta.str("generateName");
@@ -172,7 +172,7 @@ fn namespace(path: &Path<'_>, namespace: &str, namespaced: bool, errors: &mut Ve
     }
 }
 
-/// The annotations of `meta`; their keys may have upper case letters in the prefix.
+/// Validates the annotations of `meta`. The prefix of a key may contain upper-case letters.
 pub fn annotations(path: &Path<'_>, meta: &Value, errors: &mut Vec<FieldError>) {
     let mut total = 0;
     for (key, value) in meta.pairs("annotations") {
@@ -209,7 +209,7 @@ fn owner_references(path: &Path<'_>, owners: &[Value], errors: &mut Vec<FieldErr
 
 fn owner_reference(path: &Path<'_>, owner: &Value, errors: &mut Vec<FieldError>) {
     let api_version = owner.str("apiVersion");
-    // An apiVersion with two slashes is read as no version at all.
+    // Kubernetes parses an `apiVersion` with two slashes as an empty one.
     let version = match api_version.split('/').collect::<Vec<_>>().as_slice() {
         [version] => version,
         [_, version] => version,
@@ -242,7 +242,7 @@ fn finalizers(path: &Path<'_>, meta: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Built-in kinds take only finalizers that Kubernetes knows or that name a domain.
+/// Validates the finalizers of a built-in kind, which must be standard or have a domain.
 fn kube_finalizers(path: &Path<'_>, object: &Value, errors: &mut Vec<FieldError>) {
     let list = path.child("finalizers");
     for (index, finalizer) in object.at("metadata").strs("finalizers").into_iter().enumerate() {
@@ -287,7 +287,7 @@ fn managed_fields(path: &Path<'_>, entries: &[Value], errors: &mut Vec<FieldErro
     }
 }
 
-/// The name of a field manager: short, and printable.
+/// Validates the name of a field manager, which must be short and printable.
 pub fn field_manager(path: &Path<'_>, manager: &str, errors: &mut Vec<FieldError>) {
     if manager.len() > MANAGER_MAX {
         errors.push(FieldError::too_long(path, MANAGER_MAX));
@@ -298,7 +298,7 @@ pub fn field_manager(path: &Path<'_>, manager: &str, errors: &mut Vec<FieldError
     }
 }
 
-/// Go's `%#U`: the code point, and the character where it is printable.
+/// Prints a character as Go's `%#U` does: the code point, and the character if it is printable.
 fn unicode_form(c: char) -> String {
     let code = u32::from(c);
     if go::is_print(c) { format!("U+{code:04X} '{c}'") } else { format!("U+{code:04X}") }

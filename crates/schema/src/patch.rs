@@ -1,7 +1,7 @@
 //! JSON patch, JSON merge patch and strategic merge patch.
 //!
 //! They follow Kubernetes, with its leniency and its messages, rather than the RFCs alone. Server-side apply is
-//! [`crate::managed::apply`].
+//! [`crate::managed_fields::apply`].
 
 pub mod json;
 pub mod merge;

@@ -1,4 +1,4 @@
-//! The resources of a whole pod: the sums of what its containers request and are limited to.
+//! The resources of a whole pod: the sums of the requests and limits of its containers.
 //!
 //! Containers run together and init containers run before them, one after the other. A restartable init container (a
 //! sidecar) keeps running beside everything that starts after it. A pod therefore needs the larger of two amounts: the
@@ -14,8 +14,9 @@ use std::ops::Add;
 use crate::json::Value;
 use crate::quantity::Quantity;
 use crate::read::Read;
+use crate::resource_names::is_huge_page;
 
-/// Amounts by the name of their resource.
+/// Amounts by resource name.
 pub type Amounts<A = Quantity> = BTreeMap<String, A>;
 
 /// One of the two lists in `resources`.
@@ -40,24 +41,24 @@ impl Part {
 /// The amounts of one container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Container<A = Quantity> {
-    /// Whether an init container keeps running, as a sidecar.
+    /// Whether the container is a sidecar: an init container that keeps running.
     pub restartable: bool,
     /// The amounts in the spec.
     pub wanted: Amounts<A>,
-    /// The amounts that the node reports in the container's status, where it reports any.
+    /// The amounts in the container's status; `None` if the node reports none.
     pub reported: Option<Reported<A>>,
 }
 
 /// The amounts that a node reports for a container while it is being resized.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reported<A = Quantity> {
-    /// `resources` of the container's status: what is in force.
+    /// `resources` of the container's status: the amounts in force.
     pub actual: Amounts<A>,
-    /// `allocatedResources` of the container's status: what the node has promised. Always empty for limits.
+    /// `allocatedResources` of the container's status: the amounts that the node has promised. Always empty for limits.
     pub allocated: Amounts<A>,
 }
 
-/// Everything that the sums of a pod are made of, for one [`Part`].
+/// The amounts that the sums of a pod consist of, for one [`Part`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodResources<A = Quantity> {
     /// The part that the amounts belong to.
@@ -66,16 +67,16 @@ pub struct PodResources<A = Quantity> {
     pub containers: Vec<Container<A>>,
     /// `spec.initContainers`, in their order.
     pub init_containers: Vec<Container<A>>,
-    /// `spec.resources`: what the pod sets as a whole.
+    /// `spec.resources`: the resources of the pod as a whole.
     pub pod: Amounts<A>,
     /// `spec.overhead`
     pub overhead: Amounts<A>,
-    /// Whether the node has refused the pod's resize for good, so that the spec does not count.
+    /// Whether the node has refused the pod's resize for good, so that the amounts in the spec do not count.
     pub resize_infeasible: bool,
 }
 
 impl PodResources {
-    /// Reads the spec of a pod, and ignores what its node reports.
+    /// Reads the spec of a pod, and ignores its status.
     pub fn of_spec(spec: &Value, part: Part) -> Self {
         let containers = |list: &str| spec.list(list).iter().map(|it| container(it, part)).collect();
         PodResources {
@@ -88,7 +89,7 @@ impl PodResources {
         }
     }
 
-    /// Reads the spec of a pod together with what its node reports.
+    /// Reads the spec of a pod together with its status.
     pub fn of_pod(pod: &Value, part: Part) -> Self {
         let spec = pod.at("spec").unwrap_or(&Value::Null);
         let mut read = Self::of_spec(spec, part);
@@ -130,7 +131,7 @@ fn is_resize_infeasible(status: Option<&Value>) -> bool {
     pending.str("reason") == "Infeasible"
 }
 
-/// Reads a list of amounts; values that are no quantities are left out.
+/// Reads a resource list, and skips values that are no quantities.
 pub fn read(list: Option<&Value>) -> Amounts {
     let members = list.and_then(Value::as_object).into_iter().flatten();
     members.filter_map(|(name, value)| Some((name.clone(), Quantity::from_json(value).ok()?))).collect()
@@ -138,11 +139,11 @@ pub fn read(list: Option<&Value>) -> Amounts {
 
 /// Whether a pod can set this resource as a whole in `spec.resources`.
 pub fn is_pod_level(name: &str) -> bool {
-    matches!(name, "cpu" | "memory") || name.starts_with("hugepages-")
+    matches!(name, "cpu" | "memory") || is_huge_page(name)
 }
 
 impl<A: Clone + Ord + Add<Output = A>> Container<A> {
-    /// The amounts that count: the largest of what the spec wants and what the node reports.
+    /// The amounts that count: the larger of those in the spec and in the status.
     fn effective(&self, resize_infeasible: bool, sidecars_only: bool) -> Amounts<A> {
         let Some(reported) = self.reported.as_ref().filter(|_| !sidecars_only || self.restartable) else {
             return self.wanted.clone();
@@ -163,7 +164,7 @@ impl<A: Clone + Ord + Add<Output = A>> PodResources<A> {
         }
         let (mut peak, mut sidecars) = (Amounts::new(), Amounts::new());
         for container in &self.init_containers {
-            // Init containers that end cannot be resized: only the reports about sidecars count.
+            // Only sidecars can be resized among the init containers, so only their status counts.
             let own = container.effective(self.resize_infeasible, true);
             if container.restartable {
                 add(&mut total, &own);
@@ -189,7 +190,7 @@ impl<A: Clone + Ord + Add<Output = A>> PodResources<A> {
 }
 
 impl<A: Clone + Default + Ord + Add<Output = A>> PodResources<A> {
-    /// The amounts of the pod with its overhead. Overhead is added to a limit only where there is one above zero.
+    /// The amounts of the pod with its overhead. Overhead is added to a limit only if the limit is above zero.
     pub fn total(&self) -> Amounts<A> {
         let mut total = self.without_overhead();
         match self.part {

@@ -1,8 +1,8 @@
-//! What the server itself writes into an object of a built-in kind, between defaults and validation.
+//! Prepares an object of a built-in kind for storage, between defaulting and validation.
 //!
-//! Kubernetes calls it a strategy's preparation: status belongs to the status endpoint, the generation counts the
-//! changes of the desired state, and a few kinds have fields that follow from others. Uids, addresses and
-//! everything that needs more than the object itself are the API server's.
+//! This is what Kubernetes' strategies do in `PrepareForCreate` and `PrepareForUpdate`: only the status subresource may
+//! change the status, the generation counts changes of the desired state, and some fields follow from others. Uids,
+//! addresses and everything else that needs more than the object itself are the API server's task.
 
 mod certificate;
 mod claim;
@@ -14,18 +14,18 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 
+use crate::api_resources;
 use crate::defaults::TEMPLATE_GENERATION;
 use crate::json::{Map, Value};
-use crate::kinds;
 use crate::read::Read;
 use crate::time::{self, Precision};
 
 pub use pod::qos_class;
 
-/// Which built-in kind an object is of.
+/// A kind with its group and version.
 #[derive(Clone, Copy, Debug)]
-pub struct Kind<'a> {
-    /// The API group, empty for the core.
+pub struct GroupVersionKind<'a> {
+    /// The API group; empty for the core group.
     pub group: &'a str,
     /// The version.
     pub version: &'a str,
@@ -33,18 +33,18 @@ pub struct Kind<'a> {
     pub kind: &'a str,
 }
 
-/// Prepares an object that is created; its name and uid are already set.
+/// Prepares an object for creation. Its name and uid are already set.
 pub fn create(group: &str, version: &str, kind: &str, object: &mut Value, now: Timestamp) {
     for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
         metadata(object).remove(field);
     }
-    // A CSIDriver counts from its first change.
+    // A CSIDriver has no generation before its first change.
     if has_generation(group, kind) && kind != "CSIDriver" {
         put(metadata(object), "generation", 1.into());
     } else {
         metadata(object).remove("generation");
     }
-    // A kubelet registers its node together with the status.
+    // The kubelet creates its node together with the status.
     if has_status(group, version, kind) && (group, kind) != ("", "Node") {
         remove(object, "status");
     }
@@ -71,18 +71,17 @@ pub fn create(group: &str, version: &str, kind: &str, object: &mut Value, now: T
     settle(group, version, kind, object, None);
 }
 
-/// Prepares an object that is updated through `subresource` (empty for the object itself). The old one is as it is
-/// stored.
+/// Prepares an object for an update through `subresource`, which is empty for the object itself. `old` is the stored object.
 ///
 /// ```
 /// let old = serde_json::json!({"spec": {"replicas": 1}, "metadata": {"generation": 4}});
 /// let mut new = serde_json::json!({"spec": {"replicas": 2}, "metadata": {}});
-/// let kind = evenkeel_schema::prepare::Kind { group: "apps", version: "v1", kind: "ReplicaSet" };
+/// let kind = evenkeel_schema::prepare::GroupVersionKind { group: "apps", version: "v1", kind: "ReplicaSet" };
 /// evenkeel_schema::prepare::update(kind, &mut new, &old, "", jiff::Timestamp::UNIX_EPOCH);
 /// assert_eq!(new["metadata"]["generation"], 5);
 /// ```
-pub fn update(kind: Kind<'_>, new: &mut Value, old: &Value, subresource: &str, now: Timestamp) {
-    let Kind { group, version, kind } = kind;
+pub fn update(kind: GroupVersionKind<'_>, new: &mut Value, old: &Value, subresource: &str, now: Timestamp) {
+    let GroupVersionKind { group, version, kind } = kind;
     copy(metadata(new), old.at("metadata"), "generation");
     match subresource {
         "" => return update_object(group, version, kind, new, old),
@@ -96,7 +95,7 @@ pub fn update(kind: Kind<'_>, new: &mut Value, old: &Value, subresource: &str, n
     settle(group, version, kind, new, Some(old));
 }
 
-/// Writes a Secret's `stringData` into its `data`, as the conversion to the stored form does.
+/// Moves a Secret's `stringData` into its `data`, as Kubernetes' conversion to the stored form does.
 pub fn string_data(secret: &mut Value) {
     let Some(Value::Object(texts)) = object_of(secret).remove("stringData") else { return };
     if texts.is_empty() {
@@ -108,7 +107,7 @@ pub fn string_data(secret: &mut Value) {
     }
 }
 
-/// Brings the object into the form that is stored: what preparation left out appears, defaults included.
+/// Normalizes and defaults the prepared object, which brings it into its stored form.
 fn settle(group: &str, version: &str, kind: &str, object: &mut Value, old: Option<&Value>) {
     crate::normalize::normalize_since(group, version, kind, object, old);
     crate::defaults::apply_since(group, version, kind, object, old);
@@ -132,7 +131,7 @@ fn update_object(group: &str, version: &str, kind: &str, new: &mut Value, old: &
         ("certificates.k8s.io", "CertificateSigningRequest") => copy(object_of(new), Some(old), "spec"),
         _ => {}
     }
-    // Before it is compared: what is stored is settled, too.
+    // The stored object is normalized and defaulted, so the new one must be before they are compared.
     settle(group, version, kind, new, Some(old));
     if has_generation(group, kind) && is_changed(group, kind, new, old) {
         bump_generation(new, old);
@@ -144,7 +143,7 @@ fn bump_generation(new: &mut Value, old: &Value) {
     put(metadata(new), "generation", (generation + 1).into());
 }
 
-/// Everything but the status and, for most kinds, the metadata stays.
+/// Restores everything but the status and, for most kinds, the metadata.
 fn update_status(group: &str, kind: &str, new: &mut Value, old: &Value, now: Timestamp) {
     let fields: Vec<String> = old.as_object().into_iter().flatten().map(|(name, _)| name.clone()).collect();
     for field in fields.iter().filter(|field| !matches!(field.as_str(), "metadata" | "status")) {
@@ -167,7 +166,7 @@ fn update_status(group: &str, kind: &str, new: &mut Value, old: &Value, now: Tim
     }
 }
 
-/// A volume says when its phase changed last.
+/// Sets the time at which a PersistentVolume's phase last changed.
 fn phase_time(new: &mut Value, old: &Value, now: Timestamp) {
     const TIME: &str = "lastPhaseTransitionTime";
     let (status, before) = (new.at("status").cloned(), old.at("status"));
@@ -182,7 +181,7 @@ fn phase_time(new: &mut Value, old: &Value, now: Timestamp) {
     }
 }
 
-/// What an endpoint for a part of the object may not touch in its metadata.
+/// Restores the metadata that a subresource cannot change.
 fn reset_metadata(new: &mut Value, old: &Value) {
     for field in ["deletionTimestamp", "generation", "labels", "annotations", "finalizers", "ownerReferences"]
     {
@@ -213,7 +212,8 @@ fn namespace(object: &mut Value) {
     }
 }
 
-/// DaemonSets count the changes of their template in an annotation, for clients from before ControllerRevisions.
+/// Updates the annotation in which a DaemonSet counts the changes of its template, for clients older than
+/// ControllerRevisions.
 fn daemon_set(new: &mut Value, old: &Value) {
     let before = old.at("metadata").at("annotations").str(TEMPLATE_GENERATION).parse().unwrap_or(1);
     let changed = (&*new).at("spec").at("template") != old.at("spec").at("template");
@@ -225,7 +225,7 @@ fn template_generation(object: &mut Value, generation: i64) {
     set(annotations, TEMPLATE_GENERATION, Value::from(generation.to_string()));
 }
 
-/// A definition remembers every version that objects were ever stored in.
+/// Adds the storage version to `status.storedVersions`, which lists every version that objects were ever stored in.
 fn stored_version(definition: &mut Value) {
     let versions = (&*definition).at("spec").list("versions");
     let Some(storage) = versions.iter().find(|version| version.bool("storage")) else { return };
@@ -237,7 +237,7 @@ fn stored_version(definition: &mut Value) {
     }
 }
 
-/// The number of pods that may be missing during an update is behind a gate that is off.
+/// Drops `maxUnavailable` of a rolling update, whose feature gate is off.
 fn stateful_set(object: &mut Value) {
     let strategy = child(child(object, "spec"), "updateStrategy");
     if let Some(rolling) = strategy.get_mut("rollingUpdate").filter(|rolling| rolling.is_object()) {
@@ -245,7 +245,7 @@ fn stateful_set(object: &mut Value) {
     }
 }
 
-/// Whether the desired state differs, which is what the generation counts.
+/// Whether the desired state differs, so that the generation increases.
 fn is_changed(group: &str, kind: &str, new: &Value, old: &Value) -> bool {
     let differs = |field: &str| new.at(field) != old.at(field);
     let metadata_differs = |field: &str| new.at("metadata").at(field) != old.at("metadata").at(field);
@@ -264,7 +264,7 @@ fn is_changed(group: &str, kind: &str, new: &Value, old: &Value) -> bool {
     }
 }
 
-/// The kinds that count their generations.
+/// Whether objects of a kind have a generation.
 pub fn has_generation(group: &str, kind: &str) -> bool {
     match group {
         "" => matches!(kind, "Pod" | "PodTemplate" | "ReplicationController"),
@@ -282,7 +282,8 @@ pub fn has_generation(group: &str, kind: &str) -> bool {
 }
 
 fn has_status(group: &str, version: &str, kind: &str) -> bool {
-    kinds::by_kind(group, version, kind).is_some_and(|resource| resource.subresource("status").is_some())
+    api_resources::by_kind(group, version, kind)
+        .is_some_and(|resource| resource.subresource("status").is_some())
 }
 
 fn object_of(value: &mut Value) -> &mut Map<String, Value> {
@@ -314,7 +315,7 @@ fn remove(object: &mut Value, field: &str) {
     object_of(object).remove(field);
 }
 
-/// Makes a field what it is in `from`, absent included.
+/// Copies a field from `from`, or removes it if it is absent there.
 fn copy(map: &mut Map<String, Value>, from: Option<&Value>, field: &str) {
     match from.at(field) {
         Some(value) => put(map, field, value.clone()),
@@ -327,7 +328,8 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    const DEPLOYMENT: Kind<'_> = Kind { group: "apps", version: "v1", kind: "Deployment" };
+    const DEPLOYMENT: GroupVersionKind<'_> =
+        GroupVersionKind { group: "apps", version: "v1", kind: "Deployment" };
 
     fn created(group: &str, version: &str, kind: &str, mut object: Value) -> Value {
         crate::normalize::normalize(group, version, kind, &mut object);

@@ -1,8 +1,8 @@
-//! Reads the protobuf bodies that kubectl and every Go client send for built-in kinds.
+//! Decodes the protobuf bodies that kubectl and Go clients send for built-in kinds.
 //!
-//! There is no generated code: the wire numbers of every struct are in the facts, and the bytes go straight to the
-//! JSON that Kubernetes would have read. Input is hostile: lengths are checked against what is left, nesting and
-//! the number of values are bounded.
+//! There is no generated code: the facts contain the field numbers of every struct, and the decoder makes JSON from the bytes
+//! directly. Input may be hostile: every length is checked against the remaining bytes, and nesting and the number of values
+//! are bounded.
 
 mod wire;
 
@@ -10,61 +10,62 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 
+use crate::api_resources;
+use crate::go_structs::{self, Cardinality, Field, FieldType, Message};
 use crate::json::{Map, Value};
-use crate::kinds;
-use crate::messages::{self, Cardinality, Field, Kind, Message};
 use crate::time::{self, Precision};
 use wire::{Item, Reader};
 
 /// The four bytes that a body starts with.
 pub const MAGIC: [u8; 4] = *b"k8s\0";
-/// Nested messages: deeper than any kind goes but schemas of custom resources, and those stay far below.
+/// How deep messages may be nested. Only the schemas of custom resources nest without a bound of their own, and real ones
+/// stay far below.
 const DEPTH_MAX: usize = 256;
-/// Values in one body. A megabyte of the smallest items makes this many; what clients send has thousands.
+/// The most values in one body. A megabyte of the smallest items has as many; real objects have thousands.
 const VALUES_MAX: usize = 1_000_000;
 const SCHEMA: &str = "k8s.io.apiextensions_apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";
 
-/// Why a body could not be read; the API server answers 400 with this text.
+/// Why a body could not be decoded. The API server responds with 400 and this text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
-    /// The body does not start as it must.
+    /// The body does not start with [`MAGIC`].
     #[error("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")]
     Prefix,
     /// The body ends too early, or a length in it is wrong.
     #[error("unexpected EOF")]
     Truncated,
-    /// A tag or a number is not well-formed.
+    /// A tag or a number is malformed.
     #[error("proto: illegal wireType {0}")]
     WireType(u64),
-    /// A number takes more bytes than it may.
+    /// A number has too many bytes.
     #[error("proto: integer overflow")]
     Overflow,
     /// Messages are nested too deeply.
     #[error("proto: message is nested too deeply")]
     Depth,
-    /// There are more values than any object has.
+    /// There are more values than allowed.
     #[error("proto: message holds too many values")]
     Values,
-    /// JSON inside of the message does not parse.
+    /// JSON inside of a message does not parse.
     #[error("{0}")]
     Json(String),
-    /// There is no such kind.
+    /// The envelope names an unknown kind.
     #[error("no kind {kind:?} is registered for version {api_version:?}")]
     UnknownKind {
-        /// The version that was named.
+        /// The `apiVersion` of the envelope.
         api_version: String,
-        /// The kind that was named.
+        /// The kind of the envelope.
         kind: String,
     },
 }
 
-/// Whether a body is in the protobuf envelope.
+/// Whether a body starts with the envelope's magic bytes.
 pub fn is_envelope(body: &[u8]) -> bool {
     body.starts_with(&MAGIC)
 }
 
-/// Reads a body; the object carries the `apiVersion` and `kind` of the envelope.
+/// Decodes a body. The object gets the `apiVersion` and `kind` of the envelope.
 ///
 /// ```
 /// let body = b"k8s\0\x0a\x0f\x0a\x02v1\x12\x09Namespace\x12\x07\x0a\x05\x0a\x03dev\x1a\0\"\0";
@@ -78,8 +79,8 @@ pub fn decode(body: &[u8]) -> Result<Value, DecodeError> {
     if envelope.content_type.starts_with("application/json") {
         return serde_json::from_slice(envelope.raw).map_err(|error| DecodeError::Json(error.to_string()));
     }
-    let (group, version) = kinds::split_api_version(&envelope.api_version);
-    let Some(message) = messages::of_kind(group, version, &envelope.kind) else {
+    let (group, version) = api_resources::split_api_version(&envelope.api_version);
+    let Some(message) = go_structs::of_kind(group, version, &envelope.kind) else {
         return Err(DecodeError::UnknownKind { api_version: envelope.api_version, kind: envelope.kind });
     };
     let mut object = Map::new();
@@ -125,7 +126,7 @@ fn lossy(bytes: &[u8]) -> String {
 }
 
 struct Decoder {
-    /// How many values were made so far.
+    /// How many values were decoded so far.
     values: usize,
 }
 
@@ -156,8 +157,8 @@ impl Decoder {
         object: &mut Map<String, Value>,
         depth: usize,
     ) -> Result<(), DecodeError> {
-        if let (Kind::Message(link), "", Item::Bytes(bytes)) = (&field.kind, field.name, item) {
-            // An inlined struct is a message on the wire and no level in JSON.
+        if let (FieldType::Message(link), "", Item::Bytes(bytes)) = (&field.kind, field.name, item) {
+            // An inlined struct is a message in protobuf, but has no level of its own in JSON.
             return link.message().map_or(Ok(()), |message| self.message(message, bytes, object, depth + 1));
         }
         match field.cardinality {
@@ -189,7 +190,7 @@ impl Decoder {
         object: &mut Map<String, Value>,
         depth: usize,
     ) -> Result<(), DecodeError> {
-        if let (Kind::Message(link), Item::Bytes(bytes)) = (&field.kind, item) {
+        if let (FieldType::Message(link), Item::Bytes(bytes)) = (&field.kind, item) {
             self.count()?;
             let child = object.entry(field.name).or_insert_with(|| Value::Object(Map::new()));
             let (Some(message), Value::Object(child)) = (link.message(), child) else { return Ok(()) };
@@ -206,7 +207,7 @@ impl Decoder {
 
     fn entry(
         &mut self,
-        kind: &'static Kind,
+        kind: &'static FieldType,
         bytes: &[u8],
         depth: usize,
     ) -> Result<(String, Value), DecodeError> {
@@ -227,17 +228,22 @@ impl Decoder {
         if self.values > VALUES_MAX { Err(DecodeError::Values) } else { Ok(()) }
     }
 
-    fn value(&mut self, kind: &'static Kind, item: Item<'_>, depth: usize) -> Result<Value, DecodeError> {
+    fn value(
+        &mut self,
+        kind: &'static FieldType,
+        item: Item<'_>,
+        depth: usize,
+    ) -> Result<Value, DecodeError> {
         self.count()?;
         Ok(match (kind, item) {
-            (Kind::Bool, Item::Varint(number)) => Value::Bool(number != 0),
-            // Negative numbers are extended to 64 bits on the wire, whatever their size.
-            (Kind::Int32, Item::Varint(number)) => Value::from(number as i32),
-            (Kind::Int64, Item::Varint(number)) => Value::from(number as i64),
-            (Kind::Double, Item::Fixed64(bits)) => Value::from(f64::from_bits(bits)),
-            (Kind::String, Item::Bytes(text)) => Value::from(lossy(text)),
-            (Kind::Bytes, Item::Bytes(bytes)) => Value::from(STANDARD.encode(bytes)),
-            (Kind::Message(link), Item::Bytes(bytes)) => {
+            (FieldType::Bool, Item::Varint(number)) => Value::Bool(number != 0),
+            // Protobuf encodes negative 32-bit numbers with 64 bits.
+            (FieldType::Int32, Item::Varint(number)) => Value::from(number as i32),
+            (FieldType::Int64, Item::Varint(number)) => Value::from(number as i64),
+            (FieldType::Double, Item::Fixed64(bits)) => Value::from(f64::from_bits(bits)),
+            (FieldType::String, Item::Bytes(text)) => Value::from(lossy(text)),
+            (FieldType::Bytes, Item::Bytes(bytes)) => Value::from(STANDARD.encode(bytes)),
+            (FieldType::Message(link), Item::Bytes(bytes)) => {
                 let mut object = Map::new();
                 if let Some(message) = link.message() {
                     self.message(message, bytes, &mut object, depth + 1)?;
@@ -249,16 +255,21 @@ impl Decoder {
         })
     }
 
-    /// Messages that JSON writes in another form.
-    fn special(&mut self, kind: &'static Kind, bytes: &[u8], depth: usize) -> Result<Value, DecodeError> {
+    /// Decodes a message whose JSON form is not an object.
+    fn special(
+        &mut self,
+        kind: &'static FieldType,
+        bytes: &[u8],
+        depth: usize,
+    ) -> Result<Value, DecodeError> {
         Ok(match kind {
-            Kind::Quantity => Value::from(text_field(bytes)?),
-            Kind::IntOrString => int_or_string(bytes)?,
-            Kind::Time => instant(bytes, Precision::Seconds)?,
-            Kind::MicroTime => instant(bytes, Precision::Micros)?,
-            Kind::Duration => Value::from(time::print_duration(numbers(bytes)?.0)),
-            Kind::Raw => raw(bytes)?,
-            Kind::Wrapped => {
+            FieldType::Quantity => Value::from(text_field(bytes)?),
+            FieldType::IntOrString => int_or_string(bytes)?,
+            FieldType::Time => instant(bytes, Precision::Seconds)?,
+            FieldType::MicroTime => instant(bytes, Precision::Micros)?,
+            FieldType::Duration => Value::from(time::print_duration(numbers(bytes)?.0)),
+            FieldType::Raw => raw(bytes)?,
+            FieldType::Wrapped => {
                 let mut items = Vec::new();
                 let mut reader = Reader::new(bytes);
                 while let Some((number, item)) = reader.next()? {
@@ -269,29 +280,32 @@ impl Decoder {
                 }
                 Value::Array(items)
             }
-            Kind::SchemaOrBool | Kind::SchemaOrList | Kind::SchemaOrStrings => {
+            FieldType::SchemaOrBool | FieldType::SchemaOrList | FieldType::SchemaOrStrings => {
                 self.schema(kind, bytes, depth)?
             }
             _ => Value::Null,
         })
     }
 
-    /// A schema, or what may stand in its place.
-    fn schema(&mut self, kind: &Kind, bytes: &[u8], depth: usize) -> Result<Value, DecodeError> {
-        let mut instead =
-            if matches!(kind, Kind::SchemaOrBool) { Value::Bool(false) } else { Value::Array(Vec::new()) };
-        let schema_number = if matches!(kind, Kind::SchemaOrBool) { 2 } else { 1 };
+    /// Decodes a field that holds a schema or another type.
+    fn schema(&mut self, kind: &FieldType, bytes: &[u8], depth: usize) -> Result<Value, DecodeError> {
+        let mut instead = if matches!(kind, FieldType::SchemaOrBool) {
+            Value::Bool(false)
+        } else {
+            Value::Array(Vec::new())
+        };
+        let schema_number = if matches!(kind, FieldType::SchemaOrBool) { 2 } else { 1 };
         let mut reader = Reader::new(bytes);
         while let Some((number, item)) = reader.next()? {
             self.count()?;
             match (kind, item) {
                 (_, Item::Bytes(bytes)) if number == schema_number => return self.schema_props(bytes, depth),
-                (Kind::SchemaOrBool, Item::Varint(allows)) => instead = Value::Bool(allows != 0),
-                (Kind::SchemaOrList, Item::Bytes(bytes)) => {
+                (FieldType::SchemaOrBool, Item::Varint(allows)) => instead = Value::Bool(allows != 0),
+                (FieldType::SchemaOrList, Item::Bytes(bytes)) => {
                     let schema = self.schema_props(bytes, depth)?;
                     instead.as_array_mut().into_iter().for_each(|list| list.push(schema.clone()));
                 }
-                (Kind::SchemaOrStrings, Item::Bytes(text)) => {
+                (FieldType::SchemaOrStrings, Item::Bytes(text)) => {
                     instead.as_array_mut().into_iter().for_each(|list| list.push(lossy(text).into()));
                 }
                 _ => {}
@@ -302,17 +316,17 @@ impl Decoder {
 
     fn schema_props(&mut self, bytes: &[u8], depth: usize) -> Result<Value, DecodeError> {
         let mut object = Map::new();
-        if let Some(message) = messages::find(SCHEMA) {
+        if let Some(message) = go_structs::find(SCHEMA) {
             self.message(message, bytes, &mut object, depth + 1)?;
         }
         Ok(Value::Object(object))
     }
 }
 
-/// Numbers of a list may be packed into one field.
-fn unpacked<'a>(kind: &Kind, item: Item<'a>) -> Result<Vec<Item<'a>>, DecodeError> {
+/// Splits a packed list of numbers into its items.
+fn unpacked<'a>(kind: &FieldType, item: Item<'a>) -> Result<Vec<Item<'a>>, DecodeError> {
     match (kind, item) {
-        (Kind::Bool | Kind::Int32 | Kind::Int64, Item::Bytes(packed)) => {
+        (FieldType::Bool | FieldType::Int32 | FieldType::Int64, Item::Bytes(packed)) => {
             let mut reader = Reader::new(packed);
             let mut items = Vec::new();
             while !reader.is_empty() {
@@ -344,7 +358,7 @@ fn text_field(bytes: &[u8]) -> Result<String, DecodeError> {
     Ok(text)
 }
 
-/// The first two numbers of a message.
+/// Decodes the first two numbers of a message.
 fn numbers(bytes: &[u8]) -> Result<(i64, i64), DecodeError> {
     let (mut first, mut second) = (0, 0);
     let mut reader = Reader::new(bytes);
@@ -373,7 +387,7 @@ fn int_or_string(bytes: &[u8]) -> Result<Value, DecodeError> {
     Ok(Value::from(text))
 }
 
-/// A time; an empty message is no time at all.
+/// Decodes a time; an empty message is null.
 fn instant(bytes: &[u8], precision: Precision) -> Result<Value, DecodeError> {
     if bytes.is_empty() {
         return Ok(Value::Null);

@@ -1,8 +1,8 @@
-//! ResourceQuotas: which resources an object uses, under the names that quotas limit, and which quotas it counts for.
+//! ResourceQuotas: the usage of an object, under the names that quotas limit, and the quotas that it counts for.
 //!
-//! Admission charges a quota with these functions and the quota controller counts a namespace with them, so that both
-//! agree on every object. Pods, Services and PersistentVolumeClaims are measured by their content; objects of all
-//! other resources are counted.
+//! Admission charges quotas by these functions, and the quota controller recounts a namespace by them, so that both agree on
+//! every object. Pods, Services and PersistentVolumeClaims are measured by their content; objects of all other resources
+//! are counted.
 
 mod claim;
 mod pod;
@@ -20,33 +20,33 @@ pub use scope::matches;
 /// Resources of the core group that quotas also count under their plain name.
 const PLAIN_COUNTS: [&str; 4] = ["configmaps", "replicationcontrollers", "resourcequotas", "secrets"];
 
-/// The resource that an object belongs to, whatever its version.
+/// A resource with its group, without a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Resource<'a> {
+pub struct GroupResource<'a> {
     /// The API group; empty for the core group.
     pub group: &'a str,
     /// The plural name.
     pub plural: &'a str,
 }
 
-impl<'a> Resource<'a> {
+impl<'a> GroupResource<'a> {
     /// Pods.
-    pub const PODS: Resource<'static> = Resource { group: "", plural: "pods" };
+    pub const PODS: GroupResource<'static> = GroupResource { group: "", plural: "pods" };
     /// Services.
-    pub const SERVICES: Resource<'static> = Resource { group: "", plural: "services" };
+    pub const SERVICES: GroupResource<'static> = GroupResource { group: "", plural: "services" };
     /// PersistentVolumeClaims.
-    pub const CLAIMS: Resource<'static> = Resource { group: "", plural: "persistentvolumeclaims" };
+    pub const CLAIMS: GroupResource<'static> = GroupResource { group: "", plural: "persistentvolumeclaims" };
 
-    /// The resource that a quota counts under `name`, where that is a plain count of objects.
+    /// The resource whose objects a quota counts under `name`; `None` if the name is not a count of objects.
     pub fn counted_by(name: &'a str) -> Option<Self> {
         if PLAIN_COUNTS.contains(&name) {
-            return Some(Resource { group: "", plural: name });
+            return Some(GroupResource { group: "", plural: name });
         }
         let (plural, group) = match name.strip_prefix("count/")?.split_once('.') {
             Some((plural, group)) => (plural, group),
             None => (name.strip_prefix("count/")?, ""),
         };
-        Some(Resource { group, plural })
+        Some(GroupResource { group, plural })
     }
 
     /// The name under which quotas count objects of this resource.
@@ -81,7 +81,7 @@ fn number(count: usize) -> Quantity {
 }
 
 /// Whether objects of a resource can use what a quota limits under this name.
-pub fn tracks(resource: Resource<'_>, name: &str) -> bool {
+pub fn tracks(resource: GroupResource<'_>, name: &str) -> bool {
     if name == resource.count_name() {
         return true;
     }
@@ -95,16 +95,16 @@ pub fn tracks(resource: Resource<'_>, name: &str) -> bool {
     }
 }
 
-/// The amounts that an object uses. A pod that has ended, or that outlives its grace period at `now`, uses nothing but
-/// its place in the count of stored pods.
+/// The amounts that an object uses. A pod that has ended, or whose grace period is over at `now`, uses nothing but one
+/// stored object (`count/pods`).
 ///
 /// ```
-/// use evenkeel_schema::quota::{Resource, usage};
+/// use evenkeel_schema::quota::{GroupResource, usage};
 /// let service = serde_json::json!({"spec": {"type": "NodePort", "ports": [{"port": 80}, {"port": 443}]}});
-/// let used = usage(Resource::SERVICES, &service, jiff::Timestamp::UNIX_EPOCH);
+/// let used = usage(GroupResource::SERVICES, &service, jiff::Timestamp::UNIX_EPOCH);
 /// assert_eq!(used["services.nodeports"].to_string(), "2");
 /// ```
-pub fn usage(resource: Resource<'_>, object: &Value, now: Timestamp) -> Amounts {
+pub fn usage(resource: GroupResource<'_>, object: &Value, now: Timestamp) -> Amounts {
     let mut used = Amounts::from([(resource.count_name(), number(1))]);
     match resource.measured() {
         Measured::Pod => used.extend(pod::usage(object, now)),
@@ -118,9 +118,9 @@ pub fn usage(resource: Resource<'_>, object: &Value, now: Timestamp) -> Amounts 
     used
 }
 
-/// Why a quota that limits these names refuses a pod: some of its containers do not specify them.
+/// The error of a quota that limits these names, if some containers of a pod do not specify them.
 pub fn unspecified<'a>(
-    resource: Resource<'_>,
+    resource: GroupResource<'_>,
     object: &Value,
     limited: impl Iterator<Item = &'a str>,
 ) -> Option<String> {
@@ -130,9 +130,9 @@ pub fn unspecified<'a>(
     }
 }
 
-/// Whether an update moves an object between quotas, or changes its usage outside of the requests that are charged for
-/// it. For a pod that is a deadline that comes or goes, for a claim what the status says about its volume.
-pub fn moves(resource: Resource<'_>, old: &Value, new: &Value) -> bool {
+/// Whether an update moves an object to other quotas, or changes its usage other than by its requests. A pod moves if it gets
+/// or loses a deadline, a claim if its allocated storage or its VolumeAttributesClasses change.
+pub fn moves(resource: GroupResource<'_>, old: &Value, new: &Value) -> bool {
     match resource.measured() {
         Measured::Pod => scope::has_deadline(old) != scope::has_deadline(new),
         Measured::Claim => claim::moves(old, new),
@@ -140,9 +140,9 @@ pub fn moves(resource: Resource<'_>, old: &Value, new: &Value) -> bool {
     }
 }
 
-/// Whether an update gives back something that a quota was charged with, so that usage must be counted anew: admission
-/// only ever adds.
-pub fn releases(resource: Resource<'_>, old: &Value, new: &Value, now: Timestamp) -> bool {
+/// Whether an update reduces usage that a quota was charged with. Then the controller must recount, because admission only
+/// adds.
+pub fn releases(resource: GroupResource<'_>, old: &Value, new: &Value, now: Timestamp) -> bool {
     let after = usage(resource, new, now);
     let less = |(name, before): (&String, &Quantity)| after.get(name).is_none_or(|amount| amount < before);
     moves(resource, old, new) || usage(resource, old, now).iter().any(less)

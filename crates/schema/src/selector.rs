@@ -1,8 +1,7 @@
-//! Selectors: which objects a list, a watch or a controller means.
+//! Label and field selectors.
 //!
-//! [`LabelSelector`] is the one type for label selectors, whether it came from a query string
-//! ([`LabelSelector::parse`]) or from an object ([`LabelSelector::from_object`]). [`FieldSelector`] is for the
-//! few fields that a kind can be selected by.
+//! A [`LabelSelector`] comes from a query string ([`LabelSelector::parse`]) or from an object
+//! ([`LabelSelector::from_object`]). A [`FieldSelector`] selects by the few selectable fields of a kind.
 
 mod fields;
 mod parse;
@@ -19,30 +18,30 @@ use evenkeel_scalars::go;
 use crate::field::{self, FieldError, Path};
 use crate::names;
 
-/// How the value of a label is compared.
+/// The operator of a requirement on a label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operator {
-    /// `=`: it is there and equal.
+    /// `=`: the label exists and is equal to the value.
     Equals,
-    /// `==`: the same, as it was written.
+    /// `==`: the label exists and is equal to the value; kept apart from `=` for printing.
     DoubleEquals,
-    /// `!=`: it is absent or differs.
+    /// `!=`: the label is absent or differs from the value.
     NotEquals,
-    /// `in`: it is there and one of the values.
+    /// `in`: the label exists and is one of the values.
     In,
-    /// `notin`: it is absent or none of the values.
+    /// `notin`: the label is absent or none of the values.
     NotIn,
-    /// It is there.
+    /// The label exists.
     Exists,
-    /// `!`: it is absent.
+    /// `!`: the label is absent.
     DoesNotExist,
-    /// `>`: it is an integer greater than the value.
+    /// `>`: the label is an integer greater than the value.
     GreaterThan,
-    /// `<`: it is an integer less than the value.
+    /// `<`: the label is an integer less than the value.
     LessThan,
 }
 
-/// One condition on one label.
+/// A requirement on one label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Requirement {
     key: String,
@@ -51,7 +50,7 @@ pub struct Requirement {
 }
 
 impl Requirement {
-    /// A checked requirement; the error is the text that Kubernetes gives.
+    /// Makes a valid requirement. The error is the message of Kubernetes.
     pub fn new(key: String, operator: Operator, values: Vec<String>) -> Result<Self, String> {
         let errors = check_requirement(&key, operator, &values);
         match errors.is_empty() {
@@ -65,17 +64,17 @@ impl Requirement {
         &self.key
     }
 
-    /// How the value is compared.
+    /// The operator.
     pub fn operator(&self) -> Operator {
         self.operator
     }
 
-    /// What the value is compared with.
+    /// The values that the label is compared with.
     pub fn values(&self) -> &[String] {
         &self.values
     }
 
-    /// Whether a label with this value (`None`: no such label) satisfies the requirement.
+    /// Whether a label with this value, or an absent label (`None`), satisfies the requirement.
     pub fn matches(&self, value: Option<&str>) -> bool {
         let has = |value: &str| self.values.iter().any(|candidate| candidate == value);
         match self.operator {
@@ -94,7 +93,7 @@ impl Requirement {
 }
 
 fn check_requirement(key: &str, operator: Operator, values: &[String]) -> Vec<FieldError> {
-    // Without a path of its own, a requirement's fields are named from the nil path.
+    // Kubernetes validates a requirement at the nil path, so that its fields are named without a prefix.
     let key_path = Path::new("key");
     let values_path = Path::new("values");
     let mut errors = Vec::new();
@@ -170,29 +169,29 @@ impl fmt::Display for Requirement {
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct LabelSelector {
     requirements: Vec<Requirement>,
-    /// A selector that an object leaves out selects nothing, unlike an empty one.
+    /// Whether the selector matches nothing, like a null selector in an object. An empty selector matches everything.
     nothing: bool,
 }
 
 impl LabelSelector {
-    /// Selects every object.
+    /// A selector that matches every object.
     pub fn everything() -> Self {
         Self::default()
     }
 
-    /// Selects no object.
+    /// A selector that matches no object.
     pub fn nothing() -> Self {
         LabelSelector { requirements: Vec::new(), nothing: true }
     }
 
-    /// Parses the form of a query string; the error is the text that Kubernetes gives.
+    /// Parses a label selector of a query string. The error is the message of Kubernetes.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut requirements = parse::parse(text)?;
         requirements.sort_by(|a, b| a.key.cmp(&b.key));
         Ok(LabelSelector { requirements, nothing: false })
     }
 
-    /// The selector that an object's `matchLabels` and `matchExpressions` describe; `null` selects nothing.
+    /// Converts a selector with `matchLabels` and `matchExpressions`; null matches nothing.
     pub fn from_object(selector: &Value) -> Result<Self, String> {
         let Some(object) = selector.as_object() else { return Ok(Self::nothing()) };
         let mut requirements = Vec::new();
@@ -209,7 +208,7 @@ impl LabelSelector {
         Ok(LabelSelector { requirements, nothing: false })
     }
 
-    /// The selector of a plain map of labels, such as a Service's; an empty map selects everything.
+    /// Converts a plain map of labels, such as a Service's selector; an empty map matches everything.
     pub fn from_labels<'a>(labels: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let mut requirements: Vec<Requirement> = labels
             .into_iter()
@@ -223,17 +222,17 @@ impl LabelSelector {
         LabelSelector { requirements, nothing: false }
     }
 
-    /// Whether it leaves nothing out.
+    /// Whether the selector matches every object.
     pub fn is_everything(&self) -> bool {
         self.requirements.is_empty() && !self.nothing
     }
 
-    /// The requirements, ordered by key.
+    /// The requirements, sorted by key.
     pub fn requirements(&self) -> &[Requirement] {
         &self.requirements
     }
 
-    /// Whether the labels that `get` looks up are selected.
+    /// Whether the selector matches the labels that `get` looks up.
     pub fn matches<'a>(&self, get: impl Fn(&str) -> Option<&'a str>) -> bool {
         !self.nothing
             && self.requirements.iter().all(|requirement| requirement.matches(get(&requirement.key)))
@@ -264,7 +263,7 @@ fn requirement_from(expression: &Value) -> Result<Requirement, String> {
     Requirement::new(text("key").to_owned(), operator, values)
 }
 
-/// Checks the object form of a label selector at `path`.
+/// Validates a selector with `matchLabels` and `matchExpressions` at `path`.
 pub fn validate(path: &Path<'_>, selector: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let Some(object) = selector.as_object() else { return errors };
@@ -307,7 +306,7 @@ fn validate_expression(path: &Path<'_>, expression: &Value, errors: &mut Vec<Fie
     }
 }
 
-/// Checks a map of labels at `path`; every error is at the map itself, as in Kubernetes.
+/// Validates a map of labels at `path`. Every error is at the map itself, as in Kubernetes.
 pub fn validate_labels(path: &Path<'_>, labels: &Value, errors: &mut Vec<FieldError>) {
     for (key, value) in labels.as_object().into_iter().flatten() {
         for message in names::qualified_name(key) {

@@ -21,7 +21,7 @@ use crate::types::Schema;
 pub use compile::compile;
 pub use defaulting::{default, default_applied};
 pub use pruning::{prune, prune_embedded};
-pub use rules::{Findings, Rules};
+pub use rules::{RuleFindings, Rules};
 
 /// Validates an object against its schema. [`validate_rules`] runs the CEL rules.
 ///

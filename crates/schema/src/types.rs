@@ -429,7 +429,7 @@ mod tests {
 
     #[test]
     fn every_resource_has_a_schema() {
-        for resource in crate::kinds::resources() {
+        for resource in crate::api_resources::resources() {
             assert!(builtin(resource.group, resource.version, resource.kind).is_some(), "{}", resource.kind);
         }
     }

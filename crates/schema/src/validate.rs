@@ -1,8 +1,8 @@
-//! What Kubernetes checks before it stores an object of a built-in kind.
+//! The validation of objects of built-in kinds.
 //!
-//! [`validate`] is the whole list for one write, in the order and the multiplicity that Kubernetes reports: an
-//! update is held to the rules of every kind first and to those of its own kind after, so a cause may be there
-//! twice. Custom resources use `object_meta` and `structural`.
+//! [`validate`] returns the errors of one write in Kubernetes' order and number: an update is validated by the rules of all
+//! kinds first and by those of its own kind afterwards, so that an error may occur twice. Custom resources use `object_meta`
+//! and `structural`.
 
 mod autoscaler;
 mod certificate;
@@ -33,14 +33,14 @@ mod volume;
 mod webhook;
 mod workload;
 
+use crate::api_resources;
 use crate::field::FieldError;
 use crate::json::Value;
-use crate::kinds;
 use crate::object_meta::{self, NameRule};
 
-/// Everything that is wrong with an object that is created (`old` is none) or updated.
+/// Validates an object that is created (`old` is `None`) or updated.
 ///
-/// `subresource` is empty for the object itself, else the name of what was written to (`status`, …).
+/// `subresource` is empty for the object itself, otherwise the name of the subresource (`status`, …).
 pub fn validate(
     group: &str,
     version: &str,
@@ -49,7 +49,8 @@ pub fn validate(
     old: Option<&Value>,
     subresource: &str,
 ) -> Vec<FieldError> {
-    let namespaced = kinds::by_kind(group, version, kind).is_some_and(kinds::Resource::namespaced);
+    let namespaced =
+        api_resources::by_kind(group, version, kind).is_some_and(api_resources::Resource::namespaced);
     if (group, kind, subresource) == ("", "Service", "") {
         let errors = service::addresses(object);
         if !errors.is_empty() {
@@ -69,7 +70,7 @@ pub fn validate(
     errors
 }
 
-/// The rules of the kind itself for a new object.
+/// Validates a new object by the rules of its kind.
 fn create(group: &str, kind: &str, object: &Value, namespaced: bool) -> Vec<FieldError> {
     match (group, kind) {
         ("", "Pod") => pod::create(object),
@@ -102,7 +103,7 @@ fn create(group: &str, kind: &str, object: &Value, namespaced: bool) -> Vec<Fiel
     }
 }
 
-/// The rules of the kind itself for an object that is updated.
+/// Validates an update by the rules of the object's kind.
 fn update(
     group: &str,
     kind: &str,

@@ -1,4 +1,4 @@
-//! What Kubernetes warns of: pods, services and definitions that are valid and most likely not what was meant.
+//! Kubernetes' warnings for pods, services and definitions that are valid, but most likely not what their author meant.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,10 @@ use crate::json::{Value, get, go_quote};
 use crate::quantity::Quantity;
 use crate::read::Read as _;
 
-/// The warnings for a service, a definition, or for an object of a built-in kind that holds a pod or a template of one.
+/// The warnings for a Service, a CustomResourceDefinition, a Pod, or an object with a pod template.
 ///
-/// An update is warned of only where it changes the generation, and a pod only when it is made: nobody reads the
-/// warnings of a controller's writes.
+/// An update gets warnings only if it changes the generation, and a Pod only when it is created. Nobody would read the
+/// warnings for a controller's writes.
 ///
 /// ```
 /// let pod = serde_json::json!({"spec": {"containers": [{"env": [{"name": "X", "value": "1"}, {"name": "X"}]}]}});

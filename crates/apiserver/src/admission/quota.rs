@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use evenkeel_schema::pod_resources::{Amounts, read};
 use evenkeel_schema::quantity::Quantity;
-use evenkeel_schema::quota::{self, Resource};
+use evenkeel_schema::quota::{self, GroupResource};
 use evenkeel_store::{Entry, Expect, Range};
 use serde_json::{Map, Value};
 
@@ -47,9 +47,9 @@ pub(super) async fn charge(admission: &Admission<'_>, object: &Value) -> Result<
     Err(refusal(admission, why))
 }
 
-fn resource<'a>(admission: &'a Admission<'_>) -> Resource<'a> {
+fn resource<'a>(admission: &'a Admission<'_>) -> GroupResource<'a> {
     let info = &admission.ctx.info;
-    Resource { group: &info.group, plural: &info.plural }
+    GroupResource { group: &info.group, plural: &info.plural }
 }
 
 /// Whether this kind of write can add to the usage of a quota.
@@ -63,9 +63,9 @@ fn concerns(admission: &Admission<'_>, object: &Value) -> bool {
     match admission.operation {
         Operation::Create => part.is_empty(),
         Operation::Update => match (resource, part) {
-            (Resource::PODS, "resize") => true,
-            (Resource::PODS, "") | (Resource::CLAIMS, "status") => moves(),
-            (Resource::SERVICES | Resource::CLAIMS, "") => true,
+            (GroupResource::PODS, "resize") => true,
+            (GroupResource::PODS, "") | (GroupResource::CLAIMS, "status") => moves(),
+            (GroupResource::SERVICES | GroupResource::CLAIMS, "") => true,
             _ => false,
         },
         Operation::Delete => false,

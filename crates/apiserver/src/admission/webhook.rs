@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 
 use evenkeel_schema::admission::Inputs;
 use evenkeel_schema::patch::json::JsonPatch;
-use evenkeel_schema::{types, unknown};
+use evenkeel_schema::{types, strict_decoding};
 use futures::future::join_all;
 use serde_json::Value;
 
@@ -219,7 +219,7 @@ fn patched(
     let before = shown(ctx, info, object);
     let mut new = parsed.apply(&before).map_err(|error| internal(error.to_string()))?;
     if let Some(schema) = types::builtin(&info.group, &info.version, &info.kind)
-        && let Some(why) = unknown::decode_value(schema, &info.kind, &new).refusal
+        && let Some(why) = strict_decoding::decode_value(schema, &info.kind, &new).refusal
     {
         return Err(internal(why));
     }

@@ -2,7 +2,7 @@
 
 use evenkeel_schema::field::{self, FieldError, Path};
 use evenkeel_schema::names;
-use evenkeel_schema::unknown::strict_message;
+use evenkeel_schema::strict_decoding::strict_message;
 use serde_json::{Map, Value};
 
 use super::policy::{AuditPolicy, GroupResources, Level, Rule, Stage, Stages};

@@ -97,7 +97,7 @@ async fn everything_is_stored_in_its_normal_form_with_its_defaults() {
     for entry in store.range(&Range::default()).unwrap().entries {
         let object: Value = serde_json::from_slice(&entry.value).unwrap();
         let (api_version, kind) = (object["apiVersion"].as_str().unwrap(), object["kind"].as_str().unwrap());
-        let (group, version) = evenkeel_schema::kinds::split_api_version(api_version);
+        let (group, version) = evenkeel_schema::api_resources::split_api_version(api_version);
         let mut settled = object.clone();
         evenkeel_schema::normalize::normalize(group, version, kind, &mut settled);
         evenkeel_schema::defaults::apply(group, version, kind, &mut settled);

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use evenkeel_schema::kinds;
+use evenkeel_schema::api_resources;
 
 use crate::registry::{Registry, ResourceInfo};
 
@@ -61,13 +61,13 @@ impl Group {
 
     /// Returns `group/version`, or only the version in the core group.
     pub(crate) fn group_version(&self, version: &str) -> String {
-        kinds::api_version(&self.name, version)
+        api_resources::api_version(&self.name, version)
     }
 }
 
 /// The position of a built-in group in Kubernetes' order; `None` for other groups.
 fn rank(group: &str) -> Option<usize> {
-    kinds::resources().iter().position(|resource| resource.group == group)
+    api_resources::resources().iter().position(|resource| resource.group == group)
 }
 
 /// Kubernetes' order of versions: stable before beta before alpha, higher numbers first; versions of any

@@ -10,7 +10,7 @@
 use bytes::Bytes;
 use evenkeel_schema::depth;
 use evenkeel_schema::field::FieldError;
-use evenkeel_schema::kinds::split_api_version;
+use evenkeel_schema::api_resources::split_api_version;
 use evenkeel_store::Op;
 use serde_json::Value;
 

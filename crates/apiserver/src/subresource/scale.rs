@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use evenkeel_schema::field::FieldError;
-use evenkeel_schema::managed;
+use evenkeel_schema::managed_fields::Scale;
 use evenkeel_schema::selector::LabelSelector;
 use evenkeel_store::Entry;
 use http::Response;
@@ -139,10 +139,10 @@ impl Paths {
     }
 }
 
-fn mapping(ctx: &RequestContext<'_>) -> managed::Scale {
+fn mapping(ctx: &RequestContext<'_>) -> Scale {
     let paths = Paths::of(ctx.info);
     let replicas: Vec<&str> = paths.replicas.iter().map(String::as_str).collect();
-    managed::Scale::new(&ctx.info.api_version(), &replicas)
+    Scale::new(&ctx.info.api_version(), &replicas)
 }
 
 /// Removes managedFields from a Scale before it is shown; they belong to the parent object.

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use evenkeel_schema::api_resources::split_api_version;
 use evenkeel_schema::field::FieldError;
-use evenkeel_schema::kinds::split_api_version;
 use evenkeel_schema::time::{self, Precision};
 use evenkeel_store::Entry;
 use http::Response;

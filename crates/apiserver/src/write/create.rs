@@ -1,7 +1,7 @@
 //! Creating objects.
 
 use bytes::Bytes;
-use evenkeel_schema::{empties, names};
+use evenkeel_schema::{empty_lists, names};
 use evenkeel_store::Expect;
 use http::Response;
 use serde_json::{Value, json};
@@ -80,7 +80,7 @@ pub(crate) async fn create_object(
         let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let admission = Admission { name: &name, ..admission };
         warn_of_repeated_owners(ctx, &mut object);
-        empties::forget(&ctx.info.group, &ctx.info.kind, &mut object);
+        empty_lists::forget(&ctx.info.group, &ctx.info.kind, &mut object);
         prepare_create(ctx.info, &mut object, ctx.services.env.now());
         record_requester(ctx, &mut object);
         validate::created(ctx, &object)?;

@@ -4,7 +4,7 @@ mod body;
 
 use bytes::Bytes;
 use evenkeel_schema::field::FieldError;
-use evenkeel_schema::{json, unknown};
+use evenkeel_schema::{json, strict_decoding};
 use http::Response;
 use serde_json::Value;
 
@@ -145,10 +145,10 @@ fn shape(
     let mut incoming = Incoming { object };
     let mut odd = patch.oddities.clone();
     let builtin = managed_fields::schema(ctx).filter(|_| !ctx.info.is_custom());
-    if let Some(schema) = builtin.filter(|schema| !unknown::fits(schema, &incoming.object, old)) {
+    if let Some(schema) = builtin.filter(|schema| !strict_decoding::fits(schema, &incoming.object, old)) {
         let findings = match patch.kind {
-            Kind::Strategic => unknown::convert(schema, &incoming.object),
-            _ => unknown::decode_value(schema, &ctx.info.kind, &incoming.object),
+            Kind::Strategic => strict_decoding::convert(schema, &incoming.object),
+            _ => strict_decoding::decode_value(schema, &ctx.info.kind, &incoming.object),
         };
         if let Some(why) = findings.refusal.as_ref().filter(|_| patch.kind == Kind::Apply) {
             return Err(unconvertible(ctx, patch, why));
@@ -184,7 +184,7 @@ fn shape(
         }
         FieldValidation::Warn => odd.into_iter().for_each(|odd| ctx.request.warn(odd)),
         FieldValidation::Strict => {
-            return Err(invalid_patch(&text, &unknown::strict_message(&odd)));
+            return Err(invalid_patch(&text, &strict_decoding::strict_message(&odd)));
         }
     }
     Ok(incoming)

@@ -38,7 +38,7 @@ pub(super) fn prepare_update(
         if info.strategy.allocates_addresses && subresource.is_empty() {
             allocate::keep_allocated(new, old);
         }
-        let kind = prepare::Kind { group: &info.group, version: &info.version, kind: &info.kind };
+        let kind = prepare::GroupVersionKind { group: &info.group, version: &info.version, kind: &info.kind };
         prepare::update(kind, new, old, subresource, now);
         if info.strategy.declares_resources && subresource.is_empty() {
             crd::prepare(new, Some(old));

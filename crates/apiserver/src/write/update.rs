@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use evenkeel_schema::empty_lists;
 use evenkeel_schema::field::FieldError;
-use evenkeel_schema::{empties, managed};
+use evenkeel_schema::managed_fields::keep_times;
 use evenkeel_store::{Entry, Expect};
 use http::Response;
 use serde_json::Value;
@@ -127,9 +128,9 @@ pub(crate) async fn change(
     warn_of_repeated_owners(ctx, &mut new);
     check_version(ctx, version, current.revision)?;
     let subresource = endpoint(ctx);
-    empties::forget(&ctx.info.group, &ctx.info.kind, &mut new);
+    empty_lists::forget(&ctx.info.group, &ctx.info.kind, &mut new);
     prepare_update(ctx.info, &mut new, old, subresource, ctx.services.env.now());
-    managed::keep_times(old, &mut new);
+    keep_times(old, &mut new);
     validate::updated(ctx, &new, old, subresource)?;
     admission::validate(&admission, &new).await?;
     let reservation = reserve(ctx, &mut new, Some(old))?;

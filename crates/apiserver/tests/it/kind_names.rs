@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use evenkeel_schema::kinds;
+use evenkeel_schema::api_resources;
 
 /// The only file that may name kinds to make a decision.
 const TABLE: &str = "strategy/table.rs";
@@ -61,7 +61,7 @@ fn a_comparison_with_a_kind_is_seen() {
 
 /// The names of kinds in comparisons: next to `==` and `!=`, in patterns, and in lists that are searched.
 fn comparisons(code: &str) -> Vec<String> {
-    let names: Vec<&str> = kinds::resources().iter().map(|it| it.kind).collect();
+    let names: Vec<&str> = api_resources::resources().iter().map(|it| it.kind).collect();
     let mut found = Vec::new();
     for (at, _) in code.match_indices('"') {
         let Some((name, after)) = code[at + 1..].split_once('"').filter(|(name, _)| names.contains(name))

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use evenkeel_schema::pod_resources::{Amounts, add, read};
 use evenkeel_schema::quantity::{Format, Quantity};
-use evenkeel_schema::quota::{Resource, matches, tracks, usage};
+use evenkeel_schema::quota::{GroupResource, matches, tracks, usage};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, ResourceQuota, ResourceQuotaStatus, Service};
 use k8s_openapi::apimachinery::pkg::api::resource;
@@ -20,7 +20,7 @@ pub(super) struct NamespaceObjects {
 }
 
 /// Counts the objects of a resource; `None` if the resource is not watched.
-type Count<'a> = &'a dyn Fn(Resource<'_>) -> Option<usize>;
+type Count<'a> = &'a dyn Fn(GroupResource<'_>) -> Option<usize>;
 
 /// Computes the status of a quota. A resource that cannot be counted keeps its last usage.
 pub(super) fn status(
@@ -35,16 +35,16 @@ pub(super) fn status(
     let mut used = read(tree["status"].get("used"));
     used.retain(|name, _| hard.contains_key(name));
     for (resource, sum) in [
-        (Resource::PODS, counting.sum(Resource::PODS, &content.pods)?),
-        (Resource::SERVICES, counting.sum(Resource::SERVICES, &content.services)?),
-        (Resource::CLAIMS, counting.sum(Resource::CLAIMS, &content.claims)?),
+        (GroupResource::PODS, counting.sum(GroupResource::PODS, &content.pods)?),
+        (GroupResource::SERVICES, counting.sum(GroupResource::SERVICES, &content.services)?),
+        (GroupResource::CLAIMS, counting.sum(GroupResource::CLAIMS, &content.claims)?),
     ] {
         for name in hard.keys().filter(|name| tracks(resource, name)) {
             used.insert(name.clone(), sum.get(name).cloned().unwrap_or_default());
         }
     }
     for name in hard.keys() {
-        let counted = Resource::counted_by(name).filter(|resource| !is_measured(*resource));
+        let counted = GroupResource::counted_by(name).filter(|resource| !is_measured(*resource));
         used.extend(counted.and_then(count).map(|number| (name.clone(), counting.objects(number))));
     }
     let used: BTreeMap<_, _> =
@@ -52,8 +52,8 @@ pub(super) fn status(
     Ok(ResourceQuotaStatus { hard: Some(hard), used: Some(used) })
 }
 
-fn is_measured(resource: Resource<'_>) -> bool {
-    [Resource::PODS, Resource::SERVICES, Resource::CLAIMS].contains(&resource)
+fn is_measured(resource: GroupResource<'_>) -> bool {
+    [GroupResource::PODS, GroupResource::SERVICES, GroupResource::CLAIMS].contains(&resource)
 }
 
 struct Counting<'a> {
@@ -65,7 +65,7 @@ impl Counting<'_> {
     /// Sums the usage of the objects that match the quota; empty if the quota does not limit this resource.
     fn sum<K: Serialize>(
         &self,
-        resource: Resource<'_>,
+        resource: GroupResource<'_>,
         objects: &[Arc<K>],
     ) -> Result<Amounts, serde_json::Error> {
         let mut sum = Amounts::new();
@@ -84,7 +84,7 @@ impl Counting<'_> {
 
     /// Returns the number of objects of a resource that is only counted. Quota scopes do not match such objects.
     fn objects(&self, number: usize) -> Quantity {
-        let other = Resource { group: "", plural: "" };
+        let other = GroupResource { group: "", plural: "" };
         let number = if matches(self.quota, other, &Value::Null) { number } else { 0 };
         Quantity::new(i64::try_from(number).unwrap_or(i64::MAX), Format::DecimalSi)
     }
@@ -105,9 +105,9 @@ mod tests {
             services: Vec::new(),
             claims: Vec::new(),
         };
-        let count = |resource: Resource<'_>| match resource {
-            Resource { group: "apps", plural: "deployments" } => Some(1),
-            Resource { group: "", plural: "secrets" } => Some(2),
+        let count = |resource: GroupResource<'_>| match resource {
+            GroupResource { group: "apps", plural: "deployments" } => Some(1),
+            GroupResource { group: "", plural: "secrets" } => Some(2),
             _ => None,
         };
         let status = status(&quota, &content, &count, Timestamp::UNIX_EPOCH).unwrap();

@@ -6,7 +6,7 @@ use super::expression::{BUDGET, Expression, Inputs, Problem, Scope};
 use crate::json::{Map as Fields, Value as Json};
 use crate::read::Read;
 use crate::types::Schema;
-use crate::{depth, managed, patch};
+use crate::{depth, managed_fields, patch};
 
 /// A compiled `MutatingAdmissionPolicy`.
 #[derive(Debug)]
@@ -95,7 +95,7 @@ impl Mutation {
                 for field in ["apiVersion", "kind"] {
                     config[field] = object[field].clone();
                 }
-                managed::lay_over(schema, object, &config)
+                managed_fields::lay_over(schema, object, &config)
                     .map_err(|why| format!("error applying patch: {why}"))
             }
             Mutation::Patch(expression) => {

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use evenkeel_cel::{Declaration, OpaqueType, Shape, Type as CelType, compile, escape};
 
+use crate::api_resources::{self, split_api_version};
 use crate::json::Value as Json;
-use crate::kinds::{self, split_api_version};
 use crate::read::Read;
 use crate::types::{self, Schema, Type};
 
@@ -100,7 +100,7 @@ fn kinds_of(spec: &Json) -> Vec<About> {
         let names = groups.iter().flat_map(|group| versions.iter().map(move |version| (group, version)));
         let names =
             names.flat_map(|(group, version)| resources.iter().map(move |name| (*group, *version, *name)));
-        let found = names.filter_map(|(group, version, name)| kinds::find(group, version, name));
+        let found = names.filter_map(|(group, version, name)| api_resources::find(group, version, name));
         all.extend(found.take(KINDS_MAX).map(|resource| About {
             group: resource.group.to_string(),
             version: resource.version.to_string(),

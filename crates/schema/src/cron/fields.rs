@@ -7,7 +7,7 @@ const MONTHS: [&str; 12] =
     ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 const DAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
 
-/// For each field the numbers at which the schedule fires, as bits.
+/// For each field, the numbers at which the schedule fires, as a bit set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Fields {
     pub(super) minutes: u64,
@@ -15,7 +15,7 @@ pub(super) struct Fields {
     days: u64,
     pub(super) months: u64,
     weekdays: u64,
-    /// Whether day of month or day of week is a star: then both must match, else one is enough.
+    /// Whether day of month or day of week is a star. Then both must match; otherwise, one of them is enough.
     both_days: bool,
 }
 
@@ -47,12 +47,12 @@ impl Fields {
     }
 }
 
-/// Whether a set of bits has this number.
+/// Whether a bit set contains a number.
 pub(super) fn has(bits: u64, number: i8) -> bool {
     u32::try_from(number).ok().and_then(|shift| bits.checked_shr(shift)).is_some_and(|rest| rest & 1 == 1)
 }
 
-/// The numbers of a field, a list of ranges, and whether one of them is a star without a step.
+/// Parses a field, which is a list of ranges, into a bit set. Also returns whether one of the ranges is a star without a step.
 fn field(text: &str, bounds: &Bounds) -> Result<(u64, bool), String> {
     let (mut bits, mut any) = (0, false);
     for part in text.split(',').filter(|part| !part.is_empty()) {
@@ -79,7 +79,7 @@ fn range(text: &str, bounds: &Bounds) -> Result<(u64, bool), String> {
     let step = match steps.as_slice() {
         [_] => 1,
         [_, step] => {
-            // `5/10` is every tenth from the fifth on.
+            // `5/10` means every tenth number from 5 on.
             if ends.len() == 1 {
                 end = bounds.max;
             }

@@ -1,5 +1,5 @@
-//! The next time of a schedule with fields, found field by field as the library of Kubernetes finds it, so that changes
-//! to and from daylight saving time come out the same.
+//! Computes the next run of a schedule, field by field like the library that Kubernetes uses, so that changes to and from
+//! daylight saving time have the same effect.
 
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Span, Timestamp};
@@ -9,8 +9,8 @@ use super::zone::{at, local};
 
 /// A schedule that does not fire within this many years never does.
 const YEARS_MAX: i16 = 5;
-/// The most steps that a search takes: a day for each day of the years, and a round of months, hours and minutes for
-/// each of them would be far more than any schedule needs. The bound is here for a time zone of odd transitions.
+/// The most steps of a search, far more than any schedule needs. The bound protects against a time zone with unusual
+/// transitions.
 const STEPS_MAX: usize = 100_000;
 
 const MINUTE: SignedDuration = SignedDuration::from_mins(1);
@@ -21,12 +21,13 @@ struct Search<'a> {
     fields: &'a Fields,
     zone: &'a TimeZone,
     time: Timestamp,
-    /// Whether a field was moved, so that those below it begin at their start.
+    /// Whether a field was moved. Then the smaller fields start from their beginning.
     moved: bool,
     steps: usize,
 }
 
-/// Whether a field is right, or was moved past the end of its range, so that those above it are looked at again.
+/// The result of matching a field: it matches, or it passed the end of its range, so that the search starts over with the
+/// larger fields.
 #[derive(PartialEq, Eq)]
 enum Step {
     Right,
@@ -96,7 +97,7 @@ impl Search<'_> {
                 self.go(self.local().date().to_datetime(jiff::civil::Time::midnight()))?;
             }
             self.go(self.local().checked_add(Span::new().days(1)).ok()?)?;
-            // A day may have no midnight where daylight saving time begins then.
+            // A day has no midnight if daylight saving time begins then.
             match i64::from(self.local().hour()) {
                 0 => {}
                 hour if hour > 12 => self.advance(SignedDuration::from_hours(24 - hour))?,

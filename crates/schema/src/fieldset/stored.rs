@@ -96,12 +96,12 @@ impl FieldSet {
 
 /// A node of a manager's fields, parsed or as JSON.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Place<'a> {
+pub(crate) enum Cursor<'a> {
     Set(&'a FieldSet),
     Json(&'a Value),
 }
 
-impl<'a> Place<'a> {
+impl<'a> Cursor<'a> {
     /// Moves to an element. Returns whether it is a member, and its node; `None` if it is not there. `key` is a scratch buffer.
     pub(crate) fn step(self, element: &PathElement, key: &mut String) -> Option<(bool, Self)> {
         match self {

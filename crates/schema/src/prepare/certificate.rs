@@ -1,4 +1,4 @@
-//! CertificateSigningRequests: who may change which condition, and when it changed.
+//! CertificateSigningRequests: which subresource changes which conditions, and the times of conditions.
 
 use jiff::Timestamp;
 
@@ -7,7 +7,7 @@ use crate::json::Value;
 use crate::read::Read;
 use crate::time::{self, Precision};
 
-/// The approval endpoint changes conditions and nothing else.
+/// Prepares an update through the approval subresource, which changes conditions and nothing else.
 pub(super) fn update_approval(new: &mut Value, old: &Value, now: Timestamp) {
     fill_times(new, old, now);
     let conditions = new.at("status").at("conditions").cloned();
@@ -20,8 +20,8 @@ pub(super) fn update_approval(new: &mut Value, old: &Value, now: Timestamp) {
     }
 }
 
-/// The status endpoint leaves the conditions of the approval endpoint as they are; where it has more or fewer of them,
-/// validation says so.
+/// Prepares an update through the status subresource, which keeps the conditions of the approval subresource. Validation
+/// refuses a request that adds or removes such conditions.
 pub(super) fn update_status(new: &mut Value, old: &Value, now: Timestamp) {
     for kept in ["Approved", "Denied"] {
         let before: Vec<Value> =
@@ -36,7 +36,7 @@ pub(super) fn update_status(new: &mut Value, old: &Value, now: Timestamp) {
     fill_times(new, old, now);
 }
 
-/// A condition without times changed now, or, where its status is the same, when it did before.
+/// Sets the missing times of conditions: `now`, or the old transition time if the status is unchanged.
 fn fill_times(new: &mut Value, old: &Value, now: Timestamp) {
     let now = Value::from(time::print(now, Precision::Seconds));
     let Some(Value::Array(conditions)) = child(new, "status").get_mut("conditions") else { return };

@@ -1,4 +1,4 @@
-//! PersistentVolumeClaims: the two ways to name a data source say the same.
+//! PersistentVolumeClaims: keeps `dataSource` and `dataSourceRef` in sync.
 
 use super::{child, remove, set};
 use crate::json::{Map, Value};
@@ -8,7 +8,7 @@ pub(super) fn prepare(claim: &mut Value, old: Option<&Value>) {
     let spec = child(claim, "spec");
     let in_use = old.at("spec").has("dataSource") || old.at("spec").has("dataSourceRef");
     let source = (&*spec).at("dataSource");
-    // Data sources of other kinds were always ignored, and still are where only the old field is used.
+    // `dataSource` alone ignores data sources of other kinds, for compatibility.
     if !in_use && !(&*spec).has("dataSourceRef") && source.is_some_and(|source| !is_claim_or_snapshot(source))
     {
         remove(spec, "dataSource");

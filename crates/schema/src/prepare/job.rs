@@ -1,4 +1,4 @@
-//! Jobs choose their pods by labels that nobody else has.
+//! Jobs: the generated selector, whose labels are unique to the Job.
 
 use super::{child, object_of, put};
 use crate::json::Value;
@@ -7,7 +7,7 @@ use crate::read::Read;
 const NAMES: [&str; 2] = ["job-name", "batch.kubernetes.io/job-name"];
 const UIDS: [&str; 2] = ["controller-uid", "batch.kubernetes.io/controller-uid"];
 
-/// Labels the template and selects those labels, unless the selector is the user's own affair.
+/// Labels the template and makes a selector for these labels, unless the Job has `manualSelector`.
 pub(super) fn generate_selector(job: &mut Value) {
     let this = &*job;
     if this.at("spec").bool("manualSelector") {

@@ -1,4 +1,4 @@
-//! Pods: their class of service, their gates, and what each of their endpoints may change.
+//! Pods: QoS class, scheduling gates, and the fields that each subresource may change.
 
 use std::collections::BTreeMap;
 
@@ -48,7 +48,7 @@ fn merge_term(term: &mut Value, labels: &Value) {
     add_expressions(term, "mismatchLabelKeys", "NotIn", labels);
 }
 
-/// The pod's own values of some labels become part of a selector.
+/// Adds the pod's own values of some labels to a selector (`matchLabelKeys` and `mismatchLabelKeys`).
 fn add_expressions(term: &mut Value, keys: &str, operator: &str, labels: &Value) {
     let expressions: Vec<Value> = (&*term)
         .strs(keys)
@@ -65,7 +65,7 @@ fn add_expressions(term: &mut Value, keys: &str, operator: &str, labels: &Value)
     }
 }
 
-/// The class of service: guaranteed where requests and limits of cpu and memory are all set and equal.
+/// The QoS class: `Guaranteed` if requests and limits of cpu and memory are all set and equal.
 pub fn qos_class(pod: &Value) -> &'static str {
     let spec = pod.at("spec");
     let (mut requests, mut limits) = (BTreeMap::new(), BTreeMap::new());
@@ -86,7 +86,7 @@ pub fn qos_class(pod: &Value) -> &'static str {
     if guaranteed && requests == limits { "Guaranteed" } else { "Burstable" }
 }
 
-/// Adds the cpu and memory of a list to a sum, and counts how many of them it has.
+/// Adds the cpu and memory of a resource list to a sum. Returns how many of the two the list has.
 fn add(sum: &mut BTreeMap<&'static str, Quantity>, list: Option<&Value>) -> usize {
     let mut found = 0;
     for name in ["cpu", "memory"] {
@@ -138,8 +138,8 @@ pub(super) fn update_ephemeral_containers(new: &mut Value, old: &Value) {
     bump(new, old);
 }
 
-/// Of a resize only the resources and resize policies of the containers count; containers that were added, removed
-/// or moved are left for validation to refuse.
+/// Keeps only the resources and resize policies of the containers in a resize. Validation refuses containers that were added,
+/// removed or moved.
 pub(super) fn update_resize(new: &mut Value, old: &Value) {
     let lists = ["containers", "initContainers"];
     let same = |list: &str| (&*new).at("spec").list(list).len() == old.at("spec").list(list).len();

@@ -1,4 +1,4 @@
-//! Services: what a type no longer needs is given back, unless the user changed it in the same breath.
+//! Services: drops the fields that the Service's type does not need, unless the same update changes them.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use super::{child, object_of, remove, set};
 use crate::json::{Map, Value};
 use crate::read::Read;
 
-/// The first address is written in two places; the older one may stand for both.
+/// Copies `clusterIP` to `clusterIPs` if only the former is set: its first address is in both fields.
 pub(super) fn create(service: &mut Value) {
     let spec = child(service, "spec");
     let address = (&*spec).str("clusterIP").to_owned();
@@ -16,14 +16,14 @@ pub(super) fn create(service: &mut Value) {
     drop_internal_policy(spec);
 }
 
-/// A name outside of the cluster has no traffic inside of it: nobody is shown the policy for it.
+/// Drops the internal traffic policy of an ExternalName Service, which has no traffic inside of the cluster.
 fn drop_internal_policy(spec: &mut Value) {
     if (&*spec).str("type") == "ExternalName" {
         remove(spec, "internalTrafficPolicy");
     }
 }
 
-/// Brings the two places together again, and keeps what was allocated where the update leaves it out.
+/// Keeps `clusterIP` and `clusterIPs` in sync, and keeps allocated addresses that the update omits.
 fn keep_addresses(spec: &mut Value, old: &Value) {
     let this = &*spec;
     let before = old.at("spec");

@@ -1,18 +1,18 @@
-//! The wire format: tags, varints and lengths.
+//! The wire format of protobuf: tags, varints and lengths.
 
 use super::DecodeError;
 
-/// What stands behind a tag.
+/// The content of a field.
 #[derive(Clone, Copy)]
 pub(super) enum Item<'a> {
     Varint(u64),
     Fixed64(u64),
     Bytes(&'a [u8]),
-    /// Four bytes; nothing in Kubernetes uses them.
+    /// Four bytes, which no message of Kubernetes uses.
     Fixed32,
 }
 
-/// Reads a message field by field; it never reads past its end.
+/// Reads a message field by field, never past its end.
 pub(super) struct Reader<'a> {
     rest: &'a [u8],
 }
@@ -26,7 +26,7 @@ impl<'a> Reader<'a> {
         self.rest.is_empty()
     }
 
-    /// The number and the content of the next field; none at the end.
+    /// The number and the content of the next field; `None` at the end.
     pub(super) fn next(&mut self) -> Result<Option<(u32, Item<'a>)>, DecodeError> {
         if self.rest.is_empty() {
             return Ok(None);

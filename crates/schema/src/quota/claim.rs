@@ -1,4 +1,4 @@
-//! PersistentVolumeClaims: their number and their storage, in all and by storage class.
+//! The quota usage of PersistentVolumeClaims: their number and their storage, in total and by storage class.
 
 use std::collections::BTreeSet;
 
@@ -9,9 +9,9 @@ use crate::quantity::{Format, Quantity};
 use crate::read::Read;
 
 const TRACKED: [&str; 2] = ["persistentvolumeclaims", "requests.storage"];
-/// Between the name of a storage class and the resource that is limited for it.
+/// The text between the name of a storage class and the resource that is limited for it.
 const CLASS_INFIX: &str = ".storageclass.storage.k8s.io/";
-/// The annotation that named the storage class before `spec.storageClassName` did.
+/// The deprecated annotation with the name of the storage class, now in `spec.storageClassName`.
 const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
 
 pub(super) fn tracks(name: &str) -> bool {
@@ -41,7 +41,7 @@ fn class(claim: &Value) -> &str {
     }
 }
 
-/// The storage that a claim asks for, or that an expansion has allocated where that is more; in whole bytes.
+/// The storage that a claim requests, or that an expansion has allocated if that is more, in whole bytes.
 fn storage(claim: &Value) -> Option<Quantity> {
     let asked = pod_resources::read(claim.at("spec").at("resources").at("requests")).remove("storage")?;
     let allocated = pod_resources::read(claim.at("status").at("allocatedResources")).remove("storage");
@@ -56,7 +56,7 @@ fn whole(amount: Quantity) -> Quantity {
     }
 }
 
-/// The classes of volume attributes that a claim refers to: the one it wants, has, and is moving to.
+/// The VolumeAttributesClasses that a claim refers to: the requested, the current and the target one.
 pub(super) fn attribute_classes(claim: &Value) -> BTreeSet<&str> {
     let status = claim.at("status");
     let names = [

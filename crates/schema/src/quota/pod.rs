@@ -1,4 +1,4 @@
-//! Pods: what they request and are limited to.
+//! The quota usage of pods: their requests and limits.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,37 +6,20 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::number;
 use crate::json::Value;
-use crate::names;
 use crate::pod_resources::{self, Amounts, Part, PodResources};
 use crate::read::Read;
+use crate::resource_names::{
+    COMPUTE, QUOTA_COMPUTE, QUOTA_CPU_AND_MEMORY, is_compute, is_extended, is_native, is_quota_huge_page,
+};
 use crate::time::{Precision, parse};
 
-/// The names of compute resources and of pods themselves.
-const TRACKED: [&str; 10] = [
-    "cpu",
-    "memory",
-    "ephemeral-storage",
-    "requests.cpu",
-    "requests.memory",
-    "requests.ephemeral-storage",
-    "limits.cpu",
-    "limits.memory",
-    "limits.ephemeral-storage",
-    "pods",
-];
-/// The names that every container must specify where a quota limits them.
-const MUST_BE_SPECIFIED: [&str; 6] =
-    ["cpu", "limits.cpu", "limits.memory", "memory", "requests.cpu", "requests.memory"];
 const DEVICE_CLASS: &str = "deviceclass.resource.kubernetes.io/";
 
 pub(super) fn tracks(name: &str) -> bool {
-    let extended = name.strip_prefix("requests.").is_some_and(|resource| {
-        name.contains('/') && !name.contains("kubernetes.io/") || resource.starts_with(DEVICE_CLASS)
-    });
-    TRACKED.contains(&name)
-        || name.starts_with("hugepages-")
-        || name.starts_with("requests.hugepages-")
-        || extended
+    let extended = name
+        .strip_prefix("requests.")
+        .is_some_and(|resource| !is_native(name) || resource.starts_with(DEVICE_CLASS));
+    QUOTA_COMPUTE.contains(&name) || name == "pods" || is_quota_huge_page(name) || extended
 }
 
 pub(super) fn usage(pod: &Value, now: Timestamp) -> Amounts {
@@ -49,8 +32,8 @@ pub(super) fn usage(pod: &Value, now: Timestamp) -> Amounts {
     used
 }
 
-/// Whether a pod still uses compute resources: it has not ended, and does not outlive its grace period on a node that
-/// was lost.
+/// Whether a pod still uses compute resources. It does not after it has ended, or after its grace period is over, as on a lost
+/// node.
 fn is_charged(pod: &Value, now: Timestamp) -> bool {
     if matches!(pod.at("status").str("phase"), "Succeeded" | "Failed") {
         return false;
@@ -64,30 +47,21 @@ fn is_charged(pod: &Value, now: Timestamp) -> bool {
     }
 }
 
-/// Requests and limits by the names that quotas have for them.
+/// Requests and limits by the names that quotas use.
 fn named(requests: &Amounts, limits: &Amounts) -> Amounts {
     let mut used = Amounts::new();
     for (name, amount) in requests {
-        let compute =
-            matches!(name.as_str(), "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-");
-        if compute {
+        if is_compute(name) {
             used.insert(name.clone(), amount.clone());
         }
-        if compute || is_extended(name) {
+        if is_compute(name) || is_extended(name) || name.starts_with(DEVICE_CLASS) {
             used.insert(format!("requests.{name}"), amount.clone());
         }
     }
-    for name in ["cpu", "memory", "ephemeral-storage"] {
+    for name in COMPUTE {
         used.extend(limits.get(name).map(|amount| (format!("limits.{name}"), amount.clone())));
     }
     used
-}
-
-/// Whether a resource of a container is an extended one, which quotas limit as `requests.NAME` alone.
-fn is_extended(name: &str) -> bool {
-    let qualified = || names::qualified_name(&format!("requests.{name}")).is_empty();
-    let own = name.contains('/') && !name.contains("kubernetes.io/") && !name.starts_with("requests.");
-    own && qualified() || name.starts_with(DEVICE_CLASS)
 }
 
 pub(super) fn unspecified<'a>(pod: &Value, limited: impl Iterator<Item = &'a str>) -> Option<String> {
@@ -98,7 +72,7 @@ pub(super) fn unspecified<'a>(pod: &Value, limited: impl Iterator<Item = &'a str
     if whole("requests") || whole("limits") {
         return None;
     }
-    let limited: BTreeSet<&str> = limited.filter(|name| MUST_BE_SPECIFIED.contains(name)).collect();
+    let limited: BTreeSet<&str> = limited.filter(|name| QUOTA_CPU_AND_MEMORY.contains(name)).collect();
     let mut missing: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for container in spec.list("containers").iter().chain(spec.list("initContainers")) {
         let amounts = |part: &str| pod_resources::read(container.at("resources").at(part));

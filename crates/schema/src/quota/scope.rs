@@ -1,15 +1,15 @@
-//! Scopes: which objects a quota is about.
+//! The scopes of a quota, which select its objects.
 
 use std::collections::BTreeSet;
 
-use super::{Measured, Resource, claim};
+use super::{GroupResource, Measured, claim};
 use crate::json::Value;
 use crate::prepare::qos_class;
 use crate::read::Read;
 
-/// Whether a quota is about an object. A quota without scopes is about all objects; one with scopes only about those
-/// that match every one of them. Scopes match pods and claims, never other objects.
-pub fn matches(quota: &Value, resource: Resource<'_>, object: &Value) -> bool {
+/// Whether a quota counts an object. A quota without scopes counts all objects; one with scopes counts only those that match
+/// every scope. Scopes match pods and claims, never other objects.
+pub fn matches(quota: &Value, resource: GroupResource<'_>, object: &Value) -> bool {
     let spec = quota.at("spec");
     let scopes =
         spec.list("scopes").iter().map(|scope| (scope.as_str().unwrap_or_default(), "Exists", &[][..]));
@@ -40,7 +40,7 @@ fn matches_pod(scope: &str, operator: &str, values: &[Value], pod: &Value) -> bo
     }
 }
 
-/// Whether a selector's operator holds for any of these classes, or for none where there are none.
+/// Whether a selector's operator matches any of these classes, or their absence.
 fn selects(operator: &str, values: &[Value], classes: &BTreeSet<&str>) -> bool {
     let listed = |class: &str| values.iter().any(|value| value == class);
     match operator {
@@ -51,7 +51,7 @@ fn selects(operator: &str, values: &[Value], classes: &BTreeSet<&str>) -> bool {
     }
 }
 
-/// Whether a pod ends by itself, which is what quotas call terminating.
+/// Whether a pod has a deadline, which quotas call terminating.
 pub(super) fn has_deadline(pod: &Value) -> bool {
     pod.at("spec").int("activeDeadlineSeconds").is_some_and(|seconds| seconds >= 0)
 }

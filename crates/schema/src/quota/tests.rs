@@ -9,27 +9,29 @@ fn shown(amounts: &Amounts) -> Value {
     amounts.iter().map(|(name, amount)| (name.clone(), Value::from(amount.to_string()))).collect()
 }
 
-fn used(resource: Resource<'_>, object: Value) -> Value {
+fn used(resource: GroupResource<'_>, object: Value) -> Value {
     shown(&usage(resource, &object, NOW))
 }
 
 #[test]
 fn names_belong_to_the_resources_that_use_them() {
-    let secrets = Resource { group: "", plural: "secrets" };
-    let deployments = Resource { group: "apps", plural: "deployments" };
+    let secrets = GroupResource { group: "", plural: "secrets" };
+    let deployments = GroupResource { group: "apps", plural: "deployments" };
     for (resource, tracked) in [
-        (Resource::PODS, "pods count/pods cpu memory ephemeral-storage requests.cpu limits.memory"),
-        (Resource::PODS, "hugepages-2Mi requests.hugepages-1Gi requests.example.com/gpu"),
-        (Resource::PODS, "requests.deviceclass.resource.kubernetes.io/gpu"),
-        (Resource::SERVICES, "services count/services services.nodeports services.loadbalancers"),
-        (Resource::CLAIMS, "persistentvolumeclaims count/persistentvolumeclaims requests.storage"),
-        (Resource::CLAIMS, "a.b.storageclass.storage.k8s.io/requests.storage"),
-        (Resource::CLAIMS, "a.storageclass.storage.k8s.io/persistentvolumeclaims"),
+        (GroupResource::PODS, "pods count/pods cpu memory ephemeral-storage requests.cpu limits.memory"),
+        (GroupResource::PODS, "hugepages-2Mi requests.hugepages-1Gi requests.example.com/gpu"),
+        (GroupResource::PODS, "requests.deviceclass.resource.kubernetes.io/gpu"),
+        (GroupResource::SERVICES, "services count/services services.nodeports services.loadbalancers"),
+        (GroupResource::CLAIMS, "persistentvolumeclaims count/persistentvolumeclaims requests.storage"),
+        (GroupResource::CLAIMS, "a.b.storageclass.storage.k8s.io/requests.storage"),
+        (GroupResource::CLAIMS, "a.storageclass.storage.k8s.io/persistentvolumeclaims"),
         (secrets, "secrets count/secrets"),
         (deployments, "count/deployments.apps"),
     ] {
         for name in tracked.split(' ') {
-            for other in [Resource::PODS, Resource::SERVICES, Resource::CLAIMS, secrets, deployments] {
+            for other in
+                [GroupResource::PODS, GroupResource::SERVICES, GroupResource::CLAIMS, secrets, deployments]
+            {
                 assert_eq!(tracks(other, name), other == resource, "{other:?} {name}");
             }
         }
@@ -37,14 +39,14 @@ fn names_belong_to_the_resources_that_use_them() {
     for name in
         ["limits.hugepages-2Mi", "limits.example.com/gpu", "requests.kubernetes.io/x", "deployments", "x"]
     {
-        assert!(!tracks(Resource::PODS, name) && !tracks(deployments, name), "{name}");
+        assert!(!tracks(GroupResource::PODS, name) && !tracks(deployments, name), "{name}");
     }
-    assert!(!tracks(Resource::CLAIMS, "a.storageclass.storage.k8s.io/cpu"));
+    assert!(!tracks(GroupResource::CLAIMS, "a.storageclass.storage.k8s.io/cpu"));
 }
 
 #[test]
 fn counts_name_their_resource() {
-    let counted = |name| Resource::counted_by(name).map(|it| (it.group, it.plural));
+    let counted = |name| GroupResource::counted_by(name).map(|it| (it.group, it.plural));
     assert_eq!(counted("count/deployments.apps"), Some(("apps", "deployments")));
     assert_eq!(counted("count/widgets.example.com"), Some(("example.com", "widgets")));
     assert_eq!(counted("count/pods"), Some(("", "pods")));
@@ -61,15 +63,15 @@ fn a_pod_uses_what_it_requests_and_is_limited_to() {
     let mut pod = json!({"spec": {"containers": [{"name": "c", "resources": resources}]}});
     let expected = json!({"count/pods": "1", "pods": "1", "cpu": "100m", "requests.cpu": "100m",
         "limits.memory": "1Gi", "hugepages-2Mi": "2Mi", "requests.hugepages-2Mi": "2Mi", "requests.example.com/gpu": "1"});
-    assert_eq!(used(Resource::PODS, pod.clone()), expected);
+    assert_eq!(used(GroupResource::PODS, pod.clone()), expected);
     let metadata = |deleted: &str| json!({"deletionTimestamp": deleted, "deletionGracePeriodSeconds": 30});
     pod["metadata"] = metadata("1969-12-31T23:59:30Z");
-    assert_eq!(used(Resource::PODS, pod.clone()), expected, "its grace period ends now");
+    assert_eq!(used(GroupResource::PODS, pod.clone()), expected, "its grace period ends now");
     pod["metadata"] = metadata("1969-12-31T23:59:29Z");
-    assert_eq!(used(Resource::PODS, pod.clone()), json!({"count/pods": "1"}), "its node is lost");
+    assert_eq!(used(GroupResource::PODS, pod.clone()), json!({"count/pods": "1"}), "its node is lost");
     pod["metadata"] = json!({});
     pod["status"] = json!({"phase": "Failed"});
-    assert_eq!(used(Resource::PODS, pod), json!({"count/pods": "1"}));
+    assert_eq!(used(GroupResource::PODS, pod), json!({"count/pods": "1"}));
 }
 
 #[test]
@@ -79,8 +81,9 @@ fn a_claim_uses_whole_bytes_and_what_an_expansion_allocated() {
             "spec": {"storageClassName": "new", "resources": {"requests": {"storage": asked}}},
             "status": {"allocatedResources": {"storage": allocated}}})
     };
-    let storage =
-        |claim| used(Resource::CLAIMS, claim)["old.storageclass.storage.k8s.io/requests.storage"].clone();
+    let storage = |claim| {
+        used(GroupResource::CLAIMS, claim)["old.storageclass.storage.k8s.io/requests.storage"].clone()
+    };
     assert_eq!(storage(claim("1500m", "1")), "2");
     assert_eq!(storage(claim("1Gi", "2Gi")), "2Gi");
     assert_eq!(storage(claim("3Gi", "2Gi")), "3Gi");
@@ -92,7 +95,7 @@ fn scopes_choose_pods_and_claims() {
         let expression = json!({"scopeName": scope, "operator": operator, "values": values});
         json!({"spec": {"scopeSelector": {"matchExpressions": [expression]}}})
     };
-    let about = |quota: &Value, pod: Value| matches(quota, Resource::PODS, &pod);
+    let about = |quota: &Value, pod: Value| matches(quota, GroupResource::PODS, &pod);
     let class = |name: &str| json!({"spec": {"priorityClassName": name}});
     for (operator, high, low, none) in [
         ("In", true, false, false),
@@ -109,10 +112,10 @@ fn scopes_choose_pods_and_claims() {
     assert!(about(&terminating, deadline.clone()) && !about(&terminating, json!({})));
     let zero = json!({"spec": {"activeDeadlineSeconds": 1, "containers": [{"resources": {"requests": {"cpu": "0"}}}]}});
     assert!(about(&terminating, zero), "a request of nothing is best effort");
-    assert!(!matches(&terminating, Resource::SERVICES, &deadline), "no other object has a scope");
+    assert!(!matches(&terminating, GroupResource::SERVICES, &deadline), "no other object has a scope");
     let quota = select("VolumeAttributesClass", "In", json!(["fast"]));
     let moving = json!({"spec": {"volumeAttributesClassName": "slow"}, "status": {"currentVolumeAttributesClassName": "fast"}});
-    assert!(matches(&quota, Resource::CLAIMS, &moving) && !about(&quota, moving));
+    assert!(matches(&quota, GroupResource::CLAIMS, &moving) && !about(&quota, moving));
 }
 
 #[test]
@@ -120,19 +123,23 @@ fn what_must_be_specified_is_named_with_its_containers() {
     let resources = json!({"requests": {"cpu": "1"}});
     let pod = json!({"spec": {"containers": [{"name": "b"}, {"name": "a"}], "initContainers": [{"name": "i", "resources": resources}]}});
     let limited = ["limits.memory", "pods", "requests.cpu"];
-    let told = unspecified(Resource::PODS, &pod, limited.into_iter());
+    let told = unspecified(GroupResource::PODS, &pod, limited.into_iter());
     assert_eq!(told.as_deref(), Some("must specify limits.memory for: a,b,i; requests.cpu for: a,b"));
     let whole = json!({"spec": {"resources": {"limits": {"cpu": "1"}}, "containers": [{"name": "b"}]}});
-    assert_eq!(unspecified(Resource::PODS, &whole, limited.into_iter()), None, "the pod says it as a whole");
-    assert_eq!(unspecified(Resource::SERVICES, &pod, limited.into_iter()), None);
+    assert_eq!(
+        unspecified(GroupResource::PODS, &whole, limited.into_iter()),
+        None,
+        "the pod says it as a whole"
+    );
+    assert_eq!(unspecified(GroupResource::SERVICES, &pod, limited.into_iter()), None);
 }
 
 #[test]
 fn an_update_releases_what_it_gives_back() {
     let service = |kind: &str| json!({"spec": {"type": kind, "ports": [{"port": 80}]}});
-    let gives = |old: &str, new: &str| releases(Resource::SERVICES, &service(old), &service(new), NOW);
+    let gives = |old: &str, new: &str| releases(GroupResource::SERVICES, &service(old), &service(new), NOW);
     assert!(gives("NodePort", "ClusterIP") && gives("LoadBalancer", "NodePort"));
     assert!(!gives("ClusterIP", "NodePort") && !gives("NodePort", "NodePort"));
     let deadline = json!({"spec": {"activeDeadlineSeconds": 5}});
-    assert!(releases(Resource::PODS, &json!({"spec": {}}), &deadline, NOW), "it leaves a scope");
+    assert!(releases(GroupResource::PODS, &json!({"spec": {}}), &deadline, NOW), "it leaves a scope");
 }

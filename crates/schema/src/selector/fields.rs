@@ -1,26 +1,26 @@
-//! Field selectors: equality on the few fields that a kind can be selected by.
+//! Field selectors: equality on the few selectable fields of a kind.
 
 use std::fmt;
 
-/// One condition on one field.
+/// A requirement on one field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldRequirement {
     /// The path of the field, such as `metadata.name`.
     pub field: String,
-    /// Whether the field must equal the value, or must not.
+    /// Whether the field must be equal to the value; otherwise it must differ.
     pub equals: bool,
-    /// The value it is compared with.
+    /// The value that the field is compared with.
     pub value: String,
 }
 
-/// A conjunction of conditions on fields.
+/// A conjunction of requirements on fields.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct FieldSelector {
     requirements: Vec<FieldRequirement>,
 }
 
 impl FieldSelector {
-    /// Parses the form of a query string; the error is the text that Kubernetes gives.
+    /// Parses a field selector of a query string. The error is the message of Kubernetes.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut terms = split_terms(text);
         terms.sort_unstable();
@@ -33,29 +33,29 @@ impl FieldSelector {
         Ok(FieldSelector { requirements })
     }
 
-    /// The conditions, ordered by their text.
+    /// The requirements, sorted by their text.
     pub fn requirements(&self) -> &[FieldRequirement] {
         &self.requirements
     }
 
-    /// The conditions, so that a caller can replace old names of fields by new ones.
+    /// The requirements, so that a caller can replace deprecated field names.
     pub fn requirements_mut(&mut self) -> &mut Vec<FieldRequirement> {
         &mut self.requirements
     }
 
-    /// Whether it leaves nothing out.
+    /// Whether the selector matches every object.
     pub fn is_everything(&self) -> bool {
         self.requirements.is_empty()
     }
 
-    /// The value that the field must have, where exactly one is asked for.
+    /// The value that the field must have; `None` unless the selector demands exactly one.
     pub fn exact(&self, field: &str) -> Option<&str> {
         let found =
             self.requirements.iter().find(|requirement| requirement.equals && requirement.field == field);
         found.map(|requirement| requirement.value.as_str())
     }
 
-    /// Whether the fields that `get` looks up are selected; an absent field has the value "".
+    /// Whether the selector matches the fields that `get` looks up. An absent field has the value "".
     pub fn matches<'a>(&self, get: impl Fn(&str) -> Option<&'a str>) -> bool {
         self.requirements.iter().all(|requirement| {
             (get(&requirement.field).unwrap_or_default() == requirement.value) == requirement.equals
@@ -75,7 +75,7 @@ impl fmt::Display for FieldSelector {
     }
 }
 
-/// Splits at commas that no backslash escapes.
+/// Splits a selector at commas that are not escaped by a backslash.
 fn split_terms(text: &str) -> Vec<&str> {
     let mut terms = Vec::new();
     let (mut start, mut escaped) = (0, false);
@@ -94,7 +94,7 @@ fn split_terms(text: &str) -> Vec<&str> {
     terms
 }
 
-/// Field, whether it must equal, and the escaped value, split at the first operator.
+/// Splits a term at the first operator: the field, whether it must be equal, and the escaped value.
 fn split_term(term: &str) -> Option<(&str, bool, &str)> {
     for (index, _) in term.char_indices() {
         let rest = &term[index..];
@@ -119,7 +119,7 @@ fn unescape(text: &str) -> Result<String, String> {
                 }
                 None => return Err("invalid field selector: invalid escape sequence: \\".into()),
             },
-            // Kubernetes prints the number of the character here, not the character.
+            // Kubernetes prints the code point of the character here, not the character.
             ',' | '=' => {
                 return Err(format!(
                     "invalid field selector: unescaped character in value: {}",

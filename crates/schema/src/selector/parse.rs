@@ -1,4 +1,4 @@
-//! The query-string form of label selectors, read as Kubernetes reads it, odd corners included.
+//! Parses label selectors of query strings exactly as Kubernetes does, edge cases included.
 
 use super::{Operator, Requirement, check_key};
 use crate::field::Path;
@@ -48,7 +48,7 @@ fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\r' | b'\n')
 }
 
-/// Splits the text into tokens; a NUL byte ends it, as it does in Kubernetes.
+/// Splits the text into tokens. A NUL byte ends the text, as in Kubernetes.
 fn scan(text: &str) -> Vec<(Token, String)> {
     let bytes = text.as_bytes();
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
@@ -105,7 +105,7 @@ struct Parser {
 }
 
 impl Parser {
-    /// The next token; `in` and `notin` are plain words where a key or a value is expected.
+    /// Peeks at the next token where a key or a value is expected. There, `in` and `notin` are plain words.
     fn peek(&self) -> (Token, &str) {
         let (token, literal) = &self.tokens[self.at.min(self.tokens.len() - 1)];
         match token {
@@ -241,7 +241,7 @@ impl Parser {
     }
 }
 
-/// The requirements in the order written.
+/// Parses the requirements, in the order of the text.
 pub(super) fn parse(text: &str) -> Result<Vec<Requirement>, String> {
     let mut parser = Parser { tokens: scan(text), at: 0 };
     let mut requirements = Vec::new();

@@ -16,8 +16,8 @@ use evenkeel_cel::{Declaration, escape};
 
 use crate::types::{Additional, Schema};
 
-pub(super) use definition::{Place, Report, elements_max};
-pub use validate::Findings;
+pub(super) use definition::{Report, RuleScope, elements_max};
+pub use validate::RuleFindings;
 
 use program::Compiled;
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::RwLock;
 
 use super::{Additional, Gvk, ListType, Logic, MapType, PatchStrategy, Reference, Schema, Text, Type};
+use crate::api_resources::PerKind;
 use crate::json::Value;
-use crate::kinds::PerKind;
 
 static FACTS: &str = include_str!("../../facts/types.txt");
 
@@ -231,7 +231,7 @@ fn gvk(text: &'static str) -> Gvk {
 fn derive_gvk(name: &'static str) -> Gvk {
     let mut parts = name.rsplitn(3, '.');
     let (kind, version) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-    let group = crate::kinds::resources()
+    let group = crate::api_resources::resources()
         .iter()
         .map(|resource| resource.group)
         .find(|group| builtin_type_name(group, version, kind) == name)

@@ -1,4 +1,4 @@
-//! Autoscalers: what they scale, by which metrics, and how fast.
+//! HorizontalPodAutoscalers.
 
 use super::field_rules::{label, named, non_negative, supported};
 use super::resources::container_resource_name;
@@ -11,7 +11,7 @@ use crate::read::Read;
 const WINDOW_SECONDS_MAX: i64 = 3600;
 const PERIOD_SECONDS_MAX: i64 = 1800;
 
-/// The sources of metrics in the order in which they are looked at, by type and by field.
+/// The metric sources in the order of their validation: type and field.
 const METRICS: [(&str, &str); 5] = [
     ("Object", "object"),
     ("External", "external"),
@@ -36,7 +36,7 @@ pub(super) fn check(object: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// The rules of the status endpoint.
+/// Validates the status.
 pub(super) fn status(object: &Value, errors: &mut Vec<FieldError>) {
     let status = object.at("status").unwrap_or(&Value::Null);
     let path = Path::new("status");
@@ -65,7 +65,7 @@ fn replicas(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// A reference to an object; one that is only described may be of the core group.
+/// Validates a reference to an object. With `core`, it may be of the core group.
 fn reference(path: &Path<'_>, target: &Value, core: bool, errors: &mut Vec<FieldError>) {
     for field in ["kind", "name"] {
         match target.str(field) {
@@ -171,7 +171,7 @@ fn target_values(at: &Path<'_>, target: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Which values a source wants, and which not together.
+/// Validates which values a metric target must have, and which exclude each other.
 fn required_values(at: &Path<'_>, kind: &str, target: &Value, errors: &mut Vec<FieldError>) {
     let (value, average) = (target.has("value"), target.has("averageValue"));
     let missing = |field: &str, detail: &str| FieldError::required(at.child(field), detail);

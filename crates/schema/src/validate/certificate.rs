@@ -1,4 +1,4 @@
-//! Certificate signing requests.
+//! CertificateSigningRequests.
 
 use base64::Engine;
 
@@ -54,7 +54,7 @@ pub(super) fn create(object: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Whether the bytes begin with a block of the right type; what is in it is not looked at.
+/// Whether the bytes begin with a PEM block of the right type. Its content is not checked.
 fn is_request(encoded: &str) -> bool {
     let decoded = base64::engine::general_purpose::STANDARD.decode(encoded).unwrap_or_default();
     let text = String::from_utf8_lossy(&decoded);

@@ -1,4 +1,4 @@
-//! Kinds with few rules of their own: nodes, budgets, classes, leases and templates.
+//! Kinds with few rules: Nodes, PodDisruptionBudgets, PriorityClasses, RuntimeClasses, Leases and PodTemplates.
 
 use evenkeel_scalars::go;
 
@@ -18,7 +18,7 @@ use crate::selector;
 const PRIORITY_MAX: i64 = 1_000_000_000;
 
 pub(super) fn create(group: &str, kind: &str, object: &Value, namespaced: bool) -> Vec<FieldError> {
-    // A budget's metadata is looked at only when all else is right.
+    // The metadata of a PodDisruptionBudget is validated only if everything else is valid.
     let mut errors = match (group, kind) {
         ("policy", "PodDisruptionBudget") => Vec::new(),
         _ => object_meta::create_builtin(object, namespaced, NameRule::of(group, kind)),
@@ -90,7 +90,7 @@ fn rules(group: &str, kind: &str, object: &Value, errors: &mut Vec<FieldError>) 
 
 fn node(object: &Value, errors: &mut Vec<FieldError>) {
     let spec = object.at("spec");
-    // Kubernetes names the metadata in messages about the taints of the spec.
+    // Kubernetes' errors for the taints of the spec have the path `metadata`.
     let path = Path::new("metadata");
     scheduling::taints(&path.child("taints"), spec.list("taints"), errors);
     let path = Path::new("spec");
@@ -100,10 +100,10 @@ fn node(object: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// What identifies a node to its network and its cloud stays once it is set.
+/// Validates an update of a Node: its pod CIDRs and provider id cannot change once they are set.
 fn node_update(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     let (new, old) = (new.at("spec"), old.at("spec"));
-    // The older field holds the first range where the list is not given.
+    // `podCIDR` counts as the only range if `podCIDRs` is empty.
     let ranges_of = |spec: Option<&Value>| -> Vec<String> {
         let mut ranges = spec.strs("podCIDRs");
         if ranges.is_empty() && !spec.str("podCIDR").is_empty() {

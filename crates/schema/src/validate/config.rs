@@ -10,7 +10,7 @@ use crate::names;
 use crate::object_meta::{self, NameRule};
 use crate::read::Read;
 
-/// All values together, in bytes.
+/// The most bytes of all values together.
 const SIZE_MAX: usize = 1024 * 1024;
 const FROZEN: &str = "field is immutable when `immutable` is set";
 
@@ -64,7 +64,7 @@ fn config_map(object: &Value, errors: &mut Vec<FieldError>) {
     let texts: usize = object.pairs("data").iter().map(|(_, value)| value.len()).sum();
     let bytes: usize = object.pairs("binaryData").iter().map(|(_, value)| decoded_length(value)).sum();
     if texts + bytes > SIZE_MAX {
-        // Kubernetes names no field here, which prints as empty brackets.
+        // Kubernetes' error has an empty path here, which prints as brackets.
         errors.push(FieldError::too_long("[]", SIZE_MAX));
     }
 }
@@ -104,7 +104,7 @@ fn secret(object: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// The text that Go's decoder has for the most common way in which a value is no JSON object.
+/// The error of Go's decoder for the most common values that are no JSON object.
 fn go_json_error(bytes: &[u8]) -> Option<String> {
     if bytes.is_empty() {
         return Some("unexpected end of JSON input".into());

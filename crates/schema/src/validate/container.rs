@@ -21,7 +21,7 @@ const ENV_FIELDS: [&str; 9] = [
     "status.podIP",
     "status.podIPs",
 ];
-/// The fields that a file of a downward volume may show.
+/// The fields that a downward API volume may show.
 pub(super) const VOLUME_FIELDS: [&str; 5] =
     ["metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"];
 const RESOURCE_FIELDS: [&str; 6] = [
@@ -33,7 +33,7 @@ const RESOURCE_FIELDS: [&str; 6] = [
     "requests.memory",
 ];
 const HANDLERS: [&str; 5] = ["exec", "httpGet", "tcpSocket", "grpc", "sleep"];
-/// What an ephemeral container may set.
+/// The fields that an ephemeral container may set.
 const EPHEMERAL_FIELDS: [&str; 17] = [
     "name",
     "image",
@@ -54,9 +54,9 @@ const EPHEMERAL_FIELDS: [&str; 17] = [
     "targetContainerName",
 ];
 
-/// What the rules for a container need to know of its pod.
+/// The parts of a pod that the rules for its containers need.
 pub(super) struct Pod<'a> {
-    /// The spec that is stored, where it holds containers to the same as this one does.
+    /// The stored spec, if the parts of it that containers depend on are unchanged.
     pub(super) old: Option<&'a Value>,
     pub(super) volumes: Vec<(&'a str, &'a Value)>,
     pub(super) claims: Vec<&'a str>,
@@ -65,13 +65,13 @@ pub(super) struct Pod<'a> {
 }
 
 impl Pod<'_> {
-    /// Whether a container is as it is stored. Then it was looked at before, and it costs far less to see that.
+    /// Whether a container is equal to the stored one. Then it was validated before, and comparing is far cheaper.
     fn has_stored(&self, list: &str, index: usize, container: &Value) -> bool {
         self.old.is_some_and(|old| old.list(list).get(index) == Some(container))
     }
 }
 
-/// The main containers.
+/// Validates `spec.containers`.
 pub(super) fn containers(path: &Path<'_>, spec: &Value, pod: &Pod<'_>, errors: &mut Vec<FieldError>) {
     let containers = spec.list("containers");
     if containers.is_empty() {
@@ -97,7 +97,7 @@ pub(super) fn containers(path: &Path<'_>, spec: &Value, pod: &Pod<'_>, errors: &
     host_ports(path, containers, errors);
 }
 
-/// The containers that run before the others, or beside them.
+/// Validates `spec.initContainers`.
 pub(super) fn init_containers(path: &Path<'_>, spec: &Value, pod: &Pod<'_>, errors: &mut Vec<FieldError>) {
     let mut seen = Seen::default();
     for container in spec.list("containers") {
@@ -125,7 +125,7 @@ pub(super) fn init_containers(path: &Path<'_>, spec: &Value, pod: &Pod<'_>, erro
     }
 }
 
-/// Containers for debugging, which are added to a running pod.
+/// Validates `spec.ephemeralContainers`.
 pub(super) fn ephemeral_containers(
     path: &Path<'_>,
     spec: &Value,
@@ -310,7 +310,7 @@ fn file_key_ref(path: &Path<'_>, reference: &Value, errors: &mut Vec<FieldError>
     }
 }
 
-/// A field of the pod that is shown to its containers.
+/// Validates a `fieldRef`.
 pub(super) fn field_ref(path: &Path<'_>, reference: &Value, fields: &[&str], errors: &mut Vec<FieldError>) {
     for field in ["apiVersion", "fieldPath"] {
         if reference.str(field).is_empty() {
@@ -339,7 +339,7 @@ pub(super) fn field_ref(path: &Path<'_>, reference: &Value, fields: &[&str], err
     }
 }
 
-/// A resource of a container that is shown to it, or to a volume.
+/// Validates a `resourceFieldRef` of an environment variable or a volume.
 pub(super) fn resource_field_ref(
     path: &Path<'_>,
     reference: &Value,
@@ -445,7 +445,7 @@ fn mounts(path: &Path<'_>, container: &Value, pod: &Pod<'_>, errors: &mut Vec<Fi
     }
 }
 
-/// Kubernetes names the list and not the item in these messages.
+/// Validates the sub-paths of a mount. Kubernetes' errors have the path of the list, not of the item.
 fn sub_paths(list: &Path<'_>, at: &Path<'_>, mount: &Value, errors: &mut Vec<FieldError>) {
     let (sub_path, expression) = (mount.str("subPath"), mount.str("subPathExpr"));
     if !sub_path.is_empty() {

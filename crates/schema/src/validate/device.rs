@@ -1,4 +1,4 @@
-//! Classes of devices, and claims on them.
+//! Dynamic resource allocation: DeviceClasses, ResourceClaims and ResourceClaimTemplates.
 
 use evenkeel_scalars::go;
 
@@ -13,7 +13,7 @@ const EXPRESSION_BYTES_MAX: usize = 10 * 1024;
 const ONE_KIND: &str = "exactly one of `exactly` or `firstAvailable` is required";
 const MODES: [&str; 2] = ["All", "ExactCount"];
 
-/// The rules of a new object.
+/// Validates a new object.
 pub(super) fn create(kind: &str, object: &Value, namespaced: bool) -> Vec<FieldError> {
     let mut errors = object_meta::create_builtin(object, namespaced, NameRule::Subdomain);
     let path = Path::new("spec");
@@ -30,7 +30,7 @@ pub(super) fn create(kind: &str, object: &Value, namespaced: bool) -> Vec<FieldE
     errors
 }
 
-/// The rules of an update.
+/// Validates an update.
 pub(super) fn update(kind: &str, new: &Value, old: &Value, subresource: &str) -> Vec<FieldError> {
     let mut errors = object_meta::update_builtin(new, old);
     let path = Path::new("spec");
@@ -81,7 +81,7 @@ fn request(path: &Path<'_>, request: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// What kind of device is asked for, and how many.
+/// Validates the class, the selectors and the number of requested devices.
 fn device(path: &Path<'_>, request: &Value, errors: &mut Vec<FieldError>) {
     let class = path.child("deviceClassName");
     match request.str("deviceClassName") {
@@ -142,7 +142,7 @@ fn configurations(path: &Path<'_>, items: &[Value], errors: &mut Vec<FieldError>
     }
 }
 
-/// A claim's spec as Go prints the struct that it is kept in.
+/// Prints a claim's spec as Go prints its struct.
 fn print_spec(spec: Option<&Value>) -> String {
     let devices = spec.at("devices");
     let requests = print_list(devices.list("requests"), |it| {

@@ -1,4 +1,4 @@
-//! Endpoints, and slices of them.
+//! Endpoints and EndpointSlices.
 
 use evenkeel_scalars::formats;
 

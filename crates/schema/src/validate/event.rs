@@ -1,4 +1,4 @@
-//! Events, in their old form and in the one of `events.k8s.io`.
+//! Events, of the core group and of `events.k8s.io`.
 
 use evenkeel_scalars::go;
 
@@ -10,7 +10,7 @@ use crate::read::Read;
 
 const INSTANCE_MAX: usize = 128;
 const NOTE_MAX: usize = 1024;
-/// What may not change in the new form, by its own names.
+/// The fields of `events.k8s.io` that an update cannot change, with their names in the core group, which messages use.
 const FROZEN: [(&str, &str); 14] = [
     ("regarding", "involvedObject"),
     ("reason", "reason"),
@@ -75,7 +75,7 @@ pub(super) fn update(group: &str, new: &Value, old: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// A field as Go prints it, which has no absent texts and structs.
+/// Prints a field as Go does, in which strings and structs are never absent.
 fn print(name: &str, value: Option<&Value>) -> BadValue {
     match (name, value) {
         ("involvedObject", _) | ("related", Some(_)) => BadValue::Printed(print_reference(value)),
@@ -88,7 +88,7 @@ fn print(name: &str, value: Option<&Value>) -> BadValue {
     }
 }
 
-/// A reference to an object, as Go prints it.
+/// Prints a reference to an object as Go does.
 fn print_reference(reference: Option<&Value>) -> String {
     let fields = [
         ("Kind", "kind"),
@@ -104,7 +104,7 @@ fn print_reference(reference: Option<&Value>) -> String {
     format!("{{{}}}", fields.join(","))
 }
 
-/// A series tells of an event that came again.
+/// Validates the series of a repeated event.
 fn series(event: &Value, errors: &mut Vec<FieldError>) {
     let Some(series) = event.at("series") else { return };
     if series.int("count").unwrap_or_default() < 2 {

@@ -1,4 +1,4 @@
-//! Rules that a field of any kind may be held to.
+//! Rules that fields of many kinds share.
 
 use crate::field::{BadValue, FieldError, Path};
 use crate::json::Value;
@@ -9,7 +9,7 @@ use evenkeel_scalars::formats::parse_ip;
 pub(super) const IMMUTABLE: &str = "field is immutable";
 const NEGATIVE: &str = "must be greater than or equal to 0";
 
-/// Adds a text for every thing that is wrong with a name.
+/// Adds an error for each message about a name.
 pub(super) fn named(path: &Path<'_>, text: &str, wrong: Vec<String>, errors: &mut Vec<FieldError>) {
     errors.extend(wrong.into_iter().map(|message| FieldError::invalid(path, text, message)));
 }
@@ -26,7 +26,7 @@ pub(super) fn qualified(path: &Path<'_>, text: &str, errors: &mut Vec<FieldError
     named(path, text, names::qualified_name(text), errors);
 }
 
-/// A field that must be given and be one of the values.
+/// Validates a required field with a list of allowed values.
 pub(super) fn one_of(path: &Path<'_>, text: &str, allowed: &[&str], errors: &mut Vec<FieldError>) {
     if text.is_empty() {
         errors.push(FieldError::required(path, ""));
@@ -41,7 +41,7 @@ pub(super) fn supported(path: &Path<'_>, text: &str, allowed: &[&str], errors: &
     }
 }
 
-/// A field that may be left out, but is one of the values where it is given.
+/// Validates an optional field with a list of allowed values.
 pub(super) fn optional_one_of(
     object: &Value,
     path: &Path<'_>,
@@ -54,7 +54,7 @@ pub(super) fn optional_one_of(
     }
 }
 
-/// A number that is not negative where it is given.
+/// Validates that an optional number is not negative.
 pub(super) fn non_negative(object: &Value, path: &Path<'_>, field: &str, errors: &mut Vec<FieldError>) {
     if let Some(value) = object.int(field).filter(|value| *value < 0) {
         errors.push(FieldError::invalid(path.child(field), value, NEGATIVE));
@@ -67,7 +67,7 @@ pub(super) fn required(object: &Value, path: &Path<'_>, field: &str, errors: &mu
     }
 }
 
-/// A field that an update may not change.
+/// Validates that an update does not change a field.
 pub(super) fn immutable(
     path: &Path<'_>,
     new: Option<&Value>,
@@ -87,7 +87,7 @@ pub(super) fn port(path: &Path<'_>, number: i64, errors: &mut Vec<FieldError>) {
     errors.extend(names::port_number(number).into_iter().map(|text| FieldError::invalid(path, number, text)));
 }
 
-/// A number, or the name of a port.
+/// Validates a port number or port name.
 pub(super) fn port_or_name(path: &Path<'_>, value: Option<&Value>, errors: &mut Vec<FieldError>) {
     match value {
         Some(Value::String(name)) => named(path, name, names::port_name(name), errors),
@@ -95,7 +95,7 @@ pub(super) fn port_or_name(path: &Path<'_>, value: Option<&Value>, errors: &mut 
     }
 }
 
-/// An address in its strict form; what older servers took is refused.
+/// Validates an IP address in its canonical form. Older servers accepted others.
 pub(super) fn ip(path: &Path<'_>, text: &str, errors: &mut Vec<FieldError>) {
     match parse_ip(text) {
         None => errors.push(FieldError::invalid(
@@ -113,7 +113,7 @@ pub(super) fn ip(path: &Path<'_>, text: &str, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// A relative path without steps upwards.
+/// Validates a relative path without `..`.
 pub(super) fn local_path(path: &Path<'_>, text: &str, errors: &mut Vec<FieldError>) {
     if text.starts_with('/') {
         errors.push(FieldError::invalid(path, text, "must be a relative path"));
@@ -134,7 +134,7 @@ pub(super) fn local_non_reserved_path(path: &Path<'_>, text: &str, errors: &mut 
     }
 }
 
-/// The permissions of a file.
+/// Validates a file mode.
 pub(super) fn file_mode(object: &Value, path: &Path<'_>, field: &str, errors: &mut Vec<FieldError>) {
     if let Some(mode) = object.int(field).filter(|mode| !(0..=0o777).contains(mode)) {
         let detail = "must be a number between 0 and 0777 (octal), both inclusive";
@@ -142,12 +142,12 @@ pub(super) fn file_mode(object: &Value, path: &Path<'_>, field: &str, errors: &m
     }
 }
 
-/// Names that were seen, to find the ones that are there twice.
+/// The names seen so far, to find duplicates.
 #[derive(Default)]
 pub(super) struct Seen<'a>(Vec<&'a str>);
 
 impl<'a> Seen<'a> {
-    /// Remembers a name, and says whether it is new.
+    /// Adds a name. Returns whether it is new.
     pub(super) fn insert(&mut self, name: &'a str) -> bool {
         let new = !self.0.contains(&name);
         if new {

@@ -1,4 +1,4 @@
-//! Flow schemas and priority levels.
+//! FlowSchemas and PriorityLevelConfigurations.
 
 use evenkeel_scalars::go;
 
@@ -120,7 +120,7 @@ fn check_subject(path: &Path<'_>, subject: &Value, errors: &mut Vec<FieldError>)
             }
         }
     }
-    // Kubernetes goes through the others in the order of its struct.
+    // Kubernetes checks the other subjects in the order of its struct.
     for name in ["ServiceAccount", "User", "Group"].into_iter().filter(|name| *name != kind) {
         let field = SUBJECTS.iter().find(|(known, _)| *known == name).map_or("", |(_, field)| field);
         if subject.has(field) {
@@ -157,7 +157,7 @@ fn verbs(path: &Path<'_>, rule: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// A list that must have something, and nothing beside a star.
+/// Validates a list that must not be empty, and that has no other item beside `*`.
 fn texts(
     path: &Path<'_>,
     rule: &Value,

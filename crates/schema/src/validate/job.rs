@@ -42,7 +42,7 @@ pub(super) fn update(new: &Value, old: &Value, subresource: &str) -> Vec<FieldEr
     if subresource == "status" {
         return object_meta::update_builtin(new, old);
     }
-    // An update is held to the rules of creation as well, and what both find is there twice.
+    // Kubernetes validates an update by the rules of creation as well, so that common errors occur twice.
     let mut errors = create(new);
     errors.extend(object_meta::update_builtin(new, old));
     let path = Path::new("spec");
@@ -66,7 +66,7 @@ pub(super) fn update(new: &Value, old: &Value, subresource: &str) -> Vec<FieldEr
     errors
 }
 
-/// The template without what may change while the job is suspended.
+/// The template without the fields that may change while the job is suspended.
 fn without_scheduling(spec: &Value) -> Value {
     let mut template = spec.at("template").cloned().unwrap_or(Value::Null);
     if let Some(meta) = template.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -100,7 +100,7 @@ fn completions(path: &Path<'_>, new: &Value, old: &Value, errors: &mut Vec<Field
     }
 }
 
-/// The labels that the server chose, and the selector that it made of them.
+/// Validates the generated labels and the selector that consists of them.
 fn generated_selector(job: &Value, spec: &Value, errors: &mut Vec<FieldError>) {
     if spec.bool("manualSelector") {
         return;
@@ -148,7 +148,7 @@ fn spec(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// The spec of a job or of a template of jobs, which has no selector.
+/// Validates the spec of a job, or of a job template, which has no selector.
 pub(super) fn without_selector(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
     for field in COUNTS {
         non_negative(spec, path, field, errors);

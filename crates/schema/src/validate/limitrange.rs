@@ -1,13 +1,14 @@
-//! Limit ranges: which resources they bound, and that their bounds agree.
+//! LimitRanges: the names of their resources, and the consistency of their bounds.
 
 use std::collections::BTreeSet;
 
 use super::field_rules::qualified;
-use super::resources::{container_resource_name, may_overcommit, resource_name};
+use super::resources::{container_resource_name, resource_name};
 use crate::field::{BadValue, FieldError, Path};
 use crate::json::Value;
 use crate::quantity::{Format, Quantity};
 use crate::read::Read;
+use crate::resource_names::may_overcommit;
 
 const TYPES: [&str; 3] = ["Pod", "Container", "PersistentVolumeClaim"];
 
@@ -37,7 +38,7 @@ fn type_name(path: &Path<'_>, kind: &str, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Checks the names of all resources and gives them, each once.
+/// Validates the names of all resources. Returns each name once.
 fn names<'a>(path: &Path<'_>, limit: &'a Value, errors: &mut Vec<FieldError>) -> BTreeSet<&'a str> {
     let kind = limit.str("type");
     let mut all = BTreeSet::new();
@@ -70,7 +71,7 @@ fn names<'a>(path: &Path<'_>, limit: &'a Value, errors: &mut Vec<FieldError>) ->
     all
 }
 
-/// What a limit says of one resource.
+/// The bounds of one resource.
 struct Bounds {
     min: Option<Quantity>,
     max: Option<Quantity>,
@@ -82,7 +83,7 @@ struct Bounds {
 impl Bounds {
     fn of(limit: &Value, name: &str) -> Self {
         let get = |field: &str| limit.at(field).at(name).and_then(|value| Quantity::from_json(value).ok());
-        // Limits of pods have no defaults: they are refused as a whole.
+        // Limits of the type `Pod` cannot have defaults; that is an error of its own.
         let defaults = limit.str("type") != "Pod";
         Self {
             min: get("min"),
@@ -142,7 +143,7 @@ impl Bounds {
     }
 }
 
-/// Two quantities of which the first is greater than the second.
+/// Both quantities, if the first exceeds the second.
 fn exceeds<'a>(a: &'a Option<Quantity>, b: &'a Option<Quantity>) -> Option<(&'a Quantity, &'a Quantity)> {
     a.as_ref().zip(b.as_ref()).filter(|(a, b)| a > b)
 }

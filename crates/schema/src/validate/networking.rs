@@ -1,4 +1,4 @@
-//! Ingresses, their classes, and network policies.
+//! Ingresses, IngressClasses and NetworkPolicies.
 
 use std::net::IpAddr;
 
@@ -285,7 +285,7 @@ fn policy_port(path: &Path<'_>, value: &Value, errors: &mut Vec<FieldError>) {
             port(&path.child("port"), number, errors);
             if let Some(end) = end {
                 if end < number {
-                    // Kubernetes shows the beginning of the range here.
+                    // Kubernetes shows the lower bound of the range here.
                     errors.push(FieldError::invalid(
                         end_path,
                         number,
@@ -335,7 +335,7 @@ fn ip_block(path: &Path<'_>, block: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// The bits of an address, how many there are, and the length of the prefix.
+/// Parses a CIDR: the bits of the address, their number, and the length of the prefix.
 fn prefix(text: &str) -> Option<(u128, u32, u32)> {
     let (address, length) = text.split_once('/')?;
     let length: u32 = length.parse().ok()?;

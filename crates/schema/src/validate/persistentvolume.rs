@@ -12,7 +12,7 @@ use crate::quantity::Quantity;
 use crate::read::Read;
 
 const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
-/// The sources in the order in which they are checked.
+/// The volume sources in the order of their validation.
 const SOURCES: [&str; 22] = [
     "hostPath",
     "gcePersistentDisk",
@@ -48,7 +48,7 @@ pub(super) fn update(new: &Value, old: &Value, subresource: &str) -> Vec<FieldEr
     if subresource == "status" {
         return object_meta::update_builtin(new, old);
     }
-    // Kubernetes makes these checks twice on update.
+    // Kubernetes runs the rules of creation twice on update.
     let mut errors = create(new);
     errors.extend(create(new));
     let source = |object: &Value| -> Vec<(&str, Value)> {
@@ -70,7 +70,7 @@ pub(super) fn update(new: &Value, old: &Value, subresource: &str) -> Vec<FieldEr
     errors
 }
 
-/// Where a volume can be reached from, as Go prints it.
+/// Prints the node affinity as Go does.
 fn print_affinity(affinity: &Value) -> String {
     let text = |value: &Value, field: &str| value.at(field).map_or("\"\"".to_owned(), go::json);
     let expressions = |term: &Value, field: &str| {

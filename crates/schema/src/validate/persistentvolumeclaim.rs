@@ -1,4 +1,4 @@
-//! PersistentVolumeClaims, and the templates of them.
+//! PersistentVolumeClaims and their templates.
 
 use super::field_rules::{named, optional_one_of, supported};
 use super::resources;
@@ -42,7 +42,7 @@ pub(super) fn update(new: &Value, old: &Value, subresource: &str) -> Vec<FieldEr
     errors
 }
 
-/// The spec without what may change.
+/// The spec without the fields that an update may change.
 fn frozen(claim: &Value, old: &Value, bound: bool) -> Value {
     let mut spec = claim.at("spec").cloned().unwrap_or(Value::Null);
     let Some(fields) = spec.as_object_mut() else { return spec };
@@ -63,7 +63,7 @@ fn frozen(claim: &Value, old: &Value, bound: bool) -> Value {
     spec
 }
 
-/// The spec of a claim at any path.
+/// Validates the spec of a claim or of a claim template.
 pub(super) fn spec(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
     let modes = spec.strs("accessModes");
     let at = path.child("accessModes");

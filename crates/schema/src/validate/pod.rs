@@ -1,4 +1,4 @@
-//! Pods, and the spec that templates share with them.
+//! Pods and pod templates.
 
 use evenkeel_scalars::go;
 
@@ -56,7 +56,7 @@ fn metadata_and_spec(pod: &Value, old: Option<&Value>) -> Vec<FieldError> {
 
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
-/// The annotation by which a pod says how dear it is.
+/// Validates the annotation `controller.kubernetes.io/pod-deletion-cost`.
 fn deletion_cost(path: &Path<'_>, meta: Option<&Value>, errors: &mut Vec<FieldError>) {
     let Some(cost) = meta.at("annotations").at(DELETION_COST).and_then(Value::as_str) else { return };
     let well_formed = cost == "0" || (!cost.starts_with(['+', '0']) && !cost.starts_with("-0"));
@@ -65,7 +65,7 @@ fn deletion_cost(path: &Path<'_>, meta: Option<&Value>, errors: &mut Vec<FieldEr
     }
 }
 
-/// What an update may change of a pod is little; `subresource` says through which endpoint it came.
+/// Validates an update through a subresource. Few fields of a pod can change.
 pub(super) fn update(new: &Value, old: &Value, subresource: &str) -> Vec<FieldError> {
     let mut errors = object_meta::update_builtin(new, old);
     match subresource {
@@ -103,7 +103,7 @@ pub(super) fn update(new: &Value, old: &Value, subresource: &str) -> Vec<FieldEr
     errors
 }
 
-/// Says whether the check may go on.
+/// Validates a change of the deadline. Returns whether validation goes on.
 fn deadline(path: &Path<'_>, new: &Value, old: &Value, errors: &mut Vec<FieldError>) -> bool {
     let field = "activeDeadlineSeconds";
     match (new.int(field), old.int(field)) {
@@ -152,7 +152,7 @@ fn only_deleted_gates(path: &Path<'_>, new: &Value, old: &Value, errors: &mut Ve
     }
 }
 
-/// Whether a spec differs from the old one in what may not change.
+/// Whether a spec differs from the old one in fields that cannot change.
 fn changes_what_is_fixed(new: &Value, old: &Value) -> bool {
     let gated = !old.list("schedulingGates").is_empty();
     let grace = old.int("terminationGracePeriodSeconds").is_some_and(|seconds| seconds < 0)
@@ -201,7 +201,7 @@ fn ephemeral_update(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// A pod template at `path`.
+/// Validates a pod template at `path`.
 pub(super) fn template(path: &Path<'_>, template: &Value, errors: &mut Vec<FieldError>) {
     let meta = template.at("metadata").unwrap_or(&Value::Null);
     selector::validate_labels(&path.child("labels"), meta.at("labels").unwrap_or(&Value::Null), errors);
@@ -216,11 +216,11 @@ pub(super) fn template(path: &Path<'_>, template: &Value, errors: &mut Vec<Field
     }
 }
 
-/// What a pod says that its containers are held to.
+/// The fields of the pod spec that the rules for containers depend on.
 const SEEN_BY_CONTAINERS: [&str; 4] =
     ["volumes", "resourceClaims", "terminationGracePeriodSeconds", "hostUsers"];
 
-/// The spec of a pod (`is_pod`) or of a template; `old` is what is stored of it.
+/// Validates the spec of a pod (`is_pod`) or of a template; `old` is the stored spec.
 fn spec(
     path: &Path<'_>,
     spec: &Value,

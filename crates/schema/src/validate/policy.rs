@@ -1,17 +1,16 @@
-//! Admission policies and their bindings: what they are about, with what parameters, and that their expressions
-//! compile.
+//! Admission policies and their bindings: what they match, their parameters, and their expressions.
 
 use super::field_rules::{named, qualified, subdomain, supported};
 use super::webhook::{FAILURE, MATCH, conditions, expression, rule_with_operations};
 use crate::admission::Expected;
+use crate::api_resources::split_api_version;
 use crate::field::{BadValue, FieldError, Path};
 use crate::json::Value;
-use crate::kinds::split_api_version;
 use crate::names;
 use crate::read::Read;
 use crate::selector;
 
-/// What may be mutated: not what is deleted.
+/// The operations that a mutating policy may match: all but `DELETE`.
 const MUTABLE: [&str; 4] = ["*", "CONNECT", "CREATE", "UPDATE"];
 const PATCH_TYPES: [&str; 2] = ["ApplyConfiguration", "JSONPatch"];
 const ANNOTATION_BYTES_MAX: usize = 5 * 1024;
@@ -39,12 +38,12 @@ pub(super) fn rules(kind: &str, object: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// The names that expressions have beyond those of every policy.
+/// The additional variable `params`, if the policy has parameters.
 fn params(spec: &Value) -> &'static [&'static str] {
     if spec.has("paramKind") { &["params"] } else { &[] }
 }
 
-/// What both kinds of policies have.
+/// Validates the fields that validating and mutating policies share.
 fn policy(spec: &Value, errors: &mut Vec<FieldError>) {
     let path = Path::new("spec");
     match spec.str("failurePolicy") {
@@ -87,7 +86,7 @@ fn policy(spec: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Whether a text is a name in CEL.
+/// Whether a text is a CEL identifier.
 fn is_identifier(name: &str) -> bool {
     const RESERVED: [&str; 21] = [
         "as",
@@ -329,7 +328,7 @@ fn match_resources(path: &Path<'_>, resources: &Value, errors: &mut Vec<FieldErr
     }
 }
 
-/// What both kinds of bindings have.
+/// Validates the fields that the bindings of validating and mutating policies share.
 fn binding(spec: &Value, errors: &mut Vec<FieldError>) {
     let path = Path::new("spec");
     match spec.str("policyName") {

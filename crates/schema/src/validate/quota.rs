@@ -1,4 +1,4 @@
-//! Resource quotas: which resources they may limit, and by which scopes.
+//! ResourceQuotas: the names of their resources, and their scopes.
 
 use evenkeel_scalars::go;
 
@@ -8,30 +8,8 @@ use crate::field::{BadValue, FieldError, Path};
 use crate::json::Value;
 use crate::quantity::Quantity;
 use crate::read::Read;
+use crate::resource_names::{QUOTA_CPU_AND_MEMORY, is_standard_for_quota};
 
-const RESOURCES: [&str; 19] = [
-    "cpu",
-    "memory",
-    "ephemeral-storage",
-    "requests.cpu",
-    "requests.memory",
-    "requests.ephemeral-storage",
-    "limits.cpu",
-    "limits.memory",
-    "limits.ephemeral-storage",
-    "resourcequotas",
-    "services",
-    "pods",
-    "replicationcontrollers",
-    "secrets",
-    "configmaps",
-    "persistentvolumeclaims",
-    "requests.storage",
-    "services.nodeports",
-    "services.loadbalancers",
-];
-const OF_PODS: [&str; 7] =
-    ["pods", "cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "requests.memory"];
 const SCOPES: [&str; 7] = [
     "BestEffort",
     "NotBestEffort",
@@ -44,7 +22,7 @@ const SCOPES: [&str; 7] = [
 /// Scopes that exclude each other.
 const CONFLICTS: [[&str; 2]; 2] = [["BestEffort", "NotBestEffort"], ["Terminating", "NotTerminating"]];
 
-/// The rules of the spec.
+/// Validates the spec.
 pub(super) fn check(object: &Value, errors: &mut Vec<FieldError>) {
     let spec = object.at("spec").unwrap_or(&Value::Null);
     let path = Path::new("spec");
@@ -63,7 +41,7 @@ pub(super) fn check(object: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// The rules of an update: the scopes stay.
+/// Validates an update, which cannot change the scopes.
 pub(super) fn update(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     check(new, errors);
     let sorted = |object: &Value| {
@@ -79,31 +57,27 @@ pub(super) fn update(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn is_standard(name: &str) -> bool {
-    RESOURCES.contains(&name) || name.starts_with("hugepages-") || name.starts_with("requests.hugepages-")
-}
-
 fn resource(path: &Path<'_>, name: &str, errors: &mut Vec<FieldError>) {
     resource_name(path, name, errors);
-    if !name.contains('/') && !is_standard(name) {
+    if !name.contains('/') && !is_standard_for_quota(name) {
         errors.push(FieldError::invalid(path, name, "must be a standard resource for quota"));
     }
 }
 
-/// Whether a scope can tell the objects apart that use the resource.
+/// Whether a scope may restrict a quota for this resource.
 fn applies(scope: &str, resource: &str) -> bool {
     match scope {
         "BestEffort" => resource == "pods",
         "VolumeAttributesClass" => matches!(resource, "persistentvolumeclaims" | "requests.storage"),
-        scope if SCOPES.contains(&scope) => OF_PODS.contains(&resource),
+        scope if SCOPES.contains(&scope) => resource == "pods" || QUOTA_CPU_AND_MEMORY.contains(&resource),
         _ => true,
     }
 }
 
-/// The resources of a quota that a scope does not fit, one after the other.
+/// The resources of a quota that a scope does not support.
 fn misfits<'a>(spec: &'a Value, scope: &'a str) -> impl Iterator<Item = &'a str> {
     let names = spec.map("hard").into_iter().flatten().map(|(name, _)| name.as_str());
-    names.filter(move |name| is_standard(name) && !applies(scope, name))
+    names.filter(move |name| is_standard_for_quota(name) && !applies(scope, name))
 }
 
 fn scopes(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
@@ -168,7 +142,7 @@ fn requirement(path: &Path<'_>, scope: &str, expression: &Value, errors: &mut Ve
     }
 }
 
-/// The selector as Go prints its struct.
+/// Prints the selector as Go prints its struct.
 fn print(expressions: &[Value]) -> BadValue {
     let parts: Vec<String> = expressions
         .iter()

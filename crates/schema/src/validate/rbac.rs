@@ -1,4 +1,4 @@
-//! Roles and their bindings.
+//! Roles, ClusterRoles and their bindings.
 
 use super::field_rules::{named, subdomain};
 use crate::field::{BadValue, FieldError, Path};

@@ -1,94 +1,37 @@
-//! What containers ask for and may use.
+//! The resource requests and limits of containers.
 
 use super::field_rules::qualified;
 use crate::field::{BadValue, FieldError, Path};
 use crate::json::Value;
 use crate::quantity::Quantity;
 use crate::read::Read;
+use crate::resource_names::{is_compute, is_extended, is_integer, is_native, is_standard, may_overcommit};
 
-const STANDARD: [&str; 22] = [
-    "cpu",
-    "memory",
-    "ephemeral-storage",
-    "requests.cpu",
-    "requests.memory",
-    "requests.ephemeral-storage",
-    "limits.cpu",
-    "limits.memory",
-    "limits.ephemeral-storage",
-    "pods",
-    "resourcequotas",
-    "services",
-    "replicationcontrollers",
-    "secrets",
-    "configmaps",
-    "persistentvolumeclaims",
-    "storage",
-    "requests.storage",
-    "services.nodeports",
-    "services.loadbalancers",
-    "resourceclaims",
-    "",
-];
-const INTEGERS: [&str; 9] = [
-    "pods",
-    "services",
-    "replicationcontrollers",
-    "resourcequotas",
-    "secrets",
-    "configmaps",
-    "persistentvolumeclaims",
-    "services.nodeports",
-    "services.loadbalancers",
-];
-
-pub(super) fn is_huge_page(name: &str) -> bool {
-    name.starts_with("hugepages-")
-}
-
-/// Resources of Kubernetes itself.
-fn is_native(name: &str) -> bool {
-    !name.contains('/') || name.split('/').next().is_some_and(|domain| domain.contains("kubernetes.io"))
-}
-
-fn is_extended(name: &str) -> bool {
-    !is_native(name)
-        && !name.starts_with("requests.")
-        && crate::names::qualified_name(&format!("requests.{name}")).is_empty()
-}
-
-pub(super) fn may_overcommit(name: &str) -> bool {
-    is_native(name) && !is_huge_page(name)
-}
-
-/// The name of a resource of any kind of object.
+/// Validates a resource name.
 pub(super) fn resource_name(path: &Path<'_>, name: &str, errors: &mut Vec<FieldError>) {
     let before = errors.len();
     qualified(path, name, errors);
-    let standard = STANDARD.contains(&name) || is_huge_page(name) || name.starts_with("requests.hugepages-");
-    if errors.len() == before && !name.contains('/') && !standard {
+    if errors.len() == before && !name.contains('/') && !is_standard(name) {
         errors.push(FieldError::invalid(path, name, "must be a standard resource type or fully qualified"));
     }
 }
 
 pub(super) fn container_resource_name(path: &Path<'_>, name: &str, errors: &mut Vec<FieldError>) {
     resource_name(path, name, errors);
-    let standard = matches!(name, "cpu" | "memory" | "ephemeral-storage") || is_huge_page(name);
-    if !name.contains('/') && !standard {
+    if !name.contains('/') && !is_compute(name) {
         errors.push(FieldError::invalid(path, name, "must be a standard resource for containers"));
     } else if name.contains('/') && !is_native(name) && !is_extended(name) {
         errors.push(FieldError::invalid(path, name, "doesn't follow extended resource name standard"));
     }
 }
 
-/// An amount that is not negative, and whole where the resource is counted.
+/// Validates an amount, which must not be negative, and must be an integer for some resources.
 pub(super) fn resource_value(path: &Path<'_>, name: &str, quantity: &Quantity, errors: &mut Vec<FieldError>) {
     let text = quantity.to_string();
     if quantity.is_negative() {
         errors.push(FieldError::invalid(path, text.as_str(), "must be greater than or equal to 0"));
     }
-    let whole = INTEGERS.contains(&name) || is_extended(name);
-    if whole && !quantity.is_whole() {
+    if is_integer(name) && !quantity.is_whole() {
         errors.push(FieldError::invalid(
             path,
             BadValue::Printed(Value::from(text).to_string()),
@@ -97,14 +40,14 @@ pub(super) fn resource_value(path: &Path<'_>, name: &str, quantity: &Quantity, e
     }
 }
 
-/// Whether the list has cpu or memory, and whether it has huge pages.
+/// Whether the resources include cpu or memory, and huge pages.
 #[derive(Default)]
 struct Found {
     compute: bool,
     huge_pages: bool,
 }
 
-/// The resources of one container.
+/// Validates the resources of one container.
 pub(super) fn requirements(
     path: &Path<'_>,
     resources: Option<&Value>,

@@ -1,4 +1,4 @@
-//! Where a pod may run: affinity, tolerations, spreading and gates.
+//! The scheduling constraints of a pod: affinity, tolerations, topology spread and scheduling gates.
 
 use super::field_rules::{Seen, label, named, qualified, supported};
 use crate::field::{BadValue, FieldError, Path};
@@ -10,7 +10,7 @@ const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
-/// `spec.affinity`.
+/// Validates `spec.affinity`.
 pub(super) fn affinity(path: &Path<'_>, affinity: Option<&Value>, errors: &mut Vec<FieldError>) {
     let Some(affinity) = affinity else { return };
     if let Some(node) = affinity.at("nodeAffinity") {
@@ -50,7 +50,7 @@ fn weight(path: &Path<'_>, term: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// A selector of nodes, as pods and volumes have it.
+/// Validates a node selector of a pod or a volume.
 pub(super) fn node_selector(path: &Path<'_>, selector: &Value, errors: &mut Vec<FieldError>) {
     let terms = path.child("nodeSelectorTerms");
     if selector.list("nodeSelectorTerms").is_empty() {
@@ -161,7 +161,7 @@ fn label_keys(path: &Path<'_>, term: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// `spec.tolerations`.
+/// Validates `spec.tolerations`.
 pub(super) fn tolerations(path: &Path<'_>, tolerations: &[Value], errors: &mut Vec<FieldError>) {
     for (index, toleration) in tolerations.iter().enumerate() {
         let path = path.index(index);
@@ -206,7 +206,7 @@ pub(super) fn tolerations(path: &Path<'_>, tolerations: &[Value], errors: &mut V
     }
 }
 
-/// `spec.taints` of a node.
+/// Validates `spec.taints` of a node.
 pub(super) fn taints(path: &Path<'_>, taints: &[Value], errors: &mut Vec<FieldError>) {
     let mut seen: Vec<(&str, &str)> = Vec::new();
     for (index, taint) in taints.iter().enumerate() {
@@ -234,7 +234,7 @@ pub(super) fn taints(path: &Path<'_>, taints: &[Value], errors: &mut Vec<FieldEr
     }
 }
 
-/// `spec.schedulingGates`.
+/// Validates `spec.schedulingGates`.
 pub(super) fn gates(path: &Path<'_>, gates: &[Value], errors: &mut Vec<FieldError>) {
     let mut seen = Seen::default();
     for (index, gate) in gates.iter().enumerate() {
@@ -246,7 +246,7 @@ pub(super) fn gates(path: &Path<'_>, gates: &[Value], errors: &mut Vec<FieldErro
     }
 }
 
-/// `spec.topologySpreadConstraints`.
+/// Validates `spec.topologySpreadConstraints`.
 pub(super) fn spread(path: &Path<'_>, constraints: &[Value], errors: &mut Vec<FieldError>) {
     for (index, constraint) in constraints.iter().enumerate() {
         let path = path.index(index);

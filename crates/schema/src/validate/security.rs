@@ -17,7 +17,7 @@ fn id(object: &Value, path: &Path<'_>, field: &str, errors: &mut Vec<FieldError>
     }
 }
 
-/// The context of one container.
+/// Validates the security context of a container.
 pub(super) fn container(
     path: &Path<'_>,
     context: Option<&Value>,
@@ -54,7 +54,7 @@ fn escalation(path: &Path<'_>, context: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// The context of the whole pod.
+/// Validates the security context of a pod.
 pub(super) fn pod(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
     let Some(context) = spec.at("securityContext") else { return };
     for field in ["fsGroup", "runAsUser", "runAsGroup"] {

@@ -1,4 +1,4 @@
-//! Services. What depends on the addresses and ports of the whole cluster is the API server's.
+//! Services. The API server validates what depends on the addresses and ports of the whole cluster.
 
 use evenkeel_scalars::formats;
 
@@ -15,8 +15,8 @@ const TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort
 const ONLY_BALANCERS: &str = "may only be used when `type` is 'LoadBalancer'";
 const AFFINITY_MAX: i64 = 86_400;
 
-/// What is wrong with the addresses. They are allocated before anything else is looked at, so that these errors
-/// stand alone.
+/// Validates the addresses. Kubernetes allocates them before it validates anything else, so that these errors are reported
+/// alone.
 pub(super) fn addresses(service: &Value) -> Vec<FieldError> {
     let spec = service.at("spec").unwrap_or(&Value::Null);
     let mut errors = Vec::new();
@@ -43,7 +43,7 @@ pub(super) fn update(new: &Value, old: &Value, subresource: &str) -> Vec<FieldEr
     errors
 }
 
-/// Where a load balancer is reached; only services that have one say so.
+/// Validates `status.loadBalancer`, which only Services of the type `LoadBalancer` may have.
 fn balancer_status(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     let ingress = |service: &'_ Value| service.at("status").at("loadBalancer").list("ingress").to_vec();
     let path = Path::new("status");
@@ -286,7 +286,7 @@ fn external_ips(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// An address that endpoints may have: none of the ranges with a meaning of their own.
+/// Validates the address of an endpoint, which must not be in one of the special ranges.
 pub(super) fn endpoint_ip(path: &Path<'_>, text: &str, errors: &mut Vec<FieldError>) {
     let Some(address) = formats::parse_ip(text) else { return };
     let link_local = match address {
@@ -320,7 +320,7 @@ pub(super) fn endpoint_ip(path: &Path<'_>, text: &str, errors: &mut Vec<FieldErr
 fn balancer(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
     let is_balancer = spec.str("type") == "LoadBalancer";
     let ranges = spec.strs("loadBalancerSourceRanges");
-    // Kubernetes spells the field with a capital here.
+    // Kubernetes' error spells this field with a capital letter.
     let at = path.child("LoadBalancerSourceRanges");
     if !ranges.is_empty() && !is_balancer {
         errors.push(FieldError::forbidden(at, ONLY_BALANCERS));
@@ -340,7 +340,7 @@ fn balancer(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// A range of addresses.
+/// Validates a CIDR range.
 pub(super) fn cidr(path: &Path<'_>, text: &str, errors: &mut Vec<FieldError>) {
     if !formats::is_cidr(text) {
         let detail = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";

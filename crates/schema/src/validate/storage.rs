@@ -1,4 +1,4 @@
-//! Classes of storage and of volume attributes, drivers of volumes, and where they are attached.
+//! StorageClasses, VolumeAttributesClasses, CSIDrivers, CSINodes and VolumeAttachments.
 
 use evenkeel_scalars::go;
 
@@ -13,7 +13,7 @@ use crate::quantity::Quantity;
 use crate::read::Read;
 use crate::selector;
 
-/// How many parameters a class may have, and how many bytes they may take.
+/// The most parameters of a class.
 const PARAMETERS_MAX: usize = 512;
 const PARAMETERS_BYTES_MAX: usize = 256 * 1024;
 const DRIVER_NAME_MAX: usize = 63;
@@ -22,7 +22,7 @@ const TOKEN_SECONDS_MIN: i64 = 600;
 const TOKEN_SECONDS_MAX: i64 = 1 << 32;
 const UPDATE_PERIOD_SECONDS_MIN: i64 = 10;
 
-/// The rules of a new object, and those of an updated one that are the same.
+/// Validates an object by the rules that creation and update share.
 pub(super) fn check(kind: &str, object: &Value, errors: &mut Vec<FieldError>) {
     match kind {
         "StorageClass" => class(object, errors),
@@ -38,7 +38,7 @@ pub(super) fn check(kind: &str, object: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// The rules of an update, those of the metadata included.
+/// Validates an update, metadata included.
 pub(super) fn update(kind: &str, new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     let before = errors.len();
     errors.extend(object_meta::update_builtin(new, old));
@@ -80,7 +80,7 @@ pub(super) fn update(kind: &str, new: &Value, old: &Value, errors: &mut Vec<Fiel
             check(kind, new, errors);
             let (new, old) = (new.at("spec"), old.at("spec"));
             let path = Path::new("spec");
-            // Kubernetes says the name of the first field with a letter too much.
+            // Kubernetes' error misspells the name of the first field.
             immutable(
                 &path.child("attachedRequired"),
                 new.at("attachRequired"),
@@ -115,7 +115,7 @@ fn class(object: &Value, errors: &mut Vec<FieldError>) {
 fn provisioner(field: &str, object: &Value, errors: &mut Vec<FieldError>) {
     match object.str(field) {
         "" => errors.push(FieldError::required(field, "")),
-        // What is shown is what was checked.
+        // Kubernetes shows the name in lower case, as it validates it.
         name => qualified(&Path::new(field), &name.to_lowercase(), errors),
     }
 }
@@ -191,7 +191,7 @@ fn attachment(object: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// The spec of an attachment as Go prints it, but for a volume that is written out in it.
+/// Prints the spec of a VolumeAttachment as Go does, without an inline volume.
 fn attachment_spec(spec: Option<&Value>) -> BadValue {
     let text = |value: Option<&Value>| value.map_or("null".to_owned(), go::json);
     let source = spec.at("source");
@@ -239,7 +239,7 @@ fn node(object: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// What a driver says of its node stays, but for how much it can take.
+/// Validates an update of a CSINode: of a driver, only `allocatable` can change.
 fn node_update(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     for before in old.at("spec").list("drivers") {
         for driver in new.at("spec").list("drivers").iter().filter(|it| it.str("name") == before.str("name"))

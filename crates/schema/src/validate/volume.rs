@@ -12,7 +12,7 @@ use crate::names;
 use crate::quantity::Quantity;
 use crate::read::Read;
 
-/// The sources in the order in which they are checked; the second name is the one in messages about two of them.
+/// The volume sources in the order of their validation, with their names in the error for two sources.
 const SOURCES: [(&str, &str); 30] = [
     ("emptyDir", "emptyDir"),
     ("hostPath", "hostPath"),
@@ -48,7 +48,7 @@ const SOURCES: [(&str, &str); 30] = [
 const HOST_PATH_TYPES: [&str; 8] =
     ["", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"];
 
-/// Checks the volumes, and gives those that are well-formed, by name.
+/// Validates the volumes. Returns the valid ones by name.
 pub(super) fn volumes<'a>(
     path: &Path<'_>,
     volumes: &'a [Value],
@@ -163,7 +163,7 @@ fn one(
     }
 }
 
-/// Sources of storage systems, as far as names must be given.
+/// Validates the required fields of the other volume sources.
 fn others(path: &Path<'_>, name: &str, source: &Value, errors: &mut Vec<FieldError>) {
     let fields: &[&str] = match name {
         "glusterfs" => &["endpoints", "path"],
@@ -359,7 +359,7 @@ fn csi(path: &Path<'_>, source: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// The name of a CSI driver: a short domain.
+/// Validates the name of a CSI driver, which is a short domain name.
 pub(super) fn driver_name(path: &Path<'_>, name: &str, errors: &mut Vec<FieldError>) {
     if name.is_empty() {
         errors.push(FieldError::required(path, ""));

@@ -1,4 +1,4 @@
-//! Webhooks: what they are asked about, and where they are found.
+//! Webhook configurations.
 
 use super::field_rules::{named, qualified, supported};
 use super::policy;
@@ -15,7 +15,7 @@ pub(super) const FAILURE: [&str; 2] = ["Fail", "Ignore"];
 pub(super) const MATCH: [&str; 2] = ["Equivalent", "Exact"];
 const SIDE_EFFECTS: [&str; 2] = ["None", "NoneOnDryRun"];
 const CONDITIONS_MAX: usize = 64;
-/// What an expression of a policy may use; its types are known only when it runs.
+/// The variables of a policy's expressions, whose types are known only at run time.
 const VARIABLES: [&str; 6] = ["object", "oldObject", "request", "namespaceObject", "authorizer", "variables"];
 
 pub(super) fn create(kind: &str, object: &Value) -> Vec<FieldError> {
@@ -114,7 +114,7 @@ fn client(path: &Path<'_>, config: &Value, errors: &mut Vec<FieldError>) {
         url(&path.child("url"), config.str("url"), errors);
     } else if let Some(service) = config.at("service") {
         let path = path.child("service");
-        // Kubernetes takes the one for the other here.
+        // Kubernetes' errors confuse `name` and `namespace` here.
         for (field, told) in [("namespace", "name"), ("name", "namespace")] {
             if service.str(field).is_empty() {
                 errors.push(FieldError::required(path.child(told), ""));
@@ -196,7 +196,7 @@ pub(super) fn rule_with_operations(path: &Path<'_>, rule: &Value, errors: &mut V
     }
 }
 
-/// A list that must have something, and nothing beside a star.
+/// Validates a list that must not be empty, and that has no other item beside `*`.
 fn stars(path: &Path<'_>, given: &[&str], what: &str, errors: &mut Vec<FieldError>) {
     if given.is_empty() {
         errors.push(FieldError::required(path, ""));
@@ -262,7 +262,7 @@ pub(super) fn conditions(list: &Path<'_>, conditions: &[Value], more: &[&str], e
     }
 }
 
-/// An expression that must compile, and give what is expected.
+/// Validates an expression, which must compile and evaluate to the expected type.
 pub(super) fn expression(
     path: &Path<'_>,
     text: &str,

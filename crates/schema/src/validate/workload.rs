@@ -1,4 +1,4 @@
-//! Kinds that keep pods running: Deployment, ReplicaSet, StatefulSet, DaemonSet, ReplicationController.
+//! Workloads: Deployments, ReplicaSets, StatefulSets, DaemonSets and ReplicationControllers.
 
 use evenkeel_scalars::go;
 
@@ -14,7 +14,7 @@ use crate::selector::{self, LabelSelector};
 
 const MISMATCH: &str = "`selector` does not match template `labels`";
 
-/// The rules of one of these kinds, on creation.
+/// Validates a new object.
 pub(super) fn create(kind: &str, object: &Value) -> Vec<FieldError> {
     let rule = if kind == "StatefulSet" { NameRule::Label } else { NameRule::Subdomain };
     let mut errors = object_meta::create_builtin(object, true, rule);
@@ -22,7 +22,7 @@ pub(super) fn create(kind: &str, object: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// The rules of one of these kinds, on update.
+/// Validates an update.
 pub(super) fn update(kind: &str, new: &Value, old: &Value, subresource: &str) -> Vec<FieldError> {
     let mut errors = object_meta::update_builtin(new, old);
     if subresource == "status" {
@@ -60,7 +60,7 @@ fn spec(kind: &str, object: &Value, old: Option<&Value>, errors: &mut Vec<FieldE
     }
 }
 
-/// The selector, and the template that it must match.
+/// Validates the selector, and the template that it must match.
 fn selected_template(path: &Path<'_>, spec: &Value, kind: &str, errors: &mut Vec<FieldError>) {
     check_selector(path, spec, kind, errors);
     let template = spec.at("template").unwrap_or(&Value::Null);
@@ -86,7 +86,7 @@ fn check_selector(path: &Path<'_>, spec: &Value, kind: &str, errors: &mut Vec<Fi
     }
 }
 
-/// Says whether the selector could be read at all.
+/// Validates that the selector matches the template. Returns whether the selector is valid.
 fn matching(
     path: &Path<'_>,
     spec: &Value,
@@ -133,14 +133,14 @@ fn deployment(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// A strategy as Go prints its struct.
+/// Prints a strategy as Go prints its struct.
 fn print_strategy(strategy: &Value) -> BadValue {
     let kind = Value::from(strategy.str("type"));
     let rolling = strategy.at("rollingUpdate").map_or("null".to_owned(), rolling_text);
     BadValue::Printed(format!("{{\"Type\":{kind},\"RollingUpdate\":{rolling}}}"))
 }
 
-/// The bounds of a rolling update as Go prints their struct.
+/// Prints the bounds of a rolling update as Go prints their struct.
 fn print_rolling(rolling: &Value) -> BadValue {
     BadValue::Printed(rolling_text(rolling))
 }
@@ -186,7 +186,7 @@ fn deployment_strategy(path: &Path<'_>, strategy: &Value, errors: &mut Vec<Field
     }
 }
 
-/// A count that is not negative, or a percentage.
+/// Validates a number that is not negative, or a percentage.
 pub(super) fn int_or_percent(path: &Path<'_>, value: Option<&Value>, errors: &mut Vec<FieldError>) {
     match value {
         Some(Value::String(text)) => super::field_rules::named(path, text, names::percent(text), errors),
@@ -256,7 +256,7 @@ fn stateful_set(path: &Path<'_>, spec: &Value, old: Option<&Value>, errors: &mut
     let at = path.child("template");
     if matching(&at, spec, &template, "", errors) {
         pod::template(&at, &template, errors);
-        // Kubernetes looks at these twice.
+        // Kubernetes validates these twice.
         let meta = template.at("metadata").unwrap_or(&Value::Null);
         selector::validate_labels(&at.child("labels"), meta.at("labels").unwrap_or(&Value::Null), errors);
         object_meta::annotations(&at.child("annotations"), meta, errors);
@@ -264,7 +264,7 @@ fn stateful_set(path: &Path<'_>, spec: &Value, old: Option<&Value>, errors: &mut
     always_restarts(&at, &template, "StatefulSet", errors);
 }
 
-/// The template with the volumes that its claims become.
+/// The template with a volume for each of its volume claim templates.
 fn with_claims(spec: &Value) -> Value {
     let mut template = spec.at("template").cloned().unwrap_or(Value::Null);
     let claims: Vec<&str> =
@@ -433,7 +433,7 @@ fn replication_controller(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldE
     always_restarts(&at, template, "ReplicationController", errors);
 }
 
-/// Counts are not negative, and none is greater than the number of replicas.
+/// Validates the status: its counts must not be negative, nor exceed the number of replicas.
 fn status(kind: &str, new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     let path = Path::new("status");
     let Some(status) = new.at("status") else { return };

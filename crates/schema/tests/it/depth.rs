@@ -7,7 +7,7 @@ use evenkeel_schema::fieldset::FieldSet;
 use evenkeel_schema::patch::{PatchError, json as json_patch, merge, strategic};
 use evenkeel_schema::selector::{FieldSelector, LabelSelector};
 use evenkeel_schema::structural::{self, definition};
-use evenkeel_schema::{managed, protobuf, types, unknown};
+use evenkeel_schema::{managed_fields, protobuf, strict_decoding, types};
 use serde_json::{Value, json};
 
 const LEVELS: [usize; 3] = [1_000, 10_000, 100_000];
@@ -54,7 +54,7 @@ fn json_bodies() {
                 ];
                 for body in bodies {
                     assert!(
-                        unknown::decode(schema, kind, body.as_bytes()).is_err(),
+                        strict_decoding::decode(schema, kind, body.as_bytes()).is_err(),
                         "{kind}, {levels} levels"
                     );
                 }
@@ -104,7 +104,7 @@ fn merges_of_the_deepest_trees_that_are_parsed() {
         merge::apply(&mut object, deep()).unwrap();
         let schema = types::builtin("", "v1", "ConfigMap").unwrap();
         strategic::apply(schema, &mut object, &mut deep()).ok();
-        let _ = managed::lay_over(schema, &object, &deep());
+        let _ = managed_fields::lay_over(schema, &object, &deep());
         let set = FieldSet::from_json(&nested(126)).map(|set| set.to_text());
         assert!(set.is_err());
         let fields = (1..126).fold(json!({}), |inner, _| json!({ "f:a": inner }));

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use evenkeel_schema::fieldset::{FieldSet, Path, PathElement};
-use evenkeel_schema::{managed, types};
+use evenkeel_schema::{managed_fields, types};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -93,7 +93,7 @@ fn elements_of_an_unknown_kind_are_left_out() {
 fn the_text_has_the_order_of_kubernetes() {
     let service = types::builtin("", "v1", "Service").unwrap();
     let ports: Vec<_> = [443, 80, 8080].iter().map(|port| json!({"port": port})).collect();
-    let text = managed::fields(service, &json!({"spec": {"ports": ports}})).to_text();
+    let text = managed_fields::fields(service, &json!({"spec": {"ports": ports}})).to_text();
     let (a, b) = (text.find(":80,").unwrap(), text.find(":443,").unwrap());
     assert!(a < b, "numbers sort as numbers: {text}");
 }

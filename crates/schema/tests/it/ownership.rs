@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use evenkeel_schema::fieldset::{FieldSet, Path, PathElement};
-use evenkeel_schema::managed::{self, ApplyError, Context, OneVersion, Reset};
+use evenkeel_schema::managed_fields::{self, ApplyError, Context, OneVersion, Reset};
 use evenkeel_schema::types;
 use jiff::Timestamp;
 use proptest::prelude::*;
@@ -42,7 +42,7 @@ fn stored(mut object: Value) -> Value {
 }
 
 fn apply(manager: &str, live: Option<&Value>, config: &Value) -> Value {
-    stored(managed::apply(&context(manager), live.cloned(), config, true).unwrap())
+    stored(managed_fields::apply(&context(manager), live.cloned(), config, true).unwrap())
 }
 
 fn update(manager: &str, live: Option<&Value>, new: &Value) -> Value {
@@ -51,7 +51,7 @@ fn update(manager: &str, live: Option<&Value>, new: &Value) -> Value {
         new["metadata"]["managedFields"] = live["metadata"]["managedFields"].clone();
         new["metadata"]["uid"] = "1".into();
     }
-    stored(managed::update(&context(manager), live, new))
+    stored(managed_fields::update(&context(manager), live, new))
 }
 
 /// The fields that a manager owns in all its entries, or the fields of all managers.
@@ -77,7 +77,7 @@ fn ownable(object: &Value) -> FieldSet {
     }
     fields.remove("apiVersion");
     fields.remove("kind");
-    managed::fields(types::builtin("", "v1", "Pod").unwrap(), &object)
+    managed_fields::fields(types::builtin("", "v1", "Pod").unwrap(), &object)
 }
 
 /// The object without its managedFields.
@@ -173,7 +173,7 @@ proptest! {
     #[test]
     fn a_conflict_changes_nothing_and_names_what_differs(mine in pod(), theirs in pod()) {
         let live = apply("them", None, &theirs);
-        match managed::apply(&context("me"), Some(live.clone()), &mine, false) {
+        match managed_fields::apply(&context("me"), Some(live.clone()), &mine, false) {
             Ok(merged) => prop_assert!(owned_by(&live, Some("them")).is_subset(&owned_by(&merged, Some("them")))),
             Err(ApplyError::Conflicts(conflicts)) => {
                 let forced = apply("me", Some(&live), &mine);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use evenkeel_schema::kinds::split_api_version;
+use evenkeel_schema::api_resources::split_api_version;
 use evenkeel_schema::selector::LabelSelector;
 use evenkeel_store::Range;
 use serde_json::Value;

@@ -346,7 +346,7 @@ fn what_governs() {
 /// Every kind with its own columns has a row function that returns as many cells.
 #[test]
 fn rows_fit_the_columns_of_the_facts() {
-    for resource in evenkeel_schema::kinds::resources() {
+    for resource in evenkeel_schema::api_resources::resources() {
         let plain = resource.columns.iter().any(|column| column.name == "Created At");
         if resource.columns.is_empty() || plain {
             continue;

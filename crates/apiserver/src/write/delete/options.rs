@@ -1,7 +1,7 @@
 //! Delete options, from the body or the query.
 
 use evenkeel_schema::field::FieldError;
-use evenkeel_schema::{types, unknown};
+use evenkeel_schema::{strict_decoding, types};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
@@ -170,7 +170,8 @@ fn check_types(value: &Value) -> Result<()> {
         ));
     }
     let schema = types::builtin_type("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions");
-    let refusal = schema.and_then(|schema| unknown::decode_value(schema, "DeleteOptions", value).refusal);
+    let refusal =
+        schema.and_then(|schema| strict_decoding::decode_value(schema, "DeleteOptions", value).refusal);
     refusal.map_or(Ok(()), |why| Err(Status::bad_request(why)))
 }
 

@@ -2,7 +2,8 @@
 
 use super::Object;
 use crate::json::Value;
-use crate::pod_resources::{Amounts, Part, PodResources, read};
+use crate::pod_resources::{Amounts, Part, PodResources, is_pod_level, read};
+use crate::resource_names::is_huge_page;
 
 /// Completes `spec.resources` if the pod sets a part of it.
 pub(super) fn fill_in(spec: &mut Object) {
@@ -28,14 +29,6 @@ fn store(resources: &mut Object, name: &str, list: &Amounts) {
     resources.insert(name.to_owned(), Value::Object(entries.collect()));
 }
 
-fn is_huge_page(name: &str) -> bool {
-    name.starts_with("hugepages-")
-}
-
-fn may_overcommit(name: &str) -> bool {
-    matches!(name, "cpu" | "memory")
-}
-
 fn huge_page_limits(pod: &Value, mut limits: Amounts, requests: &Amounts) -> Amounts {
     for (name, limit) in PodResources::of_spec(pod, Part::Limits).of_containers() {
         if is_huge_page(&name) && !requests.contains_key(&name) {
@@ -47,12 +40,12 @@ fn huge_page_limits(pod: &Value, mut limits: Amounts, requests: &Amounts) -> Amo
 
 fn pod_requests(pod: &Value, limits: &Amounts, mut requests: Amounts) -> Amounts {
     for (name, request) in PodResources::of_spec(pod, Part::Requests).of_containers() {
-        if may_overcommit(&name) {
+        if is_pod_level(&name) && !is_huge_page(&name) {
             requests.entry(name).or_insert(request);
         }
     }
     for (name, limit) in limits {
-        if may_overcommit(name) || is_huge_page(name) {
+        if is_pod_level(name) {
             requests.entry(name.clone()).or_insert_with(|| limit.clone());
         }
     }

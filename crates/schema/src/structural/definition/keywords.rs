@@ -2,7 +2,7 @@
 
 use evenkeel_scalars::go;
 
-use super::super::rules::{Place, Report, elements_max};
+use super::super::rules::{Report, RuleScope, elements_max};
 use super::{RuleChecks, field_path};
 use crate::field::{BadValue, FieldError, Path};
 use crate::json::Value;
@@ -80,12 +80,12 @@ fn visit(path: &Path<'_>, schema: &Value, context: &Context, found: &mut Found) 
     // The errors of rules on an invalid schema would be misleading.
     let Some(scope) = context.rules.as_ref().filter(|_| found.errors.len() == known) else { return };
     if !schema.list("x-kubernetes-validations").is_empty() {
-        let place = Place {
+        let rule_scope = RuleScope {
             root: context.root,
             cardinality: scope.cardinality,
             uncorrelatable: scope.uncorrelatable.as_deref(),
         };
-        found.rules.check(path, schema, &place);
+        found.rules.check(path, schema, &rule_scope);
     }
 }
 

@@ -20,7 +20,7 @@ const TOTAL_COST_MAX: u64 = 100_000_000;
 const NAMED_MAX: usize = 4;
 
 /// The surroundings of the rules of one schema node.
-pub(in crate::structural) struct Place<'a> {
+pub(in crate::structural) struct RuleScope<'a> {
     /// Whether the node describes the whole object.
     pub(in crate::structural) root: bool,
     /// How often the value can occur in an object; `None` if nothing in the schema limits that.
@@ -45,11 +45,11 @@ impl Report {
     }
 
     /// Checks the rules of one schema node.
-    pub(in crate::structural) fn check(&mut self, path: &Path<'_>, schema: &Value, place: &Place<'_>) {
+    pub(in crate::structural) fn check(&mut self, path: &Path<'_>, schema: &Value, scope: &RuleScope<'_>) {
         let compiled = compile::node(schema);
         debug_assert!(has_rules(&compiled), "only places with rules are checked");
         let list = path.child("x-kubernetes-validations");
-        let view = declare::view_at(&compiled, place.root);
+        let view = declare::view_at(&compiled, scope.root);
         let Some(declared) = declare::declare(&view, "selfType") else {
             self.errors.push(FieldError::internal(
                 list,
@@ -57,13 +57,13 @@ impl Report {
             ));
             return;
         };
-        let often = place.cardinality.unwrap_or(declare::REQUEST_BYTES_MAX / (declared.bytes_min + 1));
+        let often = scope.cardinality.unwrap_or(declare::REQUEST_BYTES_MAX / (declared.bytes_min + 1));
         for (index, rule) in compiled.validations.iter().enumerate() {
             let path = list.index(index);
             let program = program::compile(rule, &view, &declared);
             self.costs(&path, &program, often);
             self.problems(&path, rule, &program);
-            self.old_self(&path, rule, &program, place);
+            self.old_self(&path, rule, &program, scope);
         }
     }
 
@@ -100,8 +100,8 @@ impl Report {
         }
     }
 
-    fn old_self(&mut self, path: &Path<'_>, rule: &Validation, compiled: &Compiled, place: &Place<'_>) {
-        match (compiled.uses_old_self(), place.uncorrelatable, rule.optional_old_self) {
+    fn old_self(&mut self, path: &Path<'_>, rule: &Validation, compiled: &Compiled, scope: &RuleScope<'_>) {
+        match (compiled.uses_old_self(), scope.uncorrelatable, rule.optional_old_self) {
             (true, Some(list), _) => {
                 let detail = format!(
                     "oldSelf cannot be used on the uncorrelatable portion of the schema within {list}"

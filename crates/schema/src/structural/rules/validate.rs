@@ -21,7 +21,7 @@ const OUT_OF_BUDGET: &str =
 
 /// The results of all rules.
 #[derive(Debug, Default)]
-pub struct Findings {
+pub struct RuleFindings {
     /// The rules that fail.
     pub errors: Vec<FieldError>,
     /// The rules that fail on values which the update does not change: reported, but no reason to refuse it.
@@ -30,8 +30,8 @@ pub struct Findings {
 
 impl Rules {
     /// Runs the rules on an object that is created, or updated from `old`.
-    pub fn validate(&self, object: &Json, old: Option<&Json>) -> Findings {
-        let mut run = Run { findings: Findings::default(), budget: Some(BUDGET) };
+    pub fn validate(&self, object: &Json, old: Option<&Json>) -> RuleFindings {
+        let mut run = Run { findings: RuleFindings::default(), budget: Some(BUDGET) };
         let here = old.map(|old| (object, old, &self.schema));
         let ratchet = Ratchet { here, above: None };
         run.node(&self.root, &self.schema, &Path::ROOT, object, old, ratchet);
@@ -89,7 +89,7 @@ fn unchanged(new: &Json, old: &Json, schema: Option<&Schema>) -> bool {
 }
 
 struct Run {
-    findings: Findings,
+    findings: RuleFindings,
     /// The cost that is left; `None` once it was exceeded, which ends the run.
     budget: Option<u64>,
 }
@@ -179,14 +179,14 @@ impl Run {
         if node.rules.is_empty() {
             return;
         }
-        let place = Place { schema, path, value, old, forgiven: ratchet.forgives() };
+        let target = Target { schema, path, value, old, forgiven: ratchet.forgives() };
         if self.budget == Some(0) {
-            self.stop(place.broken(OUT_OF_BUDGET));
+            self.stop(target.broken(OUT_OF_BUDGET));
             return;
         }
         let (own, before) = (view(value, schema), old.map(|old| view(old, schema)));
         for compiled in &node.rules {
-            self.rule(compiled, &place, &own, before.as_ref());
+            self.rule(compiled, &target, &own, before.as_ref());
             if self.budget.is_none() {
                 return;
             }
@@ -201,7 +201,7 @@ impl Run {
     fn rule(
         &mut self,
         compiled: &Compiled,
-        place: &Place<'_>,
+        target: &Target<'_>,
         own: &Outcome<Value<'_>>,
         before: Option<&Outcome<Value<'_>>>,
     ) {
@@ -209,28 +209,28 @@ impl Run {
         let program = match &compiled.rule {
             None => return,
             Some(Err(problem)) => {
-                self.findings.errors.push(place.broken(format!("rule compile error: {problem}")));
+                self.findings.errors.push(target.broken(format!("rule compile error: {problem}")));
                 return;
             }
             Some(Ok(program)) => program,
         };
         let optional = rule.optional_old_self == Some(true);
-        if program.uses_old_self() && place.old.is_none() && !optional {
+        if program.uses_old_self() && target.old.is_none() && !optional {
             return;
         }
         let variables = match variables(own, before, optional) {
             Ok(variables) => variables,
-            Err(fault) => return self.fault(fault, rule, place),
+            Err(fault) => return self.fault(fault, rule, target),
         };
         let (outcome, cost) = evaluate(&program.checked, &variables);
         // An evaluation that exceeds its own limit is reported as such, even if it also exceeds the budget.
         if !matches!(outcome, Err(Fault::Limit)) && !self.spend(cost) {
-            return self.stop(place.broken(OUT_OF_BUDGET));
+            return self.stop(target.broken(OUT_OF_BUDGET));
         }
         match outcome {
             Ok(Value::Bool(true)) => {}
-            Ok(_) => self.failed(compiled, program, place, &variables),
-            Err(fault) => self.fault(fault, rule, place),
+            Ok(_) => self.failed(compiled, program, target, &variables),
+            Err(fault) => self.fault(fault, rule, target),
         }
     }
 
@@ -244,23 +244,23 @@ impl Run {
         }
     }
 
-    fn fault(&mut self, fault: Fault, rule: &Validation, place: &Place<'_>) {
+    fn fault(&mut self, fault: Fault, rule: &Validation, target: &Target<'_>) {
         let name = rule_name(rule);
         match fault {
             Fault::Limit => {
                 let detail = format!(
                     "'operation cancelled: actual cost limit exceeded': no further validation rules will be run due to call cost exceeds limit for rule: {name}"
                 );
-                self.stop(place.broken(detail));
+                self.stop(target.broken(detail));
             }
             Fault::Error(error) if error.starts_with("no such overload") => {
                 let detail = format!(
                     "'{error}': call arguments did not match a supported operator, function or macro signature for rule: {name}"
                 );
-                self.findings.errors.push(place.broken(detail));
+                self.findings.errors.push(target.broken(detail));
             }
             Fault::Error(error) => {
-                self.findings.errors.push(place.broken(format!("{error} evaluating rule: {name}")));
+                self.findings.errors.push(target.broken(format!("{error} evaluating rule: {name}")));
             }
         }
     }
@@ -270,26 +270,27 @@ impl Run {
         &mut self,
         compiled: &Compiled,
         program: &Program,
-        place: &Place<'_>,
+        target: &Target<'_>,
         variables: &[(&str, Value<'_>)],
     ) {
         let rule = &compiled.source;
         let field = match &compiled.field {
-            Some(below) => place.path.child(below).to_string(),
-            None => place.path.to_string(),
+            Some(below) => target.path.child(below).to_string(),
+            None => target.path.to_string(),
         };
-        let add =
-            |findings: &mut Findings, error: FieldError| match !program.uses_old_self() && place.forgiven {
-                true => findings.warnings.push(error),
-                false => findings.errors.push(error),
-            };
+        let add = |findings: &mut RuleFindings, error: FieldError| match !program.uses_old_self()
+            && target.forgiven
+        {
+            true => findings.warnings.push(error),
+            false => findings.errors.push(error),
+        };
         let mut detail = None;
         if let Some(Ok(message)) = &compiled.message {
             match self.message(message, variables, &rule.message_expression) {
                 Message::Text(text) => detail = Some(text),
                 Message::Unusable => {}
                 Message::Stop(problem) => {
-                    add(&mut self.findings, FieldError::invalid(field, place.type_name(), problem));
+                    add(&mut self.findings, FieldError::invalid(field, target.type_name(), problem));
                     self.budget = None;
                     return;
                 }
@@ -299,9 +300,9 @@ impl Run {
             true => format!("failed rule: {}", rule_name(rule)),
             false => rule_name(rule).to_owned(),
         });
-        let bad_value = match place.schema.kind {
+        let bad_value = match target.schema.kind {
             Some(Type::Object | Type::Array) => BadValue::Omitted,
-            _ => BadValue::from(place.value),
+            _ => BadValue::from(target.value),
         };
         let error = match rule.reason.as_str() {
             "FieldValueForbidden" => FieldError::forbidden(field, detail),
@@ -346,7 +347,7 @@ enum Message {
 }
 
 /// The value that rules are run on.
-struct Place<'a> {
+struct Target<'a> {
     schema: &'a Schema,
     path: &'a Path<'a>,
     value: &'a Json,
@@ -355,7 +356,7 @@ struct Place<'a> {
     forgiven: bool,
 }
 
-impl Place<'_> {
+impl Target<'_> {
     fn type_name(&self) -> &'static str {
         self.schema.kind.map_or("", Type::name)
     }

@@ -12,19 +12,19 @@ use super::items::Index;
 use super::remove::remove;
 use super::typed::{Atom, ListView, MapView, Node};
 use super::{Context, ManagerId};
-use crate::fieldset::{FieldSet, PathElement, Place};
+use crate::fieldset::{Cursor, FieldSet, PathElement};
 use crate::json::{Map, Value};
 
 /// The fields of an object to remove, because `before` contains them and no manager owns them now.
 pub(super) fn doomed(node: Node<'_>, object: &Value, before: &Owned, managed: &Managed) -> FieldSet {
-    let owners: Vec<Place<'_>> = managed.owned.values().map(Owned::place).collect();
+    let owners: Vec<Cursor<'_>> = managed.owned.values().map(Owned::cursor).collect();
     let mut walk = Walk { key: String::new() };
-    walk.visit(node, object, &before.set(), &owners, State::default())
+    walk.visit(node, object, &before.set(), &owners, Removal::default())
 }
 
 /// What the algorithm decided for the parents of a field.
 #[derive(Clone, Copy, Default)]
-struct State {
+struct Removal {
     /// The manager applied the field, or one of its parents, last time.
     taken: bool,
     /// A parent is removed, because no manager owns it.
@@ -42,15 +42,15 @@ impl Walk {
         node: Node<'_>,
         value: &Value,
         last: &FieldSet,
-        owners: &[Place<'_>],
-        state: State,
+        owners: &[Cursor<'_>],
+        removal: Removal,
     ) -> FieldSet {
         match (node.atom(Some(value)), value) {
             (Atom::Map(map), Value::Object(object)) if !map.atomic => {
-                self.fields(map, object, last, owners, state)
+                self.fields(map, object, last, owners, removal)
             }
             (Atom::List(list), Value::Array(items)) if !list.atomic => {
-                self.items(list, items, last, owners, state)
+                self.items(list, items, last, owners, removal)
             }
             _ => FieldSet::new(),
         }
@@ -61,8 +61,8 @@ impl Walk {
         map: MapView<'_>,
         object: &Map<String, Value>,
         last: &FieldSet,
-        owners: &[Place<'_>],
-        state: State,
+        owners: &[Cursor<'_>],
+        removal: Removal,
     ) -> FieldSet {
         let mut doomed = FieldSet::new();
         for (element, member, beneath) in last.entries() {
@@ -72,11 +72,12 @@ impl Walk {
             };
             let was_applied = member || named && !beneath.is_empty();
             let there = is_field(node, value, named);
-            let (mut is_doomed, state, owners) = self.step(element, was_applied, named, there, owners, state);
+            let (mut is_doomed, removal, owners) =
+                self.step(element, was_applied, named, there, owners, removal);
             is_doomed |= was_applied && there && named && !self.remains(node, value, &owners);
             let parts = match is_doomed {
                 true => FieldSet::new(),
-                false => self.visit(node, value, beneath, &owners, state),
+                false => self.visit(node, value, beneath, &owners, removal),
             };
             doomed.put(element.clone(), is_doomed, parts);
         }
@@ -88,18 +89,18 @@ impl Walk {
         list: ListView<'_>,
         items: &[Value],
         last: &FieldSet,
-        owners: &[Place<'_>],
-        state: State,
+        owners: &[Cursor<'_>],
+        removal: Removal,
     ) -> FieldSet {
         let mut doomed = FieldSet::new();
         let sorted = Index::new(list, items).into_sorted();
         for group in sorted.chunk_by(|(a, _), (b, _)| a == b) {
             let element = group[0].0.element();
             let Some((member, beneath)) = last.entry(&element) else { continue };
-            let (is_doomed, state, owners) = self.step(&element, member, false, true, owners, state);
+            let (is_doomed, removal, owners) = self.step(&element, member, false, true, owners, removal);
             let parts = match group {
                 // Items with equal keys are one field without children.
-                [(_, at)] if !is_doomed => self.visit(list.items(), &items[*at], beneath, &owners, state),
+                [(_, at)] if !is_doomed => self.visit(list.items(), &items[*at], beneath, &owners, removal),
                 _ => FieldSet::new(),
             };
             doomed.put(element, is_doomed, parts);
@@ -109,7 +110,7 @@ impl Walk {
 
     /// Whether a value is still a field after all fields without owners are removed from it. An empty value is one, a value that
     /// contains nothing but empty lists is not.
-    fn remains(&mut self, node: Node<'_>, value: &Value, owners: &[Place<'_>]) -> bool {
+    fn remains(&mut self, node: Node<'_>, value: &Value, owners: &[Cursor<'_>]) -> bool {
         let (Atom::Map(map), Value::Object(object)) = (node.atom(Some(value)), value) else { return true };
         if map.atomic {
             return true;
@@ -130,20 +131,20 @@ impl Walk {
         !barren
     }
 
-    /// Decides whether to remove a field. Also returns the state for the fields beneath it.
+    /// Decides whether to remove a field. Also returns the removal for the fields beneath it.
     fn step<'a>(
         &mut self,
         element: &PathElement,
         was_applied: bool,
         named: bool,
         there: bool,
-        owners: &[Place<'a>],
-        state: State,
-    ) -> (bool, State, Vec<Place<'a>>) {
+        owners: &[Cursor<'a>],
+        removal: Removal,
+    ) -> (bool, Removal, Vec<Cursor<'a>>) {
         let (owned, beneath) = self.owned(element, named, owners);
-        let taken = state.taken || was_applied;
-        let lost = state.lost || (there && taken && !owned);
-        (was_applied && there && lost, State { taken, lost }, beneath)
+        let taken = removal.taken || was_applied;
+        let lost = removal.lost || (there && taken && !owned);
+        (was_applied && there && lost, Removal { taken, lost }, beneath)
     }
 
     /// Whether any manager owns a field, and the nodes of the managers that own fields beneath it.
@@ -151,8 +152,8 @@ impl Walk {
         &mut self,
         element: &PathElement,
         named: bool,
-        owners: &[Place<'a>],
-    ) -> (bool, Vec<Place<'a>>) {
+        owners: &[Cursor<'a>],
+    ) -> (bool, Vec<Cursor<'a>>) {
         let (mut owned, mut beneath) = (false, Vec::new());
         for owner in owners {
             let Some((member, place)) = owner.step(element, &mut self.key) else { continue };

@@ -2,7 +2,7 @@ use super::*;
 use crate::types::builtin;
 use serde_json::json;
 
-fn found(kind: (&str, &str), body: &str) -> Findings {
+fn found(kind: (&str, &str), body: &str) -> DecodingErrors {
     decode(builtin(kind.0, "v1", kind.1).unwrap(), kind.1, body.as_bytes()).unwrap().1
 }
 
@@ -115,7 +115,7 @@ fn a_type_that_decodes_itself_ends_the_decoding() {
 #[test]
 fn raw_values_are_not_looked_into() {
     let body = r#"{"data": {"a": {"b": 1, "b": 2}}, "revision": 1}"#;
-    assert_eq!(found(("apps", "ControllerRevision"), body), Findings::default());
+    assert_eq!(found(("apps", "ControllerRevision"), body), DecodingErrors::default());
 }
 
 #[test]
@@ -151,6 +151,6 @@ fn what_fits_has_nothing_to_be_told() {
         let mut object = good.clone();
         *object.pointer_mut(pointer).unwrap() = value;
         assert!(!fits(schema, &object, Some(&good)), "{pointer}");
-        assert_ne!(decode_value(schema, "Pod", &object), Findings::default(), "{pointer}");
+        assert_ne!(decode_value(schema, "Pod", &object), DecodingErrors::default(), "{pointer}");
     }
 }

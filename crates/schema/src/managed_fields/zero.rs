@@ -9,7 +9,7 @@ use crate::json::Value;
 /// The zero value of a kind. That of a custom resource has only `apiVersion` and `kind`.
 pub(super) fn object(ctx: &Context<'_>) -> Value {
     let mut object = type_meta(ctx);
-    let (group, version) = crate::kinds::split_api_version(ctx.api_version);
+    let (group, version) = crate::api_resources::split_api_version(ctx.api_version);
     crate::normalize::normalize(group, version, ctx.kind, &mut object);
     object
 }

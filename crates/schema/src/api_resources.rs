@@ -104,8 +104,8 @@ pub fn api_version(group: &str, version: &str) -> String {
 /// Splits an `apiVersion` into group and version.
 ///
 /// ```
-/// assert_eq!(evenkeel_schema::kinds::split_api_version("apps/v1"), ("apps", "v1"));
-/// assert_eq!(evenkeel_schema::kinds::split_api_version("v1"), ("", "v1"));
+/// assert_eq!(evenkeel_schema::api_resources::split_api_version("apps/v1"), ("apps", "v1"));
+/// assert_eq!(evenkeel_schema::api_resources::split_api_version("v1"), ("", "v1"));
 /// ```
 pub fn split_api_version(api_version: &str) -> (&str, &str) {
     api_version.split_once('/').unwrap_or(("", api_version))
@@ -120,7 +120,7 @@ pub fn resources() -> &'static [Resource] {
 /// The resource at a path.
 ///
 /// ```
-/// let pods = evenkeel_schema::kinds::find("", "v1", "pods").unwrap();
+/// let pods = evenkeel_schema::api_resources::find("", "v1", "pods").unwrap();
 /// assert_eq!(pods.kind, "Pod");
 /// assert!(pods.subresource("eviction").is_some());
 /// ```

@@ -1,4 +1,4 @@
-//! Whether an object is decoded without a word. Nearly all are, and seeing that takes no paths and no copies.
+//! A fast check that an object has no decoding errors, which is true for nearly all. It needs no paths and no copies.
 
 use super::decode::first_bad_base64;
 use super::go_type::{self, Custom};
@@ -7,9 +7,9 @@ use crate::quantity::Quantity;
 use crate::time::{self, Precision};
 use crate::types::{Schema, Type};
 
-/// Whether [`decode_value`](super::decode_value) and [`convert`](super::convert) find nothing in a value of a
-/// built-in kind. `known` is one that fits: what is the same in it is not looked at. It may say no where nothing is
-/// wrong, never yes where something is.
+/// Whether [`decode_value`](super::decode_value) and [`convert`](super::convert) find no errors in a value of a built-in
+/// kind. `known` is a value without errors: parts equal to its own are skipped. The result may be false for a value without
+/// errors, but is never true for a value with errors.
 pub fn fits(schema: &Schema, value: &Value, known: Option<&Value>) -> bool {
     if value.is_null() {
         return true;
@@ -26,7 +26,7 @@ pub fn fits(schema: &Schema, value: &Value, known: Option<&Value>) -> bool {
         (Some(Type::Array), Value::Array(items)) => {
             let Some(schema) = schema.items() else { return false };
             let known = known.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-            // A record of fields fits whatever they are, which is seen sooner than that it is the same.
+            // Checking an entry of `managedFields` is faster than comparing it, because it may contain any fields.
             let compared = schema.type_name().is_none_or(|name| !name.ends_with(".ManagedFieldsEntry"));
             items.iter().enumerate().all(|(at, item)| {
                 let known = known.get(at);
@@ -47,7 +47,7 @@ pub fn fits(schema: &Schema, value: &Value, known: Option<&Value>) -> bool {
     }
 }
 
-/// What two sorted maps have at one name: the value, and the known one beside it.
+/// Iterates over a sorted map, with the value of another sorted map at each name.
 fn beside<'v>(
     map: &'v Map<String, Value>,
     known: Option<&'v Value>,

@@ -1,15 +1,16 @@
-//! What Go's converter from unstructured to typed objects says: the way of a strategic merge patch.
+//! The errors of Kubernetes' converter from unstructured to typed objects, which decodes the result of a strategic merge
+//! patch.
 
-use super::Findings;
+use super::DecodingErrors;
 use super::go_type::{self, Custom};
 use crate::json::{Value, go_kind};
 use crate::quantity::Quantity;
 use crate::time::{self, Precision};
 use crate::types::{Schema, Type};
 
-/// Checks an object against the schema of a built-in kind. The strict errors are sorted.
-pub fn convert(schema: &Schema, value: &Value) -> Findings {
-    let mut findings = Findings::default();
+/// Finds the errors of an object of a built-in kind. Strict errors are sorted.
+pub fn convert(schema: &Schema, value: &Value) -> DecodingErrors {
+    let mut findings = DecodingErrors::default();
     if let Err(refusal) = visit(schema, value, "", &mut findings) {
         findings.refusal = Some(refusal);
     }
@@ -17,7 +18,7 @@ pub fn convert(schema: &Schema, value: &Value) -> Findings {
     findings
 }
 
-fn visit(schema: &Schema, value: &Value, path: &str, findings: &mut Findings) -> Result<(), String> {
+fn visit(schema: &Schema, value: &Value, path: &str, findings: &mut DecodingErrors) -> Result<(), String> {
     if value.is_null() {
         return Ok(());
     }
@@ -40,9 +41,9 @@ fn visit(schema: &Schema, value: &Value, path: &str, findings: &mut Findings) ->
     }
 }
 
-fn object(schema: &Schema, value: &Value, path: &str, findings: &mut Findings) -> Result<(), String> {
+fn object(schema: &Schema, value: &Value, path: &str, findings: &mut DecodingErrors) -> Result<(), String> {
     let mut fields: Vec<(&String, &Value)> = value.as_object().into_iter().flatten().collect();
-    // A struct is filled field by field, and its type and metadata stand first.
+    // Go sets the fields in the order of the struct, in which type and metadata come first.
     fields.sort_by_key(|(key, _)| match key.as_str() {
         "apiVersion" | "kind" => 0,
         "metadata" => 1,
@@ -59,7 +60,7 @@ fn object(schema: &Schema, value: &Value, path: &str, findings: &mut Findings) -
     Ok(())
 }
 
-fn map(schema: &Schema, value: &Value, path: &str, findings: &mut Findings) -> Result<(), String> {
+fn map(schema: &Schema, value: &Value, path: &str, findings: &mut DecodingErrors) -> Result<(), String> {
     let Some(values) = schema.values() else { return Ok(()) };
     for (key, value) in value.as_object().into_iter().flatten() {
         visit(values, value, &child(path, key), findings)?;
@@ -67,7 +68,7 @@ fn map(schema: &Schema, value: &Value, path: &str, findings: &mut Findings) -> R
     Ok(())
 }
 
-fn list(schema: &Schema, items: &[Value], path: &str, findings: &mut Findings) -> Result<(), String> {
+fn list(schema: &Schema, items: &[Value], path: &str, findings: &mut DecodingErrors) -> Result<(), String> {
     let Some(schema) = schema.items() else { return Ok(()) };
     for (index, item) in items.iter().enumerate() {
         visit(schema, item, &format!("{path}[{index}]"), findings)?;
@@ -96,7 +97,7 @@ fn scalar(wanted: Type, schema: &Schema, value: &Value) -> Result<(), String> {
             }
             _ => Ok(()),
         },
-        // Go could make a character of an integer, and says that it will not.
+        // Go's error for an integer in a string field differs from those of other types.
         (Type::String, Value::Number(number)) if !number.is_f64() => {
             Err(format!("cannot convert int64 to {name}"))
         }
@@ -123,7 +124,7 @@ fn check_custom(custom: Custom, value: &Value) -> Result<(), String> {
     }
 }
 
-/// The kind of a decoded value, as Go's reflection names it.
+/// The name of a decoded value's type in Go's reflection.
 fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "invalid",

@@ -6,7 +6,7 @@ use std::fmt;
 
 use jiff::Timestamp;
 
-use crate::fieldset::{FieldSet, Place, has_children};
+use crate::fieldset::{Cursor, FieldSet, has_children};
 use crate::json::{self, Map, Value};
 
 /// Identifies an entry. A manager that applies has one entry for all versions, a manager that updates has one for each.
@@ -99,10 +99,10 @@ impl Owned {
     }
 
     /// The root node of the set.
-    pub(super) fn place(&self) -> Place<'_> {
+    pub(super) fn cursor(&self) -> Cursor<'_> {
         match &self.fields {
-            Fields::Read(set) => Place::Set(set),
-            Fields::Stored(json) => Place::Json(json),
+            Fields::Read(set) => Cursor::Set(set),
+            Fields::Stored(json) => Cursor::Json(json),
         }
     }
 

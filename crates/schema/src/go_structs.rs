@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-use crate::kinds::PerKind;
+use crate::api_resources::PerKind;
 
 static FACTS: &str = include_str!("../facts/messages.txt");
 const META: &str = "k8s.io.apimachinery.pkg.apis.meta.v1.";
@@ -37,7 +37,7 @@ pub(crate) struct Field {
     /// The name in JSON; empty if the field is inlined.
     pub(crate) name: &'static str,
     pub(crate) cardinality: Cardinality,
-    pub(crate) kind: Kind,
+    pub(crate) kind: FieldType,
     /// Whether JSON omits the field when it is empty.
     pub(crate) omit_empty: bool,
     /// Whether the field is a pointer, so that an absent value differs from zero.
@@ -53,7 +53,7 @@ pub(crate) enum Cardinality {
 
 /// The type of a field, or of its items.
 #[derive(Debug)]
-pub(crate) enum Kind {
+pub(crate) enum FieldType {
     Bool,
     Int32,
     Int64,
@@ -98,7 +98,7 @@ impl Message {
             let mut flat = Vec::with_capacity(self.fields.len());
             for field in &self.fields {
                 match (&field.kind, field.name) {
-                    (Kind::Message(link), "") => {
+                    (FieldType::Message(link), "") => {
                         flat.extend(link.message().into_iter().flat_map(Message::flat))
                     }
                     _ => flat.push(field),
@@ -157,7 +157,7 @@ fn parse(name: &'static str, block: &'static str) -> Message {
     let (package, name) = name.rsplit_once('.').unwrap_or(("", name));
     let fields: Vec<Field> =
         block.lines().filter(|line| !line.is_empty()).map(|line| parse_field(package, line)).collect();
-    let holds_raw = fields.iter().any(|field| matches!(field.kind, Kind::Raw));
+    let holds_raw = fields.iter().any(|field| matches!(field.kind, FieldType::Raw));
     Message { package, name, fields, flat: OnceLock::new(), sorted: OnceLock::new(), holds_raw }
 }
 
@@ -180,15 +180,15 @@ fn parse_field(package: &str, line: &'static str) -> Field {
     }
 }
 
-fn parse_kind(package: &str, text: &str) -> Kind {
+fn parse_kind(package: &str, text: &str) -> FieldType {
     let Some(name) = text.strip_prefix('@') else {
         return match text {
-            "bool" => Kind::Bool,
-            "int32" => Kind::Int32,
-            "int64" => Kind::Int64,
-            "double" => Kind::Double,
-            "bytes" => Kind::Bytes,
-            _ => Kind::String,
+            "bool" => FieldType::Bool,
+            "int32" => FieldType::Int32,
+            "int64" => FieldType::Int64,
+            "double" => FieldType::Double,
+            "bytes" => FieldType::Bytes,
+            _ => FieldType::String,
         };
     };
     let name = match (name.strip_prefix('.'), name.strip_prefix("meta."), name.strip_prefix("core.")) {
@@ -199,17 +199,17 @@ fn parse_kind(package: &str, text: &str) -> Kind {
     };
     let last = name.rsplit('.').next().unwrap_or_default();
     match last {
-        "Quantity" => Kind::Quantity,
-        "IntOrString" => Kind::IntOrString,
-        "Time" => Kind::Time,
-        "MicroTime" => Kind::MicroTime,
-        "Duration" => Kind::Duration,
-        "RawExtension" | "FieldsV1" | "JSON" => Kind::Raw,
-        "ExtraValue" | "Verbs" => Kind::Wrapped,
-        "JSONSchemaPropsOrBool" => Kind::SchemaOrBool,
-        "JSONSchemaPropsOrArray" => Kind::SchemaOrList,
-        "JSONSchemaPropsOrStringArray" => Kind::SchemaOrStrings,
-        _ => Kind::Message(Link { name, target: OnceLock::new() }),
+        "Quantity" => FieldType::Quantity,
+        "IntOrString" => FieldType::IntOrString,
+        "Time" => FieldType::Time,
+        "MicroTime" => FieldType::MicroTime,
+        "Duration" => FieldType::Duration,
+        "RawExtension" | "FieldsV1" | "JSON" => FieldType::Raw,
+        "ExtraValue" | "Verbs" => FieldType::Wrapped,
+        "JSONSchemaPropsOrBool" => FieldType::SchemaOrBool,
+        "JSONSchemaPropsOrArray" => FieldType::SchemaOrList,
+        "JSONSchemaPropsOrStringArray" => FieldType::SchemaOrStrings,
+        _ => FieldType::Message(Link { name, target: OnceLock::new() }),
     }
 }
 
@@ -224,7 +224,7 @@ mod tests {
             let message = find(name).expect(name);
             for field in &message.fields {
                 assert_ne!(field.number, 0, "{name}");
-                if let Kind::Message(link) = &field.kind {
+                if let FieldType::Message(link) = &field.kind {
                     // A message without fields has no lines in the facts.
                     count += usize::from(link.message().is_some());
                 }
@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn most_kinds_have_a_message() {
-        let without: Vec<&str> = crate::kinds::resources()
+        let without: Vec<&str> = crate::api_resources::resources()
             .iter()
             .filter(|resource| of_kind(resource.group, resource.version, resource.kind).is_none())
             .map(|resource| resource.kind)

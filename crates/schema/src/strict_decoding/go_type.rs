@@ -1,11 +1,11 @@
-//! The names that Go has for the types of fields.
+//! The names of the Go types of fields, for error messages.
 
 use crate::types::{Schema, Type};
 
-/// Read only when something is wrong: no index is made.
+/// Type names, searched without an index because only error messages need them.
 static NAMES: &str = include_str!("../../facts/go_names.txt");
 
-/// The name of its own that the type of a field has, or of the items of its list after some steps into it.
+/// The name of a field's type, if it is a named one; `steps` is the number of lists and maps to descend into first.
 pub(super) fn named(full: &str, field: &str, steps: usize) -> Option<&'static str> {
     let full = full.strip_prefix("io.k8s.")?;
     let of_field = |line: &'static str| {
@@ -18,7 +18,7 @@ pub(super) fn named(full: &str, field: &str, steps: usize) -> Option<&'static st
     })
 }
 
-/// The structs within a struct that a field stands in, though JSON does not show them.
+/// The embedded structs that contain a field. JSON does not show them.
 pub(super) fn parts(within: &str, field: &str) -> &'static [&'static str] {
     const DIRECT_VOLUME: [&str; 9] = [
         "capacity",
@@ -57,14 +57,14 @@ pub(super) fn parts(within: &str, field: &str) -> &'static [&'static str] {
     }
 }
 
-/// Types that decode themselves.
+/// Types with their own decoder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Custom {
     Quantity,
     IntOrString,
     Time,
     MicroTime,
-    /// Any JSON, taken as it is.
+    /// Arbitrary JSON.
     Raw,
 }
 

@@ -1,7 +1,7 @@
-//! What Go's JSON decoder says about a body.
+//! The errors of Go's JSON decoder.
 //!
-//! The body is walked by its text, so that findings come in its order and repeated keys are seen; the tree is built on
-//! the same walk, so that a body is read once.
+//! The decoder walks the text of the body, so that errors come in its order and duplicate keys are found. The same walk
+//! builds the tree, so that a body is read once.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -9,30 +9,30 @@ use std::fmt;
 
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::Findings;
+use super::DecodingErrors;
 use super::go_type::{self, Custom};
 use crate::json::{Map, Tree, Value, float, go_float, go_quote};
 use crate::quantity::Quantity;
 use crate::time::{self, Precision};
 use crate::types::{Schema, Type};
 
-/// Reads a JSON text by the schema of a built-in kind: the tree as Go's decoder would leave it, and what is wrong with
-/// it. `root` is the name of the struct, such as `Pod`.
+/// Decodes a JSON text by the schema of a built-in kind. Returns the tree as Go's decoder would make it, and the decoding
+/// errors. `root` is the name of the struct, such as `Pod`.
 ///
 /// # Errors
-/// A text that is no JSON.
+/// Fails if the text is not JSON.
 ///
 /// ```
-/// use evenkeel_schema::{types, unknown};
+/// use evenkeel_schema::{types, strict_decoding};
 /// let schema = types::builtin("apps", "v1", "Deployment").unwrap();
 /// let body = br#"{"spec": {"replica": 1, "replicas": "3"}}"#;
-/// let (tree, found) = unknown::decode(schema, "Deployment", body).unwrap();
+/// let (tree, found) = strict_decoding::decode(schema, "Deployment", body).unwrap();
 /// assert_eq!(tree["spec"]["replicas"], "3");
 /// assert_eq!(found.strict, [r#"unknown field "spec.replica""#]);
 /// let refusal = "json: cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas of type int32";
 /// assert_eq!(found.refusal.as_deref(), Some(refusal));
 /// ```
-pub fn decode(schema: &Schema, root: &str, body: &[u8]) -> serde_json::Result<(Value, Findings)> {
+pub fn decode(schema: &Schema, root: &str, body: &[u8]) -> serde_json::Result<(Value, DecodingErrors)> {
     let mut deserializer = serde_json::Deserializer::from_slice(body);
     let (tree, findings) = check(schema, root, &mut deserializer, true);
     let tree = tree?;
@@ -40,8 +40,8 @@ pub fn decode(schema: &Schema, root: &str, body: &[u8]) -> serde_json::Result<(V
     Ok((tree, findings))
 }
 
-/// Checks a value, whose fields come sorted: what a YAML body becomes before Kubernetes decodes it.
-pub fn decode_value(schema: &Schema, root: &str, value: &Value) -> Findings {
+/// Finds the decoding errors of a tree. Kubernetes converts a YAML body to JSON with sorted fields before decoding it.
+pub fn decode_value(schema: &Schema, root: &str, value: &Value) -> DecodingErrors {
     check(schema, root, value, false).1
 }
 
@@ -50,7 +50,7 @@ fn check<'de, D: Deserializer<'de>>(
     root: &str,
     deserializer: D,
     builds: bool,
-) -> (Result<Value, D::Error>, Findings) {
+) -> (Result<Value, D::Error>, DecodingErrors) {
     let mut walk = Walk { builds, ..Walk::default() };
     let gvk = schema.resolve().gvks.first();
     let full = gvk.map(|gvk| crate::types::builtin_type_name(&gvk.group, &gvk.version, &gvk.kind));
@@ -71,7 +71,7 @@ enum Step {
 }
 
 impl Step {
-    /// The name of a field or key, which the step was lent while its value was read.
+    /// Returns the name of the field or key.
     fn into_key(self) -> String {
         match self {
             Self::Field(key) | Self::Key(key) => key,
@@ -82,21 +82,21 @@ impl Step {
 
 #[derive(Default)]
 struct Walk<'s> {
-    findings: Findings,
-    /// Go goes on after a value of a wrong type, and tells the first.
+    findings: DecodingErrors,
+    /// The first value of a wrong type, after which Go's decoder goes on.
     saved: Option<String>,
-    /// Go stops where a type that decodes itself refuses.
+    /// The error of a type with its own decoder, at which Go's decoder stops.
     fatal: Option<String>,
-    /// The way from the root to where the walk is.
+    /// The path from the root to the current value.
     path: Vec<Step>,
-    /// The struct that each of the fields is in, by its full name.
+    /// For each field of the path, the full name of the struct that has it.
     structs: Vec<Cow<'s, str>>,
-    /// Whether the tree is wanted, or only what is wrong with it.
+    /// Whether to build the tree; otherwise only the errors are wanted.
     builds: bool,
 }
 
 impl Walk<'_> {
-    /// The path with keys of maps and indexes, for strict errors.
+    /// The path with map keys and indexes, for strict errors.
     fn whole_path(&self) -> String {
         let mut path = String::new();
         for step in &self.path {
@@ -113,19 +113,19 @@ impl Walk<'_> {
         path
     }
 
-    /// The path of struct fields alone, for type errors.
+    /// The path of struct fields only, for type errors.
     fn fields(&self) -> Vec<&str> {
         let field = |step: &'_ Step| matches!(step, Step::Field(_));
         let fields = self.path.iter().filter(|step| field(step));
         fields.map(|step| if let Step::Field(key) = step { key.as_str() } else { "" }).collect()
     }
 
-    /// The same with the structs that others have in them, which Go names before their fields.
+    /// The path of struct fields with the names of embedded structs, which Go puts before their fields.
     fn fields_with_parts(&self) -> String {
         let mut path = String::new();
         for (at, field) in self.fields().into_iter().enumerate() {
             let within = self.structs.get(at).map_or("", |within| go_type::struct_name(within));
-            // The type of the object itself has been read by then.
+            // Go omits embedded structs at the top level, because it has decoded the type of the object before.
             let parts = if at == 0 { &[][..] } else { go_type::parts(within, field) };
             for name in parts.iter().copied().chain([field]) {
                 if !path.is_empty() {
@@ -143,7 +143,7 @@ impl Walk<'_> {
         self.findings.add(format!("{what} field {}", go_quote(&path)));
     }
 
-    /// `cannot unmarshal … into …`, with the field where there is one.
+    /// The message `cannot unmarshal … into …`, with the field if there is one.
     fn type_error(&self, found: &str, wanted: &str) -> String {
         let fields = self.fields();
         match (self.structs.last(), fields.is_empty()) {
@@ -170,7 +170,7 @@ impl Walk<'_> {
     }
 }
 
-/// Reads a part that no rule speaks of.
+/// Decodes a value without a schema.
 struct Free(bool);
 
 impl<'de> DeserializeSeed<'de> for Free {
@@ -187,7 +187,7 @@ impl<'de> DeserializeSeed<'de> for Free {
 
 struct Seed<'s, 'w> {
     schema: &'s Schema,
-    /// How many lists and maps lie between the last named field and here.
+    /// The number of lists and maps between the last named field and the current value.
     steps: usize,
     walk: &'w mut Walk<'s>,
 }
@@ -366,7 +366,7 @@ impl<'s> Seed<'s, '_> {
         while let Some(key) = fields.next_key::<String>()? {
             let Some(schema) = properties.get(&key) else {
                 self.walk.strict("unknown", &key);
-                // Read and not passed over, which would know no bound to its depth.
+                // The value is decoded rather than skipped, because `serde_json` does not bound the depth of skipped values.
                 fields.next_value_seed(Free(self.walk.builds))?;
                 continue;
             };
@@ -419,7 +419,7 @@ fn check_custom(custom: Custom, value: &Value, walk: &mut Walk<'_>) {
     }
 }
 
-/// Where a text stops being base64, as Go counts.
+/// The offset at which Go finds invalid base64; `None` if the text is valid.
 pub(super) fn first_bad_base64(text: &str) -> Option<usize> {
     let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'+' || byte == b'/';
     let bytes: Vec<(usize, u8)> =
@@ -428,7 +428,7 @@ pub(super) fn first_bad_base64(text: &str) -> Option<usize> {
         let padding = group.iter().position(|(_, byte)| !is_digit(*byte));
         match (padding, group.len()) {
             (None, 4) => {}
-            // Go names the beginning of the group that is not whole.
+            // Go reports the beginning of an incomplete group.
             (None, _) => return Some(group[0].0),
             (Some(at), _) if group[at].1 != b'=' || at < 2 => return Some(group[at].0),
             (Some(2), 4) if group[3].1 != b'=' => return Some(group[3].0),

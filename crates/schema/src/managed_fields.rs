@@ -93,9 +93,9 @@ pub enum ApplyError {
 /// The fields that a manager would own after applying the object.
 ///
 /// ```
-/// use evenkeel_schema::{managed, types};
+/// use evenkeel_schema::{managed_fields, types};
 /// let config = serde_json::json!({"spec": {"ports": [{"port": 80}]}});
-/// let fields = managed::fields(types::builtin("", "v1", "Service").unwrap(), &config);
+/// let fields = managed_fields::fields(types::builtin("", "v1", "Service").unwrap(), &config);
 /// assert_eq!(fields.paths()[0].to_string(), r#".spec.ports[port=80,protocol="TCP"]"#);
 /// ```
 pub fn fields(schema: &Schema, object: &Value) -> FieldSet {
@@ -107,10 +107,10 @@ pub fn fields(schema: &Schema, object: &Value) -> FieldSet {
 /// Atomic lists and maps in the configuration are refused, because they would remove the fields that they do not contain.
 ///
 /// ```
-/// use evenkeel_schema::{managed, types};
+/// use evenkeel_schema::{managed_fields, types};
 /// let schema = types::builtin("", "v1", "ConfigMap").unwrap();
 /// let live = serde_json::json!({"data": {"a": "1"}});
-/// let changed = managed::lay_over(schema, &live, &serde_json::json!({"data": {"b": "2"}})).unwrap();
+/// let changed = managed_fields::lay_over(schema, &live, &serde_json::json!({"data": {"b": "2"}})).unwrap();
 /// assert_eq!(changed, serde_json::json!({"data": {"a": "1", "b": "2"}}));
 /// ```
 pub fn lay_over(schema: &Schema, live: &Value, config: &Value) -> Result<Value, String> {
@@ -305,6 +305,6 @@ fn object_text(object: &Value) -> String {
 
 /// Prints a kind such as `apps/v1, Kind=Deployment`, or `/v1, Kind=Pod` for the core group.
 fn gvk_text(object: &Value) -> String {
-    let (group, version) = crate::kinds::split_api_version(json::text(object, &["apiVersion"]));
+    let (group, version) = crate::api_resources::split_api_version(json::text(object, &["apiVersion"]));
     format!("{group}/{version}, Kind={}", json::text(object, &["kind"]))
 }

@@ -187,10 +187,10 @@ impl fmt::Display for Type {
     }
 }
 
-/// What is known of a value from its schema: its type, and how large it can be.
+/// The declaration of a value, made from its schema: its type, and how large it can be.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Declaration {
-    /// What the value is.
+    /// The shape of the value.
     pub shape: Shape,
     /// The name of an object's type, which only messages show.
     pub name: String,
@@ -200,7 +200,7 @@ pub struct Declaration {
     pub bytes_min: u64,
 }
 
-/// What a value is, as its schema says.
+/// The shape of a value, as its schema declares it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Shape {
     /// A value of a type without parts.

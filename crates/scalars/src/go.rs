@@ -78,24 +78,59 @@ pub fn float(value: f64) -> String {
     format!("{value}")
 }
 
-/// JSON as Go's encoder writes it: `<`, `>`, `&`, U+2028 and U+2029 escaped.
-pub fn json(value: &Value) -> String {
-    let text = value.to_string();
-    if !text.contains(['<', '>', '&', '\u{2028}', '\u{2029}']) {
-        return text;
-    }
-    let mut out = String::with_capacity(text.len() + 8);
-    for c in text.chars() {
-        match c {
-            '<' => out.push_str("\\u003c"),
-            '>' => out.push_str("\\u003e"),
-            '&' => out.push_str("\\u0026"),
-            '\u{2028}' => out.push_str("\\u2028"),
-            '\u{2029}' => out.push_str("\\u2029"),
-            c => out.push(c),
+/// Prints a value as Go's `%v` does.
+pub fn text(value: &Value) -> String {
+    match value {
+        Value::Null => "<nil>".into(),
+        Value::String(text) => text.clone(),
+        Value::Number(value) => number(value),
+        Value::Array(items) => format!("[{}]", items.iter().map(text).collect::<Vec<_>>().join(" ")),
+        Value::Object(map) => {
+            let fields: Vec<_> = map.iter().map(|(key, value)| format!("{key}:{}", text(value))).collect();
+            format!("map[{}]", fields.join(" "))
         }
+        Value::Bool(value) => value.to_string(),
     }
-    out
+}
+
+/// Prints a value as Go's JSON encoder does: compact, with sorted keys, and with `<`, `>`, `&`, U+2028 and U+2029 escaped.
+pub fn json(value: &Value) -> String {
+    match value {
+        Value::String(text) => json_string(text),
+        Value::Number(number) => json_number(number),
+        Value::Array(items) => format!("[{}]", items.iter().map(json).collect::<Vec<_>>().join(",")),
+        Value::Object(map) => {
+            let fields: Vec<_> =
+                map.iter().map(|(key, value)| format!("{}:{}", json_string(key), json(value))).collect();
+            format!("{{{}}}", fields.join(","))
+        }
+        Value::Null | Value::Bool(_) => value.to_string(),
+    }
+}
+
+/// Prints a number in JSON. Floats below 1e-6 and from 1e21 on have an exponent, with as few digits as possible.
+fn json_number(number: &Number) -> String {
+    let value = match number.as_f64() {
+        Some(value) if number.is_f64() => value,
+        _ => return number.to_string(),
+    };
+    if value == 0.0 || (1e-6..1e21).contains(&value.abs()) {
+        return format!("{value}");
+    }
+    let text = format!("{value:e}");
+    if text.contains("e-") { text } else { text.replace('e', "e+") }
+}
+
+fn json_string(text: &str) -> String {
+    let plain = Value::from(text).to_string();
+    if !plain.contains(['<', '>', '&', '\u{2028}', '\u{2029}']) {
+        return plain;
+    }
+    let escape = |character| match character {
+        '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => format!("\\u{:04x}", u32::from(character)),
+        other => other.to_string(),
+    };
+    plain.chars().map(escape).collect()
 }
 
 #[cfg(test)]
@@ -114,5 +149,12 @@ mod tests {
         {
             assert_eq!(float(value), text);
         }
+    }
+
+    #[test]
+    fn values_print_like_go() {
+        let value = serde_json::json!({"b": [1, 2.5, null], "a": "x<y", "c": 0.00001, "d": 1e-7, "e": 1e21});
+        assert_eq!(text(&value), "map[a:x<y b:[1 2.5 <nil>] c:1e-05 d:1e-07 e:1e+21]");
+        assert_eq!(json(&value), r#"{"a":"x\u003cy","b":[1,2.5,null],"c":0.00001,"d":1e-7,"e":1e+21}"#);
     }
 }

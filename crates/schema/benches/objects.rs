@@ -1,4 +1,4 @@
-//! What it costs to change one field of a Pod of 2, 20 and 200 KiB: the cost must be linear in the size.
+//! The cost of changing one field of a Pod of 2, 20 and 200 KiB, which must be linear in the size.
 //!
 //! `cargo bench -p evenkeel-schema`
 
@@ -28,7 +28,7 @@ fn context(manager: &str) -> Context<'_> {
     }
 }
 
-/// A Pod of about this size: containers of half a KiB, each with what containers have.
+/// Makes a Pod of about this size, with typical containers of half a KiB each.
 fn pod(kib: usize) -> Value {
     let container = |number: usize| {
         json!({
@@ -49,7 +49,7 @@ fn pod(kib: usize) -> Value {
     })
 }
 
-/// The Pod as it is stored: made by one manager, one image applied by another.
+/// Makes a stored Pod, which one manager created and of which another one applied an image.
 fn live(kib: usize) -> Value {
     let created = managed_fields::update(&context("creator"), None, pod(kib));
     managed_fields::apply(&context("me"), Some(created), &config("v1"), true).expect("force always applies")
@@ -72,7 +72,7 @@ fn apply_one_field(bencher: Bencher<'_, '_>, kib: usize) {
         .bench_local_values(|live| managed_fields::apply(&context, Some(live), &config, false));
 }
 
-/// The whole Pod is applied again with one field changed, as controllers do.
+/// Applies the whole Pod again with one field changed, as controllers do.
 #[divan::bench(args = SIZES_KIB)]
 fn apply_whole(bencher: Bencher<'_, '_>, kib: usize) {
     let (mut config, context) = (pod(kib), context("me"));
@@ -129,7 +129,7 @@ fn json_patch(bencher: Bencher<'_, '_>, kib: usize) {
     bencher.bench_local(|| json::apply(&pod, &patch));
 }
 
-/// The yardstick: what it costs to copy the object, which every writer that keeps the old one pays.
+/// Copies the object, for comparison: every write that keeps the old object pays this cost.
 #[divan::bench(args = SIZES_KIB)]
 fn copy(bencher: Bencher<'_, '_>, kib: usize) {
     let live = live(kib);

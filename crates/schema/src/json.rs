@@ -6,6 +6,8 @@ mod tree;
 
 use std::cmp::Ordering;
 
+use evenkeel_scalars::go;
+
 pub use serde_json::{Map, Number, Value};
 pub(crate) use tree::float;
 pub use tree::{Tree, settle_floats};
@@ -108,88 +110,9 @@ fn compare_numbers(a: &Number, b: &Number) -> Ordering {
 /// Prints a value for the path of a conflict, with strings quoted as by Go's `%q`.
 pub(crate) fn path_text(value: &Value) -> String {
     match value {
-        Value::String(text) => go_quote(text),
+        Value::String(text) => go::quote(text),
         Value::Array(items) => format!("[{}]", items.iter().map(path_text).collect::<Vec<_>>().join(",")),
         Value::Object(map) => map.iter().map(|(key, value)| format!("{key}={}", path_text(value))).collect(),
-        _ => go_text(value),
+        _ => go::text(value),
     }
-}
-
-/// A value as Go's `%v` prints it.
-pub(crate) fn go_text(value: &Value) -> String {
-    match value {
-        Value::Null => "<nil>".into(),
-        Value::String(text) => text.clone(),
-        Value::Number(number) if number.is_f64() => go_float(number.as_f64().unwrap_or_default()),
-        Value::Array(items) => format!("[{}]", items.iter().map(go_text).collect::<Vec<_>>().join(" ")),
-        Value::Object(map) => {
-            let fields: Vec<_> = map.iter().map(|(key, value)| format!("{key}:{}", go_text(value))).collect();
-            format!("map[{}]", fields.join(" "))
-        }
-        _ => value.to_string(),
-    }
-}
-
-/// A float as Go's `%v` prints it: the shortest form, with an exponent of two digits where it is very large or small.
-pub(crate) fn go_float(number: f64) -> String {
-    let exponent = if number == 0.0 { 0 } else { number.abs().log10().floor() as i32 };
-    if (-4..21).contains(&exponent) {
-        return number.to_string();
-    }
-    let text = format!("{number:e}");
-    let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
-    let (sign, digits) = exponent.strip_prefix('-').map_or(('+', exponent), |digits| ('-', digits));
-    format!("{mantissa}e{sign}{digits:0>2}")
-}
-
-/// A text as Go's `%q` prints it.
-pub(crate) fn go_quote(text: &str) -> String {
-    let mut quoted = String::with_capacity(text.len() + 2);
-    quoted.push('"');
-    for character in text.chars() {
-        match character {
-            '"' => quoted.push_str("\\\""),
-            '\\' => quoted.push_str("\\\\"),
-            '\n' => quoted.push_str("\\n"),
-            '\r' => quoted.push_str("\\r"),
-            '\t' => quoted.push_str("\\t"),
-            '\u{7}' => quoted.push_str("\\a"),
-            '\u{8}' => quoted.push_str("\\b"),
-            '\u{b}' => quoted.push_str("\\v"),
-            '\u{c}' => quoted.push_str("\\f"),
-            control if control < ' ' || control == '\u{7f}' => {
-                quoted.push_str(&format!("\\x{:02x}", control as u32))
-            }
-            other => quoted.push(other),
-        }
-    }
-    quoted.push('"');
-    quoted
-}
-
-/// A value as Go's encoder prints it: no spaces, sorted keys, and the characters that HTML knows escaped.
-pub(crate) fn go_json(value: &Value) -> String {
-    match value {
-        Value::String(text) => go_json_text(text),
-        Value::Number(number) if number.is_f64() => go_float(number.as_f64().unwrap_or_default()),
-        Value::Array(items) => format!("[{}]", items.iter().map(go_json).collect::<Vec<_>>().join(",")),
-        Value::Object(map) => {
-            let fields: Vec<_> =
-                map.iter().map(|(key, value)| format!("{}:{}", go_json_text(key), go_json(value))).collect();
-            format!("{{{}}}", fields.join(","))
-        }
-        _ => value.to_string(),
-    }
-}
-
-fn go_json_text(text: &str) -> String {
-    let plain = Value::from(text).to_string();
-    if !plain.contains(['<', '>', '&', '\u{2028}', '\u{2029}']) {
-        return plain;
-    }
-    let escape = |character| match character {
-        '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => format!("\\u{:04x}", character as u32),
-        other => other.to_string(),
-    };
-    plain.chars().map(escape).collect()
 }

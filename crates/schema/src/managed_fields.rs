@@ -110,10 +110,10 @@ pub fn fields(schema: &Schema, object: &Value) -> FieldSet {
 /// use evenkeel_schema::{managed_fields, types};
 /// let schema = types::builtin("", "v1", "ConfigMap").unwrap();
 /// let live = serde_json::json!({"data": {"a": "1"}});
-/// let changed = managed_fields::lay_over(schema, &live, &serde_json::json!({"data": {"b": "2"}})).unwrap();
+/// let changed = managed_fields::merge_configuration(schema, &live, &serde_json::json!({"data": {"b": "2"}})).unwrap();
 /// assert_eq!(changed, serde_json::json!({"data": {"a": "1", "b": "2"}}));
 /// ```
-pub fn lay_over(schema: &Schema, live: &Value, config: &Value) -> Result<Value, String> {
+pub fn merge_configuration(schema: &Schema, live: &Value, config: &Value) -> Result<Value, String> {
     let root = Node::root(schema);
     let mut whole = Vec::new();
     whole_values(root, config, "", &mut whole);

@@ -26,7 +26,7 @@ pub struct Schema {
     /// The named type that describes this value; only in built-in types.
     pub reference: Option<Reference>,
     /// The JSON type; `None` allows any value.
-    pub kind: Option<Type>,
+    pub value_type: Option<Type>,
     /// The OpenAPI format, or an empty string.
     pub format: Text,
     /// The named fields of an object.
@@ -313,8 +313,8 @@ pub fn any() -> &'static Schema {
 
 impl Schema {
     /// A schema of a JSON type.
-    pub fn of(kind: Type) -> Self {
-        Self { kind: Some(kind), ..Self::default() }
+    pub fn of(value_type: Type) -> Self {
+        Self { value_type: Some(value_type), ..Self::default() }
     }
 
     /// The node itself, or the named type that it refers to.
@@ -328,8 +328,8 @@ impl Schema {
     }
 
     /// The JSON type, through the reference.
-    pub fn kind(&self) -> Option<Type> {
-        self.resolve().kind
+    pub fn value_type(&self) -> Option<Type> {
+        self.resolve().value_type
     }
 
     /// The schema of a field: named, or that of a map's values.
@@ -338,7 +338,7 @@ impl Schema {
     /// use evenkeel_schema::types::{builtin, Type};
     /// let pod = builtin("", "v1", "Pod").unwrap();
     /// let grace = pod.field("spec").unwrap().field("terminationGracePeriodSeconds").unwrap();
-    /// assert_eq!(grace.kind(), Some(Type::Integer));
+    /// assert_eq!(grace.value_type(), Some(Type::Integer));
     /// assert!(pod.field("spce").is_none());
     /// ```
     pub fn field(&self, name: &str) -> Option<&Schema> {
@@ -393,7 +393,7 @@ mod tests {
         let spec = deployment.field("spec").unwrap();
         let strategy = spec.field("strategy").unwrap();
         assert!(strategy.patch_strategy.retain_keys);
-        assert_eq!(strategy.kind(), Some(Type::Object));
+        assert_eq!(strategy.value_type(), Some(Type::Object));
 
         let containers = spec.field("template").unwrap().field("spec").unwrap().field("containers").unwrap();
         assert_eq!(containers.list_type(), Some(ListType::Map));

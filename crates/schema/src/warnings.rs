@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::json::{Value, get, go_quote};
+use evenkeel_scalars::go;
+
+use crate::json::{Value, get};
 use crate::quantity::Quantity;
 use crate::read::Read as _;
 
@@ -173,7 +175,7 @@ fn repeats(spec: &Value, list: &str, field: &str, at: &str, warnings: &mut Vec<S
     for (index, item) in items.iter().enumerate() {
         let value = item.str(field);
         if items[..index].iter().any(|before| before.str(field) == value) {
-            warnings.push(format!("{at}.{list}[{index}].{field}: duplicate {field} {}", go_quote(value)));
+            warnings.push(format!("{at}.{list}[{index}].{field}: duplicate {field} {}", go::quote(value)));
         }
     }
 }
@@ -185,7 +187,7 @@ fn fractions(container: &Value, at: &str, warnings: &mut Vec<String>) {
             if let Some(Ok(quantity)) = quantity
                 && !quantity.is_whole()
             {
-                let text = go_quote(&quantity.to_string());
+                let text = go::quote(&quantity.to_string());
                 warnings.push(format!(
                     "{at}.resources.{list}[{resource}]: fractional byte value {text} is invalid, must be an integer"
                 ));
@@ -206,7 +208,7 @@ fn hidden_variables(container: &Value, at: &str, warnings: &mut Vec<String>) {
         if variable.has("valueFrom") || value == itself || !value.contains(&itself) {
             warnings.push(format!(
                 "{at}.env[{index}]: hides previous definition of {}, which may be dropped when using apply",
-                go_quote(name)
+                go::quote(name)
             ));
         }
     }
@@ -256,7 +258,7 @@ fn port_names(spec: &Value, at: &str, warnings: &mut Vec<String>) {
                 Some(first) => warnings.push(format!(
                     "{at}: duplicate port name {} with {first}, services and probes that select ports by name will \
                      use {first}",
-                    go_quote(name)
+                    go::quote(name)
                 )),
                 None => drop(seen.insert(name, at)),
             }

@@ -8,9 +8,9 @@
 //! [`StorableObject::into_op`] does, and a test checks the sources for that.
 
 use bytes::Bytes;
+use evenkeel_schema::api_resources::split_api_version;
 use evenkeel_schema::depth;
 use evenkeel_schema::field::FieldError;
-use evenkeel_schema::api_resources::split_api_version;
 use evenkeel_store::Op;
 use serde_json::Value;
 

@@ -32,7 +32,7 @@ impl Estimate {
     }
 }
 
-/// What is known of an argument.
+/// An argument of a call: its path, type and size.
 #[derive(Debug, Clone)]
 pub(crate) struct Node {
     pub(crate) path: PathTo,

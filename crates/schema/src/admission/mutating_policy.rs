@@ -95,7 +95,7 @@ impl Mutation {
                 for field in ["apiVersion", "kind"] {
                     config[field] = object[field].clone();
                 }
-                managed_fields::lay_over(schema, object, &config)
+                managed_fields::merge_configuration(schema, object, &config)
                     .map_err(|why| format!("error applying patch: {why}"))
             }
             Mutation::Patch(expression) => {

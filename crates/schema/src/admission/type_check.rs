@@ -163,7 +163,7 @@ fn declare_plain(
     name: &str,
     known: &mut BTreeMap<String, Option<Arc<Declaration>>>,
 ) -> Arc<Declaration> {
-    let kind = match (schema.kind(), schema.resolve().format.as_ref()) {
+    let kind = match (schema.value_type(), schema.resolve().format.as_ref()) {
         (Some(Type::String), "byte") => CelType::Bytes,
         (Some(Type::String), "date-time") => CelType::Timestamp,
         (Some(Type::String), _) => CelType::String,

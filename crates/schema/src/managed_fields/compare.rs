@@ -102,7 +102,7 @@ fn same_kind(a: &Atom<'_>, b: &Atom<'_>) -> bool {
 
 /// Whether both values are null or neither is. Only a schema without a type distinguishes null by type.
 fn nulls_agree(node: Node<'_>, old: Option<&Value>, new: Option<&Value>) -> bool {
-    let open = !matches!(node, Node::Typed { schema, .. } if schema.kind().is_some());
+    let open = !matches!(node, Node::Typed { schema, .. } if schema.value_type().is_some());
     !open || old.is_some_and(Value::is_null) == new.is_some_and(Value::is_null)
 }
 

@@ -6,6 +6,8 @@ use std::fmt;
 
 use jiff::Timestamp;
 
+use evenkeel_scalars::go;
+
 use crate::fieldset::{Cursor, FieldSet, has_children};
 use crate::json::{self, Map, Value};
 
@@ -51,9 +53,9 @@ fn or_unknown(name: &str) -> String {
 /// Prints the manager as conflicts do.
 impl fmt::Display for ManagerId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&json::go_quote(&self.name))?;
+        f.write_str(&go::quote(&self.name))?;
         if !self.subresource.is_empty() {
-            write!(f, " with subresource {}", json::go_quote(&self.subresource))?;
+            write!(f, " with subresource {}", go::quote(&self.subresource))?;
         }
         if !self.applies {
             write!(f, " using {}", self.api_version)?;
@@ -338,10 +340,7 @@ fn read(index: usize, mut entry: Value) -> Result<(ManagerId, Owned, Option<Stri
         "FieldsV1" => {}
         "" => return Err(format!("missing fieldsType in managed fields entry {index}")),
         other => {
-            return Err(format!(
-                "invalid fieldsType {} in managed fields entry {index}",
-                json::go_quote(other)
-            ));
+            return Err(format!("invalid fieldsType {} in managed fields entry {index}", go::quote(other)));
         }
     }
     let id = ManagerId {

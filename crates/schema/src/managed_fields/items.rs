@@ -2,6 +2,8 @@
 
 use std::cmp::Ordering;
 
+use evenkeel_scalars::go;
+
 use super::typed::ListView;
 use crate::fieldset::{PathElement, write_key, write_value};
 use crate::json::{self, Value};
@@ -67,7 +69,7 @@ impl<'v> Key<'v> {
 }
 
 fn no_key(names: &[types::Text]) -> String {
-    let quoted: Vec<_> = names.iter().map(|key| crate::json::go_quote(key)).collect();
+    let quoted: Vec<_> = names.iter().map(|key| go::quote(key)).collect();
     format!(
         "associative list with keys has an element that omits all key fields [{}] (and doesn't have default \
          values for any key fields)",

@@ -1,6 +1,8 @@
 //! The annotation `kubectl.kubernetes.io/last-applied-configuration` of client-side apply, which lets kubectl migrate to
 //! server-side apply.
 
+use evenkeel_scalars::go;
+
 use super::compare::compare;
 use super::conflict::Conflicts;
 use super::fields::fields_of;
@@ -52,7 +54,7 @@ pub(super) fn renew(object: &mut Value, config: &Value) {
         annotations.remove(ANNOTATION);
     }
     let Some(annotations) = annotations_mut(object) else { return };
-    annotations.insert(ANNOTATION.into(), Value::String(json::go_json(&applied) + "\n"));
+    annotations.insert(ANNOTATION.into(), Value::String(go::json(&applied) + "\n"));
     let bytes: usize =
         annotations.iter().map(|(key, value)| key.len() + value.as_str().map_or(0, str::len)).sum();
     if bytes > ANNOTATIONS_BYTES_MAX {

@@ -22,7 +22,7 @@ pub(super) fn doomed(node: Node<'_>, object: &Value, before: &Owned, managed: &M
     walk.visit(node, object, &before.set(), &owners, Removal::default())
 }
 
-/// What the algorithm decided for the parents of a field.
+/// The decisions on the parents of a field.
 #[derive(Clone, Copy, Default)]
 struct Removal {
     /// The manager applied the field, or one of its parents, last time.

@@ -83,7 +83,7 @@ impl<'s> Node<'s> {
     /// The type of a value at this node. A value of a wrong type gets the declared type.
     pub(super) fn atom(self, value: Option<&Value>) -> Atom<'s> {
         let Self::Typed { schema, .. } = self else { return self.any(value) };
-        match schema.kind() {
+        match schema.value_type() {
             Some(Type::Object) => Atom::Map(self.map()),
             Some(Type::Array) => Atom::List(self.list()),
             Some(kind) => Atom::Scalar(scalar(kind, &schema.resolve().format)),
@@ -103,7 +103,7 @@ impl<'s> Node<'s> {
     /// The node as a list; `None` if its value cannot be one.
     pub(super) fn as_list(self) -> Option<ListView<'s>> {
         match self {
-            Self::Typed { schema, .. } if !matches!(schema.kind(), None | Some(Type::Array)) => None,
+            Self::Typed { schema, .. } if !matches!(schema.value_type(), None | Some(Type::Array)) => None,
             _ => Some(self.list()),
         }
     }

@@ -1,10 +1,12 @@
 //! Checks that a value matches its schema well enough to be merged. The messages are those of Kubernetes.
 
+use evenkeel_scalars::go;
+
 use super::compare::same_scalar;
 use super::items::{Index, Key};
 use super::typed::{Atom, ListView, MapView, Node, Scalar};
 use crate::fieldset::PathElement;
-use crate::json::{Map, Value, go_kind, go_text};
+use crate::json::{Map, Value, go_kind};
 
 /// The errors, each with its path.
 #[derive(Debug, Default)]
@@ -79,9 +81,9 @@ impl<'v> Walk<'v> {
         }
         match (node.atom(Some(value)), value) {
             (Atom::Map(map), Value::Object(fields)) => self.map(map, fields, known),
-            (Atom::Map(_), _) => self.fault(format!("expected map, got &{{{}}}", go_text(value))),
+            (Atom::Map(_), _) => self.fault(format!("expected map, got &{{{}}}", go::text(value))),
             (Atom::List(list), Value::Array(items)) => self.list(list, items, known),
-            (Atom::List(_), _) => self.fault(format!("expected list, got &{{{}}}", go_text(value))),
+            (Atom::List(_), _) => self.fault(format!("expected list, got &{{{}}}", go::text(value))),
             (Atom::Scalar(kind), _) => self.scalar(kind, value),
         }
     }
@@ -147,8 +149,8 @@ impl<'v> Walk<'v> {
                 "expected string, got &value.valueUnstructured{{Value:{}}}",
                 go_syntax(value)
             )),
-            (Scalar::Boolean, _) => self.fault(format!("expected boolean, got &{{{}}}", go_text(value))),
-            (Scalar::Any, _) => self.fault(format!("expected any scalar, got &{{{}}}", go_text(value))),
+            (Scalar::Boolean, _) => self.fault(format!("expected boolean, got &{{{}}}", go::text(value))),
+            (Scalar::Any, _) => self.fault(format!("expected any scalar, got &{{{}}}", go::text(value))),
         }
     }
 }
@@ -168,21 +170,17 @@ fn go_type(value: &Value) -> &'static str {
 fn go_syntax(value: &Value) -> String {
     match value {
         Value::Null => "interface {}(nil)".into(),
-        Value::String(text) => crate::json::go_quote(text),
+        Value::String(text) => go::quote(text),
         Value::Array(items) => {
             let items: Vec<_> = items.iter().map(go_syntax).collect();
             format!("[]interface {{}}{{{}}}", items.join(", "))
         }
         Value::Object(map) => {
-            let fields: Vec<_> = map
-                .iter()
-                .map(|(key, value)| format!("{}:{}", crate::json::go_quote(key), go_syntax(value)))
-                .collect();
+            let fields: Vec<_> =
+                map.iter().map(|(key, value)| format!("{}:{}", go::quote(key), go_syntax(value))).collect();
             format!("map[string]interface {{}}{{{}}}", fields.join(", "))
         }
-        Value::Number(number) if number.is_f64() => {
-            crate::json::go_float(number.as_f64().unwrap_or_default())
-        }
+        Value::Number(number) if number.is_f64() => go::float(number.as_f64().unwrap_or_default()),
         _ => value.to_string(),
     }
 }

@@ -3,9 +3,11 @@
 //! `replace` on a missing key of an object adds it, `copy` from a missing key copies null, a negative index counts from the
 //! end, and `test` for null passes if the value is absent.
 
+use evenkeel_scalars::go;
+
 use super::PatchError;
 use crate::depth::{self, TooDeep};
-use crate::json::{Value, go_kind, go_quote};
+use crate::json::{Value, go_kind};
 
 /// The most operations in a patch. The number is that of Kubernetes.
 const OPERATIONS_MAX: usize = 10_000;
@@ -85,7 +87,8 @@ impl JsonPatch {
         let (path, from) = (text("path")?, text("from")?);
         self.operations.push(Operation { op, path, from, value: fields.get("value").cloned() });
         for name in fields.keys().filter(|name| !["op", "path", "from", "value"].contains(&name.as_str())) {
-            self.unknown.push(format!("json patch unknown field {}", go_quote(&format!("[{index}].{name}"))));
+            self.unknown
+                .push(format!("json patch unknown field {}", go::quote(&format!("[{index}].{name}"))));
         }
         Ok(())
     }
@@ -189,7 +192,7 @@ fn refuse_too_deep(path: &str, value: &Value) -> Result<(), Refusal> {
 
 /// The parent of the value at a path, and the last step of the path. Text before the first `/` is ignored.
 fn parent<'d>(document: &'d mut Value, path: &str) -> Result<(&'d mut Value, String), String> {
-    let missing = || format!("doc is missing path: {}: missing value", go_quote(path));
+    let missing = || format!("doc is missing path: {}: missing value", go::quote(path));
     let mut steps: Vec<String> = path.split('/').skip(1).map(unescape).collect();
     let last = steps.pop().ok_or_else(missing)?;
     let mut at = document;
@@ -211,7 +214,7 @@ fn unescape(step: &str) -> String {
 /// Parses an index below a length. A negative index counts from the end.
 fn position(step: &str, length: usize) -> Result<usize, String> {
     let index: i64 =
-        step.parse().map_err(|_| format!("strconv.Atoi: parsing {}: invalid syntax", go_quote(step)))?;
+        step.parse().map_err(|_| format!("strconv.Atoi: parsing {}: invalid syntax", go::quote(step)))?;
     let length = i64::try_from(length).unwrap_or(i64::MAX);
     let absolute = if index < 0 { index.saturating_add(length) } else { index };
     if (0..length).contains(&absolute) {

@@ -3,8 +3,10 @@
 mod order;
 mod slices;
 
+use evenkeel_scalars::go;
+
 use super::PatchError;
-use crate::json::{Map, Value, go_text};
+use crate::json::{Map, Value};
 use crate::types::{PatchStrategy, Schema, Type};
 
 const DIRECTIVE: &str = "$patch";
@@ -150,7 +152,7 @@ struct List<'s> {
 fn lookup<'s>(schema: &'s Schema, key: &str) -> Result<(&'s Schema, PatchStrategy), PatchError> {
     let named = schema.type_name().and_then(|name| name.rsplit('.').next());
     let schema = schema.resolve();
-    if schema.properties.is_empty() && schema.kind == Some(Type::Object) && schema.values().is_some() {
+    if schema.properties.is_empty() && schema.value_type == Some(Type::Object) && schema.values().is_some() {
         return Err(internal(
             "merging an object in json but data type is not struct, instead is: map".to_owned(),
         ));
@@ -161,10 +163,7 @@ fn lookup<'s>(schema: &'s Schema, key: &str) -> Result<(&'s Schema, PatchStrateg
     });
     let field = found.ok_or_else(|| {
         let name = named.or(schema.gvks.first().map(|gvk| gvk.kind.as_ref())).unwrap_or_default();
-        internal(format!(
-            "unable to find api field in struct {name} for the json field {}",
-            crate::json::go_quote(key)
-        ))
+        internal(format!("unable to find api field in struct {name} for the json field {}", go::quote(key)))
     })?;
     Ok((field, field.patch_strategy))
 }
@@ -180,7 +179,7 @@ fn unknown_directive(directive: &Value, patch: &Fields) -> PatchError {
     let text = match directive {
         Value::String(text) => text.clone(),
         Value::Null => "%!s(<nil>)".into(),
-        other => format!("%!s({}={})", go_type(other), go_text(other)),
+        other => format!("%!s({}={})", go_type(other), go::text(other)),
     };
     internal(format!("unknown patch type: {text} in map: {}", map_text(patch)))
 }
@@ -195,7 +194,7 @@ fn not_a(expected: &str, found: &Value) -> PatchError {
 }
 
 fn map_text(map: &Fields) -> String {
-    go_text(&Value::Object(map.clone()))
+    go::text(&Value::Object(map.clone()))
 }
 
 /// The Go type of a decoded value, for error messages.

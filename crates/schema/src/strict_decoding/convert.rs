@@ -25,7 +25,7 @@ fn visit(schema: &Schema, value: &Value, path: &str, findings: &mut DecodingErro
     if let Some(custom) = go_type::custom(schema) {
         return check_custom(custom, value);
     }
-    match (schema.kind(), value) {
+    match (schema.value_type(), value) {
         (None, _) => Ok(()),
         (Some(Type::Object), Value::Object(_)) if schema.values().is_some() => {
             map(schema, value, path, findings)

@@ -9,9 +9,11 @@ use std::fmt;
 
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
+use evenkeel_scalars::go;
+
 use super::DecodingErrors;
 use super::go_type::{self, Custom};
-use crate::json::{Map, Tree, Value, float, go_float, go_quote};
+use crate::json::{Map, Tree, Value, float};
 use crate::quantity::Quantity;
 use crate::time::{self, Precision};
 use crate::types::{Schema, Type};
@@ -140,7 +142,7 @@ impl Walk<'_> {
     fn strict(&mut self, what: &str, key: &str) {
         let path = self.whole_path();
         let path = if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
-        self.findings.add(format!("{what} field {}", go_quote(&path)));
+        self.findings.add(format!("{what} field {}", go::quote(&path)));
     }
 
     /// The message `cannot unmarshal … into …`, with the field if there is one.
@@ -239,7 +241,7 @@ impl<'de> Visitor<'de> for Seed<'_, '_> {
     }
 
     fn visit_f64<E>(self, number: f64) -> Result<Value, E> {
-        self.number(|| go_float(number), false, false);
+        self.number(|| go::float(number), false, false);
         Ok(float(number))
     }
 
@@ -252,7 +254,7 @@ impl<'de> Visitor<'de> for Seed<'_, '_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
         let Some(schema) = self.schema.items() else {
             let builds = self.walk.builds;
-            if self.schema.kind().is_some() {
+            if self.schema.value_type().is_some() {
                 self.mismatch("array");
             }
             return free_list(items, builds);
@@ -273,7 +275,7 @@ impl<'de> Visitor<'de> for Seed<'_, '_> {
 
     fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<Value, A::Error> {
         let builds = self.walk.builds;
-        match self.schema.kind() {
+        match self.schema.value_type() {
             None => free_map(fields, builds),
             Some(Type::Object) if self.schema.values().is_some() => self.map(fields),
             Some(Type::Object) => self.object(fields),
@@ -317,13 +319,13 @@ impl<'s> Seed<'s, '_> {
     }
 
     fn scalar(self, kind: Type, found: &str) {
-        if self.schema.kind().is_some_and(|wanted| wanted != kind) {
+        if self.schema.value_type().is_some_and(|wanted| wanted != kind) {
             self.mismatch(found);
         }
     }
 
     fn text(self, text: &str) {
-        if self.schema.kind() == Some(Type::String) && self.schema.format == "byte" {
+        if self.schema.value_type() == Some(Type::String) && self.schema.format == "byte" {
             if let Some(at) = first_bad_base64(text) {
                 self.walk.save(format!("illegal base64 data at input byte {at}"));
             }
@@ -333,7 +335,7 @@ impl<'s> Seed<'s, '_> {
     }
 
     fn number(self, text: impl Fn() -> String, fits_32: bool, fits_64: bool) {
-        let fits = match (self.schema.kind(), go_type::scalar_type(self.schema)) {
+        let fits = match (self.schema.value_type(), go_type::scalar_type(self.schema)) {
             (None | Some(Type::Number), _) => true,
             (Some(Type::Integer), "int64") => fits_64,
             (Some(Type::Integer), _) => fits_32,

@@ -17,7 +17,7 @@ pub fn fits(schema: &Schema, value: &Value, known: Option<&Value>) -> bool {
     if let Some(custom) = go_type::custom(schema) {
         return fits_custom(custom, value);
     }
-    match (schema.kind(), value) {
+    match (schema.value_type(), value) {
         (None, _) => true,
         (Some(Type::Object), Value::Object(map)) => match schema.values() {
             Some(values) => fits_map(values, map, known),

@@ -105,7 +105,7 @@ pub(super) fn go_type(schema: &Schema) -> String {
 }
 
 pub(super) fn scalar_type(schema: &Schema) -> &'static str {
-    match (schema.kind(), schema.format.as_ref()) {
+    match (schema.value_type(), schema.format.as_ref()) {
         (Some(Type::Integer), "int64") => "int64",
         (Some(Type::Integer), _) => "int32",
         (Some(Type::Number), _) => "float64",

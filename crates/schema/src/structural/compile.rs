@@ -21,9 +21,8 @@ pub fn compile(schema: &Value) -> Result<Schema, Vec<FieldError>> {
 
 /// Compiles one node of a schema and all nodes below it. Unknown keywords are ignored.
 pub(super) fn node(schema: &Value) -> Schema {
-    let kind = Type::parse(schema.str("type"));
     Schema {
-        kind,
+        value_type: Type::parse(schema.str("type")),
         format: Text::Owned(schema.str("format").to_owned()),
         properties: properties(schema),
         items: schema.at("items").filter(|items| items.is_object()).map(|items| Box::new(node(items))),

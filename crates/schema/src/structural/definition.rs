@@ -4,10 +4,14 @@
 //! share stand above `versions`. The paths in its messages are those of the internal form, so the definition is converted
 //! to that form first.
 
+mod accepted_names;
+mod conversion;
 mod defaults;
 pub(super) mod field_path;
 mod invariants;
 mod keywords;
+
+mod serving;
 mod warnings;
 
 use evenkeel_scalars::go;
@@ -20,17 +24,17 @@ use crate::read::Read;
 
 pub(crate) use warnings::warnings;
 
+use accepted_names::{check_names, required_names};
+use conversion::conversion;
+use serving::{columns, selectable_fields, subresources};
+
 const SHARED: [(&str, &str); 4] = [
     ("schema", "validation"),
     ("subresources", "subresources"),
     ("additionalPrinterColumns", "additionalPrinterColumns"),
     ("selectableFields", "selectableFields"),
 ];
-const SELECTABLE_MAX: usize = 8;
 const WARNING_MAX: usize = 256;
-const COLUMN_TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
-const COLUMN_FORMATS: [&str; 8] =
-    ["byte", "date", "date-time", "double", "float", "int32", "int64", "password"];
 /// The keywords allowed at the root of a schema whose status is a subresource, by their names in the Go struct.
 const ROOT_FIELDS: [&str; 22] = [
     "Description",
@@ -314,212 +318,6 @@ fn status_root(path: &Path<'_>, schema: &Value, errors: &mut Vec<FieldError>) {
             errors.push(FieldError::invalid(path, BadValue::Printed(keywords::print_schema(schema)), detail));
             return;
         }
-    }
-}
-
-fn required_names(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
-    for name in ["plural", "singular", "kind", "listKind"] {
-        if spec.at("names").str(name).is_empty() {
-            errors.push(FieldError::required(path.child(name), ""));
-        }
-    }
-}
-
-fn check_names(path: &Path<'_>, names: &Value, errors: &mut Vec<FieldError>) {
-    for name in ["plural", "singular"] {
-        label(&path.child(name), names.str(name), "", errors);
-    }
-    for name in ["kind", "listKind"] {
-        label(
-            &path.child(name),
-            names.str(name),
-            "may have mixed case, but should otherwise match: ",
-            errors,
-        );
-    }
-    let short_names = path.child("shortNames");
-    for (index, name) in names.strs("shortNames").into_iter().enumerate() {
-        label_required(&short_names.index(index), name, name, "", errors);
-    }
-    let kind = names.str("kind");
-    if !kind.is_empty() && kind == names.str("listKind") {
-        errors.push(FieldError::invalid(
-            path.child("listKind"),
-            kind,
-            "kind and listKind may not be the same",
-        ));
-    }
-    let categories = path.child("categories");
-    for (index, name) in names.strs("categories").into_iter().enumerate() {
-        label_required(&categories.index(index), name, name, "", errors);
-    }
-}
-
-fn label(path: &Path<'_>, text: &str, prefix: &str, errors: &mut Vec<FieldError>) {
-    if !text.is_empty() {
-        let checked = if prefix.is_empty() { text.to_owned() } else { text.to_lowercase() };
-        label_required(path, text, &checked, prefix, errors);
-    }
-}
-
-fn label_required(path: &Path<'_>, text: &str, checked: &str, prefix: &str, errors: &mut Vec<FieldError>) {
-    let wrong = names::dns1035_label(checked);
-    if !wrong.is_empty() {
-        errors.push(FieldError::invalid(path, text, format!("{prefix}{}", wrong.join(","))));
-    }
-}
-
-fn subresources(path: &Path<'_>, subresources: Option<&Value>, errors: &mut Vec<FieldError>) {
-    let Some(scale) = subresources.at("scale") else { return };
-    let mut replicas = |name: &str, root: &str| {
-        let field = format!("scale.{name}");
-        let path = path.child(&field);
-        let text = scale.str(name);
-        if text.is_empty() {
-            errors.push(FieldError::required(path, ""));
-        } else if !text.starts_with('.') {
-            errors.push(FieldError::invalid(path, text, "must be a simple json path starting with ."));
-        } else if !text.starts_with(&format!("{root}.")) {
-            errors.push(FieldError::invalid(path, text, format!("should be a json path under {root}")));
-        }
-    };
-    replicas("specReplicasPath", ".spec");
-    replicas("statusReplicasPath", ".status");
-    let text = scale.str("labelSelectorPath");
-    let path = path.child("scale.labelSelectorPath");
-    if text.is_empty() {
-        return;
-    }
-    if !text.starts_with('.') {
-        errors.push(FieldError::invalid(path, text, "must be a simple json path starting with ."));
-    } else if !text.starts_with(".spec.") && !text.starts_with(".status.") {
-        let printed = BadValue::Printed(Value::from(text).to_string());
-        errors.push(FieldError::invalid(
-            path,
-            printed,
-            "should be a json path under either .spec or .status",
-        ));
-    }
-}
-
-fn columns(path: &Path<'_>, columns: &[Value], errors: &mut Vec<FieldError>) {
-    for (index, column) in columns.iter().enumerate() {
-        let path = path.index(index);
-        if column.str("name").is_empty() {
-            errors.push(FieldError::required(path.child("name"), ""));
-        }
-        let kinds = format!("must be one of {}", COLUMN_TYPES.join(","));
-        match column.str("type") {
-            "" => errors.push(FieldError::required(path.child("type"), kinds)),
-            kind if COLUMN_TYPES.contains(&kind) => {}
-            kind => errors.push(FieldError::invalid(path.child("type"), kind, kinds)),
-        }
-        let format = column.str("format");
-        if !format.is_empty() && !COLUMN_FORMATS.contains(&format) {
-            let detail = format!("must be one of {}", COLUMN_FORMATS.join(","));
-            errors.push(FieldError::invalid(path.child("format"), format, detail));
-        }
-        let json_path = column.str("jsonPath");
-        if json_path.is_empty() {
-            errors.push(FieldError::required(path.child("JSONPath"), ""));
-        } else if !json_path.starts_with('.') {
-            let detail = "must be a simple json path starting with .";
-            errors.push(FieldError::invalid(path.child("JSONPath"), json_path, detail));
-        }
-    }
-}
-
-fn selectable_fields(
-    path: &Path<'_>,
-    fields: &[Value],
-    schema: Option<&Value>,
-    errors: &mut Vec<FieldError>,
-) {
-    if fields.is_empty() {
-        return;
-    }
-    let Some(schema) = schema else {
-        errors.push(FieldError::invalid(path, "", "may only be set when validations.schema is included"));
-        return;
-    };
-    let mut seen: Vec<String> = Vec::new();
-    for (index, field) in fields.iter().enumerate() {
-        let path = path.index(index);
-        let path = path.child("jsonPath");
-        let text = field.str("jsonPath");
-        if text.is_empty() {
-            errors.push(FieldError::required(path, ""));
-            continue;
-        }
-        match field_path::find(schema, text, false) {
-            Err(error) => {
-                errors.push(FieldError::invalid(path, text, format!("is an invalid path: {error}")))
-            }
-            Ok((found, target)) => {
-                if found == "metadata" || found.starts_with("metadata.") {
-                    errors.push(FieldError::invalid(path, text, "must not point to fields in metadata"));
-                }
-                if !matches!(target.str("type"), "string" | "boolean" | "integer") {
-                    let detail = "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed.";
-                    errors.push(FieldError::invalid(path, text, detail));
-                }
-                match seen.contains(&found) {
-                    true => errors.push(FieldError::duplicate(path, text)),
-                    false => seen.push(found),
-                }
-            }
-        }
-    }
-    if seen.len() > SELECTABLE_MAX {
-        errors.push(FieldError::too_many(path, seen.len(), SELECTABLE_MAX));
-    }
-}
-
-fn conversion(path: &Path<'_>, conversion: Option<&Value>, errors: &mut Vec<FieldError>) {
-    let Some(conversion) = conversion else { return };
-    one_of(&path.child("strategy"), conversion.str("strategy"), &["None", "Webhook"], errors);
-    let webhook = conversion.at("webhook");
-    let config = webhook.at("clientConfig");
-    let reviews = webhook.strs("conversionReviewVersions");
-    let (config_path, reviews_path) =
-        (path.child("webhookClientConfig"), path.child("conversionReviewVersions"));
-    if conversion.str("strategy") != "Webhook" {
-        let detail = "should not be set when strategy is not set to Webhook";
-        if config.is_some() {
-            errors.push(FieldError::forbidden(config_path, detail));
-        }
-        if !reviews.is_empty() {
-            errors.push(FieldError::forbidden(reviews_path, detail));
-        }
-        return;
-    }
-    match config {
-        None => errors.push(FieldError::required(config_path, "required when strategy is set to Webhook")),
-        Some(config) if config.has("url") == config.has("service") => {
-            errors.push(FieldError::required(config_path, "exactly one of url or service is required"));
-        }
-        Some(_) => {}
-    }
-    review_versions(&reviews_path, &reviews, errors);
-}
-
-fn review_versions(path: &Path<'_>, versions: &[&str], errors: &mut Vec<FieldError>) {
-    if versions.is_empty() {
-        errors.push(FieldError::required(path, ""));
-        return;
-    }
-    for (index, version) in versions.iter().enumerate() {
-        if versions[..index].contains(version) {
-            errors.push(FieldError::invalid(path.index(index), *version, "duplicate version"));
-            continue;
-        }
-        for message in names::dns1035_label(version) {
-            errors.push(FieldError::invalid(path.index(index), *version, message));
-        }
-    }
-    if !versions.iter().any(|version| matches!(*version, "v1" | "v1beta1")) {
-        let detail = "must include at least one of v1, v1beta1";
-        errors.push(FieldError::invalid(path, Value::from(versions.to_vec()), detail));
     }
 }
 

@@ -81,7 +81,7 @@ pub(super) fn check(path: &str, schema: &Schema, number: Number, outcome: &mut O
 
 fn kind_and_format(schema: &Schema) -> (&'static str, &str) {
     let format = schema.format.as_ref();
-    match (schema.int_or_string, schema.kind) {
+    match (schema.int_or_string, schema.value_type) {
         (false, Some(Type::Integer)) => {
             ("integer", if matches!(format, "int32" | "int64") { format } else { "" })
         }

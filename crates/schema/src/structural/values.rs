@@ -145,7 +145,7 @@ fn null(path: &str, schema: &Schema, outcome: &mut Outcome) {
 
 /// The types that a value may have; empty if any type is allowed.
 fn types(schema: &Schema) -> Vec<&'static str> {
-    match (schema.int_or_string, schema.kind) {
+    match (schema.int_or_string, schema.value_type) {
         (true, _) => vec!["integer", "string"],
         (false, Some(kind)) => vec![kind.name()],
         (false, None) => Vec::new(),
@@ -155,7 +155,7 @@ fn types(schema: &Schema) -> Vec<&'static str> {
 /// The format, or an empty string if the type ignores the format.
 fn format(schema: &Schema) -> &str {
     let format = schema.format.as_ref();
-    let known = match (schema.int_or_string, schema.kind) {
+    let known = match (schema.int_or_string, schema.value_type) {
         (true, _) => false,
         (_, None | Some(Type::String)) => formats::is_known(format),
         (_, Some(Type::Integer)) => matches!(format, "int32" | "int64"),
@@ -266,7 +266,7 @@ fn string(path: &str, schema: &Schema, text: &str, outcome: &mut Outcome) {
     }
     outcome.matches += 1;
     let format = format(schema);
-    if schema.kind.is_none_or(|kind| kind == Type::String) && formats::is_known(format) {
+    if schema.value_type.is_none_or(|value_type| value_type == Type::String) && formats::is_known(format) {
         if !formats::matches(format, text) {
             outcome.fail(Failure::wrong_type(path, format, text));
         }

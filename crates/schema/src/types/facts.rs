@@ -126,12 +126,12 @@ fn node(package: &'static str, mut words: impl Iterator<Item = &'static str>) ->
     while let Some(word) = words.next() {
         match word {
             "[]" => {
-                schema.kind = Some(Type::Array);
+                schema.value_type = Some(Type::Array);
                 schema.items = Some(Box::new(node(package, Box::new(words) as Box<dyn Iterator<Item = _>>)));
                 break;
             }
             "{}" => {
-                schema.kind = Some(Type::Object);
+                schema.value_type = Some(Type::Object);
                 let values = node(package, Box::new(words) as Box<dyn Iterator<Item = _>>);
                 schema.additional = Additional::Schema(Box::new(values));
                 break;
@@ -148,8 +148,8 @@ fn token(schema: &mut Schema, package: &'static str, word: &'static str) {
         schema.reference = Some(Reference::new(full));
         return;
     }
-    if let Some(kind) = Type::parse(word) {
-        schema.kind = Some(kind);
+    if let Some(value_type) = Type::parse(word) {
+        schema.value_type = Some(value_type);
         return;
     }
     match word.split_once(':') {
@@ -158,7 +158,7 @@ fn token(schema: &mut Schema, package: &'static str, word: &'static str) {
             schema.gvks = vec![Gvk { group: "".into(), version: "".into(), kind: "".into() }];
         }
         None => {
-            schema.kind = Some(type_of_format(word));
+            schema.value_type = Some(type_of_format(word));
             schema.format = word.into();
         }
     }

@@ -32,8 +32,8 @@ impl Schema {
         let mut put = |key: &str, value: Value| {
             node.insert(key.into(), value);
         };
-        if let Some(kind) = self.kind {
-            put("type", kind.name().into());
+        if let Some(value_type) = self.value_type {
+            put("type", value_type.name().into());
         }
         if !self.format.is_empty() {
             put("format", self.format.as_ref().into());
@@ -133,6 +133,6 @@ impl super::PatchStrategy {
 impl Schema {
     /// Whether the value is a list.
     pub fn is_list(&self) -> bool {
-        self.kind() == Some(Type::Array)
+        self.value_type() == Some(Type::Array)
     }
 }

@@ -104,7 +104,7 @@ fn merges_of_the_deepest_trees_that_are_parsed() {
         merge::apply(&mut object, deep()).unwrap();
         let schema = types::builtin("", "v1", "ConfigMap").unwrap();
         strategic::apply(schema, &mut object, &mut deep()).ok();
-        let _ = managed_fields::lay_over(schema, &object, &deep());
+        let _ = managed_fields::merge_configuration(schema, &object, &deep());
         let set = FieldSet::from_json(&nested(126)).map(|set| set.to_text());
         assert!(set.is_err());
         let fields = (1..126).fold(json!({}), |inner, _| json!({ "f:a": inner }));

@@ -32,7 +32,7 @@ fn extremes(schema: &Schema) -> Vec<Value> {
         "0.000000000000000000001",
     ];
     let percentages = ["9223372036854775807%", "-1%", "100000000000000000000%"];
-    match schema.kind() {
+    match schema.value_type() {
         Some(Type::Integer) => integers.into_iter().map(Value::from).collect(),
         Some(Type::Number) => vec![json!(f64::MAX), json!(f64::MIN_POSITIVE), json!(-1.0)],
         _ => match &*schema.resolve().format {

@@ -3,12 +3,14 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
+use evenkeel_scalars::go;
+
 use super::slices::{self, check_items, object, partition};
 use super::{
     DIRECTIVE, Fields, List, SET_ELEMENT_ORDER, after_prefix, bad, internal, lookup_list, no_merge_key,
     not_a, strip_directives,
 };
-use crate::json::{Value, go_text};
+use crate::json::Value;
 use crate::patch::PatchError;
 use crate::types::Schema;
 
@@ -106,8 +108,8 @@ fn check_order(patch: &[Value], order: &[Value], key: Option<&str>) -> Result<()
     }
     Err(internal(format!(
         "The order in patch list:\n{}\n doesn't match {SET_ELEMENT_ORDER} list:\n{}\n",
-        go_text(&patch.to_vec().into()),
-        go_text(&order.to_vec().into())
+        go::text(&patch.to_vec().into()),
+        go::text(&order.to_vec().into())
     )))
 }
 

@@ -1,8 +1,10 @@
 //! Merges lists: lists of objects by a key, lists of scalars as sets.
 
+use evenkeel_scalars::go;
+
 use super::order::{self, Positions};
 use super::{DIRECTIVE, Fields, List, internal, merge_map, no_merge_key, unknown_directive};
-use crate::json::{Value, go_text};
+use crate::json::Value;
 use crate::patch::PatchError;
 
 /// Merges a list of the patch into the original one, by the patch strategy of the field.
@@ -130,7 +132,7 @@ pub(super) fn check_items(original: &[Value], patch: &[Value]) -> Result<(), Pat
     let same = |item: &Value| std::mem::discriminant(item) == std::mem::discriminant(first);
     if first.is_null() || !items.all(same) {
         let lists = Value::Array(vec![original.to_vec().into(), patch.to_vec().into()]);
-        return Err(internal(format!("list element types are not identical: {}", go_text(&lists))));
+        return Err(internal(format!("list element types are not identical: {}", go::text(&lists))));
     }
     Ok(())
 }

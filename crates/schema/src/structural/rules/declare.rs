@@ -49,23 +49,26 @@ fn complete(schema: &mut Schema, root: bool) {
 }
 
 fn declares_meta(schema: &Schema) -> bool {
-    let is = |schema: &Schema, name: &str, kind| {
-        schema.properties.get(name).is_some_and(|field| field.kind == Some(kind))
+    let is = |schema: &Schema, name: &str, value_type| {
+        schema.properties.get(name).is_some_and(|field| field.value_type == Some(value_type))
     };
     is(schema, "kind", Type::String)
         && is(schema, "apiVersion", Type::String)
         && schema.properties.get("metadata").is_some_and(|metadata| {
-            metadata.kind == Some(Type::Object)
+            metadata.value_type == Some(Type::Object)
                 && is(metadata, "name", Type::String)
                 && is(metadata, "generateName", Type::String)
         })
 }
 
 fn add_meta(schema: &mut Schema) {
-    let text = || Schema { kind: Some(Type::String), ..Schema::default() };
+    let text = || Schema { value_type: Some(Type::String), ..Schema::default() };
     let names = ["name", "generateName"].map(|name| (Text::Borrowed(name), text()));
-    let metadata =
-        Schema { kind: Some(Type::Object), properties: names.into_iter().collect(), ..Schema::default() };
+    let metadata = Schema {
+        value_type: Some(Type::Object),
+        properties: names.into_iter().collect(),
+        ..Schema::default()
+    };
     schema.properties.insert("kind".into(), text());
     schema.properties.insert("apiVersion".into(), text());
     schema.properties.insert("metadata".into(), metadata);
@@ -76,7 +79,7 @@ pub(super) fn declare(schema: &Schema, name: &str) -> Option<Arc<Declaration>> {
     if schema.int_or_string {
         return Some(simple(CelType::Dyn, text_max(schema), 1));
     }
-    match schema.kind? {
+    match schema.value_type? {
         Type::Array => list(schema, name),
         Type::Object => match &schema.additional {
             Additional::Schema(values) => map(schema, values, name),

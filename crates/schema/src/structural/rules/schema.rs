@@ -6,7 +6,7 @@ use crate::types::{self, Additional, Schema, Type};
 
 impl evenkeel_cel::Schema for Schema {
     fn json_type(&self) -> Option<JsonType> {
-        Some(match self.kind? {
+        Some(match self.value_type? {
             Type::Object => JsonType::Object,
             Type::Array => JsonType::Array,
             Type::String => JsonType::String,

@@ -300,7 +300,7 @@ impl Run {
             true => format!("failed rule: {}", rule_name(rule)),
             false => rule_name(rule).to_owned(),
         });
-        let bad_value = match target.schema.kind {
+        let bad_value = match target.schema.value_type {
             Some(Type::Object | Type::Array) => BadValue::Omitted,
             _ => BadValue::from(target.value),
         };
@@ -358,7 +358,7 @@ struct Target<'a> {
 
 impl Target<'_> {
     fn type_name(&self) -> &'static str {
-        self.schema.kind.map_or("", Type::name)
+        self.schema.value_type.map_or("", Type::name)
     }
 
     /// The error for a rule that could not be evaluated.

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 
 use evenkeel_schema::admission::Inputs;
 use evenkeel_schema::patch::json::JsonPatch;
-use evenkeel_schema::{types, strict_decoding};
+use evenkeel_schema::{strict_decoding, types};
 use futures::future::join_all;
 use serde_json::Value;
 

@@ -1,15 +1,22 @@
 //! The fence around a leader's requests: none starts after the renew deadline, and each ends before another may lead.
 //!
-//! A request is checked twice: when it is sent ([`Fence::pass`]), and whenever bytes of it go to a socket ([`socket`]).
+//! A request is checked twice: when it is sent ([`Fence::pass`]), and whenever bytes of it go to a socket (`socket.rs`).
 //! The documentation of the module `leader` says what that promises and what it does not.
 
-pub(crate) mod socket;
+#![cfg_attr(
+    not(feature = "leader-election"),
+    expect(dead_code, reason = "without an election, the fence lets every request pass")
+)]
+
+#[cfg(all(feature = "leader-election", feature = "rustls-tls"))]
+mod socket;
 
 use std::future::Future;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use kube::{Client, Config};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -40,6 +47,18 @@ pub(crate) struct Fenced;
 pub(crate) struct Pass {
     /// When it must have ended.
     end: Option<Instant>,
+}
+
+/// A client like the one that `kube` makes of this configuration, whose requests on the wire keep to the fence.
+#[cfg(all(feature = "leader-election", feature = "rustls-tls"))]
+pub(crate) fn client(config: Config, fence: Fence) -> kube::Result<Client> {
+    socket::client(config, fence)
+}
+
+/// The client that `kube` makes of this configuration: without TLS or an election, its sockets know no fence.
+#[cfg(not(all(feature = "leader-election", feature = "rustls-tls")))]
+pub(crate) fn client(config: Config, _: Fence) -> kube::Result<Client> {
+    Client::try_from(config)
 }
 
 impl Fence {
@@ -102,7 +121,6 @@ impl Pass {
 #[cfg(test)]
 mod tests {
     use http::{Request, Response};
-    use kube::Client;
     use kube::client::Body;
 
     use super::*;

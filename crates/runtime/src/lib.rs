@@ -38,10 +38,15 @@ mod fence;
 pub mod finalizer;
 pub mod index;
 pub mod informer;
+#[cfg(feature = "leader-election")]
 pub mod leader;
 pub mod manager;
 pub mod manifests;
+#[cfg(feature = "metrics")]
 pub mod metrics;
+#[cfg(not(feature = "metrics"))]
+#[path = "metrics/off.rs"]
+mod metrics;
 pub mod object;
 pub mod observe;
 mod own_writes;
@@ -52,6 +57,7 @@ mod rate_limit;
 pub mod recorder;
 pub mod request;
 pub mod rollout;
+#[cfg(feature = "health")]
 mod serve;
 pub mod source;
 mod tasks;
@@ -79,9 +85,11 @@ pub use evenkeel_env::Env;
 pub use event::{Event, EventMeta, Origin};
 pub use index::Index;
 pub use informer::{Informer, Informers, Subscription, SyncError};
+#[cfg(feature = "leader-election")]
 pub use leader::LeaderElection;
 pub use manager::{Manager, ManagerError};
 pub use manifests::Manifests;
+#[cfg(feature = "metrics")]
 pub use metrics::Metrics;
 pub use object::Object;
 pub use observe::{Observed, Stage};

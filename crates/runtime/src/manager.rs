@@ -1,14 +1,22 @@
 //! The manager: many controllers, one client, one set of caches; how they start and stop together.
 
+#[cfg(feature = "leader-election")]
+mod leadership;
+#[cfg(not(feature = "leader-election"))]
+#[path = "manager/leadership/off.rs"]
 mod leadership;
 mod part;
 mod running;
+#[cfg(feature = "health")]
+mod serving;
+#[cfg(not(feature = "health"))]
+#[path = "manager/serving/off.rs"]
+mod serving;
 mod signals;
 mod stage;
 
 use std::fmt;
 use std::future::Future;
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use evenkeel_env::Env;
@@ -18,15 +26,17 @@ use tokio_util::sync::CancellationToken;
 use crate::Object;
 use crate::controller::Runnable;
 use crate::error::{BoxError, chain};
-use crate::fence::{Fence, socket};
+use crate::fence::{self, Fence};
 use crate::informer::Informers;
+#[cfg(feature = "leader-election")]
 use crate::leader::LeaderElection;
 use crate::declaration::Declaration;
 use crate::manifests::Manifests;
 use crate::metrics::Metrics;
 use crate::observe::{Observed, Observers};
-use crate::serve::{Checks, Listen};
+use leadership::Election;
 use part::{Part, When};
+use serving::Serving;
 
 /// How long running reconciles get to end after a stop: controller-runtime's number.
 const GRACE_PERIOD: Duration = Duration::from_secs(30);
@@ -62,17 +72,12 @@ pub struct Manager {
     informers: Informers,
     parts: Vec<Part>,
     grace_period: Duration,
-    election: Option<LeaderElection>,
+    election: Option<Election>,
     metrics: Metrics,
     /// What its controllers watch, for manifests.
     declared: Vec<Declaration>,
     observers: Observers,
-    health: Checks,
-    ready: Checks,
-    /// Where health, readiness and metrics are served.
-    listen: Option<Listen>,
-    /// Where metrics are served, if not there.
-    metrics_listen: Option<Listen>,
+    serving: Serving,
 }
 
 /// The manager ended because a part of it failed.
@@ -126,7 +131,7 @@ impl Manager {
     pub fn from_config(config: kube::Config) -> Result<Self, kube::Error> {
         let host = config.cluster_url.authority().map_or_else(String::new, ToString::to_string);
         let fence = Fence::default();
-        let fenced = socket::client(config.clone(), fence.clone())?;
+        let fenced = fence::client(config.clone(), fence.clone())?;
         Ok(Self::to_host(Client::try_from(config)?, fenced, fence, &host))
     }
 
@@ -153,10 +158,7 @@ impl Manager {
             metrics,
             declared: Vec::new(),
             observers: Observers::default(),
-            health: Checks::default(),
-            ready: Checks::default(),
-            listen: None,
-            metrics_listen: None,
+            serving: Serving::default(),
         }
     }
 
@@ -259,69 +261,10 @@ impl Manager {
     }
 
     /// Works only while it holds a lease; its caches are warm before.
+    #[cfg(feature = "leader-election")]
     pub fn leader_election(mut self, election: LeaderElection) -> Self {
         self.fence.close();
         self.election = Some(election);
-        self
-    }
-
-    /// Serves `/healthz`, `/readyz` and `/metrics` at this address while it runs.
-    pub fn serve(mut self, address: SocketAddr) -> Self {
-        self.listen = Some(Listen::Address(address));
-        self
-    }
-
-    /// The same on a listener that is bound already: to a port that the system chose, or by whoever started this
-    /// process.
-    ///
-    /// ```no_run
-    /// # fn example(manager: evenkeel_runtime::Manager) -> std::io::Result<evenkeel_runtime::Manager> {
-    /// let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
-    /// println!("http://{}/metrics", listener.local_addr()?);
-    /// Ok(manager.serve_on(listener))
-    /// # }
-    /// ```
-    pub fn serve_on(mut self, listener: std::net::TcpListener) -> Self {
-        self.listen = Some(Listen::On(listener));
-        self
-    }
-
-    /// Serves `/metrics` at this address, and no longer where the rest is: probes come from the node, scrapes from
-    /// elsewhere.
-    ///
-    /// ```no_run
-    /// # fn example(manager: evenkeel_runtime::Manager) -> Result<evenkeel_runtime::Manager, std::net::AddrParseError> {
-    /// Ok(manager.serve("0.0.0.0:8081".parse()?).serve_metrics("0.0.0.0:8080".parse()?))
-    /// # }
-    /// ```
-    pub fn serve_metrics(mut self, address: SocketAddr) -> Self {
-        self.metrics_listen = Some(Listen::Address(address));
-        self
-    }
-
-    /// The same on a listener that is bound already.
-    pub fn serve_metrics_on(mut self, listener: std::net::TcpListener) -> Self {
-        self.metrics_listen = Some(Listen::On(listener));
-        self
-    }
-
-    /// Adds a check to `/healthz`.
-    pub fn health_check(
-        self,
-        name: &str,
-        check: impl Fn() -> Result<(), String> + Send + Sync + 'static,
-    ) -> Self {
-        self.health.add(name, check);
-        self
-    }
-
-    /// Adds a check to `/readyz`, which otherwise says whether the caches are filled.
-    pub fn ready_check(
-        self,
-        name: &str,
-        check: impl Fn() -> Result<(), String> + Send + Sync + 'static,
-    ) -> Self {
-        self.ready.add(name, check);
         self
     }
 
@@ -330,19 +273,21 @@ impl Manager {
         let scope = self.informers.default_namespaces();
         let declared = self.declared.iter().cloned().map(|declared| declared.within(&scope));
         let mut manifests = Manifests::new(name, namespace).declared(declared);
+        #[cfg(feature = "leader-election")]
         if let Some(election) = &self.election {
             manifests = manifests.leader_election(election);
         }
-        if let Some(port) = self.listen.as_ref().and_then(Listen::port) {
+        if let Some(port) = self.serving.port() {
             manifests = manifests.port(port);
         }
-        match self.metrics_listen.as_ref().and_then(Listen::port) {
+        match self.serving.metrics_port() {
             Some(port) => manifests.metrics_port(port),
             None => manifests,
         }
     }
 
-    /// Its metrics, to read them or to register more.
+    /// The metrics of this manager, to read them or to register more.
+    #[cfg(feature = "metrics")]
     pub fn metrics(&self) -> &Metrics {
         &self.metrics
     }

@@ -34,6 +34,7 @@ use crate::Object;
 use crate::controller::Controller;
 use crate::declaration::Declaration;
 use crate::error::BoxError;
+#[cfg(feature = "leader-election")]
 use crate::leader::LeaderElection;
 use rules::Rule;
 
@@ -109,6 +110,7 @@ impl Manifests {
     }
 
     /// Allows this election, and runs two replicas.
+    #[cfg(feature = "leader-election")]
     pub fn leader_election(mut self, election: &LeaderElection) -> Self {
         self.lease = Some(election.key());
         self.replicas = 2;

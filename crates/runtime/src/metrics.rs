@@ -144,12 +144,11 @@ pub(crate) struct ControllerMetrics {
     queue: Queue,
     workers: usize,
     results: [AtomicU64; 4],
-    pub(crate) terminal: AtomicU64,
-    pub(crate) panics: AtomicU64,
-    pub(crate) timeouts: AtomicU64,
-    /// Reconciles that had to wait for their own last writes, and those that waited in vain.
-    pub(crate) stale_waits: AtomicU64,
-    pub(crate) stale_reads: AtomicU64,
+    terminal: AtomicU64,
+    panics: AtomicU64,
+    timeouts: AtomicU64,
+    stale_waits: AtomicU64,
+    stale_reads: AtomicU64,
     /// Running reconciles and when they began.
     active: Mutex<BTreeMap<Request, Instant>>,
     work_time: Histogram,
@@ -193,6 +192,31 @@ impl ControllerMetrics {
         self.active.lock().remove(key);
         self.work_time.observe(took.as_secs_f64());
         self.results[result as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a reconcile that panicked.
+    pub(crate) fn panicked(&self) {
+        self.panics.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a reconcile that was ended because it took too long.
+    pub(crate) fn timed_out(&self) {
+        self.timeouts.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a reconcile that failed and is not retried.
+    pub(crate) fn failed_for_good(&self) {
+        self.terminal.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a key that had to wait until the caches show its own last writes.
+    pub(crate) fn waited_for_own_writes(&self) {
+        self.stale_waits.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a key whose writes the caches did not show in time, so that its object is read from the server.
+    pub(crate) fn read_live(&self) {
+        self.stale_reads.fetch_add(1, Ordering::Relaxed);
     }
 
     fn result(&self, result: Result) -> u64 {

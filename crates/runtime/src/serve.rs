@@ -86,6 +86,7 @@ pub(crate) enum Pages {
     All,
     /// `/healthz`, `/livez` and `/readyz`.
     Probes,
+    #[cfg_attr(not(feature = "metrics"), expect(dead_code, reason = "there are no metrics to serve"))]
     Metrics,
 }
 
@@ -113,6 +114,7 @@ pub(crate) struct Endpoints {
     pub(crate) pages: Pages,
     pub(crate) health: Checks,
     pub(crate) ready: Checks,
+    #[cfg_attr(not(feature = "metrics"), expect(dead_code, reason = "there are no metrics to serve"))]
     pub(crate) metrics: Metrics,
 }
 
@@ -158,6 +160,7 @@ impl Endpoints {
             _ if !self.pages.has(page) => with_kind(no_page()),
             "/healthz" | "/livez" => with_kind(self.health.answer(check)),
             "/readyz" => with_kind(self.ready.answer(check)),
+            #[cfg(feature = "metrics")]
             "/metrics" if check.is_none() => {
                 let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
                 (StatusCode::OK, kind, self.metrics.encode())

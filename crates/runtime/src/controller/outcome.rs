@@ -1,7 +1,6 @@
 //! How a reconcile ended, and what that means for its key.
 
 use std::fmt;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::Request;
@@ -108,14 +107,11 @@ impl Outcome {
                 Next::Requeue(_) => metrics::Result::RequeueAfter,
             },
             Self::Failed(failure) => {
-                let special = match failure {
-                    Failure::Panic(_) => Some(&metrics.panics),
-                    Failure::Timeout(_) => Some(&metrics.timeouts),
-                    Failure::Error(_) if failure.retry() == Retry::Never => Some(&metrics.terminal),
-                    Failure::Error(_) => None,
-                };
-                if let Some(special) = special {
-                    special.fetch_add(1, Ordering::Relaxed);
+                match failure {
+                    Failure::Panic(_) => metrics.panicked(),
+                    Failure::Timeout(_) => metrics.timed_out(),
+                    Failure::Error(_) if failure.retry() == Retry::Never => metrics.failed_for_good(),
+                    Failure::Error(_) => {}
                 }
                 metrics::Result::Error
             }

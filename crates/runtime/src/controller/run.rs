@@ -2,7 +2,6 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use evenkeel_env::{Env, HashMap, Turns, Work};
@@ -301,7 +300,7 @@ impl Worker {
             Some(OwnWrites::Awaited(shown)) => Some((item, !shown)),
             Some(OwnWrites::Made(writes)) if self.scope.shows(&writes) => Some((item, false)),
             Some(OwnWrites::Made(writes)) => {
-                self.metrics.stale_waits.fetch_add(1, Ordering::Relaxed);
+                self.metrics.waited_for_own_writes();
                 self.tasks.spawn(self.clone().park(item, writes));
                 None
             }
@@ -312,7 +311,7 @@ impl Worker {
     async fn park(self: Arc<Self>, item: Item, writes: Writes) {
         let shown = self.scope.catch_up(&writes, CATCH_UP_MAX).await;
         if !shown {
-            self.metrics.stale_reads.fetch_add(1, Ordering::Relaxed);
+            self.metrics.read_live();
         }
         self.own_writes.lock().insert(item.key.clone(), OwnWrites::Awaited(shown), &self.scope);
         self.queue.put_back(item);

@@ -33,7 +33,7 @@ use crate::error::BoxError;
 ///
 /// A configuration with a proxy is left to `kube`, which knows how to ask for the tunnel: the fence then holds the
 /// requests back, but not the sockets.
-pub(crate) fn client(config: Config, fence: Fence) -> kube::Result<Client> {
+pub(super) fn client(config: Config, fence: Fence) -> kube::Result<Client> {
     if config.proxy_url.is_some() {
         return Client::try_from(config);
     }

@@ -11,6 +11,9 @@ use crate::fence::Fence;
 use crate::leader::{Candidate, LeaderElection, LostLeadership};
 use crate::metrics::Metrics;
 
+/// The election that a manager takes part in.
+pub(super) type Election = LeaderElection;
+
 /// The lease of a running manager, where it has one.
 pub(super) struct Leadership {
     campaign: Option<JoinHandle<(Candidate, Result<(), LostLeadership>)>>,

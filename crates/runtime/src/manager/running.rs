@@ -16,9 +16,7 @@ use super::stage::Stages;
 use super::{Manager, ManagerError};
 use crate::controller::{Host, SYNC_TIMEOUT};
 use crate::error::chain;
-use crate::informer::Informers;
 use crate::recorder;
-use crate::serve::{Endpoints, Pages};
 use crate::tasks::Tasks;
 
 impl Manager {
@@ -89,27 +87,10 @@ impl Manager {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Starts the endpoints, each at the port that it has.
-    fn serve_pages(&mut self, tasks: &Tasks, stages: &mut Stages) {
-        let (listen, metrics) = (self.listen.take(), self.metrics_listen.take());
-        if listen.is_some() {
-            self.ready.add("caches", synced_check(self.informers.clone()));
-        }
-        let pages = if metrics.is_some() { Pages::Probes } else { Pages::All };
-        let listens = [(listen, pages, "http"), (metrics, Pages::Metrics, "http of metrics")];
-        for (listen, pages, name) in listens {
-            let Some(listen) = listen else { continue };
-            let (health, ready) = (self.health.clone(), self.ready.clone());
-            let endpoints = Endpoints { pages, health, ready, metrics: self.metrics.clone() };
-            let running = endpoints.serve(listen, stages.serving.stop.clone());
-            stages.serving.start(tasks, name.into(), async move { Ok(running.await?) });
-        }
-    }
-
     /// What the parts run in, and what those hold before whom nobody leads; the endpoints and the events are started.
     fn host(&mut self, tasks: &Tasks, stages: &mut Stages) -> (Host, Arc<Before>) {
         self.metrics.watch_informers(&self.informers);
-        self.serve_pages(tasks, stages);
+        self.start_serving(tasks, stages);
         let stop = stages.events.stop.clone();
         let (recorder, recording) = recorder::channel(self.client.clone(), self.env.clone(), stop);
         stages.events.start(tasks, "events".into(), recording.map(Ok));
@@ -152,14 +133,6 @@ impl Manager {
             drop(before);
             Ok(())
         });
-    }
-}
-
-/// Ready once every watch has its first list.
-fn synced_check(informers: Informers) -> impl Fn() -> Result<(), String> + Send + Sync + 'static {
-    move || match informers.stats().into_iter().find(|stat| !stat.synced) {
-        Some(stat) => Err(format!("the cache of {} is not filled", stat.source)),
-        None => Ok(()),
     }
 }
 

@@ -1,8 +1,8 @@
 //! The cache of one watch: objects by key, and their indexes.
 //!
-//! Readers get `Arc`s. A read by key takes the same time however many objects there are, a read by index as long as
-//! it finds objects, and [`Cache::snapshot`] copies a persistent map in constant time, once it was made for the first
-//! of them: a writer waits for a lookup at most, never for somebody who goes through everything.
+//! Readers get `Arc`s. A read by key takes constant time, a read by index takes time in proportion to the objects that
+//! it finds, and [`Cache::snapshot`] copies a persistent map in constant time, after the first snapshot has built that
+//! map. A writer waits for a single lookup at most, never for a reader that iterates over the whole cache.
 
 mod indexed;
 mod store;
@@ -17,7 +17,7 @@ pub(crate) use store::Store;
 
 use crate::{ContextError, Object, Request};
 
-/// A reader of a cache. Cloning shares it.
+/// A handle to read a cache. Clones read the same cache.
 ///
 /// ```no_run
 /// # fn read(pods: evenkeel_runtime::Cache<k8s_openapi::api::core::v1::Pod>) -> Result<(), evenkeel_runtime::ContextError> {
@@ -38,50 +38,51 @@ impl<K: Object> Cache<K> {
         Self { store }
     }
 
-    /// The object of this key, where it is known.
+    /// The object with this key, if the cache has it.
     pub fn get(&self, key: &Request) -> Option<Arc<K>> {
         self.store.read().get(key).cloned()
     }
 
-    /// All objects, by namespace and name.
+    /// All objects, ordered by namespace and name.
     pub fn list(&self) -> Vec<Arc<K>> {
         self.snapshot().iter().cloned().collect()
     }
 
-    /// The objects of one namespace, by name.
+    /// The objects of one namespace, ordered by name.
     pub fn list_in(&self, namespace: &str) -> Vec<Arc<K>> {
         self.snapshot().iter_in(namespace).cloned().collect()
     }
 
-    /// The objects that have this value in the index of this name, by key. An index that nobody declared is an error.
+    /// The objects that have this value in the index with this name, ordered by key. An index that was not declared is
+    /// an error.
     pub fn by_index(&self, index: &str, value: &str) -> Result<Vec<Arc<K>>, ContextError> {
         let store = self.store.read();
         let found = store.by_index(index, value);
         found.ok_or_else(|| ContextError::UndeclaredIndex { index: index.into(), kept: store.index_names() })
     }
 
-    /// The objects that name this uid as an owner; needs [`Index::by_owner`](crate::Index::by_owner), which `owns`
-    /// declares.
+    /// The objects with an owner reference to this uid. Needs [`Index::by_owner`](crate::Index::by_owner), which
+    /// `Controller::owns` declares.
     pub fn owned_by(&self, uid: &str) -> Result<Vec<Arc<K>>, ContextError> {
         self.by_index(crate::index::BY_OWNER, uid)
     }
 
-    /// Whether the cache keeps an index of this name.
+    /// Whether the cache has an index with this name.
     pub fn has_index(&self, index: &str) -> bool {
         self.store.read().has_index(index)
     }
 
-    /// Everything as it is now; later changes do not show in it.
+    /// All objects as they are now. Later changes do not show in the snapshot.
     pub fn snapshot(&self) -> Snapshot<K> {
         self.store.read().snapshot()
     }
 
-    /// How many objects there are.
+    /// The number of objects.
     pub fn len(&self) -> usize {
         self.store.read().len()
     }
 
-    /// Whether there are none.
+    /// Whether the cache has no objects.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

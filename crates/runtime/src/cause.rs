@@ -1,15 +1,15 @@
 //! Why a key was queued.
 //!
-//! Triggers carry their cause through deduplication into the [`Ctx`](crate::Ctx) and the log, so that "why
-//! did this reconcile run" has an answer.
+//! The cause stays with the key through deduplication, into the [`Ctx`](crate::Ctx) and the log: it answers the question
+//! "why did this reconcile run?".
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::Request;
 
-/// How many causes of one key are kept in full; later ones are only counted, so that memory per key is bounded.
-/// Eight tell the story of a rollout (its Deployment, ReplicaSets and first Pods) and fit a log line.
+/// How many causes of one key are kept; later ones are only counted, which bounds the memory for each key. Eight are
+/// enough for a rollout (its Deployment, ReplicaSets and first Pods) and fit into a log line.
 pub const CAUSES_KEPT: usize = 8;
 
 /// One reason to reconcile a key.
@@ -32,16 +32,18 @@ pub enum Cause {
         kind: Arc<str>,
         /// The object.
         object: Request,
-        /// What happened to it.
+        /// What happened to the object.
         change: Change,
     },
-    /// The last attempt failed.
+    /// The last reconcile of the key failed.
     Retry,
-    /// The last reconcile asked for it by [`Action::requeue_with_backoff`](crate::Action::requeue_with_backoff).
+    /// The last reconcile of the key returned
+    /// [`Action::requeue_with_backoff`](crate::Action::requeue_with_backoff).
     Requeue,
-    /// The last reconcile asked for it by [`Action::requeue`](crate::Action::requeue).
+    /// The last reconcile of the key returned [`Action::requeue`](crate::Action::requeue), and its delay has passed; or
+    /// the period of [`Controller::every`](crate::Controller::every) has.
     Timer,
-    /// A channel, a stream or a call of `add` by hand, under the name it gave itself.
+    /// A stream, or a direct call of the queue, by the name that it was given.
     External(Arc<str>),
 }
 
@@ -55,21 +57,21 @@ pub enum Cause {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Change {
-    /// It was there when the cache was first filled.
+    /// The object was in the first list of the cache.
     Listed,
-    /// It appeared.
+    /// The object was created.
     Created,
-    /// It changed.
+    /// The object was updated.
     Updated,
-    /// It is gone.
+    /// The object was deleted.
     Deleted,
-    /// Nothing happened; the cache was replayed.
+    /// Nothing happened to the object; the cache was resynced.
     Resynced,
-    /// A stream gave it, which is no watch.
+    /// A stream gave the object.
     Generic,
 }
 
-/// The causes of one reconcile: a short list, then a count.
+/// The causes of one reconcile: the first few, and the number of the others.
 ///
 /// ```
 /// use evenkeel_runtime::{Cause, Causes};
@@ -83,7 +85,7 @@ pub struct Causes {
     kept: Kept,
 }
 
-/// Most keys have one cause, and very many keys may wait: one takes no memory beside its key.
+/// Most keys have one cause, and very many keys may wait: a single cause is stored without an allocation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 enum Kept {
     #[default]
@@ -100,7 +102,7 @@ struct Several {
 }
 
 impl Causes {
-    /// Remembers one more cause; an equal one that is kept already is not kept twice.
+    /// Adds a cause, unless an equal one is kept already.
     pub fn push(&mut self, cause: Cause) {
         if self.kept().contains(&cause) {
             return;
@@ -117,7 +119,7 @@ impl Causes {
         }
     }
 
-    /// Adds those of another.
+    /// Adds the causes of another reconcile.
     pub fn merge(&mut self, other: Causes) {
         match other.kept {
             Kept::None => {}
@@ -140,7 +142,7 @@ impl Causes {
         }
     }
 
-    /// How many came after those that were kept.
+    /// The number of causes that were not kept.
     pub fn more(&self) -> u64 {
         match &self.kept {
             Kept::Several(several) => several.more,
@@ -148,7 +150,7 @@ impl Causes {
         }
     }
 
-    /// Whether none is known.
+    /// Whether there is no cause.
     pub fn is_empty(&self) -> bool {
         matches!(self.kept, Kept::None)
     }

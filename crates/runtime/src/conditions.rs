@@ -1,4 +1,4 @@
-//! Conditions of a status: set by type, with a transition time that moves only with the status.
+//! Conditions of a status: set by type, with a transition time that changes only with the status.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -8,7 +8,7 @@ use kube::Resource;
 use crate::Ctx;
 use crate::object::AsObject;
 
-/// Whether a condition holds.
+/// The status of a condition.
 ///
 /// ```
 /// use evenkeel_runtime::conditions::Verdict;
@@ -18,16 +18,16 @@ use crate::object::AsObject;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It holds.
+    /// The condition holds.
     True,
-    /// It does not hold.
+    /// The condition does not hold.
     False,
-    /// It cannot be said.
+    /// The controller cannot tell whether the condition holds.
     Unknown,
 }
 
 impl Verdict {
-    /// As the API writes it.
+    /// The text that the API uses.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::True => "True",
@@ -67,7 +67,7 @@ pub struct Set {
 }
 
 impl Set {
-    /// A condition of this type, with a reason in one CamelCase word and a message for people.
+    /// A condition of this type, with a reason in one CamelCase word and a message for users.
     pub fn new(
         type_: impl Into<String>,
         verdict: impl Into<Verdict>,
@@ -90,7 +90,7 @@ impl Set {
     }
 }
 
-/// Sets a condition in the list; says whether that changed anything.
+/// Sets a condition in the list. Returns whether the list changed.
 pub fn set(conditions: &mut Vec<Condition>, set: Set, now: Timestamp) -> bool {
     let mut new = Condition {
         type_: set.type_,
@@ -116,24 +116,24 @@ pub fn set(conditions: &mut Vec<Condition>, set: Set, now: Timestamp) -> bool {
     }
 }
 
-/// The condition of this type.
+/// Finds the condition of this type.
 pub fn find<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Condition> {
     conditions.iter().find(|condition| condition.type_ == type_)
 }
 
-/// Whether the condition of this type is there and holds.
+/// Whether the list has a condition of this type with the status `True`.
 pub fn is_true(conditions: &[Condition], type_: &str) -> bool {
     find(conditions, type_).is_some_and(|condition| condition.status == "True")
 }
 
-/// Takes the condition of this type out; says whether it was there.
+/// Removes the condition of this type. Returns whether it was in the list.
 pub fn remove(conditions: &mut Vec<Condition>, type_: &str) -> bool {
     let before = conditions.len();
     conditions.retain(|condition| condition.type_ != type_);
     conditions.len() != before
 }
 
-/// The schema of a list of conditions, for the status of a custom resource: keyed by type, as Kubernetes' own are.
+/// The schema of a list of conditions, for the status of a custom resource: a map by type, as in built-in kinds.
 ///
 /// ```
 /// # use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -164,13 +164,13 @@ pub fn schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
 }
 
 impl<S> Ctx<S> {
-    /// Sets a condition in a list, at the time of this world; says whether that changed anything.
+    /// Sets a condition in the list, with the current time for its transition. Returns whether the list changed.
     pub fn condition(&self, conditions: &mut Vec<Condition>, condition: Set) -> bool {
         set(conditions, condition, self.now())
     }
 }
 
-/// `metav1.Time` has no fractions: one that had would differ from what is read back.
+/// Drops fractions of a second, which `metav1.Time` does not have: the object would differ from the one read back.
 fn whole_seconds(now: Timestamp) -> Timestamp {
     Timestamp::from_second(now.as_second()).unwrap_or(now)
 }

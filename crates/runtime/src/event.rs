@@ -1,4 +1,4 @@
-//! What a cache tells its subscribers: an object appeared, changed or went.
+//! Events that a cache sends to its subscribers: an object was created, updated or deleted.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use kube::core::{ObjectMeta, Selector, SelectorExt};
 use crate::Object;
 use crate::cause::Change;
 
-/// A change of one object in a cache, with what was there before and what is there now.
+/// A change of one object in a cache, with the object before and after the change.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -21,38 +21,38 @@ use crate::cause::Change;
 /// ```
 #[derive(Clone, Debug)]
 pub enum Event<K> {
-    /// The object is new to this cache.
+    /// The cache did not have the object before.
     Created {
         /// The object.
         new: Arc<K>,
-        /// Why this event is sent: [`Origin::List`] for what was there before the watch.
+        /// Why this event is sent: [`Origin::List`] for objects that existed before the watch began.
         origin: Origin,
     },
-    /// The object changed, or is replayed.
+    /// The object changed, or is sent again by a resync.
     Updated {
-        /// As it was.
+        /// The object before the change.
         old: Arc<K>,
-        /// As it is.
+        /// The object after the change.
         new: Arc<K>,
         /// Why this event is sent.
         origin: Origin,
     },
-    /// The object is gone.
+    /// The object was deleted.
     Deleted {
-        /// As it was last seen.
+        /// The object as the cache last had it.
         old: Arc<K>,
-        /// Why this event is sent: a delete that was missed is found by [`Origin::Relist`].
+        /// Why this event is sent: [`Origin::Relist`] for a deletion that the watch missed.
         origin: Origin,
     },
-    /// Something concerns the object that no watch tells: a stream that
-    /// [`Controller::stream_of`](crate::Controller::stream_of) reads gave it.
+    /// The object came from a stream that [`Controller::stream_of`](crate::Controller::stream_of) reads, not from a
+    /// watch.
     Generic {
-        /// As the stream gave it; no cache need know it.
+        /// The object that the stream gave. It need not be in any cache.
         object: Arc<K>,
     },
 }
 
-/// An event of any kind: what happened, and the metadata before and after it.
+/// An event of any kind of object: what happened, and the object's metadata before and after.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -76,14 +76,14 @@ pub struct EventMeta<'a> {
     pub change: Change,
     /// Why the event is sent.
     pub origin: Origin,
-    /// The metadata before, where there was an object.
+    /// The metadata before the event; `None` for a new object.
     pub old: Option<&'a ObjectMeta>,
-    /// The metadata after, where there is one.
+    /// The metadata after the event; `None` for a deleted object.
     pub new: Option<&'a ObjectMeta>,
 }
 
 impl<'a> EventMeta<'a> {
-    /// An event of an object that no cache told of.
+    /// Makes an event by hand, such as for a test of a filter.
     ///
     /// ```
     /// use evenkeel_runtime::{Change, EventMeta, Origin};
@@ -102,38 +102,40 @@ impl<'a> EventMeta<'a> {
         Self { change, origin, old, new }
     }
 
-    /// Whether this event repairs or repeats instead of reporting: a relist's difference or a resync.
+    /// Whether this event comes from a relist or a resync, not from the watch: it repairs what the watch missed, or
+    /// repeats what is known.
     pub fn is_replay(&self) -> bool {
         matches!(self.origin, Origin::Relist | Origin::Resync)
     }
 
-    /// Whether an update changes what the object asks for, `metadata.generation`; true of a create and a delete, as
-    /// all of these are.
+    /// Whether an update changes `metadata.generation`, which the API server increases with the spec. Always true for a
+    /// create and a delete.
     pub fn generation_changed(&self) -> bool {
         self.changed(|meta| &meta.generation)
     }
 
-    /// Whether an update changes `metadata.resourceVersion`: all but replays do.
+    /// Whether an update changes `metadata.resourceVersion`, as every update but a resync does. Always true for a create
+    /// and a delete.
     pub fn resource_version_changed(&self) -> bool {
         self.changed(|meta| &meta.resource_version)
     }
 
-    /// Whether an update changes labels.
+    /// Whether an update changes labels. Always true for a create and a delete.
     pub fn labels_changed(&self) -> bool {
         self.changed(|meta| &meta.labels)
     }
 
-    /// Whether an update changes annotations.
+    /// Whether an update changes annotations. Always true for a create and a delete.
     pub fn annotations_changed(&self) -> bool {
         self.changed(|meta| &meta.annotations)
     }
 
-    /// Whether an update changes finalizers.
+    /// Whether an update changes finalizers. Always true for a create and a delete.
     pub fn finalizers_changed(&self) -> bool {
         self.changed(|meta| &meta.finalizers)
     }
 
-    /// Whether the object's labels, before or after, match the selector.
+    /// Whether the object's labels match the selector, before or after the event.
     pub fn matches(&self, selector: &Selector) -> bool {
         let none = BTreeMap::new();
         let labels = |meta: &'a ObjectMeta| meta.labels.as_ref();
@@ -158,18 +160,18 @@ impl<'a> EventMeta<'a> {
 pub enum Origin {
     /// The first list, or a replay of it for a late subscriber.
     List,
-    /// The watch saw it.
+    /// The watch reported the change.
     Watch,
     /// A relist found a difference that the watch had missed.
     Relist,
-    /// The cache was replayed, nothing changed.
+    /// The cache was sent again as a whole; nothing changed.
     Resync,
-    /// A stream of objects, which is no watch.
+    /// A stream of objects that is not a watch.
     Stream,
 }
 
 impl<K: Object> Event<K> {
-    /// The newest known form of the object.
+    /// The object after the event; for a deletion, as the cache last had it.
     pub fn object(&self) -> &Arc<K> {
         match self {
             Self::Created { new, .. } | Self::Updated { new, .. } => new,
@@ -178,7 +180,7 @@ impl<K: Object> Event<K> {
         }
     }
 
-    /// The form before this event, where there was one.
+    /// The object before the event; `None` for a new object.
     pub fn old(&self) -> Option<&Arc<K>> {
         match self {
             Self::Created { .. } | Self::Generic { .. } => None,
@@ -186,7 +188,7 @@ impl<K: Object> Event<K> {
         }
     }
 
-    /// The form after this event, where there is one.
+    /// The object after the event; `None` for a deleted object.
     pub fn new_object(&self) -> Option<&Arc<K>> {
         match self {
             Self::Created { new, .. } | Self::Updated { new, .. } | Self::Generic { object: new } => {
@@ -208,7 +210,7 @@ impl<K: Object> Event<K> {
         }
     }
 
-    /// The event without its type: what every kind has.
+    /// The event reduced to metadata, which objects of every kind have.
     pub fn meta(&self) -> EventMeta<'_> {
         EventMeta {
             change: self.change(),
@@ -218,7 +220,8 @@ impl<K: Object> Event<K> {
         }
     }
 
-    /// Whether this event repairs or repeats instead of reporting: a relist's difference or a resync.
+    /// Whether this event comes from a relist or a resync, not from the watch: it repairs what the watch missed, or
+    /// repeats what is known.
     pub fn is_replay(&self) -> bool {
         self.meta().is_replay()
     }

@@ -1,4 +1,4 @@
-//! Indexes of a cache: from a value to the objects that have it, kept up with every change.
+//! Indexes of a cache: from a value to the objects that have it, updated with every change.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::Object;
 
 type Values<K> = dyn Fn(&K) -> Vec<String> + Send + Sync;
 
-/// A function from an object to the values it is found by, under a name.
+/// A named function that returns the values by which an object can be found in a cache.
 ///
 /// ```
 /// use evenkeel_runtime::Index;
@@ -30,7 +30,7 @@ pub struct Index<K> {
 pub const BY_OWNER: &str = "evenkeel/owner-uid";
 
 impl<K> Index<K> {
-    /// An index by any function of the object. Two indexes of one cache with the same name are the same index.
+    /// An index by any function of the object. In one cache, two indexes with the same name are the same index.
     pub fn new(
         name: impl Into<Arc<str>>,
         values: impl Fn(&K) -> Vec<String> + Send + Sync + 'static,
@@ -38,26 +38,26 @@ impl<K> Index<K> {
         Self { name: name.into(), values: Arc::new(values) }
     }
 
-    /// Its name.
+    /// The name of the index.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The values of one object.
+    /// The values by which this object is found.
     pub fn values(&self, object: &K) -> Vec<String> {
         (self.values)(object)
     }
 }
 
 impl<K: Object> Index<K> {
-    /// From the uid of an owner to the objects it owns, whether as controller or not.
+    /// An index from the uid of an owner to its objects, whether or not the owner is the controller.
     pub fn by_owner() -> Self {
         Self::new(BY_OWNER, |object: &K| {
             object.owner_references().iter().map(|owner| owner.uid.clone()).collect()
         })
     }
 
-    /// From the value of a label to the objects that carry it.
+    /// An index from the value of a label to the objects that carry it.
     pub fn by_label(label: impl Into<String>) -> Self {
         let label = label.into();
         let name = format!("evenkeel/label:{label}");

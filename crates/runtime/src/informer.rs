@@ -1,11 +1,11 @@
 //! Informers: one list-then-watch for each source, feeding a cache and its subscribers.
 //!
-//! [`Informers`] shares them: whoever asks for an equal [`Source`] gets the same watch and the same cache. An
-//! informer lives as long as someone holds it, so that watches can come and go at run time.
+//! [`Informers`] shares them: equal [`Source`]s get the same watch and the same cache. An informer lives as long as
+//! something holds a clone of it, so that watches can start and end at run time.
 //!
-//! Events are handed on synchronously, in the order of the watch: what a subscriber enqueues is in the ledger before
-//! the event's own work ends. Events that come together are applied together, and their keys are queued together: a
-//! worker that takes the first of them may find the cache ahead of it, as it may at any time.
+//! Events go to subscribers synchronously, in the order of the watch: a key that a subscriber enqueues is in the ledger
+//! before the event's own work ends. Events that arrive together are applied together, and their keys are queued
+//! together. A worker that takes the first of these keys may find the cache ahead of it, as it may at any time.
 
 mod batch;
 mod progress;
@@ -33,7 +33,7 @@ use crate::source::{Source, SourceKey};
 use crate::{Object, Request};
 use shared::{Each, Shared};
 
-/// A watch of one source, with its cache. Cloning shares it; the watch ends with the last clone.
+/// A watch of one source, with its cache. Clones share the watch, which ends with the last of them.
 ///
 /// ```no_run
 /// # async fn example(client: kube::Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -53,10 +53,10 @@ pub struct Informer<K: Object> {
     handle: Arc<Handle<K>>,
 }
 
-/// What the last clone drops.
+/// The part of an informer that its last clone drops.
 struct Handle<K: Object> {
     shared: Arc<Shared<K>>,
-    /// The reflectors, one for each namespace of the source; they end with this.
+    /// The tasks that list and watch, one for each namespace of the source. Dropping the set ends them.
     _reflectors: JoinSet<()>,
 }
 
@@ -76,11 +76,11 @@ struct Handle<K: Object> {
 #[error("sync the cache of {source_name} within {timeout:?}: {cause}")]
 #[non_exhaustive]
 pub struct SyncError {
-    /// The source, in words.
+    /// The description of the source.
     pub source_name: String,
-    /// How long it was waited for.
+    /// How long the caller waited.
     pub timeout: Duration,
-    /// What the last attempt failed with.
+    /// The error of the last attempt to list or watch.
     pub cause: String,
 }
 
@@ -90,20 +90,20 @@ impl<K: Object> Informer<K> {
         Cache::new(self.handle.shared.store.clone())
     }
 
-    /// The object of this key from the cache.
+    /// The object with this key from the cache.
     pub(crate) fn get(&self, key: &Request) -> Option<Arc<K>> {
         self.handle.shared.store.read().get(key).cloned()
     }
 
-    /// Hands every later event to `handler`, after replaying what is in the cache as created; until the
-    /// subscription is dropped.
+    /// Calls `handler` for every object in the cache, as created, and then for every later event, until the subscription
+    /// is dropped.
     ///
-    /// The handler is called on the watch's own task and must be quick; it must not subscribe to the same informer.
+    /// The handler is called on the task of the watch and must return quickly. It must not subscribe to the same informer.
     pub fn subscribe(&self, handler: impl Fn(&Event<K>) + Send + Sync + 'static) -> Subscription {
         Shared::subscribe(&self.handle.shared, Arc::new(Each(handler)))
     }
 
-    /// The same for a listener that acts on several events at once.
+    /// Subscribes a listener that acts on several events at once.
     pub(crate) fn subscribe_listener(&self, listener: Arc<dyn Listener<K>>) -> Subscription {
         Shared::subscribe(&self.handle.shared, listener)
     }
@@ -113,17 +113,17 @@ impl<K: Object> Informer<K> {
         self.handle.shared.progress.is_synced()
     }
 
-    /// Waits for [`Informer::has_synced`]; the error names the kind and what the last attempt failed with.
+    /// Waits for [`Informer::has_synced`]. The error names the source and the error of the last attempt.
     pub async fn wait_synced(&self, timeout: Duration) -> Result<(), SyncError> {
         self.handle.shared.wait_synced(timeout).await
     }
 
-    /// Hands every object in the cache to `handler` as resynced, though nothing changed.
+    /// Calls `handler` for every object in the cache, as resynced, though nothing changed.
     pub fn replay(&self, handler: &(dyn Fn(&Event<K>) + Send + Sync)) {
         self.handle.shared.replay(&Each(handler));
     }
 
-    /// The same for a listener that acts on several events at once.
+    /// Subscribes a listener that acts on several events at once.
     pub(crate) fn replay_to(&self, listener: &dyn Listener<K>) {
         self.handle.shared.replay(listener);
     }

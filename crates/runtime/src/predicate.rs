@@ -1,7 +1,7 @@
 //! Predicates: which events pass a trigger.
 //!
-//! A relist's difference and a resync pass every predicate, so that a filter never hides what the watch missed;
-//! [`Predicate::also_replays`] says otherwise.
+//! Events of relists and resyncs (replays) pass every predicate, so that a filter never hides what the watch missed,
+//! unless the predicate asks for them by [`Predicate::also_replays`].
 
 use std::fmt;
 use std::ops::Not;
@@ -14,7 +14,7 @@ use crate::{Object, Request};
 
 type Check<K> = dyn Fn(&Event<K>) -> bool + Send + Sync;
 
-/// Decides whether an event goes on to the queue.
+/// Decides whether an event reaches the queue.
 ///
 /// ```
 /// use evenkeel_runtime::Predicate;
@@ -26,7 +26,7 @@ type Check<K> = dyn Fn(&Event<K>) -> bool + Send + Sync;
 #[must_use]
 pub struct Predicate<K> {
     check: Arc<Check<K>>,
-    /// What replays must pass; none lets them all. In a combination this is what those parts say that ask for it.
+    /// The check of replays; `None` lets all of them pass. In a combination, only the parts count that ask for replays.
     replays: Option<Arc<Check<K>>>,
 }
 
@@ -43,7 +43,7 @@ impl<K> fmt::Debug for Predicate<K> {
 }
 
 impl<K: Object> Predicate<K> {
-    /// A predicate by a function of the event.
+    /// Passes events for which `check` returns true.
     pub fn new(check: impl Fn(&Event<K>) -> bool + Send + Sync + 'static) -> Self {
         Self { check: Arc::new(check), replays: None }
     }
@@ -55,7 +55,7 @@ impl<K: Object> Predicate<K> {
         })
     }
 
-    /// Passes updates for which `changed(old, new)` holds, and every create, delete and generic event.
+    /// Passes updates for which `changed(old, new)` returns true, and every create, delete and generic event.
     pub fn changed(changed: impl Fn(&K, &K) -> bool + Send + Sync + 'static) -> Self {
         Self::new(move |event| match event {
             Event::Updated { old, new, .. } => changed(old, new),
@@ -63,27 +63,29 @@ impl<K: Object> Predicate<K> {
         })
     }
 
-    /// Passes updates that change what the object asks for: `metadata.generation`.
+    /// Passes updates that change `metadata.generation`, which the API server increases with the spec; and every create,
+    /// delete and generic event.
     pub fn generation_changed() -> Self {
         Self::new(|event| event.meta().generation_changed())
     }
 
-    /// Passes updates that change `metadata.resourceVersion`: all but replays.
+    /// Passes updates that change `metadata.resourceVersion`, as all but resyncs do; and every create, delete and generic
+    /// event.
     pub fn resource_version_changed() -> Self {
         Self::new(|event| event.meta().resource_version_changed())
     }
 
-    /// Passes updates that change labels.
+    /// Passes updates that change labels, and every create, delete and generic event.
     pub fn labels_changed() -> Self {
         Self::new(|event| event.meta().labels_changed())
     }
 
-    /// Passes updates that change annotations.
+    /// Passes updates that change annotations, and every create, delete and generic event.
     pub fn annotations_changed() -> Self {
         Self::new(|event| event.meta().annotations_changed())
     }
 
-    /// Passes updates that change finalizers.
+    /// Passes updates that change finalizers, and every create, delete and generic event.
     pub fn finalizers_changed() -> Self {
         Self::new(|event| event.meta().finalizers_changed())
     }
@@ -106,7 +108,8 @@ impl<K: Object> Predicate<K> {
         Self::object(move |object| Request::of(object) == key)
     }
 
-    /// Passes what both pass. A replay is kept out only by one that [asks](Self::also_replays) for replays.
+    /// Passes events that both predicates pass. Only a predicate that [asks for replays](Self::also_replays) can reject
+    /// one.
     pub fn and(self, other: Self) -> Self {
         let replays = match (self.replays, other.replays) {
             (Some(this), Some(that)) => Some(both(this, that)),
@@ -115,13 +118,14 @@ impl<K: Object> Predicate<K> {
         Self { check: both(self.check, other.check), replays }
     }
 
-    /// Passes what either passes. A replay is kept out only where both [ask](Self::also_replays) for replays.
+    /// Passes events that either predicate passes. A replay is rejected only if both predicates
+    /// [ask for replays](Self::also_replays) and reject it.
     pub fn or(self, other: Self) -> Self {
         let replays = self.replays.zip(other.replays).map(|(this, that)| either(this, that));
         Self { check: either(self.check, other.check), replays }
     }
 
-    /// Applies this predicate to relists' differences and resyncs too, which otherwise always pass.
+    /// Applies this predicate to replays too: to events of relists and resyncs, which otherwise always pass.
     pub fn also_replays(mut self) -> Self {
         self.replays = Some(self.check.clone());
         self
@@ -152,7 +156,8 @@ fn neither<K: 'static>(this: Arc<Check<K>>) -> Arc<Check<K>> {
 impl<K: Object> Not for Predicate<K> {
     type Output = Self;
 
-    /// Passes what this one does not; replays too, unless this one [asks](Self::also_replays) for them.
+    /// Passes events that this predicate rejects. Replays pass, unless this predicate
+    /// [asks for them](Self::also_replays).
     fn not(self) -> Self {
         Self { check: neither(self.check), replays: self.replays.map(neither) }
     }

@@ -1,4 +1,4 @@
-//! The key of an object: what the queue carries and what the caches are keyed by.
+//! The key of an object, by which queues and caches know it.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use kube::Resource;
 
-/// Which object to reconcile: its namespace, where it has one, and its name.
+/// The key of the object to reconcile: its namespace, if it has one, and its name.
 ///
-/// A request says nothing about what happened; the reconciler reads the newest state. Cloning is cheap.
+/// A request does not say what happened: the reconciler reads the newest state. Cloning is cheap.
 ///
 /// ```
 /// use evenkeel_runtime::Request;
@@ -36,24 +36,24 @@ impl Request {
         Self { namespace: None, name: name.into() }
     }
 
-    /// A key in the same scope as an optional namespace says.
+    /// The key of an object in a namespace, or of a cluster-scoped object if `namespace` is `None`.
     pub fn new(namespace: Option<&str>, name: impl Into<Arc<str>>) -> Self {
         Self { namespace: namespace.map(Arc::from), name: name.into() }
     }
 
-    /// The key of this object; its name is empty for an object that was not yet given one.
+    /// The key of this object. The name is empty if the object has none yet.
     pub fn of<K: Resource>(object: &K) -> Self {
         let meta = object.meta();
         Self::new(meta.namespace.as_deref(), meta.name.as_deref().unwrap_or_default())
     }
 
-    /// The namespace as text, where there is one.
+    /// The namespace, if the object has one.
     pub fn namespace(&self) -> Option<&str> {
         self.namespace.as_deref()
     }
 }
 
-/// Clones share their text and are equal without a look at it.
+/// Compares pointers first: clones share their text.
 impl PartialEq for Request {
     fn eq(&self, other: &Self) -> bool {
         let same = |a: &Arc<str>, b: &Arc<str>| Arc::ptr_eq(a, b) || a == b;
@@ -66,8 +66,7 @@ impl PartialEq for Request {
     }
 }
 
-/// What a key is made of, so that a map of [`Request`]s can be asked with the text of an object, which costs no
-/// allocation.
+/// The parts of a key. A map with [`Request`]s as keys can be searched by borrowed parts, without an allocation.
 pub(crate) trait KeyParts {
     fn parts(&self) -> (Option<&str>, &str);
 }
@@ -98,7 +97,7 @@ impl PartialEq for dyn KeyParts + '_ {
 
 impl Eq for dyn KeyParts + '_ {}
 
-/// The hash is that of the parts: [`Borrow`] asks for it.
+/// Hashes the parts, because [`Borrow`] requires equal hashes.
 impl Hash for Request {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.parts().hash(state);

@@ -1,4 +1,4 @@
-//! What to watch: a kind, a scope, selectors.
+//! What to watch: a kind, its namespaces, selectors.
 
 use std::any::TypeId;
 use std::collections::BTreeSet;
@@ -10,7 +10,7 @@ use crate::Object;
 use crate::index::Index;
 use crate::object::kind_name;
 
-/// A declaration of a watch. Equal declarations in one manager share one watch and one cache.
+/// A declaration of what to watch. Equal sources in one manager share one watch and one cache.
 ///
 /// ```
 /// use evenkeel_runtime::{Index, Source};
@@ -26,7 +26,7 @@ pub struct Source<K: Object> {
     pub(crate) indexes: Vec<Index<K>>,
 }
 
-/// What makes two declarations the same watch.
+/// The parts of a source that decide whether two sources share a watch.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct SourceKey {
     pub(crate) resource: ApiResource,
@@ -59,25 +59,25 @@ impl<K: Object> Source<K> {
         Self { dynamic, key, indexes: Vec::new() }
     }
 
-    /// Only this namespace; called again, that one too.
+    /// Watches only this namespace; each further call adds one.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.key.namespaces.insert(namespace.into());
         self
     }
 
-    /// Only objects that match this label selector.
+    /// Watches only objects that match this label selector.
     pub fn labels(mut self, selector: impl Into<String>) -> Self {
         self.key.labels = Some(selector.into());
         self
     }
 
-    /// Only objects that match this field selector.
+    /// Watches only objects that match this field selector.
     pub fn fields(mut self, selector: impl Into<String>) -> Self {
         self.key.fields = Some(selector.into());
         self
     }
 
-    /// Keeps this index in the cache.
+    /// Adds an index to the cache.
     pub fn index(mut self, index: Index<K>) -> Self {
         self.indexes.push(index);
         self

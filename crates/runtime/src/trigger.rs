@@ -1,4 +1,4 @@
-//! Triggers: from a change of any object to the keys to reconcile.
+//! Triggers: which keys to reconcile when an object changes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ use crate::{Object, Request};
 type Map<K> = dyn Fn(&K) -> Vec<Request> + Send + Sync;
 type EventMap<K> = dyn Fn(&Event<K>) -> Vec<Request> + Send + Sync;
 
-/// Maps events of one kind to keys. On an update both the old and the new object are mapped, so that a key that an
-/// object no longer points to is reconciled too.
+/// Maps events of one kind to the keys to reconcile. On an update, both the old and the new object are mapped, so that
+/// a key that the object no longer points to is reconciled too.
 ///
 /// ```
 /// use evenkeel_runtime::{Predicate, Request, Trigger};
@@ -54,7 +54,8 @@ pub(crate) enum Owners {
 }
 
 impl<K: Object> Trigger<K> {
-    /// The keys that a function finds in the object; it is asked for the old and for the new one.
+    /// Reconciles the keys that a function finds in the object. On an update, the function is called for the old and for
+    /// the new object.
     pub fn map<I>(map: impl Fn(&K) -> I + Send + Sync + 'static) -> Self
     where
         I: IntoIterator<Item = Request>,
@@ -62,7 +63,7 @@ impl<K: Object> Trigger<K> {
         Self::with(Mapping::Object(Arc::new(move |object: &K| map(object).into_iter().collect())))
     }
 
-    /// The keys that a function finds in the whole event.
+    /// Reconciles the keys that a function finds in the event.
     pub fn events<I>(map: impl Fn(&Event<K>) -> I + Send + Sync + 'static) -> Self
     where
         I: IntoIterator<Item = Request>,
@@ -70,28 +71,29 @@ impl<K: Object> Trigger<K> {
         Self::with(Mapping::Event(Arc::new(move |event: &Event<K>| map(event).into_iter().collect())))
     }
 
-    /// The object's own key.
+    /// Reconciles the object's own key.
     pub fn same() -> Self {
         Self::with(Mapping::Same)
     }
 
-    /// The owner of kind `O` that is marked as controller.
+    /// Reconciles the owner of kind `O` that is marked as controller.
     pub fn controller<O: Object<DynamicType: Default>>() -> Self {
         Self::controller_with(ApiResource::erase::<O>(&O::DynamicType::default()), scope_of::<O>())
     }
 
-    /// The owner of a kind that is known at run time, if it is marked as controller; `scope` says whether that kind
-    /// lives in namespaces.
+    /// Reconciles the owner of a kind that is known at run time, if it is marked as controller. `scope` says whether
+    /// objects of that kind live in namespaces.
     pub fn controller_with(owner: ApiResource, scope: Scope) -> Self {
         Self::owners(owner, scope, Owners::Controller)
     }
 
-    /// Every owner of kind `O`, whether it is marked as controller or not.
+    /// Reconciles every owner of kind `O`, whether or not it is marked as controller.
     pub fn owner<O: Object<DynamicType: Default>>() -> Self {
         Self::owner_with(ApiResource::erase::<O>(&O::DynamicType::default()), scope_of::<O>())
     }
 
-    /// Every owner of a kind that is known at run time; `scope` says whether that kind lives in namespaces.
+    /// Reconciles every owner of a kind that is known at run time. `scope` says whether objects of that kind live in
+    /// namespaces.
     pub fn owner_with(owner: ApiResource, scope: Scope) -> Self {
         Self::owners(owner, scope, Owners::All)
     }
@@ -112,7 +114,7 @@ impl<K: Object> Trigger<K> {
         })
     }
 
-    /// Only events that pass.
+    /// Maps only events that pass this predicate, and those before it.
     pub fn filter(mut self, predicate: Predicate<K>) -> Self {
         self.predicate = Some(match self.predicate {
             Some(before) => before.and(predicate),
@@ -121,20 +123,20 @@ impl<K: Object> Trigger<K> {
         self
     }
 
-    /// Queues at this priority instead of the usual one.
+    /// Queues the keys at this priority instead of the default one.
     pub fn priority(mut self, priority: i32) -> Self {
         self.priority = Some(priority);
         self
     }
 
-    /// The keys to reconcile for this event, each once, in the order in which they were found.
+    /// The keys to reconcile for this event, without duplicates, in the order in which they were found.
     pub fn requests(&self, event: &Event<K>) -> Vec<Request> {
         let mut requests = Vec::new();
         self.each_request(event, &Request::of(&**event.object()), |request| requests.push(request));
         requests
     }
 
-    /// Gives those keys; `key` is that of the event's object, which is not made again.
+    /// Calls `give` with each key to reconcile. `key` is the key of the event's object, which the caller has already.
     pub(crate) fn each_request(&self, event: &Event<K>, key: &Request, mut give: impl FnMut(Request)) {
         if self.predicate.as_ref().is_some_and(|predicate| !predicate.passes(event)) {
             return;

@@ -1,4 +1,4 @@
-//! An index of a cache, kept up with every change.
+//! An index of a cache, updated with every change of an object.
 
 use std::collections::BTreeSet;
 use std::collections::btree_set;
@@ -12,14 +12,15 @@ use crate::index::Index;
 #[derive(Debug)]
 pub(super) struct Indexed<K> {
     index: Index<K>,
-    /// A value without keys has no entry. Looked up only: what one value has is in order.
+    /// A value without keys has no entry. The map is only used for lookups, never iterated, so that the order of hashes
+    /// never shows.
     keys: HashMap<String, Keys>,
 }
 
 /// The keys of one value.
 #[derive(Debug)]
 enum Keys {
-    /// Most values of most indexes have one object, for which a tree would be a waste.
+    /// Most values of most indexes have one object, for which a tree would waste memory.
     One(Request),
     Many(BTreeSet<Request>),
 }
@@ -33,7 +34,7 @@ impl<K> Indexed<K> {
         self.index.name()
     }
 
-    /// How many values have objects.
+    /// The number of values that have objects.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.keys.len()
@@ -48,7 +49,7 @@ impl<K> Indexed<K> {
         })
     }
 
-    /// Follows a change of one object, before and after.
+    /// Updates the index for one object that changed from `old` to `new`.
     pub(super) fn update(&mut self, key: &Request, old: Option<&K>, new: Option<&K>) {
         let before = old.map(|old| self.index.values(old)).unwrap_or_default();
         let after = new.map(|new| self.index.values(new)).unwrap_or_default();

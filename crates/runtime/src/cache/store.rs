@@ -1,4 +1,4 @@
-//! The state of a cache and its rules, without locks.
+//! The objects of a cache and its indexes, without locks.
 
 use std::ops::Bound;
 use std::sync::{Arc, OnceLock};
@@ -11,27 +11,27 @@ use crate::index::Index;
 use crate::request::KeyParts;
 use crate::{Object, Request};
 
-/// Namespaces that are kept before those that nothing lives in any more are looked for.
+/// How many interned namespace names are kept before the unused ones are searched for and dropped.
 const NAMESPACES_KEPT: usize = 64;
 
-/// Objects by key, with indexes that every change keeps up.
+/// Objects by key, with indexes that every change updates.
 ///
-/// A read by key is one lookup in the hash map, however many objects there are. Whatever iterates uses the ordered
-/// one, which is persistent, so that a snapshot of it costs nothing and is never in the order of hashes. It is made when
-/// it is first asked for, and follows every change from then on: many controllers only ever read by key and by index.
+/// A read by key is one lookup in the hash map. Iteration uses the ordered map, which is persistent: a snapshot costs
+/// nothing, and the order of hashes never shows. The ordered map is built when the first snapshot is taken and updated
+/// with every change from then on; many controllers read by key and by index only, and never pay for it.
 #[derive(Debug)]
 pub(crate) struct Store<K> {
     by_key: HashMap<Request, Arc<K>>,
-    /// The same objects, once somebody asked.
+    /// The objects of `by_key` in order; built by the first snapshot.
     ordered: OnceLock<OrdMap<Request, Arc<K>>>,
     indexes: Vec<Indexed<K>>,
     /// One allocation for each namespace, shared by the keys of all its objects.
     namespaces: HashSet<Arc<str>>,
-    /// How long `namespaces` may become before it is looked through.
+    /// The length of `namespaces` at which unused names are dropped.
     namespaces_limit: usize,
 }
 
-/// A cache as it was at one moment. Taking one costs nothing, and writers do not wait for it.
+/// All objects of a cache at one moment. A snapshot is cheap to take, and holding one does not block writers.
 ///
 /// ```no_run
 /// # fn read(pods: evenkeel_runtime::Cache<k8s_openapi::api::core::v1::Pod>) {
@@ -47,28 +47,28 @@ pub struct Snapshot<K> {
 }
 
 impl<K> Snapshot<K> {
-    /// The object of this key. A snapshot is a tree, in which this takes the logarithm of its size;
-    /// [`Cache::get`](super::Cache::get) does not depend on the size.
+    /// The object with this key. A snapshot is a tree, so that this takes logarithmic time;
+    /// [`Cache::get`](super::Cache::get) takes constant time.
     pub fn get(&self, key: &Request) -> Option<&Arc<K>> {
         self.objects.get(key)
     }
 
-    /// All objects, by namespace and name.
+    /// All objects, ordered by namespace and name.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<K>> {
         self.objects.values()
     }
 
-    /// All keys, in the same order.
+    /// All keys, ordered by namespace and name.
     pub fn keys(&self) -> impl Iterator<Item = &Request> {
         self.objects.keys()
     }
 
-    /// The objects of one namespace, by name.
+    /// The objects of one namespace, ordered by name.
     pub fn iter_in(&self, namespace: &str) -> impl Iterator<Item = &Arc<K>> {
         self.entries_in(namespace).map(|(_, object)| object)
     }
 
-    /// The keys and objects of one namespace.
+    /// The keys and objects of one namespace, ordered by name.
     pub(crate) fn entries_in(&self, namespace: &str) -> impl Iterator<Item = (&Request, &Arc<K>)> {
         let namespace: Arc<str> = namespace.into();
         let first = Request { namespace: Some(namespace.clone()), name: "".into() };
@@ -76,12 +76,12 @@ impl<K> Snapshot<K> {
         range.take_while(move |(key, _)| key.namespace.as_ref() == Some(&namespace))
     }
 
-    /// How many there are.
+    /// The number of objects.
     pub fn len(&self) -> usize {
         self.objects.len()
     }
 
-    /// Whether there are none.
+    /// Whether the snapshot has no objects.
     pub fn is_empty(&self) -> bool {
         self.objects.is_empty()
     }
@@ -102,7 +102,7 @@ impl<K: Object> Store<K> {
         self.by_key.get(key)
     }
 
-    /// Puts an object in; gives its key and the one that was there.
+    /// Inserts an object. Returns its key and the object that was replaced.
     pub(crate) fn insert(&mut self, object: Arc<K>) -> (Request, Option<Arc<K>>) {
         let meta = object.meta();
         let parts = (meta.namespace.as_deref(), meta.name.as_deref().unwrap_or_default());
@@ -132,7 +132,7 @@ impl<K: Object> Store<K> {
         Some(old)
     }
 
-    /// Keeps one more index, filled from what is there. One of the same name is left as it is.
+    /// Adds an index and fills it from the objects that are there. Does nothing if there is an index with this name.
     pub(crate) fn add_index(&mut self, index: &Index<K>) {
         if self.has_index(index.name()) {
             return;
@@ -152,7 +152,7 @@ impl<K: Object> Store<K> {
         self.indexes.iter().map(|indexed| indexed.name().to_owned()).collect()
     }
 
-    /// None where there is no such index.
+    /// The objects that have this value in an index. Returns `None` if there is no such index.
     pub(crate) fn by_index(&self, name: &str, value: &str) -> Option<Vec<Arc<K>>> {
         let indexed = self.indexes.iter().find(|indexed| indexed.name() == name)?;
         Some(indexed.keys(value).filter_map(|key| self.by_key.get(key).cloned()).collect())
@@ -163,7 +163,7 @@ impl<K: Object> Store<K> {
         Snapshot { objects: ordered.clone() }
     }
 
-    /// Everything in order, for those who go through it once.
+    /// All objects in order, for a reader that iterates once and needs no snapshot.
     pub(crate) fn sorted(&self) -> Vec<(Request, Arc<K>)> {
         let entries = |(key, object): (&Request, &Arc<K>)| (key.clone(), object.clone());
         if let Some(ordered) = self.ordered.get() {
@@ -174,7 +174,7 @@ impl<K: Object> Store<K> {
         all
     }
 
-    /// So many objects or a few less, from all over the cache, in no order that means anything.
+    /// About `count` objects, spread over the whole cache, in no particular order.
     pub(crate) fn sample(&self, count: usize) -> impl Iterator<Item = &Arc<K>> {
         self.by_key.values().step_by(self.by_key.len().div_ceil(count).max(1))
     }
@@ -183,7 +183,7 @@ impl<K: Object> Store<K> {
         self.by_key.len()
     }
 
-    /// A key whose namespace is the one allocation that all keys of that namespace share.
+    /// Makes a key that shares the allocation of its namespace's name with all other keys in that namespace.
     fn new_key(&mut self, namespace: Option<&str>, name: &str) -> Request {
         let namespace = namespace.map(|namespace| match self.namespaces.get(namespace) {
             Some(known) => known.clone(),
@@ -194,7 +194,7 @@ impl<K: Object> Store<K> {
 
     fn new_namespace(&mut self, namespace: &str) -> Arc<str> {
         if self.namespaces.len() >= self.namespaces_limit {
-            // Those that only this set knows belong to no key.
+            // A name that only this set references belongs to no key.
             self.namespaces.retain(|namespace| Arc::strong_count(namespace) > 1);
             self.namespaces_limit = NAMESPACES_KEPT.max(2 * self.namespaces.len());
         }

@@ -1,4 +1,4 @@
-//! The part of a watch that knows its type: lines become objects, and objects change the cache.
+//! The part of a watch that knows the type of its objects: decodes lines, and applies objects to the cache.
 
 mod line;
 
@@ -20,12 +20,12 @@ use crate::source::SourceKey;
 use crate::{Object, Request, wire};
 use line::Line;
 
-/// What a line is.
+/// A decoded line of a watch.
 enum Decoded<K> {
     Event(WatchEvent<K>),
-    /// Something that is no event of this kind.
+    /// A line that is not an event of this kind, and why.
     Invalid(Bytes, serde_json::Error),
-    /// A line without anything, which servers send to keep a connection alive.
+    /// An empty line, which servers send to keep a connection alive.
     Empty,
 }
 
@@ -39,7 +39,7 @@ fn decode<K: Object>(line: Bytes) -> Decoded<K> {
     }
 }
 
-/// Events of one kind, in their order.
+/// Decoded events of one kind, in the order of the watch.
 struct Events<K: Object> {
     shared: Arc<Shared<K>>,
     list: Vec<Decoded<K>>,
@@ -85,7 +85,7 @@ impl<K: Object> Shared<K> {
         Ok(())
     }
 
-    /// An object that is not as its type says: it is unknown to the cache until it is mended.
+    /// Handles an object that does not match its Rust type: the cache does not have the object until it is repaired.
     fn apply_invalid(
         &self,
         audience: &mut Audience<K>,
@@ -109,7 +109,7 @@ impl<K: Object> Shared<K> {
     }
 }
 
-/// The key of an object that does not fit its type; a failure where the line is none of an object.
+/// Reads the key of an object that does not match its Rust type. Fails if the line is not about an object.
 fn read_invalid(line: &[u8], error: &serde_json::Error, reading: &mut Reading) -> Result<Request, Failure> {
     if let Ok(status) = serde_json::from_slice::<Status>(line)
         && status.is_failure()
@@ -154,7 +154,7 @@ impl<K: Object> Sink for Shared<K> {
     fn keys(&self, namespace: Option<&str>) -> BTreeSet<Request> {
         let store = self.store.read();
         match namespace {
-            // The first list: nothing has to be in order for it.
+            // For the first list there is nothing to compare with, so that the order does not matter.
             _ if store.len() == 0 => BTreeSet::new(),
             Some(namespace) => store.snapshot().entries_in(namespace).map(|(key, _)| key.clone()).collect(),
             None => store.sorted().into_iter().map(|(key, _)| key).collect(),
@@ -191,7 +191,7 @@ struct Page<T> {
     items: Vec<T>,
 }
 
-/// An empty list is `null` on some servers.
+/// Some servers write an empty list as `null`.
 fn null_as_empty<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
 where
     D: serde::Deserializer<'de>,
@@ -205,7 +205,7 @@ impl<K: Object> Shared<K> {
         if let Ok(page) = wire::read::<Page<K>>(bytes) {
             return Ok(page);
         }
-        // Some object is not as its type says: leave out those alone.
+        // An object of the page does not match its type. Decode one by one, and leave out only those that fail.
         let page: Page<&RawValue> = wire::read(bytes)?;
         let items = page.items.into_iter().filter_map(|raw| {
             serde_json::from_str(raw.get()).map_err(|error| self.report_invalid(raw.get(), &error)).ok()
@@ -213,7 +213,7 @@ impl<K: Object> Shared<K> {
         Ok(Page { metadata: page.metadata, items: items.collect() })
     }
 
-    /// Items of a list of built-in kinds carry no apiVersion and kind; a dynamic object needs them.
+    /// Adds apiVersion and kind to a dynamic object: lists of built-in kinds leave them out of their items.
     fn with_types(&self, mut object: K) -> K {
         let any: &mut dyn Any = &mut object;
         if let Some(dynamic) = any.downcast_mut::<DynamicObject>()

@@ -1,7 +1,7 @@
-//! How far the watches of an informer have come, and waiting for them.
+//! The progress of an informer's watches, and waiting for their first lists.
 //!
-//! *Invariant:* those who wait are woken in the order in which they came. (A `watch` channel would shuffle them, and
-//! with them what a seed replays.)
+//! *Invariant:* waiters wake in the order in which they arrived. (A tokio `watch` channel would wake them in a random
+//! order, and a seed would no longer replay a run.)
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub(super) struct Progress {
 struct State {
     /// Reflectors that have not finished their first list.
     unsynced: usize,
-    /// For each reflector, what its last attempt failed with: one that succeeds says nothing of another.
+    /// For each reflector, the error of its last attempt; `None` after a success.
     last_errors: Box<[Option<Arc<str>>]>,
 }
 
@@ -26,7 +26,7 @@ impl Progress {
         Self { state: Mutex::new(state), synced: Notify::new() }
     }
 
-    /// A watch of the reflector of this number is open; `newly` where it is its first.
+    /// Notes that the reflector with this number has an open watch; `newly` for its first one.
     pub(super) fn connected(&self, scope: usize, newly: bool) {
         let mut state = self.state.lock();
         state.last_errors[scope] = None;
@@ -47,7 +47,7 @@ impl Progress {
         self.state.lock().unsynced == 0
     }
 
-    /// What the first of those fails with that fail now.
+    /// The error of the first reflector that is failing now.
     pub(super) fn last_error(&self) -> Option<Arc<str>> {
         self.state.lock().last_errors.iter().flatten().next().cloned()
     }
@@ -56,7 +56,7 @@ impl Progress {
     pub(super) async fn wait(&self) {
         let synced = self.synced.notified();
         tokio::pin!(synced);
-        // Entered before the look, so that nothing is missed in between.
+        // Registered before the check, so that no wake-up in between is missed.
         synced.as_mut().enable();
         if !self.is_synced() {
             synced.await;

@@ -19,7 +19,7 @@ use crate::Object;
 use crate::object::{Scoping, scoping};
 use crate::source::{Source, SourceKey};
 
-/// Makes and shares informers. Cloning shares the same set.
+/// Makes informers and shares them. Clones share one set of informers.
 ///
 /// ```no_run
 /// # async fn example(client: kube::Client) {
@@ -42,45 +42,45 @@ pub struct Informers {
 struct Inner {
     client: Client,
     env: Env,
-    /// Weak, so that a watch ends when nobody holds its informer.
+    /// Weak references, so that a watch ends with the last clone of its informer.
     live: Mutex<HashMap<SourceKey, Live>>,
-    /// By Rust type; the values are `Transform<K>`.
+    /// Transforms by the Rust type of their objects; the values are `Transform<K>`.
     transforms: Mutex<HashMap<TypeId, Box<dyn Any + Send + Sync>>>,
     keep_managed_fields: Mutex<bool>,
-    /// Where to watch if a source does not say; everywhere if empty.
+    /// The namespaces to watch for sources that name none; empty for all namespaces.
     namespaces: Mutex<BTreeSet<String>>,
-    /// Whether lists are streamed where the server can.
+    /// Whether lists are streamed, if the server can.
     streams: Mutex<bool>,
 }
 
-/// An informer that may still live, as itself and without its type.
+/// An informer that may still be in use: with its type erased, and as a trait object.
 struct Live {
     handle: Weak<dyn Any + Send + Sync>,
     shared: Weak<dyn Listed>,
 }
 
-/// The numbers of one watch.
+/// Statistics of one watch.
 pub(crate) struct Stats {
     pub(crate) source: String,
     pub(crate) objects: usize,
     pub(crate) restarts: u64,
     pub(crate) synced: bool,
-    /// An estimate; zero unless it was asked for.
+    /// The estimated size of the cache; zero in statistics without sizes.
     pub(crate) bytes: usize,
 }
 
-/// What the set asks of the informers in it.
+/// What [`Informers`] needs of each informer, whatever its type.
 pub(super) trait Listed: Send + Sync {
     fn wait_synced(&self, timeout: Duration) -> BoxFuture<'_, Result<(), SyncError>>;
 
     fn stats(&self) -> Stats;
 
-    /// The same with the size of its cache, which costs the serialization of a few objects.
+    /// Statistics with the size of the cache, which costs the serialization of a few objects.
     fn stats_with_size(&self) -> Stats;
 }
 
 impl Informers {
-    /// An empty set over this client.
+    /// Informers that watch with this client.
     pub fn new(client: Client, env: Env) -> Self {
         let inner = Inner {
             client,
@@ -94,7 +94,7 @@ impl Informers {
         Self { inner: Arc::new(inner) }
     }
 
-    /// The same settings over another environment; no watch is carried over.
+    /// Informers with the same settings and another environment. No watch is carried over.
     pub(crate) fn with_env(&self, env: Env) -> Self {
         let inner = Inner {
             client: self.inner.client.clone(),
@@ -108,8 +108,8 @@ impl Informers {
         Self { inner: Arc::new(inner) }
     }
 
-    /// Changes objects of type `K` before they are stored, in informers that start later: to drop what is not
-    /// needed, for memory.
+    /// Changes objects of type `K` before they are stored, in informers that start later: to drop fields that are not
+    /// needed and save memory.
     pub fn transform<K: Object>(&self, transform: impl Fn(&mut K) + Send + Sync + 'static) {
         let transform: Transform<K> = Arc::new(transform);
         self.inner.transforms.lock().insert(TypeId::of::<K>(), Box::new(transform));
@@ -129,13 +129,13 @@ impl Informers {
         self.inner.namespaces.lock().clone()
     }
 
-    /// Lists in pages, in informers that start later, instead of streaming what there is as the beginning of the
-    /// watch. Without this, pages are the fallback for servers that do not stream.
+    /// Lists in pages instead of streaming the list as the beginning of the watch, in informers that start later. By
+    /// default, pages are the fallback for servers that do not stream lists.
     pub fn list_in_pages(&self) {
         *self.inner.streams.lock() = false;
     }
 
-    /// The informer of this source; its watch starts now if there was none. Must be called within a tokio runtime.
+    /// The informer of this source. Starts its watch if there is none. Must be called within a tokio runtime.
     pub fn get<K: Object>(&self, mut source: Source<K>) -> Informer<K> {
         if source.key.namespaces.is_empty() && scoping::<K>() == Scoping::Namespaced {
             source.key.namespaces = self.default_namespaces();
@@ -156,38 +156,38 @@ impl Informers {
         Informer { handle }
     }
 
-    /// How many watches are running.
+    /// The number of running watches.
     pub fn len(&self) -> usize {
         self.inner.live.lock().values().filter(|live| live.handle.strong_count() > 0).count()
     }
 
-    /// Whether none is running.
+    /// Whether no watch is running.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether the first lists of all of them are complete.
+    /// Whether the first lists of all informers are complete.
     pub(crate) fn is_synced(&self) -> bool {
         self.stats().iter().all(|watch| watch.synced)
     }
 
-    /// Waits for the first lists of the informers that somebody holds now.
+    /// Waits for the first lists of the informers that are in use now.
     pub(crate) async fn wait_synced(&self, timeout: Duration) -> Result<(), SyncError> {
         let held: Vec<_> = {
             let live = self.inner.live.lock();
-            // Who waits holds the watch too, lest it end before it is synced.
+            // Holding the informers keeps their watches alive until they are synced.
             live.values().filter_map(|live| Some((live.handle.upgrade()?, live.shared.upgrade()?))).collect()
         };
         let waits = held.iter().map(|(_, shared)| shared.wait_synced(timeout));
         join_all(waits).await.into_iter().collect()
     }
 
-    /// The numbers of every watch, by source.
+    /// Statistics of every watch, ordered by source.
     pub(crate) fn stats(&self) -> Vec<Stats> {
         self.stats_by(|watch| watch.stats())
     }
 
-    /// The same, with the sizes of the caches.
+    /// Statistics of every watch with the sizes of the caches, ordered by source.
     pub(crate) fn stats_with_sizes(&self) -> Vec<Stats> {
         self.stats_by(|watch| watch.stats_with_size())
     }
@@ -201,12 +201,12 @@ impl Informers {
         stats
     }
 
-    /// The client they watch with.
+    /// The client that the informers watch with.
     pub fn client(&self) -> &Client {
         &self.inner.client
     }
 
-    /// Their environment.
+    /// The environment of the informers: clock, randomness and ledger.
     pub fn env(&self) -> &Env {
         &self.inner.env
     }
@@ -255,7 +255,7 @@ mod tests {
 
     use super::*;
 
-    /// Watches may come and go at run time for as long as the process lives.
+    /// A process may start and end watches for as long as it lives.
     #[tokio::test(start_paused = true)]
     async fn what_nobody_holds_any_more_takes_no_memory() {
         let service = tower::service_fn(|_: http::Request<kube::client::Body>| {

@@ -1,4 +1,4 @@
-//! What an informer's reflectors, readers and subscribers share.
+//! The state that an informer's reflectors, readers and subscribers share.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,16 +18,16 @@ use crate::event::{Event, Origin};
 use crate::source::Source;
 use crate::{Object, Request};
 
-/// Somebody who is told of events.
+/// Receives the events of an informer.
 pub(crate) trait Listener<K>: Send + Sync {
-    /// One event, with the key of its object, which is shared with the cache.
+    /// Takes one event and the key of its object. The key shares its allocations with the cache.
     fn event(&self, event: &Event<K>, key: &Request);
 
-    /// No more events for now: what came since the last time is to be acted on.
+    /// Acts on the events since the last call: there are no more for now.
     fn rest(&self) {}
 }
 
-/// A function that acts on each event as it comes.
+/// A listener that calls a function for each event at once.
 pub(super) struct Each<F>(pub(super) F);
 
 impl<K, F: Fn(&Event<K>) + Send + Sync> Listener<K> for Each<F> {
@@ -36,7 +36,7 @@ impl<K, F: Fn(&Event<K>) + Send + Sync> Listener<K> for Each<F> {
     }
 }
 
-/// How many events a listener is told at most before it may act on them.
+/// How many events a listener takes at most before it acts on them.
 const EVENTS_BEFORE_REST: usize = 1024;
 
 pub(super) type Transform<K> = Arc<dyn Fn(&mut K) + Send + Sync>;
@@ -44,24 +44,25 @@ pub(super) type Transform<K> = Arc<dyn Fn(&mut K) + Send + Sync>;
 pub(super) struct Shared<K: Object> {
     pub(super) source: Source<K>,
     pub(super) store: Arc<RwLock<Store<K>>>,
-    /// Held while an event is stored and handed on, so that a new subscriber sees each object exactly once.
+    /// Locked while an event is stored and sent, so that a new subscriber sees each object exactly once.
     audience: Mutex<Audience<K>>,
     pub(super) progress: Progress,
-    /// For each reflector, up to which version it has seen everything; in the order of the source's namespaces.
+    /// For each reflector, the resource version up to which it has seen everything; in the order of the source's
+    /// namespaces.
     observed: Box<[AtomicU64]>,
     pub(super) transform: Option<Transform<K>>,
-    /// How many times a watch was opened after the first.
+    /// How many times a watch was opened again.
     pub(super) restarts: AtomicU64,
 }
 
-/// Those who are told of events.
+/// The subscribers, and those who wait for a write.
 pub(super) struct Audience<K> {
     listeners: Vec<(u64, Arc<dyn Listener<K>>)>,
     next_id: u64,
     waiting: Waiting,
 }
 
-/// Receives the events of an informer until it is dropped.
+/// A subscription to the events of an informer. Dropping it ends the subscription.
 ///
 /// ```no_run
 /// # fn example(pods: evenkeel_runtime::Informer<k8s_openapi::api::core::v1::Pod>) {
@@ -123,12 +124,12 @@ impl<K: Object> Shared<K> {
         Subscription { cancel: Some(Box::new(cancel)) }
     }
 
-    /// Those who are told of events; nothing changes in the cache while somebody else holds this.
+    /// Locks the audience. Nothing changes in the cache while the lock is held.
     pub(super) fn audience(&self) -> MutexGuard<'_, Audience<K>> {
         self.audience.lock()
     }
 
-    /// Puts an object in the cache and tells the audience what that changed.
+    /// Stores an object in the cache and sends the event that follows.
     pub(super) fn put(&self, audience: &mut Audience<K>, mut object: K, origin: Origin) -> Request {
         if let Some(transform) = &self.transform {
             transform(&mut object);
@@ -139,7 +140,7 @@ impl<K: Object> Shared<K> {
         match old {
             None => audience.tell(&Event::Created { new, origin }, &key),
             Some(old) if old.meta().uid != new.meta().uid => {
-                // The watch missed that the name was given to another object.
+                // The watch missed that the object was deleted and another one was created with its name.
                 audience.tell(&Event::Deleted { old, origin }, &key);
                 audience.tell(&Event::Created { new, origin }, &key);
             }
@@ -149,7 +150,7 @@ impl<K: Object> Shared<K> {
         key
     }
 
-    /// Takes an object out of the cache and tells the audience, with the last form where the server sent one.
+    /// Removes an object from the cache and sends the event; `last` is the object as the server sent it, if it did.
     pub(super) fn remove(&self, audience: &mut Audience<K>, key: &Request, last: Option<K>, origin: Origin) {
         let Some(cached) = self.store.write().remove(key) else { return };
         let old = last.map_or(cached, |mut last| {
@@ -162,7 +163,7 @@ impl<K: Object> Shared<K> {
         audience.tell(&Event::Deleted { old, origin }, key);
     }
 
-    /// Replays the cache to one listener, as nothing but a reminder.
+    /// Sends every object in the cache to one listener, as resynced.
     pub(super) fn replay(&self, listener: &dyn Listener<K>) {
         let all = self.store.read().sorted();
         let reminder =
@@ -170,7 +171,7 @@ impl<K: Object> Shared<K> {
         tell_all(listener, all.into_iter().map(|(key, object)| (reminder(object), key)));
     }
 
-    /// Notes that the reflector of this number has seen everything up to this version.
+    /// Notes that the reflector with this number has seen everything up to this version.
     pub(super) fn observe(&self, scope: usize, version: &str) {
         let Ok(version) = version.parse::<u64>() else { return };
         if self.observed[scope].fetch_max(version, Ordering::AcqRel) < version {
@@ -196,7 +197,7 @@ impl<K: Object> Shared<K> {
 
     pub(super) async fn wait_written(&self, written: &Written, within: Duration) -> bool {
         let told = {
-            // No event is applied between the look and the entry.
+            // The lock keeps events out between the check and the registration.
             let mut audience = self.audience.lock();
             if self.shows(written) {
                 return true;
@@ -206,7 +207,7 @@ impl<K: Object> Shared<K> {
         tokio::time::timeout(within, told).await.is_ok_and(|told| told.is_ok())
     }
 
-    /// Whether the cache is at least as new as a write.
+    /// Whether the cache shows a write, or something newer.
     pub(super) fn shows(&self, written: &Written) -> bool {
         let observed = || self.observed[self.scope_of(&written.key)].load(Ordering::Acquire);
         if let (Expected::Version(_), Some(version)) = (&written.expected, written.version_number())
@@ -239,11 +240,11 @@ impl<K: Object> Listed for Shared<K> {
     }
 }
 
-/// How many objects stand for all when the size of a cache is estimated.
+/// How many objects are sampled to estimate the size of a cache.
 const SIZE_SAMPLE: usize = 32;
 
 impl<K: Object> Shared<K> {
-    /// The size of all objects as JSON, from that of a few which are spread over the cache.
+    /// Estimates the size of all objects as JSON from a sample.
     fn estimated_bytes(&self) -> usize {
         let (all, sample) = {
             let store = self.store.read();
@@ -251,7 +252,7 @@ impl<K: Object> Shared<K> {
         };
         let sizes = sample.iter().map(|object| {
             let mut size = Size(0);
-            // Counting cannot fail; an object that cannot be written counts as nothing.
+            // Counting bytes cannot fail; an object that cannot be serialized counts as nothing.
             let _ = serde_json::to_writer(&mut size, &**object);
             size.0
         });
@@ -259,7 +260,7 @@ impl<K: Object> Shared<K> {
     }
 }
 
-/// Counts what is written to it.
+/// Counts the bytes that are written to it.
 struct Size(usize);
 
 impl std::io::Write for Size {
@@ -280,13 +281,13 @@ impl<K> Audience<K> {
         }
     }
 
-    /// No more events for now.
+    /// Tells all listeners that there are no more events for now.
     pub(super) fn rest(&self) {
         self.listeners.iter().for_each(|(_, listener)| listener.rest());
     }
 }
 
-/// Tells one listener of very many events, and lets it act on them now and then.
+/// Sends many events to one listener, which acts on them every [`EVENTS_BEFORE_REST`] events.
 fn tell_all<K>(listener: &dyn Listener<K>, events: impl Iterator<Item = (Event<K>, Request)>) {
     for (at, (event, key)) in events.enumerate() {
         listener.event(&event, &key);

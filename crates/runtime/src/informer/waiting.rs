@@ -1,6 +1,6 @@
-//! Who waits for a cache to show a write.
+//! Waiting for a cache to show a write.
 //!
-//! A waiter stands under what it waits for, so that an event wakes those whom it satisfies and looks at no others.
+//! Waiters are stored by what they wait for, so that an event finds the waiters that it satisfies without a search.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +14,10 @@ use crate::own_writes::{Expected, Written};
 /// The waiters of one informer.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
-    /// By the number of the reflector, the version and the order of arrival: versions that are numbers are passed in
-    /// their order.
+    /// Waiters for a resource version, by the number of the reflector, the version and the order of arrival. Versions
+    /// that are numbers are seen in ascending order.
     by_version: BTreeMap<(usize, u64, u64), oneshot::Sender<()>>,
-    /// Those who wait for something about one key: that it is gone, or has a version that is no number.
+    /// Waiters for one object: for its deletion, or for a resource version that is not a number.
     by_key: HashMap<Request, Vec<Waiter>>,
     arrivals: u64,
 }
@@ -29,7 +29,7 @@ struct Waiter {
 }
 
 impl Waiting {
-    /// One more waiter for a write that the reflector of this number will see.
+    /// Adds a waiter for a write that the reflector with this number will see.
     pub(super) fn enter(&mut self, scope: usize, written: &Written) -> oneshot::Receiver<()> {
         let (tell, told) = oneshot::channel();
         match written.version_number() {
@@ -39,7 +39,7 @@ impl Waiting {
             }
             None => {
                 let waiters = self.by_key.entry(written.key.clone()).or_default();
-                // Whoever gave up is let go with the next one of its key.
+                // Waiters that gave up are dropped when the next waiter for their key arrives.
                 waiters.retain(|waiter| !waiter.tell.is_closed());
                 waiters.push(Waiter { written: written.clone(), tell });
             }
@@ -47,7 +47,7 @@ impl Waiting {
         told
     }
 
-    /// Everything up to this version was seen by the reflector of this number.
+    /// Wakes waiters: the reflector with this number has seen everything up to this version.
     pub(super) fn passed(&mut self, scope: usize, version: u64) {
         while let Some(first) = self.by_version.range((scope, 0, 0)..=(scope, version, u64::MAX)).next() {
             let place = *first.0;
@@ -57,7 +57,7 @@ impl Waiting {
         }
     }
 
-    /// An object changed or went.
+    /// Wakes waiters for an object that changed or was deleted.
     pub(super) fn changed(&mut self, key: &Request, now: Option<&ObjectMeta>) {
         if self.by_key.is_empty() {
             return;
@@ -81,11 +81,11 @@ impl Waiting {
     }
 }
 
-/// Whether the cached form of an object alone tells that a write is in the cache.
+/// Whether the cached object alone shows that a write has reached the cache.
 pub(super) fn is_shown(written: &Written, cached: Option<&ObjectMeta>) -> bool {
     match &written.expected {
         Expected::Gone => cached.is_none_or(|meta| written.uid.is_some() && meta.uid != written.uid),
-        // Those that are numbers are compared with how far the watch has come; others can only be equal.
+        // A version that is a number is compared with the progress of the watch; any other version can only be equal.
         Expected::Version(version) => {
             cached.and_then(|meta| meta.resource_version.as_ref()).is_some_and(|cached| cached == version)
         }

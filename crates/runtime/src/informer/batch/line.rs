@@ -1,8 +1,8 @@
 //! One line of a watch: `{"type": …, "object": …}`.
 //!
-//! `WatchEvent` can read itself, but from a tree that holds anything as well as from text, since the object may come
-//! before its type: every kind would be compiled for both. Servers write the type first. Where one does not, the
-//! object's text is kept until its type is known.
+//! The derived `Deserialize` of `WatchEvent` buffers the object as a tree, because the object may come before its type:
+//! every kind would be compiled for trees and for text. Servers write the type first. If one does not, the text of
+//! the object is kept until the type is known.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 
 use crate::Object;
 
-/// What a line says.
+/// The event of a line.
 pub(super) struct Line<K>(pub(super) WatchEvent<K>);
 
 #[derive(Clone, Copy, Deserialize)]
@@ -68,7 +68,7 @@ impl<'de, K: Object> Visitor<'de> for Members<K> {
     }
 }
 
-/// The event of an object that came before its type.
+/// Makes the event of an object that came before its type.
 fn late<K: Object>(kind: Type, object: &RawValue) -> serde_json::Result<WatchEvent<K>> {
     let text = object.get();
     Ok(match kind {

@@ -11,13 +11,13 @@ use crate::object::AsObject;
 /// The status of a condition.
 ///
 /// ```
-/// use evenkeel_runtime::conditions::Verdict;
+/// use evenkeel_runtime::conditions::ConditionStatus;
 ///
 /// let (ready, wanted) = (2, 3);
-/// assert_eq!(Verdict::from(ready == wanted).as_str(), "False");
+/// assert_eq!(ConditionStatus::from(ready == wanted).as_str(), "False");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ConditionStatus {
     /// The condition holds.
     True,
     /// The condition does not hold.
@@ -26,7 +26,7 @@ pub enum Verdict {
     Unknown,
 }
 
-impl Verdict {
+impl ConditionStatus {
     /// The text that the API uses.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -37,7 +37,7 @@ impl Verdict {
     }
 }
 
-impl From<bool> for Verdict {
+impl From<bool> for ConditionStatus {
     fn from(holds: bool) -> Self {
         if holds { Self::True } else { Self::False }
     }
@@ -46,37 +46,37 @@ impl From<bool> for Verdict {
 /// A condition to set.
 ///
 /// ```
-/// use evenkeel_runtime::conditions::{self, Set, Verdict};
+/// use evenkeel_runtime::conditions::{self, ConditionStatus, NewCondition};
 ///
 /// let now = "2026-01-01T00:00:00Z".parse().unwrap();
 /// let later = "2026-01-01T01:00:00Z".parse().unwrap();
 /// let mut list = Vec::new();
-/// conditions::set(&mut list, Set::new("Ready", Verdict::False, "Starting", "waits for pods"), now);
-/// conditions::set(&mut list, Set::new("Ready", Verdict::False, "Starting", "waits for 1 pod"), later);
+/// conditions::set(&mut list, NewCondition::new("Ready", ConditionStatus::False, "Starting", "waits for pods"), now);
+/// conditions::set(&mut list, NewCondition::new("Ready", ConditionStatus::False, "Starting", "waits for 1 pod"), later);
 /// assert_eq!(list[0].last_transition_time.0, now);
 /// assert_eq!(list[0].message, "waits for 1 pod");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
-pub struct Set {
+pub struct NewCondition {
     type_: String,
-    verdict: Verdict,
+    status: ConditionStatus,
     reason: String,
     message: String,
     observed_generation: Option<i64>,
 }
 
-impl Set {
+impl NewCondition {
     /// A condition of this type, with a reason in one CamelCase word and a message for users.
     pub fn new(
         type_: impl Into<String>,
-        verdict: impl Into<Verdict>,
+        status: impl Into<ConditionStatus>,
         reason: impl Into<String>,
         message: impl Into<String>,
     ) -> Self {
         Self {
             type_: type_.into(),
-            verdict: verdict.into(),
+            status: status.into(),
             reason: reason.into(),
             message: message.into(),
             observed_generation: None,
@@ -91,13 +91,13 @@ impl Set {
 }
 
 /// Sets a condition in the list. Returns whether the list changed.
-pub fn set(conditions: &mut Vec<Condition>, set: Set, now: Timestamp) -> bool {
+pub fn set(conditions: &mut Vec<Condition>, condition: NewCondition, now: Timestamp) -> bool {
     let mut new = Condition {
-        type_: set.type_,
-        status: set.verdict.as_str().into(),
-        reason: set.reason,
-        message: set.message,
-        observed_generation: set.observed_generation,
+        type_: condition.type_,
+        status: condition.status.as_str().into(),
+        reason: condition.reason,
+        message: condition.message,
+        observed_generation: condition.observed_generation,
         last_transition_time: Time(whole_seconds(now)),
     };
     match conditions.iter_mut().find(|condition| condition.type_ == new.type_) {
@@ -165,7 +165,7 @@ pub fn schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
 
 impl<S> Ctx<S> {
     /// Sets a condition in the list, with the current time for its transition. Returns whether the list changed.
-    pub fn condition(&self, conditions: &mut Vec<Condition>, condition: Set) -> bool {
+    pub fn set_condition(&self, conditions: &mut Vec<Condition>, condition: NewCondition) -> bool {
         set(conditions, condition, self.now())
     }
 }
@@ -189,14 +189,14 @@ mod tests {
         let at = |second| Timestamp::from_second(second).unwrap();
         let mut put = |holds: bool, reason: &str, second| {
             let changed =
-                set(&mut conditions, Set::new("Ready", holds, reason, "").observed(&object), at(second));
+                set(&mut conditions, NewCondition::new("Ready", holds, reason, "").observed(&object), at(second));
             let ready = find(&conditions, "Ready").unwrap();
             assert_eq!(ready.observed_generation, Some(7));
             (changed, ready.last_transition_time.0.as_second())
         };
         let precise = Timestamp::new(9, 999_999_999).unwrap();
         let mut other = Vec::new();
-        set(&mut other, Set::new("Ready", true, "Fast", ""), precise);
+        set(&mut other, NewCondition::new("Ready", true, "Fast", ""), precise);
         assert_eq!(other[0].last_transition_time.0, at(9), "as it is read back from the server");
         assert_eq!(put(false, "Starting", 10), (true, 10));
         assert_eq!(put(false, "Starting", 20), (false, 10), "nothing is new");

@@ -19,7 +19,7 @@ mod storage;
 use std::sync::Arc;
 
 use evenkeel::cli::Operator;
-use evenkeel::conditions::Set;
+use evenkeel::conditions::NewCondition;
 use evenkeel::finalizer::Phase as Life;
 use evenkeel::k8s_openapi::api::apps::v1::StatefulSet;
 use evenkeel::k8s_openapi::api::core::v1::{PersistentVolumeClaim, Secret, Service};
@@ -152,8 +152,8 @@ async fn reject<B: Backup>(database: &Database, ctx: &Ctx<B>, rejection: Rejecti
     let mut status = database.status.clone().unwrap_or_default();
     status.phase = Phase::Rejected;
     status.observed_generation = database.metadata.generation;
-    let accepted = Set::new("Accepted", false, rejection.reason(), rejection.to_string()).observed(database);
-    if ctx.condition(&mut status.conditions, accepted) {
+    let accepted = NewCondition::new("Accepted", false, rejection.reason(), rejection.to_string()).observed(database);
+    if ctx.set_condition(&mut status.conditions, accepted) {
         ctx.warning(database, rejection.reason(), rejection.to_string());
     }
     ctx.status(database, status).await?;
@@ -169,15 +169,15 @@ fn status<B: Backup>(database: &Database, ctx: &Ctx<B>, servers: Option<&Statefu
         Some(_) => Phase::Creating,
     };
     let mut conditions = database.status.as_ref().map(|status| status.conditions.clone()).unwrap_or_default();
-    let accepted = Set::new("Accepted", true, "Valid", "the spec can be carried out").observed(database);
-    ctx.condition(&mut conditions, accepted);
+    let accepted = NewCondition::new("Accepted", true, "Valid", "the spec can be carried out").observed(database);
+    ctx.set_condition(&mut conditions, accepted);
     let (reason, message) = match phase {
         Phase::Growing => ("StorageGrowing", "the storage grows".to_owned()),
         Phase::Running => ("ServersReady", format!("{ready} of {wanted} servers are ready")),
         _ => ("ServersStarting", format!("{ready} of {wanted} servers are ready")),
     };
-    let ready_condition = Set::new("Ready", phase == Phase::Running, reason, message).observed(database);
-    ctx.condition(&mut conditions, ready_condition);
+    let ready_condition = NewCondition::new("Ready", phase == Phase::Running, reason, message).observed(database);
+    ctx.set_condition(&mut conditions, ready_condition);
     DatabaseStatus {
         phase,
         ready_replicas: ready,

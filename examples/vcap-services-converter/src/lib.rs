@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use evenkeel::cli::Operator;
-use evenkeel::conditions::Set;
+use evenkeel::conditions::NewCondition;
 use evenkeel::k8s_openapi::ByteString;
 use evenkeel::k8s_openapi::api::core::v1::Secret;
 use evenkeel::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -98,12 +98,12 @@ async fn reconcile(converter: Arc<VcapServicesConverter>, ctx: Ctx) -> Result<Ac
         Ok(secrets) => {
             let message = format!("{} services are converted", secrets.len());
             status.secrets = secrets;
-            Set::new("Converted", true, "Converted", message)
+            NewCondition::new("Converted", true, "Converted", message)
         }
         // No retry: a change of the Secret or of the spec triggers the next reconcile.
-        Err(obstacle) => Set::new("Converted", false, obstacle.reason(), obstacle.to_string()),
+        Err(obstacle) => NewCondition::new("Converted", false, obstacle.reason(), obstacle.to_string()),
     };
-    ctx.condition(&mut status.conditions, condition.observed(&converter));
+    ctx.set_condition(&mut status.conditions, condition.observed(&converter));
     ctx.status(&converter, status).await?;
     Ok(Action::await_change())
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel::cli::Operator;
-use evenkeel::conditions::{self, Set};
+use evenkeel::conditions::{self, NewCondition};
 use evenkeel::finalizer::Phase;
 use evenkeel::k8s_openapi::api::apps::v1::Deployment;
 use evenkeel::k8s_openapi::api::core::v1::{Secret, Service};
@@ -78,7 +78,7 @@ async fn converge<U: Uploads>(app: &VisitorsApp, ctx: &Ctx<U>) -> Result<Action>
         Ok(()) => {}
         // A retry does not help with a bad spec: show the reason, and wait for the next change of the spec.
         Err(error) if error.is_invalid() => {
-            ctx.condition(&mut status.conditions, Set::new("Ready", false, "Refused", error.to_string()));
+            ctx.set_condition(&mut status.conditions, NewCondition::new("Ready", false, "Refused", error.to_string()));
             ctx.status(app, status).await?;
             return Err(error.terminal().into());
         }
@@ -86,11 +86,11 @@ async fn converge<U: Uploads>(app: &VisitorsApp, ctx: &Ctx<U>) -> Result<Action>
     }
     let missing = |tier: &Tier| !conditions::is_true(&status.conditions, tier.condition());
     let ready = match Tier::IN_ORDER.into_iter().find(missing) {
-        None => Set::new("Ready", true, "AllTiersReady", "the site is served"),
-        Some(tier) => Set::new("Ready", false, "TierNotReady", format!("{} is not ready", tier.name(app))),
+        None => NewCondition::new("Ready", true, "AllTiersReady", "the site is served"),
+        Some(tier) => NewCondition::new("Ready", false, "TierNotReady", format!("{} is not ready", tier.name(app))),
     };
     let waits = !conditions::is_true(&status.conditions, Tier::Frontend.condition());
-    ctx.condition(&mut status.conditions, ready.observed(app));
+    ctx.set_condition(&mut status.conditions, ready.observed(app));
     ctx.status(app, status).await?;
     Ok(if waits { Action::requeue(LOOK_AGAIN) } else { Action::await_change() })
 }
@@ -110,7 +110,7 @@ async fn raise<U: Uploads>(
     for tier in Tier::IN_ORDER {
         let name = tier.name(app);
         let condition = if !below_is_ready && ctx.get::<Deployment>(&name)?.is_none() {
-            Set::new(tier.condition(), false, "Waiting", format!("{name} waits for the tier below it"))
+            NewCondition::new(tier.condition(), false, "Waiting", format!("{name} waits for the tier below it"))
         } else {
             ctx.apply(tiers::service(app, tier)).await?;
             let deployment = ctx.apply(tiers::deployment(app, tier)).await?;
@@ -121,9 +121,9 @@ async fn raise<U: Uploads>(
                 Tier::Frontend => status.frontend_image = Some(tier.image().to_owned()),
             }
             let reason = if below_is_ready { "RolledOut" } else { "RollingOut" };
-            Set::new(tier.condition(), below_is_ready, reason, format!("{name} runs {}", tier.image()))
+            NewCondition::new(tier.condition(), below_is_ready, reason, format!("{name} runs {}", tier.image()))
         };
-        ctx.condition(&mut status.conditions, condition.observed(app));
+        ctx.set_condition(&mut status.conditions, condition.observed(app));
     }
     Ok(())
 }
@@ -134,8 +134,8 @@ async fn clean_up<U: Uploads>(app: &VisitorsApp, ctx: &Ctx<U>) -> Result<Action>
         return Ok(Action::await_change());
     };
     let mut status = app.status.clone().unwrap_or_default();
-    let failed = Set::new("CleanedUp", false, "CleanupFailed", error.to_string()).observed(app);
-    ctx.condition(&mut status.conditions, failed);
+    let failed = NewCondition::new("CleanedUp", false, "CleanupFailed", error.to_string()).observed(app);
+    ctx.set_condition(&mut status.conditions, failed);
     ctx.status(app, status).await?;
     Err(error.into())
 }

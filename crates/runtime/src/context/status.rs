@@ -18,14 +18,14 @@ impl<S> Ctx<S> {
     /// `status` does not have are removed, `metadata` and `spec` are never touched.
     ///
     /// ```no_run
-    /// use evenkeel_runtime::conditions::Set;
+    /// use evenkeel_runtime::conditions::NewCondition;
     /// use evenkeel_runtime::{Ctx, Result};
     /// use k8s_openapi::api::networking::v1::ServiceCIDR;
     ///
     /// async fn tell(range: &ServiceCIDR, ctx: &Ctx) -> Result<()> {
     ///     let mut status = range.status.clone().unwrap_or_default();
-    ///     let ready = Set::new("Ready", true, "Checked", "it overlaps with no other").observed(range);
-    ///     ctx.condition(status.conditions.get_or_insert_default(), ready);
+    ///     let ready = NewCondition::new("Ready", true, "Checked", "it overlaps with no other").observed(range);
+    ///     ctx.set_condition(status.conditions.get_or_insert_default(), ready);
     ///     ctx.status(range, status).await?; // sends nothing where nothing differs
     ///     Ok(())
     /// }

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use tokio::task::{AbortHandle, JoinHandle};
 use tracing::Instrument;
 
-/// Spawns tasks and remembers them. Cloning shares the list.
+/// Spawns tasks and keeps their handles. Clones share one list.
 #[derive(Clone, Default)]
 pub(crate) struct Tasks {
     list: Arc<Mutex<Vec<AbortHandle>>>,
@@ -35,7 +35,7 @@ impl Tasks {
 
     fn keep<T>(&self, handle: JoinHandle<T>) -> JoinHandle<T> {
         let mut list = self.list.lock();
-        // Finished ones are let go now and then, so that the list is no longer than the tasks that live.
+        // Finished tasks are dropped whenever the list would grow, so that its length follows the number of live tasks.
         if list.len() == list.capacity() {
             list.retain(|task| !task.is_finished());
         }
@@ -48,7 +48,7 @@ impl Tasks {
     }
 }
 
-/// Where tokio is built for its console, tasks have names.
+/// Names the task if tokio is built for its console (`tokio_unstable`).
 #[cfg(tokio_unstable)]
 fn spawn_task<F>(name: &str, future: F) -> JoinHandle<F::Output>
 where

@@ -1,4 +1,4 @@
-//! Requests and answers on the wire: one place that sends, and lines of a watch.
+//! Sends requests, and reads their answers and the lines of a watch.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use serde::de::Error as _;
 /// well below this. A server that sends more without a newline is not speaking our protocol.
 const LINE_MAX_BYTES: usize = 64 << 20;
 
-/// Sends a request and gives the response if the server did not refuse.
+/// Sends a request. Returns the response with its body still unread, or the server's refusal as an error.
 pub(crate) async fn open(
     client: &Client,
     request: http::Request<Vec<u8>>,
@@ -31,12 +31,12 @@ pub(crate) async fn open(
     Err(kube::Error::Api(status_from(&bytes, code, retry_after).boxed()))
 }
 
-/// Sends a request and gives the whole body.
+/// Sends a request and reads the whole body of the answer.
 pub(crate) async fn send(client: &Client, request: http::Request<Vec<u8>>) -> kube::Result<Bytes> {
     open(client, request).await?.into_body().collect_bytes().await
 }
 
-/// Reads JSON. Whether it is UTF-8 is looked at once, not for each string in it.
+/// Reads JSON. UTF-8 is validated once for the whole text, not for each string in it.
 pub(crate) fn read<'a, T: Deserialize<'a>>(json: &'a [u8]) -> serde_json::Result<T> {
     serde_json::from_str(std::str::from_utf8(json).map_err(serde_json::Error::custom)?)
 }
@@ -46,7 +46,7 @@ fn retry_after(headers: &http::HeaderMap) -> Option<Duration> {
     Some(Duration::from_secs(seconds))
 }
 
-/// The refusal as a `Status`, made up from the code where the body is none (a proxy's page).
+/// The refusal as a `Status`. If the body is not a `Status` (a proxy's page), it is made from the HTTP code.
 fn status_from(bytes: &[u8], code: http::StatusCode, retry_after: Option<Duration>) -> Status {
     let mut status = serde_json::from_slice::<Status>(bytes).unwrap_or_else(|_| {
         let message = String::from_utf8_lossy(bytes).trim().to_owned();
@@ -77,15 +77,15 @@ fn only_retry_after(retry_after_seconds: u32) -> StatusDetails {
     }
 }
 
-/// Splits a streamed body into lines. A line that came in one frame is a slice of it.
+/// Splits a streamed body into lines. A line within one frame is a slice of that frame, not a copy.
 #[derive(Debug)]
 pub(crate) struct Lines {
     body: Body,
-    /// Bytes of the current frame that were not given yet.
+    /// The rest of the current frame.
     frame: Bytes,
-    /// The beginning of a line whose end has not come.
+    /// The beginning of a line whose end has not arrived yet.
     partial: BytesMut,
-    /// How the body ended, where that was met before it was asked for.
+    /// How the body ended, if its end was seen before it was asked for.
     end: Option<kube::Result<()>>,
 }
 
@@ -94,7 +94,7 @@ impl Lines {
         Self { body, frame: Bytes::new(), partial: BytesMut::new(), end: None }
     }
 
-    /// The next line without its end; `None` when the body is over. Bytes after the last newline are no line: the
+    /// The next line without its newline; `None` at the end of the body. Bytes after the last newline are dropped: the
     /// stream was cut.
     pub(crate) async fn next(&mut self) -> kube::Result<Option<Bytes>> {
         if let Some(end) = self.end.take() {
@@ -121,8 +121,8 @@ impl Lines {
         }
     }
 
-    /// This line and those after it that are there already, up to so many. Nothing is lost: what is not there yet, and
-    /// the end, is for [`Lines::next`].
+    /// This line and the lines after it that have already arrived, at most `most`. Later lines, and the end of the body,
+    /// are left to [`Lines::next`].
     pub(crate) fn ready(&mut self, first: Bytes, most: usize) -> Vec<Bytes> {
         let mut lines = vec![first];
         while lines.len() < most {

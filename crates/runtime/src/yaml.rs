@@ -1,4 +1,4 @@
-//! Applying what people write: YAML documents, as `kubectl apply -f` takes them.
+//! Applies YAML documents, as `kubectl apply -f` does.
 
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::core::GroupVersionKind;
@@ -17,29 +17,29 @@ use crate::error::BoxError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum YamlError {
-    /// It is not YAML, or not of objects.
+    /// The text is not YAML, or a document is not an object.
     #[error("read the documents: {0}")]
     Parse(#[source] BoxError),
-    /// A document does not say of which kind it is.
+    /// A document has no apiVersion or kind.
     #[error("apply {name}: the document has no apiVersion and kind")]
     Untyped {
         /// The name of the object.
         name: String,
     },
-    /// The API server refused, or could not be reached.
+    /// The API server refused the request, or could not be reached.
     #[error("apply {kind} {name}: {source}")]
     Api {
         /// The kind of the object.
         kind: String,
-        /// Its name.
+        /// The name of the object.
         name: String,
-        /// The answer.
+        /// The server's answer, or the error of the connection.
         source: Box<kube::Error>,
     },
 }
 
-/// Applies every document of a YAML text server-side, in its order, as this field manager; gives what the server made
-/// of them. Objects that name no namespace go into this one, where their kind has any.
+/// Applies every document of a YAML text in order, by server-side apply with this field manager. Returns the objects as
+/// the server stored them. Objects without a namespace go into `namespace`, if their kind lives in namespaces.
 ///
 /// # Errors
 /// At the first document that cannot be applied.
@@ -56,10 +56,10 @@ pub async fn apply(
     Ok(applied)
 }
 
-/// The objects of a YAML text.
+/// Reads the objects of a YAML text.
 ///
 /// # Errors
-/// When it is not YAML, or a document is no object.
+/// When the text is not YAML, or a document is not an object.
 pub fn parse(yaml: &str) -> Result<Vec<DynamicObject>, YamlError> {
     serde_saphyr::from_multiple(yaml).map_err(|error| YamlError::Parse(error.into()))
 }

@@ -9,12 +9,12 @@
 //!            └──────┬──────────────┘    └──── the server ends it ┤
 //!                Waiting ◀───────────────── any failure ─────────┘
 //! ```
-//! A list is streamed (`sendInitialEvents`): the watch itself begins with what there is, and a bookmark says where
-//! that ends, so that neither side ever holds a page. A server that refuses this, or knows it so little that it never
-//! sends the bookmark, is asked for pages.
+//! A list is streamed (`sendInitialEvents`): the watch itself begins with the existing objects, and a bookmark marks the
+//! end of the list, so that neither side holds a page in memory. If the server refuses to stream, or never sends the
+//! bookmark, the list is requested in pages.
 //!
-//! A backoff of its own for each watch: one that fails delays no other. While it lists or connects it holds work in
-//! the ledger; while it waits for a retry it keeps a deadline; a watch that stands is neither.
+//! Each watch has its own backoff, so that a failing watch delays no other. A reflector holds work in the ledger while
+//! it lists or connects, and keeps a deadline while it waits for a retry. An open watch is neither.
 
 mod decode;
 mod listing;
@@ -45,19 +45,21 @@ const RETRY_MIN: Duration = Duration::from_millis(800);
 /// See [`RETRY_MIN`].
 const RETRY_MAX: Duration = Duration::from_secs(30);
 
-/// A watch that stood this long was healthy: its next failure starts from [`RETRY_MIN`] again.
+/// A watch that was open this long was healthy: after its next failure the backoff starts from [`RETRY_MIN`] again.
 const HEALTHY_AFTER: Duration = Duration::from_secs(120);
 
-/// A watch that the server ends sooner is taken for a failure, lest we connect in a tight loop.
+/// A watch that the server ends sooner counts as a failure, so that a reflector never reconnects in a tight loop.
 const SHORTEST_WATCH: Duration = Duration::from_secs(1);
 
-/// How long the server is asked to keep a watch: between one and two times this, so that not all end together.
+/// How long the server is asked to keep a watch open: between one and two times this, so that watches do not all end
+/// at once.
 const WATCH_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// How much later than asked a watch may end before we take the connection for dead.
+/// How much longer than asked a watch may stay open before its connection is considered dead.
 const WATCH_GRACE: Duration = Duration::from_secs(30);
 
-/// It knows nothing of the type of its objects, which [`Sink`] does, so that it is compiled once and not for each kind.
+/// Lists and watches one scope of a source. The type of the objects is hidden behind [`Sink`], so that this is compiled
+/// once, not for each kind.
 pub(super) struct Reflector {
     sink: Arc<dyn Sink>,
     client: Client,
@@ -66,34 +68,34 @@ pub(super) struct Reflector {
     requests: kube::core::Request,
     station: Station,
     deadline: Deadline,
-    /// Held from the beginning, so that a watch that was declared but not yet started is pending work.
+    /// Held from the start, so that a watch that was declared but has not connected yet is pending work.
     first: Option<Work>,
     failures: u32,
     synced: bool,
-    /// Which of the source's reflectors this is.
+    /// The number of this reflector among those of its source.
     scope: usize,
-    /// Whether lists are streamed; false for ever once the server has shown that it cannot.
+    /// Whether lists are streamed; stays false once the server has shown that it cannot stream.
     streams: bool,
 }
 
-/// Where the reflector stands.
+/// The state of a reflector.
 enum State {
-    /// Nothing is known of the server's state, or it was lost: list everything.
+    /// The server's state is unknown, or the watch lost track of it: list everything.
     Listing(Work),
-    /// Everything up to this version is in the cache; a watch from there is to be opened.
+    /// Everything up to this resource version is in the cache: open a watch from there.
     Connecting(String, Work),
-    /// The watch stands.
+    /// The watch is open.
     Watching(Box<Watching>),
-    /// The last attempt failed; try again at this time, which is the deadline in the ledger.
+    /// The last attempt failed: try again at this time, which is a deadline in the ledger.
     Waiting(Instant, Then),
 }
 
 struct Watching {
-    /// Up to its last event or bookmark.
+    /// How far the watch was read.
     reading: Reading,
     lines: Lines,
     since: Instant,
-    /// When the connection is taken for dead, whatever it says.
+    /// When the connection is considered dead, even if it still sends events.
     end: Pin<Box<Sleep>>,
 }
 
@@ -104,12 +106,12 @@ enum Then {
 
 /// Why an attempt ended.
 pub(super) enum Failure {
-    /// The version is too old: list again.
+    /// The resource version is too old: list again.
     Gone,
     /// The server does not stream lists: list in pages.
     Unstreamed(&'static str),
     Error(kube::Error),
-    /// A function that is called for each object panicked.
+    /// A transform, an index or a subscriber panicked.
     Panic(String),
 }
 
@@ -159,7 +161,7 @@ impl Reflector {
         let first = self.first.take().unwrap_or_else(|| self.station.enter());
         let mut state = State::Listing(first);
         loop {
-            // A transform, an index or a subscriber of the user's may panic: the cache must not stand still unnoticed.
+            // A user's transform, index or subscriber may panic: the watch must go on, or the cache would silently grow stale.
             let step = AssertUnwindSafe(self.step(state)).catch_unwind().await;
             state = step
                 .unwrap_or_else(|panic| self.failed("read", Failure::Panic(panic_text(&*panic)), Then::List));
@@ -186,7 +188,7 @@ impl Reflector {
         self.open(version, false).await
     }
 
-    /// Opens a watch: from a version, or with everything there is as its beginning.
+    /// Opens a watch from a resource version; with `initial_events`, it begins with all existing objects.
     async fn open(&self, version: &str, initial_events: bool) -> Result<Lines, Failure> {
         let base = WATCH_TIMEOUT.as_secs();
         let timeout = base + self.env.random_below(base);
@@ -202,7 +204,7 @@ impl Reflector {
             false => self.requests.watch(&params, version),
         };
         let mut request = request.map_err(kube::Error::BuildRequest)?;
-        // A compressed watch is delayed until a block is full.
+        // The server would delay events of a compressed watch until a block is full.
         let identity = http::HeaderValue::from_static("identity");
         request.headers_mut().insert(http::header::ACCEPT_ENCODING, identity);
         let response = wire::open(&self.client, request).await?;
@@ -238,14 +240,14 @@ impl Reflector {
                 self.forget_failures_if_healthy(watching.since);
                 return self.failed("watch", failure, Then::Connect(watching.reading.into_version()));
             }
-            // A watch that always has one more event leaves room for those who work on the last.
+            // A watch that always has another event ready yields to the tasks that handle the previous ones.
             tokio::task::consume_budget().await;
         }
     }
 
-    /// Applies a line and what else is there already.
+    /// Applies a line and the lines after it that have already arrived.
     async fn apply_ready(&self, line: Bytes, watching: &mut Watching) -> Result<(), Failure> {
-        // To ask for the next line says that the one before has been dealt with, which is not so yet.
+        // Reading the next line releases the work of the previous one, which is not applied yet: hold work meanwhile.
         let _work = self.station.enter();
         let mut batches = Batches::of(&self.sink, watching.lines.ready(line, READ_AHEAD));
         while let Some(batch) = batches.next().await {
@@ -256,10 +258,10 @@ impl Reflector {
         Ok(())
     }
 
-    /// The server ended the watch without an error: its time was over.
+    /// The server ended the watch without an error: its timeout was reached.
     fn ended(&mut self, watching: Watching) -> State {
         self.forget_failures_if_healthy(watching.since);
-        // The next attempt is entered before the body, which may hold work of its own, is dropped.
+        // Work for the next attempt is entered before the body, which may hold work of its own, is dropped.
         let work = self.station.enter();
         if watching.since.elapsed() < SHORTEST_WATCH {
             self.failures += 1;
@@ -276,7 +278,7 @@ impl Reflector {
 
     fn failed(&mut self, verb: &str, failure: Failure, then: Then) -> State {
         let text = match failure {
-            // A version that has just become too old costs a list, no wait; a server that keeps saying so is failing.
+            // A resource version that is too old needs a new list without a wait. A server that answers so repeatedly is failing.
             Failure::Gone if self.failures == 0 => {
                 tracing::info!(source = %self.sink.source(), "the watch's version is too old: listing again");
                 self.failures = 1;
@@ -299,7 +301,7 @@ impl Reflector {
         self.wait_for_retry(then)
     }
 
-    /// Sets this watch's own backoff; the deadline is in the ledger before the failed attempt's work is let go.
+    /// Starts the backoff of this watch. The deadline is in the ledger before the work of the failed attempt is released.
     fn wait_for_retry(&self, then: Then) -> State {
         let doubled = RETRY_MIN.saturating_mul(1 << self.failures.saturating_sub(1).min(16));
         let delay = doubled.min(RETRY_MAX).mul_f64(1.0 + self.env.random_fraction() * 0.5);

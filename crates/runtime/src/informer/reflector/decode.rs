@@ -1,8 +1,8 @@
-//! From the lines of a watch to events, on several threads where very many lines are there at once.
+//! Decodes the lines of a watch to events, on several threads if very many lines arrive at once.
 //!
-//! Decoding costs more than all else that is done with an event. A list of a hundred thousand objects, or a watch that
-//! comes back after a while, is decoded in chunks that the runtime's threads share; the events are still applied one
-//! after the other, in the order of the watch.
+//! Decoding is the most expensive step of handling an event. A list of a hundred thousand objects, or a watch that was
+//! interrupted for a while, is decoded in chunks that the runtime's threads share. The events are still applied one
+//! after another, in the order of the watch.
 
 use std::panic::resume_unwind;
 use std::sync::Arc;
@@ -12,16 +12,16 @@ use tokio::task::JoinHandle;
 
 use super::sink::{Batch, Sink};
 
-/// How many lines are taken at once, where they are there already: some 2 MiB of pods.
+/// How many lines that have already arrived are taken at once: about 2 MiB of pods.
 pub(super) const READ_AHEAD: usize = 512;
 
-/// How many lines one task decodes: a few hundred microseconds, for which a task costs nothing.
+/// How many lines one task decodes: a few hundred microseconds of work, so that the cost of a task does not matter.
 const CHUNK: usize = 64;
 
-/// Decoded lines, in their order.
+/// Decoded lines, in the order of the watch.
 pub(super) struct Batches {
     first: Option<Box<dyn Batch>>,
-    /// Those after it, in the making; reversed.
+    /// The following batches, which tasks decode, in reverse order.
     later: Vec<JoinHandle<Box<dyn Batch>>>,
 }
 
@@ -36,15 +36,15 @@ impl Batches {
         Self { first: Some(sink.clone().read(lines)), later }
     }
 
-    /// The next ones; none when all were given.
+    /// The next batch; `None` after the last one.
     pub(super) async fn next(&mut self) -> Option<Box<dyn Batch>> {
         match self.first.take() {
             Some(first) => Some(first),
             None => match self.later.pop()?.await {
                 Ok(batch) => Some(batch),
-                // Those lines are not lost in silence: the watch begins anew, as if it had read them itself.
+                // A panic in a task fails the watch, which starts again, so that these lines are not lost.
                 Err(error) if error.is_panic() => resume_unwind(error.into_panic()),
-                // The runtime ends, and this task with it.
+                // The tokio runtime is shutting down.
                 Err(_) => None,
             },
         }
@@ -87,7 +87,7 @@ mod tests {
         }
     }
 
-    /// A map whose type cannot bear one of a few hundred.
+    /// A ConfigMap whose deserialization panics for one object among a few hundred.
     #[derive(Clone, Debug, serde::Serialize)]
     struct Fragile(ConfigMap);
 
@@ -128,7 +128,7 @@ mod tests {
         }
     }
 
-    /// Lines that another task read, and did not get to the end of, are not passed over.
+    /// A panic while another task decodes lines must not skip these lines.
     #[tokio::test]
     #[should_panic(expected = "no such name")]
     async fn a_panic_in_another_task_is_one_of_the_watch() {

@@ -1,4 +1,4 @@
-//! The first half of a reflector: bringing a cache to what the server has, as a stream or page by page.
+//! The first half of a reflector: lists the server's objects into a cache, as a stream or page by page.
 
 use std::time::Duration;
 
@@ -11,23 +11,23 @@ use super::{Failure, Reflector};
 use crate::event::Origin;
 use crate::wire::{self, Lines};
 
-/// How many objects a page of a list has: client-go's and kubectl's number, about 2 MiB of pods.
+/// How many objects a page of a list has: the number of client-go and kubectl, about 2 MiB of pods.
 const PAGE_SIZE: u32 = 500;
 
-/// How long a streamed list may say nothing before pages are asked for. A server that waits for its own cache does so
-/// for 3 s; one that ignores `sendInitialEvents` says nothing for ever.
+/// How long a streamed list may be silent before pages are requested instead. A server that waits for its own cache is
+/// silent for 3 s; a server that ignores `sendInitialEvents` is silent for ever.
 const STREAM_SILENCE_MAX: Duration = Duration::from_secs(10);
 
-/// What a list left behind.
+/// The result of a list.
 pub(super) enum Listed {
-    /// Everything up to this version is in the cache.
+    /// A list in pages: everything up to this resource version is in the cache.
     Pages(String),
-    /// The same, and the watch that streamed it goes on from there.
+    /// A streamed list: everything up to this resource version is in the cache, and the watch continues from there.
     Stream(String, Lines),
 }
 
 impl Reflector {
-    /// Lists everything and brings the cache to it.
+    /// Lists all objects and updates the cache accordingly.
     pub(super) async fn list(&mut self) -> Result<Listed, Failure> {
         let origin = if self.synced { Origin::Relist } else { Origin::List };
         if self.streams {
@@ -42,12 +42,12 @@ impl Reflector {
         self.list_pages(origin).await.map(Listed::Pages)
     }
 
-    /// A list of this scope; the cache is empty before the first one.
+    /// Begins to read a list, with the keys that are in the cache before it.
     fn reading(&self, origin: Origin) -> Reading {
         Reading::list(origin, self.sink.keys(self.namespace.as_deref()))
     }
 
-    /// Lists everything as the beginning of a watch; gives the version at which the list ends, and the watch.
+    /// Lists all objects as the beginning of a watch. Returns the resource version at which the list ends, and the watch.
     async fn list_streamed(&self, origin: Origin) -> Result<(String, Lines), Failure> {
         let mut lines = self.open("", true).await.map_err(|failure| match failure {
             Failure::Error(kube::Error::Api(status)) if matches!(status.code, 400 | 422) => {
@@ -72,7 +72,7 @@ impl Reflector {
         Ok((reading.into_version(), lines))
     }
 
-    /// Lists everything, page by page; gives the version of the list.
+    /// Lists all objects page by page. Returns the resource version of the list.
     async fn list_pages(&self, origin: Origin) -> Result<String, Failure> {
         let mut reading = self.reading(origin);
         let mut params = ListParams { limit: Some(PAGE_SIZE), ..ListParams::default() };

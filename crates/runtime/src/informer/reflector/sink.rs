@@ -1,4 +1,4 @@
-//! What a reflector fills, whatever the type of its objects.
+//! The cache that a reflector fills, without the type of its objects.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,40 +12,40 @@ use crate::Request;
 use crate::informer::progress::Progress;
 use crate::source::SourceKey;
 
-/// A cache and those who are told of its changes.
+/// A cache and its subscribers, as a reflector sees them.
 pub(in crate::informer) trait Sink: Send + Sync {
-    /// What is watched.
+    /// The source that is watched.
     fn source(&self) -> &SourceKey;
 
-    /// Where the server has it.
+    /// The path of the collection on the server.
     fn url_path(&self, namespace: Option<&str>) -> String;
 
-    /// Whether objects are asked for their metadata alone.
+    /// Whether only the metadata of objects is requested.
     fn is_metadata(&self) -> bool;
 
     fn progress(&self) -> &Progress;
 
-    /// A watch was opened after the first.
+    /// Counts a watch that was opened again.
     fn restarted(&self);
 
-    /// The reflector of this number has seen everything up to this version.
+    /// Notes that the reflector with this number has seen everything up to this resource version.
     fn observe(&self, scope: usize, version: &str);
 
-    /// The keys that are in the cache: of this namespace, or all.
+    /// The keys in the cache: those of this namespace, or all.
     fn keys(&self, namespace: Option<&str>) -> BTreeSet<Request>;
 
-    /// Reads lines of a watch, which may be done on any thread.
+    /// Decodes lines of a watch. May be called on any thread.
     fn read(self: Arc<Self>, lines: Vec<Bytes>) -> Box<dyn Batch>;
 
     /// Applies a page of a list.
     fn apply_page(&self, page: &[u8], reading: &mut Reading) -> kube::Result<ListMeta>;
 
-    /// Takes out of the cache what a list has not shown.
+    /// Removes the objects from the cache that were not in the list.
     fn end_list(&self, list: List);
 }
 
-/// Some events of a watch, to be applied after those before them.
+/// Decoded events of a watch, to be applied in order.
 pub(in crate::informer) trait Batch: Send {
-    /// Puts them into the cache and tells of them. Those before a failure are applied.
+    /// Applies the events to the cache and sends them to the subscribers. Events before a failure are applied.
     fn apply(self: Box<Self>, reading: &mut Reading) -> Result<(), Failure>;
 }

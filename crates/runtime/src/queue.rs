@@ -1,13 +1,13 @@
-//! The work queue: keys, never events.
+//! The work queue. It carries keys, never events.
 //!
-//! A key is in the queue at most once. A key that is being worked on is never handed out a second time; if it is
-//! added meanwhile, it is handed out once more after [`Queue::done`]. Ready keys are handed out by priority, then in
-//! the order of their arrival, except that a namespace with very many ready keys lets others pass (see
-//! [`ROUND_SIZE`]). A key whose priority is raised stands behind those that had it before. Failed keys come back after a
-//! backoff of their own.
+//! A key is in the queue at most once. A key in flight (handed out, and not done yet) is never handed out a second time;
+//! if it is added meanwhile, it is handed out once more after [`Queue::done`]. Ready keys are handed out by priority,
+//! then in the order of their arrival, except that namespaces take turns if one of them has very many ready keys (see
+//! [`ROUND_SIZE`]). A key whose priority is raised goes behind the keys that have that priority already. Each failed key
+//! comes back after its own backoff.
 //!
-//! The queue keeps the ledger: every key that is ready or in work is a piece of work, and the earliest delayed key
-//! is its deadline.
+//! The queue keeps the ledger up to date: every key that is ready or in flight is pending work, and the time of the
+//! earliest delayed key is a deadline.
 
 mod account;
 mod backoff;
@@ -37,13 +37,13 @@ use account::Account;
 use handoff::{Handoff, Look, Wake};
 use state::{End, State};
 
-/// The priority of keys that a watch, a person or a timer added.
+/// The priority of keys that a watch event, a timer or a direct call added.
 pub const PRIORITY_DEFAULT: i32 = 0;
 
 /// The priority of keys from an initial list or a resync: live changes go first.
 pub const PRIORITY_LOW: i32 = -100;
 
-/// What a queue can hold.
+/// A key that a queue can hold.
 ///
 /// ```
 /// use std::fmt;
@@ -66,7 +66,7 @@ pub const PRIORITY_LOW: i32 = -100;
 /// assert_eq!(queue.len(), 1);
 /// ```
 pub trait QueueKey: Clone + Eq + Ord + Hash + fmt::Display + Send + Sync + 'static {
-    /// What fairness is among: keys of one group let those of others pass when they are very many.
+    /// The group of the key. Groups take turns if one of them has very many ready keys.
     fn group(&self) -> Option<&Arc<str>> {
         None
     }
@@ -78,7 +78,7 @@ impl QueueKey for Request {
     }
 }
 
-/// A rate-limited, deduplicating queue of keys with priorities. Cloning shares it.
+/// A rate-limited, deduplicating queue of keys with priorities. Clones share one queue.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
@@ -106,14 +106,14 @@ struct Shared<T: QueueKey> {
     env: Env,
 }
 
-/// The state and what the ledger was told of it.
+/// The state of the queue, with its entries in the ledger.
 struct Accounted<T> {
     state: State<T>,
     account: Account,
 }
 
 impl<T: QueueKey> Accounted<T> {
-    /// Changes the state and keeps the ledger at it.
+    /// Changes the state, and the entries in the ledger with it.
     #[inline]
     fn change<R>(&mut self, change: impl FnOnce(&mut State<T>) -> R) -> R {
         let result = change(&mut self.state);
@@ -122,7 +122,7 @@ impl<T: QueueKey> Accounted<T> {
     }
 }
 
-/// A key that was handed out.
+/// A key that the queue handed out.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
@@ -142,17 +142,17 @@ impl<T: QueueKey> Accounted<T> {
 pub struct Item<T = Request> {
     /// The key.
     pub key: T,
-    /// The highest priority it was added with.
+    /// The highest priority that the key was added with.
     pub priority: i32,
-    /// Why it was added.
+    /// Why the key was added.
     pub causes: Causes,
-    /// When it became ready.
+    /// When the key became ready.
     pub ready_at: Instant,
-    /// How many times in a row it was added by [`Queue::add_rate_limited`], without [`Queue::forget`].
+    /// How many times the key was added by [`Queue::add_rate_limited`] since the last [`Queue::forget`].
     pub requeues: u32,
 }
 
-/// How to add a key.
+/// Options for adding a key.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
@@ -168,23 +168,24 @@ pub struct Item<T = Request> {
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Add {
-    /// Where the key is queued already, the higher priority stands.
+    /// The priority. If the key is queued already, the higher priority wins.
     pub priority: i32,
-    /// Not before this much time has passed; where the key is queued already, the earlier time stands.
+    /// The delay before the key is ready. If the key is queued already, the earlier time wins.
     pub after: Option<Duration>,
-    /// Waits for the key's backoff, and lengthens it; a time in `after` replaces the backoff this once.
+    /// Whether the key waits for its backoff, which grows with each such add. A delay in `after` replaces the backoff this
+    /// time.
     pub rate_limited: bool,
-    /// Why.
+    /// Why the key is added.
     pub cause: Option<Cause>,
 }
 
 impl<T: QueueKey> Queue<T> {
-    /// An empty queue with the usual [`Backoff`].
+    /// An empty queue with the default [`Backoff`].
     pub fn new(name: &str, env: &Env) -> Self {
         Self::with_backoff(name, env, Backoff::default())
     }
 
-    /// An empty queue with a backoff of one's own.
+    /// An empty queue with this backoff.
     pub fn with_backoff(name: &str, env: &Env, backoff: Backoff) -> Self {
         let account = Account::open(env.ledger(), name);
         let state = Handoff::new(Accounted { state: State::default(), account });
@@ -206,7 +207,7 @@ impl<T: QueueKey> Queue<T> {
         self.add_with(key, Add { rate_limited: true, ..Add::default() });
     }
 
-    /// Adds a key. After a shutdown this does nothing.
+    /// Adds a key with options. Does nothing after a shutdown.
     pub fn add_with(&self, key: T, add: Add) {
         let shared = &*self.shared;
         let now = Instant::now();
@@ -221,12 +222,12 @@ impl<T: QueueKey> Queue<T> {
             }
             let at = delay.filter(|delay| !delay.is_zero()).and_then(|delay| now.checked_add(delay));
             let became_ready = state.add(key, add.priority, at, add.cause, now);
-            // A delayed key may have become the earliest: a waiting worker then sets its timer anew.
+            // The key may now be the earliest delayed one: a waiting worker must reset its timer.
             ((), Wake { one: became_ready || at.is_some(), ..Wake::default() })
         });
     }
 
-    /// Adds several keys, for now, with their priorities and causes.
+    /// Adds several keys without a delay, with their priorities and causes.
     pub(crate) fn add_all(&self, adds: impl Iterator<Item = (T, i32, Cause)>) {
         let now = Instant::now();
         self.shared.change(|state| {
@@ -237,12 +238,12 @@ impl<T: QueueKey> Queue<T> {
             for (key, priority, cause) in adds {
                 one |= state.add(key, priority, None, Some(cause), now);
             }
-            // Whoever takes the first of them wakes the next worker.
+            // Waking one worker is enough: whoever takes a key wakes the next worker.
             ((), Wake { one, ..Wake::default() })
         });
     }
 
-    /// Waits for the next key; `None` after a shutdown. Every key that was handed out must be given to
+    /// Waits for the next key. Returns `None` after a shutdown. Every key that was handed out must be passed to
     /// [`Queue::done`].
     pub async fn get(&self) -> Option<Item<T>> {
         self.shared.state.take(|kept| kept.change(look)).await
@@ -256,32 +257,32 @@ impl<T: QueueKey> Queue<T> {
         }
     }
 
-    /// Says that the work on a key is over; if it was added meanwhile, it is queued again now.
+    /// Ends the work on a key. If the key was added meanwhile, it is queued again now.
     pub fn done(&self, key: &T) {
         self.shared.end_work(|state| state.done(key));
     }
 
-    /// [`Queue::forget`] and [`Queue::done`] at once: what most reconciles end with.
+    /// Does what [`Queue::forget`] and [`Queue::done`] do, in one step: most reconciles end like this.
     pub(crate) fn succeeded(&self, key: &T) {
         self.shared.end_work(|state| state.succeeded(key));
     }
 
-    /// Gives a key back that was not worked on: it is queued again with its causes and its priority.
+    /// Puts back a key that was handed out but not worked on, with its causes and its priority.
     pub(crate) fn put_back(&self, item: Item<T>) {
         self.shared.end_work(|state| state.put_back(item));
     }
 
-    /// Forgets the failures of a key, so that its next backoff is the shortest.
+    /// Forgets the failures of a key, so that its backoff starts over.
     pub fn forget(&self, key: &T) {
         self.read(|state| state.forget(key));
     }
 
-    /// How many times in a row the key was added by [`Queue::add_rate_limited`].
+    /// How many times the key was added by [`Queue::add_rate_limited`] since the last [`Queue::forget`].
     pub fn num_requeues(&self, key: &T) -> u32 {
         self.read(|state| state.failures(key))
     }
 
-    /// How many keys are ready to be handed out.
+    /// The number of ready keys.
     pub fn len(&self) -> usize {
         self.read(|state| {
             state.promote_due(Instant::now());
@@ -294,32 +295,32 @@ impl<T: QueueKey> Queue<T> {
         self.len() == 0
     }
 
-    /// How many keys wait for their time.
+    /// The number of delayed keys.
     pub fn len_delayed(&self) -> usize {
         self.read(|state| state.delayed_len())
     }
 
-    /// How many keys are being worked on.
+    /// The number of keys in flight: handed out, and not done yet.
     pub fn len_in_flight(&self) -> usize {
         self.read(|state| state.in_flight_len())
     }
 
-    /// How many times a key became ready: adds without those that found it ready already.
+    /// How many times a key became ready. An add of a key that is ready already does not count.
     pub fn adds(&self) -> u64 {
         self.read(|state| state.adds())
     }
 
-    /// How many adds were for later: rate-limited, or after a time.
+    /// How many adds had a delay or were rate-limited.
     pub fn retries(&self) -> u64 {
         self.read(|state| state.retries())
     }
 
-    /// Ends the queue: nothing more is added, ready keys are dropped, `get` gives `None`.
+    /// Shuts the queue down: adds do nothing, ready keys are dropped, and `get` returns `None`.
     pub fn shut_down(&self) {
         self.end(End::Closed);
     }
 
-    /// Ends the queue after the ready keys were handed out and all that are in flight are done; delayed keys are
+    /// Shuts the queue down after all ready keys were handed out and all keys in flight are done. Delayed keys are
     /// dropped.
     pub async fn shut_down_with_drain(&self) {
         self.end(End::Draining);
@@ -333,7 +334,7 @@ impl<T: QueueKey> Queue<T> {
         });
     }
 
-    /// Looks at the state; nobody is woken.
+    /// Reads the state without waking anybody.
     fn read<R>(&self, read: impl FnOnce(&mut State<T>) -> R) -> R {
         self.shared.change(|state| (read(state), Wake::default()))
     }
@@ -352,13 +353,13 @@ impl<T: QueueKey> Shared<T> {
     }
 }
 
-/// Takes the next key, if one is ready: `Found(None)` after a shutdown.
+/// Takes the next key, if one is ready. `Found(None)` means that the queue was shut down.
 fn look<T: QueueKey>(state: &mut State<T>) -> (Look<Option<Item<T>>>, Wake) {
     if state.delayed_len() > 0 {
         state.promote_due(Instant::now());
     }
     match state.pop() {
-        // Several keys may fall due at once while only one worker woke.
+        // Several delayed keys may become ready at once while only one worker wakes.
         Some(item) => (Look::Found(Some(item)), Wake { one: state.has_ready(), ..Wake::default() }),
         None if state.is_shut_down() => (Look::Found(None), Wake::default()),
         None => (Look::Wait(state.next_due()), Wake::default()),

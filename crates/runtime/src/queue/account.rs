@@ -1,10 +1,10 @@
-//! What the queue tells the ledger.
+//! The queue's entries in the ledger.
 
 use evenkeel_env::{Deadline, Ledger, Tally};
 use tokio::time::Instant;
 
-/// The queue's entries in the ledger: a piece of work for each key that is ready or in flight, and the time of the
-/// earliest delayed key.
+/// The queue's entries in the ledger: pending work for each key that is ready or in flight, and the time of the
+/// earliest delayed key as a deadline.
 #[derive(Debug)]
 pub(super) struct Account {
     tally: Tally,
@@ -23,8 +23,8 @@ impl Account {
         }
     }
 
-    /// Brings the ledger to what the queue holds now. A key that went from work to a delay, or back, is in the ledger
-    /// all the while: more work is entered before the deadline moves, and less of it afterwards.
+    /// Brings the ledger up to date with the queue. New work is entered before the deadline moves, and work is released
+    /// after it: a key that goes from pending to delayed, or back, is in the ledger all the time.
     #[inline]
     pub(super) fn balance(&mut self, pending: usize, due: Option<Instant>) {
         if pending > self.pending {

@@ -1,4 +1,4 @@
-//! How long a failed key waits.
+//! The backoff of failed keys.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use tokio::time::Instant;
 
 use crate::rate_limit::RateLimit;
 
-/// Per-key exponential backoff, with an optional limit over all keys.
+/// An exponential backoff for each key, with an optional rate limit over all keys.
 ///
-/// The usual one is that of controller-runtime: 5 ms, doubled with each failure in a row, at most 1000 s. Up to 10 %
-/// of jitter is added, so that keys that failed together do not come back together.
+/// The default is controller-runtime's: 5 ms, doubled with each failure in a row, at most 1000 s. Up to 10 % of jitter
+/// is added, so that keys that failed together do not come back together.
 ///
 /// ```
 /// use std::time::Duration;
@@ -37,18 +37,18 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// From `base`, doubled with each failure in a row, to `max`.
+    /// A backoff that starts at `base`, doubles with each failure in a row, and ends at `max`.
     pub fn new(base: Duration, max: Duration) -> Self {
         Self { base, max, jitter: 0.1, limit: None }
     }
 
-    /// Adds up to this fraction of the delay at random.
+    /// Adds a random part of up to this fraction to each delay. The default is 0.1.
     pub fn jitter(mut self, fraction: f64) -> Self {
         self.jitter = fraction.max(0.0);
         self
     }
 
-    /// Lets at most `burst` rate-limited adds through at once over all keys, and `per_second` in the long run.
+    /// Limits rate-limited adds over all keys: at most `burst` at once, and `per_second` in the long run.
     pub fn overall(mut self, per_second: f64, burst: u32) -> Self {
         self.limit = Some(Arc::new(Mutex::new(RateLimit::new(per_second, burst))));
         self
@@ -59,7 +59,7 @@ impl Backoff {
         let exponent = failures.saturating_sub(1).min(62);
         let grown = self.base.as_secs_f64() * (1u64 << exponent) as f64;
         let capped = grown.min(self.max.as_secs_f64());
-        // Jitter must not exceed the maximum, which users read as a bound.
+        // Users read the maximum as a bound: jitter must not exceed it.
         let jittered = (capped * (1.0 + self.jitter * env.random_fraction())).min(self.max.as_secs_f64());
         let own = Duration::try_from_secs_f64(jittered).unwrap_or(self.max);
         match &self.limit {

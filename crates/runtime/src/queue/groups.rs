@@ -1,4 +1,4 @@
-//! How many ready keys there are of each group, for fairness among them.
+//! Counts the ready keys of each group, so that groups can take turns.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use evenkeel_env::HashMap;
 
-/// The number of a group, for as long as it has members: one more than its place.
+/// The number of a group while it has members: its index plus one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Group(NonZeroU32);
 
@@ -23,7 +23,7 @@ impl Group {
 
 #[derive(Debug, Default)]
 pub(super) struct Groups {
-    /// Looked up only. A group without members has no entry.
+    /// Groups by name; a group without members has no entry. Only used for lookups, never iterated.
     by_name: HashMap<Arc<str>, Group>,
     counts: Vec<Counts>,
     free: Vec<Group>,
@@ -32,22 +32,23 @@ pub(super) struct Groups {
 #[derive(Debug)]
 struct Counts {
     name: Arc<str>,
-    /// The keys that are known, ready or not.
+    /// The number of keys of the group, ready or not.
     members: usize,
     ready: Ready,
 }
 
-/// How many ready keys a group has of each priority. Most have keys of one, for which a tree would be a waste.
+/// The number of ready keys of a group for each priority. Most groups have keys of one priority, for which a tree would
+/// waste memory.
 #[derive(Debug, Default)]
 struct Ready {
     priority: i32,
     count: usize,
-    /// None of that priority, and no count of zero.
+    /// The counts of other priorities than the first; no count is zero.
     others: BTreeMap<i32, usize>,
 }
 
 impl Ready {
-    /// One more; says how many there were.
+    /// Counts one more key. Returns how many there were before.
     fn enter(&mut self, priority: i32) -> usize {
         if self.count == 0 {
             self.priority = priority;
@@ -61,7 +62,7 @@ impl Ready {
         *count - 1
     }
 
-    /// One less; says how many are left.
+    /// Counts one key less. Returns how many are left.
     fn leave(&mut self, priority: i32) -> usize {
         if priority == self.priority {
             self.count -= 1;
@@ -78,7 +79,7 @@ impl Ready {
 }
 
 impl Groups {
-    /// Counts a key into its group, for as long as it is known.
+    /// Adds a key to its group.
     pub(super) fn join(&mut self, name: &Arc<str>) -> Group {
         let group = match self.by_name.get(name) {
             Some(group) => *group,
@@ -88,7 +89,7 @@ impl Groups {
         group
     }
 
-    /// Undoes `join`.
+    /// Removes a key from its group.
     pub(super) fn leave(&mut self, group: Group) {
         let counts = &mut self.counts[group.place()];
         counts.members -= 1;
@@ -98,13 +99,13 @@ impl Groups {
         }
     }
 
-    /// Counts a member as ready; says how many of its group and priority were before.
+    /// Counts a key as ready. Returns how many keys of its group and priority were ready before.
     #[inline]
     pub(super) fn enter_ready(&mut self, group: Group, priority: i32) -> usize {
         self.counts[group.place()].ready.enter(priority)
     }
 
-    /// Undoes `enter_ready`; says how many are left.
+    /// Counts a key as no longer ready. Returns how many keys of its group and priority are left.
     #[inline]
     pub(super) fn leave_ready(&mut self, group: Group, priority: i32) -> usize {
         self.counts[group.place()].ready.leave(priority)

@@ -1,8 +1,8 @@
-//! How a change of the queue's state finds those who wait for it: the part that is concurrent.
+//! The concurrent part of the queue: a change of its state wakes the workers that wait for it.
 //!
-//! The state changes under one lock; whoever waits asked to be told before it looked, so that no change falls between
-//! its look and its wait. `interleaving.rs` compiles this file a second time with locks and wakes whose order a
-//! checker chooses.
+//! The state changes under one lock. A worker registers for a wake-up before it looks at the state, so that no change
+//! is missed between the look and the wait. `interleaving.rs` compiles this file a second time, with locks and
+//! wake-ups whose order the checker `shuttle` chooses.
 
 use tokio::time::Instant;
 
@@ -11,34 +11,35 @@ use super::sync::{Mutex, Notify, notified_until};
 #[derive(Debug)]
 pub(super) struct Handoff<S> {
     inside: Mutex<Inside<S>>,
-    /// Told when a key may be ready, once for each while somebody waits, and when the queue shuts down.
+    /// Notified when a key may be ready, if a worker waits, and when the queue shuts down.
     ready: Notify,
-    /// Told when the queue is idle, for those who drain.
+    /// Notified when the queue is idle, for those who drain it.
     drained: Notify,
 }
 
 #[derive(Debug)]
 struct Inside<S> {
     state: S,
-    /// How many have looked in vain and wait to be told. Nobody else needs to be: whoever comes later looks first.
+    /// The number of workers that found nothing and wait for a wake-up. A worker that comes later looks first, and needs no
+    /// wake-up.
     waiting: usize,
 }
 
-/// Whom a change concerns.
+/// Who must be woken after a change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Wake {
-    /// One of those who wait for a key.
+    /// One worker that waits for a key.
     pub(super) one: bool,
-    /// Everybody who waits for a key.
+    /// All workers that wait for a key.
     pub(super) all: bool,
-    /// Those who wait for the end of all work.
+    /// Those who wait until the queue is drained.
     pub(super) drained: bool,
 }
 
-/// What a look at the state found.
+/// The result of a look at the state.
 pub(super) enum Look<R> {
     Found(R),
-    /// Nothing before this time, unless the state changes.
+    /// Nothing was found, and nothing will be before this time, unless the state changes.
     Wait(Option<Instant>),
 }
 
@@ -48,7 +49,7 @@ impl<S> Handoff<S> {
         Self { inside, ready: Notify::default(), drained: Notify::default() }
     }
 
-    /// Changes the state, then wakes whom that concerns.
+    /// Changes the state, then wakes those who wait for such a change.
     #[inline]
     pub(super) fn change<R>(&self, change: impl FnOnce(&mut S) -> (R, Wake)) -> R {
         self.change_inside(|inside| change(&mut inside.state))
@@ -72,8 +73,8 @@ impl<S> Handoff<S> {
         result
     }
 
-    /// Looks, which may change the state, until something is found; again whenever somebody is woken, or at the time
-    /// that the last look gave.
+    /// Calls `look`, which may change the state, until it finds something: again after each wake-up, and at the time that
+    /// the last call returned.
     pub(super) async fn take<R>(&self, mut look: impl FnMut(&mut S) -> (Look<R>, Wake)) -> R {
         if let Look::Found(found) = self.change(&mut look) {
             return found;
@@ -92,7 +93,7 @@ impl<S> Handoff<S> {
         }
     }
 
-    /// Looks, and counts as one who waits from then on unless something is found.
+    /// Calls `look` once. If it finds nothing, the caller counts as waiting from then on.
     fn look_or_wait<R>(&self, look: impl FnOnce(&mut S) -> (Look<R>, Wake)) -> Look<R> {
         self.change_inside(|inside| {
             let looked = look(&mut inside.state);
@@ -115,7 +116,7 @@ impl<S> Handoff<S> {
     }
 }
 
-/// One who waits, until it was told or gave up.
+/// Counts as waiting until it is dropped.
 struct Waiting<'a, S>(&'a Handoff<S>);
 
 impl<S> Drop for Waiting<'_, S> {

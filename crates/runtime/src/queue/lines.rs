@@ -1,14 +1,14 @@
-//! Ready keys: a line for each priority and round, first in, first out.
+//! Ready keys: a first-in, first-out line for each priority and round.
 //!
-//! The lines are linked through the keys' own entries, so that a key is put into a line and taken out of the middle of
-//! one in constant time and without memory of its own; only the lines themselves are in a map, of which there are few.
+//! A line is a linked list through the entries of its keys, so that a key enters a line, and leaves it from the middle,
+//! in constant time and without an allocation. Only the lines themselves, of which there are few, are in a map.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use super::slots::Slot;
 
-/// Which line a key stands in: higher priority, then earlier round first.
+/// The line of a key. Lines are ordered by higher priority, then by earlier round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Rank {
     priority: Reverse<i32>,
@@ -32,14 +32,14 @@ pub(super) struct Links {
     behind: Option<Slot>,
 }
 
-/// Where the links of a key are kept.
+/// Gives access to the links of a key, which its entry holds.
 pub(super) trait Linked {
     fn links(&mut self, slot: Slot) -> &mut Links;
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Lines {
-    /// No line is empty.
+    /// The lines in order; none of them is empty.
     lines: BTreeMap<Rank, Line>,
     len: usize,
 }
@@ -68,7 +68,7 @@ impl Lines {
         self.len += 1;
     }
 
-    /// Takes the first key of all out of its line.
+    /// Removes the first key of the first line.
     #[inline]
     pub(super) fn pop(&mut self, keys: &mut impl Linked) -> Option<(Rank, Slot)> {
         let mut line = self.lines.first_entry()?;
@@ -84,7 +84,7 @@ impl Lines {
         Some((rank, first))
     }
 
-    /// Takes a key out of its line.
+    /// Removes a key from its line.
     pub(super) fn remove(&mut self, rank: Rank, slot: Slot, keys: &mut impl Linked) {
         let Links { before, behind } = std::mem::take(keys.links(slot));
         match (before, behind) {

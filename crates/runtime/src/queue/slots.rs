@@ -1,8 +1,8 @@
-//! Keys with what is known of each: found by one hash, then by number.
+//! The keys of a queue with an entry for each: found by hash once, then by slot number.
 //!
-//! A key that was handed out is asked for again soon: when its work ends, and when the events of what that work wrote
-//! come back. So the last ones handed out are found without the table, which with very many keys lies in memory that
-//! no cache holds.
+//! A key that was handed out is looked up again soon: when its work ends, and when the events of its own writes arrive.
+//! So the keys that were handed out last are found without the hash table, which for very many keys does not fit into
+//! the processor's caches.
 
 use std::hash::BuildHasher;
 use std::num::NonZeroU32;
@@ -12,13 +12,13 @@ use evenkeel_env::Hashes;
 use super::QueueKey;
 use super::table::{Mark, Table};
 
-/// Room that is kept though no key is left, so that a queue that empties now and then does not allocate anew.
+/// The capacity that an empty queue keeps, so that a queue that empties now and then does not allocate again.
 const SLOTS_KEPT: usize = 1024;
 
-/// How many keys are found without the table, as a power of two: those of 64 workers, mostly, in four lines of memory.
+/// How many keys are found without the table; a power of two. Mostly those of 64 workers, in four cache lines.
 const NEAR: usize = 64;
 
-/// The number of a key, for as long as it is known: one more than its place, so that it and none take four bytes.
+/// The number of a key while the queue knows it: its index plus one, so that an `Option<Slot>` takes four bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slot(NonZeroU32);
 
@@ -37,14 +37,14 @@ impl Slot {
 pub(super) struct Slots<T, E> {
     by_key: Table,
     hashes: Hashes,
-    /// None is free.
+    /// The entries by slot; `None` is a free slot.
     slots: Vec<Option<Held<T, E>>>,
     free: Vec<Slot>,
-    /// Keys that were handed out not long ago, each at the place that its mark says; a later one displaces it.
+    /// Keys that were handed out recently, each at the index that its mark gives; a later key replaces an earlier one.
     near: [Option<Slot>; NEAR],
-    /// The one that was handed out last, which a single worker asks for next: it is found without its hash.
+    /// The key that was handed out last, which a single worker looks up next: found without computing its hash.
     last: Option<Slot>,
-    /// How many keys there were at once before none was left, the last time.
+    /// The highest number of keys before the queue was last empty.
     burst: usize,
 }
 
@@ -70,7 +70,7 @@ impl<T, E> Default for Slots<T, E> {
 }
 
 impl<T: QueueKey, E: Default> Slots<T, E> {
-    /// The slot of a key, which it has from now on.
+    /// The slot of a key; a new key gets one.
     #[inline]
     pub(super) fn enter(&mut self, key: T) -> Slot {
         let mark = self.mark(&key);
@@ -111,7 +111,7 @@ impl<T: QueueKey, E: Default> Slots<T, E> {
         self.near[mark.low(NEAR)].filter(is).or_else(|| self.by_key.find(mark, |slot| is(&slot)))
     }
 
-    /// Lets a key be found without the table, until another takes its place.
+    /// Lets a key be found without the table, until another key replaces it there.
     #[inline]
     pub(super) fn keep_near(&mut self, slot: Slot) {
         self.near[held(&self.slots, slot).mark.low(NEAR)] = Some(slot);
@@ -133,7 +133,7 @@ impl<T: QueueKey, E: Default> Slots<T, E> {
         &mut self.slots[slot.place()].as_mut().expect(TAKEN).entry
     }
 
-    /// Forgets those of the keys that `may_go` and that are known, and says of each what was known of it.
+    /// Removes those of the given keys for which `may_go` returns true, and passes the entry of each on.
     pub(super) fn remove_all(
         &mut self,
         slots: impl Iterator<Item = Slot> + Clone,
@@ -141,8 +141,8 @@ impl<T: QueueKey, E: Default> Slots<T, E> {
         mut gone: impl FnMut(E),
     ) {
         let goes = |held: &Held<T, E>| may_go(&held.entry);
-        // Where each will be looked for is read first: these reads wait for memory together, the removals would one
-        // after the other.
+        // The table cells of all keys are read first: these reads wait for memory in parallel, while the removals would
+        // wait one after another.
         for slot in slots.clone() {
             if let Some(Some(held)) = self.slots.get(slot.place())
                 && goes(held)
@@ -165,7 +165,7 @@ impl<T: QueueKey, E: Default> Slots<T, E> {
         }
     }
 
-    /// A burst is over: its memory goes too, unless the burst before was of its size, so that the next may well be.
+    /// Frees the memory of a burst of keys, unless the burst before was as large: then the next one may be too.
     fn emptied(&mut self) {
         let burst = self.slots.len();
         let before = std::mem::replace(&mut self.burst, burst);

@@ -1,4 +1,4 @@
-//! The queue's state and its rules, without time, waiting or locks.
+//! The state of the queue and its rules, without clocks, waiting or locks.
 
 use std::collections::BTreeMap;
 
@@ -11,50 +11,50 @@ use super::turns::Turns;
 use super::{Item, QueueKey};
 use crate::cause::{Cause, Causes};
 
-/// How many ready keys of one namespace and priority stand before those of another namespace that came later.
+/// How many ready keys of one namespace and priority are handed out before a later key of another namespace.
 ///
-/// Below it the order is plain first in, first out; above it namespaces take turns in rounds of this size, so that
-/// one with a million keys delays a key of another by at most a round for each namespace, and is not itself put off
-/// for ever by one whose few keys are added again and again.
+/// Up to this number the order is plain first in, first out; above it, namespaces take turns in rounds of this size. A
+/// namespace with a million keys delays a key of another namespace by at most one round for each namespace, and is not
+/// starved by a namespace whose few keys are added again and again.
 pub const ROUND_SIZE: usize = 64;
 
-/// How many keys that nothing is to be remembered of are kept at most, in case they are added again soon.
+/// How many keys without state are kept at most, in case they are added again soon.
 ///
-/// What a reconcile wrote comes back as an event and adds its key again: mostly right after its work. The number is
-/// that of a good many workers, and large enough for the wait for memory to be shared when they are forgotten together
-/// (measured with a million keys: two fifths less time for taking a key and putting it back, a quarter less for taking
-/// one that does not come back).
+/// The events of a reconcile's own writes add its key again, mostly right after its work. The number is that of a good
+/// many workers, and large enough that removing so many keys together waits for memory in parallel (measured with a
+/// million keys: two fifths less time for taking a key and adding it again, a quarter less for taking a key that is not
+/// added again).
 pub(super) const LINGERING_MAX: usize = 64;
 
 #[derive(Debug)]
 pub(super) struct State<T> {
-    /// Every key that is queued, in flight, or has failures to remember.
+    /// Every key that is queued, in flight, or has failed.
     entries: Slots<T, Entry>,
     ready: Lines,
-    /// Delayed keys by their time, then arrival.
+    /// Delayed keys, by their time and then by their arrival.
     delayed: BTreeMap<(Instant, u64), Slot>,
-    /// How many keys of each group are ready.
+    /// The numbers of ready keys of each group.
     groups: Groups,
     turns: Turns,
-    /// How many keys were delayed so far.
+    /// The number of delayed keys so far, which orders keys of equal time.
     arrivals: u64,
     in_flight: usize,
-    /// Keys of which nothing was to be remembered when their work ended; some may have been added again since. Empty
-    /// when the queue is.
+    /// Keys that had no state left when their work ended. Some may have been added again since. Empty when the queue is
+    /// empty.
     lingering: Vec<Slot>,
     end: End,
-    /// How many times a key became ready, and how many adds were for later; for metrics.
+    /// How many times a key became ready, and how many adds were delayed; for metrics.
     adds: u64,
     retries: u64,
 }
 
-/// Whether the queue goes on.
+/// How far a queue is shut down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     Open,
-    /// Nothing is added, what is ready is still handed out.
+    /// Nothing is added any more; ready keys are still handed out.
     Draining,
-    /// Nothing is handed out.
+    /// Nothing is added or handed out any more.
     Closed,
 }
 
@@ -64,22 +64,22 @@ struct Entry {
     failures: u32,
     /// The highest priority since the key was last handed out.
     priority: i32,
-    /// Once it was ready; none for keys without a group, which are fair as they are.
+    /// The group of the key, from when it was first ready; `None` for keys without a group.
     group: Option<Group>,
     causes: Causes,
 }
 
 impl Entry {
-    /// Whether nothing needs to be remembered of the key.
+    /// Whether the key has no state left.
     fn is_empty(&self) -> bool {
         matches!(self.stand, Stand::Absent) && self.failures == 0
     }
 }
 
-/// Where a key stands.
+/// Where a key is.
 #[derive(Debug, Default)]
 enum Stand {
-    /// Only its failures are remembered.
+    /// Not queued; only its failures are known.
     #[default]
     Absent,
     Delayed {
@@ -87,7 +87,7 @@ enum Stand {
         arrival: u64,
     },
     Ready {
-        /// With the priority of its entry, the line that it stands in.
+        /// The round, which with the priority of the entry is the line of the key.
         round: u64,
         links: Links,
         since: Instant,
@@ -97,10 +97,10 @@ enum Stand {
     },
 }
 
-/// A key that was added while in flight: when it may be handed out.
+/// When a key that was added while it was in flight may be handed out again.
 #[derive(Clone, Copy, Debug)]
 struct Again {
-    /// None means at once.
+    /// The time; `None` for at once.
     at: Option<Instant>,
 }
 
@@ -132,7 +132,7 @@ impl<T: QueueKey> Default for State<T> {
 }
 
 impl<T: QueueKey> State<T> {
-    /// Adds a key for now or for `at`; says whether it became ready.
+    /// Adds a key, ready now or at `at`. Returns whether it became ready.
     #[inline]
     pub(super) fn add(
         &mut self,
@@ -181,7 +181,7 @@ impl<T: QueueKey> State<T> {
         }
     }
 
-    /// Puts a key that is nowhere into its place; says whether it is ready.
+    /// Queues a key that is not queued yet. Returns whether it is ready.
     fn enqueue(&mut self, slot: Slot, at: Option<Instant>, now: Instant) -> bool {
         match at {
             Some(at) if at > now => {
@@ -199,7 +199,7 @@ impl<T: QueueKey> State<T> {
         }
     }
 
-    /// Puts a key at the end of the line of its priority and round.
+    /// Appends a key to the line of its priority and round.
     #[inline]
     fn enter_line(&mut self, slot: Slot, since: Instant) {
         let priority = self.entries.get(slot).priority;
@@ -209,7 +209,7 @@ impl<T: QueueKey> State<T> {
         self.ready.push(Rank::new(priority, round), slot, &mut self.entries);
     }
 
-    /// A key no longer stands in a line of this priority.
+    /// Counts a key that left its line.
     #[inline]
     fn leave_line(&mut self, slot: Slot, priority: i32) {
         let group = self.entries.get(slot).group;
@@ -217,7 +217,7 @@ impl<T: QueueKey> State<T> {
         self.turns.leave(priority, left);
     }
 
-    /// The group of a key, which it joins when it is first ready.
+    /// The group of a key, which joins the group when it is first ready.
     fn group(&mut self, slot: Slot) -> Option<Group> {
         if let Some(group) = self.entries.get(slot).group {
             return Some(group);
@@ -227,7 +227,7 @@ impl<T: QueueKey> State<T> {
         Some(group)
     }
 
-    /// Makes the delayed keys ready whose time has come.
+    /// Makes delayed keys ready whose time has come.
     pub(super) fn promote_due(&mut self, now: Instant) {
         while let Some(first) = self.delayed.first_entry() {
             if first.key().0 > now {
@@ -257,12 +257,12 @@ impl<T: QueueKey> State<T> {
         Some(Item { key, priority, causes, ready_at: since, requeues })
     }
 
-    /// Ends the work on a key; says whether it is ready again.
+    /// Ends the work on a key. Returns whether it is ready again.
     pub(super) fn done(&mut self, key: &T) -> bool {
         self.entries.find(key).is_some_and(|slot| self.end_work(slot))
     }
 
-    /// The same for a key whose failures are forgotten.
+    /// Ends the work on a key and forgets its failures. Returns whether it is ready again.
     pub(super) fn succeeded(&mut self, key: &T) -> bool {
         let Some(slot) = self.entries.find(key) else { return false };
         self.entries.get_mut(slot).failures = 0;
@@ -283,11 +283,11 @@ impl<T: QueueKey> State<T> {
         }
     }
 
-    /// Gives back a key that was handed out but not worked on: it stands among the ready ones again, with its
-    /// causes and its priority. Says whether it is ready.
+    /// Puts back a key that was handed out but not worked on, with its causes and its priority. Returns whether it is
+    /// ready.
     pub(super) fn put_back(&mut self, item: Item<T>) -> bool {
         if self.end != End::Open {
-            // Whoever would have taken it has been told that there is no more.
+            // The queue is shut down: its workers have been told that there are no more keys.
             return self.done(&item.key);
         }
         let Some(slot) = self.entries.find(&item.key) else { return false };
@@ -299,12 +299,12 @@ impl<T: QueueKey> State<T> {
         entry.causes = causes;
         entry.stand = Stand::Absent;
         self.in_flight -= 1;
-        // It is ready since it first was, as far as latency is concerned.
+        // The latency of the key counts from when it first was ready.
         self.enter_line(slot, item.ready_at);
         true
     }
 
-    /// One more failure in a row; says how many there are now.
+    /// Counts one more failure in a row. Returns how many there are now.
     pub(super) fn count_failure(&mut self, key: &T) -> u32 {
         let slot = self.entries.enter(key.clone());
         let entry = self.entries.get_mut(slot);
@@ -319,7 +319,7 @@ impl<T: QueueKey> State<T> {
         }
     }
 
-    /// Lets go of a key if it is nowhere and never failed: at the latest when the queue is empty it takes no memory.
+    /// Drops a key that has no state left: soon, and at the latest when the queue is empty.
     fn let_go(&mut self, slot: Slot) {
         if self.entries.get(slot).is_empty() {
             self.lingering.push(slot);
@@ -377,30 +377,30 @@ impl<T: QueueKey> State<T> {
         self.in_flight
     }
 
-    /// How many keys are ready or in flight.
+    /// The number of keys that are ready or in flight.
     pub(super) fn pending_len(&self) -> usize {
         self.ready.len() + self.in_flight
     }
 
-    /// How many keys take memory.
+    /// The number of keys in memory.
     #[cfg(test)]
     pub(super) fn known_len(&self) -> usize {
         self.entries.len()
     }
 
-    /// How many keys there is room for without more memory.
+    /// The number of keys for which memory is allocated.
     #[cfg(test)]
     pub(super) fn room(&self) -> usize {
         self.entries.room()
     }
 
-    /// How many groups take memory.
+    /// The number of groups in memory.
     #[cfg(test)]
     pub(super) fn groups_len(&self) -> usize {
         self.groups.len()
     }
 
-    /// How many priorities take memory.
+    /// The number of priorities in memory.
     #[cfg(test)]
     pub(super) fn priorities_len(&self) -> usize {
         self.turns.len()
@@ -414,7 +414,7 @@ impl<T: QueueKey> State<T> {
         self.end != End::Open
     }
 
-    /// Drops delayed keys, and ready ones too unless it drains.
+    /// Shuts the queue down: drops delayed keys, and ready keys too unless it drains.
     pub(super) fn shut_down(&mut self, end: End) {
         self.end = end;
         let mut dropped: Vec<Slot> = std::mem::take(&mut self.delayed).into_values().collect();
@@ -429,7 +429,7 @@ impl<T: QueueKey> State<T> {
     }
 }
 
-/// The earlier of two times, where none means now.
+/// The earlier of two times; `None` means now.
 fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.min(b)),

@@ -1,4 +1,4 @@
-//! The lock and the wakes that the queue is built of.
+//! The lock and the notifications that the queue is built of.
 
 use std::future::Future;
 
@@ -6,7 +6,7 @@ pub(super) use parking_lot::Mutex;
 pub(super) use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// Waits to be told, until a time at most.
+/// Waits for a notification, until `at` at the latest.
 pub(super) async fn notified_until(notified: impl Future<Output = ()>, at: Instant) {
     let _ = tokio::time::timeout_at(at, notified).await;
 }

@@ -1,20 +1,20 @@
-//! Finds slots by the hashes of their keys.
+//! A hash table from keys to slots.
 //!
-//! With a million keys, an operation of the queue costs what it waits for memory. A general hash table is looked at in
-//! two places, its control bytes and its buckets, and asks for hashes when it grows; this one has all that it needs in
-//! one place: a lookup is mostly one line of memory.
+//! With a million keys, the cost of a queue operation is the wait for memory. A general hash table reads two places, its
+//! control bytes and its buckets, and computes hashes when it grows. This table reads one place: a lookup is mostly one
+//! cache line.
 //!
-//! Cells are searched one after the other from where the hash says; what is removed leaves no mark, since those behind
-//! it move up. The place of a cell follows from the part of the hash in it, so that growing asks nobody.
+//! It is open addressing with linear probing. A removal leaves no tombstone, because the cells behind it move up. A cell
+//! contains the part of the hash that gives its home index, so that growing needs no keys.
 
 use super::slots::Slot;
 
-/// The least number of cells, as a power of two.
+/// The least number of cells, as an exponent of two.
 const BITS_MIN: u32 = 5;
 
 #[derive(Debug, Default)]
 pub(super) struct Table {
-    /// A power of two of them, or none yet. At most half are taken, so that searches are short and end.
+    /// The cells: a power of two, or none yet. At most half of them are taken, so that searches are short and end.
     cells: Vec<Cell>,
     len: usize,
 }
@@ -22,21 +22,21 @@ pub(super) struct Table {
 #[derive(Clone, Copy, Debug, Default)]
 struct Cell {
     mark: Mark,
-    /// None is free.
+    /// The slot; `None` for a free cell.
     slot: Option<Slot>,
 }
 
-/// The part of a hash that is kept. Its upper bits say where the search begins, its lower ones tell neighbours apart.
+/// The part of a hash that a cell keeps. Its upper bits give the home index, its lower bits tell neighbours apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Mark(u32);
 
 impl Mark {
     pub(super) fn of(hash: u64) -> Self {
-        // By an odd number with its bits spread evenly: all of the hash takes part in the upper half.
+        // Multiplying by an odd number with evenly spread bits lets all bits of the hash affect the upper half.
         Self((hash.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as u32)
     }
 
-    /// A number below `count`, a power of two, from its lower bits.
+    /// A number below `count`, a power of two, from the lower bits of the mark.
     pub(super) fn low(self, count: usize) -> usize {
         self.0 as usize & (count - 1)
     }
@@ -47,13 +47,13 @@ impl Table {
         self.len
     }
 
-    /// The slot with this mark that `is` the one.
+    /// Finds the slot with this mark for which `is` returns true.
     #[inline]
     pub(super) fn find(&self, mark: Mark, is: impl Fn(Slot) -> bool) -> Option<Slot> {
         self.place(mark, is).and_then(|place| self.cells[place].slot)
     }
 
-    /// Enters a slot that is not in it.
+    /// Inserts a slot that is not in the table yet.
     #[inline]
     pub(super) fn insert(&mut self, mark: Mark, slot: Slot) {
         if 2 * (self.len + 1) > self.cells.len() {
@@ -63,7 +63,7 @@ impl Table {
         self.put(Cell { mark, slot: Some(slot) });
     }
 
-    /// Reads where the search for a mark begins, so that it is at hand soon.
+    /// Reads the home cell of a mark, so that it is in the processor's cache soon.
     pub(super) fn touch(&self, mark: Mark) {
         std::hint::black_box(self.cells.get(self.home(mark)).is_some_and(|cell| cell.slot.is_some()));
     }
@@ -74,7 +74,7 @@ impl Table {
         let mut next = self.after(hole);
         while self.cells[next].slot.is_some() {
             let home = self.home(self.cells[next].mark);
-            // It may move up to the hole unless its search begins behind it.
+            // The cell may move up into the hole, unless its home is behind the hole.
             if self.distance(home, next) >= self.distance(hole, next) {
                 self.cells[hole] = self.cells[next];
                 hole = next;
@@ -113,7 +113,7 @@ impl Table {
         before.into_iter().filter(|cell| cell.slot.is_some()).for_each(|cell| self.put(cell));
     }
 
-    /// Where the search for a mark begins: as many of its upper bits as there are bits in a place.
+    /// The home index of a mark: as many of its upper bits as an index has.
     fn home(&self, mark: Mark) -> usize {
         ((u64::from(mark.0) * self.cells.len() as u64) >> 32) as usize
     }
@@ -122,7 +122,7 @@ impl Table {
         (place + 1) & (self.cells.len() - 1)
     }
 
-    /// How far it is from one place on to another, over the end.
+    /// The distance from one index forward to another, wrapping around at the end.
     fn distance(&self, from: usize, to: usize) -> usize {
         to.wrapping_sub(from) & (self.cells.len() - 1)
     }
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Few marks and few bits that differ: long searches, over the end and back.
+        /// Few marks that differ in few bits make long searches that wrap around.
         #[test]
         fn it_finds_what_was_entered_and_not_removed(
             operations in prop::collection::vec((0..200usize, any::<bool>()), 1..600),

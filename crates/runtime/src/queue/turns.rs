@@ -1,34 +1,34 @@
-//! Whose turn it is among the ready keys of one priority.
+//! Decides in which order ready keys of one priority are handed out, so that groups take turns.
 //!
-//! Keys are handed out in rounds. A key stands in the present round of its priority, or as many rounds later as there
-//! are [`ROUND_SIZE`]s of its group's keys before it. A round is over when nobody stands in it, or when it has given
-//! every group that waits its share: then who is added stands in the next one, behind those who were put off to it.
-//! So neither a group with very many keys nor a key that is added again and again keeps others waiting for ever.
+//! Keys are handed out in rounds. A new key joins the current round of its priority, or a later one: one round later for
+//! each [`ROUND_SIZE`] keys of its group that are ready before it. A round is over when no key is left in it, or when it
+//! has handed out a full share for every waiting group; keys that are added then join the next round, behind those that
+//! were put off to it. So neither a group with very many keys nor a key that is added again and again starves others.
 
 use std::collections::BTreeMap;
 
 use super::state::ROUND_SIZE;
 
-/// Priorities that are kept before those that no key has any more are looked for.
+/// How many priorities are kept before the unused ones are searched for and dropped.
 const PRIORITIES_KEPT: usize = 16;
 
-/// The rounds of each priority: those of one say nothing of another, whose keys wait for other reasons.
+/// The rounds of each priority, which are independent of each other.
 #[derive(Debug)]
 pub(super) struct Turns {
     by_priority: BTreeMap<i32, Turn>,
-    /// How many there may be before they are looked through.
+    /// The number of priorities at which unused ones are dropped.
     limit: usize,
 }
 
 #[derive(Debug, Default)]
 struct Turn {
-    /// Who is added now stands in this round or a later one.
+    /// The current round: keys that are added now join it or a later one.
     round: u64,
-    /// How many keys it has given.
+    /// The number of keys that the current round has handed out.
     given: usize,
-    /// How many ready keys there are.
+    /// The number of ready keys.
     ready: usize,
-    /// How many groups they are of.
+    /// The number of groups of the ready keys.
     groups: usize,
 }
 
@@ -39,8 +39,8 @@ impl Default for Turns {
 }
 
 impl Turns {
-    /// One more key is ready, with so many of its group and priority before it; none where it has no group. Gives its
-    /// round.
+    /// Adds a ready key. `before` is the number of ready keys of its group and priority; `None` if it has no group.
+    /// Returns the round of the key.
     #[inline]
     pub(super) fn enter(&mut self, priority: i32, before: Option<usize>) -> u64 {
         if self.by_priority.len() >= self.limit {
@@ -53,7 +53,7 @@ impl Turns {
         turn.round + (before.unwrap_or(0) / ROUND_SIZE) as u64
     }
 
-    /// Undoes `enter`; so many of its group and priority are left.
+    /// Removes a ready key. `left` is the number of ready keys of its group and priority that are left.
     #[inline]
     pub(super) fn leave(&mut self, priority: i32, left: Option<usize>) {
         if let Some(turn) = self.by_priority.get_mut(&priority) {
@@ -62,7 +62,7 @@ impl Turns {
         }
     }
 
-    /// A key of this round is handed out.
+    /// Counts a key of this round that is handed out.
     #[inline]
     pub(super) fn give(&mut self, priority: i32, round: u64) {
         let Some(turn) = self.by_priority.get_mut(&priority) else { return };

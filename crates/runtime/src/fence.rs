@@ -1,7 +1,8 @@
-//! The fence around a leader's requests: none starts after the renew deadline, and each ends before another may lead.
+//! The fence around a leader's requests: no request starts after the renew deadline, and each ends before another
+//! process can lead.
 //!
-//! A request is checked twice: when it is sent ([`Fence::pass`]), and whenever bytes of it go to a socket (`socket.rs`).
-//! The documentation of the module `leader` says what that promises and what it does not.
+//! A request is checked twice: when it is sent ([`Fence::pass`]), and whenever its bytes are written to a socket
+//! (`socket.rs`). The documentation of the module `leader` says what that promises and what it does not.
 
 #![cfg_attr(
     not(feature = "leader-election"),
@@ -20,7 +21,7 @@ use kube::{Client, Config};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// Until when requests may start and must end. Cloning shares it.
+/// Holds until when requests may start and must end. Clones share one fence.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fence {
     bounds: Arc<Mutex<Bounds>>,
@@ -28,24 +29,24 @@ pub(crate) struct Fence {
 
 #[derive(Clone, Copy, Debug, Default)]
 enum Bounds {
-    /// No leader is elected: everything may pass.
+    /// There is no leader election: every request passes.
     #[default]
     None,
-    /// This process does not lead.
+    /// This process does not lead: no request passes.
     Closed,
-    /// It leads: requests may start until `start`, and must have ended at `end`.
+    /// This process leads: requests may start until `start`, and must end before `end`.
     Open { start: Instant, end: Instant },
 }
 
-/// A request that was not sent, or was cut off, because the process may no longer be the leader.
+/// The request was not sent, or was cut off, because this process may not be the leader any more.
 #[derive(Debug, thiserror::Error)]
 #[error("not the leader any more")]
 pub(crate) struct Fenced;
 
-/// The leave to send one request now.
+/// The permission to send one request now.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pass {
-    /// When it must have ended.
+    /// When the request must have ended.
     end: Option<Instant>,
 }
 
@@ -62,23 +63,23 @@ pub(crate) fn client(config: Config, _: Fence) -> kube::Result<Client> {
 }
 
 impl Fence {
-    /// The lease was renewed by a request that began at `renewed`.
+    /// Opens the fence: the lease was renewed by a request that was sent at `renewed`.
     pub(crate) fn renewed(&self, renewed: Instant, renew_deadline: Duration, lease_duration: Duration) {
         let bounds = Bounds::Open { start: renewed + renew_deadline, end: renewed + lease_duration };
         *self.bounds.lock() = bounds;
     }
 
-    /// No request starts from now on.
+    /// Closes the fence: no request starts from now on.
     pub(crate) fn close(&self) {
         *self.bounds.lock() = Bounds::Closed;
     }
 
-    /// Whether a leader is elected at all.
+    /// Whether there is a leader election.
     fn is_used(&self) -> bool {
         !matches!(*self.bounds.lock(), Bounds::None)
     }
 
-    /// Whether a request that was let out may still be under way.
+    /// Whether a request that has started may still be on its way.
     fn may_end(&self) -> bool {
         match *self.bounds.lock() {
             Bounds::None => true,
@@ -87,7 +88,7 @@ impl Fence {
         }
     }
 
-    /// Asks to send a request, which must begin at once.
+    /// Asks for permission to send a request, which must start at once.
     pub(crate) fn pass(&self) -> Result<Pass, Fenced> {
         match *self.bounds.lock() {
             Bounds::None => Ok(Pass::FREE),
@@ -98,11 +99,11 @@ impl Fence {
 }
 
 impl Pass {
-    /// For requests that no fence holds.
+    /// The permission for requests that need none.
     pub(crate) const FREE: Self = Self { end: None };
 
-    /// Waits for the answer, as long as the pass is good. The clock is asked first: a process that was frozen does not
-    /// go on with the request before it knows how late it is.
+    /// Sends the request and waits for its answer while the permission is valid. The clock is checked before each poll, so
+    /// that a process that was frozen does not continue with a request that is too late.
     pub(crate) async fn hold<T>(self, sending: impl Future<Output = T>) -> Result<T, Fenced> {
         let Some(end) = self.end else { return Ok(sending.await) };
         let mut sending = std::pin::pin!(sending);
@@ -127,7 +128,7 @@ mod tests {
     use crate::error::BoxError;
     use crate::metrics::Metrics;
 
-    /// A process that was frozen in the middle of sending: what it would go on with is dropped unasked.
+    /// A process that was frozen while it sent a request does not continue with it.
     #[tokio::test(start_paused = true)]
     async fn a_request_does_not_go_on_after_its_time() {
         let fence = Fence::default();

@@ -1,42 +1,42 @@
-//! Leader election on a Lease: of several managers, one works.
+//! Leader election by a Lease: of several managers, only one works.
 //!
-//! The protocol is that of client-go, so that both kinds of operators can compete for one lease: whoever holds it
-//! renews it every retry period; whoever does not looks at it as often, and takes it when it has not changed for a
-//! lease duration by its own clock. No wall clocks are compared, so that clocks that differ or jump do no harm. What a
-//! candidate saw counts from the answer, not from the question. No request of the election itself is waited for beyond
-//! half of the deadline, so that one that is never answered costs no leader its lease.
+//! The protocol is client-go's, so that operators in Go and in Rust can compete for one lease. The holder renews the
+//! lease every retry period. The other candidates read it as often, and take it when it has not changed for a lease
+//! duration by their own clock. No wall clocks are compared, so that clocks that differ or jump do no harm. The time of
+//! an observation is when the answer arrived, not when the request was sent. A request of the election is given up
+//! after half of the renew deadline, so that a request that is never answered does not cost a leader its lease.
 //!
-//! **A deleted lease.** client-go's candidates create a lease that is missing and lead at once. Here a standby that has
-//! seen the holder waits for the lease to pass, as if it were still there. A candidate that has never seen the lease
-//! cannot tell a first start from a deletion: it creates the lease, and leads after one and a half retry periods, within
-//! which a holder renews and is refused. A holder sends nothing between the answer that its lease is gone and its own
-//! creation of a new one, and if another comes first, it has lost.
+//! **A deleted lease.** A candidate of client-go creates a missing lease and leads at once. Here, a candidate that has
+//! seen the holder waits until the lease would have expired, as if the lease were still there. A candidate that has
+//! never seen the lease cannot tell a first start from a deletion: it creates the lease, and leads after one and a half
+//! retry periods, within which a previous holder tries to renew and is refused. A holder that learns that its lease is
+//! gone sends no requests until it has created a new one; if another candidate creates it first, leadership is lost.
 //!
 //! **The fence.** While a leader is elected, [`Manager::client`](crate::Manager::client) and every
 //! [`Ctx`](crate::Ctx) send under these rules:
 //!
-//! 1. No request starts after the renew deadline (10 s after the write of the last renewal began), nor after a refused
-//!    renewal.
-//! 2. No request goes on after the lease duration (15 s after that write), before which nobody else takes the lease. The clock is
-//!    asked whenever the request is worked on and, with [`Manager::infer`](crate::Manager::infer) and
-//!    [`Manager::from_config`](crate::Manager::from_config), right before each write to a socket.
-//! 3. With those two constructors, sockets are closed by a reset, so that the kernel does not go on delivering the last
-//!    request of a leader that is gone: on a cut network it would, for minutes.
+//! 1. No request starts after the renew deadline (10 s after the last renewal was sent), nor after a refused renewal.
+//! 2. No request continues after the lease duration (15 s after the last renewal was sent), before which no other
+//!    candidate takes the lease. The clock is checked whenever the request is polled and, with
+//!    [`Manager::infer`](crate::Manager::infer) and [`Manager::from_config`](crate::Manager::from_config), right before
+//!    each write to a socket.
+//! 3. With those two constructors, sockets are closed by a reset, so that the kernel does not continue to deliver the
+//!    last request of a leader that is gone: on a cut network it would, for minutes.
 //!
-//! **What is not promised.** Kubernetes has no fencing tokens, so that no client can take back what it has sent:
+//! **What is not promised.** Kubernetes has no fencing tokens: no client can take back a request that it has sent.
 //!
-//! * A request that has left this machine and is held up for the rest of the lease, by the network, a proxy or the
-//!   server, is served after another has taken over.
+//! * A request that has left this machine and is delayed for the rest of the lease, by the network, a proxy or the
+//!   server, is served after another process has taken over.
 //! * A process can be frozen between its last look at the clock and the system call that follows, some hundred
 //!   nanoseconds later.
-//! * While a *machine* is suspended, the monotonic clock of Linux stands still with it: on waking the lease seems fresh
-//!   until the next renewal is refused, at most a retry period (2 s) later.
-//! * [`Manager::new`](crate::Manager::new) is given a client with sockets of its own: of the second rule only the first
-//!   half holds, and the third does not.
+//! * While a *machine* is suspended, the monotonic clock of Linux stops too: after waking, the lease seems fresh until
+//!   the next renewal is refused, at most a retry period (2 s) later.
+//! * [`Manager::new`](crate::Manager::new) takes a client with sockets of its own: the clock is not checked before writes
+//!   to sockets, and the third rule does not hold.
 //!
-//! Whoever cannot bear these writes with preconditions: updates and finalizers of the [`Ctx`](crate::Ctx) carry
+//! If a late write would do harm, write with preconditions. Updates and finalizers through the [`Ctx`](crate::Ctx) carry
 //! a resource version or a test, and are refused if a new leader wrote first; applies are idempotent, and the new leader
-//! puts right what an old one applied. `just failover` plays two processes against each other and looks for late writes.
+//! corrects what an old one applied. `just failover` runs two processes against each other and looks for late writes.
 
 mod election;
 mod requests;
@@ -55,7 +55,7 @@ use crate::fence::Fence;
 
 pub use election::LeaderElection;
 
-/// Leadership was lost, or never could be had: what a [`Manager`](crate::Manager) that was elected ends with.
+/// Leadership was lost: the error that ends a [`Manager`](crate::Manager) which cannot renew its lease in time.
 ///
 /// ```
 /// use evenkeel_runtime::ManagerError;
@@ -70,19 +70,19 @@ pub use election::LeaderElection;
 #[error("lead as holder of lease {lease}: the lease could not be renewed within {within:?}: {cause}")]
 #[non_exhaustive]
 pub struct LostLeadership {
-    /// The lease.
+    /// The namespace and name of the lease.
     pub lease: String,
     /// The renew deadline.
     pub within: Duration,
-    /// What the last attempt failed with.
+    /// The error of the last attempt to renew.
     pub cause: String,
 }
 
-/// How many retry periods a candidate waits after it has created a lease whose last holder it does not know. A holder
-/// renews within one period; the half is for its request.
+/// How many retry periods a candidate waits after it created a lease whose previous holder it does not know. A previous
+/// holder tries to renew within one period; half a period is left for its request.
 const PROVING_PERIODS: f64 = 1.5;
 
-/// A request of the election was given up.
+/// A request of the election that was given up after this time.
 #[derive(Debug, thiserror::Error)]
 #[error("no answer within {0:?}")]
 struct NoAnswer(Duration);
@@ -94,14 +94,14 @@ pub(crate) struct Candidate {
     client: Client,
     env: Env,
     fence: Fence,
-    /// The lease as last seen, and when it was seen to change: when the answer came, since it may have changed until
-    /// then; or, if we wrote it, when we began to.
+    /// The lease as last seen, and when its last change was seen: when the answer arrived, because the lease may have
+    /// changed until then; or, for our own write, when the write began.
     observed: Option<(Lease, Instant)>,
-    /// When the write began that last made the lease ours.
+    /// When the last write began that made or kept the lease ours.
     renewed: Option<Instant>,
-    /// Whether a write of the lease got no answer since, or one that does not say whether it was served.
+    /// Whether a later write of the lease got no answer, or an answer that does not say whether the write was served.
     unanswered: bool,
-    /// Whether we created the lease without knowing who held it before: we do not lead yet.
+    /// Whether we created the lease without knowing its previous holder, and so do not lead yet.
     unproven: bool,
 }
 
@@ -121,9 +121,9 @@ impl Candidate {
         }
     }
 
-    /// Waits until it leads; none if it was told to stop before.
+    /// Waits until this candidate leads. Returns `None` if it was told to stop before.
     pub(crate) async fn acquire(&mut self, stop: &CancellationToken) -> Option<()> {
-        // Waiting for another's lease is no pending work. Waiting to lead by one's own is: it ends at a known time.
+        // Waiting for another's lease is not pending work. Waiting to lead by our own new lease is: it ends at a known time.
         let proving = self.env.ledger().deadline(format!("leader election: {} was created", self.lease()));
         loop {
             let attempt = self.attempt().await;
@@ -139,7 +139,7 @@ impl Candidate {
                     tracing::warn!(lease = self.lease(), error = chain(&error), "acquire the lease")
                 }
             }
-            // Up to a fifth of jitter, so that candidates do not meet at every attempt.
+            // Up to a fifth of jitter, so that candidates do not collide at every attempt.
             let periods = if created { PROVING_PERIODS } else { 1.0 + 0.2 * self.env.random_fraction() };
             let next = Instant::now() + self.election.retry_period.mul_f64(periods);
             proving.set(created.then_some(next));
@@ -151,7 +151,7 @@ impl Candidate {
         }
     }
 
-    /// Renews until told to stop, then gives the lease back; fails when it could not be renewed in time.
+    /// Renews the lease until told to stop. Fails if the lease could not be renewed in time.
     pub(crate) async fn lead(&mut self, stop: &CancellationToken) -> Result<(), LostLeadership> {
         let mut cause = String::from("no attempt was made");
         let mut renewed = self.renewed.unwrap_or_else(Instant::now);
@@ -183,7 +183,7 @@ impl Candidate {
         }
     }
 
-    /// Gives the lease back, once all work has ended, so that another may lead at once.
+    /// Releases the lease after all work has ended, so that another candidate can lead at once.
     pub(crate) async fn release(&mut self) {
         self.fence.close();
         if !self.election.release {
@@ -202,7 +202,7 @@ impl Candidate {
         let mut last = self.observed.take().map(|(lease, _)| lease);
         while let Some(lease) = last.filter(|lease| self.is_ours(lease)) {
             match self.replace(&self.given_back(lease)).await {
-                // A renewal that was given up without an answer may have been served after all.
+                // A renewal that was given up without an answer may have been served.
                 Err(kube::Error::Api(status)) if status.code == 409 => last = self.get().await?,
                 result => return result.map(drop),
             }
@@ -229,7 +229,7 @@ impl Candidate {
         LostLeadership { lease: self.lease(), within: self.election.renew_deadline, cause: cause.to_owned() }
     }
 
-    /// The name of the lease, by which client-go's metrics know it.
+    /// The name of the lease, as in client-go's metrics.
     pub(crate) fn lease_name(&self) -> String {
         self.election.name.clone()
     }
@@ -238,24 +238,24 @@ impl Candidate {
         format!("{}/{}", self.election.namespace, self.election.name)
     }
 
-    /// Creates, renews or takes the lease; says whether it is ours now.
+    /// Creates, renews or takes the lease. Returns whether it is ours now.
     async fn attempt(&mut self) -> kube::Result<bool> {
         if self.renew().await? {
             return Ok(true);
         }
         match self.take().await {
-            // Another wrote the lease after our look at it: one more look tells whether that was the end of our term.
+            // Another process wrote the lease after we read it: reading it again tells whether we still hold it.
             Err(kube::Error::Api(status)) if status.code == 409 => self.take().await,
             result => result,
         }
     }
 
-    /// Looks at the lease, and creates or takes it if it may be ours.
+    /// Reads the lease, and creates or takes it if that is allowed now.
     async fn take(&mut self) -> kube::Result<bool> {
         let found = self.get().await?;
         let seen = Instant::now();
         let claim = match found {
-            // Whoever held it a moment ago does not know yet that it is gone, and goes on working.
+            // The previous holder may not know yet that the lease is gone, and may still work.
             None if !self.is_free() => return Ok(false),
             None => None,
             Some(found) => {
@@ -282,7 +282,7 @@ impl Candidate {
         Ok(true)
     }
 
-    /// Renews the lease as we last wrote it, without a look at it; says whether that is still what it was.
+    /// Renews the lease as we last wrote it, without reading it first. Returns whether it is still ours.
     async fn renew(&mut self) -> kube::Result<bool> {
         let Some((lease, _)) = self.observed.as_ref().filter(|(lease, _)| self.is_ours(lease)) else {
             return Ok(false);
@@ -296,8 +296,8 @@ impl Candidate {
                 Ok(true)
             }
             Err(kube::Error::Api(status)) if [404, 409].contains(&status.code) => {
-                // The lease is gone or another's, unless the conflict is with a renewal of our own that was served
-                // unseen. Whoever knows that stops at once, and does not wait for a look at the lease.
+                // The lease is gone or another's, unless the conflict is with an unanswered renewal of our own. If it is
+                // certain, work stops at once, without reading the lease first.
                 if status.code == 404 || !unanswered {
                     self.fence.close();
                 }
@@ -307,7 +307,7 @@ impl Candidate {
         }
     }
 
-    /// Remembers whether a write of the lease was answered.
+    /// Notes whether a write of the lease was answered.
     fn write(&mut self, written: kube::Result<Lease>) -> kube::Result<Lease> {
         match &written {
             Ok(_) => self.unanswered = false,
@@ -317,7 +317,7 @@ impl Candidate {
         written
     }
 
-    /// The lease is ours by a write that began at `started`; we lead by it, unless that is not proven yet.
+    /// Notes that the lease is ours since a write that began at `started`, and opens the fence if we lead.
     fn hold(&mut self, lease: Lease, started: Instant) {
         self.observed = Some((lease, started));
         self.renewed = Some(started);
@@ -337,19 +337,20 @@ impl Candidate {
         }
     }
 
-    /// Whether nobody else may still take itself for the holder of a lease that is not there.
+    /// Whether no other process can still believe that it holds a lease which does not exist any more.
     fn is_free(&self) -> bool {
         let ours = self.observed.as_ref().is_some_and(|(lease, _)| self.is_ours(lease));
         ours || self.has_passed()
     }
 
-    /// Whether we know who held a lease that is not there, and that its time has passed or is our own.
+    /// Whether we know the last holder of a lease which does not exist any more, and that its time has passed or that it
+    /// was us.
     fn knows_last_holder(&self) -> bool {
         let last = self.observed.as_ref().and_then(|(lease, _)| holder(lease));
         last.is_some_and(|holder| !holder.is_empty())
     }
 
-    /// Whether the lease is free, or has not changed for its duration by our own clock.
+    /// Whether the lease has no holder, or has not changed for its duration by our own clock.
     fn has_passed(&self) -> bool {
         let Some((lease, since)) = &self.observed else { return true };
         if holder(lease).is_none_or(|holder| holder.is_empty()) {
@@ -360,7 +361,7 @@ impl Candidate {
         since.elapsed() >= theirs.max(self.election.lease_duration)
     }
 
-    /// The lease as we would hold it, on the condition that it is still the one that was found.
+    /// The lease with us as its holder. Its resource version makes the write fail if another process wrote it meanwhile.
     fn claim(&self, found: Lease) -> Lease {
         let now = MicroTime(self.env.now());
         let ours = self.is_ours(&found);

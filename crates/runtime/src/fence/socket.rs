@@ -1,12 +1,12 @@
-//! The sockets of a leader's client: the last place at which a request can be held back.
+//! The sockets of a leader's client: the last place where a request can be held back.
 //!
-//! A request is first checked when it is sent. Between that check and the kernel lie the pool of connections, the
-//! handshakes and the tasks of the connections, and a process can be frozen anywhere in between. So every write to a
-//! socket asks the fence once more, right before the system call.
+//! A request is checked when it is sent. Between that check and the kernel are the connection pool, handshakes and the
+//! tasks of the connections, and a process can be frozen anywhere in between. So every write to a socket checks the
+//! fence again, right before the system call.
 //!
-//! What the kernel has taken it goes on delivering after the process has closed the socket, even after the process has
-//! died: for minutes, if the network is cut. The sockets are therefore closed by a reset (`SO_LINGER` of zero), which
-//! throws away what was not delivered.
+//! The kernel continues to deliver bytes after the process has closed the socket, even after the process has died: for
+//! minutes, if the network is cut. The sockets are therefore closed by a reset (`SO_LINGER` of zero), which discards
+//! bytes that were not delivered.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -29,16 +29,16 @@ use tower::{Service, ServiceBuilder};
 use super::{Fence, Fenced};
 use crate::error::BoxError;
 
-/// A client like the one that `kube` makes of this configuration, whose sockets keep to the fence.
+/// Makes a client like `kube` does from this configuration, with sockets that respect the fence.
 ///
-/// A configuration with a proxy is left to `kube`, which knows how to ask for the tunnel: the fence then holds the
-/// requests back, but not the sockets.
+/// A configuration with a proxy is left to `kube`, which can open tunnels. The fence is then checked when a request is
+/// sent, but not at the socket.
 pub(super) fn client(config: Config, fence: Fence) -> kube::Result<Client> {
     if config.proxy_url.is_some() {
         return Client::try_from(config);
     }
     let mut http = HttpConnector::new();
-    // The scheme is looked at by the layer above, which adds TLS.
+    // The layer above, which adds TLS, handles the scheme.
     http.enforce_http(false);
     let connector = config.rustls_https_connector_with_connector(Connector { http, fence })?;
     let mut connector = TimeoutConnector::new(connector);
@@ -57,7 +57,7 @@ pub(super) fn client(config: Config, fence: Fence) -> kube::Result<Client> {
     Ok(Client::new(service, config.default_namespace))
 }
 
-/// Opens sockets that keep to a fence.
+/// Opens sockets that respect a fence.
 #[derive(Clone)]
 struct Connector {
     http: HttpConnector,
@@ -79,7 +79,7 @@ impl Service<Uri> for Connector {
     }
 }
 
-/// A socket that sends only while its fence lets requests end.
+/// A socket that sends only while the fence permits requests to be on their way.
 struct Socket {
     stream: TokioIo<TcpStream>,
     fence: Fence,
@@ -155,7 +155,7 @@ mod tests {
     const LEASE: Duration = Duration::from_secs(15);
     const RENEW: Duration = Duration::from_secs(10);
 
-    /// Two ends of a connection, of which one keeps to the fence.
+    /// The two ends of a connection. The first respects the fence.
     async fn pair(fence: &Fence) -> (Socket, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -167,7 +167,7 @@ mod tests {
         std::future::poll_fn(|cx| Pin::new(&mut *socket).poll_write(cx, bytes)).await
     }
 
-    /// A request that was let out, and whose process was frozen before the request had reached the socket.
+    /// A process is frozen after the check of a request and before its bytes reach the socket.
     #[tokio::test]
     async fn nothing_leaves_after_the_lease() {
         let fence = Fence::default();
@@ -187,7 +187,7 @@ mod tests {
         assert_eq!(arrived, b"ab");
     }
 
-    /// What is still under way when a leader goes is thrown away, and the server is told at once.
+    /// When a leader ends, bytes on their way are discarded and the server learns of it at once.
     #[tokio::test]
     async fn a_leaders_socket_is_reset() {
         let fence = Fence::default();

@@ -1,8 +1,8 @@
-//! How to elect a leader: whose lease it is, and its times.
+//! The options of a leader election: the lease, the identity and the times.
 
 use std::time::Duration;
 
-/// How to elect a leader. The times are controller-runtime's: 15, 10 and 2 seconds.
+/// Options of a leader election. The default times are controller-runtime's: 15, 10 and 2 seconds.
 ///
 /// ```
 /// use std::time::Duration;
@@ -26,7 +26,7 @@ pub struct LeaderElection {
 }
 
 impl LeaderElection {
-    /// An election by the lease of this name.
+    /// An election by the Lease with this namespace and name.
     pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
         Self {
             namespace: namespace.into(),
@@ -39,15 +39,15 @@ impl LeaderElection {
         }
     }
 
-    /// Who this candidate is; a random uid unless set. Two candidates must not share one.
+    /// Sets the identity of this candidate; a random uid by default. Two candidates must not share an identity.
     pub fn identity(mut self, identity: impl Into<String>) -> Self {
         self.identity = Some(identity.into());
         self
     }
 
-    /// How long others wait before they take a lease that is not renewed; after how long without a renewal the
-    /// holder stops; how often either tries. Each is raised or lowered so that the lease outlasts the deadline, and
-    /// the deadline the period.
+    /// Sets the lease duration (how long others wait before they take a lease that is not renewed), the renew deadline
+    /// (how long the holder works without a renewal) and the retry period (how often either tries). The values are
+    /// adjusted so that the duration is longer than the deadline, and the deadline longer than the period.
     pub fn times(mut self, lease: Duration, renew: Duration, retry: Duration) -> Self {
         self.retry_period = retry.max(Duration::from_millis(1));
         self.renew_deadline = renew.max(self.retry_period.mul_f64(1.2));
@@ -60,12 +60,12 @@ impl LeaderElection {
         (self.renew_deadline / 2).max(Duration::from_secs(1))
     }
 
-    /// Namespace and name of the lease.
+    /// The namespace and name of the lease.
     pub(crate) fn key(&self) -> (String, String) {
         (self.namespace.clone(), self.name.clone())
     }
 
-    /// Keeps the lease when the manager stops, so that the next one waits for it to pass.
+    /// Keeps the lease when the manager stops, so that the next leader waits until it expires.
     pub fn keep_on_stop(mut self) -> Self {
         self.release = false;
         self

@@ -1,4 +1,4 @@
-//! The requests of an election: they read and write one lease.
+//! The requests of an election, which read and write one lease.
 
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Resource as _;
@@ -33,7 +33,7 @@ impl Candidate {
         self.send(self.requests().replace(&self.election.name, &PostParams::default(), body)).await
     }
 
-    /// Sends a request, and waits no longer for its answer than the election allows.
+    /// Sends a request. Gives it up after the request timeout of the election.
     async fn send(
         &self,
         request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,

@@ -2,10 +2,6 @@
 //~ `SiteSpec` is not a Kubernetes object
 //~ the kind that `#[derive(CustomResource)]` makes
 
-use std::sync::Arc;
-
-use evenkeel::Result;
-use evenkeel::k8s_openapi::api::core::v1::ConfigMap;
 use evenkeel::prelude::*;
 
 #[evenkeel::api]
@@ -15,10 +11,6 @@ pub struct SiteSpec {
     pub html: String,
 }
 
-async fn reconcile(_: Arc<ConfigMap>, _: Ctx) -> Result<Action> {
-    Ok(Action::await_change())
-}
-
-pub fn controller() -> Controller<ConfigMap> {
-    Controller::new("example", reconcile).owns::<SiteSpec>()
+pub fn manager(manager: Manager) -> Manager {
+    manager.transform(|spec: &mut SiteSpec| spec.html.clear())
 }

@@ -1,6 +1,5 @@
 //! The object comes in an `Arc`.
-//~ is not a reconcile function
-//~ expected `async fn(Arc<K>, Ctx<S>) -> Result<Action, E>`
+//~ expected function signature `fn(Arc<_>, evenkeel::Ctx<_>) -> _`
 
 use evenkeel::Result;
 use evenkeel::k8s_openapi::api::core::v1::ConfigMap;

@@ -124,7 +124,7 @@ async fn reading_a_kind_that_was_not_declared_is_an_error_that_says_what_to_do(c
     cluster.settled().await;
     let said = notes.take().remove(0);
     assert!(
-        said.starts_with("read Pod: this controller declared no cache of it; declare one with owns"),
+        said.starts_with("read Pod: the controller declares no cache of this kind; add .owns"),
         "{said}"
     );
 }

@@ -1,4 +1,4 @@
-//! The manager: many controllers, one client, one set of caches; how they start and stop together.
+//! The manager runs controllers that share one client and one set of caches, and starts and stops them together.
 
 #[cfg(feature = "leader-election")]
 mod leadership;
@@ -38,7 +38,7 @@ use leadership::Election;
 use part::{Part, When};
 use serving::Serving;
 
-/// How long running reconciles get to end after a stop: controller-runtime's number.
+/// How long running reconciles may take to end after a stop: controller-runtime's number.
 const GRACE_PERIOD: Duration = Duration::from_secs(30);
 
 /// Runs controllers until it is told to stop.
@@ -55,17 +55,17 @@ const GRACE_PERIOD: Duration = Duration::from_secs(30);
 /// # }
 /// ```
 ///
-/// It starts in this order, which is that of controller-runtime, and stops in the reverse: the endpoints of health and
-/// metrics, then [servers](Manager::server); once the caches are filled that were asked for until then
-/// ([`Manager::informers`]), what [runs always](Manager::runnable_always); and once this process leads, where a leader
-/// is elected, [runnables](Manager::runnable) and controllers. A controller fills its own caches before it leads.
+/// The order of the start is controller-runtime's; the stop goes in reverse. First the endpoints of health and metrics,
+/// then [servers](Manager::server). Once the caches are filled that are in use by then ([`Manager::informers`]),
+/// [runnables that run always](Manager::runnable_always). Once this process leads, if there is a leader election,
+/// [runnables](Manager::runnable) and controllers. A controller fills its own caches before it leads.
 ///
-/// Dropping the future that [`Manager::run`] gives is a crash: every task of it is aborted at once.
+/// Dropping the future of [`Manager::run`] is a crash: all tasks of the manager are aborted at once.
 #[must_use = "a manager does nothing until `run` is awaited"]
 pub struct Manager {
-    /// For what works while it leads.
+    /// The client of controllers, which respects the fence of the leader election.
     client: Client,
-    /// For the election and the caches, which need no lease.
+    /// The client of the election and the caches, which work without the lease.
     unfenced: Client,
     fence: Fence,
     env: Env,
@@ -74,15 +74,15 @@ pub struct Manager {
     grace_period: Duration,
     election: Option<Election>,
     metrics: Metrics,
-    /// What its controllers watch, for manifests.
+    /// What the controllers watch, for manifests.
     declared: Vec<Declaration>,
     observers: Observers,
     serving: Serving,
 }
 
-/// The manager ended because a part of it failed.
+/// The manager ended because one of its parts failed.
 ///
-/// A `main` that returns it prints the message and exits with a code that is not zero.
+/// A `main` that returns this error prints the message with all its sources, and exits with a code other than zero.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
@@ -101,21 +101,21 @@ pub struct Manager {
 #[error("run {part}: {source}")]
 #[non_exhaustive]
 pub struct ManagerError {
-    /// Which part.
+    /// The name of the part.
     pub part: String,
-    /// What it failed with.
+    /// The error of the part.
     pub source: BoxError,
 }
 
 impl Manager {
-    /// A manager of the cluster that the current kubeconfig names, or of the one that this pod runs in: what
-    /// [`kube::Config::infer`] finds. Nothing else of the environment is read.
+    /// A manager for the cluster of the current kubeconfig, or of the pod that this process runs in, as
+    /// [`kube::Config::infer`] finds it. Nothing else is read from the environment.
     pub async fn infer() -> Result<Self, kube::Error> {
         let config = kube::Config::infer().await.map_err(kube::Error::InferConfig)?;
         Self::from_config(config)
     }
 
-    /// A manager of the cluster of this configuration, such as a kubeconfig of one's own.
+    /// A manager for the cluster of this configuration, such as a kubeconfig that you read yourself.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -135,7 +135,7 @@ impl Manager {
         Ok(Self::to_host(Client::try_from(config)?, fenced, fence, &host))
     }
 
-    /// A manager over this client, in the real world. Must be called within a tokio runtime, as making a client.
+    /// A manager that uses this client, the system's clock and its randomness. Must be called within a tokio runtime.
     pub fn new(client: Client) -> Self {
         Self::to_host(client.clone(), client, Fence::default(), "")
     }
@@ -178,8 +178,8 @@ impl Manager {
         self
     }
 
-    /// Runs this beside the controllers, where a leader is elected only while leading: it is told to stop by the token,
-    /// and ends the manager if it fails. The caches of informers that it holds are filled when it begins.
+    /// Runs a function beside the controllers; with a leader election, only while this process leads. The token tells it
+    /// to stop, and its failure ends the manager. The caches of informers that it holds are filled when it starts.
     pub fn runnable<F, Fut, E>(self, name: &str, run: F) -> Self
     where
         F: FnOnce(CancellationToken) -> Fut + Send + 'static,
@@ -189,8 +189,8 @@ impl Manager {
         self.part(name, When::Leading, run)
     }
 
-    /// Runs this whether this process leads or not, from before the controllers work until they have ended: a
-    /// connection that they use. It is told to stop by the token, and ends the manager if it fails.
+    /// Runs a function whether or not this process leads, from before the controllers work until they have ended: for
+    /// example a connection that they use. The token tells it to stop, and its failure ends the manager.
     pub fn runnable_always<F, Fut, E>(self, name: &str, run: F) -> Self
     where
         F: FnOnce(CancellationToken) -> Fut + Send + 'static,
@@ -200,9 +200,9 @@ impl Manager {
         self.part(name, When::Filled, run)
     }
 
-    /// Runs this from the very beginning, before the caches are filled, and until all else has ended: the server of a
-    /// webhook, without whose conversions a kind may not even be listed. It is told to stop by the token, and ends the
-    /// manager if it fails.
+    /// Runs a function from the very start, before the caches are filled, until everything else has ended: for example the
+    /// server of a conversion webhook, without which a kind cannot be listed. The token tells it to stop, and its failure
+    /// ends the manager.
     pub fn server<F, Fut, E>(self, name: &str, run: F) -> Self
     where
         F: FnOnce(CancellationToken) -> Fut + Send + 'static,
@@ -222,8 +222,8 @@ impl Manager {
         self
     }
 
-    /// Tells this function when a reconcile of any of its controllers begins and when it has ended. It is called on
-    /// the way of the work, and must not block.
+    /// Calls this function when a reconcile of any controller begins and when it has ended. The function is called by the
+    /// worker and must not block.
     ///
     /// ```
     /// # fn example(manager: evenkeel_runtime::Manager) -> evenkeel_runtime::Manager {
@@ -235,8 +235,8 @@ impl Manager {
         self
     }
 
-    /// Watches only these namespaces, where a source names none: the scope of an operator that serves a tenant.
-    /// Kinds that are in no namespace, or known at run time only, are watched as before.
+    /// Watches only these namespaces for sources that name none, such as for an operator that serves one tenant. Does not
+    /// affect cluster-scoped kinds, nor kinds that are known at run time only.
     pub fn namespaces<N: Into<String>>(self, namespaces: impl IntoIterator<Item = N>) -> Self {
         self.informers.namespaces(namespaces.into_iter().map(Into::into).collect());
         self
@@ -254,13 +254,13 @@ impl Manager {
         self
     }
 
-    /// How long running reconciles get to end after a stop; 30 seconds unless set.
+    /// Sets how long running reconciles may take to end after a stop; 30 seconds by default.
     pub fn grace_period(mut self, period: Duration) -> Self {
         self.grace_period = period;
         self
     }
 
-    /// Works only while it holds a lease; its caches are warm before.
+    /// Runs controllers only while this process holds a lease. Its caches are filled before.
     #[cfg(feature = "leader-election")]
     pub fn leader_election(mut self, election: LeaderElection) -> Self {
         self.fence.close();
@@ -268,7 +268,7 @@ impl Manager {
         self
     }
 
-    /// What a real cluster needs to run this manager, under this name in this namespace.
+    /// The manifests that a real cluster needs to run this manager, with this name in this namespace.
     pub fn manifests(&self, name: &str, namespace: &str) -> Manifests {
         let scope = self.informers.default_namespaces();
         let declared = self.declared.iter().cloned().map(|declared| declared.within(&scope));
@@ -292,24 +292,24 @@ impl Manager {
         &self.metrics
     }
 
-    /// The informers that its controllers share.
+    /// The informers that the controllers share.
     pub fn informers(&self) -> &Informers {
         &self.informers
     }
 
-    /// The client of its controllers. Where a leader is elected, it is fenced: no request starts before this process
-    /// leads or after it may have lost the lease, wherever a clone of this client is.
+    /// The client of the controllers. With a leader election it is fenced: no request of this client or of a clone starts
+    /// before this process leads, or after it may have lost the lease.
     pub fn client(&self) -> &Client {
         &self.client
     }
 
-    /// A client for what is done whether this process leads or not: the requests of a webhook's server.
+    /// A client for requests that are allowed whether or not this process leads, such as those of a webhook's server.
     pub fn unfenced_client(&self) -> &Client {
         &self.unfenced
     }
 }
 
-/// What a `main` that returns it prints: the message with all that it came from.
+/// Prints the message with all its sources, which is what a `main` that returns this error shows.
 impl fmt::Debug for ManagerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&chain(self))

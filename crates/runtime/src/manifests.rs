@@ -1,8 +1,9 @@
-//! What a real cluster needs to run an operator: CRDs, an account, the least rules, a Deployment.
+//! The manifests that a real cluster needs to run an operator: CRDs, a ServiceAccount, the least RBAC rules, a
+//! Deployment.
 //!
-//! A controller knows what it watches, so that reading rules are exact. What it writes shows in its requests: those
-//! that its tests recorded ([`Verbs`]) give exact writing rules; without any, primary and owned kinds get the usual
-//! ones. The way of it, with the test kit:
+//! The rules for reads follow from what the controllers declare to watch. The rules for writes follow from the requests
+//! that the tests recorded ([`Verbs`]); without a record, primary and owned kinds get the usual verbs. With the test
+//! kit:
 //!
 //! ```text
 //! // src/lib.rs: the operator says what it is, without a cluster
@@ -22,7 +23,7 @@
 //! testing::assert_file("verbs.txt", &cluster.verbs("my-operator"));          // EVENKEEL_UPDATE=1 writes the file
 //! ```
 //!
-//! A new operator begins without `verbs.txt`: its tests run under the usual rules, and write the file.
+//! A new operator starts without `verbs.txt`: its tests run under the usual rules, and write the file.
 
 mod rules;
 mod verbs;
@@ -40,7 +41,7 @@ use rules::Rule;
 
 pub use verbs::{Verbs, VerbsError};
 
-/// The namespaces that every cluster has.
+/// The namespaces that every cluster has, which the manifests do not create.
 const GIVEN_NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
 /// The manifests of an operator.
@@ -72,17 +73,17 @@ pub struct Manifests {
     replicas: u32,
     /// Where health and readiness are served.
     port: Option<u16>,
-    /// Where metrics are served, if not there.
+    /// The port of metrics, if they have one of their own.
     metrics_port: Option<u16>,
     crds: Vec<Value>,
     declared: Vec<Declaration>,
-    /// Namespace and name of the lease, where a leader is elected.
+    /// The namespace and name of the lease, if there is a leader election.
     lease: Option<(String, String)>,
     recorded: Option<Verbs>,
 }
 
 impl Manifests {
-    /// The manifests of an operator of this name, which will run in this namespace.
+    /// The manifests of an operator with this name, which runs in this namespace.
     pub fn new(name: &str, namespace: &str) -> Self {
         Self {
             name: name.into(),
@@ -99,7 +100,7 @@ impl Manifests {
         }
     }
 
-    /// Allows what this controller declares.
+    /// Adds the rules for what this controller declares.
     pub fn controller<K: Object, S>(self, controller: &Controller<K, S>) -> Self {
         self.declared(controller.declarations())
     }
@@ -109,7 +110,7 @@ impl Manifests {
         self
     }
 
-    /// Allows this election, and runs two replicas.
+    /// Adds the rules for this leader election, and sets two replicas.
     #[cfg(feature = "leader-election")]
     pub fn leader_election(mut self, election: &LeaderElection) -> Self {
         self.lease = Some(election.key());
@@ -117,38 +118,39 @@ impl Manifests {
         self
     }
 
-    /// Adds a Deployment of this image.
+    /// Adds a Deployment that runs this image.
     pub fn image(mut self, image: impl Into<String>) -> Self {
         self.image = Some(image.into());
         self
     }
 
-    /// Gives the Deployment's container these arguments.
+    /// Adds arguments of the Deployment's container.
     pub fn args<A: Into<String>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
         self.args.extend(args.into_iter().map(Into::into));
         self
     }
 
-    /// Has the Deployment ask `/healthz` and `/readyz` at this port: see [`Manager::serve`](crate::Manager::serve).
+    /// Sets the port of the Deployment's probes `/healthz` and `/readyz`: see
+    /// [`Manager::serve`](crate::Manager::serve).
     pub fn port(mut self, port: u16) -> Self {
         self.port = Some(port);
         self
     }
 
-    /// Names this port `metrics` in the Deployment: see
+    /// Sets the port with the name `metrics` in the Deployment: see
     /// [`Manager::serve_metrics`](crate::Manager::serve_metrics).
     pub fn metrics_port(mut self, port: u16) -> Self {
         self.metrics_port = Some(port);
         self
     }
 
-    /// Adds a custom resource definition, as `T::crd()` gives it.
+    /// Adds a custom resource definition, such as `T::crd()`.
     pub fn crd(mut self, crd: &CustomResourceDefinition) -> Self {
         self.crds.extend(serde_json::to_value(crd).ok());
         self
     }
 
-    /// Allows these recorded requests, and no other writes.
+    /// Allows the writes among these recorded requests, and no other writes.
     pub fn verbs(mut self, verbs: Verbs) -> Self {
         self.recorded.get_or_insert_default().extend(verbs);
         self
@@ -164,13 +166,13 @@ impl Manifests {
         &self.namespace
     }
 
-    /// All of it as YAML documents, for `kubectl apply`.
+    /// All manifests as YAML documents, for `kubectl apply`.
     pub fn yaml(&self) -> Result<String, BoxError> {
         let documents: Result<Vec<String>, _> = self.objects().iter().map(serde_saphyr::to_string).collect();
         Ok(documents?.join("---\n"))
     }
 
-    /// All of it as objects, in the order in which they are to be applied.
+    /// All manifests as objects, in the order in which they must be applied.
     pub fn objects(&self) -> Vec<Value> {
         let mut objects = self.crds.clone();
         if !GIVEN_NAMESPACES.contains(&self.namespace.as_str()) {

@@ -1,15 +1,16 @@
-//! Prometheus metrics, under the names that dashboards for controller-runtime already know, and a few of our own.
+//! Prometheus metrics with the names of controller-runtime and client-go, so that existing dashboards work, and a few of
+//! our own.
 //!
-//! | names | whose |
+//! | names | origin |
 //! |---|---|
 //! | `workqueue_*`, `controller_runtime_*` | controller-runtime's, with its labels `name`, `controller`, `result` |
 //! | `leader_election_master_status` | client-go's, by the name of the lease |
 //! | `rest_client_requests_total`, `rest_client_request_duration_seconds` | client-go's, by `code`, `method` or `verb`, `host` |
 //! | `evenkeel_cache_objects`, `evenkeel_cache_bytes`, `evenkeel_watch_restarts_total` | ours, by `source` |
-//! | `evenkeel_event_to_reconcile_seconds` | ours: from a change that the watch told to the begin of its reconcile |
-//! | `evenkeel_stale_read_waits_total`, `evenkeel_stale_reads_total` | ours: reconciles that waited for their own last writes, and those that waited in vain and read live |
+//! | `evenkeel_event_to_reconcile_seconds` | ours: from a watch event to the start of its reconcile |
+//! | `evenkeel_stale_read_waits_total`, `evenkeel_stale_reads_total` | ours: reconciles that waited until the caches showed their own last writes, and those that waited in vain and read from the server |
 //!
-//! Counts are kept where things happen and read when somebody asks: a reconcile pays for a few atomic additions.
+//! Counters are kept where things happen and read when the metrics are encoded: a reconcile costs a few atomic additions.
 
 mod requests;
 
@@ -37,7 +38,7 @@ use crate::queue::Item;
 use crate::{Queue, Request};
 use requests::Requests;
 
-/// The metrics of one manager. Cloning shares them.
+/// The metrics of one manager. Clones share them.
 ///
 /// ```no_run
 /// # use evenkeel_runtime::Manager;
@@ -58,10 +59,10 @@ pub struct Metrics {
 struct Inner {
     controllers: Mutex<Vec<Arc<ControllerMetrics>>>,
     informers: Mutex<Option<Informers>>,
-    /// The lease, and whether this process leads.
+    /// The name of the lease, and whether this process leads.
     leader: Mutex<Option<(String, bool)>>,
     requests: Arc<Requests>,
-    /// What the operator registered itself.
+    /// The metrics that the operator registered.
     own: Mutex<Registry>,
 }
 
@@ -77,24 +78,24 @@ impl Metrics {
         Self { inner: Arc::new(inner) }
     }
 
-    /// Registers metrics of the operator's own.
+    /// Registers metrics of the operator.
     pub fn register(&self, register: impl FnOnce(&mut Registry)) {
         register(&mut self.inner.own.lock());
     }
 
-    /// Everything in the text format that Prometheus reads.
+    /// All metrics in the text format that Prometheus reads.
     pub fn encode(&self) -> String {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(self.clone()));
         let mut text = String::new();
-        // Writing to a string cannot fail; an encoder that does leaves out what it failed at.
+        // Writing to a string cannot fail; a metric whose encoder fails is left out.
         let _ = prometheus_client::encoding::text::encode_registry(&mut text, &registry);
         let _ = prometheus_client::encoding::text::encode_registry(&mut text, &self.inner.own.lock());
         let _ = prometheus_client::encoding::text::encode_eof(&mut text);
         text
     }
 
-    /// A client whose requests to this host are counted here, and keep to the fence where there is one.
+    /// A client whose requests to this host are counted here and respect the fence, if there is one.
     pub(crate) fn around(&self, client: Client, host: Arc<str>, fence: Option<Fence>) -> Client {
         self.inner.requests.around(client, host, fence)
     }
@@ -120,7 +121,7 @@ impl fmt::Debug for Metrics {
     }
 }
 
-/// How a reconcile is counted.
+/// The result that a reconcile is counted under.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Result {
     Success,
@@ -138,7 +139,7 @@ impl Result {
     ];
 }
 
-/// The counts of one controller.
+/// The counters of one controller.
 pub(crate) struct ControllerMetrics {
     name: Arc<str>,
     queue: Queue,
@@ -153,13 +154,13 @@ pub(crate) struct ControllerMetrics {
     active: Mutex<BTreeMap<Request, Instant>>,
     work_time: Histogram,
     queue_time: Histogram,
-    /// Of keys that a live change queued.
+    /// The time from ready to reconcile, of keys that a watch event queued.
     event_time: Histogram,
 }
 
 impl ControllerMetrics {
     fn new(name: Arc<str>, queue: Queue, workers: usize) -> Self {
-        // From 100 µs to about 100 s: a no-op reconcile to one that waits for a cloud.
+        // From 100 µs to about 100 s: from a no-op reconcile to one that waits for a cloud provider.
         let buckets = || Histogram::new(exponential_buckets(0.0001, 4.0, 11));
         Self {
             name,
@@ -223,7 +224,7 @@ impl ControllerMetrics {
         self.results[result as usize].load(Ordering::Relaxed)
     }
 
-    /// How long the running reconciles have been running: all together, and the longest.
+    /// How long the active reconciles have been running, in seconds: the sum, and the longest.
     fn unfinished(&self) -> (f64, f64) {
         let now = Instant::now();
         let active = self.active.lock();
@@ -232,7 +233,7 @@ impl ControllerMetrics {
     }
 }
 
-/// Whether the cause is a change that happened just now, not the first list, a replay or a timer.
+/// Whether the cause is a watch event, and not the first list, a resync or a timer.
 fn is_live(cause: &Cause) -> bool {
     match cause {
         Cause::Object { change, .. } => matches!(change, Change::Created | Change::Updated | Change::Deleted),
@@ -366,7 +367,7 @@ fn counter<'a, const N: usize>(
     Ok(())
 }
 
-/// The labels of a queue: both have its controller's name.
+/// The labels of a queue. The value of both is the name of its controller.
 const QUEUE_LABELS: [&str; 2] = ["name", "controller"];
 
 fn histogram<const N: usize>(

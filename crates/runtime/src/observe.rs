@@ -1,4 +1,4 @@
-//! Watching a manager at work: who was woken, for what, why, and how it ended.
+//! Observing the reconciles of a manager: which controller, which object, why, and with which result.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::Request;
 use crate::cause::Causes;
 
-/// A reconcile that is beginning or has ended, as [`Manager::observer`](crate::Manager::observer) sees it.
+/// A reconcile that begins or has ended: the argument of a [`Manager::observer`](crate::Manager::observer).
 ///
 /// ```
 /// use evenkeel_runtime::{Manager, Observed, Stage};
@@ -27,17 +27,17 @@ use crate::cause::Causes;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Observed<'a> {
-    /// The controller, by its name.
+    /// The name of the controller.
     pub controller: &'a str,
     /// The key that is reconciled.
     pub object: &'a Request,
-    /// Why.
+    /// Why the key is reconciled.
     pub causes: &'a Causes,
-    /// How far it is.
+    /// Whether the reconcile begins or has ended.
     pub stage: Stage,
 }
 
-/// How far a reconcile is.
+/// Whether a reconcile begins or has ended.
 ///
 /// ```
 /// use evenkeel_runtime::Stage;
@@ -50,20 +50,20 @@ pub struct Observed<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Stage {
-    /// It begins now.
+    /// The reconcile begins now.
     Began,
-    /// It has ended.
+    /// The reconcile has ended.
     Ended {
-        /// How long it took.
+        /// How long the reconcile took.
         took: Duration,
-        /// The error with its causes, where it failed.
+        /// The error with its sources, if the reconcile failed.
         error: Option<String>,
     },
 }
 
 type Observer = Arc<dyn Fn(&Observed<'_>) + Send + Sync>;
 
-/// Those who watch. Empty costs nothing.
+/// The observers of a manager. Without any, they cost nothing.
 #[derive(Clone, Default)]
 pub(crate) struct Observers {
     all: Vec<Observer>,

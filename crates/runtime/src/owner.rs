@@ -1,4 +1,4 @@
-//! Owner references: who controls an object, and the mistakes that the API server does not refuse.
+//! Owner references, and checks for mistakes that the API server does not reject.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
@@ -18,39 +18,39 @@ use crate::object::{Scoping, scoping};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OwnerError {
-    /// Only one controller may own an object.
+    /// The object has another controller already.
     #[error("{object} is already controlled by {controller}")]
     AlreadyControlled {
-        /// The object.
+        /// The namespace and name of the object.
         object: String,
-        /// The controller it has.
+        /// The controller of the object.
         controller: String,
     },
-    /// An owner must live in the namespace of what it owns, or in none.
+    /// The owner is in another namespace than the object.
     #[error("{object} cannot be owned across namespaces by {owner}")]
     CrossNamespace {
-        /// The object.
+        /// The namespace and name of the object.
         object: String,
         /// The owner that was to be set.
         owner: String,
     },
-    /// A cluster-scoped object cannot be owned by one in a namespace.
+    /// The object is cluster-scoped, and the owner is in a namespace.
     #[error("cluster-scoped {object} cannot be owned by {owner}, which lives in a namespace")]
     ClusterScoped {
-        /// The object.
+        /// The namespace and name of the object.
         object: String,
         /// The owner that was to be set.
         owner: String,
     },
-    /// The owner was not read from a server: it has no name or uid.
+    /// The owner has no name or uid, because it was not read from a server.
     #[error("the owner of {object} has no name or uid")]
     Incomplete {
-        /// The object.
+        /// The namespace and name of the object.
         object: String,
     },
 }
 
-/// An owner, reduced to what a reference needs.
+/// An owner, with the parts that an owner reference needs.
 ///
 /// ```
 /// use evenkeel_runtime::Owner;
@@ -69,20 +69,20 @@ pub enum OwnerError {
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Owner {
-    /// Where the owner lives; none for cluster-scoped owners.
+    /// The namespace of the owner; `None` for a cluster-scoped owner.
     pub namespace: Option<String>,
-    /// The reference to it, neither controller nor blocking.
+    /// The reference to the owner, without `controller` and `blockOwnerDeletion`.
     pub reference: OwnerReference,
 }
 
 impl Owner {
-    /// This object as an owner; none if it was never read from a server.
+    /// This object as an owner. Returns `None` if the object was not read from a server.
     pub fn of<K: Object>(object: &K, dynamic: &K::DynamicType) -> Option<Self> {
         let reference = object.owner_ref(dynamic)?;
         Some(Self { namespace: object.meta().namespace.clone(), reference })
     }
 
-    /// Makes this the controller of `object`, and has a foreground deletion of it wait for the object.
+    /// Makes this owner the controller of `object`, and lets a foreground deletion of the owner wait for `object`.
     pub fn control<C: Object>(&self, object: &mut C) -> Result<(), OwnerError> {
         self.check_scope(object)?;
         let other = object
@@ -104,7 +104,7 @@ impl Owner {
         Ok(())
     }
 
-    /// Makes this one of the owners of `object`.
+    /// Adds this owner to the owners of `object`.
     pub fn own<C: Object>(&self, object: &mut C) -> Result<(), OwnerError> {
         self.check_scope(object)?;
         put(object, self.reference.clone());
@@ -148,7 +148,7 @@ where
     owner_of(owner, object)?.control(object)
 }
 
-/// Makes `owner` one of the owners of `object`, beside any controller it has.
+/// Adds `owner` to the owners of `object`, beside its controller.
 pub fn set_owner_reference<P, C>(owner: &P, object: &mut C) -> Result<(), OwnerError>
 where
     P: Object<DynamicType: Default>,
@@ -157,17 +157,17 @@ where
     owner_of(owner, object)?.own(object)
 }
 
-/// The controller of an object, where it has one.
+/// The controller of an object, if it has one.
 pub fn controller_of<K: Object>(object: &K) -> Option<&OwnerReference> {
     object.meta().owner_references.iter().flatten().find(|owner| owner.controller == Some(true))
 }
 
-/// Whether an object is owned by the holder of `uid`.
+/// Whether an object has an owner with this uid.
 pub fn is_owned_by<K: Object>(object: &K, uid: &str) -> bool {
     object.meta().owner_references.iter().flatten().any(|owner| owner.uid == uid)
 }
 
-/// Takes the reference to the holder of `uid` off an object; says whether there was one.
+/// Removes the owner reference with this uid from an object. Returns whether there was one.
 pub fn remove_owner_reference<K: Object>(object: &mut K, uid: &str) -> bool {
     let Some(owners) = &mut object.meta_mut().owner_references else { return false };
     let before = owners.len();

@@ -1,7 +1,7 @@
-//! Events: what happened to an object, in words for people.
+//! Kubernetes events: what happened to an object, for users to read.
 //!
-//! They are sent in the background and never delay a reconcile. The same event again becomes a series; an object
-//! that causes very many is cut off for a while; when the buffer is full, events are dropped, and the log says so.
+//! Events are sent in the background and never delay a reconcile. A repeated event becomes a series. An object with very
+//! many events gets no more for a while. When the buffer is full, events are dropped, and the log says so.
 
 mod sender;
 
@@ -16,10 +16,10 @@ use tokio_util::sync::CancellationToken;
 use crate::Object;
 use sender::Sender;
 
-/// How many events may wait to be sent: client-go's broadcaster keeps as many.
+/// How many events may wait to be sent: the number of client-go's broadcaster.
 const WAITING_MAX: usize = 1000;
 
-/// Of which kind an event is.
+/// The type of an event.
 ///
 /// ```
 /// use evenkeel_runtime::{Ctx, EventType};
@@ -32,7 +32,7 @@ const WAITING_MAX: usize = 1000;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EventType {
-    /// Something went as it should.
+    /// Something happened as expected.
     Normal,
     /// Something may need attention.
     Warning,
@@ -47,7 +47,7 @@ impl EventType {
     }
 }
 
-/// Records events. Cloning shares it.
+/// Records events. Clones share one recorder.
 ///
 /// ```no_run
 /// use std::sync::Arc;
@@ -66,7 +66,7 @@ pub struct Recorder {
     reporter: std::sync::Arc<str>,
 }
 
-/// An event on its way.
+/// An event that waits to be sent.
 struct Note {
     reporter: std::sync::Arc<str>,
     regarding: ObjectReference,
@@ -77,7 +77,8 @@ struct Note {
     _work: Work,
 }
 
-/// A recorder, and the task that sends what it records, until `closing` and all that was recorded by then is sent.
+/// Makes a recorder, and the task that sends its events. After `closing`, the task sends what was recorded by then and
+/// ends.
 pub(crate) fn channel(
     client: Client,
     env: Env,
@@ -89,7 +90,7 @@ pub(crate) fn channel(
 }
 
 impl Recorder {
-    /// The same, under the name of a controller.
+    /// The recorder of one controller, which is named as the reporter of its events.
     pub(crate) fn named(&self, reporter: std::sync::Arc<str>) -> Self {
         Self { reporter, ..self.clone() }
     }
@@ -105,7 +106,7 @@ impl Recorder {
         self.record_about(about.object_ref(&K::DynamicType::default()), event_type, reason, note);
     }
 
-    /// Records an event about whatever the reference names.
+    /// Records an event about the object of this reference.
     pub fn record_about(
         &self,
         regarding: ObjectReference,

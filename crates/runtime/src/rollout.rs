@@ -1,8 +1,8 @@
-//! Whether a workload runs what its newest spec asks for.
+//! Whether a workload has completed its rollout.
 
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, DeploymentSpec, StatefulSet, StatefulSetSpec};
 
-/// Workloads that tell how far they are.
+/// Workloads whose status tells whether they are rolled out.
 ///
 /// ```
 /// use evenkeel_runtime::Rollout;
@@ -11,14 +11,14 @@ use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, DeploymentSpec, Stateful
 /// assert!(!Deployment::default().is_rolled_out(), "nothing is known of one that has no status");
 /// ```
 pub trait Rollout {
-    /// Whether its controller has seen the newest spec, and as many pods as that asks for run it and are available,
-    /// and no others are left.
+    /// Whether the controller has observed the newest spec, as many pods as the spec asks for run it and are available,
+    /// and no other pods are left.
     fn is_rolled_out(&self) -> bool;
 }
 
 impl Rollout for Deployment {
     fn is_rolled_out(&self) -> bool {
-        // The types of some Kubernetes versions have a spec always, those of others may have none.
+        // In the types of some Kubernetes versions the spec is optional, in others it is not.
         let spec: Option<&DeploymentSpec> = (&self.spec).into();
         let wanted = spec.and_then(|spec| spec.replicas).unwrap_or(1);
         self.status.as_ref().is_some_and(|status| {
@@ -61,7 +61,7 @@ mod tests {
 
     use super::*;
 
-    /// Takes a workload that is rolled out, and has each of these fields of its status as it was before.
+    /// Checks a workload that is rolled out, then with each field of its status set back to the value before.
     fn check<W: Rollout + DeserializeOwned + Metadata<Ty = ObjectMeta>>(status: Value, before: Value) {
         let workload = |status: &Value| -> W {
             let metadata = json!({ "name": "web", "generation": 2 });

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::metrics::Metrics;
 
-/// How long no connection is accepted after one could not be: short for a probe, long enough not to spin.
+/// The pause after a connection could not be accepted: short for a probe, long enough not to spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 type Check = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
@@ -33,7 +33,7 @@ impl Checks {
         self.list.lock().push((name.to_owned(), Box::new(check)));
     }
 
-    /// 200 and a line for each check, or 500 where one failed; of one check alone where it is named, if there is one.
+    /// Runs the checks, or only the named one. Returns 200, or 500 if a check failed, with a line for each check.
     fn answer(&self, only: Option<&str>) -> (StatusCode, String) {
         let list = self.list.lock();
         let mut code = StatusCode::OK;
@@ -55,7 +55,7 @@ impl Checks {
     }
 }
 
-/// Where it is served.
+/// Where endpoints are served.
 pub(crate) enum Listen {
     Address(SocketAddr),
     On(std::net::TcpListener),
@@ -80,7 +80,7 @@ impl Listen {
     }
 }
 
-/// Which of the pages one port has.
+/// The pages that are served at one address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pages {
     All,
@@ -108,7 +108,7 @@ impl Pages {
     }
 }
 
-/// What is served.
+/// The endpoints at one address.
 #[derive(Clone)]
 pub(crate) struct Endpoints {
     pub(crate) pages: Pages,
@@ -123,7 +123,7 @@ impl Endpoints {
     pub(crate) async fn serve(self, listen: Listen, stop: CancellationToken) -> std::io::Result<()> {
         let listener = listen.begin().await?;
         tracing::info!(address = %listener.local_addr()?, "{}", self.pages.named());
-        // Connections end with this task, also where it is aborted.
+        // Connections end with this task, even if the task is aborted.
         let ended = stop.child_token();
         let _end = ended.clone().drop_guard();
         loop {
@@ -144,7 +144,7 @@ impl Endpoints {
                 tokio::select! {
                     biased;
                     () = ended.cancelled() => {}
-                    // A connection that breaks is its client's business.
+                    // A broken connection concerns its client only.
                     _ = connection => {}
                 }
             });
@@ -175,8 +175,8 @@ impl Endpoints {
     }
 }
 
-/// The next connection. One that cannot be accepted is no reason to end: its client has gone, or too many files are
-/// open for the moment.
+/// Accepts the next connection. An error does not end the server: the client has gone, or too many files are open for
+/// the moment.
 async fn next_connection(listener: &TcpListener) -> TcpStream {
     loop {
         match listener.accept().await {
@@ -201,7 +201,7 @@ mod tests {
 
     use super::*;
 
-    /// The code, the type and the text of a page.
+    /// Requests a page. Returns its code, content type and text.
     async fn page(endpoints: &Endpoints, path: &str) -> (u16, String, String) {
         let (head, body) = endpoints.answer(path).into_parts();
         let kind = head.headers[http::header::CONTENT_TYPE].to_str().unwrap().to_owned();
@@ -231,7 +231,7 @@ mod tests {
         }
         let wanted = "[+]disk ok\n[-]peers failed: none yet\n[+]clock ok\n".to_owned();
         assert_eq!(page(&endpoints, "/readyz").await, (500, plain.clone(), wanted));
-        // One alone, under its name.
+        // A single check has a page under its name.
         assert_eq!(page(&endpoints, "/readyz/clock").await, (200, plain.clone(), "[+]clock ok\n".into()));
         let alone = (500, plain.clone(), "[-]peers failed: none yet\n".into());
         assert_eq!(page(&endpoints, "/readyz/peers").await, alone);

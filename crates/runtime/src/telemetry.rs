@@ -1,9 +1,9 @@
-//! OpenTelemetry, by the feature `otel`: every reconcile is a span, with its controller, its object and its id; its
-//! causes and its end are an event in it, and what the reconcile does under a span of its own is below it.
+//! OpenTelemetry traces, with the feature `otel`: every reconcile is a span with its controller, object and id. The
+//! causes and the result are an event in the span; spans of the reconcile function are its children.
 //!
-//! The runtime itself speaks [`tracing`]; this module is the bridge from there to an OTLP collector. Metrics do not go
-//! this way: they have the names and the form that Prometheus and its dashboards know, at `/metrics`
-//! ([`Manager::serve`](crate::Manager::serve)), from where a collector's Prometheus receiver takes them.
+//! The runtime uses [`tracing`]; this module sends its spans to an OTLP collector. Metrics are not sent this way: they
+//! are served at `/metrics` ([`Manager::serve`](crate::Manager::serve)) for Prometheus or a collector's Prometheus
+//! receiver.
 //!
 //! ```no_run
 //! use evenkeel_runtime::telemetry::Telemetry;
@@ -28,10 +28,10 @@ use tracing::Subscriber;
 use tracing_opentelemetry::OpenTelemetryLayer;
 use tracing_subscriber::registry::LookupSpan;
 
-/// The name that our spans are collected under.
+/// The instrumentation scope of our spans.
 const SCOPE: &str = "evenkeel";
 
-/// The way of spans to a collector.
+/// Sends spans to a collector.
 ///
 /// ```no_run
 /// use evenkeel_runtime::telemetry::Telemetry;
@@ -50,8 +50,7 @@ pub struct Telemetry {
 }
 
 impl Telemetry {
-    /// Sends spans to this OTLP endpoint (protobuf over HTTP), in batches and in the background, as those of this
-    /// service.
+    /// Sends spans to this OTLP endpoint (protobuf over HTTP), in batches and in the background, as spans of this service.
     pub fn otlp(service: &str, endpoint: &str) -> Result<Self, ExporterBuildError> {
         let exporter = SpanExporter::builder().with_http().with_endpoint(endpoint).build()?;
         let provider = SdkTracerProvider::builder()
@@ -61,7 +60,7 @@ impl Telemetry {
         Ok(Self { provider })
     }
 
-    /// Gives each span to this exporter as it ends: for tests, and for ways of one's own.
+    /// Passes each span to this exporter when it ends: for tests and other kinds of collectors.
     pub fn with_exporter(
         service: &str,
         exporter: impl opentelemetry_sdk::trace::SpanExporter + 'static,
@@ -78,7 +77,7 @@ impl Telemetry {
         tracing_opentelemetry::layer().with_tracer(self.provider.tracer(SCOPE))
     }
 
-    /// Sends what is still waiting, and ends.
+    /// Sends the spans that are still waiting, and ends.
     pub fn shutdown(self) -> Result<(), OTelSdkError> {
         self.provider.shutdown()
     }
@@ -100,7 +99,7 @@ mod tests {
     use super::*;
     use crate::{Action, Controller, Ctx, Env, Error, Manager, Request};
 
-    /// Keeps the spans that end, and whose they are.
+    /// An exporter that keeps spans and the resource that they belong to.
     #[derive(Clone, Debug, Default)]
     struct Kept(Arc<Mutex<Vec<SpanData>>>, Arc<Mutex<Option<Resource>>>);
 
@@ -158,7 +157,7 @@ mod tests {
         assert_eq!(step.parent_span_id, reconcile.span_context.span_id());
     }
 
-    /// A collector that takes one request; gives its bytes.
+    /// Serves as a collector for one request. Returns the bytes of the request.
     fn collect(listener: std::net::TcpListener) -> Vec<u8> {
         use std::io::{BufRead, BufReader, Read, Write};
         let (stream, _) = listener.accept().unwrap();
@@ -189,7 +188,7 @@ mod tests {
         let subscriber = tracing_subscriber::registry().with(telemetry.layer());
         tracing::subscriber::with_default(subscriber, || tracing::info_span!("reconcile").in_scope(|| ()));
         telemetry.shutdown().unwrap();
-        // Where nothing came, the collector need not wait for it any longer.
+        // If nothing was sent, this connection ends the wait of the collector.
         drop(std::net::TcpStream::connect(address));
         let request = String::from_utf8_lossy(&collector.join().unwrap()).into_owned();
         assert!(request.starts_with("POST /v1/traces HTTP/1.1"), "{request:?}");

@@ -1,4 +1,5 @@
-//! The manager's side of an election: tell the parts, watch over the lease, give it back at the end.
+//! The manager's side of a leader election: starts the parts once this process leads, watches the lease, and releases it
+//! at the end.
 
 use evenkeel_env::Env;
 use kube::Client;
@@ -14,7 +15,7 @@ use crate::metrics::Metrics;
 /// The election that a manager takes part in.
 pub(super) type Election = LeaderElection;
 
-/// The lease of a running manager, where it has one.
+/// The leadership of a running manager, if it takes part in an election.
 pub(super) struct Leadership {
     campaign: Option<JoinHandle<(Candidate, Result<(), LostLeadership>)>>,
     /// Cancelled when all work has ended; the lease is renewed until then.
@@ -24,7 +25,7 @@ pub(super) struct Leadership {
 }
 
 impl Leadership {
-    /// Begins to campaign; `host.elected` tells of success.
+    /// Starts to campaign for the lease. `host.elected` is cancelled once this process leads.
     pub(super) fn start(
         election: Option<LeaderElection>,
         client: &Client,
@@ -41,7 +42,7 @@ impl Leadership {
         Self { campaign, stop, lost: false, metrics: host.metrics.clone() }
     }
 
-    /// Waits until the lease is lost; for ever, where it is not.
+    /// Waits until the lease is lost; for ever if it never is.
     pub(super) async fn lost(&mut self) -> ManagerError {
         let Some(campaign) = &mut self.campaign else { return std::future::pending().await };
         let source = match campaign.await {
@@ -58,7 +59,7 @@ impl Leadership {
         self.lost
     }
 
-    /// Gives the lease back.
+    /// Releases the lease.
     pub(super) async fn release(mut self) {
         self.stop.cancel();
         let Some(campaign) = self.campaign.take() else { return };

@@ -1,4 +1,4 @@
-//! What a manager runs, and what each part waits for.
+//! The parts that a manager runs, and what each of them waits for.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -11,26 +11,27 @@ use crate::Object;
 use crate::controller::{self, Controller, Host};
 use crate::error::BoxError;
 
-/// Something a manager runs.
+/// A controller or a runnable of a manager.
 pub(super) struct Part {
     pub(super) name: Arc<str>,
     pub(super) when: When,
-    /// Controllers have names of their own: metrics, logs and field managers tell them apart by these.
+    /// Whether this is a controller. The names of controllers must be unique: metrics, logs and field managers tell
+    /// controllers apart by name.
     pub(super) is_controller: bool,
-    /// It gets the host, what tells it to stop, and what it holds until it has begun.
+    /// Runs the part. The arguments are the host, the token that tells it to stop, and what it holds until it has started.
     pub(super) run: Box<dyn FnOnce(Host, CancellationToken, Start) -> Running + Send>,
 }
 
-/// What a part holds until it has begun.
+/// Held by a part until it has started.
 pub(super) struct Start {
-    /// The start is pending work.
+    /// The start as pending work in the ledger.
     pub(super) work: Work,
-    /// Those wait who begin after it.
+    /// Keeps later parts waiting until this part has started.
     #[expect(dead_code, reason = "it is held, and never read")]
     pub(super) before: Option<Arc<Before>>,
 }
 
-/// Cancels its token once nobody holds it any more.
+/// Cancels its token when the last clone is dropped.
 pub(super) struct Before(pub(super) CancellationToken);
 
 impl Drop for Before {
@@ -45,9 +46,10 @@ pub(super) type Running = BoxFuture<'static, Result<(), BoxError>>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum When {
     AtOnce,
-    /// The caches that somebody held when the manager started.
+    /// Waits for the caches that were in use when the manager started.
     Filled,
-    /// That, those who wait for it, and the lease where there is one. Controllers fill their own caches meanwhile.
+    /// Waits for those caches, for the parts that wait only for them, and for the lease, if there is a leader election.
+    /// Controllers fill their own caches meanwhile.
     Leading,
 }
 
@@ -86,7 +88,8 @@ impl Part {
 }
 
 impl When {
-    /// Waits for it. Who waits to be elected may wait for ever: that is no pending work, and `start` is let go.
+    /// Waits until the part may start. Waiting for the lease may take for ever and is not pending work: `start` is dropped
+    /// before.
     async fn wait(self, host: &Host, start: &mut Option<Start>) {
         match self {
             Self::AtOnce => {}
@@ -102,7 +105,7 @@ impl When {
     }
 }
 
-/// Lets go of `start` once `running` was polled: by then it holds work of its own, or waits for others.
+/// Drops `start` after the first poll of `running`: by then the part holds work of its own, or waits for something.
 async fn after_first_poll<T>(running: impl Future<Output = T>, mut start: Option<Start>) -> T {
     let mut running = std::pin::pin!(running);
     std::future::poll_fn(move |cx| {

@@ -1,4 +1,4 @@
-//! The life of a manager: start, the first fatal error or a stop, the end.
+//! The life of a manager: it starts its parts, waits for a stop or the first fatal error, and ends them.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -20,8 +20,8 @@ use crate::recorder;
 use crate::tasks::Tasks;
 
 impl Manager {
-    /// Runs until Ctrl-C, SIGTERM, or the first fatal error. A second signal does not wait for what still runs: the
-    /// manager ends at once, with an error.
+    /// Runs until Ctrl-C, SIGTERM, or the first fatal error. After a second signal the manager does not wait for running
+    /// work: it ends at once, with an error.
     pub fn run(self) -> impl Future<Output = Result<(), ManagerError>> + Send {
         let stop = CancellationToken::new();
         let running = self.run_until(stop.clone().cancelled_owned());
@@ -40,7 +40,7 @@ impl Manager {
         }
     }
 
-    /// Runs until `stop` is ready, or the first fatal error. The start is pending work from this call on.
+    /// Runs until `stop` is ready, or the first fatal error. The start counts as pending work from this call on.
     pub fn run_until(
         self,
         stop: impl Future<Output = ()> + Send,
@@ -78,7 +78,7 @@ impl Manager {
         if let Some(error) = &failed {
             tracing::error!(error = chain(error), "the manager ends");
         }
-        // Who lost the lease must not go on, however graceful.
+        // After the lease is lost, no work may continue, not even to end gracefully.
         let grace = if leadership.is_lost() { Duration::ZERO } else { grace_period };
         if tokio::time::timeout(grace, stages.end()).await.is_err() {
             tracing::warn!(?grace, "stopped without waiting longer");
@@ -87,7 +87,8 @@ impl Manager {
         failed.map_or(Ok(()), Err)
     }
 
-    /// What the parts run in, and what those hold before whom nobody leads; the endpoints and the events are started.
+    /// Starts the endpoints and the sending of events. Returns what the parts run in, and the guard that keeps controllers
+    /// waiting.
     fn host(&mut self, tasks: &Tasks, stages: &mut Stages) -> (Host, Arc<Before>) {
         self.metrics.watch_informers(&self.informers);
         self.start_serving(tasks, stages);
@@ -115,7 +116,7 @@ impl Manager {
         (host, before)
     }
 
-    /// Tells when the caches are filled that somebody holds already.
+    /// Cancels `filled` once the caches that are in use now are filled.
     fn wait_for_caches(
         &self,
         tasks: &Tasks,
@@ -136,7 +137,7 @@ impl Manager {
     }
 }
 
-/// The name that two controllers have, where there is one.
+/// The name of two controllers, if two share one.
 fn name_of_two(parts: &[Part]) -> Option<&str> {
     let mut names = BTreeSet::new();
     parts.iter().filter(|part| part.is_controller).map(Part::name).find(|name| !names.insert(*name))

@@ -1,9 +1,9 @@
 //! The signals that stop a manager.
 
-/// Ctrl-C and SIGTERM, from when it listens on: none that comes between two waits is missed.
+/// Listens for Ctrl-C and SIGTERM. A signal that arrives between two waits is not missed.
 #[cfg(unix)]
 pub(super) struct Signals {
-    /// None where it cannot be listened to.
+    /// `None` if the signal cannot be listened to.
     terminate: Option<tokio::signal::unix::Signal>,
     interrupt: Option<tokio::signal::unix::Signal>,
 }
@@ -18,7 +18,7 @@ impl Signals {
         }
     }
 
-    /// Waits for the next one.
+    /// Waits for the next signal.
     pub(super) async fn next(&mut self) {
         tokio::select! {
             biased;
@@ -45,7 +45,7 @@ impl Signals {
         Self
     }
 
-    /// Waits for the next one.
+    /// Waits for the next signal.
     pub(super) async fn next(&mut self) {
         let _ = tokio::signal::ctrl_c().await;
     }

@@ -1,4 +1,4 @@
-//! What runs together and stops together.
+//! Parts of a manager that run together and stop together.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -16,18 +16,18 @@ use crate::tasks::Tasks;
 
 type Ended = (Arc<str>, Result<Result<(), BoxError>, JoinError>);
 
-/// All that a manager runs, in the order in which it stops: first who works, so that what it works with is still
-/// there; last the endpoints, so that a manager that takes its time to stop is not killed as dead.
+/// All running parts of a manager, in the order in which they stop. Controllers stop first, while everything that they
+/// use still runs; the endpoints stop last, so that a manager that stops slowly does not fail its probes.
 pub(super) struct Stages {
     /// Controllers, and runnables that run while leading.
     pub(super) working: Stage,
     /// Runnables that run always.
     pub(super) beside: Stage,
-    /// The sending of events.
+    /// The task that sends events.
     pub(super) events: Stage,
-    /// Servers.
+    /// Servers of the user.
     pub(super) servers: Stage,
-    /// Health and metrics.
+    /// The endpoints of health and metrics.
     pub(super) serving: Stage,
 }
 
@@ -37,7 +37,7 @@ impl Stages {
         Self { working, beside, events, servers, serving }
     }
 
-    /// Starts a part, to be stopped with its like.
+    /// Starts a part in its stage.
     pub(super) fn start(&mut self, tasks: &Tasks, part: Part, host: &Host, start: Start) {
         let stage = match part.when {
             When::AtOnce => &mut self.servers,
@@ -60,7 +60,7 @@ impl Stages {
         }
     }
 
-    /// Stops one after the other.
+    /// Stops the stages one after another.
     pub(super) async fn end(&mut self) {
         self.working.end().await;
         self.beside.end().await;
@@ -92,7 +92,7 @@ impl Stage {
         self.running.push(Box::pin(async move { (name, handle.await) }));
     }
 
-    /// Waits for the first part that fails; for ever, where none does.
+    /// Waits for the first part that fails; for ever if none does.
     async fn failed(&mut self) -> ManagerError {
         while let Some(ended) = self.running.next().await {
             if let Some(error) = failure(ended) {
@@ -102,7 +102,7 @@ impl Stage {
         std::future::pending().await
     }
 
-    /// Tells its parts to stop and waits for them.
+    /// Tells the parts to stop, and waits until they have.
     async fn end(&mut self) {
         self.stop.cancel();
         while let Some((part, ended)) = self.running.next().await {

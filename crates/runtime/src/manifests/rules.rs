@@ -1,4 +1,4 @@
-//! From what an operator was declared to use and was seen to do, to the least rules that allow it.
+//! The least RBAC rules that allow what an operator declares and what its tests recorded.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use super::verbs::{Target, Verbs};
 use crate::declaration::{Declaration, Purpose};
 
 impl Manifests {
-    /// The rules by the namespace they hold in; none for the whole cluster.
+    /// The rules by namespace; `None` for the whole cluster.
     pub(super) fn rules(&self) -> BTreeMap<Option<String>, Vec<Rule>> {
         let mut grants = Scopes::default();
         for declared in &self.declared {
@@ -31,16 +31,17 @@ impl Manifests {
         rules
     }
 
-    /// What a declaration needs by itself: its watch, and as long as nothing was recorded the usual writes.
+    /// Grants what a declaration needs: its watch, and the usual writes if no requests were recorded.
     fn grant(&self, grants: &mut Grants, declared: &Declaration) {
         let ApiResource { group, plural, .. } = &declared.resource;
         let key = |suffix: &str| (group.clone(), format!("{plural}{suffix}"));
         grants.entry(key("")).or_default().extend(["list", "watch"]);
         if declared.purpose == Purpose::Primary {
-            // A reconcile whose cache is behind its own last write reads its object live.
+            // A reconcile reads its object from the server if the cache does not show its own last write yet.
             grants.entry(key("")).or_default().insert("get");
             if declared.owns {
-                // Owner references that block need it where the admission plugin for them is on, as on OpenShift.
+                // The admission plugin OwnerReferencesPermissionEnforcement, which OpenShift enables, requires it for
+                // owner references with blockOwnerDeletion.
                 grants.entry(key("/finalizers")).or_default().insert("update");
             }
         }
@@ -61,7 +62,7 @@ impl Manifests {
         grants.entry(events()).or_default().extend(["create", "patch"]);
     }
 
-    /// A recorded request is allowed where its kind was declared, else wherever the operator works.
+    /// Grants recorded requests: in the namespaces where their kind was declared, or else wherever the operator works.
     fn grant_recorded(&self, grants: &mut Scopes, recorded: &Verbs) {
         let everywhere: BTreeSet<Option<String>> = match grants.is_empty() {
             true => [None].into(),
@@ -88,7 +89,7 @@ impl Manifests {
                 let granted = grants.entry(scope).or_default().entry(key.clone()).or_default();
                 granted.extend(verbs);
                 if key == events() {
-                    // An event that comes again continues its series, which a test may not have waited for.
+                    // A repeated event patches its series, which the tests may not have recorded.
                     granted.extend(["create", "patch"]);
                 }
             }
@@ -99,7 +100,7 @@ impl Manifests {
 /// From (group, resource) to verbs.
 type Grants = BTreeMap<(String, String), BTreeSet<&'static str>>;
 
-/// Grants by the namespace they hold in; none for the whole cluster.
+/// Grants by namespace; `None` for the whole cluster.
 type Scopes = BTreeMap<Option<String>, Grants>;
 
 fn events() -> (String, String) {
@@ -113,7 +114,7 @@ fn scopes_of(declared: &Declaration) -> Vec<Option<String>> {
     }
 }
 
-/// Takes out of the namespaces what holds in the whole cluster.
+/// Removes grants of namespaces that the whole cluster has already.
 fn without_repeats(grants: &mut Scopes) {
     let Some(wide) = grants.get(&None).cloned() else { return };
     for (_, narrow) in grants.iter_mut().filter(|(scope, _)| scope.is_some()) {
@@ -150,7 +151,7 @@ impl Rule {
         rules
     }
 
-    /// What an election asks for: a rule cannot name what is yet to be created.
+    /// The rules for a lease. A rule for `create` cannot name the object, so that there are two.
     fn lease(name: &str) -> [Self; 2] {
         let rule = |verbs| Self::new("coordination.k8s.io", "leases", verbs);
         let held = Self { resource_names: vec![name.into()], ..rule(vec!["get", "update"]) };

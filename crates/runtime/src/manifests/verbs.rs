@@ -1,4 +1,4 @@
-//! Recorded requests, as the verbs that rules are about.
+//! Recorded requests as RBAC verbs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -10,10 +10,10 @@ use http::Method;
 /// Every verb that a request for objects can have.
 const VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
-/// What an operator does to which resources, as its requests show.
+/// The verbs that an operator uses on each resource, recorded from its requests.
 ///
-/// Its text is a line for each resource, in the words of `kubectl`, so that it can be kept in a file and read in a
-/// review; `(cluster)` marks requests that are in no namespace.
+/// The text form has a line for each resource, so that it can be kept in a file and reviewed; `(cluster)` marks
+/// requests without a namespace.
 ///
 /// ```
 /// use evenkeel_runtime::manifests::Verbs;
@@ -37,11 +37,11 @@ pub(super) struct Target {
     pub(super) group: String,
     /// With its subresource, after a slash.
     pub(super) resource: String,
-    /// Whether it is in no namespace.
+    /// Whether the request has no namespace.
     pub(super) wide: bool,
 }
 
-/// A line that is none of [`Verbs`].
+/// A line that cannot be read as [`Verbs`].
 ///
 /// ```
 /// use evenkeel_runtime::manifests::{Verbs, VerbsError};

@@ -1,4 +1,4 @@
-//! Requests of a manager's client, counted under the names that client-go gives them.
+//! Counts the requests of a manager's client, with the names of client-go's metrics.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,13 +18,13 @@ use super::Encoded;
 use crate::error::BoxError;
 use crate::fence::{Fence, Pass};
 
-/// What stands for the code of a request that was never answered, as in client-go.
+/// The code of a request that was never answered, as in client-go.
 const NO_ANSWER: &str = "<error>";
 
-/// The bounds of client-go's histogram, from 5 ms to a minute.
+/// The buckets of client-go's histogram, from 5 ms to a minute.
 const LATENCY_BUCKETS: [f64; 12] = [0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0];
 
-/// The requests so far. There are few codes and methods, so that one lock is enough.
+/// The counters of requests. There are few codes and methods, so that one lock is enough.
 #[derive(Default)]
 pub(super) struct Requests {
     counts: Mutex<Counts>,
@@ -32,14 +32,15 @@ pub(super) struct Requests {
 
 #[derive(Default)]
 struct Counts {
-    /// By code, host and method.
+    /// The number of requests by code, host and method.
     totals: BTreeMap<(String, Arc<str>, String), u64>,
-    /// By host and method, until the head of the answer.
+    /// The time until the head of the answer, by host and method.
     latencies: BTreeMap<(Arc<str>, String), Histogram>,
 }
 
 impl Requests {
-    /// A client whose requests are counted here, as requests to this host. One that a fence does not let out is none.
+    /// A client whose requests are counted here, as requests to this host. A request that the fence holds back is not
+    /// counted.
     pub(super) fn around(self: &Arc<Self>, client: Client, host: Arc<str>, fence: Option<Fence>) -> Client {
         let requests = self.clone();
         let namespace = client.default_namespace().to_owned();
@@ -131,7 +132,7 @@ mod tests {
         }
     }
 
-    /// What the fence keeps back is no request, and nobody waits for its answer.
+    /// A request that the fence holds back is not counted.
     #[tokio::test(start_paused = true)]
     async fn what_is_not_sent_is_not_counted() {
         let service =

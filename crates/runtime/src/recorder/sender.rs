@@ -1,4 +1,4 @@
-//! Sends events: the first of a kind is created, the same again is counted in its series.
+//! Sends events: a new event is created, a repeated one is counted in its series.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,22 +18,21 @@ use super::{EventType, Note};
 use crate::error::chain;
 use crate::wire;
 
-/// An event that comes again within this time continues its series: client-go's number.
+/// An event that is repeated within this time continues its series: client-go's number.
 const SERIES_TIME: Duration = Duration::from_secs(6 * 60);
 
-/// How many events one object may cause at once, and how long until it may cause one more: client-go's spam filter.
+/// How many events one object may have at once: the number of client-go's spam filter.
 const BURST: u32 = 25;
-/// See [`BURST`].
+/// How long after a burst an object may have one more event: the number of client-go's spam filter.
 const REFILL: Duration = Duration::from_secs(300);
 
-/// How many series and objects are remembered; the oldest go first. As many as client-go's caches hold.
+/// How many series and objects are remembered, the oldest dropped first: the size of client-go's caches.
 const REMEMBERED_MAX: usize = 4096;
 
-/// What the API server takes as a note: 1 KiB.
+/// The longest note that the API server accepts: 1 KiB.
 const NOTE_MAX_BYTES: usize = 1024;
 
-/// Who says it of which object. Objects of two kinds may have one name, and two controllers may speak of one object:
-/// neither uses up what the other may say.
+/// The reporter and the object of an event. Each pair has a budget of its own.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct About {
     reporter: Arc<str>,
@@ -58,7 +57,7 @@ impl About {
     }
 }
 
-/// What makes two events the same.
+/// The fields that two events of one series have in common.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Same {
     about: About,
@@ -102,7 +101,7 @@ impl Sender {
         }
     }
 
-    /// Takes from the budget of the object.
+    /// Takes one event from the budget of the reporter and the object. Returns whether there was one left.
     fn may_send(&mut self, note: &Note) -> bool {
         let now = Instant::now();
         forget_oldest(&mut self.budgets, |budget| budget.refilled);
@@ -111,7 +110,7 @@ impl Sender {
         let refills = u32::try_from(passed.as_secs() / REFILL.as_secs()).unwrap_or(u32::MAX);
         if refills > 0 {
             budget.left = budget.left.saturating_add(refills).min(BURST);
-            // What has passed of the next refill counts towards it.
+            // The time since the last whole refill counts towards the next one.
             budget.refilled += REFILL * refills;
         }
         match budget.left.checked_sub(1) {
@@ -138,7 +137,7 @@ impl Sender {
             series.last = now;
             let (name, count) = (series.name.clone(), series.count);
             match self.continue_series(note, &name, count).await {
-                // It expired on the server, or was deleted: a new one begins.
+                // The event expired on the server, or was deleted: a new series starts.
                 Err(kube::Error::Api(status)) if status.code == 404 => {}
                 result => return result,
             }
@@ -181,7 +180,7 @@ impl Sender {
     }
 }
 
-/// The next event to send. Once it is closing, what waits is still given, and then none.
+/// The next event to send. After `closing`, returns the waiting events, then `None`.
 async fn next(notes: &mut mpsc::Receiver<Note>, closing: &CancellationToken) -> Option<Note> {
     tokio::select! {
         biased;
@@ -199,7 +198,7 @@ fn requests(namespace: &str) -> kube::core::Request {
     kube::core::Request::new(<Event as kube::Resource>::url_path(&(), Some(namespace)))
 }
 
-/// The text, cut at a character so that it has at most `max` bytes.
+/// Cuts the text at a character boundary to at most `max` bytes.
 fn cut(text: &str, max: usize) -> String {
     let mut end = max.min(text.len());
     while !text.is_char_boundary(end) {
@@ -208,14 +207,14 @@ fn cut(text: &str, max: usize) -> String {
     text[..end].to_owned()
 }
 
-/// Makes room for one more, at the cost of a scan once the map is full, which a healthy operator never sees.
+/// Makes room for one more entry. A full map costs a scan, which a healthy operator never sees.
 fn forget_oldest<K: Ord + Clone, V>(map: &mut BTreeMap<K, V>, age: impl Fn(&V) -> Instant) {
     if map.len() < REMEMBERED_MAX {
         return;
     }
     let mut ages: Vec<Instant> = map.values().map(&age).collect();
     ages.sort_unstable();
-    // Half of them at once, so that the scan is paid for by many inserts.
+    // Half of the entries are dropped at once, so that one scan serves many inserts.
     let middle = ages[ages.len() / 2];
     map.retain(|_, value| age(value) > middle);
 }
@@ -224,7 +223,7 @@ fn forget_oldest<K: Ord + Clone, V>(map: &mut BTreeMap<K, V>, age: impl Fn(&V) -
 mod tests {
     use super::*;
 
-    /// Whatever comes, memory stays within the bound, and what was there last is still known.
+    /// Memory stays within its bound, and the latest entries are kept.
     #[tokio::test(start_paused = true)]
     async fn the_oldest_are_forgotten_first() {
         let mut map = BTreeMap::new();

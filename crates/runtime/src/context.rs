@@ -1,9 +1,9 @@
-//! What a reconcile works with: its key and causes, cached and live reads, writes that carry the owner and the field
-//! manager, status, events.
+//! The context of a reconcile: its key and causes, reads from caches and from the server, writes with owner and field
+//! manager, status and events.
 //!
-//! Reads without `fetch` in their name come from the caches that the controller declared; reading a kind it did not
-//! declare is an error, not a hidden watch. Writes are remembered: the key is not reconciled again from a cache that
-//! is older than they are.
+//! Reads come from the caches that the controller declared, except those with `fetch` in their name, which go to the
+//! server. Reading a kind that was not declared is an error, not a hidden watch. Writes are remembered: the key is not
+//! reconciled again from a cache that does not show them yet.
 
 mod applied;
 mod objects;
@@ -34,7 +34,8 @@ use crate::queue::Item;
 use crate::recorder::{EventType, Recorder};
 use crate::{Object, Request};
 
-/// What a reconcile works with. `S` is the operator's own state. Cloning is cheap.
+/// The context of a reconcile: its key and causes, reads, writes, status and events. `S` is the state of the operator.
+/// Cloning is cheap.
 ///
 /// ```no_run
 /// use std::sync::Arc;
@@ -55,22 +56,22 @@ pub struct Ctx<S = ()> {
     state: Arc<S>,
 }
 
-/// What all clones of one reconcile's context share.
+/// The part of a context that all its clones share.
 pub(crate) struct Inner {
     pub(crate) scope: Arc<ControllerScope>,
     request: Request,
     causes: Causes,
-    /// A number of its own, which [`ControllerScope::reconcile_id`] makes an id of when somebody asks.
+    /// The number of the reconcile, from which [`ControllerScope::reconcile_id`] makes the id.
     number: u64,
     attempt: u32,
-    /// Whether the caches are known to be older than this key's own last writes.
+    /// Whether the caches do not show this key's own last writes.
     behind: bool,
     owner: LazyOwner,
-    /// Shared with contexts made from this one, so that no write is forgotten.
+    /// The writes of this reconcile, shared with contexts that are made from this one.
     writes: Arc<Mutex<Writes>>,
 }
 
-/// The owner of what a context writes, made of the object when the first write asks for it.
+/// The owner of objects that a context writes; computed from the reconciled object by the first write.
 type LazyOwner = LazyLock<Option<Owner>, Box<dyn FnOnce() -> Option<Owner> + Send>>;
 
 fn nobody() -> LazyOwner {
@@ -93,7 +94,7 @@ impl Ctx<()> {
         Self { inner: Arc::new(inner), state }
     }
 
-    /// What this reconcile will have written when it has ended.
+    /// The writes of this reconcile, to be read after it has ended.
     pub(crate) fn writes(&self) -> Arc<Mutex<Writes>> {
         self.inner.writes.clone()
     }
@@ -104,12 +105,12 @@ impl Ctx<()> {
 }
 
 impl<S> Ctx<S> {
-    /// The operator's own state.
+    /// The state of the operator, as given to [`Controller::state`](crate::Controller::state).
     pub fn state(&self) -> &S {
         &self.state
     }
 
-    /// Which object this reconcile is for.
+    /// The key of the object to reconcile.
     pub fn request(&self) -> &Request {
         &self.inner.request
     }
@@ -119,18 +120,18 @@ impl<S> Ctx<S> {
         &self.inner.causes
     }
 
-    /// A unique id of this reconcile, the one in the log.
+    /// The unique id of this reconcile, as in the log.
     pub fn reconcile_id(&self) -> String {
         self.inner.scope.reconcile_id(self.inner.number)
     }
 
-    /// How many attempts in a row failed or asked for a requeue before this one.
+    /// How many attempts in a row failed, or asked for a requeue with backoff, before this one.
     pub fn attempt(&self) -> u32 {
         self.inner.attempt
     }
 
-    /// Whether the caches did not show this key's own last writes within the bound: what matters should be read
-    /// with `fetch` then. The object that a reconcile is given was.
+    /// Whether the caches did not show this key's own last writes in time. The object that the reconcile was given is read
+    /// from the server then; read other objects that matter with `fetch`.
     pub fn is_behind(&self) -> bool {
         self.inner.behind
     }
@@ -140,50 +141,51 @@ impl<S> Ctx<S> {
         &self.inner.scope.name
     }
 
-    /// The client, for what this context does not offer. Writes through it are not remembered: a cache may be read
-    /// that does not show them, unless the answer is given to [`Ctx::remember`].
+    /// The client, for requests that this context does not offer. Its writes are not remembered: the next reconcile may
+    /// read a cache that does not show them, unless you pass the server's answer to [`Ctx::remember`].
     pub fn client(&self) -> &Client {
         &self.inner.scope.client
     }
 
-    /// Remembers a write that was made through the bare client, as if it were one of this context: the key is not
-    /// reconciled again from a cache older than `object`, the server's answer.
+    /// Remembers a write through the client as if this context had made it: the key is not reconciled again from a cache
+    /// that does not show `object`, the server's answer.
     pub fn remember<O: AsObject<M>, M>(&self, object: &O) {
         self.of::<O::Kind>().remember_object(object.as_object());
     }
 
-    /// The environment: clock, randomness, ledger.
+    /// The environment: clock, randomness and ledger.
     pub fn env(&self) -> &Env {
         &self.inner.scope.env
     }
 
-    /// Wall-clock time; virtual in tests.
+    /// The wall-clock time, which is virtual in tests.
     pub fn now(&self) -> Timestamp {
         self.inner.scope.env.now()
     }
 
-    /// The informers of the manager, to watch something from now on.
+    /// The informers of the manager, to start a watch from a reconcile.
     pub fn informers(&self) -> &crate::Informers {
         &self.inner.scope.informers
     }
 
-    /// Cancelled when the manager stops or loses its leadership; long work should end then.
+    /// The token that is cancelled when the manager stops or loses its leadership. Long work should end then.
     pub fn cancelled(&self) -> &CancellationToken {
         &self.inner.scope.cancelled
     }
 
-    /// A context whose writes are owned by this object; the object form of a reconcile has it from the beginning.
+    /// A context whose writes are owned by this object. A reconcile that is called with an object has such a context
+    /// already.
     pub fn with_owner<O: AsObject<M>, M>(&self, owner: &O) -> Self {
         self.with_dynamic_owner(owner.as_object(), &Default::default())
     }
 
-    /// The same for a kind that is known at run time.
+    /// A context whose writes are owned by an object of a kind that is known at run time.
     pub fn with_dynamic_owner<K: Object>(&self, owner: &K, dynamic: &K::DynamicType) -> Self {
         let owner = Owner::of(owner, dynamic);
         Self { inner: Arc::new(self.inner.with_owner(Box::new(|| owner))), state: self.state.clone() }
     }
 
-    /// The same for a context that nobody else has yet, which is changed in place.
+    /// Sets the owner of this context's writes, in place if the context has no clones.
     pub(crate) fn owned_by<K: Object>(mut self, owner: Arc<K>, dynamic: K::DynamicType) -> Self {
         let owner = Box::new(move || Owner::of(&*owner, &dynamic));
         match Arc::get_mut(&mut self.inner) {
@@ -193,12 +195,12 @@ impl<S> Ctx<S> {
         self
     }
 
-    /// The object that owns what this context writes.
+    /// The owner of objects that this context writes.
     pub fn owner(&self) -> Option<&Owner> {
         self.inner.owner.as_ref()
     }
 
-    /// The objects of a kind that is known at run time: the same reads and writes as this context offers for types.
+    /// Reads and writes of a kind that is known at run time.
     pub fn objects<K: Object>(&self, dynamic: K::DynamicType) -> Objects<'_, K> {
         Objects::new(&self.inner, dynamic)
     }
@@ -207,12 +209,12 @@ impl<S> Ctx<S> {
         self.objects(K::DynamicType::default())
     }
 
-    /// Records a Normal event about an object. It never waits: events are sent in the background.
+    /// Records a Normal event about an object. Events are sent in the background.
     pub fn event<O: AsObject<M>, M>(&self, about: &O, reason: &str, note: impl Into<String>) {
         self.of::<O::Kind>().event(about.as_object(), reason, note);
     }
 
-    /// Records a Warning event about an object.
+    /// Records a Warning event about an object. Events are sent in the background.
     pub fn warning<O: AsObject<M>, M>(&self, about: &O, reason: &str, note: impl Into<String>) {
         self.of::<O::Kind>().warning(about.as_object(), reason, note);
     }
@@ -224,12 +226,12 @@ impl<S> Ctx<S> {
 }
 
 impl<K: Object> Objects<'_, K> {
-    /// Records a Normal event about an object. It never waits: events are sent in the background.
+    /// Records a Normal event about an object. Events are sent in the background.
     pub fn event(&self, about: &K, reason: &str, note: impl Into<String>) {
         self.record(about, EventType::Normal, reason, note);
     }
 
-    /// Records a Warning event about an object.
+    /// Records a Warning event about an object. Events are sent in the background.
     pub fn warning(&self, about: &K, reason: &str, note: impl Into<String>) {
         self.record(about, EventType::Warning, reason, note);
     }

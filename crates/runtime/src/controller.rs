@@ -1,4 +1,4 @@
-//! Controllers: what to watch, what to do, and how.
+//! Controllers: what to watch, what to do for each object, and with which options.
 
 mod builder;
 mod outcome;
@@ -72,7 +72,7 @@ pub struct Controller<K: Object, S = ()> {
     options: Options,
 }
 
-/// How a controller works.
+/// The options of a controller.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     pub(crate) max_concurrent: usize,
@@ -81,14 +81,14 @@ pub(crate) struct Options {
     pub(crate) sync_timeout: Duration,
     pub(crate) sync_period: Option<Duration>,
     pub(crate) field_manager: Option<Arc<str>>,
-    /// Writes a second, and how many at once.
+    /// The number of writes a second, and the burst.
     pub(crate) write_limit: Option<(f64, u32)>,
 }
 
-/// How long the caches of a controller may take to fill: controller-runtime's number.
+/// How long the caches of a controller may take to fill: controller-runtime's default.
 pub(crate) const SYNC_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// How often a cache is replayed, give or take a tenth: controller-runtime's number.
+/// How often caches are resynced, give or take a tenth: controller-runtime's default.
 const SYNC_PERIOD: Duration = Duration::from_secs(10 * 60 * 60);
 
 impl Default for Options {
@@ -330,7 +330,7 @@ impl<K: Object, S> Controller<K, S> {
         self.declared.push(declaration(source, purpose));
     }
 
-    /// Everything it watches, its primary kind first.
+    /// Everything that the controller watches, its primary kind first.
     pub(crate) fn declarations(&self) -> Vec<Declaration> {
         let owns = self.declared.iter().any(|declared| declared.purpose == Purpose::Owned);
         let primary =

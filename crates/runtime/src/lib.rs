@@ -1,6 +1,6 @@
-//! The controller runtime: what an operator author links.
+//! The controller runtime: the library that an operator is built on.
 //!
-//! The modules are the stations of the road from a change in the API server to a reconcile and back:
+//! The modules are the stations between a change in the API server and the reconcile that answers it:
 //!
 //! ```text
 //! source ▸ informer ▸ cache ▸ predicate ▸ trigger ▸ queue ▸ controller ▸ reconcile(object, context) ▸ API server
@@ -8,20 +8,20 @@
 //!
 //! | station | module | what it is |
 //! |---|---|---|
-//! | what to watch | [`source`] | kind, namespaces, selectors |
-//! | the watch | [`informer`] | list, then watch; one for each source in a manager |
-//! | what is known | [`cache`], [`index`] | objects by key and by index |
-//! | what matters | [`event`], [`predicate`] | which changes pass |
-//! | whom it concerns | [`trigger`], [`request`] | from a change to keys |
-//! | in which order | [`queue`], [`cause`] | deduplicated keys with priorities and backoff |
-//! | who works | [`controller`], [`action`], [`error`] | workers, retries, results |
-//! | with what | [`context`], [`owner`], [`finalizer`], [`conditions`], [`rollout`], [`recorder`] | reads and writes of a reconcile |
-//! | all together | [`manager`] | start, stop, sharing |
+//! | declare a watch | [`source`] | kind, namespaces, selectors |
+//! | watch | [`informer`] | list, then watch; one for each source in a manager |
+//! | cache | [`cache`], [`index`] | objects by key and by index |
+//! | filter events | [`event`], [`predicate`] | which changes pass |
+//! | find keys | [`trigger`], [`request`] | which keys to reconcile for a change |
+//! | queue keys | [`queue`], [`cause`] | deduplicated keys with priorities and backoff |
+//! | reconcile | [`controller`], [`action`], [`error`] | workers, results, retries |
+//! | read and write | [`context`], [`owner`], [`finalizer`], [`conditions`], [`rollout`], [`recorder`] | what a reconcile works with |
+//! | run | [`manager`] | starts, stops and shares all of these |
 //!
 //! Guides: [from controller-runtime](docs::from_controller_runtime), [from kube-rs](docs::from_kube_rs).
 //!
-//! *Invariant:* nothing here knows our API server; a `kube::Client` is all it needs.
-//! *Invariant:* clock, randomness and the ledger of pending work come from one [`Env`].
+//! *Invariant:* nothing here depends on our API server: the runtime works with any `kube::Client`.
+//! *Invariant:* the clock, randomness and the ledger of pending work come from one [`Env`].
 
 pub mod action;
 pub mod cache;

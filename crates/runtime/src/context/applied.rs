@@ -1,11 +1,11 @@
-//! Whether a server-side apply would change anything, as far as `managedFields` tell.
+//! Whether a server-side apply would change anything, according to `managedFields`.
 
 use serde_json::{Map, Value};
 
-/// Whether a manager that owns these fields has exactly those that are wanted, and they have the wanted values.
+/// Whether a field manager that owns the fields `owned` owns exactly the wanted fields, with the wanted values.
 ///
-/// `owned` is a tree of `fieldsV1`: `f:` names a field, `k:` an item of a list by its keys, `v:` one of a set by its
-/// value; what has nothing below it is owned as a whole.
+/// `owned` is a `fieldsV1` tree: `f:` names a field, `k:` a list item by its keys, `v:` a set item by its value. A node
+/// without children is owned as a whole.
 pub(super) fn is_applied(owned: &Value, current: &Value, wanted: &Value) -> bool {
     let below = || below(owned).map(|below| below.count());
     match (current, wanted) {
@@ -47,7 +47,7 @@ fn has(item: &Value, keys: &Map<String, Value>) -> bool {
     keys.iter().all(|(key, value)| item.get(key) == Some(value))
 }
 
-/// What is owned below, where anything is; `.` stands for the place itself.
+/// The owned children of a node, if it has any; `.` stands for the node itself.
 fn below(owned: &Value) -> Option<impl Iterator<Item = (&String, &Value)>> {
     let map = owned.as_object().filter(|map| map.keys().any(|key| key != "."))?;
     Some(map.iter().filter(|(key, _)| *key != "."))

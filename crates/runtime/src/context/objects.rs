@@ -1,4 +1,4 @@
-//! The objects of one kind, seen from a reconcile: what [`Ctx`](super::Ctx) offers, for any kind.
+//! Reads and writes of one kind on behalf of a reconcile.
 
 use std::sync::Arc;
 
@@ -17,10 +17,10 @@ use crate::own_writes::{Expected, Written};
 use crate::wire;
 use crate::{Object, Request};
 
-/// Reads and writes of one kind, on behalf of a reconcile.
+/// Reads and writes of one kind on behalf of a reconcile.
 ///
-/// It is what [`Ctx::objects`](super::Ctx::objects) gives for `DynamicObject` and `PartialObjectMeta`; for
-/// types that know their kind, the same methods are on the context itself.
+/// [`Ctx::objects`](super::Ctx::objects) makes it, for kinds that are known at run time: `DynamicObject` and
+/// `PartialObjectMeta`. For other types, the context itself has the same methods.
 ///
 /// ```no_run
 /// use evenkeel_runtime::{Ctx, Objects, Result};
@@ -60,7 +60,7 @@ impl<'a, K: Object> Objects<'a, K> {
         kind_name(&self.resource())
     }
 
-    /// The key of this name where this kind lives: in the namespace of the request, or in none.
+    /// The key of the object with this name: in the namespace of the request, or without one for a cluster-scoped kind.
     pub fn key(&self, name: &str) -> Request {
         let namespace = match scoping::<K>() {
             Scoping::Cluster => None,
@@ -69,7 +69,7 @@ impl<'a, K: Object> Objects<'a, K> {
         Request { namespace, name: name.into() }
     }
 
-    /// The cache of this kind that the controller declared.
+    /// The cache of this kind, if the controller declared one.
     pub fn cache(&self) -> Result<Cache<K>, ContextError> {
         let informer = self.inner.scope.informer::<K>(&self.resource());
         informer
@@ -82,7 +82,7 @@ impl<'a, K: Object> Objects<'a, K> {
         Ok(self.cache()?.get(key))
     }
 
-    /// The objects in the cache that the owner of this context owns.
+    /// The objects in the cache with an owner reference to the owner of this context.
     pub fn children(&self) -> Result<Vec<Arc<K>>, ContextError> {
         let cache = self.cache()?;
         let Some(owner) = &*self.inner.owner else { return Ok(Vec::new()) };
@@ -93,7 +93,7 @@ impl<'a, K: Object> Objects<'a, K> {
         Ok(cache.list().into_iter().filter(|object| crate::owner::is_owned_by(&**object, uid)).collect())
     }
 
-    /// The object from the server.
+    /// Reads the object from the server. Returns `None` if there is no such object.
     pub async fn fetch(&self, key: &Request) -> Result<Option<K>, ContextError> {
         let request = match K::metadata_api() {
             true => self.requests(key).get_metadata(&key.name, &GetParams::default()),
@@ -106,13 +106,14 @@ impl<'a, K: Object> Objects<'a, K> {
         }
     }
 
-    /// Server-side apply, forced, as the controller's field manager; owned by the context's owner.
+    /// Applies the object by forced server-side apply, with the controller's field manager. The owner of this context
+    /// becomes its controller.
     pub async fn apply(&self, mut object: K) -> Result<K, ContextError> {
         self.own(&mut object)?;
         self.apply_unowned(object).await
     }
 
-    /// Server-side apply without an owner: for objects elsewhere.
+    /// Applies the object without an owner: for objects in other namespaces or of wider scope.
     pub async fn apply_unowned(&self, mut object: K) -> Result<K, ContextError> {
         self.place(&mut object);
         let key = self.named("apply", &object)?;
@@ -124,13 +125,13 @@ impl<'a, K: Object> Objects<'a, K> {
         self.write("apply", &key, request).await
     }
 
-    /// Creates the object, owned by the context's owner.
+    /// Creates the object. The owner of this context becomes its controller.
     pub async fn create(&self, mut object: K) -> Result<K, ContextError> {
         self.own(&mut object)?;
         self.create_unowned(object).await
     }
 
-    /// Creates the object without an owner. It may have `generateName` instead of a name.
+    /// Creates the object without an owner. The object may have `generateName` instead of a name.
     pub async fn create_unowned(&self, mut object: K) -> Result<K, ContextError> {
         self.place(&mut object);
         let key = Request::of(&object);
@@ -139,7 +140,7 @@ impl<'a, K: Object> Objects<'a, K> {
         self.write("create", &key, request).await
     }
 
-    /// Replaces the object; where it carries a resource version, only if that is still the newest.
+    /// Replaces the object. If the object has a resource version, the server refuses if that is not the newest.
     pub async fn update(&self, object: &K) -> Result<K, ContextError> {
         let key = self.named("update", object)?;
         let body = self.encode(&self.body(object)?)?;
@@ -147,7 +148,8 @@ impl<'a, K: Object> Objects<'a, K> {
         self.write("update", &key, request).await
     }
 
-    /// Replaces the status of the object, under the same condition.
+    /// Replaces the status of the object. If the object has a resource version, the server refuses if that is not the
+    /// newest.
     pub async fn update_status(&self, object: &K) -> Result<K, ContextError> {
         let key = self.named("update status of", object)?;
         let body = self.encode(&self.body(object)?)?;
@@ -161,9 +163,9 @@ impl<'a, K: Object> Objects<'a, K> {
         self.write("patch", key, request).await
     }
 
-    /// Patches the object by JSON patch operations: a list as RFC 6902 has it.
+    /// Patches the object by a list of JSON patch operations (RFC 6902).
     pub async fn patch_json(&self, key: &Request, operations: &Value) -> Result<K, ContextError> {
-        // Of kube's patches the one by operations is behind a feature; the request differs in its type alone.
+        // kube has JSON patches behind a feature; the request differs from a merge patch by its content type only.
         let params = PatchParams::apply(&self.inner.scope.field_manager);
         let request = self.requests(key).patch(&key.name, &params, &Patch::Merge(operations));
         let request = request.map(|mut request| {
@@ -186,7 +188,7 @@ impl<'a, K: Object> Objects<'a, K> {
         self.write("patch", key, request).await
     }
 
-    /// Deletes exactly this object: one of the same name with another uid is left alone. Says whether it was there.
+    /// Deletes exactly this object, not another one with its name. Returns whether the object existed.
     pub async fn delete(&self, object: &K) -> Result<bool, ContextError> {
         let preconditions = Preconditions { uid: object.meta().uid.clone(), resource_version: None };
         let params = DeleteParams::background().preconditions(preconditions);
@@ -194,14 +196,14 @@ impl<'a, K: Object> Objects<'a, K> {
         self.delete_with(&key, &params).await
     }
 
-    /// Deletes the object of this key under these parameters. Says whether it was there.
+    /// Deletes the object with this key. Returns whether the object existed.
     pub async fn delete_with(&self, key: &Request, params: &DeleteParams) -> Result<bool, ContextError> {
         let request = self.requests(key).delete(&key.name, params);
         self.inner.scope.throttle().await;
         let bytes = match self.send("delete", key, request).await {
             Ok(bytes) => bytes,
             Err(error) if error.is_not_found() => return Ok(false),
-            // Another object has the name by now: the one that was meant is gone.
+            // Another object has the name now: the object to delete is gone.
             Err(error) if error.is_conflict() && self.uid_conflict(params, &error) => return Ok(false),
             Err(error) => return Err(error),
         };
@@ -209,8 +211,9 @@ impl<'a, K: Object> Objects<'a, K> {
         Ok(true)
     }
 
-    /// A server that has deleted answers with a Status that names the uid, one that has only marked the object (a
-    /// finalizer holds it, a pod ends gracefully) with the object: the cache shows that mark, and may never show more.
+    /// Remembers a deletion. If the object is deleted, the server answers with a `Status` that names its uid. If it is only
+    /// marked for deletion (a finalizer holds it, or a pod ends gracefully), the server answers with the object, and the
+    /// cache will show that mark.
     fn remember_deletion(&self, key: &Request, answer: &Value) {
         let text = |pointer| answer.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
         let marked = text("/metadata/deletionTimestamp").and_then(|_| text("/metadata/resourceVersion"));
@@ -221,13 +224,13 @@ impl<'a, K: Object> Objects<'a, K> {
 
     fn uid_conflict(&self, params: &DeleteParams, error: &ContextError) -> bool {
         let uid = params.preconditions.as_ref().and_then(|preconditions| preconditions.uid.as_ref());
-        // The server says it in two ways: where it looks before it deletes, and where it deletes.
+        // The server has two messages: one of the check before the deletion, one of the deletion itself.
         let said = ["the UID in the precondition", "UID in precondition"];
         let message = error.status().map_or("", |status| &status.message);
         uid.is_some() && said.iter().any(|said| message.contains(said))
     }
 
-    /// The object as it is, or else as given: created by whoever comes first.
+    /// Reads the object, or creates it if it is missing. Returns the existing object if another writer creates it first.
     pub async fn get_or_create(&self, mut object: K) -> Result<K, ContextError> {
         self.place(&mut object);
         let key = self.named("get or create", &object)?;
@@ -243,8 +246,8 @@ impl<'a, K: Object> Objects<'a, K> {
         }
     }
 
-    /// Brings the object to what `mutate` makes of it: created if missing, updated if that changes anything, else
-    /// left alone. It starts from the newest object on the server, or from `object` with its name.
+    /// Creates the object if it is missing, updates it if `mutate` changes it, and otherwise leaves it alone. `mutate` gets
+    /// the newest object from the server, or `object` if there is none.
     pub async fn create_or_update(
         &self,
         mut object: K,
@@ -265,7 +268,7 @@ impl<'a, K: Object> Objects<'a, K> {
         Ok((self.update(&wanted).await?, Ensured::Updated))
     }
 
-    /// Puts an object without a namespace where the context's owner or request is.
+    /// Sets the namespace of an object without one to that of the context's owner or request.
     fn place(&self, object: &mut K) {
         if object.meta().namespace.is_none() && scoping::<K>() == Scoping::Namespaced {
             let owner = self.inner.owner.as_ref().and_then(|owner| owner.namespace.clone());
@@ -306,7 +309,7 @@ impl<'a, K: Object> Objects<'a, K> {
         }
     }
 
-    /// The object as JSON, with its apiVersion and kind.
+    /// The object as JSON, with apiVersion and kind.
     pub(super) fn body(&self, object: &K) -> Result<Value, ContextError> {
         let encode = |source| ContextError::Encode { kind: self.kind(), source };
         let mut body = serde_json::to_value(object).map_err(encode)?;
@@ -335,10 +338,10 @@ impl<'a, K: Object> Objects<'a, K> {
         Ok(object)
     }
 
-    /// Remembers a write that was made elsewhere, such as through the bare client: `object` is the server's answer.
+    /// Remembers a write that was made through the client; `object` is the server's answer.
     pub fn remember_object(&self, object: &K) {
         let Some(version) = object.meta().resource_version.clone() else { return };
-        // Whoever takes the last finalizer deletes the object, and is answered with the version before.
+        // Removing the last finalizer deletes the object, and the server answers with the object before its deletion.
         let gone = is_gone(object.meta());
         self.remember(Written {
             resource: self.resource(),
@@ -378,8 +381,8 @@ impl<'a, K: Object> Objects<'a, K> {
     }
 }
 
-/// Whether the server keeps no object that was written like this: it is being deleted, its time is up, and nothing
-/// holds it.
+/// Whether the server has deleted an object with this metadata: it is marked for deletion, without a grace period and
+/// without finalizers.
 fn is_gone(meta: &ObjectMeta) -> bool {
     meta.deletion_timestamp.is_some()
         && meta.deletion_grace_period_seconds == Some(0)

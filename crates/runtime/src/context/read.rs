@@ -1,4 +1,4 @@
-//! Reads of a context: from the caches, and from the server where the name says so.
+//! Reads of a context: from the caches, or from the server by methods with `fetch` in their name.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,18 +8,19 @@ use crate::cache::Cache;
 use crate::error::ContextError;
 use crate::{Object, Request};
 
-/// How long a reconcile waits for its own writes to come back through the watch before it reads live. A watch that
-/// works delivers within milliseconds; one that is being reconnected takes its first retry's time.
+/// How long a key waits until the caches show its own writes, before its object is read from the server. A healthy watch
+/// delivers within milliseconds; a watch that reconnects needs the delay of its first retry.
 pub(crate) const CATCH_UP_MAX: Duration = Duration::from_secs(3);
 
 impl<S> Ctx<S> {
-    /// The object of this name from the cache: in the namespace of the request, if its kind lives in namespaces.
+    /// Reads the object with this name from the cache: in the namespace of the request, or without one for a
+    /// cluster-scoped kind.
     pub fn get<K: Object<DynamicType: Default>>(&self, name: &str) -> Result<Option<Arc<K>>, ContextError> {
         let objects = self.of::<K>();
         objects.get(&objects.key(name))
     }
 
-    /// The object of this key from the cache.
+    /// Reads the object with this key from the cache.
     pub fn get_at<K: Object<DynamicType: Default>>(
         &self,
         key: &Request,
@@ -27,12 +28,12 @@ impl<S> Ctx<S> {
         self.of::<K>().get(key)
     }
 
-    /// All objects of a kind from the cache, by namespace and name.
+    /// Lists all objects of a kind from the cache, ordered by namespace and name.
     pub fn list<K: Object<DynamicType: Default>>(&self) -> Result<Vec<Arc<K>>, ContextError> {
         Ok(self.cache::<K>()?.list())
     }
 
-    /// The objects of a kind in one namespace from the cache, by name.
+    /// Lists the objects of a kind in one namespace from the cache, ordered by name.
     pub fn list_in<K: Object<DynamicType: Default>>(
         &self,
         namespace: &str,
@@ -40,17 +41,17 @@ impl<S> Ctx<S> {
         Ok(self.cache::<K>()?.list_in(namespace))
     }
 
-    /// The objects of a kind that the reconciled object owns, from the cache.
+    /// Lists the objects of a kind with an owner reference to the reconciled object, from the cache.
     pub fn children<K: Object<DynamicType: Default>>(&self) -> Result<Vec<Arc<K>>, ContextError> {
         self.of::<K>().children()
     }
 
-    /// The cache of a kind that this controller declared.
+    /// The cache of a kind, if the controller declared one.
     pub fn cache<K: Object<DynamicType: Default>>(&self) -> Result<Cache<K>, ContextError> {
         self.of::<K>().cache()
     }
 
-    /// The object of this name from the server.
+    /// Reads the object with this name from the server. Returns `None` if there is no such object.
     pub async fn fetch<K: Object<DynamicType: Default>>(
         &self,
         name: &str,
@@ -59,7 +60,7 @@ impl<S> Ctx<S> {
         objects.fetch(&objects.key(name)).await
     }
 
-    /// The object of this key from the server.
+    /// Reads the object with this key from the server. Returns `None` if there is no such object.
     pub async fn fetch_at<K: Object<DynamicType: Default>>(
         &self,
         key: &Request,
@@ -67,8 +68,8 @@ impl<S> Ctx<S> {
         self.of::<K>().fetch(key).await
     }
 
-    /// Waits until the caches show all that this reconcile wrote, so that a list after it is complete. Says whether
-    /// they do; a kind that is in no cache is not waited for.
+    /// Waits until the caches show all writes of this reconcile, so that a list after it is complete. Returns `false` if
+    /// they do not in time. Writes of kinds that are in no cache are not waited for.
     pub async fn caught_up(&self) -> bool {
         let writes = self.inner.writes.lock().clone();
         self.inner.scope.catch_up(&writes, CATCH_UP_MAX).await

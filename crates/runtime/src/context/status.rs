@@ -1,4 +1,4 @@
-//! Status writes that happen only on change.
+//! Writes of the status, which are sent only if something changes.
 
 use kube::core::params::Patch;
 use serde::Serialize;
@@ -11,11 +11,11 @@ use crate::object::AsObject;
 use crate::{Object, Request};
 
 impl<S> Ctx<S> {
-    /// Brings the status of `object` to `status`, if it differs; gives the written object, or none where nothing
-    /// was written.
+    /// Sets the status of `object`, if it differs from `status`. Returns the written object, or `None` if nothing was
+    /// sent.
     ///
-    /// The write is a merge patch of the difference through the status subresource: fields of the status that
-    /// `status` does not have are removed, `metadata` and `spec` are never touched.
+    /// The write is a merge patch of the difference, through the status subresource: fields that `status` does not have
+    /// are removed, and `metadata` and `spec` are never touched.
     ///
     /// ```no_run
     /// use evenkeel_runtime::conditions::NewCondition;
@@ -38,14 +38,14 @@ impl<S> Ctx<S> {
         self.of::<O::Kind>().status(object.as_object(), status).await
     }
 
-    /// Applies these fields of the status of `object` server-side, forced, under the controller's field manager; gives
-    /// the object as the server has it then, or none where nothing was sent.
+    /// Applies these fields of the status of `object` by forced server-side apply, with the controller's field manager.
+    /// Returns the object as the server stored it, or `None` if nothing was sent.
     ///
-    /// Unlike [`Ctx::status`] this leaves alone what others have in the same status, such as conditions of their
-    /// own; fields that were applied before and are not any more are given up. Nothing is sent where `object` shows by
-    /// its `managedFields` that these are the controller's fields and have these values. A cache that keeps none
-    /// ([`Manager::strip_managed_fields`](crate::Manager::strip_managed_fields)) cannot tell: it is sent each time
-    /// then, and the server writes nothing where nothing differs.
+    /// Unlike [`Ctx::status`], this leaves fields of others in the same status alone, such as their conditions. Fields
+    /// that were applied before and are missing now are given up. Nothing is sent if the `managedFields` of `object` show
+    /// that the controller owns exactly these fields with these values. A cache without `managedFields`
+    /// ([`Manager::strip_managed_fields`](crate::Manager::strip_managed_fields)) cannot show that: then the apply is sent
+    /// each time, and the server writes nothing if nothing differs.
     ///
     /// ```no_run
     /// use evenkeel_runtime::{Ctx, Result};
@@ -97,7 +97,7 @@ impl<K: Object> Objects<'_, K> {
         self.patch_subresource("status", &key, &patch).await.map(Some)
     }
 
-    /// The fields of the status that this controller applied last, as far as the object tells.
+    /// The fields of the status that this controller applied, according to the object's `managedFields`.
     fn owned_status<'o>(&self, object: &'o K) -> Option<&'o Value> {
         let manager = &*self.inner.scope.field_manager;
         let mut entries = object.meta().managed_fields.iter().flatten();
@@ -110,8 +110,8 @@ impl<K: Object> Objects<'_, K> {
     }
 }
 
-/// The merge patch that makes `wanted` of `current`; none where they are equal. In a merge patch null removes, so
-/// that null and absent are the same here.
+/// The merge patch from `current` to `wanted`; `None` if they are equal. In a merge patch null removes a field, so that
+/// null and absent count as equal.
 fn difference(current: &Value, wanted: &Value) -> Option<Value> {
     match (current, wanted) {
         (Value::Object(current), Value::Object(wanted)) => {
@@ -133,7 +133,7 @@ fn difference(current: &Value, wanted: &Value) -> Option<Value> {
     }
 }
 
-/// Inside of a value that is new as a whole, nulls would be written into the patch for nothing.
+/// Removes nulls from a value that is new as a whole, where they have no effect.
 fn without_nulls(value: &Value) -> Value {
     match value {
         Value::Object(map) => {

@@ -1,4 +1,4 @@
-//! Writes of a context: owned, under the controller's field manager, and remembered.
+//! Writes of a context: with an owner and the controller's field manager, and remembered.
 
 use kube::core::params::{DeleteParams, Patch};
 use serde::Serialize;
@@ -8,7 +8,7 @@ use crate::error::ContextError;
 use crate::object::AsObject;
 use crate::{Object, Request};
 
-/// What [`Ctx::create_or_update`] did.
+/// The effect of [`Ctx::create_or_update`].
 ///
 /// ```
 /// use evenkeel_runtime::{Ctx, ContextError, Ensured};
@@ -21,30 +21,30 @@ use crate::{Object, Request};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ensured {
-    /// It was missing.
+    /// The object was missing and was created.
     Created,
-    /// It differed.
+    /// The object differed and was updated.
     Updated,
-    /// It was as it should be, and nothing was written.
+    /// The object was as it should be, and nothing was written.
     Unchanged,
 }
 
 impl<S> Ctx<S> {
-    /// Server-side apply, forced, under the controller's field manager. The reconciled object becomes the
-    /// controller of `object`, which is placed in its namespace unless it names one.
+    /// Applies `object` by forced server-side apply, with the controller's field manager. The reconciled object becomes
+    /// the controller of `object`, which gets its namespace unless it has one.
     ///
-    /// It is sent each time: only the server knows what defaults, webhooks and other managers make of it. Where that
-    /// changes nothing, the server writes nothing, the resource version stays and no event follows.
+    /// The apply is sent each time, because only the server knows the effect of defaults, webhooks and other field
+    /// managers. If nothing changes, the server writes nothing: the resource version stays, and no event follows.
     pub async fn apply<K: Object<DynamicType: Default>>(&self, object: K) -> Result<K, ContextError> {
         self.of::<K>().apply(object).await
     }
 
-    /// Server-side apply without an owner: for objects in other namespaces or of wider scope.
+    /// Applies `object` without an owner: for objects in other namespaces or of wider scope.
     pub async fn apply_unowned<K: Object<DynamicType: Default>>(&self, object: K) -> Result<K, ContextError> {
         self.of::<K>().apply_unowned(object).await
     }
 
-    /// Creates an object that the reconciled object controls.
+    /// Creates an object. The reconciled object becomes its controller.
     pub async fn create<K: Object<DynamicType: Default>>(&self, object: K) -> Result<K, ContextError> {
         self.of::<K>().create(object).await
     }
@@ -57,12 +57,13 @@ impl<S> Ctx<S> {
         self.of::<K>().create_unowned(object).await
     }
 
-    /// Replaces an object; where it carries a resource version, only if that is still the newest.
+    /// Replaces an object. If the object has a resource version, the server refuses if that is not the newest.
     pub async fn update<O: AsObject<M>, M>(&self, object: &O) -> Result<O::Kind, ContextError> {
         self.of::<O::Kind>().update(object.as_object()).await
     }
 
-    /// Replaces the status of an object, under the same condition.
+    /// Replaces the status of an object. If the object has a resource version, the server refuses if that is not the
+    /// newest.
     pub async fn update_status<O: AsObject<M>, M>(&self, object: &O) -> Result<O::Kind, ContextError> {
         self.of::<O::Kind>().update_status(object.as_object()).await
     }
@@ -76,13 +77,13 @@ impl<S> Ctx<S> {
         self.of::<O::Kind>().patch(&Request::of(object.as_object()), patch).await
     }
 
-    /// Deletes exactly this object, its dependents in the background; one of the same name with another uid is left
-    /// alone. Says whether it was there.
+    /// Deletes exactly this object, not another one with its name, and its dependents in the background. Returns whether
+    /// the object existed.
     pub async fn delete<O: AsObject<M>, M>(&self, object: &O) -> Result<bool, ContextError> {
         self.of::<O::Kind>().delete(object.as_object()).await
     }
 
-    /// Deletes an object under these parameters. Says whether it was there.
+    /// Deletes an object with these parameters. Returns whether the object existed.
     pub async fn delete_with<O: AsObject<M>, M>(
         &self,
         object: &O,
@@ -91,8 +92,8 @@ impl<S> Ctx<S> {
         self.of::<O::Kind>().delete_with(&Request::of(object.as_object()), params).await
     }
 
-    /// Deletes the children of the reconciled object, of one kind, whose names are not among those to keep; only such
-    /// as `prunable` accepts. Says how many. Children are what this object controls; others are left alone.
+    /// Deletes objects of one kind that the reconciled object controls, if their name is not in `keep` and `prunable`
+    /// returns true for them. Returns how many were deleted.
     pub async fn prune<K: Object<DynamicType: Default>>(
         &self,
         keep: &[&str],
@@ -101,12 +102,13 @@ impl<S> Ctx<S> {
         self.of::<K>().prune(keep, prunable).await
     }
 
-    /// The object as it is, or else as given: created by whoever comes first, never changed afterwards.
+    /// Reads the object, or creates it if it is missing. An existing object is not changed.
     pub async fn get_or_create<K: Object<DynamicType: Default>>(&self, object: K) -> Result<K, ContextError> {
         self.of::<K>().get_or_create(object).await
     }
 
-    /// Creates the object if it is missing, updates it if `mutate` changes anything, else leaves it alone; says which.
+    /// Creates the object if it is missing, updates it if `mutate` changes it, and otherwise leaves it alone. Returns
+    /// which of these it did.
     pub async fn create_or_update<K: Object<DynamicType: Default>>(
         &self,
         object: K,

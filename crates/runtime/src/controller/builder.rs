@@ -1,4 +1,4 @@
-//! What a controller watches beside its primary kind, and its options.
+//! The methods that set what a controller watches beside its primary kind, and its options.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -100,8 +100,8 @@ impl<K: Object, S: Send + Sync + 'static> Controller<K, S> {
         self
     }
 
-    /// Reconciles every `K` whose value in `index` is one of those that `values` finds in the `C` that changes:
-    /// "every Database that names this Secret". The index is kept in the cache of the primary kind.
+    /// Watches objects of kind `C`, and reconciles every `K` that has one of the values in `index` which `values` finds in
+    /// the changed `C`: "every Database that names this Secret". The index is added to the cache of the primary kind.
     pub fn watches_indexed<C: Object<DynamicType: Default>>(
         mut self,
         index: Index<K>,
@@ -136,13 +136,13 @@ impl<K: Object, S: Send + Sync + 'static> Controller<K, S> {
         self
     }
 
-    /// Keeps an index in the cache of the primary kind.
+    /// Adds an index to the cache of the primary kind.
     pub fn index(mut self, index: Index<K>) -> Self {
         self.primary = self.primary.map(|primary| primary.index(index));
         self
     }
 
-    /// Only events of the primary kind that pass.
+    /// Handles only events of the primary kind that pass this predicate, and those before it.
     pub fn filter(mut self, predicate: Predicate<K>) -> Self {
         self.primary_filter = Some(match self.primary_filter {
             Some(before) => before.and(predicate),
@@ -151,8 +151,8 @@ impl<K: Object, S: Send + Sync + 'static> Controller<K, S> {
         self
     }
 
-    /// Only events that pass, of every kind that this controller watches; called again, that too. What a relist
-    /// found and a resync always pass, unless [`Controller::with_replay_filter`] says otherwise.
+    /// Handles only events that pass this filter, and those before it, of every kind that this controller watches. Events of
+    /// relists and resyncs always pass; [`Controller::with_replay_filter`] filters those.
     pub fn with_event_filter(
         mut self,
         filter: impl Fn(&EventMeta<'_>) -> bool + Send + Sync + 'static,
@@ -161,8 +161,8 @@ impl<K: Object, S: Send + Sync + 'static> Controller<K, S> {
         self
     }
 
-    /// Only what passes of relists' differences and resyncs, of every kind that this controller watches. Use with
-    /// care: what the watch missed is not told again.
+    /// Handles only events of relists and resyncs that pass this filter, of every kind that this controller watches. Use
+    /// with care: a change that the watch missed and this filter rejects is not handled at all.
     pub fn with_replay_filter(
         mut self,
         filter: impl Fn(&EventMeta<'_>) -> bool + Send + Sync + 'static,
@@ -171,7 +171,7 @@ impl<K: Object, S: Send + Sync + 'static> Controller<K, S> {
         self
     }
 
-    /// Reconciles every key that a stream gives: a channel, a webhook, a message bus. `name` is its cause.
+    /// Reconciles every key that a stream gives, such as a channel, a webhook or a message bus. `name` is the cause.
     pub fn stream(mut self, name: &str, stream: impl Stream<Item = Request> + Send + 'static) -> Self {
         let cause = Cause::External(name.into());
         self.feeds.push(Box::new(move |queue, _| {
@@ -183,8 +183,9 @@ impl<K: Object, S: Send + Sync + 'static> Controller<K, S> {
         self
     }
 
-    /// Reconciles what `trigger` finds for each object that a stream gives, as a [generic](Event::Generic) event: it
-    /// passes the trigger's predicate and the controller's filters like any other. `name` is its cause.
+    /// Reconciles the keys that `trigger` finds in each object that a stream gives. Each object is a
+    /// [generic](Event::Generic) event, to which the trigger's predicate and the controller's filters apply. `name` is the
+    /// cause.
     pub fn stream_of<C: Object, O: Into<Arc<C>>>(
         mut self,
         name: &str,
@@ -207,7 +208,8 @@ impl<K: Object, S: Send + Sync + 'static> Controller<K, S> {
         self
     }
 
-    /// Reconciles what `keys` gives, every `period`. This is upkeep: a test that waits for work does not wait for it.
+    /// Reconciles the keys that `keys` returns, every `period`. This counts as upkeep: a test that waits until nothing is
+    /// pending does not wait for it.
     pub fn every(
         mut self,
         period: Duration,
@@ -227,43 +229,43 @@ impl<K: Object, S: Send + Sync + 'static> Controller<K, S> {
         self
     }
 
-    /// How many keys are reconciled at once; 1 unless set. One key is never reconciled twice at once.
+    /// Sets how many keys are reconciled at once; 1 by default. One key is never reconciled twice at once.
     pub fn max_concurrent(mut self, workers: usize) -> Self {
         self.options.max_concurrent = workers.max(1);
         self
     }
 
-    /// How long failed keys wait.
+    /// Sets the backoff of failed keys.
     pub fn backoff(mut self, backoff: Backoff) -> Self {
         self.options.backoff = backoff;
         self
     }
 
-    /// Ends a reconcile that takes longer, as a failure.
+    /// Sets how long a reconcile may take. A reconcile that takes longer is ended and counts as a failure.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.options.timeout = Some(timeout);
         self
     }
 
-    /// How long the caches may take to fill before the manager gives up; two minutes unless set.
+    /// Sets how long the caches may take to fill before the manager fails; two minutes by default.
     pub fn sync_timeout(mut self, timeout: Duration) -> Self {
         self.options.sync_timeout = timeout;
         self
     }
 
-    /// How often the caches are replayed at low priority; 10 hours unless set, none or zero for never.
+    /// Sets how often the caches are resynced at low priority; 10 hours by default, `None` or zero for never.
     pub fn sync_period(mut self, period: Option<Duration>) -> Self {
         self.options.sync_period = period;
         self
     }
 
-    /// The field manager of its writes; the controller's name unless set.
+    /// Sets the field manager of the controller's writes; the controller's name by default.
     pub fn field_manager(mut self, manager: &str) -> Self {
         self.options.field_manager = Some(manager.into());
         self
     }
 
-    /// Sends at most so many writes a second, `burst` at once: for operators that touch very many objects.
+    /// Limits the controller's writes to `per_second`, and `burst` at once: for operators that write very many objects.
     pub fn write_limit(mut self, per_second: f64, burst: u32) -> Self {
         self.options.write_limit = Some((per_second, burst));
         self

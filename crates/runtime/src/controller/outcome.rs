@@ -1,4 +1,4 @@
-//! How a reconcile ended, and what that means for its key.
+//! The outcome of a reconcile, and what follows for its key.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use crate::metrics::{self, ControllerMetrics};
 use crate::observe::Stage;
 use crate::queue::{Add, Item, Queue};
 
-/// How many conflicts in a row are what happens between writers; more of them are worth an error in the log.
+/// How many conflicts in a row are normal between concurrent writers; more of them are logged as errors.
 const CONFLICTS_EXPECTED: u32 = 5;
 
-/// How a reconcile ended.
+/// The outcome of a reconcile.
 #[derive(Debug)]
 pub(super) enum Outcome {
     Done(Action),
@@ -29,7 +29,7 @@ pub(super) enum Failure {
 }
 
 impl Failure {
-    /// Whether the server refused because somebody else was faster.
+    /// Whether the API server refused a write because another writer was faster.
     fn is_conflict(&self) -> bool {
         match self {
             Self::Error(error) => is_conflict(error.as_ref()),
@@ -37,7 +37,7 @@ impl Failure {
         }
     }
 
-    /// Whether the server knows the object no more.
+    /// Whether the API server does not have the reconciled object any more.
     fn is_gone(&self, key: &Request) -> bool {
         match self {
             Self::Error(error) => is_gone(error.as_ref(), &key.name),
@@ -64,7 +64,7 @@ impl fmt::Display for Failure {
 }
 
 impl Outcome {
-    /// Logs it once, with the chain of its error.
+    /// Logs the outcome, with the sources of an error.
     pub(super) fn report(&self, item: &Item, took: Duration) {
         let causes = &item.causes;
         match self {
@@ -74,11 +74,11 @@ impl Outcome {
                     tracing::error!(%causes, ?took, error = %failure, "reconcile failed for good");
                 }
                 retry if failure.is_conflict() && item.requeues < CONFLICTS_EXPECTED => {
-                    // Another writer was faster: the next attempt reads what it wrote.
+                    // Another writer was faster: the next attempt reads the newer object.
                     tracing::debug!(%causes, ?took, ?retry, error = %failure, "reconcile again after a conflict");
                 }
                 retry if item.requeues == 0 && failure.is_gone(&item.key) => {
-                    // It was deleted under the reconcile: by the next attempt the cache knows.
+                    // The object was deleted during the reconcile: the cache will show that by the next attempt.
                     tracing::debug!(%causes, ?took, ?retry, error = %failure, "reconcile again, its object is gone");
                 }
                 retry => {
@@ -89,7 +89,7 @@ impl Outcome {
         }
     }
 
-    /// What an observer is told of it.
+    /// The outcome as observers see it.
     pub(super) fn stage(&self, took: Duration) -> Stage {
         let error = match self {
             Self::Done(_) => None,
@@ -98,7 +98,7 @@ impl Outcome {
         Stage::Ended { took, error }
     }
 
-    /// Counts it.
+    /// Counts the outcome.
     pub(super) fn count(&self, metrics: &ControllerMetrics, key: &Request, took: Duration) {
         let result = match self {
             Self::Done(action) => match action.next {
@@ -119,7 +119,7 @@ impl Outcome {
         metrics.ended(key, took, result);
     }
 
-    /// Queues the key again, or forgets it, and ends the work on it.
+    /// Queues the key again or forgets its failures, and ends the work on it.
     pub(super) fn settle(&self, queue: &Queue, item: &Item) {
         let key = item.key.clone();
         let again = |priority, after, rate_limited, cause| {
@@ -160,7 +160,7 @@ mod tests {
     use super::*;
     use crate::Causes;
 
-    /// Remembers the levels of what is logged.
+    /// A subscriber that keeps the levels of log lines.
     #[derive(Clone, Default)]
     struct Levels(Arc<Mutex<Vec<Level>>>);
 
@@ -201,7 +201,7 @@ mod tests {
         seen.clone()
     }
 
-    /// Every conflict between two writers used to be an error in the log, though the next attempt healed it.
+    /// Every conflict between two writers used to be logged as an error, though the next attempt resolved it.
     #[tokio::test(start_paused = true)]
     async fn conflicts_are_no_errors_in_the_log_unless_they_keep_coming() {
         let refused =
@@ -211,7 +211,7 @@ mod tests {
         assert_eq!(level_of(refused("Forbidden", 403), 0), [Level::ERROR]);
     }
 
-    /// Its object was deleted while it worked; another one that is missing is an error.
+    /// A missing object is no error if it is the reconciled object, which was deleted meanwhile.
     #[tokio::test(start_paused = true)]
     async fn what_was_deleted_under_a_reconcile_is_no_error_the_first_time() {
         let missing = |name: &str| {

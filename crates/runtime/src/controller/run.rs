@@ -1,4 +1,4 @@
-//! The life of a controller: connect, sync, work, stop.
+//! The life of a controller: starts its watches, waits for its caches and the lease, works, stops.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -31,29 +31,29 @@ use crate::tasks::Tasks;
 use crate::trigger::Trigger;
 use crate::{Object, Predicate, Request};
 
-/// What a manager gives to its controllers.
+/// What a manager provides to its controllers.
 #[derive(Clone)]
 pub(crate) struct Host {
     pub(crate) informers: Informers,
-    /// For reconciles; fenced where a leader is elected.
+    /// The client of reconciles, which respects the fence of the leader election.
     pub(crate) client: Client,
     pub(crate) recorder: Recorder,
     pub(crate) metrics: Metrics,
     pub(crate) observers: Observers,
     pub(crate) tasks: Tasks,
-    /// No new work after this.
+    /// Cancelled when no new work may start.
     pub(crate) stop: CancellationToken,
-    /// Cancelled once the caches are filled that somebody held when the manager started.
+    /// Cancelled once the caches that were in use when the manager started are filled.
     pub(crate) filled: CancellationToken,
-    /// Cancelled once those have begun too that run always.
+    /// Cancelled once the runnables that run always have started too.
     pub(crate) begun: CancellationToken,
-    /// Cancelled once this process leads; from the beginning where nobody is elected.
+    /// Cancelled once this process leads; from the start if there is no leader election.
     pub(crate) elected: CancellationToken,
 }
 
-/// Runs a controller until the host stops it; running reconciles are then waited for.
+/// Runs a controller until the host stops it, then waits for running reconciles.
 ///
-/// `started` is let go when its workers run: until then the start itself is pending work.
+/// `started` is dropped when the workers run: until then, the start itself is pending work.
 pub(crate) async fn run<K: Object>(
     controller: Controller<K>,
     host: Host,
@@ -70,11 +70,11 @@ pub(crate) async fn run<K: Object>(
     };
     tokio::select! {
         biased;
-        // Whoever stops it does not wait for caches that may never fill.
+        // A stop does not wait for caches, which may never fill.
         () = host.stop.cancelled() => return Ok(()),
         ready = ready => ready?,
     }
-    // A standby keeps its caches warm and has no work.
+    // A standby keeps its caches up to date, which is not pending work.
     let started = host.elected.is_cancelled().then_some(started);
     tokio::select! {
         biased;
@@ -115,7 +115,7 @@ pub(crate) async fn run<K: Object>(
     Working { queue, feeding, resyncing, workers }.until(&host.stop).await
 }
 
-/// The tasks of a controller that works.
+/// The tasks of a working controller.
 struct Working {
     queue: Queue,
     feeding: Vec<JoinHandle<()>>,
@@ -124,8 +124,8 @@ struct Working {
 }
 
 impl Working {
-    /// Works until it is told to stop, then waits for what runs. A task that panics is a fatal error: without it the
-    /// controller would look alive, and be deaf.
+    /// Works until it is told to stop, then waits for running reconciles. A task that panics is a fatal error: without the
+    /// task the controller would seem alive and miss events.
     async fn until(mut self, stop: &CancellationToken) -> Result<(), BoxError> {
         let all = self.feeding.iter_mut().chain(&mut self.workers).chain([&mut self.resyncing]);
         let panicked = tokio::select! {
@@ -144,7 +144,7 @@ impl Working {
     }
 }
 
-/// Turns declarations into watches, the primary kind first.
+/// Starts the declared watches, the primary kind first.
 fn watch<K: Object>(
     informers: &Informers,
     primary: Option<Source<K>>,
@@ -177,13 +177,13 @@ fn scope(name: Arc<str>, options: &Options, host: &Host, declared: Vec<Arc<dyn A
     }
 }
 
-/// Waits for all caches of a controller at once.
+/// Waits for all caches of a controller.
 async fn sync(wired: &[Wired], timeout: Duration) -> Result<(), SyncError> {
     let waits = wired.iter().map(|wired| wired.informer.wait_synced(timeout));
     join_all(waits).await.into_iter().collect()
 }
 
-/// Waits for the first of these tasks that panics; for ever, where none does.
+/// Waits for the first of these tasks that panics; for ever if none does.
 async fn first_panic(tasks: impl Iterator<Item = &mut JoinHandle<()>>) -> JoinError {
     let mut tasks: FuturesUnordered<_> = tasks.collect();
     while let Some(ended) = tasks.next().await {
@@ -194,7 +194,7 @@ async fn first_panic(tasks: impl Iterator<Item = &mut JoinHandle<()>>) -> JoinEr
     std::future::pending().await
 }
 
-/// Keeps the triggers connected and replays the caches, each time after the period, give or take a tenth. Upkeep: not
+/// Keeps the triggers connected, and resyncs the caches after each period, give or take a tenth. This is upkeep and not
 /// in the ledger.
 async fn resync(connected: Vec<Connected>, period: Option<Duration>, env: Env) {
     let Some(period) = period.filter(|period| !period.is_zero()) else { return std::future::pending().await };
@@ -204,12 +204,12 @@ async fn resync(connected: Vec<Connected>, period: Option<Duration>, env: Env) {
     }
 }
 
-/// The period, less or more by up to a tenth. One that is too long to be counted never ends.
+/// The period, shorter or longer by up to a tenth. A period that is too long to compute with becomes the longest one.
 pub(super) fn spread(period: Duration, fraction: f64) -> Duration {
     Duration::try_from_secs_f64(period.as_secs_f64() * (0.9 + 0.2 * fraction)).unwrap_or(Duration::MAX)
 }
 
-/// Takes keys from the queue and reconciles them. One value serves all workers of a controller.
+/// Takes keys from the queue and reconciles them. All workers of a controller share one value.
 struct Worker {
     scope: Arc<ControllerScope>,
     queue: Queue,
@@ -218,22 +218,22 @@ struct Worker {
     metrics: Arc<ControllerMetrics>,
     observers: Observers,
     tasks: Tasks,
-    /// What the next reconcile of a key must see; most keys have nothing here.
+    /// The writes that the next reconcile of a key must see; most keys have none.
     own_writes: Mutex<AllOwnWrites>,
-    /// A key that is reconciled for ever while no time passes is told to whoever waits for rest.
+    /// Detects a key that is reconciled again and again while no time passes, so that waiting for rest fails with its name.
     turns: Turns<Request>,
 }
 
-/// The own writes of all keys that have some.
+/// The keys with own writes.
 #[derive(Default)]
 struct AllOwnWrites {
     by_key: HashMap<Request, OwnWrites>,
-    /// How many there may be before those are let go that the caches have shown meanwhile: a key that is never
-    /// reconciled again does not keep its writes for ever.
+    /// The number of keys at which those are dropped whose writes the caches show by now: a key that is never reconciled
+    /// again must not keep its writes for ever.
     limit: usize,
 }
 
-/// How many keys' own writes are kept at least before any is looked at.
+/// The least number of keys at which shown writes are searched for and dropped.
 const OWN_WRITES_KEPT: usize = 1024;
 
 impl AllOwnWrites {
@@ -250,11 +250,11 @@ impl AllOwnWrites {
     }
 }
 
-/// The writes of a key's last reconcile, on their way through the watch.
+/// The writes of a key's last reconcile, which the caches may not show yet.
 enum OwnWrites {
     /// The caches may not show these yet.
     Made(Writes),
-    /// They were waited for; false where that was in vain.
+    /// The caches were waited for; false if they did not show the writes in time.
     Awaited(bool),
 }
 
@@ -291,8 +291,9 @@ impl Worker {
         outcome.settle(&self.queue, &item);
     }
 
-    /// The key to work on now, and whether the caches are behind its own last writes. A key whose writes the caches do
-    /// not show yet is parked: it stays in flight, so that nobody else gets it, and this worker takes another.
+    /// The key to work on, and whether the caches do not show its own last writes. Returns `None` for a key that must wait
+    /// for the caches: it is parked, which means that it stays in flight, so that no worker gets it, while this worker
+    /// takes another key.
     fn caught_up(self: &Arc<Self>, item: Item) -> Option<(Item, bool)> {
         let own_writes = self.own_writes.lock().take(&item.key);
         match own_writes {
@@ -307,7 +308,7 @@ impl Worker {
         }
     }
 
-    /// Waits until the caches show these writes, then gives the key back to the queue.
+    /// Waits until the caches show these writes, then puts the key back into the queue.
     async fn park(self: Arc<Self>, item: Item, writes: Writes) {
         let shown = self.scope.catch_up(&writes, CATCH_UP_MAX).await;
         if !shown {
@@ -317,7 +318,7 @@ impl Worker {
         self.queue.put_back(item);
     }
 
-    /// Calls the reconcile; a panic or a timeout is a failure like any other.
+    /// Calls the reconcile function. A panic or a timeout counts as a failure.
     async fn attempt(&self, ctx: Ctx) -> Outcome {
         let caught = AssertUnwindSafe(async move { (self.reconcile)(ctx).await }).catch_unwind();
         let result = match self.options.timeout {

@@ -1,4 +1,4 @@
-//! From declarations to subscriptions: how a controller is connected to informers and queue.
+//! Connects a controller's declarations to informers and to its queue.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::source::Source;
 use crate::trigger::Trigger;
 use crate::{Object, Request};
 
-/// What declarations become watches with.
+/// What a declaration needs to become a watch.
 pub(super) struct Wiring<'a, K: Object> {
     pub(super) informers: &'a Informers,
     pub(super) primary: Option<Source<K>>,
@@ -29,17 +29,18 @@ impl<K: Object> Wiring<'_, K> {
     }
 }
 
-/// A declaration that waits for its connection.
+/// A declaration, which starts its watch when it is called.
 pub(super) type Wire<K> = Box<dyn FnOnce(&Wiring<'_, K>) -> Wired + Send>;
 
 type EventCheck = Arc<dyn Fn(&EventMeta<'_>) -> bool + Send + Sync>;
 
-/// What every event of a controller must pass, whatever its kind.
+/// The filters that every event of a controller must pass, whatever its kind.
 #[derive(Clone, Default)]
 pub(super) struct EventFilter {
-    /// What happens now, and what the first list brings.
+    /// Filters of watch events and of the first list.
     live: Vec<EventCheck>,
-    /// What a relist found and a resync repeats: a filter of what happens never hides what the watch missed.
+    /// Filters of relists and resyncs, which are separate so that a filter of watch events never hides what the watch
+    /// missed.
     replays: Vec<EventCheck>,
 }
 
@@ -58,19 +59,19 @@ impl EventFilter {
     }
 }
 
-/// A source of keys that is no watch.
+/// A source of keys that is not a watch.
 pub(super) type Feed = Box<dyn FnOnce(Queue, EventFilter) -> BoxFuture<'static, ()> + Send>;
 
-/// A declaration that is watched. Its cache fills; keys come once it is connected to a queue.
+/// A declaration whose watch has started. Its cache fills; keys come once it is connected to a queue.
 pub(super) struct Wired {
     pub(super) informer: Arc<dyn AnyInformer>,
-    /// None for a cache that is only read.
+    /// Connects the watch to a queue; `None` for a cache that is only read.
     pub(super) connect: Option<Connect>,
 }
 
 type Connect = Box<dyn FnOnce(Consumer<'_>) -> Connected + Send + Sync>;
 
-/// Whom the keys are for.
+/// The controller that receives the keys.
 #[derive(Clone, Copy)]
 pub(super) struct Consumer<'a> {
     pub(super) controller: &'a Arc<str>,
@@ -78,10 +79,10 @@ pub(super) struct Consumer<'a> {
     pub(super) filter: &'a EventFilter,
 }
 
-/// A trigger that fills a queue, for as long as this lives.
+/// A trigger that fills a queue until this is dropped.
 pub(super) struct Connected {
     _subscription: Subscription,
-    /// Replays the cache into the queue.
+    /// Resyncs: maps every object in the cache to keys and queues them.
     pub(super) replay: Box<dyn Fn() + Send + Sync>,
 }
 
@@ -90,7 +91,7 @@ pub(super) fn wire<K: Object, C: Object>(source: Source<C>, trigger: Trigger<C>)
     Box::new(move |wiring| watched(wiring.informers.get(source), trigger))
 }
 
-/// Watches a source for reads alone.
+/// Watches a source for reads only.
 pub(super) fn wire_read<K: Object, C: Object>(source: Source<C>) -> Wire<K> {
     Box::new(move |wiring| {
         let informer = Arc::new(wiring.informers.get(source));
@@ -117,20 +118,20 @@ fn connect<C: Object>(informer: Informer<C>, trigger: Trigger<C>, consumer: Cons
     Connected { _subscription: subscription, replay: Box::new(move || informer.replay_to(&*enqueue)) }
 }
 
-/// Queues what events concern: live changes before what was there already.
+/// Queues the keys that a trigger finds in events.
 struct Enqueue<C> {
     controller: Arc<str>,
     queue: Queue,
     trigger: Trigger<C>,
     filter: EventFilter,
     kind: Arc<str>,
-    /// The keys of events that came together, to be added together.
+    /// The keys of events that arrived together, which are added together.
     found: Mutex<Vec<(Request, i32, Cause)>>,
 }
 
 impl<C: Object> Listener<C> for Enqueue<C> {
-    /// The functions that decide here are the operator's own. One that panics must not end the watch, which others
-    /// share: that change wakes nobody, and the log says so.
+    /// Filters and triggers are functions of the operator. A panic in one of them must not end the watch, which other
+    /// controllers share: the event is dropped, and the log says so.
     fn event(&self, event: &Event<C>, key: &Request) {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.take(event, key))) {
             let (controller, kind, panic) = (&*self.controller, &*self.kind, panic_text(&*panic));
@@ -147,7 +148,7 @@ impl<C: Object> Listener<C> for Enqueue<C> {
 }
 
 impl<C: Object> Enqueue<C> {
-    /// Keeps the keys that the event concerns, for [`Listener::rest`].
+    /// Collects the keys of an event for [`Listener::rest`].
     fn take(&self, event: &Event<C>, key: &Request) {
         if !self.filter.passes(&event.meta()) {
             return;
@@ -161,7 +162,8 @@ impl<C: Object> Enqueue<C> {
     }
 }
 
-/// What nobody waits for lets live changes pass. What a relist finds is a change that the watch missed.
+/// The default priority of keys: low for the first list and resyncs, so that watch events go first. A relist finds
+/// changes that the watch missed, which are as urgent as watch events.
 fn usual_priority(origin: Origin) -> i32 {
     match origin {
         Origin::List | Origin::Resync => PRIORITY_LOW,

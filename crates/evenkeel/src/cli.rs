@@ -1,4 +1,4 @@
-//! The command line of an operator: what its `main` would otherwise write again.
+//! The command line of an operator, for its `main`.
 //!
 //! ```no_run
 //! use evenkeel::cli::Operator;
@@ -13,12 +13,12 @@
 //! |---|---|
 //! | none | runs against the current kubeconfig, or the cluster of the pod that it runs in |
 //! | `--embedded` | runs against a cluster in this process, which `kubectl` can reach (feature `cluster`) |
-//! | `--samples` | applies the samples, too |
-//! | `--leader-elect` | works only while it holds a lease: of several replicas one |
-//! | `--health-probe-bind-address :8081` | serves `/healthz` and `/readyz` there |
-//! | `--metrics-bind-address :8080` | serves `/metrics` there |
+//! | `--samples` | applies the samples too |
+//! | `--leader-elect` | works only while it holds a lease, so that only one of several replicas works |
+//! | `--health-probe-bind-address :8081` | serves `/healthz` and `/readyz` at this address |
+//! | `--metrics-bind-address :8080` | serves `/metrics` at this address |
 //! | `crd` | prints the custom resource definitions |
-//! | `manifests` | prints all that a real cluster needs to run it, with these flags where they are given |
+//! | `manifests` | prints everything that a real cluster needs to run the operator, with the flags that are given |
 
 #[cfg(feature = "cluster")]
 mod embedded;
@@ -38,7 +38,7 @@ use crate::manifests::Verbs;
 use crate::{BoxError, Manager, Manifests};
 use replica::Replica;
 
-/// An operator: its name, what it runs, and what its users need.
+/// An operator with a command line: its name, its controllers, its custom resource definitions and samples.
 pub struct Operator {
     name: &'static str,
     version: &'static str,
@@ -91,7 +91,7 @@ struct Wanted {
 }
 
 impl Operator {
-    /// An operator of this name; the function adds its controllers to a manager.
+    /// An operator with this name. The function adds its controllers to a manager.
     pub fn new(name: &'static str, controllers: impl FnOnce(Manager) -> Manager + Send + 'static) -> Self {
         Self {
             name,
@@ -104,21 +104,21 @@ impl Operator {
         }
     }
 
-    /// Its version, for `--version` and the image in its manifests: `env!("CARGO_PKG_VERSION")`.
+    /// Sets the version, for `--version` and for the image in the manifests: `env!("CARGO_PKG_VERSION")`.
     #[must_use]
     pub fn version(mut self, version: &'static str) -> Self {
         self.version = version;
         self
     }
 
-    /// What it does, in one line, for `--help`.
+    /// Sets the description for `--help`, in one line.
     #[must_use]
     pub fn about(mut self, about: &'static str) -> Self {
         self.about = Some(about);
         self
     }
 
-    /// Adds a custom resource definition, as `T::crd()` gives it.
+    /// Adds a custom resource definition, such as `T::crd()`.
     #[must_use]
     pub fn crd(mut self, crd: CustomResourceDefinition) -> Self {
         self.crds.push(crd);
@@ -132,20 +132,21 @@ impl Operator {
         self
     }
 
-    /// Allows what tests recorded, as the text of [`Verbs`], and no other writes. An empty
-    /// text is that of a new operator, of which nothing was recorded yet.
+    /// Sets the verbs that the tests recorded, as the text of [`Verbs`]: the manifests allow these writes and no others. An
+    /// empty text is that of a new operator without a record.
     #[must_use]
     pub fn verbs(mut self, verbs: &'static str) -> Self {
         self.verbs = Some(verbs);
         self
     }
 
-    /// What a real cluster needs to run it in this namespace. Must be called within a tokio runtime.
+    /// The manifests that a real cluster needs to run the operator in this namespace. Must be called within a tokio
+    /// runtime.
     ///
     /// # Errors
     /// When the recorded verbs cannot be read.
     pub fn manifests(self, namespace: &str) -> Result<Manifests, BoxError> {
-        // Nothing is asked of it: the manager is made only to say what it would watch.
+        // No request is sent: the manager is made only to learn what its controllers watch.
         let nowhere = Config::new(http::Uri::from_static("http://localhost"));
         let manager = (self.controllers)(Manager::new(Client::try_from(nowhere)?));
         let manifests = manager.manifests(self.name, namespace);
@@ -154,14 +155,14 @@ impl Operator {
         Ok(if verbs.is_empty() { manifests } else { manifests.verbs(verbs) })
     }
 
-    /// The same with a Deployment, whose replicas get these flags.
+    /// The manifests with a Deployment, whose replicas get these flags.
     fn deployment(self, wanted: &Wanted, replica: &Replica) -> Result<Manifests, BoxError> {
         let (name, version) = (self.name, self.version);
         let image = wanted.image.clone().unwrap_or_else(|| format!("{name}:{version}"));
         Ok(replica.deployed(self.manifests(&wanted.namespace)?, name).image(image))
     }
 
-    /// Reads the command line and does what it says, on a runtime of its own.
+    /// Reads the command line and does what it says, on a tokio runtime that this starts.
     pub fn main(self) -> ExitCode {
         let command = Arguments::command().name(self.name).version(self.version);
         let command = match self.about {
@@ -176,7 +177,7 @@ impl Operator {
         let result = logs(&arguments.run.log).and_then(|()| {
             let runtime = runtime.context("cannot start the runtime")?;
             let result = runtime.block_on(self.obey(arguments));
-            // What still runs has nothing to say to anybody.
+            // Tasks that still run are abandoned: nothing waits for them.
             runtime.shutdown_background();
             result
         });
@@ -210,11 +211,12 @@ impl Operator {
         let config = Config::infer().await.map_err(kube::Error::InferConfig);
         let config = config.context("no cluster to run against (hint: set KUBECONFIG, or try --embedded)")?;
         let client = Client::try_from(config.clone())?;
-        // In a pod the rules of the account are the least that reconciling needs: whoever deployed it applied these.
+        // In a pod, the account may only do what reconciling needs, and the manifests that deployed it contain the
+        // definitions.
         if std::env::var_os("KUBERNETES_SERVICE_HOST").is_none() {
             install::missing(&client, &self.crds).await?;
         }
-        // A manager that is given the configuration has sockets that keep to the fence of the election.
+        // A manager that makes its client from the configuration has sockets that respect the fence of the election.
         self.run(client, Manager::from_config(config)?, arguments).await
     }
 
@@ -256,7 +258,7 @@ impl std::fmt::Debug for Operator {
 
 fn logs(filter: &str) -> anyhow::Result<()> {
     let filter = EnvFilter::try_new(filter).with_context(|| format!("cannot read --log {filter}"))?;
-    // Colours only for a person, and not for one who said no (https://no-color.org).
+    // Colours only on a terminal, and not if NO_COLOR is set (https://no-color.org).
     let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let colours = std::io::stderr().is_terminal() && !refused;
     tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(std::io::stderr).init();

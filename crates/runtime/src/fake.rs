@@ -1,5 +1,5 @@
-//! A few collections behind a `tower::Service`, for the unit tests of this crate: enough of an API server to list,
-//! watch and write, and faults on demand. The real one is met in the integration tests.
+//! A minimal API server as a `tower::Service`, for the unit tests of this crate: it lists, watches and writes, and fails
+//! on demand. The integration tests use the embedded cluster.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -22,7 +22,7 @@ use tokio::sync::mpsc;
 type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
 type Fault = Box<dyn FnMut(&Method, &str) -> Option<(u16, Value)> + Send>;
 
-/// The server. Cloning shares it.
+/// The server. Clones share its state.
 #[derive(Clone)]
 pub(crate) struct Fake {
     state: Arc<Mutex<State>>,
@@ -33,7 +33,7 @@ pub(crate) struct Fake {
 #[derive(Default)]
 struct State {
     revision: u64,
-    /// By collection and key, as in `/api/v1/configmaps` and `default/web`.
+    /// Objects by collection and key, such as `/api/v1/configmaps` and `default/web`.
     objects: BTreeMap<(String, String), Value>,
     /// Every change: revision, collection, namespace, event type, object.
     log: Vec<(u64, String, String, &'static str, Value)>,
@@ -42,9 +42,9 @@ struct State {
     /// Method and path of every request that was not a read.
     writes: Vec<String>,
     fault: Option<Fault>,
-    /// While set, watches get nothing.
+    /// Whether events are held back from watches.
     held: bool,
-    /// Stands before every version; with it, versions are no numbers.
+    /// The prefix of every resource version; with one, resource versions are not numbers.
     version_prefix: &'static str,
 }
 
@@ -54,7 +54,7 @@ struct Watcher {
     sender: mpsc::UnboundedSender<(Work, Bytes)>,
 }
 
-/// `/api/v1/namespaces/a/configmaps/x/status` taken apart.
+/// The parts of a path such as `/api/v1/namespaces/a/configmaps/x/status`.
 struct Target {
     collection: String,
     namespace: Option<String>,
@@ -84,23 +84,23 @@ impl Fake {
     /// Ends every watch.
     pub(crate) fn cut_watches(&self) {
         for watcher in self.state.lock().watchers.drain(..) {
-            // The end itself is an event on its way.
+            // The end of a watch is pending work until the watcher has seen it.
             let _ = watcher.sender.send((self.station.enter(), Bytes::new()));
         }
     }
 
-    /// Makes every version before now too old for a watch.
+    /// Makes every earlier resource version too old for a watch.
     pub(crate) fn compact(&self) {
         let mut state = self.state.lock();
         state.compacted = state.revision;
     }
 
-    /// Holds events back from watches that stand, until they are cut.
+    /// Holds events back from open watches, until the watches are cut.
     pub(crate) fn hold_events(&self, held: bool) {
         self.state.lock().held = held;
     }
 
-    /// Makes versions that are no numbers.
+    /// Makes resource versions that are not numbers.
     pub(crate) fn make_versions_text(&self) {
         self.state.lock().version_prefix = "v";
     }
@@ -110,7 +110,7 @@ impl Fake {
     }
 
     async fn answer(&self, request: Request<Body>) -> Answer {
-        // What a handler does takes at least a turn of the scheduler, as it does elsewhere.
+        // A request takes at least one turn of the scheduler, as with a real server.
         tokio::task::yield_now().await;
         let (parts, body) = request.into_parts();
         let body = body.collect_bytes().await.unwrap_or_default();
@@ -132,7 +132,7 @@ impl Fake {
         };
         let kind = parts.headers.get(http::header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
         match (parts.method, &target.name) {
-            // As servers do that cannot: everything here runs over the fallback.
+            // Refused, as by servers that cannot stream lists: the unit tests use the fallback, pages.
             (Method::GET, None) if query.contains("sendInitialEvents=true") => {
                 let message =
                     "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled";
@@ -190,7 +190,7 @@ impl Fake {
             let (collection, namespace) = (target.collection.clone(), target.namespace.clone());
             state.watchers.push(Watcher { collection, namespace, sender });
         }
-        // An event's work is let go when the next one is asked for.
+        // The work of an event is released when the next event is polled for.
         let frames =
             stream::unfold((receiver, None), |(mut receiver, before): (_, Option<Work>)| async move {
                 drop(before);
@@ -200,7 +200,7 @@ impl Fake {
         Response::new(StreamBody::new(frames.boxed()).boxed_unsync())
     }
 
-    /// What a person would do with kubectl; panics where that would fail.
+    /// Creates or replaces an object, as a user would with kubectl.
     pub(crate) fn put(&self, collection: &str, object: Value) -> Value {
         let namespace = object["metadata"]["namespace"].as_str().map(str::to_owned);
         let name = object["metadata"]["name"].as_str().map(str::to_owned);

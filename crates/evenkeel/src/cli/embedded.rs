@@ -1,4 +1,4 @@
-//! A cluster in the operator's own process, for a first look.
+//! A cluster in the operator's own process, to try the operator.
 
 use std::path::PathBuf;
 
@@ -9,16 +9,16 @@ use tokio::task::JoinHandle;
 use crate::Cluster;
 use crate::cluster::serve::ServeOptions;
 
-/// A running cluster; it ends when this is dropped.
+/// A running cluster, which ends when this is dropped.
 pub(super) struct Embedded {
     cluster: Cluster,
     serving: JoinHandle<()>,
 }
 
 impl Embedded {
-    /// Starts a cluster, serves it on a free port, and says where.
+    /// Starts a cluster, serves it on a free port, and prints how to reach it.
     pub(super) async fn start(operator: &str) -> anyhow::Result<Self> {
-        // Nobody reads the record here, and a long run would keep it for nothing.
+        // The record of requests is for tests, and would grow during a long run.
         let cluster = Cluster::builder().records(false).start().await?;
         let server = cluster.serve(ServeOptions::default()).await?;
         let kubeconfig = kubeconfig_path(operator);

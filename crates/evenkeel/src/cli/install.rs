@@ -1,4 +1,4 @@
-//! What an operator needs in a cluster before it can be tried there: its kinds, and something of them.
+//! Installs what an operator needs to be tried in a cluster: its custom resource definitions and samples.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use kube::{Api, Client, ResourceExt as _};
 
 use crate::yaml;
 
-/// How long a new kind may take until it is served. Kubernetes takes about a second.
+/// How long the API server may take to serve a new kind. Kubernetes takes about a second.
 const ESTABLISHED_WITHIN: Duration = Duration::from_secs(10);
-/// How often that is looked at.
+/// How often the definition is read while waiting for it.
 const POLL: Duration = Duration::from_millis(50);
 
-/// Creates the definitions that are not there. One that is there is left as it is: another version of the operator
+/// Creates missing custom resource definitions. An existing one is not changed, because another version of the operator
 /// may depend on it.
 pub(super) async fn missing(client: &Client, crds: &[CustomResourceDefinition]) -> anyhow::Result<()> {
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
@@ -46,7 +46,7 @@ async fn established(api: &Api<CustomResourceDefinition>, name: &str) -> anyhow:
     }
 }
 
-/// Applies every document of a YAML text, as this field manager.
+/// Applies every document of a YAML text with this field manager.
 pub(super) async fn apply(client: &Client, manager: &str, yaml: &str) -> anyhow::Result<()> {
     for object in yaml::apply(client, client.default_namespace(), manager, yaml).await? {
         let kind = object.types.as_ref().map(|types| types.kind.clone()).unwrap_or_default();

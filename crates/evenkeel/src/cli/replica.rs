@@ -1,4 +1,4 @@
-//! What one of several replicas does beside reconciling: it stands for election, and answers probes and scrapes.
+//! The flags of a replica: leader election, probes and metrics.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -6,19 +6,19 @@ use clap::Args;
 
 use crate::{Env, LeaderElection, Manager, Manifests};
 
-/// Where a deployed operator answers probes: the port that the scaffolds of kubebuilder have for them.
+/// Where a deployed operator serves probes: the port in kubebuilder's scaffolds.
 const DEPLOYED_PROBES: SocketAddr = everywhere(8081);
-/// Where it answers scrapes: the port that those scaffolds have for metrics without TLS.
+/// Where a deployed operator serves metrics: the port for metrics without TLS in kubebuilder's scaffolds.
 const DEPLOYED_METRICS: SocketAddr = everywhere(8080);
 
 const fn everywhere(port: u16) -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port)
 }
 
-/// The flags for it, which a replica that runs and the manifests that deploy it have in common.
+/// The flags of a replica, which running and printing manifests have in common.
 #[derive(Clone, Debug, Default, Args)]
 pub(super) struct Replica {
-    /// Reconcile only while holding a lease, so that of several replicas one works.
+    /// Reconcile only while holding a lease, so that only one of several replicas works.
     #[arg(long, global = true)]
     leader_elect: bool,
     /// The name of the lease [default: the operator's name].
@@ -36,7 +36,7 @@ pub(super) struct Replica {
     metrics_bind_address: Option<Bind>,
 }
 
-/// What an address on the command line means.
+/// The meaning of an address on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bind {
     Nowhere,
@@ -53,7 +53,7 @@ impl Bind {
 }
 
 impl Replica {
-    /// Has a manager do it; it runs in this namespace. What the flags do not name stays as the operator's code has it.
+    /// Sets these flags on a manager that runs in this namespace. Without a flag, the setting of the operator's code stays.
     pub(super) fn applied(&self, manager: Manager, operator: &str, namespace: &str) -> Manager {
         let manager = match self.leader_elect {
             true => manager.leader_election(self.election(operator, namespace).identity(identity())),
@@ -65,14 +65,14 @@ impl Replica {
             Some(address) => manager.serve(address),
             None => manager,
         };
-        // Two ports that the system chooses are two.
+        // Port 0 lets the system choose: two such addresses are two ports.
         match metrics.filter(|address| Some(*address) != probes || address.port() == 0) {
             Some(address) => manager.serve_metrics(address),
             None => manager,
         }
     }
 
-    /// What a cluster needs for it: the rules of the lease, the arguments, and the probes.
+    /// Adds what these flags need to the manifests: the rules of the lease, the arguments and the probes.
     pub(super) fn deployed(&self, manifests: Manifests, operator: &str) -> Manifests {
         let probes = self.health_probe_bind_address.unwrap_or(Bind::At(DEPLOYED_PROBES));
         let metrics = self.metrics_bind_address.unwrap_or(Bind::At(DEPLOYED_METRICS));
@@ -99,7 +99,7 @@ impl Replica {
         LeaderElection::new(self.leader_elect_resource_namespace.as_deref().unwrap_or(namespace), name)
     }
 
-    /// The command line that gives these flags again.
+    /// These flags as arguments of the Deployment's container.
     fn arguments(&self, probes: Bind, metrics: Bind) -> Vec<String> {
         let mut arguments = vec![
             format!("--health-probe-bind-address={}", spelled(probes)),
@@ -119,7 +119,8 @@ impl Replica {
     }
 }
 
-/// Who stands for election: the pod, which `kubectl get lease` then shows, and something that a restart changes.
+/// The identity of this candidate: the name of the pod, which `kubectl get lease` shows, and a part that changes with
+/// every restart.
 fn identity() -> String {
     let uid = Env::system().uid();
     match std::env::var("HOSTNAME") {
@@ -128,7 +129,7 @@ fn identity() -> String {
     }
 }
 
-/// Reads an address as controller-runtime takes it: without a host it is every interface, and `0` is nowhere.
+/// Reads an address as controller-runtime does: without a host it means every interface, and `0` means nowhere.
 fn bind(text: &str) -> Result<Bind, String> {
     if text == "0" {
         return Ok(Bind::Nowhere);

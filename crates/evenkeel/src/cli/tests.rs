@@ -103,7 +103,7 @@ fn the_flags_mean_the_same_before_and_after_the_command() {
     assert_eq!(format!("{:?}", before.replica), format!("{:?}", after.replica));
 }
 
-/// What the generated rules allow is what an election asks for, and without one of them nobody leads.
+/// The generated rules allow exactly what an election needs: without one of them, no replica leads.
 #[cfg(feature = "cluster")]
 mod elected {
     use evenkeel_cluster::{Cluster, testing};
@@ -134,7 +134,7 @@ mod elected {
             let lease = cluster.namespaced("operators").get::<Lease>("mirror").await?;
             let holder = lease.spec.and_then(|spec| spec.holder_identity).unwrap_or_default();
             assert!(!holder.is_empty());
-            // A renewal asks for the rest of the rules.
+            // The renewal uses the rest of the rules.
             cluster.advance(std::time::Duration::from_secs(5)).await;
             assert_eq!(testing::lines(&cluster.forbidden()), Vec::<String>::new());
             Ok::<_, kube::Error>(())

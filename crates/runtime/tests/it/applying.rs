@@ -1,4 +1,4 @@
-//! What a context makes of the objects that it is given: whose they are, where they are, and in which version.
+//! What a context sets on the objects that it writes: owner, namespace, field manager and resource version.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::writing::child;
 use crate::{Notes, map};
 
-/// Runs this once, for a map of this name.
+/// Runs `act` once, in a reconcile of a map with this name.
 pub(crate) async fn in_a_reconcile<F, Fut>(cluster: &Cluster, name: &'static str, act: F)
 where
     F: Fn(Ctx<Notes>) -> Fut + Clone + Send + Sync + 'static,
@@ -38,7 +38,7 @@ where
     assert_eq!(notes.take(), ["as it should be"]);
 }
 
-/// What a context applies is its own, whoever had set it before, under the name that was asked for.
+/// An apply takes over the fields that others set before, under the controller's field manager.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 14)]
 async fn an_apply_takes_over_what_others_set(cluster: Cluster) {
     cluster.apply(map("one", 1)).await.unwrap();
@@ -74,7 +74,7 @@ async fn an_apply_takes_over_what_others_set(cluster: Cluster) {
     }
 }
 
-/// What was read carries a version and who owns which field: an apply says what is wanted, whatever came between.
+/// An object that was read has a resource version and managedFields, which an apply must leave out.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 1)]
 async fn an_object_that_was_read_can_be_applied(cluster: Cluster) {
     cluster.apply(map("one", 1)).await.unwrap();
@@ -108,7 +108,7 @@ async fn an_object_without_a_name_is_refused_before_it_is_sent(cluster: Cluster)
     assert!(!cluster.requests().iter().any(wrote));
 }
 
-/// A key without a namespace where the kind has none, though the reconciled object is in one.
+/// A cluster-scoped object is read without a namespace, though the reconciled object is in one.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 3)]
 async fn cluster_scoped_objects_are_read_by_their_name(cluster: Cluster) {
     let notes = Notes::default();
@@ -130,7 +130,8 @@ async fn cluster_scoped_objects_are_read_by_their_name(cluster: Cluster) {
     assert_eq!(notes.take(), ["cached true, live true"]);
 }
 
-/// Mistakes that the server would take, or that the garbage collector would punish, are refused before they are sent.
+/// Owner references that the server would accept, and the garbage collector would act on, are refused before they are
+/// sent.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 4)]
 async fn an_owner_that_cannot_be_set_is_an_error_and_nothing_is_sent(cluster: Cluster) {
     let other = cluster.apply(child("other", "")).await.unwrap();
@@ -161,7 +162,7 @@ async fn an_owner_that_cannot_be_set_is_an_error_and_nothing_is_sent(cluster: Cl
     assert!(!cluster.requests().iter().any(wrote));
 }
 
-/// Makes a Secret for a map that it chooses, whatever it was called for.
+/// Creates a Secret that a map owns which the reconciler chooses.
 struct Chooser(Notes, String);
 
 impl Reconciler for Chooser {
@@ -179,7 +180,7 @@ impl Reconciler for Chooser {
     }
 }
 
-/// The lower form, as a value, of a kind that is in no namespace.
+/// A `Reconciler` value for a cluster-scoped kind.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 5)]
 async fn the_lower_form_chooses_who_owns_what_it_writes(cluster: Cluster) {
     let notes = Notes::default();

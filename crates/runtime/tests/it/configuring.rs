@@ -1,6 +1,6 @@
-//! Which cluster a manager manages: that of a kubeconfig, the one that its pod runs in, or that of a client.
+//! Which cluster a manager connects to: that of a kubeconfig, of the pod that it runs in, or of a client.
 //!
-//! What is found in the environment is looked at in processes of their own, which run [`the_process_of_an_operator`].
+//! Tests about the environment start another process, which runs [`the_process_of_an_operator`].
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -22,7 +22,7 @@ use crate::map;
 
 const CHILD: &str = "EVENKEEL_RUNTIME_CONFIGURING_CHILD";
 
-/// A cluster behind a port with one map, and a folder with its kubeconfig.
+/// A cluster with one map that is served on a port, and a folder with its kubeconfig.
 struct Served {
     cluster: Cluster,
     kubeconfig: String,
@@ -46,7 +46,7 @@ impl Served {
         std::fs::write(self.files.path().join(name), content).unwrap();
     }
 
-    /// What a pod of this account finds in its file system.
+    /// Writes the files that a pod of this account finds in its file system.
     async fn mount_account(&self, namespace: &str, name: &str) {
         let client = self.cluster.client();
         let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace);
@@ -59,7 +59,7 @@ impl Served {
         self.write("namespace", namespace);
     }
 
-    /// An account that may do everything, in a namespace of its own.
+    /// Creates an account that may do everything, in a new namespace.
     async fn account(&self, namespace: &str, name: &str) {
         let mut space = Namespace::default();
         space.metadata.name = Some(namespace.into());
@@ -87,7 +87,7 @@ impl Served {
     }
 }
 
-/// What a manager over this cluster first reconciles.
+/// The first object that this manager reconciles.
 async fn first_reconciled(manager: Manager, namespace: &str) -> String {
     let (seen, mut reconciled) = mpsc::unbounded_channel();
     let controller = Controller::new("first", move |map: Arc<ConfigMap>, _: Ctx| {
@@ -102,7 +102,7 @@ async fn first_reconciled(manager: Manager, namespace: &str) -> String {
     }
 }
 
-/// The way to a cluster from a kubeconfig, over TLS and with the certificate in it.
+/// A manager connects over TLS with the certificate of a kubeconfig.
 #[tokio::test]
 async fn a_manager_is_made_of_a_kubeconfig() {
     let served = served().await;
@@ -116,7 +116,7 @@ async fn a_manager_is_made_of_a_kubeconfig() {
     assert!(text.contains(&format!("host=\"{host}\"")), "requests are counted by their host:\n{text}");
 }
 
-/// What an operator's `main` does: says whose cluster it manages, as which account, and what it reconciles there.
+/// The `main` of an operator: prints its cluster, its account and the first object that it reconciles.
 #[tokio::test]
 async fn the_process_of_an_operator() {
     let Ok(how) = std::env::var(CHILD) else { return };
@@ -138,7 +138,7 @@ async fn the_process_of_an_operator() {
     }
 }
 
-/// An operator that finds nothing in its environment.
+/// An operator with an empty environment.
 fn operator(how: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["configuring::the_process_of_an_operator", "--exact", "--nocapture"]);
@@ -153,7 +153,7 @@ fn bare(command: &mut Command, how: impl AsRef<std::ffi::OsStr>) {
     }
 }
 
-/// Runs it while this process serves its cluster; gives what it said of itself.
+/// Runs the operator while this process serves its cluster. Returns what it printed.
 async fn said(mut command: Command) -> Vec<String> {
     let Output { status, stdout, stderr } =
         tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
@@ -172,7 +172,7 @@ async fn an_operator_finds_the_kubeconfig_that_its_environment_names() {
     assert_eq!(said(command).await, ["namespace: default", "reconciled: one"]);
 }
 
-/// In a pod there is no kubeconfig, but the token and the certificate of its account.
+/// In a pod there is no kubeconfig, but a token and a certificate of its account.
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn an_operator_in_a_pod_finds_the_cluster_that_it_runs_in() {
@@ -204,7 +204,7 @@ async fn an_operator_that_finds_no_cluster_says_where_it_looked() {
     assert!(said.contains("in-cluster") || said.contains("incluster"), "{said}");
 }
 
-/// Whoever hands in a client is asked for nothing else.
+/// A manager with a client reads nothing from the environment.
 #[tokio::test]
 async fn a_client_is_taken_as_it_is_whatever_the_environment_says() {
     let served = served().await;

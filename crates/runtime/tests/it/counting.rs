@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 
 use crate::{map, value};
 
-/// Ends as its map says.
+/// Ends in the way that the map asks for.
 async fn reconcile(map: Arc<ConfigMap>, ctx: Ctx) -> Result<Action, Error> {
     match (value(&map), ctx.attempt()) {
         ("fail", 0) => Err(Error::message("once")),
@@ -56,7 +56,7 @@ async fn every_end_of_a_reconcile_is_counted(cluster: Cluster) {
         |result| format!("controller_runtime_reconcile_total{{controller=\"counted\",result=\"{result}\"}}");
     let by_controller = |name: &str| format!("{name}{{controller=\"counted\"}}");
     for (name, count) in [
-        // Each once in the end, but for the one that gave up, and the change.
+        // Each map succeeds once, except the one that is not retried; then comes the change.
         (result("success"), 7.0),
         (result("error"), 4.0),
         (result("requeue"), 1.0),
@@ -69,7 +69,7 @@ async fn every_end_of_a_reconcile_is_counted(cluster: Cluster) {
         (by_controller("evenkeel_event_to_reconcile_seconds_count"), 1.0),
         (by_controller("evenkeel_stale_read_waits_total"), 0.0),
         ("workqueue_adds_total{name=\"counted\",controller=\"counted\"}".into(), 13.0),
-        // Three that failed and are tried again, one that asked for it, and one that asked for a time.
+        // Three failures that are retried, one requeue with backoff, and one requeue with a delay.
         ("workqueue_retries_total{name=\"counted\",controller=\"counted\"}".into(), 5.0),
         ("workqueue_queue_duration_seconds_count{name=\"counted\",controller=\"counted\"}".into(), 13.0),
         ("workqueue_work_duration_seconds_count{name=\"counted\",controller=\"counted\"}".into(), 13.0),
@@ -86,7 +86,7 @@ async fn every_end_of_a_reconcile_is_counted(cluster: Cluster) {
 
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 2, embedded = "a watch is cut")]
 async fn caches_say_how_large_they_are_and_how_often_their_watch_was_opened_again(cluster: Cluster) {
-    // More than are looked at to estimate the size of all.
+    // More objects than the sample that the size is estimated from.
     for at in 0..40 {
         cluster.apply(map(&format!("m{at}"), "x".repeat(10_000))).await.unwrap();
     }
@@ -104,7 +104,7 @@ async fn caches_say_how_large_they_are_and_how_often_their_watch_was_opened_agai
     running.abort();
 }
 
-/// While two of three reconciles run for seconds: what a dashboard shows of a controller that is stuck.
+/// While two of three reconciles run for seconds, the metrics show a controller that is stuck.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 3, embedded = "seconds are counted exactly, in virtual time")]
 async fn what_runs_and_what_waits_is_shown_as_it_is(cluster: Cluster) {
     let controller = Controller::new("busy", |map: Arc<ConfigMap>, _: Ctx| async move {
@@ -125,7 +125,7 @@ async fn what_runs_and_what_waits_is_shown_as_it_is(cluster: Cluster) {
         queue.or_else(|| metric(&metrics.encode(), &format!("{name}{{controller=\"busy\"}}"))).unwrap()
     };
     let near = |name: &str, wanted: f64| assert!((read(name) - wanted).abs() < 0.1, "{name}: {}", read(name));
-    // The first has just ended after three seconds, so that the third has begun after waiting for one.
+    // The first reconcile ended after three seconds, and the third began after it had waited for a worker.
     tokio::time::sleep(Duration::from_millis(500)).await;
     assert_eq!(read("workqueue_depth"), 0.0);
     assert_eq!(read("controller_runtime_active_workers"), 2.0);

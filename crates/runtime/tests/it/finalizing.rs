@@ -1,4 +1,4 @@
-//! A finalizer while somebody else writes to the same object: nothing foreign is lost, and nothing is there twice.
+//! Finalizers with concurrent writers: finalizers of others are not lost, and none is added twice.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +20,7 @@ const OURS: &str = "example.com/ours";
 const FOREIGN: &str = "example.com/foreign";
 const FASTER: &str = "change the finalizers of default/one: another writer was faster";
 
-/// Somebody who writes once, when an operator has read the object already.
+/// Another writer, which writes once after the operator has read the object.
 struct Meddler {
     maps: Api<ConfigMap>,
     at: Moment,
@@ -34,7 +34,7 @@ enum Deed {
     /// Sets these finalizers.
     Sets(&'static [&'static str]),
     Deletes,
-    /// Has another object of the same name in its place, with these finalizers.
+    /// Replaces the object by another one with the same name and these finalizers.
     Replaces(&'static [&'static str]),
 }
 
@@ -54,7 +54,7 @@ impl Meddler {
             Deed::Deletes => drop(self.maps.delete("one", &Default::default()).await.unwrap()),
             Deed::Replaces(finalizers) => {
                 self.set(&[]).await;
-                // It has gone with its last finalizer, if it was being deleted.
+                // If the object was being deleted, it went with its last finalizer.
                 let _ = self.maps.delete("one", &Default::default()).await;
                 let mut another = map("one", 2);
                 another.metadata.finalizers = Some(finalizers.iter().map(ToString::to_string).collect());
@@ -84,8 +84,8 @@ async fn reconcile(map: Arc<ConfigMap>, ctx: Ctx<Meddler>) -> Result<Action, Fin
     result.inspect_err(|error| meddler.notes.push(error.to_string()))
 }
 
-/// Has an object with finalizers of others reconciled, and deleted if the meddler waits for that; gives what happened,
-/// each once, and the finalizers in the end.
+/// Reconciles an object with finalizers of others, and deletes it if the meddler waits for that. Returns what happened,
+/// without repetitions, and the finalizers at the end.
 async fn meddled(
     cluster: &Cluster,
     before: &[&str],
@@ -131,7 +131,7 @@ async fn who_is_faster_keeps_its_finalizer_and_ours_is_added_next_to_it(cluster:
     assert_eq!(left, all(&[FOREIGN, OURS]));
 }
 
-/// As it is after a crash before the answer, where the cache does not show yet what was written.
+/// After a crash before the answer, the cache may not show the written finalizer yet.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 2)]
 async fn a_finalizer_that_is_there_already_is_not_added_twice(cluster: Cluster) {
     let (happened, left) = meddled(&cluster, &[FOREIGN], Moment::Begin, Deed::Sets(&[FOREIGN, OURS])).await;
@@ -142,20 +142,20 @@ async fn a_finalizer_that_is_there_already_is_not_added_twice(cluster: Cluster) 
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 3)]
 async fn another_finalizer_in_the_place_of_ours_is_not_removed(cluster: Cluster) {
     let (happened, left) = meddled(&cluster, &[OURS, FOREIGN], Moment::Cleanup, Deed::Sets(&[FOREIGN])).await;
-    // By the next attempt ours is gone: nothing is cleaned up once more.
+    // By the next attempt our finalizer is gone, so that there is no second cleanup.
     assert_eq!(happened, ["Cleanup", FASTER]);
     assert_eq!(left, all(&[FOREIGN]));
     let (happened, left) = meddled(&cluster, &[], Moment::Cleanup, Deed::Sets(&[])).await;
     assert_eq!((happened, left), (vec!["Cleanup".to_owned()], None), "it went while it was cleaned up");
 }
 
-/// The work was called without its finalizer once, where the object was deleted under the reconcile.
+/// The work used to be called without its finalizer if the object was deleted during the reconcile.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 4)]
 async fn nothing_is_made_for_an_object_that_is_gone(cluster: Cluster) {
     assert_eq!(meddled(&cluster, &[], Moment::Begin, Deed::Deletes).await, (vec![], None));
 }
 
-/// Another object has the name by the time of the write: it gets a finalizer for its own sake, and keeps the one it has.
+/// If another object has the name by the time of the write, its finalizers are not changed on behalf of the old object.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 5)]
 async fn another_object_of_the_same_name_is_not_written_to(cluster: Cluster) {
     let (happened, left) = meddled(&cluster, &[], Moment::Begin, Deed::Replaces(&[])).await;
@@ -166,7 +166,7 @@ async fn another_object_of_the_same_name_is_not_written_to(cluster: Cluster) {
     assert_eq!(left, all(&[OURS]));
 }
 
-/// A finalizer that no server takes was said to be a race with somebody else, which it never wins.
+/// An invalid finalizer used to be reported as a race with another writer, and was retried for ever.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 6)]
 async fn a_finalizer_that_the_server_refuses_is_no_race(cluster: Cluster) {
     let notes = Notes::default();

@@ -1,4 +1,4 @@
-//! Several managers, one leader.
+//! Leader election among several managers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{Notes, map, value};
 
-/// A process that wants to lead, and notes what it reconciled.
+/// A process that takes part in the election, and notes what it reconciles.
 struct Candidate {
     running: JoinHandle<Result<(), ManagerError>>,
     stop: CancellationToken,
@@ -26,7 +26,7 @@ impl Candidate {
         Self::start_in(cluster, name, notes, cluster.env().clone())
     }
 
-    /// The same with a clock of its own.
+    /// Starts a candidate with its own clock.
     fn start_in(cluster: &Cluster, name: &'static str, notes: &Notes, env: Env) -> Self {
         let election = LeaderElection::new(cluster.namespace(), "operator").identity(name);
         let manager = Manager::new(cluster.client_as(name, ["system:masters"]))
@@ -53,7 +53,7 @@ impl Candidate {
         self.running.is_finished()
     }
 
-    /// What it ended with, if it has.
+    /// The error that the process ended with, if it has ended.
     fn ended(&mut self) -> Option<String> {
         let ended = (&mut self.running).now_or_never()?;
         Some(ended.unwrap().map_or_else(|error| error.to_string(), |()| "ended in peace".into()))
@@ -64,20 +64,20 @@ impl Candidate {
     }
 }
 
-/// Two processes, of which "one" leads and "two" stands by.
+/// Starts two processes: "one" leads, "two" is the standby.
 async fn leader_and_standby(cluster: &Cluster, notes: &Notes) -> (Candidate, Candidate) {
     leader_and_standby_in(cluster, notes, [cluster.env(), cluster.env()]).await
 }
 
-/// The same, each with a clock of its own.
+/// Starts two processes with clocks of their own: "one" leads, "two" is the standby.
 async fn leader_and_standby_in(cluster: &Cluster, notes: &Notes, envs: [&Env; 2]) -> (Candidate, Candidate) {
     let one = Candidate::start_in(cluster, "one", notes, envs[0].clone());
     held_by(cluster, "one").await;
     (one, Candidate::start_in(cluster, "two", notes, envs[1].clone()))
 }
 
-/// Notes who works; a map of the value "freeze" stops the whole process for a minute in the middle of its work, and one
-/// of the value "slow" takes some time.
+/// Notes which process works. A map with the value "freeze" stops the whole process for a minute during the reconcile, a
+/// map with the value "slow" takes some time.
 async fn reconcile(map: Arc<ConfigMap>, ctx: Ctx<(&'static str, Notes)>) -> Result<Action, Error> {
     let (name, notes) = ctx.state();
     notes.push(format!("{name} {}", ctx.request()));
@@ -86,7 +86,7 @@ async fn reconcile(map: Arc<ConfigMap>, ctx: Ctx<(&'static str, Notes)>) -> Resu
         notes.push("ended");
     }
     if value(&map) == "freeze" {
-        // The clock moves on, and no task of the process has its turn.
+        // The clock advances while no task of the process runs.
         let _ = tokio::time::advance(Duration::from_secs(60)).now_or_never();
         let annotation = serde_json::json!({ "metadata": { "annotations": { "by": name } } });
         let written = ctx.patch(&map, &kube::core::params::Patch::Merge(annotation)).await;
@@ -104,7 +104,7 @@ async fn holder(cluster: &Cluster) -> String {
     lease.and_then(|lease| lease.spec?.holder_identity).unwrap_or_default()
 }
 
-/// Whether somebody leads by the lease: by one that was created, from the first renewal on.
+/// Whether this candidate leads. The creator of a lease leads from its first renewal on.
 async fn leads(cluster: &Cluster, name: &str) -> bool {
     let lease: Option<Lease> = cluster.get_opt("operator").await.unwrap();
     let Some(spec) = lease.and_then(|lease| lease.spec) else { return false };
@@ -112,7 +112,7 @@ async fn leads(cluster: &Cluster, name: &str) -> bool {
     spec.holder_identity.as_deref() == Some(name) && proven
 }
 
-/// Waits until somebody leads.
+/// Waits until this candidate leads. Returns how long that took.
 async fn held_by(cluster: &Cluster, name: &str) -> Duration {
     let start = Instant::now();
     while !leads(cluster, name).await {
@@ -127,7 +127,7 @@ fn asked(cluster: &Cluster, by: &str, path: &str) -> Vec<Exchange> {
     cluster.requests().into_iter().filter(asked).collect()
 }
 
-/// The server answers nobody who asks as `name`.
+/// Lets the server fail all requests of `name`.
 fn cut_off(cluster: &Cluster, name: &str, times: usize) {
     cluster.fail(Matcher::any().by(name), Fault::InternalError, times);
 }
@@ -180,7 +180,7 @@ async fn a_server_that_is_away_for_less_than_the_deadline_changes_nothing(cluste
     let notes = Notes::default();
     let (one, two) = leader_and_standby(&cluster, &notes).await;
     seconds(3).await;
-    // Renewals are tried every two seconds: three of them fail.
+    // A renewal is attempted every two seconds: three of them fail.
     cluster.fail(Matcher::any().by("one").kind::<Lease>(), Fault::InternalError, 3);
     cluster.fail(Matcher::any().by("two").kind::<Lease>(), Fault::InternalError, 3);
     seconds(20).await;
@@ -197,7 +197,7 @@ async fn a_server_that_is_away_for_longer_ends_the_leader_and_elects_anew_when_i
     let notes = Notes::default();
     let (one, two) = leader_and_standby(&cluster, &notes).await;
     seconds(3).await;
-    // Two looks every two to two and a half seconds: it is away for fifteen seconds at least.
+    // Two requests every two to two and a half seconds: the candidate is cut off for at least fifteen seconds.
     cut_off(&cluster, "one", 10_000);
     cluster.fail(Matcher::any().by("two").kind::<Lease>(), Fault::InternalError, 8);
     while !one.has_ended() {
@@ -225,7 +225,7 @@ async fn a_frozen_leader_sends_nothing_when_it_wakes(cluster: Cluster) {
     }
     let noted = notes.take();
     assert_eq!(noted[0], "one default/a");
-    // It may have ended before its write was refused.
+    // The process may have ended before its write was refused.
     let refused = |note: &String| note.ends_with("not sent, this process is not the leader any more");
     assert!(noted[1..].iter().all(refused), "{noted:?}");
     let annotated = cluster.get::<ConfigMap>("a").await.unwrap().annotations().contains_key("by");
@@ -236,7 +236,7 @@ async fn a_frozen_leader_sends_nothing_when_it_wakes(cluster: Cluster) {
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 6, embedded = "clocks differ")]
 async fn clocks_that_differ_by_an_hour_do_no_harm(cluster: Cluster) {
     let notes = Notes::default();
-    // A world that begins now has a clock that is as far behind the cluster's as the cluster is old.
+    // The clock of a new environment is behind the cluster's clock by the age of the cluster.
     tokio::time::advance(Duration::from_secs(3600)).await;
     let behind = Env::seeded(9);
     assert!(cluster.env().now().duration_since(behind.now()).as_secs() >= 3600);
@@ -253,7 +253,7 @@ async fn clocks_that_differ_by_an_hour_do_no_harm(cluster: Cluster) {
     }
 }
 
-/// Somebody who compares the times in the lease with his clock would take it early, or never.
+/// A candidate that compared the times in the lease with its own clock would take the lease too early, or never.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 10, embedded = "clocks jump")]
 async fn wall_clocks_that_jump_do_no_harm(cluster: Cluster) {
     let notes = Notes::default();
@@ -277,7 +277,7 @@ async fn wall_clocks_that_jump_do_no_harm(cluster: Cluster) {
     two.stop().await;
 }
 
-/// A process without controllers, and what it writes with the manager's clients: the fenced one and the other.
+/// A manager without controllers, and functions that write with its fenced and its unfenced client.
 fn bare(cluster: &Cluster) -> (Manager, impl AsyncFn() -> bool, impl AsyncFn() -> bool) {
     let election = LeaderElection::new(cluster.namespace(), "operator").identity("one");
     let client = cluster.client_as("one", ["system:masters"]);
@@ -293,7 +293,7 @@ fn bare(cluster: &Cluster) -> (Manager, impl AsyncFn() -> bool, impl AsyncFn() -
     (manager, fenced, free)
 }
 
-/// A runnable has a client of its own; it was not fenced once, unlike that of a reconcile.
+/// The client of runnables used to be unfenced, unlike that of reconciles.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 11)]
 async fn the_managers_client_sends_only_while_it_leads(cluster: Cluster) {
     cluster.apply(map("a", 1)).await.unwrap();
@@ -302,7 +302,7 @@ async fn the_managers_client_sends_only_while_it_leads(cluster: Cluster) {
     let one = Candidate::run(manager);
     held_by(&cluster, "one").await;
     assert!(fenced().await);
-    // It cannot renew, though all else that it asks for is served.
+    // Requests for the lease fail; all other requests are served.
     cluster.fail(Matcher::any().by("one").kind::<Lease>(), Fault::InternalError, 10_000);
     let (start, mut last) = (Instant::now(), Duration::ZERO);
     while !one.has_ended() {
@@ -335,7 +335,7 @@ async fn a_lease_that_is_deleted_is_made_anew_by_its_holder(cluster: Cluster) {
     seconds(5).await;
     for _ in 0..5 {
         cluster.delete::<Lease>("operator").await.unwrap();
-        // One retry period until the holder finds out, and one until it renews what it made.
+        // One retry period until the holder notices, and one until it renews the lease that it created.
         assert!(held_by(&cluster, "one").await < Duration::from_secs(5));
     }
     two.stop().await;
@@ -391,7 +391,7 @@ async fn the_lease_is_held_until_the_last_work_has_ended(cluster: Cluster) {
     assert_eq!(holder(&cluster).await, "");
 }
 
-/// Whoever restarts at once may keep the lease, so that nobody else takes over in between.
+/// A process that restarts at once may keep the lease, so that no other process takes over in between.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 15)]
 async fn a_lease_may_be_kept_at_a_stop(cluster: Cluster) {
     let election = LeaderElection::new(cluster.namespace(), "operator").identity("one").keep_on_stop();

@@ -1,4 +1,4 @@
-//! How a cache is filled: streamed or in pages, by selectors, changed before it is stored.
+//! How a cache is filled: streamed or in pages, with selectors and transforms.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -59,7 +59,7 @@ async fn a_list_is_streamed_as_the_beginning_of_the_watch() {
     assert_eq!(events.take(), ["listed one", "created two"]);
 }
 
-/// A server that refuses to stream, and one that takes the parameter for nothing: neither leaves a cache waiting.
+/// A cache is filled from a server that refuses to stream, and from one that ignores the parameter.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "what the server is asked is counted, and it is made to fail")]
 async fn pages_are_the_fallback_for_servers_that_do_not_stream() {
     for refuses in [true, false] {
@@ -118,7 +118,8 @@ async fn a_watch_that_ends_is_resumed_and_a_version_that_is_too_old_is_listed_ag
     assert_eq!(names(&maps), ["one"]);
 }
 
-/// While nobody watched, the name was given to another object: whoever keeps something by uid learns of both.
+/// An object that was replaced while no watch was open is reported as a deletion and a creation, for subscribers that
+/// track uids.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "what the server is asked is counted, and it is made to fail")]
 async fn a_relist_tells_of_an_object_that_was_replaced_as_of_two() {
     let cluster = quiet(12).await;
@@ -141,7 +142,7 @@ fn labelled(name: &str, app: &str) -> ConfigMap {
     map
 }
 
-/// Notes what an informer tells.
+/// Notes the events of an informer.
 fn told(informer: &Informer<ConfigMap>) -> (Notes, Subscription) {
     let notes = Notes::default();
     let pushed = notes.clone();
@@ -216,7 +217,7 @@ async fn an_index_finds_objects_by_owner_by_label_and_by_any_function(cluster: C
     let source = Source::new().namespace(cluster.namespace());
     let maps = informers(&cluster).get(source.index(Index::by_owner()).index(Index::by_label("app")));
     cluster.settled().await;
-    // One that is added later is filled from what is there.
+    // An index that is added later is filled from the existing objects.
     maps.add_index(by_value);
     let found = |objects: Result<Vec<Arc<ConfigMap>>, ContextError>| {
         objects.unwrap().iter().map(|map| map.name_any()).collect::<Vec<_>>()
@@ -234,7 +235,7 @@ async fn an_index_finds_objects_by_owner_by_label_and_by_any_function(cluster: C
     );
 }
 
-/// Somebody goes through a snapshot, however slowly: the watch writes meanwhile, and the snapshot stays as it was.
+/// While a reader iterates over a snapshot, the watch writes to the cache, and the snapshot stays as it was.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 13)]
 async fn a_snapshot_does_not_hold_up_the_watch(cluster: Cluster) {
     for name in ["a", "b"] {
@@ -253,7 +254,7 @@ async fn a_snapshot_does_not_hold_up_the_watch(cluster: Cluster) {
     assert_eq!(rest.map(|map| map.name_any()).collect::<Vec<_>>(), ["b"]);
 }
 
-/// A handler that comes late is told what is there, once.
+/// A late subscriber gets each existing object once.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 11)]
 async fn a_late_subscriber_begins_with_what_is_there(cluster: Cluster) {
     let source = Source::<ConfigMap>::new().namespace(cluster.namespace()).labels("app=web");
@@ -297,7 +298,7 @@ async fn two_controllers_of_one_kind_share_one_watch(cluster: Cluster) {
     assert_eq!(reads(&cluster, &collection(&cluster, "secrets?")), ["stream"]);
 }
 
-/// The server goes away, changes while nobody watches, and comes back without its old revisions.
+/// The server goes away, its objects change while no watch is open, and it comes back without its old revisions.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "what the server is asked is counted, and it is made to fail")]
 async fn a_restart_of_the_api_server_is_survived() {
     let cluster = quiet(9).await;
@@ -333,12 +334,12 @@ async fn a_restart_of_the_api_server_is_survived() {
     assert_eq!(after, ["changes 2", "comes 3", "goes gone"]);
 }
 
-/// Cuts the stream in the middle of every single line that the server gives out, the list's own included.
+/// Cuts the stream in the middle of each line that the server sends, including those of the list.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "what the server is asked is counted, and it is made to fail")]
 async fn a_watch_that_is_cut_at_any_line_ends_with_the_servers_state() {
     for cut in 0.. {
         let cluster = quiet(10).await;
-        // The last ones of the list are the oldest, and `e` never changes: no watch from another's version brings it.
+        // The last objects of the list are the oldest, and `e` never changes: no watch from a later version would bring it.
         for name in ["e", "c", "b", "a"] {
             cluster.apply(map(name, 0)).await.unwrap();
         }
@@ -364,7 +365,7 @@ async fn a_watch_that_is_cut_at_any_line_ends_with_the_servers_state() {
     }
 }
 
-/// On a real server too: what there is comes as the beginning of the watch, and nothing else is asked for.
+/// The existing objects arrive as the beginning of the watch, on a real server too, and there is no other request.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 11)]
 async fn one_request_brings_the_list_and_the_watch(cluster: Cluster) {
     cluster.apply(map("a", 1)).await.unwrap();

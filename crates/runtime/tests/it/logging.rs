@@ -12,7 +12,7 @@ use tracing::{Event, Level, Metadata, Subscriber};
 
 use crate::{Notes, map, quiet, value};
 
-/// Notes every event of the runtime with the fields of the span it happened in. One thread, one span at a time.
+/// Notes every log event of the runtime with the fields of its span. Works for one thread and one span at a time.
 struct Capture {
     notes: Notes,
     spans: Mutex<Vec<String>>,
@@ -121,7 +121,7 @@ async fn every_reconcile_is_logged_once_with_key_cause_and_duration() {
     assert!(lines[1].contains("causes=retry"), "{lines:?}");
 }
 
-/// The last words of an operator, before it waits for what still runs.
+/// A fatal error is logged before the manager waits for running work.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "what is logged is of this thread")]
 async fn a_fatal_error_is_logged_when_it_happens() {
     let logged = Notes::default();
@@ -184,8 +184,7 @@ async fn observers_see_every_reconcile_begin_and_end(cluster: evenkeel_cluster::
     running.abort();
 }
 
-/// A panic, whatever it says and wherever in the function it is, and an error that is not retried: both are in the log
-/// under their key, and the one is tried again.
+/// Panics, wherever in the function they happen, and terminal errors are logged with their key. Panics are retried.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "what is logged is of this thread")]
 async fn panics_and_terminal_errors_are_reported_with_their_key() {
     let logged = Notes::default();
@@ -194,7 +193,7 @@ async fn panics_and_terminal_errors_are_reported_with_their_key() {
     let cluster = quiet(4).await;
     cluster.run(|| {
         Controller::<ConfigMap>::requests("broken", |request: Request, ctx: Ctx| {
-            // Before there is a future to poll.
+            // Panics before the function returns its future.
             assert!(&*request.name != "early" || ctx.attempt() > 0, "no {}", request.name);
             async move {
                 match (&*request.name, ctx.attempt()) {
@@ -226,7 +225,7 @@ async fn panics_and_terminal_errors_are_reported_with_their_key() {
     }
 }
 
-/// Keeps the names of tasks, as a console or a profiler has them.
+/// Keeps the names of tasks, as consoles and profilers show them.
 struct Named(Notes);
 
 impl Subscriber for Named {

@@ -1,5 +1,5 @@
-//! The runtime against the embedded cluster, in virtual time; and where `EVENKEEL_KUBECONFIG` names one, against a real
-//! cluster. Tests that cannot run there say why at their declaration.
+//! Tests of the runtime on the embedded cluster, in virtual time; or on a real cluster, if `EVENKEEL_KUBECONFIG` names
+//! one. Tests that cannot run there say why at their declaration.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -32,12 +32,12 @@ use evenkeel_cluster::{Cluster, testing};
 use k8s_openapi::api::core::v1::ConfigMap;
 use parking_lot::Mutex;
 
-/// A cluster without built-in controllers, so that only the test's own make requests; elsewhere, a namespace.
+/// A cluster without built-in controllers, so that only the test makes requests; on a real cluster, a namespace.
 async fn quiet(seed: u64) -> Cluster {
     testing::cluster(Cluster::builder().seed(seed).controllers(false)).await
 }
 
-/// A map of this name with one value.
+/// A ConfigMap with this name and one value.
 fn map(name: &str, value: impl ToString) -> ConfigMap {
     let mut map = ConfigMap::default();
     map.metadata.name = Some(name.into());
@@ -49,7 +49,7 @@ fn value(map: &ConfigMap) -> &str {
     map.data.as_ref().and_then(|data| data.get("value")).map_or("", String::as_str)
 }
 
-/// What happened, in order, from anywhere.
+/// Notes of what happened, in order. Clones share one list.
 #[derive(Clone, Default)]
 struct Notes(Arc<Mutex<Vec<String>>>);
 
@@ -58,7 +58,7 @@ impl Notes {
         self.0.lock().push(note.into());
     }
 
-    /// What was noted since the last time, with the namespace that a test has elsewhere called `default`.
+    /// The notes since the last call. The namespace of a test on a real cluster is replaced by `default`.
     fn take(&self) -> Vec<String> {
         std::mem::take(&mut *self.0.lock()).into_iter().map(|note| in_default(&note)).collect()
     }

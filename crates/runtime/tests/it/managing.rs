@@ -1,4 +1,4 @@
-//! Managers: runnables, fatal errors, children, throttles, triggers, metrics.
+//! Managers: runnables, fatal errors, children, write limits, triggers and metrics.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,12 +11,12 @@ use kube::ResourceExt;
 
 use crate::{Notes, map, value};
 
-/// A cluster in this process, whatever the other tests run on: it is made to fail, or served.
+/// A cluster in this process, even if other tests run on a real one: for tests that make it fail or serve it.
 pub(crate) async fn embedded(seed: u64) -> Cluster {
     Cluster::builder().seed(seed).controllers(false).start().await.unwrap()
 }
 
-/// A manager in the namespace that a test has.
+/// A manager for the namespace of a test.
 pub(crate) fn manager(cluster: &Cluster) -> Manager {
     Manager::new(cluster.client()).with_env(cluster.env().clone()).namespaces([cluster.namespace()])
 }
@@ -62,7 +62,7 @@ async fn children_that_are_no_longer_wanted_are_pruned(cluster: Cluster) {
     foreign.metadata.name = Some("foreign".into());
     cluster.apply(foreign).await.unwrap();
     let parent = cluster.apply(map("one", "a,b,kept")).await.unwrap();
-    // An owner among others is not the controller: whoever is decides.
+    // An owner that is not the controller does not prune.
     let mut shared = Secret::default();
     shared.metadata.name = Some("shared".into());
     set_owner_reference(&parent, &mut shared).unwrap();
@@ -75,7 +75,7 @@ async fn children_that_are_no_longer_wanted_are_pruned(cluster: Cluster) {
     assert_eq!(names, ["b", "c", "foreign", "kept", "shared"]);
 }
 
-/// A child that waits for its finalizer is on its way: it is not deleted again and again.
+/// A child that is being deleted and waits for a finalizer is not deleted again.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 9)]
 async fn a_child_that_goes_already_is_not_pruned_again(cluster: Cluster) {
     let notes = Notes::default();
@@ -106,7 +106,7 @@ async fn a_child_that_goes_already_is_not_pruned_again(cluster: Cluster) {
     cluster.patch::<Secret>("child", none).await.unwrap();
 }
 
-/// A cache without the index by owner finds children too, though it has to look at all.
+/// Children are found in a cache without the index by owner, by a scan of all objects.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 8)]
 async fn children_are_found_without_an_index(cluster: Cluster) {
     let notes = Notes::default();
@@ -226,7 +226,7 @@ async fn metrics_have_the_names_that_dashboards_know(cluster: Cluster) {
     }
 }
 
-/// How the caches are filled is the same whether it was said before or after where clock and randomness come from.
+/// Settings of the caches stay when the environment is set after them.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 11)]
 async fn settings_of_the_caches_stay_when_the_environment_is_set(cluster: Cluster) {
     let mut labelled = map("one", 1);
@@ -251,13 +251,13 @@ async fn settings_of_the_caches_stay_when_the_environment_is_set(cluster: Cluste
         first.contains("/namespaces/") && first.contains("limit=") && !first.contains("watch"),
         "{first}"
     );
-    // What is in no namespace is watched as before.
+    // Cluster-scoped kinds are not affected.
     let namespaces = manager.informers().get(Source::<Namespace>::new());
     namespaces.wait_synced(Duration::from_secs(60)).await.unwrap();
     assert!(namespaces.cache().get(&Request::cluster("kube-system")).is_some());
 }
 
-/// A function of the operator's that panics for one object: the watch goes on, for it and for all who share it.
+/// If a function of the operator panics for one object, the watch continues for all controllers that share it.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 13)]
 async fn a_trigger_that_panics_does_not_end_the_watch(cluster: Cluster) {
     let notes = Notes::default();
@@ -294,7 +294,7 @@ async fn a_trigger_that_panics_does_not_end_the_watch(cluster: Cluster) {
     assert_eq!(seen, ["filters good", "maps good"]);
 }
 
-/// A period that is too long to be counted, and none: both replay nothing, and changes are still seen.
+/// A period of zero, or one that is too long to compute with, resyncs nothing, and changes are still handled.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 14)]
 async fn odd_periods_do_no_harm(cluster: Cluster) {
     for period in [Duration::MAX, Duration::ZERO] {

@@ -1,4 +1,4 @@
-//! Manifests: an operator that runs under the rules that were made for it.
+//! Manifests: an operator runs under the rules that were generated for it.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::{map, quiet};
 
 const NAME: &str = "mirror";
 
-/// Copies maps into secrets, says so in an event, and marks the map.
+/// Copies maps into Secrets, records an event, and annotates the map.
 fn controller() -> Controller<ConfigMap> {
     Controller::new(NAME, |map: Arc<ConfigMap>, ctx: Ctx| async move {
         let mut secret = Secret::default();
@@ -43,7 +43,7 @@ fn manifests() -> Manifests {
         .image("registry.example.com/mirror:1")
 }
 
-/// The scenario that the rules must allow: whether the secret was made.
+/// Plays the scenario that the rules must allow. Returns whether the Secret was created.
 async fn play(cluster: &Cluster, operator: &Cluster) -> bool {
     cluster.apply(map("one", 1)).await.unwrap();
     operator.run_manager(NAME, manager);
@@ -76,7 +76,7 @@ async fn an_operator_runs_as_its_account_under_its_rules(cluster: Cluster) {
     assert!(did("leases.coordination.k8s.io", &["create", "get"]), "{verbs}");
 }
 
-/// What was recorded under the usual rules is enough, and each of its verbs is needed.
+/// The verbs that were recorded under the usual rules are sufficient, and each of them is necessary.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "a rule of the whole cluster is taken away")]
 async fn recorded_verbs_are_the_least_rules() {
     let cluster = quiet(2).await;
@@ -93,8 +93,8 @@ async fn recorded_verbs_are_the_least_rules() {
 
     for (at, rule) in rules.iter().enumerate() {
         for verb in &rule.verbs {
-            // Reads by name happen when a cache is behind, updates of finalizers for a plugin that is not on here,
-            // and lists could be streams.
+            // Not needed in this test: `get`, for a cache that does not show a write yet; `update` of finalizers, for an
+            // admission plugin that is off here; and `list`, for servers that do not stream.
             let resource = rule.resources.as_deref().unwrap_or_default()[0].as_str();
             let rare = matches!(
                 (resource, verb.as_str()),
@@ -110,7 +110,7 @@ async fn recorded_verbs_are_the_least_rules() {
     }
 }
 
-/// Without this verb the operator is refused.
+/// Checks that the operator is refused without this verb.
 async fn assert_refused(verbs: &Verbs, rules: &[PolicyRule], at: usize, verb: &str) {
     let cluster = quiet(4).await;
     let operator = cluster.install(&manifests().verbs(verbs.clone())).await.unwrap();
@@ -122,7 +122,7 @@ async fn assert_refused(verbs: &Verbs, rules: &[PolicyRule], at: usize, verb: &s
     cluster.api::<ClusterRole>().replace(NAME, &params, &role).await.unwrap();
     cluster.apply(map("one", 1)).await.unwrap();
     operator.run_manager(NAME, manager);
-    // It goes on trying, so that it never settles.
+    // The operator retries, so that the cluster never settles.
     let _ = cluster.try_settled().await;
     assert!(!cluster.forbidden().is_empty(), "{verb} of rule {at} is not needed");
 }

@@ -1,4 +1,4 @@
-//! How often, in which order and with what the reconcile is called.
+//! How often, in which order and with which objects the reconcile function is called.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 
 use crate::{Notes, map, value};
 
-/// Notes the values of maps; the reconcile of the value 0 lasts until it is told to go on.
+/// Notes the values of maps. The reconcile of the value 0 waits until it is notified.
 fn waiting(notes: &Notes, go: &Arc<Notify>) -> Controller<ConfigMap> {
     let reconcile = |map: Arc<ConfigMap>, ctx: Ctx<(Notes, Arc<Notify>)>| async move {
         let (notes, go) = ctx.state();
@@ -27,7 +27,7 @@ fn waiting(notes: &Notes, go: &Arc<Notify>) -> Controller<ConfigMap> {
     Controller::new("waiting", reconcile).state((notes.clone(), go.clone()))
 }
 
-/// Waits until there are so many notes.
+/// Waits until there are `count` notes.
 async fn noted(notes: &Notes, count: usize) {
     while notes.0.lock().len() < count {
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -57,7 +57,7 @@ async fn a_thousand_updates_during_a_slow_reconcile_lead_to_one_more(cluster: Cl
 async fn a_key_is_never_reconciled_twice_at_once(cluster: Cluster) {
     let running = Arc::new(Mutex::new(BTreeSet::new()));
     let most = Arc::new(AtomicUsize::new(0));
-    // Noted, not asserted at once: a panic in a reconcile is caught and tried again.
+    // Noted instead of asserted: a panic in a reconcile is caught and retried.
     let twice = Notes::default();
     let factory = {
         let (running, most, twice) = (running.clone(), most.clone(), twice.clone());
@@ -240,7 +240,7 @@ async fn the_lower_form_gets_the_keys_of_deleted_objects(cluster: Cluster) {
     assert_eq!(notes.take(), ["default/one true", "default/one false"]);
 }
 
-/// Notes why it was called.
+/// Notes the causes of each reconcile.
 fn resynced() -> Controller<ConfigMap, Notes> {
     Controller::new("resync", |_: Arc<ConfigMap>, ctx: Ctx<Notes>| async move {
         ctx.state().push(ctx.causes().to_string());
@@ -290,7 +290,7 @@ async fn caches_are_replayed_after_ten_hours_unless_said_otherwise(cluster: Clus
     assert_eq!(notes.take(), ["ConfigMap default/one resynced"]);
 }
 
-/// Replays of many controllers, or of many processes, do not come together: each waits for another time, anew each time.
+/// Resyncs of several controllers or processes do not happen at once: each waits for another random time.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 10, embedded = "days pass")]
 async fn each_replay_comes_a_tenth_sooner_or_later(cluster: Cluster) {
     let times = Arc::new(Mutex::new(Vec::new()));
@@ -316,7 +316,7 @@ async fn each_replay_comes_a_tenth_sooner_or_later(cluster: Cluster) {
     assert!(between(9.0, 9.5) > 0 && between(10.5, 11.0) > 0, "spread over the whole of it: {hours:?}");
 }
 
-/// What the Go world knows of a queue, from outside: add, get, done, backoff, delays, the number of failures, both ends.
+/// The public API of the queue, as of client-go's: add, get, done, backoff, delays, the number of failures, shutdowns.
 #[tokio::test(start_paused = true)]
 async fn a_loop_of_ones_own_needs_nothing_but_the_queue() {
     let queue: Queue = Queue::new("own", &Env::seeded(1));

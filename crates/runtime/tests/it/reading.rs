@@ -1,4 +1,4 @@
-//! What a reconcile reads: from which cache, and from the server.
+//! Reads of a reconcile: from which cache, and from the server.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ fn names(secrets: &[Arc<Secret>]) -> String {
     secrets.iter().map(|secret| secret.name_any()).collect::<Vec<_>>().join(",")
 }
 
-/// Where a controller declared several caches of one kind, it reads from the one that sees most.
+/// If a controller declared several caches of one kind, it reads from the one with the widest scope.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 1)]
 async fn a_list_is_of_all_or_of_one_namespace(cluster: Cluster) {
     let elsewhere = format!("{}-b", cluster.namespace());
@@ -57,7 +57,7 @@ async fn a_list_is_of_all_or_of_one_namespace(cluster: Cluster) {
     assert_eq!(notes.take(), ["one,two,three", "one,two", "three"]);
 }
 
-/// A live read of what is not there finds nothing, and one of metadata does not ask for more.
+/// A read from the server returns `None` for a missing object, and a read of metadata requests metadata only.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 2)]
 async fn a_live_read_finds_what_is_there_now(cluster: Cluster) {
     cluster.apply(map("one", 1)).await.unwrap();

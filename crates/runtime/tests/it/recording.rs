@@ -1,4 +1,4 @@
-//! Events: in words, in series, within limits, and never in the way.
+//! Events: their text, series and limits; and that they never delay a reconcile.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use crate::{Notes, map, value};
 
-/// Has an object reconciled once more.
+/// Changes an object so that it is reconciled again.
 async fn touch(cluster: &Cluster, name: &str) {
     let mut touched = map(name, 1);
     touched.annotations_mut().insert("touched".into(), "1".into());
@@ -21,7 +21,7 @@ async fn touch(cluster: &Cluster, name: &str) {
     cluster.settled().await;
 }
 
-/// Records as many events as the value of the map says, each with a reason of its own.
+/// Records as many events as the value of the map, each with another reason.
 fn talker() -> Controller<ConfigMap> {
     Controller::new("talker", |map: Arc<ConfigMap>, ctx: Ctx| async move {
         for at in 0..value(&map).parse().unwrap_or(0) {
@@ -56,7 +56,7 @@ async fn an_object_that_causes_very_many_is_cut_off_and_others_are_not(cluster: 
     );
 }
 
-/// Two controllers under one manager, of which one has said all that it may of an object.
+/// One of two controllers has used up its budget of events about an object.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 7)]
 async fn no_controller_uses_up_the_budget_of_another(cluster: Cluster) {
     cluster.run_manager("all", |manager| {
@@ -78,8 +78,8 @@ async fn no_controller_uses_up_the_budget_of_another(cluster: Cluster) {
     assert_eq!(of_touched.count(), 1);
 }
 
-/// Each object had a budget by its namespace and name alone, so that a loud one silenced those of other kinds that
-/// have its name, and the one that was made after it.
+/// Budgets used to be by namespace and name only, so that an object with many events silenced objects of other kinds,
+/// and later objects, with the same name.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 9)]
 async fn no_object_uses_up_the_budget_of_another_with_its_name(cluster: Cluster) {
     let loud = ObjectReference {
@@ -116,13 +116,13 @@ async fn no_object_uses_up_the_budget_of_another_with_its_name(cluster: Cluster)
     assert_eq!((events.len(), seen), (28, 3), "with the same words, but for the reason");
 }
 
-/// Time that had passed since the last refill was lost when an event was asked for before the next.
+/// The time since the last refill used to be lost when an event came before the next refill.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 8, embedded = "minutes pass")]
 async fn a_budget_comes_back_one_by_one(cluster: Cluster) {
     cluster.run(talker);
     cluster.apply(map("loud", 40)).await.unwrap();
     cluster.settled().await;
-    // One more for every 300 s: two after 899 s, and four after 1299 s.
+    // One more event every 300 s: two after 899 s, and four after 1299 s.
     for (wanted, seconds, events) in [(41, 899, 27), (42, 400, 29)] {
         cluster.advance(Duration::from_secs(seconds)).await;
         cluster.apply(map("loud", wanted)).await.unwrap();
@@ -165,7 +165,7 @@ async fn a_series_ends_after_six_minutes(cluster: Cluster) {
     assert_eq!(events_about(&cluster, "one").await.len(), 2);
 }
 
-/// An event every five minutes is one series, however long it goes on.
+/// An event every five minutes stays one series, however long it continues.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 10, embedded = "minutes pass")]
 async fn a_series_goes_on_while_its_event_keeps_coming(cluster: Cluster) {
     cluster.run(talker);
@@ -181,7 +181,7 @@ async fn a_series_goes_on_while_its_event_keeps_coming(cluster: Cluster) {
     assert_eq!(events[0].series.as_ref().map(|series| series.count), Some(4));
 }
 
-/// What has no namespace has its events in `default`, where `kubectl describe` looks for them.
+/// Events about cluster-scoped objects are in `default`, where `kubectl describe` looks for them.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 11, embedded = "the namespace default is everybody's")]
 async fn events_about_cluster_scoped_objects_are_in_default(cluster: Cluster) {
     cluster.run(|| {
@@ -221,7 +221,7 @@ async fn a_server_that_takes_no_events_delays_no_reconcile(cluster: Cluster) {
     assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
 }
 
-/// More than wait at most: the reconcile goes on, the rest is dropped and nothing else happens.
+/// Events that do not fit into the buffer are dropped, and the reconcile continues.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 12, embedded = "a thousand events, none of which is sent while they are recorded")]
 async fn events_that_find_no_room_are_dropped(cluster: Cluster) {
     cluster.run(|| {
@@ -271,7 +271,7 @@ async fn a_cleanup_that_fails_is_seen_on_its_object(cluster: Cluster) {
     assert_eq!(event.note.as_deref(), Some("finalizer example.com/bucket: the bucket is not empty"));
     let left: ConfigMap = cluster.get("one").await.unwrap();
     assert_eq!(left.finalizers(), ["example.com/bucket"], "the object is still there");
-    // So that nothing is left behind elsewhere.
+    // On a real cluster, nothing must be left behind.
     cluster.stop("bucket");
     cluster
         .patch::<ConfigMap>("one", serde_json::json!({ "metadata": { "finalizers": null } }))

@@ -1,4 +1,4 @@
-//! What a watch does when its server fails: how often it asks again, and what it leaves out.
+//! What a watch does when its server fails: its backoff, and which objects it leaves out.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::seam::{self, Answer};
 use crate::{map, quiet, value};
 
-/// When maps were asked for, by whatever request, since the last time.
+/// The times of all requests for maps since the last call.
 #[derive(Clone, Default)]
 struct Asked(Arc<Mutex<Vec<Instant>>>);
 
@@ -21,13 +21,13 @@ impl Asked {
         std::mem::take(&mut *self.0.lock())
     }
 
-    /// The pauses between the requests since the last time, in seconds.
+    /// The pauses between the requests since the last call, in seconds.
     fn pauses(&self) -> Vec<f64> {
         self.take().windows(2).map(|pair| (pair[1] - pair[0]).as_secs_f64()).collect()
     }
 }
 
-/// An informer of maps over a client that notes its requests and answers them as `decide` says.
+/// An informer of maps with a client that notes its requests and lets `decide` answer them.
 fn maps(
     cluster: &Cluster,
     asked: &Asked,
@@ -43,7 +43,7 @@ fn maps(
     informers.get(Source::new())
 }
 
-/// Whether these pauses are doubled from 0.8 s up to 30 s, with up to half of it as jitter.
+/// Whether these pauses double from 0.8 s up to 30 s, with up to half of the pause as jitter.
 fn are_doubled(pauses: &[f64]) -> bool {
     let wanted = (0..).map(|at| f64::min(0.8 * f64::powi(2.0, at), 30.0));
     pauses.iter().zip(wanted).all(|(pause, wanted)| (wanted..=wanted * 1.51).contains(pause))
@@ -63,7 +63,7 @@ async fn a_server_that_keeps_failing_is_asked_ever_more_rarely_until_it_is_well_
     assert!(pauses.len() > 8 && are_doubled(&pauses), "{pauses:?}");
     *broken.lock() = false;
     maps.wait_synced(Duration::from_secs(60)).await.unwrap();
-    // A watch that stood for two minutes was well: its next failure is a first one.
+    // A watch that was open for two minutes was healthy: its next failure counts as the first.
     tokio::time::sleep(Duration::from_secs(130)).await;
     *broken.lock() = true;
     asked.take();
@@ -99,12 +99,12 @@ async fn a_server_for_which_every_version_is_too_old_is_asked_with_pauses() {
         false => Answer::Pass,
     });
     tokio::time::sleep(Duration::from_secs(60)).await;
-    // A list and a watch each time: only the first refusal is answered at once.
+    // A list and a watch each time: only the first refusal is retried at once.
     let pauses: Vec<f64> = asked.pauses().into_iter().filter(|pause| *pause > 0.01).collect();
     assert!((3..10).contains(&pauses.len()), "{pauses:?}");
 }
 
-/// The server is asked to end a watch after ten minutes at most. A connection that has silently died never does.
+/// The server is asked to end a watch after ten minutes at most. A dead connection never ends.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "pauses are measured in virtual time")]
 async fn a_connection_that_has_died_is_replaced() {
     let cluster = quiet(4).await;
@@ -121,7 +121,8 @@ async fn a_connection_that_has_died_is_replaced() {
     assert_eq!(asked.take().len(), 1);
 }
 
-/// A user's function that cannot bear an object: the watch says so and tries again, and goes on once it is mended.
+/// If a user's function panics for an object, the watch reports it and retries, and continues once the object is
+/// repaired.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "pauses are measured in virtual time")]
 async fn a_panic_of_a_users_function_does_not_end_the_watch() {
     let cluster = quiet(5).await;

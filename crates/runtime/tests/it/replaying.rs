@@ -10,7 +10,7 @@ use kube::ResourceExt;
 
 use crate::{Notes, map, quiet};
 
-/// Random load on a few workers, and the order of all reconciles with their ids, causes and times.
+/// Runs random load on a few workers. Returns all reconciles in order, with their ids, causes and times.
 async fn run(seed: u64) -> Vec<String> {
     let cluster = quiet(seed).await;
     let notes = Notes::default();

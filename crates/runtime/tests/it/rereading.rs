@@ -1,4 +1,4 @@
-//! Read your own writes: a key is not reconciled again from a cache that is older than what it wrote.
+//! Read your own writes: a key is not reconciled again from a cache that does not show its writes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,15 +18,15 @@ fn secret(name: &str, value: &str) -> Secret {
     secret
 }
 
-/// Breaks the watch of Secrets, two seconds after the start, for so many attempts: the first retry is at once, the
-/// next after about a second, then two, then four.
+/// Breaks the watch of Secrets two seconds after the start, for `attempts` attempts: the first retry is at once, the
+/// next after about one second, then two, then four.
 async fn break_secrets(cluster: &Cluster, attempts: usize) {
     tokio::time::sleep(Duration::from_secs(2)).await;
     cluster.fail(Matcher::any().path("/api/v1/secrets"), Fault::InternalError, attempts);
     cluster.cut_watch(Matcher::any().path("/api/v1/secrets"));
 }
 
-/// Applies a Secret named after the map, and notes when, for whom and what the cache shows of it.
+/// Applies a Secret with the name of the map, and notes the time, the map, and whether the cache shows the Secret.
 async fn copy(map: Arc<ConfigMap>, ctx: Ctx<(Instant, Notes)>) -> Result<Action, Error> {
     let (start, notes) = ctx.state();
     let cached = ctx.get::<Secret>(&map.name_any()).map(|found| found.is_some());
@@ -36,7 +36,7 @@ async fn copy(map: Arc<ConfigMap>, ctx: Ctx<(Instant, Notes)>) -> Result<Action,
     Ok(Action::await_change())
 }
 
-/// One worker: a key that waits for its write must not keep it.
+/// With one worker: a key that waits for its write must not block the worker.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "watches are broken, and their retries are timed exactly")]
 async fn a_key_that_waits_for_its_write_frees_its_worker() {
     let cluster = quiet(1).await;
@@ -89,7 +89,7 @@ async fn the_wait_is_bounded_then_the_object_is_read_live_and_that_is_counted() 
 
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "watches are broken, and their retries are timed exactly")]
 async fn only_a_cache_that_is_sure_to_see_the_write_is_waited_for() {
-    // With selectors it may never see it, in another namespace it never does.
+    // A cache with selectors may never show the write, a cache of another namespace never does.
     let scopes: [fn(Source<Secret>) -> Source<Secret>; 3] = [
         |source| source.labels("app=web"),
         |source| source.fields("type=example.com/other"),
@@ -118,7 +118,7 @@ async fn only_a_cache_that_is_sure_to_see_the_write_is_waited_for() {
     }
 }
 
-/// What an attempt wrote before it failed is there: the next one does not make it again.
+/// The writes of a failed attempt are waited for, so that the next attempt does not repeat them.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "watches are broken, and their retries are timed exactly")]
 async fn the_writes_of_an_attempt_that_failed_are_waited_for_too() {
     let cluster = quiet(10).await;
@@ -188,7 +188,7 @@ async fn a_deletion_is_waited_for_until_that_object_is_gone() {
     assert_eq!(notes.take(), ["found true", "found false"]);
 }
 
-/// A list in the same reconcile waits for the write or does not, as it chooses.
+/// A reconcile can choose to wait for its own writes before it lists.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "watches are broken, and their retries are timed exactly")]
 async fn a_list_after_a_write_sees_it_once_the_caches_have_caught_up() {
     let cluster = quiet(5).await;
@@ -245,13 +245,13 @@ async fn a_write_through_the_bare_client_can_be_remembered() {
     assert_eq!(notes.take(), ["cached false", "cached true"]);
 }
 
-/// Breaks the watch of ConfigMaps for so many attempts.
+/// Breaks the watch of ConfigMaps for `attempts` attempts.
 fn break_maps(cluster: &Cluster, attempts: usize) {
     cluster.fail(Matcher::any().path("/api/v1/configmaps"), Fault::InternalError, attempts);
     cluster.cut_watch(Matcher::any().path("/api/v1/configmaps"));
 }
 
-/// Writes the map itself while its watch is broken, and comes again soon.
+/// Writes the map itself while its watch is broken, and is requeued soon.
 async fn count_up(map: Arc<ConfigMap>, ctx: Ctx<(Cluster, Notes)>) -> Result<Action, Error> {
     let (cluster, notes) = ctx.state();
     notes.push(format!("{} behind={}", value(&map), ctx.is_behind()));
@@ -279,7 +279,7 @@ async fn the_object_itself_is_read_live_after_the_bound() {
     assert_eq!(notes.take(), ["1 behind=false", "2 behind=true"], "the cache still has the first one");
 }
 
-/// Takes its finalizer from a map that is being deleted, while the watch of maps is broken.
+/// Removes the finalizer of a map that is being deleted, while the watch of maps is broken.
 async fn let_go(map: Arc<ConfigMap>, ctx: Ctx<(Cluster, Notes)>) -> Result<Action, Error> {
     let (cluster, notes) = ctx.state();
     let going = map.metadata.deletion_timestamp.is_some();
@@ -312,7 +312,7 @@ async fn who_takes_the_last_finalizer_does_not_see_the_object_again() {
     assert_eq!(notes.take(), ["going=false", "going=true"]);
 }
 
-/// One cache of two namespaces has two watches: how far that of the one has come says nothing of the other.
+/// A cache of two namespaces has two watches, and the progress of one does not show writes in the other.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "watches are broken, and their retries are timed exactly")]
 async fn a_write_is_waited_for_in_its_own_namespace() {
     let cluster = quiet(9).await;
@@ -332,7 +332,7 @@ async fn a_write_is_waited_for_in_its_own_namespace() {
     let maps: kube::Api<ConfigMap> = kube::Api::namespaced(cluster.client(), "other");
     maps.create(&Default::default(), &map("one", 1)).await.unwrap();
     tokio::time::sleep(Duration::from_millis(10)).await;
-    // The watch of the first namespace moves on.
+    // The watch of the first namespace makes progress.
     cluster.apply(secret("unrelated", "1")).await.unwrap();
     let change = kube::api::Patch::Merge(serde_json::json!({ "data": { "value": "2" } }));
     maps.patch("one", &Default::default(), &change).await.unwrap();

@@ -1,4 +1,4 @@
-//! What a test puts between a client and the server.
+//! A layer between a client and the server, with which a test decides about requests.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,16 +15,16 @@ use kube::client::Body;
 
 type Seamed = UnsyncBoxBody<Bytes, kube::Error>;
 
-/// What becomes of a request.
+/// The answer to a request.
 pub(crate) enum Answer {
     Pass,
-    /// This code with this message.
+    /// Refuses the request with this code and message.
     Refuse(u16, &'static str),
-    /// 200, and nothing ever.
+    /// Answers 200 and then sends nothing, for ever.
     Silence,
 }
 
-/// A client whose requests `decide` looks at first.
+/// A client whose requests `decide` answers or lets pass.
 pub(crate) fn around(
     client: Client,
     decide: impl Fn(&Request<Body>) -> Answer + Clone + Send + Sync + 'static,
@@ -49,8 +49,8 @@ pub(crate) fn around(
     Client::new(service, namespace)
 }
 
-/// A client one of whose watches ends once, in the middle of the line after so many over all of them; and how many
-/// lines there were, which are more than that once it has ended.
+/// A client that cuts one watch once, in the middle of the line after `lines` lines over all watches. Also returns the
+/// counter of lines, which exceeds `lines` after the cut.
 pub(crate) fn cut_once_after(client: Client, lines: usize) -> (Client, Arc<AtomicUsize>) {
     let namespace = client.default_namespace().to_owned();
     let given = Arc::new(AtomicUsize::new(0));

@@ -17,7 +17,7 @@ async fn health_readiness_and_metrics_are_served() {
         if !filled {
             cluster.fail(Matcher::any().kind::<ConfigMap>(), Fault::InternalError, usize::MAX);
         }
-        // The listener is given away bound: a port that was free a moment ago may be somebody else's by now.
+        // The listener is bound here: a port that was free a moment ago may be taken by now.
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let controller = Controller::new("served", |_: Arc<ConfigMap>, _: Ctx| async {
@@ -45,7 +45,7 @@ async fn health_readiness_and_metrics_are_served() {
     }
 }
 
-/// Probes come from the node and scrapes from elsewhere: who may reach one port need not reach the other.
+/// Probes come from the node and scrapes from elsewhere: each can have a port of its own.
 #[tokio::test]
 async fn metrics_may_have_a_port_of_their_own() {
     let cluster = crate::quiet(7).await;
@@ -82,7 +82,7 @@ async fn an_address_that_is_taken_ends_the_manager_with_its_name() {
     }
 }
 
-/// A stop closes the port, and what is connected to it, without waiting for whoever keeps a connection open.
+/// A stop closes the port and its connections without waiting for clients that keep a connection open.
 #[tokio::test]
 async fn a_stop_closes_the_port_and_its_connections() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -98,13 +98,13 @@ async fn a_stop_closes_the_port_and_its_connections() {
     drop(stop);
     let soon = Duration::from_secs(30);
     tokio::time::timeout(soon, running).await.expect("it does not wait").unwrap().unwrap();
-    // An answer may be left of the first request, nothing else.
+    // Nothing but the answer to the first request may be left.
     let mut rest = Vec::new();
     let _ = tokio::time::timeout(soon, kept.read_to_end(&mut rest)).await.expect("it is closed");
     assert!(tokio::net::TcpStream::connect(address).await.is_err());
 }
 
-/// What a manager answers at this address.
+/// Requests a page from a manager.
 async fn page(address: std::net::SocketAddr, path: &str) -> String {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
@@ -115,7 +115,7 @@ async fn page(address: std::net::SocketAddr, path: &str) -> String {
     answer
 }
 
-/// A crash leaves nobody behind who still answers.
+/// After a crash, no connection is served any more.
 #[tokio::test]
 async fn connections_end_with_a_manager_that_is_dropped() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -132,7 +132,7 @@ async fn connections_end_with_a_manager_that_is_dropped() {
     let _ = closed.await.expect("it is closed");
 }
 
-/// A client that is gone before it was let in, or too many open files, ended the whole operator.
+/// An error while accepting a connection used to end the whole operator.
 #[cfg(unix)]
 #[tokio::test]
 async fn a_connection_that_cannot_be_accepted_does_not_end_the_manager() {

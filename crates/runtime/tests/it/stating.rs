@@ -1,4 +1,4 @@
-//! What a reconcile says in a status: by replacing it, by a patch, or by an apply beside others.
+//! Writes of a status: by replacement, by patch, and by apply beside other field managers.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::applying::in_a_reconcile;
 use crate::writing::web;
 use crate::{Notes, map};
 
-/// Replaces nothing but the status, and only that of the object as it was read.
+/// A replaced status changes nothing else, and is refused if the object changed since it was read.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 1)]
 async fn a_status_is_replaced_under_the_same_condition_as_an_object(cluster: Cluster) {
     cluster.apply(map("one", 1)).await.unwrap();
@@ -48,7 +48,7 @@ fn conditions(deployment: &Deployment) -> Vec<String> {
     conditions.map(|DeploymentCondition { type_, status, .. }| format!("{type_}={status}")).collect()
 }
 
-/// Two who have conditions in one status: each has its own, changes it alone, and takes it away again.
+/// Two field managers have conditions in one status: each changes and removes only its own.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 2)]
 async fn a_status_is_applied_only_on_change_and_beside_others(cluster: Cluster) {
     let notes = Notes::default();

@@ -1,4 +1,4 @@
-//! How a manager starts and ends: order, patience, signals, the first fatal error.
+//! How a manager starts and ends: order, grace period, signals, the first fatal error.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, ExitCode, Stdio, Termination};
@@ -21,7 +21,7 @@ fn manager(cluster: &Cluster) -> Manager {
     Manager::new(cluster.client()).with_env(cluster.env().clone()).namespaces([cluster.namespace()])
 }
 
-/// A controller whose reconciles take this long; they note their begin and end, and record an event at the end.
+/// A controller whose reconciles take `duration`, note their begin and end, and record an event at the end.
 fn slow(notes: &Notes, duration: Duration) -> Controller<ConfigMap> {
     Controller::new("slow", move |map: Arc<ConfigMap>, ctx: Ctx<Notes>| async move {
         ctx.state().push("begun");
@@ -33,7 +33,7 @@ fn slow(notes: &Notes, duration: Duration) -> Controller<ConfigMap> {
     .state(notes.clone())
 }
 
-/// Runs until the first note, then stops; says how long the stop took.
+/// Runs a manager until the first note, then stops it. Returns how long the stop took.
 async fn stopped_at_work(manager: Manager, notes: &Notes) -> Duration {
     let stop = CancellationToken::new();
     let stopped = stop.clone();
@@ -88,7 +88,7 @@ async fn who_works_stops_before_what_it_works_with(cluster: Cluster) {
     assert_eq!(notes.take(), ["begun", "ended", "connection closed"]);
 }
 
-/// Notes that it began and whether this cache was filled by then, and that it was told to stop.
+/// A runnable that notes its start, whether the cache was filled by then, and its stop.
 fn noting(
     notes: &Notes,
     name: &'static str,
@@ -105,12 +105,12 @@ fn noting(
     }
 }
 
-/// The order is controller-runtime's: servers, caches, others, and what needs the lease.
+/// The order is controller-runtime's: servers, caches, runnables that run always, and then what needs the lease.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 6)]
 async fn parts_start_in_their_order_and_stop_in_the_reverse(cluster: Cluster) {
     let notes = Notes::default();
     cluster.apply(map("one", 1)).await.unwrap();
-    // The first lists fail: the cache is filled some seconds later, for which a server does not wait.
+    // The first lists fail, so that the cache is filled some seconds later. A server does not wait for it.
     cluster.fail(Matcher::any().by("manager").kind::<Secret>(), Fault::InternalError, 2);
     let manager = Manager::new(cluster.client_as("manager", ["system:masters"]))
         .with_env(cluster.env().clone())
@@ -129,7 +129,7 @@ async fn parts_start_in_their_order_and_stop_in_the_reverse(cluster: Cluster) {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     let mut begun = notes.take();
-    // Controllers and runnables begin together.
+    // Controllers and runnables start together.
     begun[2..].sort();
     let wanted = [
         "server begun, cache filled: false",
@@ -164,7 +164,7 @@ async fn a_runnable_waits_for_the_lease_unless_it_runs_always(cluster: Cluster) 
         tokio::spawn(manager.run_until(std::future::pending()))
     };
     let one = candidate("one");
-    // It leads three seconds after it has created the lease.
+    // The manager leads three seconds after it created the lease.
     tokio::time::sleep(Duration::from_secs(4)).await;
     let two = candidate("two");
     tokio::time::sleep(Duration::from_secs(5)).await;
@@ -173,7 +173,7 @@ async fn a_runnable_waits_for_the_lease_unless_it_runs_always(cluster: Cluster) 
     two.abort();
 }
 
-/// What a stopping controller took from a channel would be lost.
+/// A key that a stopping controller takes from a channel would be lost.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 8)]
 async fn streams_and_timers_are_not_asked_any_more_once_it_stops(cluster: Cluster) {
     let (notes, asked) = (Notes::default(), Notes::default());
@@ -189,7 +189,7 @@ async fn streams_and_timers_are_not_asked_any_more_once_it_stops(cluster: Cluste
     assert!(times <= 1, "asked {times} times");
 }
 
-/// Whoever asked for a cache may let go of it before it is filled: the manager does not wait in vain.
+/// An informer may be dropped before its cache is filled: the manager does not wait for it.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 9)]
 async fn a_cache_that_nobody_holds_any_more_does_not_hold_up_the_start(cluster: Cluster) {
     let notes = Notes::default();
@@ -212,7 +212,7 @@ async fn a_cache_that_nobody_holds_any_more_does_not_hold_up_the_start(cluster: 
     running.abort();
 }
 
-/// A reconcile that waits for something else is told that it should not.
+/// A reconcile that waits for something can learn of the stop.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 7)]
 async fn a_long_reconcile_is_told_of_the_stop(cluster: Cluster) {
     let notes = Notes::default();
@@ -228,7 +228,7 @@ async fn a_long_reconcile_is_told_of_the_stop(cluster: Cluster) {
     assert!(took < Duration::from_secs(5), "{took:?}");
 }
 
-/// A stop waited for thirty seconds, or for two minutes where it may, for a controller whose cache did not fill.
+/// A stop used to wait for a controller whose cache did not fill, up to the grace period.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 10)]
 async fn a_stop_does_not_wait_for_caches_to_fill(cluster: Cluster) {
     let notes = Notes::default();
@@ -248,7 +248,7 @@ async fn a_stop_does_not_wait_for_caches_to_fill(cluster: Cluster) {
     assert!(took < Duration::from_secs(5), "{took:?}");
 }
 
-/// Whoever holds the token, also outside of the reconcile, learns that the lease is lost.
+/// The token is cancelled when the lease is lost, also for holders outside of the reconcile.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 11)]
 async fn who_lost_the_lease_is_told_to_cancel(cluster: Cluster) {
     let token = Arc::new(Mutex::new(None));
@@ -274,7 +274,7 @@ async fn who_lost_the_lease_is_told_to_cancel(cluster: Cluster) {
 
 type Kept = Mutex<Option<CancellationToken>>;
 
-/// A stream that gives nothing but a panic.
+/// A stream that panics when it is polled.
 fn broken_stream() -> impl futures::Stream<Item = Request> + Send + 'static {
     futures::stream::once(async {
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -282,7 +282,7 @@ fn broken_stream() -> impl futures::Stream<Item = Request> + Send + 'static {
     })
 }
 
-/// A controller that has lost its stream, its timer or a worker looks alive and is not.
+/// A controller without its stream, its timer or a worker would look alive and miss events.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 12)]
 async fn a_controller_whose_task_panics_is_a_fatal_error(cluster: Cluster) {
     let plain = || {
@@ -305,7 +305,7 @@ async fn a_controller_whose_task_panics_is_a_fatal_error(cluster: Cluster) {
     }
 }
 
-/// They would count as one, and undo each other's applies.
+/// Two controllers with one name would share metrics, and undo each other's applies.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 13)]
 async fn two_controllers_of_one_name_are_refused(cluster: Cluster) {
     let notes = Notes::default();
@@ -333,7 +333,7 @@ async fn a_runnable_that_panics_is_a_fatal_error_too(cluster: Cluster) {
 
 const CHILD: &str = "EVENKEEL_RUNTIME_STOPPING_CHILD";
 
-/// What an operator's `main` does, in a process of its own: runs until a signal, or until "fail" fails.
+/// The `main` of an operator in a process of its own: runs until a signal, or fails if it is told to.
 #[tokio::test]
 async fn the_process_of_an_operator() {
     let Ok(what) = std::env::var(CHILD) else { return };
@@ -350,7 +350,7 @@ async fn the_process_of_an_operator() {
         }
         Ok(())
     });
-    // As where `main` returns the result.
+    // As if `main` returned the result.
     let code = manager.run().await.report();
     std::process::exit(if code == ExitCode::SUCCESS { 0 } else { 1 });
 }
@@ -365,7 +365,7 @@ fn operator(what: &str) -> Child {
         .unwrap()
 }
 
-/// Sends the signal once the operator runs; gives the rest of its output and its code.
+/// Sends a signal once the operator runs. Returns the rest of its output and its exit code.
 fn signalled(signal: &str) -> (String, Option<i32>) {
     let mut child = operator("run");
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -384,7 +384,7 @@ fn sigterm_and_ctrl_c_stop_it_gracefully() {
     }
 }
 
-/// The first asks to stop, the second does not ask.
+/// The first signal asks the manager to stop, the second ends it at once.
 #[test]
 fn a_second_signal_does_not_wait() {
     let mut child = operator("hang");

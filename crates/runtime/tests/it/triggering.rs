@@ -1,4 +1,4 @@
-//! What brings a key into the queue, in which order, and what comes of a reconcile's result.
+//! What queues a key, in which order keys are reconciled, and what follows from the result of a reconcile.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -86,8 +86,7 @@ async fn streams_and_timers_bring_keys_with_their_causes() {
     assert_eq!(notes.take(), ["default/timed: timer"]);
 }
 
-/// Objects that no watch gave, as they come from a webhook or a cloud's API: mapped, filtered and ranked like those of
-/// a watch.
+/// Objects from a webhook or a cloud provider's API are mapped, filtered and prioritized like those of a watch.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "the order of keys is exact in virtual time only")]
 async fn objects_of_a_stream_are_generic_events() {
     let cluster = quiet(15).await;
@@ -125,7 +124,7 @@ async fn objects_of_a_stream_are_generic_events() {
     assert_eq!(notes.take(), ["a: usual", generic, generic, "wanted: webhook", "b: usual"]);
 }
 
-/// With one worker that takes a second for each key: what happens now goes before what was there, and before a replay.
+/// With one worker that takes a second for each key, watch events go before the first list and before a resync.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "the order of keys is exact in virtual time only")]
 async fn live_changes_go_before_the_initial_list_and_before_a_resync() {
     let cluster = quiet(3).await;
@@ -149,7 +148,7 @@ async fn live_changes_go_before_the_initial_list_and_before_a_resync() {
     cluster.apply(map("live", 1)).await.unwrap();
     cluster.settled().await;
     assert_eq!(notes.take(), ["a", "live", "b", "c"]);
-    // The replay comes somewhere between 900 and 1100 s; its first key is in work when the change comes.
+    // The resync happens between 900 and 1100 s; its first key is in flight when the change arrives.
     while notes.0.lock().is_empty() {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
@@ -181,7 +180,8 @@ async fn one_key_at_a_time_unless_more_are_asked_for() {
     }
 }
 
-/// The attempt that each reconcile sees: an error and a requeue count, a requeue after a time and success forget.
+/// The attempt number grows with errors and requeues with backoff, and starts over after a requeue with a delay or a
+/// success.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "the order of keys is exact in virtual time only")]
 async fn a_requeue_after_a_time_forgets_the_backoff_and_a_requeue_keeps_it() {
     let cluster = quiet(5).await;
@@ -223,7 +223,7 @@ async fn a_requeue_after_a_time_forgets_the_backoff_and_a_requeue_keeps_it() {
     );
 }
 
-/// Two keys ask to come back; the one with the higher priority does so first, though it asked later.
+/// Of two keys that are requeued for the same time, the one with the higher priority is reconciled first.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "the order of keys is exact in virtual time only")]
 async fn a_result_may_set_the_priority_of_the_next_reconcile() {
     let cluster = quiet(6).await;
@@ -241,7 +241,7 @@ async fn a_result_may_set_the_priority_of_the_next_reconcile() {
                     return Ok::<_, Error>(Action::await_change());
                 }
                 let high = map.name_any().ends_with("high");
-                // The second one is a second later, so that both fall due at the same time.
+                // The second key is reconciled a second later, so that both delays end at the same time.
                 let (delay, priority) = if high { (9, 10) } else { (10, -10) };
                 Ok(Action::requeue(Duration::from_secs(delay)).priority(priority))
             })
@@ -252,8 +252,8 @@ async fn a_result_may_set_the_priority_of_the_next_reconcile() {
     assert_eq!(notes.take(), ["a-low", "b-high", "b-high", "a-low"]);
 }
 
-/// Two keys fail and fall due while the only worker is busy; the one that a trigger of high priority brought is tried
-/// again first, though it failed later. So it is after the backoff and after a delay of the error's own.
+/// Two keys fail and become ready while the only worker is busy: the key of a trigger with high priority is retried
+/// first, though it failed later. This holds for the backoff and for the delay of an error.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "the order of keys is exact in virtual time only")]
 async fn a_retry_keeps_its_priority() {
     for own_delay in [false, true] {
@@ -327,7 +327,7 @@ async fn a_missed_change_passes_a_predicate_unless_it_asks_for_replays_too() {
     }
 }
 
-/// A function of the whole event sees what a function of the object cannot: what was before.
+/// A function of the event can compare the old and the new object.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false)]
 async fn a_trigger_may_look_at_the_whole_event() {
     let cluster = quiet(8).await;
@@ -361,7 +361,7 @@ async fn a_trigger_may_look_at_the_whole_event() {
     assert_eq!(notes.take(), ["one: Secret default/key updated"]);
 }
 
-/// What is owned may have a predicate of its own; two filters of the primary kind hold both.
+/// Owned objects can have a predicate of their own; of two filters of the primary kind, both apply.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 9)]
 async fn each_trigger_has_its_own_filter(cluster: Cluster) {
     let notes = Notes::default();
@@ -405,7 +405,7 @@ async fn each_trigger_has_its_own_filter(cluster: Cluster) {
     assert_eq!(notes.take(), ["one: ConfigMap default/one updated"]);
 }
 
-/// While the only worker is busy, a change comes and then one through a trigger with a priority: that goes first.
+/// While the only worker is busy, a change arrives and then one through a trigger with a priority, which goes first.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "the order of keys is exact in virtual time only")]
 async fn a_trigger_may_have_a_priority() {
     let cluster = quiet(10).await;
@@ -439,8 +439,8 @@ async fn a_trigger_may_have_a_priority() {
     assert_eq!(notes.take(), ["busy", "urgent", "usual"]);
 }
 
-/// A filter of the whole controller keeps out what happens, of any kind; what a relist finds and what a resync repeats
-/// passes it, unless that is asked for too. A second filter holds beside the first.
+/// A filter of the whole controller applies to watch events of every kind. Relists and resyncs pass, unless they have a
+/// filter too. Of two filters, both apply.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "hours pass, and the watch is cut")]
 async fn a_filter_of_the_whole_controller_lets_replays_pass_unless_asked() {
     use evenkeel_cluster::Matcher;
@@ -495,8 +495,8 @@ async fn a_filter_of_the_whole_controller_lets_replays_pass_unless_asked() {
     }
 }
 
-/// What kube-runtime does not notice: a child that was deleted, and one that changed, while nobody watched, and whose
-/// events are gone by the time somebody does.
+/// A child that was deleted or changed while no watch was open, and whose events are compacted, still triggers its
+/// owner. kube-runtime misses that.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "the watch is cut, and revisions are compacted")]
 async fn what_happened_to_a_child_while_nobody_watched_reaches_its_owner() {
     use evenkeel_cluster::Matcher;
@@ -528,7 +528,7 @@ async fn what_happened_to_a_child_while_nobody_watched_reaches_its_owner() {
     assert_eq!(noted, ["one: Secret default/of-one deleted", "two: Secret default/of-two updated"]);
 }
 
-/// A mapping that cannot bear one object: others are mapped as before, by the watch and by the resync.
+/// If a mapping panics for one object, other objects are still mapped, by the watch and by the resync.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "hours pass")]
 async fn a_trigger_that_panics_loses_that_event_alone() {
     let cluster = quiet(16).await;

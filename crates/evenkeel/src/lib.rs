@@ -35,15 +35,15 @@ pub mod cli;
 #[doc(inline)]
 pub use evenkeel_runtime::{
     Action, Backoff, BoxError, Cache, Cause, Causes, Change, ContextError, Controller, Ctx, Ensured, Env,
-    Error, ErrorExt, Event, EventMeta, EventType, Index, Informer, Informers, Manager,
-    ManagerError, Manifests, Object, Objects, Observed, Origin, Owner, Predicate, Queue, Reconciler,
-    Recorder, Request, Result, ResultExt, Rollout, Source, Stage, Subscription, SyncError, Trigger,
+    Error, ErrorExt, Event, EventMeta, EventType, Index, Informer, Informers, Manager, ManagerError,
+    Manifests, Object, Objects, Observed, Origin, Owner, Predicate, Queue, Reconciler, Recorder, Request,
+    Result, ResultExt, Rollout, Source, Stage, Subscription, SyncError, Trigger,
 };
 #[doc(inline)]
 pub use evenkeel_runtime::{
     action, cache, cause, conditions, context, controller, docs, error, event, finalizer, index, informer,
-    manager, manifests, object, observe, owner, predicate, queue, recorder, request,
-    rollout, source, trigger, yaml,
+    manager, manifests, object, observe, owner, predicate, queue, recorder, request, rollout, source,
+    trigger, yaml,
 };
 
 #[cfg(feature = "leader-election")]

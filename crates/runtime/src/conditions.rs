@@ -188,8 +188,11 @@ mod tests {
         object.metadata.generation = Some(7);
         let at = |second| Timestamp::from_second(second).unwrap();
         let mut put = |holds: bool, reason: &str, second| {
-            let changed =
-                set(&mut conditions, NewCondition::new("Ready", holds, reason, "").observed(&object), at(second));
+            let changed = set(
+                &mut conditions,
+                NewCondition::new("Ready", holds, reason, "").observed(&object),
+                at(second),
+            );
             let ready = find(&conditions, "Ready").unwrap();
             assert_eq!(ready.observed_generation, Some(7));
             (changed, ready.last_transition_time.0.as_second())

@@ -18,8 +18,8 @@ use kube::core::DynamicObject;
 
 use crate::action::Action;
 use crate::context::Ctx;
-use crate::error::{BoxError, ContextError};
 use crate::declaration::{Declaration, Purpose};
+use crate::error::{BoxError, ContextError};
 use crate::object::{Scoping, scoping};
 use crate::queue::Backoff;
 use crate::source::Source;

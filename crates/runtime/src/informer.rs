@@ -27,8 +27,8 @@ use futures::future::BoxFuture;
 use tokio::task::JoinSet;
 
 use crate::cache::Cache;
-use crate::own_writes::Written;
 use crate::event::Event;
+use crate::own_writes::Written;
 use crate::source::{Source, SourceKey};
 use crate::{Object, Request};
 use shared::{Each, Shared};

@@ -25,12 +25,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::Object;
 use crate::controller::Runnable;
+use crate::declaration::Declaration;
 use crate::error::{BoxError, chain};
 use crate::fence::{self, Fence};
 use crate::informer::Informers;
 #[cfg(feature = "leader-election")]
 use crate::leader::LeaderElection;
-use crate::declaration::Declaration;
 use crate::manifests::Manifests;
 use crate::metrics::Metrics;
 use crate::observe::{Observed, Observers};

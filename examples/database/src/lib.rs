@@ -152,7 +152,8 @@ async fn reject<B: Backup>(database: &Database, ctx: &Ctx<B>, rejection: Rejecti
     let mut status = database.status.clone().unwrap_or_default();
     status.phase = Phase::Rejected;
     status.observed_generation = database.metadata.generation;
-    let accepted = NewCondition::new("Accepted", false, rejection.reason(), rejection.to_string()).observed(database);
+    let accepted =
+        NewCondition::new("Accepted", false, rejection.reason(), rejection.to_string()).observed(database);
     if ctx.set_condition(&mut status.conditions, accepted) {
         ctx.warning(database, rejection.reason(), rejection.to_string());
     }
@@ -169,14 +170,16 @@ fn status<B: Backup>(database: &Database, ctx: &Ctx<B>, servers: Option<&Statefu
         Some(_) => Phase::Creating,
     };
     let mut conditions = database.status.as_ref().map(|status| status.conditions.clone()).unwrap_or_default();
-    let accepted = NewCondition::new("Accepted", true, "Valid", "the spec can be carried out").observed(database);
+    let accepted =
+        NewCondition::new("Accepted", true, "Valid", "the spec can be carried out").observed(database);
     ctx.set_condition(&mut conditions, accepted);
     let (reason, message) = match phase {
         Phase::Growing => ("StorageGrowing", "the storage grows".to_owned()),
         Phase::Running => ("ServersReady", format!("{ready} of {wanted} servers are ready")),
         _ => ("ServersStarting", format!("{ready} of {wanted} servers are ready")),
     };
-    let ready_condition = NewCondition::new("Ready", phase == Phase::Running, reason, message).observed(database);
+    let ready_condition =
+        NewCondition::new("Ready", phase == Phase::Running, reason, message).observed(database);
     ctx.set_condition(&mut conditions, ready_condition);
     DatabaseStatus {
         phase,

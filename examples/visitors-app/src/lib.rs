@@ -78,7 +78,10 @@ async fn converge<U: Uploads>(app: &VisitorsApp, ctx: &Ctx<U>) -> Result<Action>
         Ok(()) => {}
         // A retry does not help with a bad spec: show the reason, and wait for the next change of the spec.
         Err(error) if error.is_invalid() => {
-            ctx.set_condition(&mut status.conditions, NewCondition::new("Ready", false, "Refused", error.to_string()));
+            ctx.set_condition(
+                &mut status.conditions,
+                NewCondition::new("Ready", false, "Refused", error.to_string()),
+            );
             ctx.status(app, status).await?;
             return Err(error.terminal().into());
         }
@@ -87,7 +90,9 @@ async fn converge<U: Uploads>(app: &VisitorsApp, ctx: &Ctx<U>) -> Result<Action>
     let missing = |tier: &Tier| !conditions::is_true(&status.conditions, tier.condition());
     let ready = match Tier::IN_ORDER.into_iter().find(missing) {
         None => NewCondition::new("Ready", true, "AllTiersReady", "the site is served"),
-        Some(tier) => NewCondition::new("Ready", false, "TierNotReady", format!("{} is not ready", tier.name(app))),
+        Some(tier) => {
+            NewCondition::new("Ready", false, "TierNotReady", format!("{} is not ready", tier.name(app)))
+        }
     };
     let waits = !conditions::is_true(&status.conditions, Tier::Frontend.condition());
     ctx.set_condition(&mut status.conditions, ready.observed(app));
@@ -110,7 +115,12 @@ async fn raise<U: Uploads>(
     for tier in Tier::IN_ORDER {
         let name = tier.name(app);
         let condition = if !below_is_ready && ctx.get::<Deployment>(&name)?.is_none() {
-            NewCondition::new(tier.condition(), false, "Waiting", format!("{name} waits for the tier below it"))
+            NewCondition::new(
+                tier.condition(),
+                false,
+                "Waiting",
+                format!("{name} waits for the tier below it"),
+            )
         } else {
             ctx.apply(tiers::service(app, tier)).await?;
             let deployment = ctx.apply(tiers::deployment(app, tier)).await?;
@@ -121,7 +131,12 @@ async fn raise<U: Uploads>(
                 Tier::Frontend => status.frontend_image = Some(tier.image().to_owned()),
             }
             let reason = if below_is_ready { "RolledOut" } else { "RollingOut" };
-            NewCondition::new(tier.condition(), below_is_ready, reason, format!("{name} runs {}", tier.image()))
+            NewCondition::new(
+                tier.condition(),
+                below_is_ready,
+                reason,
+                format!("{name} runs {}", tier.image()),
+            )
         };
         ctx.set_condition(&mut status.conditions, condition.observed(app));
     }

@@ -2,4 +2,3 @@
 
 mod compile_errors;
 mod with_anyhow;
-

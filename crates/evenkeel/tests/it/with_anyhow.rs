@@ -12,7 +12,9 @@ use evenkeel::prelude::*;
 async fn reconcile(map: Arc<ConfigMap>, ctx: Ctx) -> Result<Action> {
     let data = map.data.as_ref().context("the map has no data").terminal()?;
     ctx.status(&map, data).await?;
-    Ok(ctx.finalizer(&map, "example.com/a", |_| async { Ok::<_, anyhow::Error>(Action::await_change()) }).await?)
+    Ok(ctx
+        .finalizer(&map, "example.com/a", |_| async { Ok::<_, anyhow::Error>(Action::await_change()) })
+        .await?)
 }
 
 #[test]

@@ -161,7 +161,12 @@ fn watch<K: Object>(
     first.into_iter().chain(watches.into_iter().map(|wire| wire(&wiring))).collect()
 }
 
-fn scope(name: Arc<str>, options: &Options, host: &Host, declared: Vec<Arc<dyn AnyInformer>>) -> ControllerScope {
+fn scope(
+    name: Arc<str>,
+    options: &Options,
+    host: &Host,
+    declared: Vec<Arc<dyn AnyInformer>>,
+) -> ControllerScope {
     ControllerScope {
         field_manager: options.field_manager.clone().unwrap_or_else(|| name.clone()),
         recorder: host.recorder.named(name.clone()),

@@ -13,8 +13,8 @@ use super::progress::Progress;
 use super::registry::{Listed, Stats};
 use super::waiting::{Waiting, is_shown};
 use crate::cache::Store;
-use crate::own_writes::{Expected, Written};
 use crate::event::{Event, Origin};
+use crate::own_writes::{Expected, Written};
 use crate::source::Source;
 use crate::{Object, Request};
 

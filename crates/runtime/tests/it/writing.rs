@@ -123,10 +123,7 @@ async fn reading_a_kind_that_was_not_declared_is_an_error_that_says_what_to_do(c
     cluster.apply(map("one", 1)).await.unwrap();
     cluster.settled().await;
     let said = notes.take().remove(0);
-    assert!(
-        said.starts_with("read Pod: the controller declares no cache of this kind; add .owns"),
-        "{said}"
-    );
+    assert!(said.starts_with("read Pod: the controller declares no cache of this kind; add .owns"), "{said}");
 }
 
 pub(crate) fn web() -> Deployment {

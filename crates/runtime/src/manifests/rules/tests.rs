@@ -58,7 +58,8 @@ fn recorded_requests_replace_the_usual_writes() {
 
 #[test]
 fn recorded_requests_hold_where_their_kind_was_declared() {
-    let declarations = [declared::<ConfigMap>(Purpose::Primary, &["a"]), declared::<Secret>(Purpose::Read, &["b"])];
+    let declarations =
+        [declared::<ConfigMap>(Purpose::Primary, &["a"]), declared::<Secret>(Purpose::Read, &["b"])];
     let manifests = Manifests::new("op", "ops").declared(declarations).verbs(verbs(
         "configmaps/status: patch\nsecrets: patch\npods: create\nnodes (cluster): get\nevents.events.k8s.io: create",
     ));

@@ -12,6 +12,8 @@ mod progress;
 mod reflector;
 mod registry;
 mod shared;
+#[cfg(feature = "metrics")]
+mod size;
 mod waiting;
 
 pub use registry::Informers;

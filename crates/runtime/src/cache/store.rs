@@ -175,6 +175,7 @@ impl<K: Object> Store<K> {
     }
 
     /// About `count` objects, spread over the whole cache, in no particular order.
+    #[cfg(feature = "metrics")]
     pub(crate) fn sample(&self, count: usize) -> impl Iterator<Item = &Arc<K>> {
         self.by_key.values().step_by(self.by_key.len().div_ceil(count).max(1))
     }

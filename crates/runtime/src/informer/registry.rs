@@ -60,6 +60,7 @@ struct Live {
 }
 
 /// Statistics of one watch.
+#[cfg_attr(not(feature = "metrics"), expect(dead_code, reason = "metrics show the numbers"))]
 pub(crate) struct Stats {
     pub(crate) source: String,
     pub(crate) objects: usize,
@@ -76,6 +77,7 @@ pub(super) trait Listed: Send + Sync {
     fn stats(&self) -> Stats;
 
     /// Statistics with the size of the cache, which costs the serialization of a few objects.
+    #[cfg(feature = "metrics")]
     fn stats_with_size(&self) -> Stats;
 }
 
@@ -188,6 +190,7 @@ impl Informers {
     }
 
     /// Statistics of every watch with the sizes of the caches, ordered by source.
+    #[cfg(feature = "metrics")]
     pub(crate) fn stats_with_sizes(&self) -> Vec<Stats> {
         self.stats_by(|watch| watch.stats_with_size())
     }

@@ -1,15 +1,15 @@
-//! The runtime side by side with kube-runtime's `Controller`, on the same embedded server, in one run.
+//! Compares the runtime with kube-runtime's `Controller`, on the same embedded server, in one run.
 //!
-//! `cargo bench -p evenkeel-runtime --bench versus` prints a line for each measure: the median of repeats that
-//! alternate between the two sides, how many times better ours is, and what was aimed at. Memory is measured in
-//! child processes of this one, so that neither side inherits the other's heap.
+//! `cargo bench -p evenkeel-runtime --bench versus` prints a line for each measure: the median of repeats that alternate
+//! between the two sides, how many times better ours is, and the goal. Memory is measured in child processes, so that
+//! neither side inherits the other's heap.
 //!
-//! Both sides share this process with the server, whose time is in both of their times and brings every ratio closer
-//! to one. So the throughputs are measured a second time "without the server": what it answers was recorded, or was
-//! taken from it before the clock started. Beside the time stands the processor's time of this process, which the
-//! neighbours on a loaded machine change less. Numbers in the environment change
-//! what is measured: `OBJECTS` (a second, larger size of the initial reconcile), `PODS`, `REPEATS`; a word as argument
-//! (`initial`, `updates`, `latency`, `memory`, `queue`) runs that part alone.
+//! Both sides share this process with the server, whose time is part of both times and brings every ratio closer to one.
+//! So throughput is measured a second time "without the server": its answers were recorded, or taken from it before the
+//! clock started. Beside the elapsed time, the CPU time of this process is printed, which depends less on other
+//! processes of a loaded machine. Environment variables change what is measured: `OBJECTS` (a second, larger size of the
+//! initial reconcile), `PODS`, `REPEATS`; an argument (`initial`, `updates`, `latency`, `memory`, `queue`) runs only that
+//! part.
 
 #![allow(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 
@@ -91,10 +91,10 @@ impl Line {
     }
 }
 
-/// How many objects are updated where the throughput of updates is measured.
+/// How many objects are updated to measure the throughput of updates.
 const UPDATES: usize = 10_000;
 
-/// A line of throughput, and one of the processor's time for each reconcile.
+/// Prints a line for the throughput, and one for the CPU time of each reconcile.
 fn print_spent(measure: &str, reconciles: usize, spent: [Vec<Spent>; 2]) {
     let each = |of: fn(&Spent) -> Duration| {
         spent.each_ref().map(|all| median(all.iter().map(|spent| of(spent).as_secs_f64()).collect()))
@@ -113,7 +113,7 @@ fn repeats() -> usize {
     number("REPEATS", 5).max(1)
 }
 
-/// The middle one of what was measured.
+/// The median of the values.
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
@@ -135,7 +135,7 @@ fn map(at: usize, value: usize) -> ConfigMap {
     map
 }
 
-/// A cluster with so many maps.
+/// A cluster with this number of maps.
 async fn filled(objects: usize) -> Cluster {
     let cluster = cluster().await;
     let api = &cluster.api::<ConfigMap>();
@@ -146,7 +146,7 @@ async fn filled(objects: usize) -> Cluster {
     cluster
 }
 
-/// Writes a new value to so many maps.
+/// Writes a new value to this number of maps.
 async fn write(cluster: &Cluster, objects: usize, value: usize) {
     let api = &cluster.api::<ConfigMap>();
     let writes = (0..objects).map(|at| async move {
@@ -156,12 +156,12 @@ async fn write(cluster: &Cluster, objects: usize, value: usize) {
     futures::stream::iter(writes).buffer_unordered(16).for_each(|()| async {}).await;
 }
 
-/// From start to the last of the first reconciles: with the server, and with what it answered before.
+/// Measures from the start to the last of the first reconciles: with the server, and with its recorded answers.
 async fn initial(objects: usize) -> [[Vec<Spent>; 2]; 2] {
     let cluster = filled(objects).await;
     let tapes = [Tape::default(), Tape::default()];
     for side in Side::BOTH {
-        // What is recorded is not measured.
+        // The run that records is not measured.
         first_reconciles(side, tapes[side as usize].around(cluster.client()), &cluster, objects).await;
     }
     let mut whole = [Vec::new(), Vec::new()];
@@ -188,7 +188,7 @@ async fn first_reconciles(side: Side, client: Client, cluster: &Cluster, objects
     spent
 }
 
-/// Reconciles for updates of distinct objects that were written before and wait in the watch.
+/// Measures reconciles for updates of distinct objects, whose events wait in the watch when the clock starts.
 async fn updates(hold: Hold) -> [Vec<Spent>; 2] {
     let cluster = filled(UPDATES).await;
     let mut spent = [Vec::new(), Vec::new()];
@@ -213,7 +213,7 @@ async fn updates(hold: Hold) -> [Vec<Spent>; 2] {
     spent
 }
 
-/// One update at a time: from the write, and from the event as the server gave it out, to the reconcile.
+/// Measures one update at a time: from the write, and from the server's event, to the reconcile.
 async fn latency() {
     const SINGLE: usize = 1000;
     let cluster = filled(SINGLE).await;
@@ -243,7 +243,7 @@ async fn latency() {
     for (what, of) in rows {
         for (word, percent) in [("p50", 50), ("p99", 99)] {
             let at = |samples: &Samples| of(samples)[of(samples).len() * percent / 100];
-            // The write itself is the server's work, the same on both sides: only the event is the runtime's.
+            // The write is the server's work and the same on both sides: only the time from the event is the runtime's.
             let goal = if what.starts_with("event") { 2.0 } else { 1.0 };
             let line = Line { measure: format!("{what}, {word}, µs"), goal, more: false };
             line.print([at(&ours), at(&theirs)]);
@@ -288,7 +288,7 @@ impl Samples {
     }
 }
 
-/// Ends a side and lets go of what it holds, so that the other one starts alone.
+/// Ends a side and frees what it holds, so that the other side starts alone.
 async fn stop(running: tokio::task::JoinHandle<()>) {
     running.abort();
     let _ = running.await;

@@ -1,4 +1,4 @@
-//! What the caches of several controllers on one kind add to a process.
+//! The memory that the caches of several controllers on one kind add to a process.
 
 use std::process::Command;
 
@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Pod;
 use crate::sides::{Seen, Side, run_stripped};
 use crate::{Line, cluster, number, runtime};
 
-/// The argument by which this program measures one case and prints it.
+/// The argument that makes this program measure and print one case.
 pub(crate) const CHILD: &str = "memory-of";
 
 pub(crate) fn compare() {
@@ -30,7 +30,7 @@ fn ask_child(side: Side, controllers: usize) -> f64 {
     String::from_utf8_lossy(&output.stdout).trim().parse().unwrap_or(f64::NAN)
 }
 
-/// Measures one case and prints it.
+/// Measures and prints one case.
 pub(crate) fn child(side: Side, controllers: usize) {
     println!("{}", runtime().block_on(measure(side, controllers)));
 }

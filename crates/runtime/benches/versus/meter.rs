@@ -1,4 +1,4 @@
-//! What something takes: of time, and of the processors.
+//! Measures elapsed time and CPU time.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ pub(crate) struct Meter {
 
 pub(crate) struct Spent {
     pub(crate) time: Duration,
-    /// Of all threads of this process.
+    /// The CPU time of all threads of this process.
     pub(crate) processor: Duration,
 }
 
@@ -23,8 +23,7 @@ impl Meter {
     }
 }
 
-/// The time on a processor of all threads that live; those of a runtime live as long as it. Linux tells it in
-/// nanoseconds; elsewhere it is zero.
+/// The CPU time of all live threads, among them those of the runtime. In nanoseconds on Linux; zero elsewhere.
 fn processor() -> Duration {
     let Ok(threads) = std::fs::read_dir("/proc/self/task") else { return Duration::ZERO };
     let nanos = threads.flatten().filter_map(|thread| {

@@ -1,15 +1,15 @@
-//! The queue beside kube-runtime's scheduler.
+//! Compares the queue with kube-runtime's scheduler.
 //!
-//! Both sides do the same: the next key is taken, unless it is being worked on; it is noted as being worked on; its
-//! work ends; it is added again. Our queue notes for itself what is being worked on. Kube-runtime's scheduler is told
-//! by its runner, which is private and keeps the running reconciles in a hash map by their keys: so does this program.
+//! Both sides do the same: take the next key that is not in flight, note that it is in flight, end its work, add it
+//! again. Our queue itself notes which keys are in flight. kube-runtime's scheduler is told by its runner, which is
+//! private and keeps the running reconciles in a hash map by key; this program does the same.
 //!
-//! That is a key which comes back right after its work, as the event of what its work wrote does. Our queue keeps the
-//! last keys at hand for it, so that the second measure is of keys that do not come back: all are added, then all are
-//! taken and their work ends, until nothing is left.
+//! The first measure is about keys that are added again right after their work, as by the events of a reconcile's own
+//! writes. Our queue is optimized for that. The second measure is about keys that are not added again: all are added,
+//! then all are taken and done, until the queue is empty.
 //!
-//! Each is measured twice: with what the controllers of each side queue, the key of an object and why it is to be
-//! reconciled; and with bare keys of ours on both sides, which are cheaper to clone and to hash than kube-runtime's.
+//! Each is measured twice: with what the controllers of each side queue, an object's key and the cause; and with our
+//! plain keys on both sides, which are cheaper to clone and to hash than kube-runtime's.
 
 use std::hash::Hash;
 use std::time::{Duration, Instant};
@@ -25,9 +25,9 @@ use kube_runtime::scheduler::{ScheduleRequest, scheduler};
 
 use crate::{Line, median, repeats, runtime};
 
-/// How long keys are taken and put back in one measure.
+/// The duration of one measure.
 const TIME: Duration = Duration::from_millis(500);
-/// The clock is looked at after so many rounds.
+/// How many rounds pass between two looks at the clock.
 const ROUNDS: usize = 64;
 
 pub(crate) fn compare() {
@@ -54,23 +54,23 @@ pub(crate) fn compare() {
     }
 }
 
-/// The keys are of a hundred namespaces.
+/// The namespace of a key: one of a hundred.
 fn namespace(at: usize) -> String {
     format!("ns-{}", at % 100)
 }
 
-/// What our controllers queue, but for the cause, which is beside it.
+/// The key that our controllers queue; the cause is passed beside it.
 fn request(at: usize) -> Request {
     Request::namespaced(namespace(at), at.to_string())
 }
 
-/// What kube-runtime's controllers queue.
+/// The request that kube-runtime's controllers queue.
 fn reconcile_request(at: usize) -> ReconcileRequest<ConfigMap> {
     let obj_ref = ObjectRef::new(&at.to_string()).within(&namespace(at));
     ReconcileRequest { obj_ref, reason: ReconcileReason::ObjectUpdated }
 }
 
-/// Takes the next key, says that it is done and adds it again: the keys of one second.
+/// Takes keys, ends their work and adds them again. Returns the number of keys a second.
 async fn ours(keys: usize, cause: Option<&Cause>) -> f64 {
     let queue = Queue::new("bench", &Env::system());
     let add = |key| queue.add_with(key, Add { cause: cause.cloned(), ..Add::default() });
@@ -87,7 +87,8 @@ async fn ours(keys: usize, cause: Option<&Cause>) -> f64 {
     rounds as f64 / start.elapsed().as_secs_f64()
 }
 
-/// The same with a scheduler, which a stream of requests feeds.
+/// Takes keys from a scheduler, ends their work and adds them again by a stream of requests. Returns the number of keys
+/// a second.
 #[allow(clippy::disallowed_types, reason = "what kube-runtime keeps the running reconciles in")]
 async fn theirs<T: Clone + Eq + Hash>(keys: usize, key: fn(usize) -> T) -> f64 {
     let (sender, requests) = mpsc::unbounded();
@@ -99,7 +100,7 @@ async fn theirs<T: Clone + Eq + Hash>(keys: usize, key: fn(usize) -> T) -> f64 {
     let mut scheduler = std::pin::pin!(scheduler(requests));
     (0..keys).map(key).for_each(add);
     let mut running = std::collections::HashMap::new();
-    // The first look takes all requests in, which ours did when they were added.
+    // The first poll takes in all requests; our queue did that when they were added.
     if let Some(key) = scheduler.next().await {
         add(key);
     }
@@ -117,7 +118,7 @@ async fn theirs<T: Clone + Eq + Hash>(keys: usize, key: fn(usize) -> T) -> f64 {
     rounds as f64 / start.elapsed().as_secs_f64()
 }
 
-/// Adds all keys, takes each and says that it is done, until the time is over: the keys of one second.
+/// Adds all keys, then takes each and ends its work, until the time is over. Returns the number of keys a second.
 async fn ours_once(keys: usize, cause: Option<&Cause>) -> f64 {
     let all: Vec<Request> = (0..keys).map(request).collect();
     let queue = Queue::new("bench", &Env::system());
@@ -135,7 +136,8 @@ async fn ours_once(keys: usize, cause: Option<&Cause>) -> f64 {
     (rounds * keys) as f64 / start.elapsed().as_secs_f64()
 }
 
-/// The same with a scheduler.
+/// Adds all keys to a scheduler, then takes each and ends its work, until the time is over. Returns the number of keys a
+/// second.
 #[allow(clippy::disallowed_types, reason = "what kube-runtime keeps the running reconciles in")]
 async fn theirs_once<T: Clone + Eq + Hash>(keys: usize, key: fn(usize) -> T) -> f64 {
     let all: Vec<T> = (0..keys).map(key).collect();

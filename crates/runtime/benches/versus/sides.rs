@@ -1,4 +1,4 @@
-//! The two sides: the same no-op reconcile under either runtime.
+//! The two sides: a no-op reconcile in our runtime and in kube-runtime.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicIsize, Ordering};
@@ -12,7 +12,7 @@ use kube_runtime::{WatchStreamExt, reflector, watcher};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 
-/// Told by each reconcile. Cloning shares it.
+/// Counts reconciles. Clones share the count.
 #[derive(Clone, Default)]
 pub(crate) struct Seen {
     inner: Arc<Inner>,
@@ -20,28 +20,28 @@ pub(crate) struct Seen {
 
 #[derive(Default)]
 struct Inner {
-    /// How many reconciles are waited for.
+    /// How many expected reconciles are left.
     left: AtomicIsize,
-    /// Told once, by the last of them: to be told by each would cost more than a reconcile.
+    /// Notified by the last expected reconcile: a notification by each would cost more than a reconcile.
     all: Notify,
-    /// Where single ones are measured: the version that was seen, and when.
+    /// For measures of single reconciles: the resource version that was seen, and when.
     each: Option<mpsc::UnboundedSender<(String, Instant)>>,
 }
 
 impl Seen {
-    /// One that tells of each reconcile too.
+    /// A counter that also sends each reconcile.
     pub(crate) fn each() -> (Self, mpsc::UnboundedReceiver<(String, Instant)>) {
         let (sender, receiver) = mpsc::unbounded_channel();
         let inner = Inner { each: Some(sender), ..Inner::default() };
         (Self { inner: Arc::new(inner) }, receiver)
     }
 
-    /// Counts so many reconciles from now on.
+    /// Expects this number of reconciles from now on.
     pub(crate) fn expect(&self, reconciles: usize) {
         self.inner.left.store(reconciles as isize, Ordering::SeqCst);
     }
 
-    /// Waits for the last of those that are expected.
+    /// Waits for the last expected reconcile.
     pub(crate) async fn all(&self) {
         self.inner.all.notified().await;
     }
@@ -77,7 +77,7 @@ impl Side {
     }
 }
 
-/// Runs one controller of all objects of a kind, as a newcomer would write it.
+/// Runs one controller of all objects of a kind, as a beginner would write it.
 pub(crate) fn run<K>(side: Side, client: Client, env: &Env, seen: Seen) -> JoinHandle<()>
 where
     K: Object<DynamicType = ()> + Resource<Scope = NamespaceResourceScope>,
@@ -93,7 +93,7 @@ where
     }
 }
 
-/// Runs several controllers of one kind that keep no managedFields in their caches.
+/// Runs several controllers of one kind without managedFields in their caches.
 pub(crate) fn run_stripped<K>(
     side: Side,
     client: Client,

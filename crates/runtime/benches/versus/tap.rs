@@ -1,7 +1,7 @@
-//! A tap on the watches of a client: it notes when an event is given out, and can hold events back.
+//! A tap on the watches of a client: it notes when events pass, and can hold them back.
 //!
-//! Events that are held back either stay with the server, which then encodes them when they are asked for, or are
-//! taken from it and wait on the client's side of the wire: what is measured from there on is the runtime's alone.
+//! Events that are held back either stay in the server, which encodes them when they are polled, or are read from the
+//! server and wait on the client's side, so that a measure contains the runtime's time only.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -16,7 +16,7 @@ use kube::Client;
 use kube::client::Body;
 use parking_lot::Mutex;
 
-/// The same for both sides. Cloning shares it.
+/// A tap, the same for both sides. Clones share it.
 #[derive(Clone, Default)]
 pub(crate) struct Tap {
     state: Arc<Mutex<State>>,
@@ -29,7 +29,7 @@ struct State {
     last: Option<Instant>,
 }
 
-/// Where events wait that are held back.
+/// Where held events wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hold {
     WithServer,
@@ -37,7 +37,7 @@ pub(crate) enum Hold {
 }
 
 impl Tap {
-    /// A client whose watches run through this tap.
+    /// A client whose watches go through this tap.
     pub(crate) fn around(&self, client: Client) -> Client {
         let tap = self.clone();
         let namespace = client.default_namespace().to_owned();
@@ -56,7 +56,7 @@ impl Tap {
         Client::new(service, namespace)
     }
 
-    /// Holds back what comes from now on.
+    /// Holds events back from now on.
     pub(crate) fn close(&self, hold: Hold) {
         self.state.lock().closed = Some(hold);
     }
@@ -67,7 +67,7 @@ impl Tap {
         state.waiting.drain(..).for_each(Waker::wake);
     }
 
-    /// When the last event was given out.
+    /// When the last event passed.
     pub(crate) fn last_event(&self) -> Instant {
         self.state.lock().last.expect("an event was given out")
     }
@@ -75,16 +75,16 @@ impl Tap {
 
 struct Tapped {
     body: Body,
-    /// What was taken from the server while the tap was closed.
+    /// The events that were read from the server while the tap was closed.
     waiting: VecDeque<Polled>,
-    /// None for what is no watch.
+    /// The tap; `None` for requests that are not watches.
     tap: Option<Tap>,
 }
 
 type Polled = Option<Result<Frame<Bytes>, kube::Error>>;
 
 impl Tapped {
-    /// Takes what the server has to give, without giving it on.
+    /// Reads the server's events without passing them on.
     fn take_in(&mut self, cx: &mut Context<'_>) {
         while !matches!(self.waiting.back(), Some(None | Some(Err(_)))) {
             match http_body::Body::poll_frame(Pin::new(&mut self.body), cx) {

@@ -1,7 +1,7 @@
-//! A tape of what a server answered, played to a client instead of the server.
+//! Records the answers of a server and plays them to a client instead of the server.
 //!
-//! On an embedded server the time of a list is the server's too. The first run of a side is recorded; from then on the
-//! same questions are answered from memory, so that what is measured is the runtime's alone.
+//! With an embedded server, the time of a list contains the server's time. The first run of a side is recorded; later
+//! runs are answered from memory, so that a measure contains the runtime's time only.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -15,7 +15,7 @@ use kube::Client;
 use kube::client::Body;
 use parking_lot::Mutex;
 
-/// Answers by question. Cloning shares it.
+/// Answers by request. Clones share them.
 #[derive(Clone, Default)]
 pub(crate) struct Tape {
     answers: Arc<Mutex<BTreeMap<String, Answer>>>,
@@ -24,7 +24,7 @@ pub(crate) struct Tape {
 type Answer = Arc<Mutex<Vec<Bytes>>>;
 
 impl Tape {
-    /// A client that is answered from this tape, or from the server and then recorded.
+    /// A client whose requests are answered from this tape, or by the server and recorded.
     pub(crate) fn around(&self, client: Client) -> Client {
         let tape = self.clone();
         let namespace = client.default_namespace().to_owned();
@@ -47,7 +47,7 @@ impl Tape {
     }
 }
 
-/// What is asked, but for how long it may take, which is random.
+/// The request without its timeout, which is random.
 fn question(uri: &http::Uri) -> String {
     let query = uri.query().unwrap_or_default().split('&');
     let kept: Vec<&str> = query.filter(|pair| !pair.starts_with("timeoutSeconds")).collect();
@@ -80,7 +80,7 @@ impl http_body::Body for Played {
                 *at += 1;
                 match frame {
                     Some(frame) => Poll::Ready(Some(Ok(Frame::data(frame)))),
-                    // Nothing more happens in the world of a tape.
+                    // A recorded watch has no further events.
                     None if *watch => Poll::Pending,
                     None => Poll::Ready(None),
                 }

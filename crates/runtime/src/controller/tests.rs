@@ -1,4 +1,4 @@
-//! Controllers against a fake server, in virtual time.
+//! Tests of controllers with a fake server, in virtual time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,11 +16,11 @@ pub(crate) const MAPS: &str = "/api/v1/configmaps";
 pub(crate) const SECRETS: &str = "/api/v1/secrets";
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A world with a fake server and whatever the test runs in it.
+/// A fake server with an environment, and the notes of reconciles.
 pub(crate) struct World {
     pub(crate) env: Env,
     pub(crate) fake: Fake,
-    /// What reconciles noted, in order.
+    /// The notes of reconciles, in order.
     pub(crate) notes: Arc<Mutex<Vec<String>>>,
 }
 
@@ -78,7 +78,7 @@ async fn a_child_is_applied_and_kept() {
     let controller = Controller::new("copy", copy).state(world.note()).owns::<Secret>();
     let _running = world.run(world.manager().controller(controller));
     world.settled().await;
-    // The child's own event comes back once, since it was new; then all is quiet.
+    // The event of the new child triggers once; then nothing is pending.
     assert_eq!(world.taken(), ["a/one: ConfigMap a/one listed", "a/one: Secret a/one created"]);
     assert_eq!(world.fake.take_writes().len(), 2);
     let secret = world.fake.get(SECRETS, "a/one").unwrap();
@@ -103,7 +103,7 @@ async fn a_relist_finds_what_the_watch_missed() {
     let _running = world.run(world.manager().controller(controller));
     world.settled().await;
     world.taken();
-    // The child is deleted while nobody watches, and the log is gone.
+    // The child is deleted while no watch is open, and the server's log is compacted.
     world.fake.hold_events(true);
     world.fake.delete(SECRETS, "a/one");
     world.fake.compact();
@@ -219,8 +219,8 @@ async fn a_sync_that_is_forbidden_says_so() {
     }
 }
 
-/// Versions that are no numbers: the write is waited for by equality, the child is not made twice, and nothing is read
-/// live.
+/// With resource versions that are not numbers, a write is waited for by equality: the child is not created twice, and
+/// nothing is read from the server.
 #[tokio::test(start_paused = true)]
 async fn own_writes_are_seen_where_versions_are_no_numbers() {
     let world = World::new();
@@ -252,7 +252,7 @@ async fn own_writes_are_seen_where_versions_are_no_numbers() {
     assert_eq!(world.fake.take_writes().len(), 1);
 }
 
-/// A period that meant never made the task panic that holds the triggers: the controller saw nothing any more.
+/// A very long period used to panic the task that holds the triggers, so that the controller got no more events.
 #[test]
 fn a_period_is_spread_by_a_tenth_and_may_be_as_long_as_it_likes() {
     let spread = |period, fraction| super::run::spread(period, fraction).as_secs();

@@ -1,4 +1,4 @@
-//! One candidate against a server that holds one lease and can be slow.
+//! Tests of one candidate with a server that has one lease and can be slow.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use super::*;
 
-/// A lease on a server, how long its answers take, and what it was asked.
+/// A server with one lease, the delay of its answers, and its requests.
 #[derive(Clone)]
 struct Server {
     lease: Arc<Mutex<Option<Lease>>>,
@@ -50,7 +50,7 @@ impl Server {
         Ok(Response::builder().status(answer.0).body(Body::from(answer.1)).unwrap())
     }
 
-    /// Writes unless the lease is not what the writer takes it for; says then what is wrong.
+    /// Writes the lease. Returns the error code if the lease is not as the writer expects.
     fn write(&self, method: Method, mut lease: Lease) -> Option<StatusCode> {
         let mut kept = self.lease.lock();
         match &*kept {
@@ -71,7 +71,7 @@ impl Server {
         Candidate::new(election, self.client(), self.env.clone(), Fence::default())
     }
 
-    /// Somebody else takes or renews the lease at this moment.
+    /// Lets another candidate take or renew the lease now.
     fn renewed_by(&self, identity: &str) {
         let found = self.lease.lock().clone();
         let method = if found.is_some() { Method::PUT } else { Method::POST };
@@ -102,7 +102,7 @@ async fn a_lease_is_taken_when_it_has_not_changed_for_its_duration() {
     assert_eq!(spec.lease_duration_seconds, Some(15));
 }
 
-/// The holder may have renewed while our question was under way: what was seen counts from the answer.
+/// The holder may have renewed while our request was on its way: the observation counts from the answer.
 #[tokio::test(start_paused = true)]
 async fn a_slow_answer_does_not_shorten_the_lease_of_another() {
     let server = Server::new();
@@ -148,7 +148,7 @@ async fn a_lease_that_was_given_back_is_taken_at_the_first_look() {
     assert_eq!(start.elapsed(), Duration::ZERO);
 }
 
-/// Whoever is told that another holds the lease sends nothing more, though its own time has not run out.
+/// After learning that another process holds the lease, no request is sent, even before the deadline.
 #[tokio::test(start_paused = true)]
 async fn who_is_no_leader_any_more_sends_nothing_before_its_time_is_over_either() {
     let server = Server::new();
@@ -168,14 +168,14 @@ async fn who_is_no_leader_any_more_sends_nothing_before_its_time_is_over_either(
     assert!(fence.pass().is_err(), "it was given back");
 }
 
-/// Others may see the lease change as soon as it is written, before its holder hears of it.
+/// Other candidates may see the lease change as soon as it is written, before the answer reaches its holder.
 #[tokio::test(start_paused = true)]
 async fn a_slow_answer_does_not_lengthen_our_own_lease() {
     let server = Server::new();
     server.renewed_by("we");
     let mut candidate = server.candidate("we");
     let fence = candidate.fence.clone();
-    // A look and a write.
+    // A read and a write.
     *server.delay.lock() = Duration::from_secs(4);
     assert!(candidate.attempt().await.unwrap());
     seconds(5).await;
@@ -192,11 +192,11 @@ async fn a_slow_answer_does_not_lengthen_our_own_lease() {
     };
     let (led, ()) = tokio::join!(candidate.lead(&stop), silence);
     assert!(led.is_err());
-    // A renewal began at once, and others after 4 and 8 s; the last was answered after 12 s.
+    // Renewals began at once and after 4 and 8 s; the last one was answered after 12 s.
     assert_eq!(start.elapsed(), Duration::from_secs(18));
 }
 
-/// Who was slow to be elected has that much less time to renew.
+/// The time that winning the lease took is missing from the first renew deadline.
 #[tokio::test(start_paused = true)]
 async fn the_first_deadline_counts_from_the_write_that_won_too() {
     let server = Server::new();
@@ -243,7 +243,7 @@ async fn one_request_that_is_never_answered_costs_no_leader_its_lease() {
     }
 }
 
-/// The holder knows what it wrote: a look before each renewal would be one more request that can fail.
+/// The holder knows what it wrote: a read before each renewal would be one more request that can fail.
 #[tokio::test(start_paused = true)]
 async fn a_renewal_is_one_request() {
     let server = Server::new();
@@ -258,7 +258,7 @@ async fn a_renewal_is_one_request() {
     assert_eq!(*server.asked.lock(), [Method::PUT, Method::GET, Method::POST]);
 }
 
-/// Nobody else could take a lease that was renewed by a process about to end.
+/// A renewal by a process that is about to end would keep others from taking the lease.
 #[tokio::test(start_paused = true)]
 async fn who_wakes_after_the_deadline_renews_nothing() {
     let server = Server::new();
@@ -271,7 +271,7 @@ async fn who_wakes_after_the_deadline_renews_nothing() {
     assert!(server.asked.lock().is_empty());
 }
 
-/// A renewal without an answer may have been served: the lease is given back as it is, not as it was last seen.
+/// A renewal without an answer may have been served: the lease is released as it is now, not as it was last seen.
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_was_renewed_unseen_is_given_back() {
     let server = Server::new();
@@ -288,7 +288,7 @@ async fn a_lease_that_was_renewed_unseen_is_given_back() {
     assert_eq!(held_by().as_deref(), Some("other"), "and left alone where it is another's");
 }
 
-/// A process that stops does not wait for ever for a server that is gone.
+/// A process that stops does not wait for ever for a server that does not answer.
 #[tokio::test(start_paused = true)]
 async fn giving_back_ends_when_nobody_answers() {
     let server = Server::new();
@@ -300,7 +300,7 @@ async fn giving_back_ends_when_nobody_answers() {
     assert!(start.elapsed() <= Duration::from_secs(10));
 }
 
-/// Nor for one who writes the lease in its name again and again.
+/// A process that stops does not retry for ever if every release conflicts with another write.
 #[tokio::test(start_paused = true)]
 async fn giving_back_ends_when_another_always_comes_first() {
     let server = Server::new();

@@ -16,7 +16,7 @@ fn crd() -> CustomResourceDefinition {
     crd
 }
 
-/// Everything that there can be, in the order in which `kubectl apply` takes it.
+/// All manifests that there can be, in the order in which `kubectl apply` needs them.
 #[test]
 fn they_are_all_that_a_cluster_needs() {
     let manifests = Manifests::new("op", "ops")
@@ -111,7 +111,7 @@ fn deployment() -> Value {
     })
 }
 
-/// A namespace that is there already is not made, nor a Deployment of no image, nor a role without rules.
+/// No manifests for a namespace that every cluster has, a Deployment without an image, and a role without rules.
 #[test]
 fn they_are_no_more_than_is_needed() {
     let objects = Manifests::new("op", "default").verbs(Verbs::default()).objects();
@@ -129,7 +129,7 @@ fn they_are_no_more_than_is_needed() {
     assert!(container.get("ports").is_none() && container.get("livenessProbe").is_none());
 }
 
-/// A manager's are of all that its controllers declare, where it watches, with its election and its ports.
+/// The manifests of a manager contain what its controllers declare, its namespaces, its election and its ports.
 #[tokio::test]
 async fn a_managers_are_of_all_that_it_runs() {
     let service = tower::service_fn(|_: http::Request<kube::client::Body>| async {

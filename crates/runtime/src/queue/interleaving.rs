@@ -1,7 +1,7 @@
-//! The concurrent part of the queue under a checker that chooses who runs next.
+//! Tests the concurrent part of the queue with a checker that chooses which thread runs next.
 //!
-//! `handoff.rs` is compiled here once more, with a lock and wakes of [`shuttle`], around the queue's own state. Each
-//! test runs a few thousand schedules; a deadlock, such as a worker that is never told, fails it.
+//! `handoff.rs` is compiled here a second time, with the lock and notifications of [`shuttle`], around the real state of
+//! the queue. Each test runs a thousand schedules. A deadlock, such as a worker that is never woken, fails the test.
 
 #[allow(clippy::duplicate_mod, reason = "the same code is to run on another lock")]
 #[path = "handoff.rs"]
@@ -22,12 +22,12 @@ use super::state::{End, State};
 use crate::Request;
 use handoff::{Handoff, Look, Wake};
 
-/// The schedules that one test tries: a second or two in a debug build.
+/// The number of schedules of one test: a second or two in a debug build.
 const SCHEDULES: usize = 1000;
 
 const AN_HOUR: Duration = Duration::from_secs(60 * 60);
 
-/// What `handoff.rs` finds under `super::sync` when it is compiled here.
+/// The module that `handoff.rs` imports as `super::sync` when it is compiled here.
 mod sync {
     use std::collections::VecDeque;
     use std::future::Future;
@@ -49,8 +49,8 @@ mod sync {
         }
     }
 
-    /// The rules of `tokio::sync::Notify`: one permit is kept for who comes later, and a call to all reaches whoever
-    /// has asked to be told before it, waiting already or not.
+    /// Follows the rules of `tokio::sync::Notify`: one permit is kept for a later waiter, and `notify_waiters` reaches
+    /// everyone who has registered before it, whether or not they wait already.
     #[derive(Debug, Default)]
     pub(super) struct Notify(Mutex<Notes>);
 
@@ -125,7 +125,7 @@ mod sync {
             let Some(id) = self.id else { return };
             let mut notes = self.notify.0.lock();
             notes.waiting.retain(|(other, _)| *other != id);
-            // Whoever was told and gives up passes it on.
+            // A notified waiter that gives up passes the notification on.
             if let Some(at) = notes.told.iter().position(|other| *other == id) {
                 notes.told.swap_remove(at);
                 notes.tell_one();
@@ -133,14 +133,14 @@ mod sync {
         }
     }
 
-    /// Time may pass at any moment: the wait ends when it is told, or for no reason.
+    /// Time may pass at any moment: the wait ends by a notification, or at random.
     pub(super) async fn notified_until(notified: Notified<'_>, _at: Instant) {
         let passed = shuttle::future::yield_now();
         futures::future::select(std::pin::pin!(notified), std::pin::pin!(passed)).await;
     }
 }
 
-/// A queue of the real state with the checked hand-over.
+/// A queue with the real state and the checked hand-off.
 struct Checked {
     state: Handoff<Accounted<Request>>,
 }
@@ -172,7 +172,7 @@ impl Checked {
 
     async fn get(&self) -> Option<Request> {
         let look = |state: &mut State<Request>| {
-            // The hour may be over at any look.
+            // The delay may be over at any look.
             if state.delayed_len() > 0 && shuttle::rand::thread_rng().r#gen() {
                 state.promote_due(Instant::now() + 2 * AN_HOUR);
             }
@@ -206,7 +206,7 @@ fn key(at: usize) -> Request {
     Request::namespaced("a", at.to_string())
 }
 
-/// Works until the queue ends; counts what it did, and fails if a key is in other hands at the same time.
+/// Works until the queue is shut down. Returns the number of keys, and fails if a key is in flight twice.
 async fn work(queue: Arc<Checked>, held: Arc<shuttle::sync::Mutex<BTreeMap<Request, bool>>>) -> usize {
     let mut count = 0;
     while let Some(key) = queue.get().await {
@@ -253,7 +253,7 @@ fn no_key_is_lost_or_handed_out_twice() {
     );
 }
 
-/// Some wait without a time when a key is delayed, some for a time that is no longer the earliest.
+/// A delayed key is added while some workers wait without a timer, and some with a later timer.
 #[test]
 fn a_delayed_key_finds_a_worker() {
     shuttle::check_random(

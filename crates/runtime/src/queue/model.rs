@@ -1,4 +1,4 @@
-//! The queue against a model of it, by random operations.
+//! Compares the queue with a simple model, by random operations.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -36,7 +36,7 @@ fn operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
-/// What the queue should do, told in the plainest way.
+/// A simple and slow implementation of the queue.
 #[derive(Default)]
 struct Model {
     keys: BTreeMap<u8, ModelKey>,
@@ -46,11 +46,11 @@ struct Model {
 
 struct ModelKey {
     priority: i32,
-    /// Milliseconds since the start; from then on it is ready.
+    /// When the key is ready, in milliseconds since the start.
     due: u64,
     arrival: u64,
     in_flight: bool,
-    /// For a key in flight: when it was asked for again.
+    /// For a key in flight that was added again: when it will be ready.
     again: Option<u64>,
 }
 
@@ -70,7 +70,7 @@ impl Model {
         }
         if priority > known.priority {
             known.priority = priority;
-            // It stands behind those who had this priority before.
+            // The key goes behind the keys that have this priority already.
             known.arrival = if known.due == 0 { arrival } else { known.arrival };
         }
         if due < known.due {
@@ -79,7 +79,7 @@ impl Model {
         }
     }
 
-    /// A key takes its place among the ready ones when it falls due.
+    /// Orders a delayed key among the ready ones when its time has come.
     fn promote(&mut self, now: u64) {
         let mut due: Vec<(u64, u64, u8)> = self
             .keys

@@ -1,4 +1,4 @@
-//! The promises of the queue, one by one.
+//! Tests of the queue's promises.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ async fn a_namespace_with_very_many_keys_lets_others_pass() {
     assert_eq!(before, ROUND_SIZE);
 }
 
-/// The numbers of client-go's metrics: dashboards compare adds with what is worked on.
+/// Adds and retries are counted as in client-go's metrics, because dashboards compare adds with work.
 #[tokio::test(start_paused = true)]
 async fn adds_are_counted_when_a_key_becomes_ready_and_retries_when_it_is_for_later() {
     let queue: Queue = Queue::new("test", &Env::seeded(1));
@@ -125,7 +125,7 @@ fn causes_survive_deduplication() {
     });
 }
 
-/// A key that is given back keeps its causes and its priority, and what was added meanwhile counts too.
+/// A key that is put back keeps its causes and its priority, and those of adds meanwhile.
 #[tokio::test(start_paused = true)]
 async fn a_key_that_is_given_back_loses_nothing() {
     let env = Env::seeded(1);
@@ -151,8 +151,8 @@ async fn a_key_that_is_given_back_loses_nothing() {
     assert_eq!(env.ledger().pending(), vec![], "after the end it is dropped");
 }
 
-/// A million adds of few keys, each with another cause, and a burst of many keys: memory is bounded by the keys that
-/// are queued or have failed, and each has a bounded size.
+/// After a million adds of few keys, each with another cause, and a burst of many keys, memory is bounded by the keys
+/// that are queued or have failed, and each key has a bounded size.
 #[tokio::test(start_paused = true)]
 async fn memory_is_bounded_by_the_keys_that_are_known() {
     let queue: Queue = Queue::new("test", &Env::seeded(1));
@@ -185,7 +185,7 @@ async fn memory_is_bounded_by_the_keys_that_are_known() {
     assert!(room < 2000, "until a smaller burst shows that it was the last of its size: {room}");
 }
 
-/// Only keys that are ready count for the turns of a namespace, not those that it had.
+/// Only ready keys count for the turns of a namespace, not those that are done.
 #[tokio::test(start_paused = true)]
 async fn a_namespace_does_not_lose_its_turn_by_what_is_done() {
     let queue: Queue = Queue::new("test", &Env::seeded(1));
@@ -206,7 +206,7 @@ async fn a_namespace_does_not_lose_its_turn_by_what_is_done() {
     queue.done(&held.key);
 }
 
-/// Keys that are done linger, in case they come back soon: a bounded number of them, and none once the queue is empty.
+/// A bounded number of keys that are done is kept, in case they are added again soon; none once the queue is empty.
 #[tokio::test(start_paused = true)]
 async fn keys_that_are_done_are_forgotten_while_others_wait() {
     let queue: Queue = Queue::new("test", &Env::seeded(1));
@@ -225,7 +225,7 @@ async fn keys_that_are_done_are_forgotten_while_others_wait() {
     assert_eq!((known(), groups()), (0, 0));
 }
 
-/// Keys whose hashes are the same are still several.
+/// Keys with equal hashes are told apart.
 #[tokio::test(start_paused = true)]
 async fn keys_are_told_apart_by_themselves() {
     #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -255,7 +255,7 @@ async fn keys_are_told_apart_by_themselves() {
     }
 }
 
-/// What lingers after its work, and was added again since, is no less queued than other keys are.
+/// A key that is kept after its work and added again is queued like any other key.
 #[tokio::test(start_paused = true)]
 async fn keys_that_come_back_right_after_their_work_are_not_lost() {
     for drains in [false, true] {
@@ -285,7 +285,7 @@ async fn keys_that_come_back_right_after_their_work_are_not_lost() {
     }
 }
 
-/// A key that fails for ever comes back ever more rarely; others of its namespace are not held up by it.
+/// A key that always fails comes back more and more rarely, and does not delay other keys of its namespace.
 #[tokio::test(start_paused = true)]
 async fn a_key_that_fails_for_ever_does_not_starve_others() {
     let queue: Queue = Queue::new("test", &Env::seeded(1));
@@ -309,7 +309,7 @@ async fn a_key_that_fails_for_ever_does_not_starve_others() {
     assert!((8..=12).contains(&failures), "5 ms doubled over 10 s: {failures}");
 }
 
-/// Both ways of adding, after both ways of ending.
+/// Tests both ways to add, after both ways to shut down.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_added_after_a_shutdown() {
     for drains in [false, true] {
@@ -352,8 +352,8 @@ async fn a_success_makes_the_next_failure_a_first_one() {
     }
 }
 
-/// How many keys are handed out until none of these is left, while one of another namespace is added again whenever it
-/// is in work, as a reconcile does that changes its own object each time.
+/// How many keys are handed out until none of `left` is left, while a key of another namespace is added again whenever
+/// it is in flight, as by a reconcile that always changes its own object.
 fn served_beside_a_hot_key(queue: &Queue, mut left: usize) -> usize {
     queue.add(Request::namespaced("hot", "one"));
     for served in 1..1_000_000 {
@@ -380,7 +380,7 @@ async fn a_key_that_is_always_added_again_does_not_starve_a_namespace_with_many(
     assert!(served <= 2 * 1000 + 2 * ROUND_SIZE, "each namespace has its turns: {served}");
 }
 
-/// Another priority for each key: memory is for those that keys have now.
+/// With another priority for each key, memory is bounded by the priorities of present keys.
 #[tokio::test(start_paused = true)]
 async fn priorities_that_no_key_has_any_more_are_forgotten() {
     let queue: Queue = Queue::new("test", &Env::seeded(1));
@@ -396,7 +396,7 @@ async fn priorities_that_no_key_has_any_more_are_forgotten() {
     assert_eq!(queue.try_get().unwrap().key, key(0));
 }
 
-/// What became ready first has waited longest, whatever its priority became meanwhile.
+/// A raised priority does not change since when a key is ready.
 #[tokio::test(start_paused = true)]
 async fn a_key_whose_priority_is_raised_is_ready_since_it_first_was() {
     let queue: Queue = Queue::new("test", &Env::seeded(1));
@@ -407,7 +407,7 @@ async fn a_key_whose_priority_is_raised_is_ready_since_it_first_was() {
     assert_eq!(queue.try_get().unwrap().ready_at, start);
 }
 
-/// A change in a namespace whose initial list is long: those that are less urgent do not count against it.
+/// A watch event in a namespace with a long first list is not delayed by its keys of low priority.
 #[tokio::test(start_paused = true)]
 async fn keys_of_lower_priority_do_not_delay_a_live_change_of_their_namespace() {
     let queue: Queue = Queue::new("test", &Env::seeded(1));
@@ -426,7 +426,7 @@ async fn keys_of_lower_priority_do_not_delay_a_live_change_of_their_namespace() 
     assert_eq!(order, ["big/live", "b/1", "b/2", "big/6000", "b/3"], "first in, first out");
 }
 
-/// Two hundred times as many keys, half of them ready and half delayed: every operation takes about as long.
+/// With two hundred times as many keys, half of them ready and half delayed, every operation takes about as long.
 #[tokio::test(start_paused = true)]
 #[allow(clippy::disallowed_methods, reason = "how long operations take is what is measured")]
 async fn operations_take_no_longer_where_there_are_very_many_keys() {

@@ -1,4 +1,4 @@
-//! Watches that break, and caches that end up right all the same.
+//! Watches that break, and caches that still reach the server's state.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
 use crate::seam::{self, Answer};
 use crate::{Notes, map, quiet, value};
 
-/// The objects that the server has, as `name=value@version`.
+/// The objects of the server, as `name=value@version`.
 async fn on_server(cluster: &Cluster) -> Vec<String> {
     cluster.list::<ConfigMap>().await.unwrap().iter().map(describe).collect()
 }
@@ -35,8 +35,8 @@ async fn step(cluster: &Cluster, at: usize) {
     }
 }
 
-/// Cuts the watch before, after or around each step, with and without compaction: the cache ends equal to the
-/// server, and what the events told adds up to the same.
+/// Cuts the watch before, after or around each step, with and without compaction. In the end the cache equals the
+/// server's state, and so does the sum of all events.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "revisions are compacted")]
 async fn a_watch_that_is_cut_anywhere_ends_with_the_servers_state() {
     for cut in 0..6 {
@@ -136,7 +136,7 @@ async fn equal_sources_share_one_watch_and_it_ends_with_the_last_holder(cluster:
     assert_eq!(again.cache().len(), 1);
 }
 
-/// Whether they are streamed or come in pages, whose items of built-in kinds do not say what they are.
+/// Tested with streams and with pages, whose items of built-in kinds have no apiVersion and kind.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 3)]
 async fn dynamic_and_metadata_objects_are_cached_too(cluster: Cluster) {
     cluster.apply(map("one", 1)).await.unwrap();
@@ -189,7 +189,7 @@ async fn several_namespaces_share_a_cache_and_others_are_not_watched(cluster: Cl
     assert_eq!(names, ["in-a", "in-b"]);
 }
 
-/// A list of one namespace says nothing of the objects of another.
+/// A relist of one namespace must not delete the objects of another from the cache.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "watches are cut, and revisions are compacted")]
 async fn a_relist_of_one_namespace_leaves_the_others_as_they_are() {
     for pages in [false, true] {
@@ -224,7 +224,7 @@ async fn a_relist_of_one_namespace_leaves_the_others_as_they_are() {
     }
 }
 
-/// One namespace may not be listed, another may: the error says why, though the other has succeeded since.
+/// If one namespace may not be listed, the error says so, even after another namespace was listed.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "the server is made to refuse")]
 async fn a_namespace_that_may_not_be_listed_is_named_though_others_may() {
     let cluster = quiet(9).await;
@@ -246,7 +246,7 @@ async fn a_namespace_that_may_not_be_listed_is_named_though_others_may() {
     }
 }
 
-/// Neither a server that never answers nor one for which every version is too old leaves somebody waiting for ever.
+/// The wait for a cache ends with a reason if the server never answers, and if every resource version is too old.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, embedded = "the server is made to refuse")]
 async fn a_cache_that_cannot_fill_says_why() {
     let cluster = quiet(10).await;

@@ -1,4 +1,4 @@
-//! What a reconcile writes, and what the next one sees of it.
+//! Writes of a reconcile, and what the next reconcile sees of them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,8 +51,8 @@ async fn a_second_reconcile_writes_nothing_and_triggers_nothing(cluster: Cluster
     assert_eq!(cluster.get::<Secret>("one").await.unwrap().resource_version(), revision);
 }
 
-/// The duplicate-child bug: a reconcile that creates a child under a generated name if it finds none in its cache.
-/// When it runs again before the watch has told of the first child, it creates a second.
+/// The duplicate-child bug: a reconcile creates a child with a generated name if it finds none in its cache. If it runs
+/// again before the cache shows the first child, it creates a second. Returns the number of children.
 async fn children_after_a_slow_watch(cluster: &Cluster, remember: bool) -> usize {
     cluster.run(move || {
         Controller::new("generate", move |map: Arc<ConfigMap>, ctx: Ctx| async move {
@@ -64,7 +64,7 @@ async fn children_after_a_slow_watch(cluster: &Cluster, remember: bool) -> usize
                 match remember {
                     true => {
                         ctx.create(secret).await?;
-                        // It is not the last write that counts, but every one.
+                        // All writes must be waited for, not only the last one.
                         let made = json!({ "metadata": { "annotations": { "made": "yes" } } });
                         ctx.patch(&map, &kube::api::Patch::Merge(made)).await?;
                     }
@@ -76,7 +76,7 @@ async fn children_after_a_slow_watch(cluster: &Cluster, remember: bool) -> usize
         .owns::<Secret>()
     });
     cluster.settled().await;
-    // The watch of the children is cut, so that it is a second late; the parent changes meanwhile.
+    // The watch of the children is cut and a second late; the parent changes meanwhile.
     let watch = || Matcher::any().method(http::Method::GET).by("generate").kind::<Secret>();
     cluster.fail(watch(), Fault::InternalError, 1);
     cluster.cut_watch(watch());
@@ -89,7 +89,7 @@ async fn children_after_a_slow_watch(cluster: &Cluster, remember: bool) -> usize
     cluster.list::<Secret>().await.unwrap().len()
 }
 
-/// What a client that remembers nothing does.
+/// Creates a Secret with the client, without the context remembering it.
 async fn create_behind_the_context(map: &ConfigMap, ctx: &Ctx, mut secret: Secret) -> Result<(), Error> {
     evenkeel_runtime::owner::set_controller_reference(map, &mut secret)?;
     let api = kube::Api::<Secret>::namespaced(ctx.client().clone(), &map.namespace().unwrap_or_default());
@@ -165,7 +165,7 @@ async fn a_status_is_written_only_on_change(cluster: Cluster) {
     assert_eq!((status.replicas, status.observed_generation), (Some(3), Some(1)));
 }
 
-/// Crashes the operator before and after each of its writes, and with the answer lost: the end is always the same.
+/// Crashes the operator before and after each of its writes, and with the answer lost: the result is always the same.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 5)]
 async fn a_finalizer_survives_a_crash_anywhere() {
     for point in [1, 2, 3] {
@@ -244,7 +244,7 @@ async fn cleanup_that_fails_keeps_the_object_and_is_retried(cluster: Cluster) {
     assert!(cluster.get_opt::<ConfigMap>("one").await.unwrap().is_none());
 }
 
-/// How many requests of this kind an operator made.
+/// The number of requests with this method that an operator made.
 fn sent(cluster: &Cluster, by: &str, method: http::Method) -> usize {
     cluster.requests().iter().filter(|request| &*request.by == by && request.method == method).count()
 }
@@ -328,7 +328,7 @@ async fn get_or_create_leaves_what_is_there(cluster: Cluster) {
     })
     .await;
     assert_eq!(cluster.get::<Secret>("kept").await.unwrap().owner_references()[0].name, "one");
-    // Where it is in a cache, nobody is asked.
+    // An object that is in a cache needs no request.
     cluster.run(|| {
         Controller::new("looker", |_: Arc<ConfigMap>, ctx: Ctx| async move {
             ctx.get_or_create(child("kept", "third")).await?;

@@ -1,4 +1,4 @@
-//! A lease that is deleted under its holder.
+//! Tests of a lease that is deleted while it is held.
 
 use super::*;
 
@@ -18,8 +18,8 @@ async fn held() -> (Server, Candidate, Fence) {
     (server, holder, fence)
 }
 
-/// The holder finds no lease and makes it anew, but another was quicker: the refusal was taken for a failed renewal
-/// once, and the old holder went on working until the next one.
+/// The holder finds no lease and creates a new one, but another candidate was faster. The refusal used to count as a
+/// failed renewal, so that the old holder worked until its next attempt.
 #[tokio::test(start_paused = true)]
 async fn who_comes_second_to_make_it_anew_does_not_lead() {
     let (server, mut holder, fence) = held().await;
@@ -27,7 +27,7 @@ async fn who_comes_second_to_make_it_anew_does_not_lead() {
     *server.delay.lock() = Duration::from_secs(1);
     let stop = CancellationToken::new();
     let quicker = async {
-        // The renewal begins after 2 s and fails after 3, the look after 4, the making after 5.
+        // The renewal begins after 2 s and fails after 3 s, the read ends after 4 s, the creation after 5 s.
         tokio::time::sleep(Duration::from_millis(4500)).await;
         server.renewed_by("other");
     };
@@ -38,7 +38,7 @@ async fn who_comes_second_to_make_it_anew_does_not_lead() {
     assert!(fence.pass().is_err());
 }
 
-/// Nobody leads by a lease that is not there, whatever time its last renewal left.
+/// Nobody leads by a lease that does not exist, even before the deadline of its last renewal.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_sent_between_its_loss_and_its_making() {
     let (server, mut holder, fence) = held().await;
@@ -56,7 +56,7 @@ async fn nothing_is_sent_between_its_loss_and_its_making() {
     assert!(made.unwrap() && fence.pass().is_ok(), "made anew");
 }
 
-/// Whoever finds another's lease where its own was stops at once, and does not wait for a look at it.
+/// A holder whose renewal is refused stops at once, without reading the lease first.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_sent_once_a_renewal_was_refused() {
     let (server, mut holder, fence) = held().await;
@@ -71,7 +71,7 @@ async fn nothing_is_sent_once_a_renewal_was_refused() {
     assert!(!held.unwrap());
 }
 
-/// A renewal that got no answer may have been served, and the next one is refused because of it: that is no loss.
+/// A renewal without an answer may have been served, so that the next one is refused: leadership is not lost.
 #[tokio::test(start_paused = true)]
 async fn a_renewal_that_was_served_unseen_stops_nobody() {
     let (server, mut holder, fence) = held().await;
@@ -89,8 +89,8 @@ async fn a_renewal_that_was_served_unseen_stops_nobody() {
     assert!(held.unwrap());
 }
 
-/// A candidate that never saw the lease cannot know that it was there a moment ago: its holder gets the time of a
-/// renewal to find out.
+/// A candidate that never saw the lease cannot know that it existed a moment ago: it gives a possible holder the time of
+/// one renewal to notice.
 #[tokio::test(start_paused = true)]
 async fn who_makes_a_lease_gives_an_unknown_holder_the_time_to_find_out() {
     let (server, mut holder, fence) = held().await;

@@ -136,7 +136,7 @@ impl Candidate {
                 }
                 Ok(_) => {}
                 Err(error) => {
-                    tracing::warn!(lease = self.lease(), error = chain(&error), "acquire the lease")
+                    tracing::warn!(lease = self.lease(), error = chain(&error), "cannot acquire the lease")
                 }
             }
             // Up to a fifth of jitter, so that candidates do not collide at every attempt.
@@ -176,7 +176,7 @@ impl Candidate {
                 Ok(Ok(false)) => return Err(self.lost("another holds it")),
                 Ok(Err(error)) => {
                     cause = chain(&error);
-                    tracing::warn!(lease = self.lease(), error = cause, "renew the lease");
+                    tracing::warn!(lease = self.lease(), error = cause, "cannot renew the lease");
                 }
                 Err(_) => return Err(self.lost(&format!("no answer by the deadline; before: {cause}"))),
             }
@@ -195,7 +195,7 @@ impl Candidate {
             Ok(Err(error)) => chain(&error),
             Err(_) => NoAnswer(self.election.renew_deadline).to_string(),
         };
-        tracing::warn!(lease = self.lease(), error, "release the lease");
+        tracing::warn!(lease = self.lease(), error, "cannot release the lease");
     }
 
     async fn give_back(&mut self) -> kube::Result<()> {

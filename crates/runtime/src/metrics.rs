@@ -305,7 +305,7 @@ impl Metrics {
         let errors = rows(|m| m.result(Result::Error));
         counter(encoder, "controller_runtime_reconcile_errors", "Reconciles that failed", errors)?;
         let terminal = rows(|m| m.terminal.load(Ordering::Relaxed));
-        let help = "Reconciles that failed for good";
+        let help = "Reconciles that failed and are not retried";
         counter(encoder, "controller_runtime_terminal_reconcile_errors", help, terminal)?;
         let panics = rows(|m| m.panics.load(Ordering::Relaxed));
         counter(encoder, "controller_runtime_reconcile_panics", "Reconciles that panicked", panics)?;

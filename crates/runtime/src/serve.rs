@@ -181,7 +181,7 @@ async fn next_connection(listener: &TcpListener) -> TcpStream {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => return stream,
-            Err(error) => tracing::warn!(%error, "accept a connection"),
+            Err(error) => tracing::warn!(%error, "cannot accept a connection"),
         }
         tokio::time::sleep(ACCEPT_PAUSE).await;
     }

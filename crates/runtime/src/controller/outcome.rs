@@ -71,7 +71,7 @@ impl Outcome {
             Self::Done(action) => tracing::debug!(%causes, ?took, next = ?action.next, "reconciled"),
             Self::Failed(failure) => match failure.retry() {
                 Retry::Never => {
-                    tracing::error!(%causes, ?took, error = %failure, "reconcile failed for good");
+                    tracing::error!(%causes, ?took, error = %failure, "reconcile failed and is not retried");
                 }
                 retry if failure.is_conflict() && item.requeues < CONFLICTS_EXPECTED => {
                     // Another writer was faster: the next attempt reads the newer object.
@@ -79,7 +79,7 @@ impl Outcome {
                 }
                 retry if item.requeues == 0 && failure.is_gone(&item.key) => {
                     // The object was deleted during the reconcile: the cache will show that by the next attempt.
-                    tracing::debug!(%causes, ?took, ?retry, error = %failure, "reconcile again, its object is gone");
+                    tracing::debug!(%causes, ?took, ?retry, error = %failure, "reconcile again: its object was deleted");
                 }
                 retry => {
                     let attempt = item.requeues + 1;

@@ -105,7 +105,7 @@ impl<K: Object> Shared<K> {
 
     fn report_invalid(&self, what: &str, error: &serde_json::Error) {
         let what: String = what.chars().take(200).collect();
-        tracing::error!(source = %self.source, object = what, %error, "an object does not fit its type");
+        tracing::error!(source = %self.source, object = what, %error, "an object does not match its Rust type and is left out of the cache");
     }
 }
 

@@ -280,7 +280,7 @@ impl Reflector {
         let text = match failure {
             // A resource version that is too old needs a new list without a wait. A server that answers so repeatedly is failing.
             Failure::Gone if self.failures == 0 => {
-                tracing::info!(source = %self.sink.source(), "the watch's version is too old: listing again");
+                tracing::info!(source = %self.sink.source(), "the resource version of the watch is too old: listing again");
                 self.failures = 1;
                 return State::Listing(self.station.enter());
             }

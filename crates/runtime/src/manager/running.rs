@@ -76,12 +76,12 @@ impl Manager {
             error = stages.failed() => Some(error),
         };
         if let Some(error) = &failed {
-            tracing::error!(error = chain(error), "the manager ends");
+            tracing::error!(error = chain(error), "the manager ends with an error");
         }
         // After the lease is lost, no work may continue, not even to end gracefully.
         let grace = if leadership.is_lost() { Duration::ZERO } else { grace_period };
         if tokio::time::timeout(grace, stages.end()).await.is_err() {
-            tracing::warn!(?grace, "stopped without waiting longer");
+            tracing::warn!(?grace, "the grace period is over: stopping without waiting for running work");
         }
         leadership.release().await;
         failed.map_or(Ok(()), Err)

@@ -96,7 +96,7 @@ impl Sender {
                 continue;
             }
             if let Err(error) = self.send(&note).await {
-                tracing::warn!(reason = note.reason, error = chain(&error), "record an event");
+                tracing::warn!(reason = note.reason, error = chain(&error), "cannot record an event");
             }
         }
     }

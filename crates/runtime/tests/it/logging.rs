@@ -208,7 +208,7 @@ async fn panics_and_terminal_errors_are_reported_with_their_key() {
     for (name, said, lines) in [
         ("early", "the reconcile panicked: no early", 2),
         ("late", "the reconcile panicked: no disk", 2),
-        ("final", "reconcile failed for good", 1),
+        ("final", "reconcile failed and is not retried", 1),
     ] {
         cluster.apply(map(name, 1)).await.unwrap();
         cluster.settled().await;

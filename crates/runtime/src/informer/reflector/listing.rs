@@ -33,7 +33,7 @@ impl Reflector {
         if self.streams {
             match self.list_streamed(origin).await {
                 Err(Failure::Unstreamed(why)) => {
-                    tracing::info!(source = %self.sink.source(), why, "the list is not streamed: asking for pages");
+                    tracing::info!(source = %self.sink.source(), why, "the server does not stream the list: listing in pages");
                     self.streams = false;
                 }
                 listed => return listed.map(|(version, lines)| Listed::Stream(version, lines)),

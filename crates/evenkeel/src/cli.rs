@@ -39,6 +39,7 @@ use crate::{BoxError, Manager, Manifests};
 use replica::Replica;
 
 /// An operator with a command line: its name, its controllers, its custom resource definitions and samples.
+#[must_use = "an operator does nothing until `main` is called"]
 pub struct Operator {
     name: &'static str,
     version: &'static str,

@@ -1,9 +1,7 @@
 //! Write, run and test Kubernetes operators in Rust.
 //!
 //! This is the crate to add. It re-exports the runtime, and `kube`, `k8s_openapi`, `schemars`, `serde` and
-//! `serde_json` in versions that fit together, so that an operator needs no other Kubernetes crate. The feature
-//! `cluster` adds the embedded cluster and `#[evenkeel::test]`: an operator enables it for its tests only, and
-//! compiles no API server for production. The feature `cli` adds the command line of an operator.
+//! `serde_json` in versions that fit together, so that an operator needs no other Kubernetes crate.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -28,6 +26,16 @@
 //!
 //! A reconcile may return `anyhow::Result<Action>` or any other error instead of [`Result`]; see
 //! [`Controller::new`]. Custom resources are derived under [`#[evenkeel::api]`](macro@api).
+//!
+//! | feature | default | what it adds |
+//! |---|---|---|
+//! | `health` | yes | the endpoints `/healthz` and `/readyz` |
+//! | `leader-election` | yes | a leader election, so that only one of several replicas works |
+//! | `metrics` | yes | metrics for Prometheus, and the endpoint `/metrics` with the feature `health` |
+//! | `ring`, `aws-lc-rs` | `ring` | TLS to the API server, by rustls with this provider of cryptography |
+//! | `otel` | no | traces of reconciles, sent to an OpenTelemetry collector |
+//! | `cli` | no | the command line of an operator, for its `main` |
+//! | `cluster` | no | the embedded cluster and `#[evenkeel::test]`; an operator enables it for its tests only, and compiles no API server for production |
 
 #[cfg(feature = "cli")]
 pub mod cli;

@@ -285,7 +285,7 @@ impl<S: Send + Sync + 'static> Controller<DynamicObject, S> {
     label = "call `.state(…)` on this controller first",
     note = "the reconcile function takes a `Ctx<S>`; `Controller::state` gives the `S`"
 )]
-pub trait Runnable: sealed::Sealed {
+pub trait IntoController: sealed::Sealed {
     /// The kind of objects that the controller reconciles.
     type Kind: Object;
 
@@ -293,7 +293,7 @@ pub trait Runnable: sealed::Sealed {
     fn into_controller(self) -> Controller<Self::Kind>;
 }
 
-impl<K: Object> Runnable for Controller<K> {
+impl<K: Object> IntoController for Controller<K> {
     type Kind = K;
 
     fn into_controller(self) -> Self {

@@ -24,7 +24,7 @@ use kube::Client;
 use tokio_util::sync::CancellationToken;
 
 use crate::Object;
-use crate::controller::Runnable;
+use crate::controller::IntoController;
 use crate::declaration::Declaration;
 use crate::error::{BoxError, chain};
 use crate::fence::{self, Fence};
@@ -171,7 +171,7 @@ impl Manager {
     }
 
     /// Adds a controller.
-    pub fn controller(mut self, controller: impl Runnable) -> Self {
+    pub fn controller(mut self, controller: impl IntoController) -> Self {
         let controller = controller.into_controller();
         self.declared.extend(controller.declarations());
         self.parts.push(Part::controller(controller));

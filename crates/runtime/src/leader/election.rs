@@ -15,6 +15,7 @@ use std::time::Duration;
 /// let patient = LeaderElection::new("operators", "my-operator").times(lease, renew, retry).keep_on_stop();
 /// ```
 #[derive(Clone, Debug)]
+#[must_use]
 pub struct LeaderElection {
     pub(super) namespace: String,
     pub(super) name: String,

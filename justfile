@@ -27,6 +27,10 @@ lint:
 versions:
     bash .ci/versions 1.33 1.34 1.35 1.36 1.37
 
+# The features of the library, each alone and none of them.
+features:
+    bash .ci/features none health leader-election metrics ring aws-lc-rs
+
 # Compare with what Kubernetes answered; `just parity --diff --case NAME` shows where.
 parity *ARGS:
     cargo run -p evenkeel-parity --bin parity -- {{ARGS}}

@@ -86,7 +86,6 @@ pub(crate) enum Pages {
     All,
     /// `/healthz`, `/livez` and `/readyz`.
     Probes,
-    #[cfg_attr(not(feature = "metrics"), expect(dead_code, reason = "there are no metrics to serve"))]
     Metrics,
 }
 

@@ -106,28 +106,24 @@ impl Operator {
     }
 
     /// Sets the version, for `--version` and for the image in the manifests: `env!("CARGO_PKG_VERSION")`.
-    #[must_use]
     pub fn version(mut self, version: &'static str) -> Self {
         self.version = version;
         self
     }
 
     /// Sets the description for `--help`, in one line.
-    #[must_use]
     pub fn about(mut self, about: &'static str) -> Self {
         self.about = Some(about);
         self
     }
 
     /// Adds a custom resource definition, such as `T::crd()`.
-    #[must_use]
     pub fn crd(mut self, crd: CustomResourceDefinition) -> Self {
         self.crds.push(crd);
         self
     }
 
     /// Adds samples: YAML documents, which `--samples` applies.
-    #[must_use]
     pub fn samples(mut self, yaml: &'static str) -> Self {
         self.samples.push(yaml);
         self
@@ -135,7 +131,6 @@ impl Operator {
 
     /// Sets the verbs that the tests recorded, as the text of [`Verbs`]: the manifests allow these writes and no others. An
     /// empty text is that of a new operator without a record.
-    #[must_use]
     pub fn verbs(mut self, verbs: &'static str) -> Self {
         self.verbs = Some(verbs);
         self

@@ -75,11 +75,13 @@ impl Fence {
     }
 
     /// Whether there is a leader election.
+    #[cfg(all(feature = "leader-election", feature = "rustls-tls"))]
     fn is_used(&self) -> bool {
         !matches!(*self.bounds.lock(), Bounds::None)
     }
 
     /// Whether a request that has started may still be on its way.
+    #[cfg(all(feature = "leader-election", feature = "rustls-tls"))]
     fn may_end(&self) -> bool {
         match *self.bounds.lock() {
             Bounds::None => true,

@@ -104,6 +104,7 @@ impl Metrics {
         *self.inner.informers.lock() = Some(informers.clone());
     }
 
+    #[cfg(feature = "leader-election")]
     pub(crate) fn leader(&self, lease: &str, leads: bool) {
         *self.inner.leader.lock() = Some((lease.to_owned(), leads));
     }

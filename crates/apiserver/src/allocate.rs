@@ -4,8 +4,8 @@
 //! holds all allocations in memory.
 
 mod families;
+mod pool;
 
-use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
 use evenkeel_env::Env;
@@ -14,20 +14,27 @@ use evenkeel_store::{Range, Store};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
+use self::pool::Pool;
 use crate::registry::storage_prefix;
 use crate::storage;
 use crate::{Header, bootstrap};
 
 /// The range of node ports.
-const NODE_PORTS: std::ops::RangeInclusive<u16> = 30000..=32767;
-/// How many random addresses or ports are tried before the range is searched in order.
-const GUESSES: usize = 32;
+const NODE_PORTS: std::ops::RangeInclusive<u32> = 30000..=32767;
 
 /// The allocated addresses and ports.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Taken {
-    addresses: BTreeSet<u32>,
-    ports: BTreeSet<u16>,
+    addresses: Pool,
+    ports: Pool,
+}
+
+impl Default for Taken {
+    fn default() -> Self {
+        let (first, count) = range();
+        let ports = Pool::new(*NODE_PORTS.start(), NODE_PORTS.end() - NODE_PORTS.start() + 1);
+        Self { addresses: Pool::new(first, count), ports }
+    }
 }
 
 /// Allocates cluster IPs and node ports.
@@ -41,7 +48,7 @@ pub(crate) struct Allocator {
 pub(crate) struct Reservation<'a> {
     allocator: &'a Allocator,
     addresses: Vec<u32>,
-    ports: Vec<u16>,
+    ports: Vec<u32>,
 }
 
 impl Reservation<'_> {
@@ -55,12 +62,8 @@ impl Reservation<'_> {
 impl Drop for Reservation<'_> {
     fn drop(&mut self) {
         let mut taken = self.allocator.taken.lock();
-        for address in &self.addresses {
-            taken.addresses.remove(address);
-        }
-        for port in &self.ports {
-            taken.ports.remove(port);
-        }
+        self.addresses.iter().for_each(|address| taken.addresses.release(*address));
+        self.ports.iter().for_each(|port| taken.ports.release(*port));
     }
 }
 
@@ -80,19 +83,23 @@ impl Allocator {
     /// Adds the allocations of a service.
     pub(crate) fn note(&self, service: &Value) {
         let mut taken = self.taken.lock();
-        taken.addresses.extend(addresses(service));
-        taken.ports.extend(ports(service));
+        for address in addresses(service) {
+            taken.addresses.take(address);
+        }
+        for port in ports(service) {
+            taken.ports.take(port);
+        }
     }
 
     /// Releases the allocations of a service, except for those that its new version still has.
     pub(crate) fn release(&self, old: &Value, new: Option<&Value>) {
         let (kept_addresses, kept_ports) = new.map(|it| (addresses(it), ports(it))).unwrap_or_default();
         let mut taken = self.taken.lock();
-        for address in addresses(old).iter().filter(|it| !kept_addresses.contains(it)) {
-            taken.addresses.remove(address);
+        for address in addresses(old).into_iter().filter(|it| !kept_addresses.contains(it)) {
+            taken.addresses.release(address);
         }
-        for port in ports(old).iter().filter(|it| !kept_ports.contains(it)) {
-            taken.ports.remove(port);
+        for port in ports(old).into_iter().filter(|it| !kept_ports.contains(it)) {
+            taken.ports.release(port);
         }
     }
 
@@ -128,7 +135,7 @@ impl Allocator {
         let had = old.map(addresses).unwrap_or_default();
         let mut taken = self.taken.lock();
         let address = if given.is_empty() {
-            free_address(env, &taken.addresses).map_err(|why| {
+            taken.addresses.take_free(env).map_err(|why| {
                 vec![FieldError::internal(
                     "spec.clusterIPs",
                     format!("failed to allocate a serviceIP: {why}"),
@@ -146,18 +153,17 @@ impl Allocator {
             if had.contains(&address) {
                 return Ok(());
             }
-            if !in_range(address) {
+            if !taken.addresses.contains(address) {
                 return Err(refuse(&format!(
                     "the provided IP ({given}) is not in the valid range. The range of valid IPs is {}",
                     bootstrap::SERVICE_CIDR
                 )));
             }
-            if taken.addresses.contains(&address) {
+            if !taken.addresses.take(address) {
                 return Err(refuse("provided IP is already allocated"));
             }
             address
         };
-        taken.addresses.insert(address);
         reservation.addresses.push(address);
         let text = Ipv4Addr::from(address).to_string();
         service["spec"]["clusterIPs"] = json!([text]);
@@ -178,7 +184,7 @@ impl Allocator {
         let had = old.map(ports).unwrap_or_default();
         let mut taken = self.taken.lock();
         let local = kind == "LoadBalancer" && service["spec"]["externalTrafficPolicy"] == "Local";
-        let mut own: Vec<u16> = Vec::new();
+        let mut own: Vec<u32> = Vec::new();
         for (index, port) in
             service.pointer_mut("/spec/ports").and_then(Value::as_array_mut).into_iter().flatten().enumerate()
         {
@@ -188,31 +194,27 @@ impl Allocator {
             }
             let refuse =
                 |why: &str| vec![FieldError::invalid(format!("spec.ports[{index}].nodePort"), given, why)];
-            let chosen = match u16::try_from(given) {
-                Ok(0) => free_port(env, &taken.ports).map_err(|why| {
+            let given_port = u32::try_from(given).unwrap_or(u32::MAX);
+            let chosen = match given_port {
+                0 => taken.ports.take_free(env).map_err(|why| {
                     vec![FieldError::internal(format!("spec.ports[{index}].nodePort"), why)]
                 })?,
-                Ok(given) if NODE_PORTS.contains(&given) => given,
-                _ => {
+                port if !taken.ports.contains(port) => {
                     return Err(refuse(
                         "provided port is not in the valid range. The range of valid ports is 30000-32767",
                     ));
                 }
+                port if had.contains(&port) || own.contains(&port) => continue,
+                port if !taken.ports.take(port) => return Err(refuse("provided port is already allocated")),
+                port => port,
             };
-            if had.contains(&chosen) || own.contains(&chosen) {
-                continue;
-            }
-            if !taken.ports.insert(chosen) {
-                return Err(refuse("provided port is already allocated"));
-            }
             own.push(chosen);
             reservation.ports.push(chosen);
             port["nodePort"] = chosen.into();
         }
         if local && service["spec"]["healthCheckNodePort"].as_i64().unwrap_or_default() == 0 {
-            let port = free_port(env, &taken.ports)
-                .map_err(|why| vec![FieldError::internal("spec.healthCheckNodePort", why)])?;
-            taken.ports.insert(port);
+            let free = taken.ports.take_free(env);
+            let port = free.map_err(|why| vec![FieldError::internal("spec.healthCheckNodePort", why)])?;
             reservation.ports.push(port);
             service["spec"]["healthCheckNodePort"] = port.into();
         }
@@ -259,11 +261,11 @@ fn addresses(service: &Value) -> Vec<u32> {
     texts.filter_map(|it| it.as_str()?.parse::<Ipv4Addr>().ok()).map(u32::from).collect()
 }
 
-fn ports(service: &Value) -> Vec<u16> {
+fn ports(service: &Value) -> Vec<u32> {
     let spec = &service["spec"];
     let ports = spec["ports"].as_array().into_iter().flatten().map(|it| &it["nodePort"]);
     let ports = ports.chain([&spec["healthCheckNodePort"]]);
-    ports.filter_map(|it| u16::try_from(it.as_i64()?).ok()).filter(|it| *it > 0).collect()
+    ports.filter_map(|it| u32::try_from(it.as_i64()?).ok()).filter(|it| *it > 0).collect()
 }
 
 /// The first usable address of the range, and the number of usable addresses, without network and broadcast
@@ -273,25 +275,6 @@ fn range() -> (u32, u32) {
     let base = base.parse::<Ipv4Addr>().map_or(0x0a60_0000, u32::from);
     let bits: u32 = bits.parse().unwrap_or(12);
     (base + 1, (1 << (32 - bits)) - 2)
-}
-
-fn in_range(address: u32) -> bool {
-    let (first, count) = range();
-    (first..first + count).contains(&address)
-}
-
-fn free_address(env: &Env, taken: &BTreeSet<u32>) -> Result<u32, &'static str> {
-    let (first, count) = range();
-    let guess = (0..GUESSES).map(|_| first + env.random_below(u64::from(count)) as u32);
-    let mut guess = guess.filter(|it| !taken.contains(it));
-    guess.next().or_else(|| (first..first + count).find(|it| !taken.contains(it))).ok_or("range is full")
-}
-
-fn free_port(env: &Env, taken: &BTreeSet<u16>) -> Result<u16, &'static str> {
-    let count = u64::from(NODE_PORTS.end() - NODE_PORTS.start()) + 1;
-    let guess = (0..GUESSES).map(|_| NODE_PORTS.start() + env.random_below(count) as u16);
-    let mut guess = guess.filter(|it| !taken.contains(it));
-    guess.next().or_else(|| NODE_PORTS.clone().find(|it| !taken.contains(it))).ok_or("range is full")
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@
 //!
 //! # Layers
 //!
-//! A module uses modules of the layers below its own, and of its own layer without a cycle. A test holds that.
+//! A module uses modules of its own layer, without a cycle, and of the layers below. Tests hold that (`tests/it/layers.rs`).
 //!
 //! | layer | modules | what they are |
 //! |---|---|---|

@@ -117,7 +117,7 @@ fn is_searched(after: &str) -> bool {
 }
 
 /// The source files of this crate, without comments and unit tests, by their path under `src`.
-fn sources() -> Vec<(String, String)> {
+pub(crate) fn sources() -> Vec<(String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut files = Vec::new();
     collect(&root, &mut files);

@@ -18,6 +18,7 @@ mod description;
 mod extremes;
 mod health;
 mod kind_names;
+mod layers;
 mod matrix;
 mod panics;
 mod policies;

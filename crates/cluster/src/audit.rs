@@ -5,6 +5,7 @@
 //! write. A disk error loses the lines that it affects; it is logged and counted, and never stops the server.
 
 mod file;
+mod options;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -19,6 +20,8 @@ use futures::future::BoxFuture;
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::oneshot;
 
+pub use options::AuditLogOptions;
+
 use file::{LogFile, Output};
 
 /// How many bytes may wait to be written. Requests wait for their lines, so only a few lines wait for a disk that
@@ -27,27 +30,6 @@ const QUEUE_MAX_BYTES: usize = 64 << 20;
 /// How long the shutdown waits for lines that are not written yet. A disk takes milliseconds; a pipe that nobody reads
 /// takes forever.
 const FLUSH_MAX: Duration = Duration::from_secs(2);
-
-/// Where the audit log is written, and how much of it is kept.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct AuditLogOptions {
-    /// The file; `-` stands for standard output.
-    pub path: PathBuf,
-    /// The size in bytes at which the file is rotated: 100 MiB unless set. Zero means never.
-    pub max_bytes: u64,
-    /// How many old files are kept: 100 unless set. Zero means all.
-    pub max_backups: usize,
-    /// How many days an old file is kept: 366 unless set. Zero means forever.
-    pub max_age_days: u32,
-}
-
-impl AuditLogOptions {
-    /// A log in this file, with kube-apiserver's default rotation.
-    pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), max_bytes: 100 << 20, max_backups: 100, max_age_days: 366 }
-    }
-}
 
 /// An audit log cannot be written.
 #[derive(Debug, thiserror::Error)]

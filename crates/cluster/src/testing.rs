@@ -12,6 +12,7 @@ pub use crate::settings::{DEFAULT_SEED, KUBECONFIG, REAL_TIME};
 pub use crash_matrix::crash_everywhere;
 pub use files::{assert_file, lines};
 pub use rbac_trim::{as_service_account, unused_rules};
-pub use run::{NAMESPACE_PREFIX, Outcome, cluster, options, run, seed};
+pub use run::{NAMESPACE_PREFIX, TestResult, cluster, options, run, seed};
 pub use scenario::Scenario;
+#[doc(hidden)]
 pub use skip::{Skipped, skip};

@@ -7,7 +7,6 @@ use evenkeel_apiserver::Audit;
 use evenkeel_controllers::{NodeOptions, Options as ControllerOptions};
 use evenkeel_env::{Env, SettingError};
 
-use super::start::StartError;
 use crate::cluster::Cluster;
 use crate::settings;
 
@@ -161,17 +160,6 @@ impl Builder {
 }
 
 impl Cluster {
-    /// Starts a cluster with the built-in controllers and one simulated node.
-    ///
-    /// On a runtime with paused time the cluster is seeded (by `EVENKEEL_SEED`, or a fixed number). Otherwise it uses
-    /// the system's clock and randomness.
-    ///
-    /// # Errors
-    /// Fails as [`Builder::start`] does.
-    pub async fn start() -> Result<Self, StartError> {
-        Self::builder().start().await
-    }
-
     /// The options of a cluster, before it is started.
     pub fn builder() -> Builder {
         Builder::default()

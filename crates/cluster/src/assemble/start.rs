@@ -45,6 +45,19 @@ pub enum StartError {
     PausedTime,
 }
 
+impl Cluster {
+    /// Starts a cluster with the built-in controllers and one simulated node.
+    ///
+    /// On a runtime with paused time the cluster is seeded (by `EVENKEEL_SEED`, or a fixed number). Otherwise it uses
+    /// the system's clock and randomness.
+    ///
+    /// # Errors
+    /// Fails as [`Builder::start`] does.
+    pub async fn start() -> Result<Self, StartError> {
+        Self::builder().start().await
+    }
+}
+
 impl Builder {
     /// Starts the cluster.
     ///

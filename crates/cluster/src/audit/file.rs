@@ -12,7 +12,7 @@ use evenkeel_env::Env;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp, civil};
 
-use super::AuditLogOptions;
+use super::options::AuditLogOptions;
 use crate::os;
 
 /// The format of the time, in UTC, in the name of an old file.

@@ -18,18 +18,18 @@ const THREADS: usize = 2;
 pub const NAMESPACE_PREFIX: &str = "evenkeel-test-";
 
 /// The result of a test: nothing, or a `Result` whose error fails the test.
-pub trait Outcome {
+pub trait TestResult {
     /// The text of the error, or `None` if the test passed.
     fn failure(&self) -> Option<String>;
 }
 
-impl Outcome for () {
+impl TestResult for () {
     fn failure(&self) -> Option<String> {
         None
     }
 }
 
-impl<T, E: Debug> Outcome for Result<T, E> {
+impl<T, E: Debug> TestResult for Result<T, E> {
     fn failure(&self) -> Option<String> {
         self.as_ref().err().map(|error| format!("{error:?}"))
     }
@@ -71,7 +71,7 @@ pub fn options() -> Builder {
 pub fn run<F, R>(options: Builder, test: impl FnOnce(Cluster) -> F) -> R
 where
     F: Future<Output = R>,
-    R: Outcome,
+    R: TestResult,
 {
     let kubeconfig = settings::kubeconfig();
     let real_time = settings::real_time().unwrap_or_else(|error| panic!("{error}"));

@@ -27,13 +27,13 @@ use crate::settings;
 /// ```
 /// # use std::sync::Arc;
 /// use evenkeel_cluster::{Cluster, testing::Scenario};
-/// use evenkeel_runtime::{Action, Context, Controller, Manifests, Result};
+/// use evenkeel_runtime::{Action, Controller, Ctx, Manifests, Result};
 /// use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-/// # async fn reconcile(map: Arc<ConfigMap>, ctx: Context) -> Result<Action> {
+/// # async fn reconcile(map: Arc<ConfigMap>, ctx: Ctx) -> Result<Action> {
 /// #     let mut secret = Secret::default();
 /// #     secret.metadata.name = map.metadata.name.clone();
 /// #     ctx.apply(secret).await?;
-/// #     Ok(Action::done())
+/// #     Ok(Action::await_change())
 /// # }
 ///
 /// fn controller() -> Controller<ConfigMap> {

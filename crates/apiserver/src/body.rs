@@ -232,7 +232,7 @@ impl Buf for Spliced {
     }
 
     fn advance(&mut self, count: usize) {
-        assert!(count <= self.remaining(), "nobody writes more than there is");
+        assert!(count <= self.remaining(), "cannot advance beyond the end of the body");
         self.done += count;
     }
 }

@@ -74,7 +74,7 @@ impl Seed {
         self.object["metadata"]["uid"] = env.uid().into();
         self.object["metadata"]["creationTimestamp"] = now.into();
         let storable =
-            StorableObject::new(&mut self.object).expect("the objects made at boot are small and shallow");
+            StorableObject::new(&mut self.object).expect("the objects of a new cluster are small and shallow");
         Write { key: self.key.into(), expect: Expect::Absent, op: storable.into_op() }
     }
 }

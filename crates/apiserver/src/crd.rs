@@ -214,7 +214,7 @@ fn storable(entry: &Entry<Header>, definition: &mut Value) -> Option<StorableObj
         tracing::error!(
             key = &*entry.key,
             why = status.message,
-            "the status of a definition cannot be stored"
+            "the status of a CustomResourceDefinition cannot be stored"
         );
     };
     StorableObject::new(definition).map_err(refused).ok()

@@ -130,7 +130,7 @@ impl EncodedObject {
     pub(crate) fn to_value(&self) -> Value {
         let mut value: Value = serde_json::from_slice(&self.bytes).unwrap_or_else(|error| {
             let begin = String::from_utf8_lossy(&self.bytes[..self.metadata_at]);
-            tracing::error!(%error, %begin, "a stored object cannot be shown");
+            tracing::error!(%error, %begin, "a stored object cannot be parsed; an empty object is sent instead");
             Value::Object(serde_json::Map::new())
         });
         if self.revision > 0 {
@@ -195,7 +195,7 @@ impl Digits {
 
 /// Writes a string as JSON.
 pub(crate) fn push_text(out: &mut Vec<u8>, text: &str) {
-    serde_json::to_writer(out, text).expect("a text is written to memory without fail");
+    serde_json::to_writer(out, text).expect("writing a string to memory cannot fail");
 }
 
 #[cfg(test)]

@@ -43,7 +43,7 @@ pub(super) async fn charge(admission: &Admission<'_>, object: &Value) -> Result<
             return Ok(());
         }
     }
-    let why = "unable to update the usage of a quota: too many others do";
+    let why = "unable to update the usage of a quota: too many concurrent writes";
     Err(refusal(admission, why))
 }
 

@@ -117,7 +117,7 @@ impl Policy {
         let Some(bytes) = bytes else { return };
         let mut binding: Binding = serde_json::from_slice(bytes).unwrap_or_else(|error| {
             let (namespace, name) = &id;
-            tracing::error!(namespace = &**namespace, name = &**name, %error, "a stored binding cannot be read and binds nobody");
+            tracing::error!(namespace = &**namespace, name = &**name, %error, "a stored role binding cannot be parsed and has no effect");
             Binding::default()
         });
         (binding.namespace, binding.name) = id.clone();
@@ -214,7 +214,7 @@ impl Role {
     fn parsed(&self) -> &ParsedRole {
         self.parsed.get_or_init(|| {
             let stored: StoredRole = serde_json::from_slice(&self.bytes).unwrap_or_else(|error| {
-                tracing::error!(%error, "a stored role cannot be read and grants nothing");
+                tracing::error!(%error, "a stored role cannot be parsed and grants nothing");
                 StoredRole::default()
             });
             let rules = Arc::new(stored.rules.unwrap_or_default());

@@ -98,7 +98,7 @@ async fn delete_instances(definitions: &Definitions, prefix: &str) -> Result<()>
             tracing::error!(
                 key = &*entry.key,
                 why = status.message,
-                "an instance cannot be marked as deleted"
+                "a custom resource cannot be marked as deleted"
             );
         }) else {
             continue;

@@ -38,7 +38,7 @@ pub(super) async fn post(
     };
     let ca_bundle = STANDARD.decode(config["caBundle"].as_str().unwrap_or_default()).unwrap_or_default();
     let caller = ctx.services.webhooks.as_ref();
-    let caller = caller.ok_or_else(|| failed("nothing can be reached from here".to_owned()))?;
+    let caller = caller.ok_or_else(|| failed("this API server has no client for webhooks".to_owned()))?;
     let question = WebhookQuestion {
         address,
         server_name: place.server_name,

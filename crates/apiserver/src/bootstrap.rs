@@ -73,8 +73,8 @@ impl Seed {
     fn write(mut self, env: &Env, now: &str) -> Write<Header> {
         self.object["metadata"]["uid"] = env.uid().into();
         self.object["metadata"]["creationTimestamp"] = now.into();
-        let storable =
-            StorableObject::new(&mut self.object).expect("the objects of a new cluster are small and shallow");
+        let storable = StorableObject::new(&mut self.object)
+            .expect("the objects of a new cluster are small and shallow");
         Write { key: self.key.into(), expect: Expect::Absent, op: storable.into_op() }
     }
 }
@@ -87,7 +87,9 @@ pub async fn memory(env: &Env, options: Options) -> Store<Header> {
     let shared = match env.seed() {
         Some(_) if env.now() == evenkeel_env::EPOCH => shared(&VIRTUAL, &Env::seeded(SHARED_SEED)).await,
         // In real time, no two objects may share a UID.
-        None => return shared(&REAL, env).await.fork_with(env.clone(), options, |entry| renamed(entry, env)),
+        None => {
+            return shared(&REAL, env).await.fork_with(env.clone(), options, |entry| with_new_uid(entry, env));
+        }
         // Virtual time has advanced, so the objects need other creation timestamps.
         Some(_) => {
             let store = Store::memory(env.clone(), options);
@@ -99,7 +101,7 @@ pub async fn memory(env: &Env, options: Options) -> Store<Header> {
 }
 
 /// Returns an object with a new UID. Both UIDs have the same length, so the bytes are replaced in place.
-fn renamed(entry: &Entry<Header>, env: &Env) -> (Bytes, Header) {
+fn with_new_uid(entry: &Entry<Header>, env: &Env) -> (Bytes, Header) {
     let (old, new) = (&entry.header.uid, env.uid());
     let mut bytes = entry.value.to_vec();
     let metadata = entry.header.version_at as usize..entry.header.metadata_end as usize;

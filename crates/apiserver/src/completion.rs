@@ -65,7 +65,9 @@ impl<T: 'static> Drop for Completion<T> {
     fn drop(&mut self) {
         let Some(request) = self.request.take().filter(|_| self.submitted.is_noted()) else { return };
         let Some(runtime) = Handle::try_current().ok().or_else(|| self.runtime.take()) else {
-            return tracing::warn!("a request that had begun to write cannot be completed: no runtime is available");
+            return tracing::warn!(
+                "a request that had begun to write cannot be completed: no runtime is available"
+            );
         };
         // Acquired before the request releases its own work, so that the ledger never appears idle in
         // between.

@@ -97,7 +97,7 @@ impl Definitions {
         let mut due = VecDeque::from([key.to_owned()]);
         while let Some(key) = due.pop_front() {
             if advance(self, &key).await? == Names::Changed {
-                due.extend(refused(self, &key));
+                due.extend(waiting_for_names(self, &key));
             }
         }
         Ok(())
@@ -162,7 +162,7 @@ async fn advance(definitions: &Definitions, key: &str) -> Result<Names> {
 }
 
 /// The other CRDs in the same group whose names were not accepted.
-fn refused(definitions: &Definitions, key: &str) -> Vec<String> {
+fn waiting_for_names(definitions: &Definitions, key: &str) -> Vec<String> {
     let group = name_of(key).split_once('.').map_or("", |(_, group)| group);
     let waits = |entry: &Entry<Header>| {
         let in_group = entry.header.name.ends_with(group) && !entry.header.deleting && *entry.key != *key;

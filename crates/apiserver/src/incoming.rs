@@ -89,7 +89,7 @@ impl Incoming {
             default(&custom.schema, &mut self.object);
         } else {
             let (group, version, kind) = (&info.group, &info.version, &info.kind);
-            let forgets = asks_to_forget(&self.object);
+            let forgets = clears_managed_fields(&self.object);
             let empty = empty_lists::find(group, kind, &self.object);
             normalize_since(group, version, kind, &mut self.object, old);
             empty_lists::keep(&mut self.object, &empty);
@@ -238,7 +238,7 @@ fn cannot_handle(ctx: &RequestContext<'_>, why: &str) -> Status {
 }
 
 /// Whether the client clears managedFields. Checked before normalization, which removes empty lists.
-fn asks_to_forget(object: &Value) -> bool {
+fn clears_managed_fields(object: &Value) -> bool {
     let entries = object["metadata"]["managedFields"].as_array();
     entries.is_some_and(|it| it.is_empty() || it.len() == 1 && it[0].as_object().is_some_and(Map::is_empty))
 }

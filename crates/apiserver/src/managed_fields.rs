@@ -19,7 +19,7 @@ pub(crate) fn track(ctx: &RequestContext<'_>, new: &mut Value, old: Option<&Valu
     let api_version = ctx.info.api_version();
     let served = ServedVersions::of(ctx, &[old, Some(new)]);
     let context = context(ctx, schema, &manager, &api_version, &served);
-    let lent = old.is_none() && ctx.info.strategy.takes_template_labels && lend_labels(new);
+    let lent = old.is_none() && ctx.info.strategy.takes_template_labels && add_template_labels(new);
     *new = managed_fields::update(&context, old, std::mem::take(new));
     if lent && let Some(metadata) = new["metadata"].as_object_mut() {
         metadata.remove("labels");
@@ -28,7 +28,7 @@ pub(crate) fn track(ctx: &RequestContext<'_>, new: &mut Value, old: Option<&Valu
 
 /// Gives a new Job without labels the labels of its pod template for the time of tracking, so that its
 /// creator owns them. Labels that the server adds later belong to nobody. Returns whether labels were added.
-fn lend_labels(object: &mut Value) -> bool {
+fn add_template_labels(object: &mut Value) -> bool {
     let labels = &object["spec"]["template"]["metadata"]["labels"];
     let some = |labels: &Value| labels.as_object().is_some_and(|it| !it.is_empty());
     if !some(labels) || some(&object["metadata"]["labels"]) {

@@ -27,16 +27,16 @@ impl Plugin for LimitRanger {
     }
 
     fn mutate(&self, admission: &Admission<'_>, object: &mut Value) -> Result<()> {
-        if is_pod(admission) && concerns(admission) {
+        if is_pod(admission) && applies_to(admission) {
             for range in ranges(admission)? {
-                fill(&range, object);
+                set_defaults(&range, object);
             }
         }
         Ok(())
     }
 
     fn validate(&self, admission: &Admission<'_>, object: &Value) -> Result<()> {
-        if !concerns(admission) {
+        if !applies_to(admission) {
             return Ok(());
         }
         for range in ranges(admission)? {
@@ -61,7 +61,7 @@ fn is_pod(admission: &Admission<'_>) -> bool {
 
 /// Whether limit ranges apply to this write: new pods, resized pods, and claims, unless they are being
 /// deleted.
-fn concerns(admission: &Admission<'_>) -> bool {
+fn applies_to(admission: &Admission<'_>) -> bool {
     if admission.old.is_some_and(|old| old["metadata"]["deletionTimestamp"].is_string()) {
         return false;
     }
@@ -81,7 +81,7 @@ fn ranges(admission: &Admission<'_>) -> Result<Vec<Value>> {
 }
 
 /// Sets the default resources of containers, and says so in an annotation.
-fn fill(range: &Value, pod: &mut Value) {
+fn set_defaults(range: &Value, pod: &mut Value) {
     let (mut requests, mut limits) = (Map::new(), Map::new());
     for limit in
         range["spec"]["limits"].as_array().into_iter().flatten().filter(|it| it["type"] == "Container")
@@ -94,7 +94,7 @@ fn fill(range: &Value, pod: &mut Value) {
         for container in pod["spec"].get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
             let name = container["name"].as_str().unwrap_or_default().to_owned();
             for (part, defaults, what) in [("requests", &requests, "request"), ("limits", &limits, "limit")] {
-                let set = fill_part(&mut container["resources"], part, defaults);
+                let set = set_missing(&mut container["resources"], part, defaults);
                 if !set.is_empty() {
                     told.push(format!("{} {what} for {word} {name}", set.join(", ")));
                 }
@@ -111,7 +111,7 @@ fn fill(range: &Value, pod: &mut Value) {
 }
 
 /// Sets the resources that a container does not specify, and returns their sorted names.
-fn fill_part(resources: &mut Value, part: &str, defaults: &Map<String, Value>) -> Vec<String> {
+fn set_missing(resources: &mut Value, part: &str, defaults: &Map<String, Value>) -> Vec<String> {
     let mut set = Vec::new();
     for (name, amount) in defaults {
         if resources[part].get(name).is_none() {
@@ -153,7 +153,7 @@ fn check_claim(limit: &Value, claim: &Value) -> Vec<String> {
     let requests = read(Some(&claim["spec"]["resources"]["requests"]));
     let mut errors: Vec<String> = read(Some(&limit["min"]))
         .iter()
-        .filter_map(|(name, bound)| below(kind, name, bound, requests.get(name), None))
+        .filter_map(|(name, bound)| check_minimum(kind, name, bound, requests.get(name), None))
         .collect();
     errors.extend(read(Some(&limit["max"])).iter().filter_map(|(name, bound)| {
         let Some(asked) = requests.get(name) else {
@@ -168,18 +168,18 @@ fn check_claim(limit: &Value, claim: &Value) -> Vec<String> {
 fn check(limit: &Value, kind: &str, requests: &Amounts, limits: &Amounts) -> Vec<String> {
     let mut errors = Vec::new();
     for (name, bound) in read(Some(&limit["min"])) {
-        errors.extend(below(kind, &name, &bound, requests.get(&name), limits.get(&name)));
+        errors.extend(check_minimum(kind, &name, &bound, requests.get(&name), limits.get(&name)));
     }
     for (name, bound) in read(Some(&limit["max"])) {
-        errors.extend(above(kind, &name, &bound, requests.get(&name), limits.get(&name)));
+        errors.extend(check_maximum(kind, &name, &bound, requests.get(&name), limits.get(&name)));
     }
     for (name, bound) in read(Some(&limit["maxLimitRequestRatio"])) {
-        errors.extend(stretched(kind, &name, &bound, requests.get(&name), limits.get(&name)));
+        errors.extend(check_ratio(kind, &name, &bound, requests.get(&name), limits.get(&name)));
     }
     errors
 }
 
-fn below(
+fn check_minimum(
     kind: &str,
     name: &str,
     bound: &Quantity,
@@ -195,7 +195,7 @@ fn below(
     }
 }
 
-fn above(
+fn check_maximum(
     kind: &str,
     name: &str,
     bound: &Quantity,
@@ -211,7 +211,7 @@ fn above(
     }
 }
 
-fn stretched(
+fn check_ratio(
     kind: &str,
     name: &str,
     bound: &Quantity,

@@ -29,7 +29,7 @@ use crate::storage;
 pub(super) async fn charge(admission: &Admission<'_>, object: &Value) -> Result<()> {
     let namespace = &admission.ctx.path.namespace;
     let prefix = format!("{}{namespace}/", storage_prefix("", "resourcequotas"));
-    if !concerns(admission, object) || admission.ctx.services.store.count(&prefix) == 0 {
+    if !can_add_usage(admission, object) || admission.ctx.services.store.count(&prefix) == 0 {
         return Ok(());
     }
     for _ in 0..RETRIES_MAX {
@@ -39,7 +39,7 @@ pub(super) async fn charge(admission: &Admission<'_>, object: &Value) -> Result<
         for entry in page.entries {
             changed.extend(check(admission, object, entry)?);
         }
-        if admission.dry_run || enter(admission, changed).await? {
+        if admission.dry_run || store_quotas(admission, changed).await? {
             return Ok(());
         }
     }
@@ -53,7 +53,7 @@ fn resource<'a>(admission: &'a Admission<'_>) -> GroupResource<'a> {
 }
 
 /// Whether this kind of write can add to the usage of a quota.
-fn concerns(admission: &Admission<'_>, object: &Value) -> bool {
+fn can_add_usage(admission: &Admission<'_>, object: &Value) -> bool {
     if admission.ctx.path.namespace.is_empty() || !admission.ctx.info.namespaced {
         return false;
     }
@@ -141,7 +141,7 @@ fn added(admission: &Admission<'_>, quota: &Value, object: &Value) -> Amounts {
 }
 
 /// Stores the changed quotas; `false` if another writer was faster.
-async fn enter(admission: &Admission<'_>, changed: Vec<(Arc<Entry<Header>>, Value)>) -> Result<bool> {
+async fn store_quotas(admission: &Admission<'_>, changed: Vec<(Arc<Entry<Header>>, Value)>) -> Result<bool> {
     for (entry, quota) in changed {
         let expect = Expect::Revision(entry.revision);
         if !put_plain(admission.ctx, &entry.key, quota, expect).await? {

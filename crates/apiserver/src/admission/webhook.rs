@@ -79,13 +79,13 @@ pub(super) async fn validate(admission: &Admission<'_>, object: &Value) -> Resul
     let registered = registered(admission.ctx, admission.shown_name())?;
     let mut asked = Vec::new();
     for hook in &registered.validating_webhooks {
-        if let Some(matched) = concerns(admission, hook, object)? {
+        if let Some(matched) = match_request(admission, hook, object)? {
             asked.push((hook, matched));
         }
     }
     let verdicts = asked.iter().enumerate().map(|(index, (hook, matched))| async move {
-        let verdict = consult(admission, hook, matched, object, false).await;
-        settle(admission, hook, verdict, Place::validating(index)).map(|_| ())
+        let verdict = call_webhook(admission, hook, matched, object, false).await;
+        apply_failure_policy(admission, hook, verdict, Place::validating(index)).map(|_| ())
     });
     join_all(verdicts).await.into_iter().collect()
 }
@@ -99,15 +99,15 @@ async fn mutate_by(
     object: &mut Value,
     place: Place,
 ) -> Result<Option<bool>> {
-    let Some(matched) = concerns(admission, hook, object)? else { return Ok(None) };
-    let verdict = consult(admission, hook, &matched, object, true).await;
+    let Some(matched) = match_request(admission, hook, object)? else { return Ok(None) };
+    let verdict = call_webhook(admission, hook, &matched, object, true).await;
     let patched = verdict.and_then(|verdict| {
         let new = patched(admission, hook, &matched.info, object, &verdict)?;
         Ok(new.map(|new| (new, verdict)))
     });
     let changed = matches_changed(&patched, object);
     place.note_mutation(admission.ctx, hook, changed);
-    if let Some((new, verdict)) = settle(admission, hook, patched, place)?.flatten() {
+    if let Some((new, verdict)) = apply_failure_policy(admission, hook, patched, place)?.flatten() {
         place.note_patch(admission.ctx, hook, verdict.patch.as_deref().unwrap_or_default());
         *object = new;
     }
@@ -120,7 +120,7 @@ fn matches_changed<T>(patched: &std::result::Result<Option<(Value, T)>, Failure>
 }
 
 /// Applies the webhook's failure policy to an outcome; `None` if a failure is ignored.
-fn settle<T>(
+fn apply_failure_policy<T>(
     admission: &Admission<'_>,
     hook: &Webhook,
     outcome: std::result::Result<T, Failure>,
@@ -141,7 +141,7 @@ fn settle<T>(
 }
 
 /// Matches a webhook against a request; `None` if the webhook is not to be called.
-fn concerns(admission: &Admission<'_>, hook: &Webhook, object: &Value) -> Result<Option<Matched>> {
+fn match_request(admission: &Admission<'_>, hook: &Webhook, object: &Value) -> Result<Option<Matched>> {
     let Some(matched) = matches(admission, object, &hook.constraints) else { return Ok(None) };
     let shown = shown(admission.ctx, &matched.info, object);
     let old = shown_old(admission, &matched.info);
@@ -168,7 +168,7 @@ fn shown_old(admission: &Admission<'_>, info: &ResourceInfo) -> Value {
 }
 
 /// Calls a webhook.
-async fn consult(
+async fn call_webhook(
     admission: &Admission<'_>,
     hook: &Webhook,
     matched: &Matched,

@@ -26,7 +26,7 @@ pub(super) fn settle(service: &mut Value, old: Option<&Value>) -> Result<(), Vec
     }
     infer(spec, single)?;
     if loose {
-        settle_loose(spec, single);
+        set_families_without_selector(spec, single);
         return Ok(());
     }
     refuse_missing(spec)?;
@@ -85,7 +85,7 @@ fn infer(spec: &mut Value, single: bool) -> Result<(), Vec<FieldError>> {
 
 /// Sets the families of a headless service without a selector. Its endpoints are managed by the user, so it
 /// may have both families on any cluster.
-fn settle_loose(spec: &mut Value, single: bool) {
+fn set_families_without_selector(spec: &mut Value, single: bool) {
     let mut families = list(spec, "ipFamilies").to_vec();
     if families.is_empty() {
         families.push(FAMILY.into());

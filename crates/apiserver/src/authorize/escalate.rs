@@ -26,7 +26,9 @@ pub(crate) struct Grant<'a> {
 
 /// Refuses a write that would grant more permissions than its user holds.
 pub(crate) fn check_grant(authorizer: &dyn Authorizer, grant: &Grant<'_>) -> Result<()> {
-    if grant.user.is_in(MASTERS) || grant.old.is_some_and(|old| only_collection_fields(old, grant.object)) {
+    if grant.user.is_in(MASTERS)
+        || grant.old.is_some_and(|old| differ_only_for_garbage_collection(old, grant.object))
+    {
         return Ok(());
     }
     match grant.resource {
@@ -120,7 +122,7 @@ fn everything() -> [Rule; 2] {
 
 /// Whether two versions of an object differ only in fields that the garbage collector changes. It may change
 /// them without holding the role's permissions.
-fn only_collection_fields(old: &Value, new: &Value) -> bool {
+fn differ_only_for_garbage_collection(old: &Value, new: &Value) -> bool {
     let strip = |object: &Value| {
         let mut object = object.clone();
         if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {

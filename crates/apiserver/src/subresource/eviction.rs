@@ -49,7 +49,7 @@ pub(super) async fn evict(ctx: &RequestContext<'_>, body: Bytes) -> Result<Respo
     for _ in 0..RETRIES_MAX {
         let entry = ctx.services.store.get(&ctx.key()).ok_or_else(|| ctx.not_found())?;
         options.validate()?;
-        let verdict = judge(ctx, &entry, &options).await?;
+        let verdict = decide(ctx, &entry, &options).await?;
         let mut options = options.clone();
         if matches!(verdict, Verdict::AsItIs(_)) && !chosen {
             options.resource_version = Some(entry.revision.to_string());
@@ -65,7 +65,7 @@ pub(super) async fn evict(ctx: &RequestContext<'_>, body: Bytes) -> Result<Respo
     Err(refusal.unwrap_or_else(|| conflict(ctx)))
 }
 
-async fn judge(ctx: &RequestContext<'_>, entry: &Entry<Header>, options: &DeleteOptions) -> Result<Verdict> {
+async fn decide(ctx: &RequestContext<'_>, entry: &Entry<Header>, options: &DeleteOptions) -> Result<Verdict> {
     let pod: Value = storage::read(entry)?;
     let phase = pod["status"]["phase"].as_str().unwrap_or_default();
     // Pods that do not run or are being deleted do not count in any budget.

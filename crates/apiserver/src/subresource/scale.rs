@@ -29,7 +29,7 @@ pub(super) async fn answer(ctx: &RequestContext<'_>, verb: &str, body: Bytes) ->
     if verb == "get" {
         let entry = find_named(ctx).await?;
         let mut scale = scale_of(ctx, &conversion::decoded(ctx.info, &entry)?, Missing::Refused)?;
-        forget_owners(&mut scale);
+        remove_managed_fields(&mut scale);
         return respond_object(&part, 200, accept, EncodedObject::encode(&scale, entry.revision));
     }
     let encoded = write(ctx, &part, verb, &body).await?;
@@ -77,7 +77,7 @@ async fn write(
         if let Some(encoded) = change(ctx, &query, &entry, new, Writer::Apply).await? {
             let parent = encoded.to_value();
             let mut scale = scale_of(ctx, &parent, Missing::Refused)?;
-            forget_owners(&mut scale);
+            remove_managed_fields(&mut scale);
             return Ok(EncodedObject::encode(&scale, encoded.revision()));
         }
     }
@@ -146,7 +146,7 @@ fn mapping(ctx: &RequestContext<'_>) -> Scale {
 }
 
 /// Removes managedFields from a Scale before it is shown; they belong to the parent object.
-fn forget_owners(scale: &mut Value) {
+fn remove_managed_fields(scale: &mut Value) {
     crate::members::set_or_remove(&mut scale["metadata"], "managedFields", Value::Null);
 }
 

@@ -64,7 +64,7 @@ pub(super) async fn issue(ctx: &RequestContext<'_>, body: Bytes) -> Result<Respo
     let mut request = incoming.object.clone();
     check_name(ctx, &request)?;
     let entry = ctx.services.store.get(&ctx.key()).ok_or_else(|| ctx.not_found())?;
-    fill(ctx, &mut request, &entry)?;
+    set_missing_fields(ctx, &mut request, &entry)?;
     validate(&request)?;
     admission::validate(&admission, &request).await?;
     let token = token(ctx, &request, &entry)?;
@@ -106,7 +106,7 @@ fn check_name(ctx: &RequestContext<'_>, request: &Value) -> Result<()> {
 }
 
 /// Fills in the fields of a request that are not set.
-fn fill(ctx: &RequestContext<'_>, request: &mut Value, account: &Entry<Header>) -> Result<()> {
+fn set_missing_fields(ctx: &RequestContext<'_>, request: &mut Value, account: &Entry<Header>) -> Result<()> {
     let uid = request["metadata"]["uid"].as_str().unwrap_or_default();
     let actual = &account.header.uid;
     if !uid.is_empty() && *uid != **actual {

@@ -191,7 +191,7 @@ async fn store(
     if *sealed.bytes() == current.value {
         return conversion::encoded(ctx.info, current, current.revision).map(Some);
     }
-    let goes = is_done(ctx, new, current);
+    let goes = completes_deletion(ctx, new, current);
     if query.dry_run {
         return Ok(Some(EncodedObject::encode(new, current.revision)));
     }
@@ -218,7 +218,7 @@ async fn store(
 
 /// Whether this write removes the last finalizer of an object that is being deleted, so that the object is
 /// removed now.
-fn is_done(ctx: &RequestContext<'_>, new: &Value, current: &Entry<Header>) -> bool {
+fn completes_deletion(ctx: &RequestContext<'_>, new: &Value, current: &Entry<Header>) -> bool {
     let metadata = &new["metadata"];
     let some = |list: &Value| list.as_array().is_some_and(|it| !it.is_empty());
     let has_contents = ctx.info.strategy.deletion == Deletion::NamespaceContents;

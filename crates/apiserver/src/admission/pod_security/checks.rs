@@ -143,7 +143,7 @@ fn containers(names: &[String]) -> String {
 }
 
 /// Names the pod, its containers or both as those that set a field; `None` if none of them does.
-fn setters(pod: bool, names: &[String]) -> Option<String> {
+fn who_sets(pod: bool, names: &[String]) -> Option<String> {
     let own = pod.then(|| "pod".to_owned());
     let theirs = (!names.is_empty()).then(|| containers(names));
     let all: Vec<String> = own.into_iter().chain(theirs).collect();
@@ -181,7 +181,7 @@ fn app_armor(pod: &Pod<'_>) -> Option<(String, String)> {
         })
         .map(|(key, value)| format!("{key}={value:?}"))
         .collect();
-    let mut who: Vec<String> = setters(is_bad(own), &bad).into_iter().collect();
+    let mut who: Vec<String> = who_sets(is_bad(own), &bad).into_iter().collect();
     if !forbidden.is_empty() {
         who.push(plural("annotation", "annotations", forbidden.len()).to_owned());
         values.extend(forbidden);
@@ -365,7 +365,7 @@ fn se_linux(pod: &Pod<'_>) -> Option<(String, String)> {
             && (!is_allowed(&text(&options["type"])) || said(options, "user") || said(options, "role"))
     };
     let own = pod.own("seLinuxOptions");
-    let who = setters(is_bad(own), &pod.where_container(|it| is_bad(context(it, "seLinuxOptions"))))?;
+    let who = who_sets(is_bad(own), &pod.where_container(|it| is_bad(context(it, "seLinuxOptions"))))?;
     let all: Vec<&Value> = pod.containers().map(|it| context(it, "seLinuxOptions")).chain([own]).collect();
     let types: BTreeSet<String> =
         all.iter().map(|it| text(&it["type"])).filter(|it| !is_allowed(it)).collect();
@@ -394,7 +394,7 @@ fn seccomp_baseline(pod: &Pod<'_>) -> Option<(String, String)> {
     }
     let own = pod.own("seccompProfile");
     let bad = pod.where_container(|it| is_bad_seccomp(context(it, "seccompProfile")));
-    let who = setters(is_bad_seccomp(own), &bad)?;
+    let who = who_sets(is_bad_seccomp(own), &bad)?;
     let all = pod.containers().map(|it| context(it, "seccompProfile")).chain([own]);
     let types: BTreeSet<String> = all.filter(|it| is_bad_seccomp(it)).map(|it| text(&it["type"])).collect();
     violation(
@@ -464,7 +464,7 @@ fn sysctls(pod: &Pod<'_>) -> Option<(String, String)> {
 
 fn host_process(pod: &Pod<'_>) -> Option<(String, String)> {
     let bad = pod.where_container(|it| context(it, "windowsOptions")["hostProcess"] == true);
-    let who = setters(pod.own("windowsOptions")["hostProcess"] == true, &bad)?;
+    let who = who_sets(pod.own("windowsOptions")["hostProcess"] == true, &bad)?;
     violation("hostProcess", format!("{who} must not set securityContext.windowsOptions.hostProcess=true"))
 }
 
@@ -475,7 +475,7 @@ fn run_as_non_root(pod: &Pod<'_>) -> Option<(String, String)> {
     let reason = "runAsNonRoot != true";
     let own = pod.own("runAsNonRoot");
     let bad = pod.where_container(|it| context(it, "runAsNonRoot") == false);
-    if let Some(who) = setters(own == false, &bad) {
+    if let Some(who) = who_sets(own == false, &bad) {
         return violation(reason, format!("{who} must not set securityContext.runAsNonRoot=false"));
     }
     let open = pod.where_container(|it| context(it, "runAsNonRoot").is_null());
@@ -490,6 +490,6 @@ fn run_as_user(pod: &Pod<'_>) -> Option<(String, String)> {
         return None;
     }
     let bad = pod.where_container(|it| context(it, "runAsUser") == 0);
-    let who = setters(pod.own("runAsUser") == 0, &bad)?;
+    let who = who_sets(pod.own("runAsUser") == 0, &bad)?;
     violation("runAsUser=0", format!("{who} must not set runAsUser=0"))
 }

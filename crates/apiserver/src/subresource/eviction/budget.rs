@@ -30,7 +30,7 @@ pub(super) async fn ask(
 ) -> Result<Verdict> {
     for _ in 0..RETRIES_MAX {
         let Some((kept, mut budget)) = budget_of(ctx, entry)? else { return Ok(Verdict::Free) };
-        if !is_ready(pod) && spares_unready(&budget) {
+        if !is_ready(pod) && allows_unready_eviction(&budget) {
             return Ok(Verdict::AsItIs(Some(name(&budget).to_owned())));
         }
         check(&budget)?;
@@ -51,7 +51,7 @@ pub(super) async fn ask(
 /// The error if the controller has not processed the budget yet, or the pod changed in the meantime.
 pub(super) fn busy(name: &str) -> Status {
     let why = format!("The disruption budget {name} is still being processed by the server.");
-    blame(Status::too_many_requests(REFUSAL, RETRY_AFTER_SECONDS), why)
+    with_cause(Status::too_many_requests(REFUSAL, RETRY_AFTER_SECONDS), why)
 }
 
 fn budget_of(ctx: &RequestContext<'_>, pod: &Entry<Header>) -> Result<Option<(Arc<Entry<Header>>, Value)>> {
@@ -81,7 +81,7 @@ fn is_ready(pod: &Value) -> bool {
 
 /// Whether pods that are not ready may be evicted without counting: by the budget's policy, or because enough
 /// pods are healthy.
-fn spares_unready(budget: &Value) -> bool {
+fn allows_unready_eviction(budget: &Value) -> bool {
     let (has, wanted) = (count(budget, "currentHealthy"), count(budget, "desiredHealthy"));
     budget["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow" || (has >= wanted && wanted > 0)
 }
@@ -97,21 +97,21 @@ fn check(budget: &Value) -> Result<()> {
     let allowed = count(budget, "disruptionsAllowed");
     if allowed < 0 {
         let why = "pdb disruptions allowed is negative";
-        return Err(blame(forbidden(why), format!("{currently}: {why}")));
+        return Err(with_cause(forbidden(why), format!("{currently}: {why}")));
     }
     if budget["status"]["disruptedPods"].as_object().is_some_and(|pods| pods.len() > DISRUPTED_MAX) {
         let status =
             forbidden("DisruptedPods map too big - too many evictions not confirmed by PDB controller");
         let why = "too many pending evictions not confirmed by PDB controller";
-        return Err(blame(status, format!("{currently}: {why}")));
+        return Err(with_cause(status, format!("{currently}: {why}")));
     }
     if allowed > 0 {
         return Ok(());
     }
-    Err(blame(Status::too_many_requests(REFUSAL, 0), why_not(budget, &currently)))
+    Err(with_cause(Status::too_many_requests(REFUSAL, 0), denial_reason(budget, &currently)))
 }
 
-fn why_not(budget: &Value, currently: &str) -> String {
+fn denial_reason(budget: &Value, currently: &str) -> String {
     let conditions = budget["status"]["conditions"].as_array();
     let told = conditions.into_iter().flatten().find(|it| it["type"] == "DisruptionAllowed");
     let told = told.filter(|it| it["status"] == "False").and_then(|it| {
@@ -161,7 +161,7 @@ fn count(budget: &Value, field: &str) -> i64 {
     budget["status"][field].as_i64().unwrap_or_default()
 }
 
-fn blame(mut status: Status, why: String) -> Status {
+fn with_cause(mut status: Status, why: String) -> Status {
     let cause = Cause { reason: "DisruptionBudget".to_owned(), message: why, field: String::new() };
     status.details.get_or_insert_default().causes.push(cause);
     status
@@ -186,10 +186,13 @@ mod tests {
         let enough = json!({"currentHealthy": 2, "desiredHealthy": 2});
         let short = json!({"currentHealthy": 1, "desiredHealthy": 2});
         let always = json!({"unhealthyPodEvictionPolicy": "AlwaysAllow"});
-        assert!(spares_unready(&budget(json!({}), enough)));
-        assert!(!spares_unready(&budget(json!({}), short.clone())));
-        assert!(!spares_unready(&budget(json!({}), json!({"currentHealthy": 0, "desiredHealthy": 0}))));
-        assert!(spares_unready(&budget(always, short)));
+        assert!(allows_unready_eviction(&budget(json!({}), enough)));
+        assert!(!allows_unready_eviction(&budget(json!({}), short.clone())));
+        assert!(!allows_unready_eviction(&budget(
+            json!({}),
+            json!({"currentHealthy": 0, "desiredHealthy": 0})
+        )));
+        assert!(allows_unready_eviction(&budget(always, short)));
     }
 
     #[test]

@@ -12,7 +12,7 @@
 //!
 //! # Layers
 //!
-//! A module uses modules of its own layer, without a cycle, and of the layers below. Tests hold that (`tests/it/layers.rs`).
+//! A module uses modules of its own layer, without a cycle, and of the layers below. Tests check that (`tests/it/layers.rs`).
 //!
 //! | layer | modules | what they are |
 //! |---|---|---|
@@ -23,7 +23,7 @@
 //! | parts | `authenticate`, `authorize`, `audit`, `admission_registration`, `allocate`, `bootstrap`, `crd`, `discovery`, `encoded_events`, `openapi`, `panics` | state and rules that know nothing of requests to resources; each has its own dependencies |
 //! | messages | `request`, `respond`, `decode`, `table`, `conversion` | what clients send and receive |
 //! | objects | `registry`, `strategy`, `storage`, `object_cache`, `header`, `field_selectors`, `encode`, `body` | what is served, and how an object is stored and written out |
-//! | words | `access`, `user`, `status`, `webhook`, `members`, `bounded_cache` | what all other modules speak of |
+//! | words | `access`, `user`, `status`, `webhook`, `members`, `bounded_cache` | basic types that all other modules use |
 //!
 //! Where a lower layer must reach a higher one, it is given a function or a trait: an [`Authorizer`](access::Authorizer),
 //! a [`WebhookCaller`], an [`AuditSink`].

@@ -46,7 +46,7 @@ pub struct Options {
 
 /// A Kubernetes API server. Clones are cheap and share the same server.
 ///
-/// The [`User`](crate::User) in a request's extensions makes the request.
+/// The [`User`] in a request's extensions makes the request.
 #[derive(Clone)]
 pub struct ApiServer {
     inner: Arc<Inner>,

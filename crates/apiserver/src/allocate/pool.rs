@@ -1,4 +1,4 @@
-//! Numbers of a range, each of which is given out once.
+//! A range of numbers, each of which is allocated at most once.
 
 use std::collections::BTreeSet;
 
@@ -7,17 +7,17 @@ use evenkeel_env::Env;
 /// How many random numbers are tried before the range is searched in order.
 const GUESSES: usize = 32;
 
-/// The numbers of a range, and which of them are taken: the addresses or the ports of services.
+/// A range of numbers with its allocations: the cluster IPs or the node ports of services.
 #[derive(Debug)]
 pub(super) struct Pool {
     first: u32,
     count: u32,
-    /// Numbers that services have. Services that were stored before may have numbers outside of the range.
+    /// The allocated numbers. Services that were stored earlier may have numbers outside of the range.
     taken: BTreeSet<u32>,
 }
 
 impl Pool {
-    /// A pool of `count` numbers, from `first` on, none of which is taken.
+    /// Creates a pool of `count` free numbers, beginning with `first`.
     pub(super) fn new(first: u32, count: u32) -> Self {
         Self { first, count, taken: BTreeSet::new() }
     }
@@ -27,12 +27,12 @@ impl Pool {
         (self.first..self.first + self.count).contains(&number)
     }
 
-    /// Takes a number. Returns whether it was free.
+    /// Allocates a number; `false` if it was already allocated.
     pub(super) fn take(&mut self, number: u32) -> bool {
         self.taken.insert(number)
     }
 
-    /// Takes a free number: a random one, or the first one if the range is nearly full.
+    /// Allocates a free number: a random one, or the first free one if the range is nearly full.
     pub(super) fn take_free(&mut self, env: &Env) -> Result<u32, &'static str> {
         let guesses = (0..GUESSES).map(|_| self.first + env.random_below(u64::from(self.count)) as u32);
         let mut guesses = guesses.filter(|it| !self.taken.contains(it));
@@ -42,7 +42,7 @@ impl Pool {
         Ok(free)
     }
 
-    /// Gives a number back.
+    /// Releases a number.
     pub(super) fn release(&mut self, number: u32) {
         self.taken.remove(&number);
     }

@@ -1,6 +1,6 @@
 //! Deleting objects, one or many.
 //!
-//! A pure [`plan`] decides what a deletion does to an object; carrying it out is a write like any other.
+//! A pure function, [`plan()`], decides what a deletion does to an object; carrying it out is a write like any other.
 
 mod damaged;
 mod options;

@@ -90,7 +90,7 @@ fn reads_as_other_type(text: &str) -> bool {
 fn is_number(text: &str) -> bool {
     let digits = text.replace('_', "");
     let unsigned = digits.strip_prefix(['+', '-']).unwrap_or(&digits);
-    // Go's parser accepts no sign behind the prefix of a base, except behind `0b`.
+    // Go's parser accepts no sign after the prefix of a base, except after `0b`.
     let based = |prefix: &str, base: u32| {
         let digits = unsigned.strip_prefix(prefix).filter(|it| !it.starts_with('+'));
         digits.is_some_and(|it| u64::from_str_radix(it, base).is_ok())

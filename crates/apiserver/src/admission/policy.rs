@@ -155,7 +155,7 @@ fn act(admission: &Admission<'_>, hook: &Hook<Policy>, binding: &Binding, verdic
     }
     denied.extend(
         verdict
-            .unnoted
+            .annotation_errors
             .iter()
             .map(|problem| Denied { message: hook.denies(Some(binding), problem), reason: String::new() }),
     );

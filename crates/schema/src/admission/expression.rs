@@ -8,6 +8,7 @@ use evenkeel_cel::{
 
 use crate::depth::DEPTH_MAX;
 use crate::json::Value as Json;
+use crate::read::Read;
 
 /// The highest cost of all validations for one request.
 pub(super) const BUDGET: u64 = 10_000_000;
@@ -62,6 +63,26 @@ pub(crate) fn check_expression(source: &str, variables: &[&str], expected: Expec
             format!("must evaluate to one of [{}]", several.join(" "))
         }
     })
+}
+
+/// What happens to a request if an expression fails: the `failurePolicy` of a policy or a webhook.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FailurePolicy {
+    /// The request is refused.
+    Fail,
+    /// The policy or the webhook is skipped.
+    Ignore,
+}
+
+impl FailurePolicy {
+    /// Reads the `failurePolicy` of a policy's spec or of a webhook; `Fail` is the default.
+    pub(super) fn of(object: &Json) -> Self {
+        if object.str("failurePolicy") == "Ignore" { Self::Ignore } else { Self::Fail }
+    }
+
+    pub(super) fn is_fail(self) -> bool {
+        self == Self::Fail
+    }
 }
 
 /// The values of a policy's variables for one request.
@@ -140,7 +161,11 @@ impl<'a> Scope<'a> {
     }
 
     /// Whether all conditions are true. A false condition takes precedence over one that fails.
-    pub(super) fn conditions(&self, conditions: &'a [Expression], fails: bool) -> Result<bool, String> {
+    pub(super) fn conditions(
+        &self,
+        conditions: &'a [Expression],
+        failure_policy: FailurePolicy,
+    ) -> Result<bool, String> {
         let mut budget = CONDITIONS_BUDGET;
         let mut problems = Vec::new();
         for condition in conditions {
@@ -154,11 +179,11 @@ impl<'a> Scope<'a> {
                 }
             }
         }
-        match (problems.as_slice(), fails) {
+        match (problems.as_slice(), failure_policy) {
             ([], _) => Ok(true),
-            (_, false) => Ok(false),
-            ([one], true) => Err(one.clone()),
-            (several, true) => Err(format!("[{}]", several.join(", "))),
+            (_, FailurePolicy::Ignore) => Ok(false),
+            ([one], FailurePolicy::Fail) => Err(one.clone()),
+            (several, FailurePolicy::Fail) => Err(format!("[{}]", several.join(", "))),
         }
     }
 

@@ -1,14 +1,13 @@
 //! The match conditions of a webhook.
 
-use super::expression::{Expression, Inputs, Scope};
+use super::expression::{Expression, FailurePolicy, Inputs, Scope};
 use crate::json::Value as Json;
 use crate::read::Read;
 
 /// The compiled `matchConditions` of a webhook.
 #[derive(Debug)]
 pub struct MatchConditions {
-    /// Whether a condition that fails refuses the request; otherwise the webhook is skipped.
-    fails: bool,
+    failure_policy: FailurePolicy,
     expressions: Vec<Expression>,
 }
 
@@ -17,7 +16,7 @@ impl MatchConditions {
     pub fn compile(webhook: &Json) -> Self {
         let expressions = webhook.list("matchConditions").iter();
         Self {
-            fails: webhook.str("failurePolicy") != "Ignore",
+            failure_policy: FailurePolicy::of(webhook),
             expressions: expressions.map(|it| Expression::compile(it.str("expression"))).collect(),
         }
     }
@@ -26,7 +25,7 @@ impl MatchConditions {
     pub fn hold(&self, inputs: &Inputs<'_>) -> Result<bool, String> {
         match self.expressions.as_slice() {
             [] => Ok(true),
-            expressions => Scope::new(inputs).conditions(expressions, self.fails),
+            expressions => Scope::new(inputs).conditions(expressions, self.failure_policy),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use evenkeel_cel::{Key, Map, Value};
 
-use super::expression::{BUDGET, Expression, Inputs, Problem, Scope};
+use super::expression::{BUDGET, Expression, FailurePolicy, Inputs, Problem, Scope};
 use crate::json::{Map as Fields, Value as Json};
 use crate::read::Read;
 use crate::types::Schema;
@@ -11,8 +11,7 @@ use crate::{depth, managed_fields, patch};
 /// A compiled `MutatingAdmissionPolicy`.
 #[derive(Debug)]
 pub struct MutatingPolicy {
-    /// Whether a mutation that fails refuses the request.
-    fails: bool,
+    failure_policy: FailurePolicy,
     conditions: Vec<Expression>,
     variables: Vec<(String, Expression)>,
     mutations: Vec<Mutation>,
@@ -39,7 +38,7 @@ impl MutatingPolicy {
         let conditions = spec.list("matchConditions").iter();
         let variables = spec.list("variables").iter();
         Self {
-            fails: spec.str("failurePolicy") != "Ignore",
+            failure_policy: FailurePolicy::of(spec),
             conditions: conditions.map(|it| Expression::compile(it.str("expression"))).collect(),
             variables: variables
                 .map(|it| (it.str("name").to_owned(), Expression::compile(it.str("expression"))))
@@ -57,7 +56,7 @@ impl MutatingPolicy {
         object: &mut Json,
         settle: &dyn Fn(&mut Json),
     ) -> Vec<String> {
-        match Scope::new(inputs).conditions(&self.conditions, self.fails) {
+        match Scope::new(inputs).conditions(&self.conditions, self.failure_policy) {
             Ok(true) => {}
             Ok(false) => return Vec::new(),
             Err(problem) => return vec![problem],
@@ -75,7 +74,7 @@ impl MutatingPolicy {
                 Err(problem) => problems.push(problem),
             }
         }
-        if self.fails { problems } else { Vec::new() }
+        if self.failure_policy.is_fail() { problems } else { Vec::new() }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use evenkeel_cel::Value;
 
-use super::expression::{BUDGET, Expression, Inputs, OUT_OF_BUDGET, Problem, Scope};
+use super::expression::{BUDGET, Expression, FailurePolicy, Inputs, OUT_OF_BUDGET, Problem, Scope};
 use crate::json::Value as Json;
 use crate::read::Read;
 
@@ -28,14 +28,13 @@ pub struct Verdict {
     /// The audit annotations of the policy, each with its key.
     pub annotations: Vec<(String, String)>,
     /// The errors of audit annotations, for which the request is refused in any case.
-    pub unnoted: Vec<String>,
+    pub annotation_errors: Vec<String>,
 }
 
 /// A compiled `ValidatingAdmissionPolicy`.
 #[derive(Debug)]
 pub struct Policy {
-    /// Whether an expression that fails refuses the request.
-    fails: bool,
+    failure_policy: FailurePolicy,
     conditions: Vec<Expression>,
     variables: Vec<(String, Expression)>,
     validations: Vec<Validation>,
@@ -59,7 +58,7 @@ impl Policy {
         };
         let variables = spec.list("variables").iter();
         Self {
-            fails: spec.str("failurePolicy") != "Ignore",
+            failure_policy: FailurePolicy::of(spec),
             conditions: all("matchConditions", "expression"),
             variables: variables
                 .map(|it| (it.str("name").to_owned(), Expression::compile(it.str("expression"))))
@@ -76,7 +75,7 @@ impl Policy {
     /// Evaluates the policy for a request that it matches.
     pub fn decide(&self, inputs: &Inputs<'_>) -> Verdict {
         let mut scope = Scope::new(inputs);
-        match scope.conditions(&self.conditions, self.fails) {
+        match scope.conditions(&self.conditions, self.failure_policy) {
             Ok(true) => {}
             Ok(false) => return Verdict::default(),
             Err(problem) => return self.undecided(problem),
@@ -88,21 +87,24 @@ impl Policy {
             match scope.run(&validation.expression, &mut budget) {
                 Ok(Value::Bool(true)) => {}
                 Ok(_) => denials.push(Denial { index, ..validation.denial(&scope) }),
-                Err(Problem::Failed(message)) if self.fails => {
+                Err(Problem::Failed(message)) if self.failure_policy.is_fail() => {
                     denials.push(Denial { message, reason: String::new(), index });
                 }
                 Err(Problem::Failed(_)) => {}
                 Err(Problem::OutOfBudget) => return self.undecided(OUT_OF_BUDGET.to_owned()),
             }
         }
-        let (annotations, unnoted) = self.annotate(&scope);
-        Verdict { denials, annotations, unnoted }
+        let (annotations, annotation_errors) = self.annotate(&scope);
+        Verdict { denials, annotations, annotation_errors }
     }
 
     /// The verdict if the policy cannot be evaluated.
     fn undecided(&self, message: String) -> Verdict {
         let denial = Denial { message, reason: String::new(), index: 0 };
-        Verdict { denials: self.fails.then_some(denial).into_iter().collect(), ..Verdict::default() }
+        Verdict {
+            denials: self.failure_policy.is_fail().then_some(denial).into_iter().collect(),
+            ..Verdict::default()
+        }
     }
 
     /// Runs the expressions of audit annotations. Returns the values that are to be recorded, and the errors.
@@ -121,7 +123,7 @@ impl Policy {
                     annotation.source,
                     other.cel_type().runtime_name()
                 )),
-                Err(problem) if self.fails => problems.push(problem.text()),
+                Err(problem) if self.failure_policy.is_fail() => problems.push(problem.text()),
                 Err(_) => {}
             }
         }

@@ -16,7 +16,12 @@ use crate::fieldset::{Cursor, FieldSet, PathElement};
 use crate::json::{Map, Value};
 
 /// The fields of an object to remove, because `before` contains them and no manager owns them now.
-pub(super) fn doomed(node: Node<'_>, object: &Value, before: &Owned, managed: &Managed) -> FieldSet {
+pub(super) fn fields_to_remove(
+    node: Node<'_>,
+    object: &Value,
+    before: &Owned,
+    managed: &Managed,
+) -> FieldSet {
     let owners: Vec<Cursor<'_>> = managed.owned.values().map(Owned::cursor).collect();
     let mut walk = Walk { key: String::new() };
     walk.visit(node, object, &before.set(), &owners, Removal::default())
@@ -64,7 +69,7 @@ impl Walk {
         owners: &[Cursor<'_>],
         removal: Removal,
     ) -> FieldSet {
-        let mut doomed = FieldSet::new();
+        let mut removed_fields = FieldSet::new();
         for (element, member, beneath) in last.entries() {
             let PathElement::Field(name) = element else { continue };
             let (Some(value), Some((node, named))) = (object.get(name.as_ref()), map.field(name)) else {
@@ -72,16 +77,16 @@ impl Walk {
             };
             let was_applied = member || named && !beneath.is_empty();
             let there = is_field(node, value, named);
-            let (mut is_doomed, removal, owners) =
+            let (mut is_removed, removal, owners) =
                 self.step(element, was_applied, named, there, owners, removal);
-            is_doomed |= was_applied && there && named && !self.remains(node, value, &owners);
-            let parts = match is_doomed {
+            is_removed |= was_applied && there && named && !self.remains(node, value, &owners);
+            let parts = match is_removed {
                 true => FieldSet::new(),
                 false => self.visit(node, value, beneath, &owners, removal),
             };
-            doomed.put(element.clone(), is_doomed, parts);
+            removed_fields.put(element.clone(), is_removed, parts);
         }
-        doomed
+        removed_fields
     }
 
     fn items(
@@ -92,20 +97,20 @@ impl Walk {
         owners: &[Cursor<'_>],
         removal: Removal,
     ) -> FieldSet {
-        let mut doomed = FieldSet::new();
+        let mut removed_fields = FieldSet::new();
         let sorted = Index::new(list, items).into_sorted();
         for group in sorted.chunk_by(|(a, _), (b, _)| a == b) {
             let element = group[0].0.element();
             let Some((member, beneath)) = last.entry(&element) else { continue };
-            let (is_doomed, removal, owners) = self.step(&element, member, false, true, owners, removal);
+            let (is_removed, removal, owners) = self.step(&element, member, false, true, owners, removal);
             let parts = match group {
                 // Items with equal keys are one field without children.
-                [(_, at)] if !is_doomed => self.visit(list.items(), &items[*at], beneath, &owners, removal),
+                [(_, at)] if !is_removed => self.visit(list.items(), &items[*at], beneath, &owners, removal),
                 _ => FieldSet::new(),
             };
-            doomed.put(element, is_doomed, parts);
+            removed_fields.put(element, is_removed, parts);
         }
-        doomed
+        removed_fields
     }
 
     /// Whether a value is still a field after all fields without owners are removed from it. An empty value is one, a value that

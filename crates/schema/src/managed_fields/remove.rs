@@ -32,17 +32,17 @@ fn remove_fields(map: MapView<'_>, object: &mut Map<String, Value>, fields: &Fie
 }
 
 fn remove_items(list: ListView<'_>, items: &mut Vec<Value>, fields: &FieldSet) -> bool {
-    let mut doomed = vec![false; items.len()];
+    let mut is_removed = vec![false; items.len()];
     let elements: Vec<_> = items.iter().map(|item| list.element(item).ok()).collect();
-    for ((item, element), doomed) in items.iter_mut().zip(elements).zip(&mut doomed) {
+    for ((item, element), is_removed) in items.iter_mut().zip(elements).zip(&mut is_removed) {
         match element.and_then(|element| fields.entry(&element)) {
-            Some((true, _)) => *doomed = true,
+            Some((true, _)) => *is_removed = true,
             Some((false, beneath)) => remove(list.items(), item, beneath),
             None => {}
         }
     }
-    let mut doomed = doomed.into_iter();
-    items.retain(|_| !doomed.next().unwrap_or_default());
+    let mut is_removed = is_removed.into_iter();
+    items.retain(|_| !is_removed.next().unwrap_or_default());
     items.is_empty()
 }
 

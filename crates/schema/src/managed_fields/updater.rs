@@ -77,11 +77,11 @@ impl<'a> Updater<'a> {
             if let Some(before) = before.filter(|before| self.has_dropped(before, &managed, id)) {
                 match &old {
                     None => {
-                        let doomed = prune::doomed(self.node, live, &before, &managed);
-                        changed |= !doomed.is_empty();
-                        compared.removed = compared.removed.union(&removed(self.node, live, &doomed));
-                        if !doomed.is_empty() {
-                            remove(self.node, live, &doomed);
+                        let removed_fields = prune::fields_to_remove(self.node, live, &before, &managed);
+                        changed |= !removed_fields.is_empty();
+                        compared.removed = compared.removed.union(&removed(self.node, live, &removed_fields));
+                        if !removed_fields.is_empty() {
+                            remove(self.node, live, &removed_fields);
                         }
                     }
                     Some(old) => {

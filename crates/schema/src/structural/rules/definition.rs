@@ -57,18 +57,18 @@ impl Report {
             ));
             return;
         };
-        let often = scope.cardinality.unwrap_or(declare::REQUEST_BYTES_MAX / (declared.bytes_min + 1));
+        let cardinality = scope.cardinality.unwrap_or(declare::REQUEST_BYTES_MAX / (declared.bytes_min + 1));
         for (index, rule) in compiled.validations.iter().enumerate() {
             let path = list.index(index);
             let program = program::compile(rule, &view, &declared);
-            self.costs(&path, &program, often);
+            self.costs(&path, &program, cardinality);
             self.problems(&path, rule, &program);
             self.old_self(&path, rule, &program, scope);
         }
     }
 
-    fn costs(&mut self, path: &Path<'_>, compiled: &Compiled, often: u64) {
-        let cost = compiled.program().map_or(0, |program| program.cost_max.saturating_mul(often));
+    fn costs(&mut self, path: &Path<'_>, compiled: &Compiled, cardinality: u64) {
+        let cost = compiled.program().map_or(0, |program| program.cost_max.saturating_mul(cardinality));
         self.cost(&path.child("rule"), "estimated rule cost", cost);
     }
 

@@ -1,8 +1,8 @@
-//! What the store costs: `cargo bench -p evenkeel-store [-- PART]`.
+//! The cost of the store's operations: `cargo bench -p evenkeel-store [-- PART]`.
 //!
-//! Parts: `writes` (1, 8 and 64 writers, both backends, beside what the disk itself can sync), `reads`, `watchers`
-//! (fan-out to 1, 100 and 1,000), `growth` (what every operation costs beside a thousand and a million unrelated
-//! keys), `restart`. Each figure is over a window of two seconds.
+//! Parts: `writes` (1, 8 and 64 writers on both backends, compared with the sync rate of the disk), `reads`, `watchers`
+//! (fan-out to 1, 100 and 1,000), `growth` (the cost of every operation with a thousand and with a million unrelated keys),
+//! `restart`. Each measurement takes two seconds.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark may panic")]
 
@@ -18,7 +18,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::time::Instant;
 
 const WINDOW: Duration = Duration::from_secs(2);
-/// About what a small object of Kubernetes takes.
+/// About the size of a small Kubernetes object.
 const VALUE_BYTES: usize = 1024;
 
 /// One part of the benchmark.
@@ -54,7 +54,7 @@ async fn disk(dir: &tempfile::TempDir) -> Store<()> {
     Store::open(dir.path(), Env::system(), Options::default()).await.unwrap()
 }
 
-/// A directory on the disk that the build is on: a temporary one may be in memory.
+/// A directory on the disk of the build, because the temporary directory may be in memory.
 fn directory() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
@@ -65,7 +65,7 @@ async fn fill(store: &Store<()>, folder: &str, keys: usize) {
     }
 }
 
-/// How fast something was, and what it took of the processor, all threads together.
+/// The rate of an operation, and its processor time on all threads together.
 struct Rate {
     per_second: f64,
     cpu_micros: f64,
@@ -91,10 +91,10 @@ impl Stopwatch {
     }
 }
 
-/// The seconds of processor time that this process has used; nothing where the system does not tell.
+/// Returns the processor time of this process in seconds; zero if the system does not report it.
 fn cpu_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // User and system time, in hundredths, are the 12th and 13th field behind the program's name.
+    // User and system time, in hundredths of a second, are the 12th and 13th field after the program's name.
     let fields = stat.rsplit(')').next().unwrap_or_default().split(' ').skip(12).take(2);
     fields.filter_map(|field| field.parse::<f64>().ok()).sum::<f64>() / 100.0
 }
@@ -108,7 +108,7 @@ fn writes(runtime: &Runtime) {
     }
     for writers in [1, 8, 64] {
         let dir = directory();
-        // Beside each other, because what a shared disk can do changes from minute to minute.
+        // Measured one after the other, because the speed of a shared disk changes from minute to minute.
         let syncs = syncs_per_second();
         let Rate { per_second, cpu_micros } =
             runtime.block_on(async { write_rate(disk(&dir).await, writers).await });
@@ -174,8 +174,8 @@ fn reads(runtime: &Runtime) {
     report("one key", measure(|| black_box(store.get(&key).is_some())));
 }
 
-/// Seconds of one call, over a window: time on the processor, where the system tells it, because other processes
-/// share the machine.
+/// Measures one call and returns its seconds: processor time if the system reports it, because other processes share the
+/// machine.
 fn measure<T>(call: impl FnMut() -> T) -> f64 {
     measure_for(WINDOW, call)
 }
@@ -195,7 +195,7 @@ fn measure_for<T>(window: Duration, mut call: impl FnMut() -> T) -> f64 {
     seconds / f64::from(calls)
 }
 
-/// The seconds that this thread has run.
+/// Returns the processor time of this thread in seconds.
 fn on_processor() -> Option<f64> {
     let line = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     Some(line.split(' ').next()?.parse::<f64>().ok()? / 1e9)
@@ -214,11 +214,11 @@ fn watchers(runtime: &Runtime) {
     }
 }
 
-/// How many writes are made before the slowest watcher is waited for: many times fewer than the log keeps, so that
-/// nobody is cut off.
+/// How many writes are made before the bench waits for the slowest watcher: far fewer than the log keeps, so that no watch
+/// overruns.
 const AHEAD: usize = 100;
 
-/// Writes as fast as the slowest watcher follows; gives the rate of events that were delivered.
+/// Writes as fast as the slowest watcher reads. Returns the rate of delivered events.
 async fn fan_out(watchers: usize) -> Rate {
     let env = Env::system();
     let store: Store<()> = Store::memory(env.clone(), Options::default());
@@ -234,7 +234,7 @@ async fn fan_out(watchers: usize) -> Rate {
             })
         })
         .collect();
-    // Nobody has interest in these; they must cost the others nothing.
+    // Watches of other keys must cost nothing.
     let _bystanders: Vec<_> =
         (0..1000).map(|nth| store.watch(&format!("/registry/x/{nth}/"), 1).unwrap()).collect();
     let (watch, mut made) = (Stopwatch::start(), 0u32);
@@ -255,7 +255,7 @@ async fn fan_out(watchers: usize) -> Rate {
     rate
 }
 
-/// What operations on a folder of a thousand keys cost beside few and beside many others, in turns.
+/// Measures operations on a folder of a thousand keys with few and with many other keys, alternately.
 fn growth(runtime: &Runtime) {
     let few = runtime.block_on(crowded(1_000));
     let many = runtime.block_on(crowded(1_000_000));
@@ -281,7 +281,7 @@ fn growth(runtime: &Runtime) {
 const ROUNDS: u32 = 10;
 const FOLDER: &str = "/registry/core/pods/ns/";
 
-/// An operation on one of the thousand keys; what it gives keeps it from being left out.
+/// An operation on one of the thousand keys. Its result keeps the compiler from removing the call.
 type Operation = fn(&Store<()>, usize) -> usize;
 
 const OPERATIONS: [(&str, Operation); 6] = [
@@ -308,7 +308,7 @@ fn key(nth: usize) -> String {
     format!("{FOLDER}{nth:07}")
 }
 
-/// A thousand keys in a folder beside others: of another kind, and of this kind in other namespaces.
+/// A store with a thousand keys in one folder, and others of another kind and of the same kind in other namespaces.
 async fn crowded(unrelated: usize) -> Store<()> {
     let store = memory();
     for nth in 0..unrelated {

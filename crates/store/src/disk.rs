@@ -1,68 +1,66 @@
-//! The disk journal: a log of ours, and checkpoints.
+//! The disk journal: a log and checkpoints.
 //!
-//! The whole state is in memory, so that nothing is ever read from disk but when the store is opened. What is asked
-//! of the disk is little: append, sync, read back in order, forget the beginning.
+//! The whole state is in memory, so that the disk is read only when the store is opened. The journal needs little of the
+//! disk: append, sync, read in order, drop the beginning.
 //!
 //! ```text
-//! FORMAT                           whose directory this is, and its version
+//! FORMAT                           marks the directory as a store, with its format version
 //! LOCK                             locked while a process has it open
-//! checkpoint-00000000000000005120  the state as of revision 5120
+//! checkpoint-00000000000000005120  the state at revision 5120
 //! log-00000000000000005121         every change from revision 5121 on
 //! ```
 //!
-//! * **Group commit.** One thread takes all writes that wait, decides them in order, writes them as one frame and
-//!   syncs it; only then do readers and watchers see them and are writers answered. Writers who come meanwhile are
+//! * **Group commit.** One thread takes all waiting writes, decides them in order, writes them as one frame and syncs it.
+//!   Only then do readers and watchers see them, and are the writers answered. Writes that arrive in the meantime form
 //!   the next frame.
-//! * **A torn tail is not damage.** A frame is begun when the one before it is durable. So a broken frame at the
-//!   very end was never acknowledged and is cut off, which is logged, while a broken frame with a whole one behind
-//!   it, or in an older file, or a gap in the revisions, had been: the store refuses to open, says where, and changes
-//!   nothing. (Only decay of the very last frame cannot be told from a torn one.)
-//! * **Nothing is shown before it is durable**, not even what is found at a start. The last frame of the log may be
-//!   in the page cache alone: the process before was killed before its sync, or its sync failed. So it is written
-//!   again and synced, and the directory is synced, before the store is open.
-//! * **Backups.** A snapshot of the tree is a stream for anybody to keep (`backup.rs`), and becomes a data directory or a
-//!   store in memory again, whole or not at all (`restore.rs`).
-//! * **Checkpoints.** When the log has grown by as much as the state is large (and by
-//!   [`Options::checkpoint_bytes`]), a second thread writes a snapshot of the tree beside it, and a new log file is
-//!   begun. Older files go when history no longer reaches back to them. So a restart also brings back the history,
-//!   and watchers go on where they were. A checkpoint reserves its room before it writes, and one that fails leaves
-//!   nothing behind and is tried again when the log has grown.
+//! * **A torn tail is not damage.** A frame is written only when the one before it is durable. So a broken frame at the
+//!   very end was never acknowledged: it is cut off, with a log line. A broken frame before a whole one or in an older
+//!   file, or a gap in the revisions, means that acknowledged data is damaged: the store does not open, the error says
+//!   where, and nothing is changed. (Only decay of the very last frame cannot be distinguished from a torn frame.)
+//! * **Nothing is visible before it is durable**, not even what is found when a store is opened. The last frame of the log
+//!   may be only in the page cache, because the previous process was killed before its sync, or its sync failed. So the
+//!   frame is written again and synced, and the directory is synced, before the store is open.
+//! * **Backups.** A snapshot of the tree becomes a stream (`backup.rs`), which can become a data directory or a store in
+//!   memory again, completely or not at all (`restore.rs`).
+//! * **Checkpoints.** When the log has grown by the size of the state (and by [`Options::checkpoint_bytes`]), a second
+//!   thread writes a snapshot of the tree, and a new log file begins. Older files are removed when no kept history needs
+//!   them. So a restart also restores the history, and watches can resume. A checkpoint reserves its disk space before it
+//!   writes. One that fails leaves nothing behind, and is tried again when the log has grown.
 //!
 //! # When the disk fails
 //!
-//! | what fails | what happens |
+//! | failure | consequence |
 //! |---|---|
-//! | the sync of a frame, whatever the error | Final. Linux reports a failed write-back once and takes the pages for clean, so that neither another sync nor reading the file back tells what is on disk. PostgreSQL panics for the same reason, and etcd ends its process. The store takes no more writes, still serves what is durable, and reports it ([`Store::journal_failure`](crate::Store::journal_failure)). |
-//! | the write of a frame, disk full | The file is cut to its old length and synced; if both succeed, the write was not made ([`WriteError::NoRoom`]) and the next one is tried. An incomplete frame can never be read as one, so that a crash in between is harmless. If one of them fails, the failure is final. |
+//! | the sync of a frame, whatever the error | Final. Linux reports a failed write-back once and then treats the pages as clean, so that neither another sync nor reading the file shows what is on disk. PostgreSQL panics for the same reason, and etcd ends its process. The store takes no more writes, still serves reads, and reports the failure (`Store::journal_failure`). |
+//! | the write of a frame, disk full | The file is truncated to its old length and synced. If both succeed, the write was not made ([`WriteError::NoRoom`]) and the next one is tried. An incomplete frame is never read as a frame, so that a crash in between is harmless. If one of them fails, the failure is final. |
 //! | the write of a frame, any other error | Final. |
-//! | a new log file: no file descriptor, disk full, any error | The old file is written on; tried again when the log has grown by an eighth of [`Options::checkpoint_bytes`]. What is left of the new file holds nothing, and an opening passes it over. |
-//! | a checkpoint, at any step, or the removal of old files | Logged; the log is longer. Tried again. |
-//! | the thread that writes panics | Writers are told at once, and it is reported. |
+//! | a new log file: no file descriptor, disk full, any error | The old file stays in use. The new file is tried again when the log has grown by an eighth of [`Options::checkpoint_bytes`]. What is left of the new file is empty, and recovery skips it. |
+//! | a checkpoint, at any step, or the removal of old files | A log line. The log becomes longer, and the step is tried again. |
+//! | the committer thread panics | Writers get an error at once, and the failure is reported. |
 //!
-//! All of it is tested on a simulated disk (`faults.rs`, `simulated.rs`): every fault at every call, crashes during
-//! recovery, and random plans (`just disk-faults`).
+//! Tests on a simulated disk cover all of this (`faults.rs`, `simulated.rs`): every fault at every call, crashes during
+//! recovery, and random fault plans (`just disk-faults`).
 //!
-//! # Why not an engine
+//! # Why not a storage engine
 //!
 //! `fjall` 3.1, `redb` 4.4 and a plain log were measured: 1.5 KiB writes per second, each synced, by 1, 8 and 64
 //! writers through one committer: log 4–5k / 17–24k / 52–93k, fjall 4–6k / 17–22k / 45–47k, redb 3k / 9–13k /
-//! 12–25k. So fjall would do for speed. Two things spoke against it. When the middle of its journal is damaged it
-//! opens all the same: it takes what is broken for the torn end and cuts off everything behind it (four flipped
-//! bytes in a journal of 1,000 synced keys left 499, without an error). And its first opening makes a 64 MiB file,
-//! which took 40–110 ms where this takes five syncs (10–20 ms on the same busy machine), while its trees, caches and
-//! threads would hold a second copy of what is in memory. What remains, checksums, torn tails and checkpoints, is
-//! the few hundred lines of this folder.
+//! 12–25k. So fjall is fast enough. Two reasons spoke against it. It opens a journal that is damaged in the middle: it
+//! treats the broken part as a torn tail and cuts off everything after it (four flipped bytes in a journal of 1,000 synced
+//! keys left 499, without an error). And its first start creates a file of 64 MiB, which took 40–110 ms where this journal
+//! takes five syncs (10–20 ms on the same busy machine), while its trees, caches and threads would hold a second copy of
+//! the state. What remains is checksums, torn tails and checkpoints: the few hundred lines of this directory.
 //!
-//! `cargo bench -p evenkeel-store -- writes` sets writes beside what the disk itself can sync: group commit makes 64
-//! writers 30 to 60 times as fast as the disk's own rate of syncs, one writer as fast as it.
+//! `cargo bench -p evenkeel-store -- writes` compares writes with the sync rate of the disk: with group commit, 64 writers
+//! are 30 to 60 times as fast as the sync rate, one writer is as fast as it.
 
 mod backup;
 mod checkpoint;
 mod committer;
+mod data_dir;
 #[cfg(test)]
 mod faults;
 pub(crate) mod files;
-mod folder;
 mod format;
 pub(crate) mod frame;
 mod headers;
@@ -83,28 +81,32 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::journal::{Answers, Journal};
-use crate::state::Shared;
+use crate::shared::Shared;
 use crate::{Header, OpenError, Options, Write, WriteError};
 pub use backup::{Backup, BackupError, BackupStream, BackupSummary, verify_backup};
 pub(crate) use restore::first_revision;
 
 use committer::{Committer, Running};
+use data_dir::DataDir;
 use files::{Files, OsFiles};
-use folder::Folder;
 use queue::{Closed, Queue, Submission};
 
-/// What writers are told when the committer is gone.
-const PANICKED: &str = "the thread that writes has panicked";
+/// The error for writers when the committer has panicked.
+const PANICKED: &str = "the committer thread has panicked";
 
-/// The writers' side of an open data directory.
-pub(crate) struct Disk<H> {
+/// The journal of an open data directory.
+pub(crate) struct DiskJournal<H> {
     shared: Arc<Shared<H>>,
     queue: Arc<Queue<H>>,
     committer: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// Opens a data directory.
-pub(crate) async fn open<H: Header>(dir: &Path, env: Env, options: Options) -> Result<Disk<H>, OpenError> {
+pub(crate) async fn open<H: Header>(
+    dir: &Path,
+    env: Env,
+    options: Options,
+) -> Result<DiskJournal<H>, OpenError> {
     open_on(Arc::new(OsFiles), dir, env, options).await
 }
 
@@ -114,60 +116,67 @@ pub(crate) async fn open_on<H: Header>(
     dir: &Path,
     env: Env,
     options: Options,
-) -> Result<Disk<H>, OpenError> {
+) -> Result<DiskJournal<H>, OpenError> {
     let path = dir.to_owned();
-    on_a_thread(dir, move || start(Folder::open(files, &path)?, &path, env, options)).await
+    on_a_thread(dir, move || start(DataDir::open(files, &path)?, &path, env, options)).await
 }
 
-/// Makes a data directory from a backup, and opens it.
+/// Creates a data directory from a backup and opens it.
 pub(crate) async fn restore<H: Header>(
     dir: &Path,
     backup: Backup<H>,
     env: Env,
     options: Options,
-) -> Result<Disk<H>, OpenError> {
+) -> Result<DiskJournal<H>, OpenError> {
     let path = dir.to_owned();
     on_a_thread(dir, move || {
-        let folder = restore::restore(Arc::new(OsFiles), &path, &backup)?;
-        // What was written is read back; until then there would be two copies in memory.
+        let data_dir = restore::restore(Arc::new(OsFiles), &path, &backup)?;
+        // The files are read next. Without this drop there would be two copies in memory.
         drop(backup);
-        start(folder, &path, env, options)
+        start(data_dir, &path, env, options)
     })
     .await
 }
 
-/// Does what takes a while, as reading everything back does, on a thread of its own.
+/// Runs work that takes long, such as recovery, on a thread of its own.
 async fn on_a_thread<T: Send + 'static>(
     dir: &Path,
     work: impl FnOnce() -> Result<T, OpenError> + Send + 'static,
 ) -> Result<T, OpenError> {
     let (answer, opened) = oneshot::channel();
     let spawned = std::thread::Builder::new().name("store-open".to_owned()).spawn(move || {
-        // Whoever does not wait any more drops the store with the answer.
+        // If the caller no longer waits, the store is dropped with the answer.
         let _ = answer.send(work());
     });
     let io = |source| OpenError::Io { path: dir.display().to_string(), source };
     spawned.map_err(io)?;
-    opened.await.unwrap_or_else(|_| Err(io(std::io::Error::other("reading it panicked"))))
+    opened
+        .await
+        .unwrap_or_else(|_| Err(io(std::io::Error::other("the thread that opens the store panicked"))))
 }
 
-/// Reads a directory back and starts its committer.
-fn start<H: Header>(folder: Folder, dir: &Path, env: Env, options: Options) -> Result<Disk<H>, OpenError> {
+/// Recovers the state of a directory and starts its committer.
+fn start<H: Header>(
+    data_dir: DataDir,
+    dir: &Path,
+    env: Env,
+    options: Options,
+) -> Result<DiskJournal<H>, OpenError> {
     let io = |source| OpenError::Io { path: dir.display().to_string(), source };
-    let recovered = recover::recover(&folder, options.clone())?;
+    let recovered = recover::recover(&data_dir, options.clone())?;
     let queue = Arc::new(Queue::new());
     let share = |state| Arc::new(Shared::of(env, state));
-    let committer = Committer::new(folder, recovered, &options, share, queue.clone(), Running::on_a_thread)
+    let committer = Committer::new(data_dir, recovered, &options, share, queue.clone(), Running::on_a_thread)
         .map_err(io)?;
     let shared = committer.shared().clone();
     let thread = std::thread::Builder::new().name("store-commit".to_owned()).spawn(move || {
         let _alarm = Alarm { shared: committer.shared().clone(), queue: committer.queue().clone() };
         committer.run();
     });
-    Ok(Disk { shared, queue, committer: Mutex::new(Some(thread.map_err(io)?)) })
+    Ok(DiskJournal { shared, queue, committer: Mutex::new(Some(thread.map_err(io)?)) })
 }
 
-/// Tells writers and the health checks when the committer panics, so that nobody waits for it.
+/// Reports a panic of the committer to writers and health checks, so that no writer waits for ever.
 struct Alarm<H> {
     shared: Arc<Shared<H>>,
     queue: Arc<Queue<H>>,
@@ -183,24 +192,24 @@ impl<H> Drop for Alarm<H> {
     }
 }
 
-impl<H> Disk<H> {
+impl<H> DiskJournal<H> {
     pub(crate) fn shared(&self) -> &Arc<Shared<H>> {
         &self.shared
     }
 
-    /// Waits for what was taken and gives the directory up.
+    /// Waits until all accepted writes are done, and unlocks the directory.
     fn finish(&self) {
         self.queue.close();
         if let Some(thread) = self.committer.lock().take()
             && thread.thread().id() != std::thread::current().id()
         {
-            // A committer that panicked has answered nobody; its writers were told when it dropped their answers.
+            // If the committer has panicked, its writers got an error when their answer channels were dropped.
             let _ = thread.join();
         }
     }
 }
 
-impl<H: Header> Journal<H> for Disk<H> {
+impl<H: Header> Journal<H> for DiskJournal<H> {
     fn write(&self, writes: Vec<Write<H>>) -> BoxFuture<'_, Answers<H>> {
         let count = writes.len();
         let (answer, answered) = oneshot::channel();
@@ -215,7 +224,7 @@ impl<H: Header> Journal<H> for Disk<H> {
         async move { answered.await.unwrap_or_else(|_| lost().collect()) }.boxed()
     }
 
-    /// Every write that was answered is in memory, and nobody else writes.
+    /// Returns the newest revision: every answered write is in memory, and no other server writes.
     fn sync(&self) -> BoxFuture<'_, u64> {
         ready(self.shared.state.read().revision).boxed()
     }
@@ -229,7 +238,7 @@ impl<H: Header> Journal<H> for Disk<H> {
     }
 }
 
-impl<H> Drop for Disk<H> {
+impl<H> Drop for DiskJournal<H> {
     fn drop(&mut self) {
         self.finish();
     }

@@ -1,14 +1,14 @@
-//! What is stored and what is asked.
+//! Entries, writes, changes and reads.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-/// What the owner of the store wants to know of a value without parsing it again.
+/// What the user of the store needs to know about a value without parsing it again.
 ///
-/// It is made once for each stored value: by the writer, or by [`Header::parse`] when a journal is read back.
+/// A header is made once for each stored value: by the writer, or by [`Header::parse`] when a journal is read.
 pub trait Header: Send + Sync + Sized + 'static {
-    /// Reads it from the bytes of a stored value.
+    /// Makes the header of a stored value.
     fn parse(key: &str, value: &Bytes) -> Result<Self, String>;
 }
 
@@ -18,22 +18,22 @@ impl Header for () {
     }
 }
 
-/// A value as it was stored at a revision.
+/// A stored value with its key and revisions.
 #[derive(Debug)]
 pub struct Entry<H> {
     /// The key.
     pub key: Arc<str>,
-    /// The bytes.
+    /// The value.
     pub value: Bytes,
-    /// What was read from the bytes once.
+    /// The header of the value.
     pub header: H,
-    /// The revision at which the key came to be.
+    /// The revision that created the key.
     pub create_revision: u64,
     /// The revision that wrote this value.
     pub revision: u64,
 }
 
-/// What a write demands of the key before it.
+/// What a write expects of the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expect {
     /// Nothing.
@@ -49,7 +49,7 @@ pub enum Expect {
 pub enum Op<H> {
     /// Stores these bytes.
     Put(Bytes, H),
-    /// Removes the key. Deleting what does not exist is a conflict, whatever is expected.
+    /// Removes the key. Deleting a key that does not exist is a conflict, even with [`Expect::Any`].
     Delete,
 }
 
@@ -58,53 +58,53 @@ pub enum Op<H> {
 pub struct Write<H> {
     /// The key.
     pub key: Arc<str>,
-    /// What must hold, else nothing is written.
+    /// The expectation. If it does not hold, nothing is written.
     pub expect: Expect,
-    /// What is written.
+    /// The operation.
     pub op: Op<H>,
 }
 
 /// One change of one key.
 #[derive(Debug)]
 pub struct Change<H> {
-    /// The revision that made it.
+    /// The revision of the change.
     pub revision: u64,
     /// The key's value before, if there was one.
     pub before: Option<Arc<Entry<H>>>,
-    /// The key's value after; none for a deletion.
+    /// The key's value after; `None` for a deletion.
     pub after: Option<Arc<Entry<H>>>,
 }
 
-/// Which keys a read wants.
+/// A range of keys to read.
 #[derive(Clone, Debug, Default)]
 pub struct Range {
-    /// Keys that begin with this.
+    /// Only keys that begin with this prefix.
     pub prefix: String,
     /// Only keys that sort after this one.
     pub after: Option<String>,
-    /// At most this many.
+    /// At most this many keys.
     pub limit: Option<usize>,
-    /// As of this revision; the newest unless set.
+    /// The revision to read; the newest one if `None`.
     pub at: Option<u64>,
 }
 
-/// What a range read found.
+/// The result of a range read.
 #[derive(Debug)]
 pub struct Page<H> {
     /// The entries, in key order.
     pub entries: Vec<Arc<Entry<H>>>,
-    /// The revision that the page is a state of.
+    /// The revision of the state that was read.
     pub revision: u64,
-    /// How many more keys the range holds after the last entry.
+    /// How many more keys the range has after the last entry.
     pub remaining: usize,
 }
 
-/// What a write did.
+/// The result of a write.
 #[derive(Debug)]
 pub struct Written<H> {
-    /// The revision it was given.
+    /// The revision of the write.
     pub revision: u64,
-    /// The key's value now; none after a deletion.
+    /// The key's value now; `None` after a deletion.
     pub entry: Option<Arc<Entry<H>>>,
     /// The key's value before, if there was one.
     pub before: Option<Arc<Entry<H>>>,

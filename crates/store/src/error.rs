@@ -1,4 +1,4 @@
-//! How operations fail.
+//! The errors of the store.
 
 use std::sync::Arc;
 
@@ -8,29 +8,29 @@ use crate::Entry;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError<H> {
-    /// What was expected does not hold. Nothing was written; the key's value now is given.
-    #[error("the key is not as expected")]
+    /// The expectation does not hold. Nothing was written.
+    #[error("the key is not in the expected state")]
     Conflict {
         /// The current entry, if the key exists.
         current: Option<Arc<Entry<H>>>,
     },
-    /// The key or the value is longer than the journal takes.
+    /// The key or the value is too long for the journal.
     #[error("the write is larger than {limit} bytes")]
     TooLarge {
-        /// The most bytes of a key or value.
+        /// The longest key or value, in bytes.
         limit: usize,
     },
-    /// The key lies in more folders than the store takes.
-    #[error("the key lies in more than {limit} folders")]
+    /// The key has too many folders.
+    #[error("the key has more than {limit} folders")]
     TooDeep {
-        /// The most folders of a key.
+        /// The largest number of folders.
         limit: usize,
     },
-    /// The disk is full. Nothing was written; a write succeeds again when there is room.
+    /// The disk is full. Nothing was written. Writes succeed again when there is room.
     #[error("there is no room for the write: {0}")]
     NoRoom(String),
-    /// The journal failed; whether the write was made shows when the store is opened again. The store takes no
-    /// further writes: what is in memory must not run ahead of the disk.
+    /// The journal failed. Whether the write was made is known only when the store is opened again. Until then the store
+    /// takes no more writes, because memory must not run ahead of the disk.
     #[error("the journal failed: {0}")]
     Journal(String),
     /// The store was closed.
@@ -42,18 +42,18 @@ pub enum WriteError<H> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// The revision is no longer kept.
+    /// The revision is compacted.
     #[error("revision {asked} has been compacted, the oldest kept is {oldest}")]
     Compacted {
-        /// What was asked for.
+        /// The requested revision.
         asked: u64,
         /// The oldest revision that can be read.
         oldest: u64,
     },
-    /// The revision has not been written yet.
+    /// The revision does not exist yet.
     #[error("revision {asked} is in the future, the newest is {newest}")]
     Future {
-        /// What was asked for.
+        /// The requested revision.
         asked: u64,
         /// The newest revision.
         newest: u64,
@@ -64,18 +64,18 @@ pub enum ReadError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WatchError {
-    /// The revision to go on from is no longer kept.
+    /// The revision to watch from is compacted.
     #[error("revision {asked} has been compacted, the oldest kept is {oldest}")]
     Compacted {
-        /// What was asked for.
+        /// The requested revision.
         asked: u64,
-        /// The oldest revision that can be followed.
+        /// The oldest revision that can be watched from.
         oldest: u64,
     },
-    /// The watcher did not read for so long that its buffer was full, and it was cut off.
+    /// The watcher was too slow: the log has dropped a change that it has not read.
     #[error("the watcher fell behind and was cut off after revision {last}")]
     Overrun {
-        /// The last revision that the watcher was given.
+        /// The last revision that the watcher has read.
         last: u64,
     },
     /// The store was closed.
@@ -83,14 +83,14 @@ pub enum WatchError {
     Closed,
 }
 
-/// A directory could not be opened. Nothing in it was changed.
+/// A data directory could not be opened. Nothing in it was changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// Another process uses it.
+    /// Another process uses the directory.
     #[error("{0} is in use by another process")]
     Locked(String),
-    /// It holds something that is not ours, or of another format version.
+    /// The directory holds other files, or a store of another format version.
     #[error("{path} is not a data directory that this version can use: {why}")]
     Foreign {
         /// The directory.
@@ -98,10 +98,10 @@ pub enum OpenError {
         /// What is wrong.
         why: String,
     },
-    /// A backup was to be restored into it, and it holds a store already.
+    /// A backup cannot be restored into the directory, because it holds a store.
     #[error("{0} holds a store already")]
     Occupied(String),
-    /// It is ours but damaged.
+    /// The directory holds a damaged store.
     #[error("{path} is damaged: {why}")]
     Damaged {
         /// The directory.
@@ -114,7 +114,7 @@ pub enum OpenError {
     Io {
         /// The directory.
         path: String,
-        /// Why.
+        /// The error of the operating system.
         source: std::io::Error,
     },
 }

@@ -1,41 +1,42 @@
-//! Who decides writes and makes them last.
+//! Journals decide about writes and make them durable.
 
 use std::sync::Arc;
 
 use futures::future::{BoxFuture, FutureExt, ready};
 use tokio::time::Instant;
 
-use crate::state::{Aftermath, Shared};
+use crate::shared::Shared;
+use crate::state::Aftermath;
 use crate::{Header, Write, WriteError, Written};
 
-/// The answers to a batch of writes, in its order.
+/// The answers to a batch of writes, in the same order.
 pub(crate) type Answers<H> = Vec<Result<Written<H>, WriteError<H>>>;
 
-/// A backend: it takes writes, decides each by its expectation, gives the accepted ones their revisions, makes them
-/// durable, and only then applies them to the state in memory, in the order of their revisions.
+/// A backend. It checks the expectation of each write, assigns revisions, makes the writes durable, and only then applies
+/// them to the state in memory, in the order of their revisions.
 ///
-/// Deciding is the journal's business, not the state's, because a journal that is shared (etcd) can decide only on
-/// its server, and may hand the state changes that others made. One that is alone decides by the state.
+/// The journal decides, not the state: a journal that several servers share could decide only on its own server, and would
+/// also apply changes of others. A journal that is alone decides by the state in memory.
 pub(crate) trait Journal<H>: Send + Sync {
-    /// Makes writes, each its own revision. When a write is answered, the state in memory has it.
+    /// Makes writes, each with its own revision. When a write is answered, the state in memory has it.
     ///
-    /// Whoever drops the future before it is ready does not know whether the writes were made.
+    /// If the future is dropped before it is ready, it is not known whether the writes were made.
     fn write(&self, writes: Vec<Write<H>>) -> BoxFuture<'_, Answers<H>>;
 
-    /// The revision that a read must see to see every write that was answered before, by whomever; the state in
-    /// memory has it when this is answered.
+    /// Returns the revision at which a read sees every write that any server has answered before. The state in memory has
+    /// that revision then.
     fn sync(&self) -> BoxFuture<'_, u64>;
 
-    /// Whether nobody else writes, so that the state in memory is always what a read must see.
+    /// Whether no other server writes, so that the state in memory is always current.
     fn is_alone(&self) -> bool {
         false
     }
 
-    /// Takes no further writes; returns when those that were taken are durable.
+    /// Takes no more writes. Returns when all accepted writes are durable.
     fn close(&self);
 }
 
-/// Keeps nothing.
+/// A journal that keeps nothing.
 #[derive(Debug)]
 pub(crate) struct Memory<H> {
     shared: Arc<Shared<H>>,

@@ -1,11 +1,11 @@
-//! The current state: folders of folders, each a tree of its own.
+//! The current state: nested folders, each a tree of its own.
 //!
-//! A key is a path, and it is found by walking down its folders. So what an operation costs depends on how many
-//! neighbours there are on its way (namespaces of the kind, objects in the namespace), never on how many keys there
-//! are elsewhere; and the text that is compared at each step is one name, not the whole path.
+//! A key is a path, and is found by walking down its folders. So the cost of an operation depends on the number of
+//! neighbours along the path (namespaces of the kind, objects in the namespace), never on the number of other keys. Each
+//! step compares one name, not the whole path.
 //!
-//! A folder's name keeps its slash. Then the order of names in a folder, followed down, is the order of the whole
-//! keys: no name of a folder's own entries or folders can begin with the name of another folder in it.
+//! A folder's name includes its slash. Then the order of the names in each folder yields the order of whole keys: in one
+//! folder, no name begins with the name of a subfolder.
 
 use std::sync::Arc;
 
@@ -13,27 +13,27 @@ use crate::Entry;
 use crate::scope::folder_of;
 use crate::tree::{Item, Tree, start_of};
 
-/// How many folders a key may lie in, one inside the other.
+/// How deeply the folders of a key may be nested.
 ///
-/// Every function here that walks down the folders calls itself for each of them, so that this bounds the stack. The
-/// API server's keys lie in five at most (`/registry/GROUP/RESOURCE/NAMESPACE/`).
+/// Functions that walk down the folders are recursive, so that this bounds the stack. The keys of the API server have at
+/// most five folders (`/registry/GROUP/RESOURCE/NAMESPACE/`).
 pub(crate) const FOLDERS_MAX: usize = 64;
 
-/// Whether a key lies in more folders than a keyspace takes.
+/// Whether a key has more folders than [`FOLDERS_MAX`].
 pub(crate) fn is_too_deep(key: &str) -> bool {
     key.bytes().filter(|byte| *byte == b'/').count() > FOLDERS_MAX
 }
 
-/// Entries by key. Cloning takes a snapshot.
+/// The entries by key. A clone is a snapshot.
 #[derive(Debug)]
 pub(crate) struct Keyspace<H> {
     root: Tree<Slot<H>>,
 }
 
-/// What stands under a name in a folder.
+/// An entry or a subfolder, by its name in the folder.
 #[derive(Debug)]
 struct Slot<H> {
-    /// How the name begins.
+    /// The [`start_of`] the name.
     start: u64,
     held: Held<H>,
 }
@@ -41,7 +41,7 @@ struct Slot<H> {
 #[derive(Debug)]
 enum Held<H> {
     Entry {
-        /// Where in its key the entry's own name begins.
+        /// The offset of the entry's own name in its key.
         name_at: usize,
         entry: Arc<Entry<H>>,
     },
@@ -50,19 +50,19 @@ enum Held<H> {
 
 #[derive(Debug)]
 struct Folder<H> {
-    /// With its slash.
+    /// The name, including the slash.
     name: Box<str>,
     slots: Tree<Slot<H>>,
-    /// How many entries are below, at any depth. A folder without any is removed.
+    /// The number of entries below, at any depth. A folder without entries is removed.
     count: usize,
 }
 
-/// The part of a keyspace that a read is about: the names of one folder from one on and up to one.
+/// The part of a keyspace that a prefix selects: the names of one folder that begin with `name`.
 struct Part<'a, H> {
     slots: &'a Tree<Slot<H>>,
     /// The length of the folder's path.
     depth: usize,
-    /// What the names begin with.
+    /// The beginning of the names.
     name: &'a [u8],
 }
 
@@ -125,15 +125,15 @@ impl<H> Item for Slot<H> {
     }
 }
 
-/// The end of the first name of a path: behind its first slash, if that name is a folder's.
+/// Returns the end of the first folder name of a path, after its slash; `None` if the path has no folder.
 fn folder_end(path: &[u8]) -> Option<usize> {
     path.iter().position(|byte| *byte == b'/').map(|slash| slash + 1)
 }
 
-/// The first byte string after all that begin with this one; none if there is no such.
+/// Returns the smallest byte string that is larger than all strings with this prefix; `None` for an empty prefix.
 fn end_of(prefix: &[u8]) -> Option<Vec<u8>> {
     let mut end = prefix.to_vec();
-    // No byte of UTF-8 is 255, so that the last one can always be raised.
+    // UTF-8 has no byte 255, so that the last byte can be incremented.
     *end.last_mut()? += 1;
     Some(end)
 }
@@ -154,25 +154,25 @@ impl<H> Keyspace<H> {
         }
     }
 
-    /// Puts an entry in the place of its key.
+    /// Inserts or replaces the entry of a key.
     pub(crate) fn insert(&mut self, entry: Arc<Entry<H>>) {
         insert(&mut self.root, 0, entry);
     }
 
-    /// Takes the entry of a key out.
+    /// Removes the entry of a key.
     pub(crate) fn remove(&mut self, key: &str) {
-        // Paths are copied only for a key that is there.
+        // Tree nodes are copied only if the key exists.
         if self.get(key).is_some() {
             remove(&mut self.root, key.as_bytes());
         }
     }
 
-    /// How many keys begin with a prefix.
+    /// Returns how many keys begin with a prefix.
     pub(crate) fn count(&self, prefix: &str) -> usize {
         self.part(prefix).map_or(0, |part| part.before_end() - part.before_start())
     }
 
-    /// The entries whose keys begin with a prefix and sort after a key, at most `limit`; and how many more there are.
+    /// Returns at most `limit` entries whose keys begin with a prefix and sort after a key, and how many more there are.
     pub(crate) fn page(
         &self,
         prefix: &str,
@@ -180,7 +180,7 @@ impl<H> Keyspace<H> {
         limit: usize,
     ) -> (Vec<Arc<Entry<H>>>, usize) {
         let Some(part) = self.part(prefix) else { return (Vec::new(), 0) };
-        // Only a key inside the range cuts its beginning off.
+        // A key before the prefix excludes nothing.
         let after = after.filter(|after| *after >= prefix);
         if after.is_some_and(|after| !after.starts_with(prefix)) {
             return (Vec::new(), 0);
@@ -215,18 +215,18 @@ impl<H> Keyspace<H> {
     }
 }
 
-/// Where the own name of a key, or what a prefix says of names, begins.
+/// Returns the offset at which the own name of a key, or the name part of a prefix, begins.
 fn folder_end_of_key(key: &str) -> usize {
     if key.ends_with('/') { key.len() } else { folder_of(key).len() }
 }
 
 impl<H> Part<'_, H> {
-    /// How many keys of the folder come before the part.
+    /// Returns how many keys of the folder come before the part.
     fn before_start(&self) -> usize {
         if self.name.is_empty() { 0 } else { self.slots.rank(self.name) }
     }
 
-    /// How many keys of the folder come before the end of the part.
+    /// Returns how many keys of the folder come before the end of the part.
     fn before_end(&self) -> usize {
         end_of(self.name).map_or_else(|| self.slots.weight(), |end| self.slots.rank(&end))
     }
@@ -279,7 +279,7 @@ fn remove<H>(slots: &mut Tree<Slot<H>>, path: &[u8]) {
     }
 }
 
-/// How many keys come up to a path, itself included.
+/// Returns how many keys come before a path, including the path itself.
 fn up_to<H>(slots: &Tree<Slot<H>>, path: &[u8]) -> usize {
     match folder_end(path) {
         None => slots.rank(path) + usize::from(slots.get(path).is_some()),
@@ -294,7 +294,7 @@ fn up_to<H>(slots: &Tree<Slot<H>>, path: &[u8]) -> usize {
     }
 }
 
-/// Collects the entries from a name on; gives whether there is room for more.
+/// Collects the entries from a name on. Returns whether there is room for more.
 fn collect<H>(slots: &Tree<Slot<H>>, from: &[u8], limit: usize, out: &mut Vec<Arc<Entry<H>>>) -> bool {
     if out.len() < limit {
         slots.walk(from, &mut |slot| {
@@ -308,11 +308,11 @@ fn collect<H>(slots: &Tree<Slot<H>>, from: &[u8], limit: usize, out: &mut Vec<Ar
     out.len() < limit
 }
 
-/// Collects the entries after a path; gives whether there is room for more.
+/// Collects the entries after a path. Returns whether there is room for more.
 fn collect_after<H>(slots: &Tree<Slot<H>>, after: &[u8], limit: usize, out: &mut Vec<Arc<Entry<H>>>) -> bool {
     let (name, below) = after.split_at(folder_end(after).unwrap_or(after.len()));
     if !name.ends_with(b"/") {
-        // The next name of all is this one with a zero byte behind it.
+        // The next possible name is this one followed by a zero byte.
         return collect(slots, &[name, &[0]].concat(), limit, out);
     }
     if let Some(Held::Folder(folder)) = slots.get(name).map(|slot| &slot.held)
@@ -331,7 +331,7 @@ mod tests {
 
     use super::*;
 
-    /// Paths of up to three names over an alphabet that has what sorts before and after a slash.
+    /// Paths of up to three names, with characters that sort before and after a slash.
     fn path() -> impl Strategy<Value = String> {
         prop::string::string_regex("/?([-0a]{1,2}/){0,2}[-0a]{0,2}").unwrap()
     }

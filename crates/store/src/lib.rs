@@ -1,16 +1,15 @@
 //! A revisioned keyspace with a change log.
 //!
-//! Every write gets the next revision of one line; a key is written by compare-and-set on its revision; a range is
-//! read in key order, at the newest revision or at an earlier one that is still kept; a watcher that starts after
-//! revision *r* sees every later change under its prefix exactly once and in order, or is told that it came too late.
+//! Every write gets the next revision. A key is written by compare-and-set on its revision. A range is read in key order,
+//! at the newest revision or at an earlier one that is still kept. A watch that starts after revision *r* sees every later
+//! change under its prefix exactly once and in order, or is told that the revision is compacted.
 //!
-//! The current state is held in memory, in front of a journal that makes it durable (or of none). Beside the bytes of
-//! a value stands its [`Header`], made once when the value is stored: whoever reads a thousand values to choose ten
-//! parses none of them.
+//! The current state is in memory. A journal makes it durable, or there is none. Each value has a [`Header`] that is made
+//! once when the value is stored, so that a reader can choose among a thousand values without parsing them.
 //!
-//! *Invariant:* the store knows keys, bytes and revisions, not Kubernetes. It never dials out (only the etcd journal
-//! will) and its memory backend takes no time: with it, a write is committed, and entered in the ledger for every
-//! watcher that will see it, when the call returns.
+//! *Invariants:* the store knows keys, bytes and revisions, not Kubernetes. It never opens a network connection. The memory
+//! backend takes no time: when a write returns, it is committed, and every watcher that will see it holds work in the
+//! ledger.
 
 #[cfg(feature = "disk")]
 mod disk;
@@ -21,7 +20,9 @@ mod keyspace;
 mod listener;
 mod log;
 mod options;
+mod read;
 mod scope;
+mod shared;
 #[cfg(feature = "simulation")]
 pub mod simulation;
 mod snapshot;

@@ -1,4 +1,4 @@
-//! The side of a watcher that writers see.
+//! The part of a watcher that writers notify.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Waker;
@@ -7,15 +7,15 @@ use evenkeel_env::{Station, Work};
 use futures::task::AtomicWaker;
 use parking_lot::Mutex;
 
-/// Told of changes by writers, who hold the state's lock for writing; asked by the watcher, who holds it for reading.
-/// So both see `pending` and the log in agreement.
+/// Writers notify a listener while they hold the state's lock for writing; the watcher reads it while it holds the lock for
+/// reading. So `pending` always agrees with the log.
 #[derive(Debug)]
 pub(crate) struct Listener {
-    /// Changes up to here do not concern it. It may lie in the future.
+    /// The watch begins after this revision, which may be in the future.
     start: u64,
-    /// Whether there is a change that the watcher has not been given, or has not yet asked past.
+    /// Whether there is a change that the watcher has not read, or has read without asking for the next one.
     pending: AtomicBool,
-    /// Held while `pending`.
+    /// The work in the ledger; `Some` while `pending` is set.
     work: Mutex<Option<Work>>,
     station: Station,
     waker: AtomicWaker,
@@ -36,7 +36,7 @@ impl Listener {
         self.start
     }
 
-    /// A change was made. Gives whom to wake for it: nobody, if the watcher has not even dealt with an earlier one.
+    /// Notifies the listener of a change. Returns the waker to call; `None` if an earlier change is still pending.
     pub(crate) fn notify(&self, revision: u64) -> Option<Waker> {
         if revision <= self.start || self.pending.swap(true, Ordering::AcqRel) {
             return None;
@@ -45,20 +45,20 @@ impl Listener {
         self.waker.take()
     }
 
-    /// The watcher has dealt with everything and will wait. The work must be let go outside of the state's lock.
+    /// Marks everything as handled, because the watcher will wait. The returned work must be dropped after the state's lock.
     pub(crate) fn rest(&self, waker: &Waker) -> Option<Work> {
         self.waker.register(waker);
         self.pending.store(false, Ordering::Release);
         self.work.lock().take()
     }
 
-    /// The watch is over.
+    /// Ends the watch and returns its work.
     pub(crate) fn end(&self) -> Option<Work> {
         self.pending.store(true, Ordering::Release);
         self.work.lock().take()
     }
 
-    /// Wakes the watcher because the store is closed.
+    /// Returns the waker, because the store is closed.
     pub(crate) fn wake(&self) -> Option<Waker> {
         self.waker.take()
     }

@@ -1,4 +1,4 @@
-//! The change log: what happened since the floor, and to whom it matters.
+//! The change log: the kept changes, and an index of the watchers they concern.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,25 +10,25 @@ use tokio::time::Instant;
 use crate::scope::Scopes;
 use crate::{Change, Entry, Options};
 
-/// What a change costs beside the value: about 120 bytes for the change, its record and its revision in five or six
-/// scopes, the rest for the entry before it and its header, whose size only its owner knows.
+/// The memory of a change beside its value: about 120 bytes for the change, its record and its revision in five or six
+/// scopes; the rest is an estimate for the previous entry and its header, whose size the store does not know.
 const CHANGE_BYTES: usize = 512;
 
-/// How many changes that are too old go under one hold of the lock. It is more than one, so that writes, which add
-/// one each, catch up.
+/// How many changes that are too old are dropped while the lock is held. It is more than one, so that writes, which add one
+/// change each, catch up.
 const AGED_AT_ONCE: usize = 64;
 
 #[derive(Debug)]
 pub(crate) struct Log<H> {
-    /// In the order of revisions. The memory and disk journals leave no number out; one that shares its revisions
-    /// with others may.
+    /// In the order of revisions. The memory and disk journals use every number; a journal that several servers share may
+    /// skip some.
     records: VecDeque<Record<H>>,
-    /// The revision of the newest change that has left: this state and later ones can be read, changes after it
-    /// can be followed.
+    /// The revision of the newest change that was dropped. The state at this revision and later ones can be read, and
+    /// changes after it can be watched.
     floor: u64,
-    /// What the log keeps alive.
+    /// The memory that the log keeps alive.
     bytes: usize,
-    /// When keys that do not exist were deleted, as far as the log knows.
+    /// The revisions of the deletions of keys that do not exist, as far as the log has them.
     deleted: HashMap<Arc<str>, u64>,
     pub(crate) scopes: Scopes,
     options: Options,
@@ -37,19 +37,20 @@ pub(crate) struct Log<H> {
 #[derive(Debug)]
 struct Record<H> {
     change: Arc<Change<H>>,
-    /// The change before this one of the same key; zero if none is known.
+    /// The revision of the previous change of the same key; zero if it is not known.
     previous: u64,
     made: Instant,
 }
 
 impl<H> Change<H> {
-    /// The key that was changed.
+    /// The key of the change.
     pub fn key(&self) -> &Arc<str> {
         let entry = self.after.as_ref().or(self.before.as_ref());
-        &entry.expect("a change has a value on at least one side").key
+        &entry.expect("a change has a value before or after").key
     }
 
-    /// What the log alone keeps of it: the value after is current, or is the value before of a later change.
+    /// Returns the memory that only the log keeps alive: the value after the change is current, or belongs to a later
+    /// change.
     fn kept_bytes(&self) -> usize {
         CHANGE_BYTES + self.before.as_ref().map_or(0, |entry| entry.key.len() + entry.value.len())
     }
@@ -85,7 +86,7 @@ impl<H> Log<H> {
         self.records.push_back(Record { change, previous, made });
     }
 
-    /// Whether something is older than it may be.
+    /// Whether the oldest change is older than the options allow.
     pub(crate) fn has_aged(&self, now: Instant) -> bool {
         let age = self.records.front().map(|oldest| now.saturating_duration_since(oldest.made));
         age.is_some_and(|age| age > self.options.keep_for)
@@ -96,8 +97,8 @@ impl<H> Log<H> {
             || (self.bytes > self.options.keep_bytes && !self.records.is_empty())
     }
 
-    /// Lets go of all that is too much and of some that is too old, which may be very much after a quiet time; gives
-    /// it, oldest first.
+    /// Drops all changes beyond the size limits, and some that are too old: after a quiet time there may be very many.
+    /// Appends the dropped changes to `gone`, oldest first.
     pub(crate) fn trim(&mut self, now: Instant, gone: &mut Vec<Arc<Change<H>>>) {
         while self.is_too_large() {
             gone.extend(self.pop());
@@ -110,7 +111,7 @@ impl<H> Log<H> {
         }
     }
 
-    /// Lets go of everything up to this revision.
+    /// Drops all changes up to a revision.
     pub(crate) fn drop_to(&mut self, revision: u64, gone: &mut Vec<Arc<Change<H>>>) {
         while self.records.front().is_some_and(|oldest| oldest.change.revision <= revision) {
             gone.extend(self.pop());
@@ -118,12 +119,12 @@ impl<H> Log<H> {
         self.floor = self.floor.max(revision);
     }
 
-    /// The change of a revision that is kept.
+    /// Returns the change of a kept revision.
     pub(crate) fn change(&self, revision: u64) -> Option<&Arc<Change<H>>> {
         self.record(revision).map(|record| &record.change)
     }
 
-    /// The kept revisions of one key, whose current value is given.
+    /// Returns the kept revisions of one key, given its current entry.
     pub(crate) fn history(&self, key: &str, current: Option<&Entry<H>>) -> VecDeque<u64> {
         let newest = current.map(|entry| entry.revision).or_else(|| self.deleted.get(key).copied());
         let mut revisions: VecDeque<u64> =

@@ -1,30 +1,30 @@
-//! How much is kept, and how.
+//! How much history a store keeps.
 
 use std::time::Duration;
 
-/// What a store keeps beyond its current state, and how it keeps it.
+/// How much history a store keeps, and how it is written to disk.
 ///
-/// History is dropped, oldest first, as soon as one of the bounds is passed.
+/// The oldest history is dropped as soon as one of the bounds is exceeded.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Options {
     /// How long a change is kept.
     ///
-    /// Kubernetes compacts its etcd every five minutes, to where it was five minutes before: clients are used to
-    /// find between five and ten minutes of history. The longer of the two is the default.
+    /// Kubernetes compacts its etcd every five minutes, to the revision of five minutes before: clients find between five
+    /// and ten minutes of history. The default is ten minutes.
     pub keep_for: Duration,
     /// How many changes are kept.
     ///
-    /// By default 100,000: what a cluster with 300 writes per second makes in the five minutes above. A change costs
-    /// a few hundred bytes beside the value it keeps.
+    /// By default 100,000: five minutes of a cluster with 300 writes per second. A change costs a few hundred bytes beside
+    /// its value.
     pub keep_changes: usize,
-    /// How many bytes history may hold: values that are no longer current, and what describes the changes.
+    /// How many bytes history may use: values that are no longer current, and the records of the changes.
     ///
     /// By default 64 MiB.
     pub keep_bytes: usize,
-    /// How much log a disk store writes, at least, before it writes a checkpoint and begins a new file.
+    /// How many bytes of log a disk store writes, at least, before it writes a checkpoint and begins a new log file.
     ///
-    /// It also writes as much as the last checkpoint was large, so that checkpoints at most double what is written.
+    /// It also waits until the log is as long as the last checkpoint, so that checkpoints at most double the bytes written.
     /// By default 32 MiB.
     pub checkpoint_bytes: u64,
 }
@@ -48,7 +48,7 @@ impl Options {
         self
     }
 
-    /// Writes at least this much log between two checkpoints.
+    /// Writes at least this many bytes of log between two checkpoints.
     pub fn checkpoint_bytes(mut self, bytes: u64) -> Self {
         self.checkpoint_bytes = bytes;
         self

@@ -1,12 +1,11 @@
-//! Which changes concern whom: an index over the log, by the folders of the keys.
+//! An index over the change log, by the folders of the keys: which changes concern which watchers.
 //!
-//! A key is a path. Everything that is followed is a *scope*: a folder (`/registry/apps/deployments/`), which holds
-//! every key beneath it, or a single key. A change is entered in the scopes of all folders above its key, by its
-//! revision alone; so a watcher that starts at an old revision finds the changes of its scope without looking at any
-//! other, and a change finds the watchers it concerns without looking at any other. Changes leave the log in the
-//! order in which they came, so they leave each scope from the front as well.
+//! A key is a path. A watch follows a *scope*: a folder (`/registry/apps/deployments/`) with every key below it, or a single
+//! key. The revision of a change is entered in the scopes of all folders above its key. So a watcher that starts at an old
+//! revision finds the changes of its scope without reading others, and a change finds its watchers without visiting others.
+//! Changes leave the log in the order in which they came, so that they leave each scope from the front as well.
 //!
-//! A scope lives while it has changes, watchers or scopes below it.
+//! A scope exists while it has changes, watchers or scopes below it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -16,56 +15,56 @@ use evenkeel_env::HashMap;
 
 use crate::listener::Listener;
 
-/// Where a scope stands in the index. It stays valid while the scope has a watcher.
+/// The position of a scope in the index. It is valid while the scope has a watcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ScopeId(usize);
 
 #[derive(Debug)]
 pub(crate) struct Scope {
     name: Arc<str>,
-    /// The folder above; the root and single keys have none.
+    /// The folder above; `None` for the root and for single keys.
     parent: Option<ScopeId>,
     /// How many scopes have this one as their parent.
     children: usize,
-    /// The revisions of its changes that are still in the log.
+    /// The revisions of its changes in the log.
     revisions: VecDeque<u64>,
-    /// How many revisions have left from the front: position `n` of a watcher is `revisions[n - gone]`.
+    /// How many revisions were dropped from the front. Position `n` of a watcher is `revisions[n - gone]`.
     gone: u64,
-    /// The newest of those that have left.
+    /// The newest revision that was dropped.
     gone_to: u64,
-    /// Who follows it, in the order in which they came.
+    /// The listeners, in the order in which they were added.
     listeners: BTreeMap<u64, Arc<Listener>>,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Scopes {
     folders: HashMap<Arc<str>, ScopeId>,
-    /// Single keys that are watched; others have no scope of their own.
+    /// The single keys that are watched. Other keys have no scope of their own.
     keys: HashMap<Arc<str>, ScopeId>,
     slots: Vec<Option<Scope>>,
     free: Vec<usize>,
     next_listener: u64,
 }
 
-/// The folder that a key or folder lies in.
+/// Returns the folder that contains a key or folder.
 pub(crate) fn folder_of(path: &str) -> &str {
     let name_end = path.strip_suffix('/').unwrap_or(path);
     name_end.rfind('/').map_or("", |slash| &path[..=slash])
 }
 
-/// Whether a watched prefix means everything beneath it; else it means one key.
+/// Whether a watched prefix selects everything below it; otherwise it selects one key.
 pub(crate) fn is_folder(prefix: &str) -> bool {
     prefix.is_empty() || prefix.ends_with('/')
 }
 
 impl Scope {
-    /// The position after every change up to this revision.
+    /// Returns the position after every change up to this revision.
     pub(crate) fn position_after(&self, revision: u64) -> u64 {
         self.gone + self.revisions.partition_point(|known| *known <= revision) as u64
     }
 
-    /// The positions and revisions of what a watcher has not taken, who is at a position and was never concerned by
-    /// what came up to `start`; none if something that concerned it has left the log.
+    /// Returns positions and revisions of the changes from `position` on with a revision above `start`; `None` if such a
+    /// change has left the log.
     pub(crate) fn unread_from(&self, position: u64, start: u64) -> Option<impl Iterator<Item = (u64, u64)>> {
         if position < self.gone && self.gone_to > start {
             return None;
@@ -76,7 +75,7 @@ impl Scope {
         Some(unread.filter(move |(_, revision)| *revision > start))
     }
 
-    /// The revisions after `after` and not after `from`, newest first.
+    /// Returns the revisions after `after` up to `from`, newest first.
     pub(crate) fn between(&self, after: u64, from: u64) -> impl Iterator<Item = u64> {
         let end = self.revisions.partition_point(|known| *known <= from);
         self.revisions.range(..end).rev().copied().take_while(move |revision| *revision > after)
@@ -86,7 +85,7 @@ impl Scope {
         self.revisions.back().copied()
     }
 
-    fn is_needless(&self) -> bool {
+    fn is_unused(&self) -> bool {
         self.revisions.is_empty() && self.listeners.is_empty() && self.children == 0
     }
 
@@ -119,7 +118,7 @@ impl Scopes {
         self.keys.contains_key(key)
     }
 
-    /// Enters a change of a key; gives the wakers of those that wait for it.
+    /// Enters a change of a key, and adds the wakers of its watchers to `wakers`.
     pub(crate) fn push(&mut self, key: &str, revision: u64, wakers: &mut Vec<Waker>) {
         let folder = self.make_folder(folder_of(key));
         let single = if self.keys.is_empty() { None } else { self.keys.get(key).copied() };
@@ -132,7 +131,7 @@ impl Scopes {
         }
     }
 
-    /// Enters a revision in one scope; gives the scope above.
+    /// Enters a revision in one scope. Returns the scope above.
     fn enter(&mut self, id: ScopeId, revision: u64, wakers: &mut Vec<Waker>) -> Option<ScopeId> {
         let scope = self.scope_mut(id);
         scope.revisions.push_back(revision);
@@ -140,7 +139,7 @@ impl Scopes {
         scope.parent
     }
 
-    /// Lets the oldest change, which was of this key, leave.
+    /// Removes the oldest change, which is of this key.
     pub(crate) fn pop(&mut self, key: &str, revision: u64) {
         let mut next = self.folders.get(folder_of(key)).copied();
         while let Some(id) = next {
@@ -148,7 +147,7 @@ impl Scopes {
             debug_assert_eq!(scope.revisions.front(), Some(&revision));
             scope.pop_front();
             next = scope.parent;
-            self.drop_if_needless(id);
+            self.drop_if_unused(id);
         }
         if let Some(id) = self.keys.get(key).copied() {
             let scope = self.scope_mut(id);
@@ -158,7 +157,7 @@ impl Scopes {
         }
     }
 
-    /// Lets a listener follow a prefix. `history` is the kept revisions of a single key that has no scope yet.
+    /// Adds a listener for a prefix. `history` has the kept revisions of a single key without a scope.
     pub(crate) fn listen(
         &mut self,
         prefix: &str,
@@ -180,11 +179,11 @@ impl Scopes {
             self.keys.remove(&name);
             self.release(id);
         } else {
-            self.drop_if_needless(id);
+            self.drop_if_unused(id);
         }
     }
 
-    /// Everybody who follows anything.
+    /// Returns all listeners.
     pub(crate) fn listeners(&self) -> impl Iterator<Item = &Arc<Listener>> {
         self.slots.iter().flatten().flat_map(|scope| scope.listeners.values())
     }
@@ -213,9 +212,9 @@ impl Scopes {
         id
     }
 
-    fn drop_if_needless(&mut self, id: ScopeId) {
+    fn drop_if_unused(&mut self, id: ScopeId) {
         let scope = self.scope(id);
-        if !scope.is_needless() {
+        if !scope.is_unused() {
             return;
         }
         let (name, parent) = (scope.name.clone(), scope.parent);
@@ -223,7 +222,7 @@ impl Scopes {
         self.release(id);
         if let Some(parent) = parent {
             self.scope_mut(parent).children -= 1;
-            self.drop_if_needless(parent);
+            self.drop_if_unused(parent);
         }
     }
 

@@ -1,16 +1,15 @@
-//! A store on a simulated disk: for tests of what a failing disk means to a store's users, and for fuzz targets that
-//! make up the bytes of its files.
+//! A store on a simulated disk, for tests with a failing disk and for fuzz targets that generate the bytes of its files.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use evenkeel_env::Env;
 
-use crate::disk::simulated::{Plan, Simulated};
+use crate::disk::simulated::{FaultPlan, SimulatedFiles};
 use crate::disk::{self, frame};
 use crate::{Header, OpenError, Options, Store};
 
-/// Where a simulated data directory is.
+/// The path of the simulated data directory.
 const DIR: &str = "/data";
 
 /// A disk in memory that holds one data directory.
@@ -29,7 +28,7 @@ const DIR: &str = "/data";
 /// ```
 #[derive(Clone, Debug)]
 pub struct SimulatedDisk {
-    disk: Simulated,
+    disk: SimulatedFiles,
 }
 
 impl Default for SimulatedDisk {
@@ -41,10 +40,10 @@ impl Default for SimulatedDisk {
 impl SimulatedDisk {
     /// An empty disk.
     pub fn new() -> Self {
-        Self { disk: Simulated::new(Plan::default()) }
+        Self { disk: SimulatedFiles::new(FaultPlan::default()) }
     }
 
-    /// Puts a file into the data directory.
+    /// Writes a file to the data directory.
     pub fn put(&self, name: &str, bytes: Vec<u8>) {
         self.disk.put(&Path::new(DIR).join(name), bytes);
     }
@@ -55,23 +54,23 @@ impl SimulatedDisk {
         Ok(Store::on(disk::open_on(files, Path::new(DIR), env, options).await?))
     }
 
-    /// Lets every sync fail from now on.
+    /// Makes every sync fail from now on.
     pub fn fail_to_sync(&self) {
-        self.disk.plan(Plan { fails_to_sync: true, ..Plan::default() });
+        self.disk.plan(FaultPlan { fails_to_sync: true, ..FaultPlan::default() });
     }
 
-    /// Lets every write run out of room from now on.
+    /// Makes every write fail for lack of room from now on.
     pub fn fill(&self) {
-        self.disk.plan(Plan { full_from: Some(0), ..Plan::default() });
+        self.disk.plan(FaultPlan { full_from: Some(0), ..FaultPlan::default() });
     }
 
-    /// Lets everything succeed again.
+    /// Makes all calls succeed again.
     pub fn recover(&self) {
-        self.disk.plan(Plan::default());
+        self.disk.plan(FaultPlan::default());
     }
 }
 
-/// A frame with this body, as the files hold them: its length and its checksum are right, whatever the body is.
+/// Returns a frame with this body, as in the files. Length and checksum are right, whatever the body is.
 pub fn frame(body: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(body.len());
     frame::append(&mut out, |frame| frame.extend_from_slice(body));

@@ -1,4 +1,4 @@
-//! The handle that users hold.
+//! The handle of a store.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,10 +10,11 @@ use tokio::time::Instant;
 
 use crate::journal::{Journal, Memory};
 use crate::keyspace::Keyspace;
-use crate::state::{Aftermath, Shared, State};
+use crate::shared::Shared;
+use crate::state::{Aftermath, StoreState};
 use crate::{Entry, Header, Options, Page, Range, ReadError, Watch, WatchError, Write, WriteError, Written};
 
-/// A revisioned keyspace with a change log. Cloning shares it.
+/// A revisioned keyspace with a change log. Clones share the same store.
 ///
 /// ```
 /// # use evenkeel_store::{Expect, Op, Options, Range, Store, Write};
@@ -44,25 +45,25 @@ impl<H> fmt::Debug for Store<H> {
 }
 
 impl<H: Header> Store<H> {
-    /// A store that lives as long as its handles. Its writes take no time: they are made before the future that
-    /// makes them first yields.
+    /// A store in memory, which lives as long as its handles. A write takes no time: it is applied before its future first
+    /// yields.
     pub fn memory(env: Env, options: Options) -> Self {
         let shared = Arc::new(Shared::new(env, options));
         let journal = Arc::new(Memory::new(shared.clone()));
         Self { shared, journal }
     }
 
-    /// Another store in memory that begins with the state of this one, at its revision and without its history. The
-    /// state is shared until one of them changes it, so that a copy costs no more than a pointer.
+    /// Returns a store in memory that begins with the state and revision of this one, without its history. The two share
+    /// their state until one of them changes it, so that a fork costs no more than a pointer.
     pub fn fork(&self, env: Env, options: Options) -> Self {
         let state = self.shared.state.read();
-        let state = State::new(state.revision, state.keys.clone(), options);
+        let state = StoreState::new(state.revision, state.keys.clone(), options);
         let shared = Arc::new(Shared::of(env, state));
         let journal = Arc::new(Memory::new(shared.clone()));
         Self { shared, journal }
     }
 
-    /// As [`Store::fork`], with other values in the place of the old ones, at the same revisions.
+    /// Returns a store in memory with the keys and revisions of this one, and with the values that `change` returns.
     pub fn fork_with(
         &self,
         env: Env,
@@ -77,28 +78,28 @@ impl<H: Header> Store<H> {
             let (key, create_revision, revision) = (key.clone(), *create_revision, *revision);
             keys.insert(Arc::new(Entry { key, value, header, create_revision, revision }));
         }
-        let shared = Arc::new(Shared::of(env, State::new(old.revision, keys, options)));
+        let shared = Arc::new(Shared::of(env, StoreState::new(old.revision, keys, options)));
         let journal = Arc::new(Memory::new(shared.clone()));
         Self { shared, journal }
     }
 
-    /// A store that lasts: what it acknowledges is on disk.
+    /// Opens a store on disk. Every acknowledged write is durable.
     ///
-    /// The directory is made if it is not there; it must be empty or one that a store made. Only one store can have
+    /// The directory is created if it does not exist. It must be empty or the directory of a store. Only one store can have
     /// it open at a time. After a restart the state is the same, and so is the history that [`Options`] keeps.
     #[cfg(feature = "disk")]
     pub async fn open(dir: &std::path::Path, env: Env, options: Options) -> Result<Self, crate::OpenError> {
         Ok(Self::on(crate::disk::open(dir, env, options).await?))
     }
 
-    /// The store of a data directory that is open.
+    /// The store of an open data directory.
     #[cfg(feature = "disk")]
-    pub(crate) fn on(disk: crate::disk::Disk<H>) -> Self {
+    pub(crate) fn on(disk: crate::disk::DiskJournal<H>) -> Self {
         Self { shared: disk.shared().clone(), journal: Arc::new(disk) }
     }
 
-    /// A backup of the state as it is now, at one revision; see [`BackupStream`](crate::BackupStream). Writes go on
-    /// meanwhile and are not in it.
+    /// Returns a backup of the state at the newest revision; see [`BackupStream`](crate::BackupStream). Later writes are not
+    /// part of the backup.
     ///
     /// ```
     /// # use evenkeel_store::{Backup, Expect, Op, Options, Store, Write};
@@ -119,18 +120,20 @@ impl<H: Header> Store<H> {
         crate::BackupStream::new(state.keys.clone(), state.revision)
     }
 
-    /// A store in memory that begins with the state of a backup. Entries keep their revisions; new ones are far above
-    /// the backup's, and history begins there.
+    /// Returns a store in memory that begins with the state of a backup. Entries keep their revisions. The revisions of new
+    /// writes are far above those of the backup, and history begins there.
     #[cfg(feature = "disk")]
     pub fn restored(backup: crate::Backup<H>, env: Env, options: Options) -> Self {
         let revision = crate::disk::first_revision(backup.summary().revision);
-        let shared = Arc::new(Shared::of(env, State::new(revision, backup.keys, options)));
+        let shared = Arc::new(Shared::of(env, StoreState::new(revision, backup.keys, options)));
         let journal = Arc::new(Memory::new(shared.clone()));
         Self { shared, journal }
     }
 
-    /// Makes a data directory from a backup and opens it. The directory must not hold a store; other directories in it
-    /// are left alone. If this is interrupted, the directory does not open, and can be restored into again.
+    /// Creates a data directory from a backup and opens it.
+    ///
+    /// The directory must not hold a store; subdirectories in it are not touched. After an interrupted restore the directory
+    /// does not open, and the restore can be repeated.
     #[cfg(feature = "disk")]
     pub async fn restore(
         dir: &std::path::Path,
@@ -142,56 +145,56 @@ impl<H: Header> Store<H> {
         Ok(Self { shared: journal.shared().clone(), journal })
     }
 
-    /// The newest revision. A new store is at revision 1, so that no state has revision 0.
+    /// Returns the newest revision. A new store is at revision 1, so that no state has revision 0.
     pub fn revision(&self) -> u64 {
         self.shared.state.read().revision
     }
 
-    /// The revision that a consistent read must see. Memory and disk know it at once; a journal that others share
-    /// has to ask.
+    /// Returns the revision that a consistent read must see. Memory and disk know it at once; a journal that several servers
+    /// share must ask for it.
     pub async fn sync(&self) -> u64 {
         if self.is_current() { self.revision() } else { self.journal.sync().await }
     }
 
-    /// Why the journal cannot make writes durable at the moment; none if it can.
+    /// Returns why the journal cannot make writes durable; `None` if it can.
     ///
-    /// A full disk is reported until a write succeeds again. A failure of the disk, after which nobody knows what a
-    /// file holds, stays: the store takes no more writes until it is opened again.
+    /// A full disk is reported until a write succeeds again. A disk failure after which the contents of a file are unknown
+    /// is reported for ever: the store takes no more writes until it is opened again.
     pub fn journal_failure(&self) -> Option<String> {
         self.shared.trouble.lock().clone()
     }
 
-    /// Waits until a read sees every write that was answered before. Memory and disk need not be waited for.
+    /// Waits until a read sees every write that was answered before. With memory and disk this returns at once.
     pub async fn catch_up(&self) {
         if !self.is_current() {
             self.journal.sync().await;
         }
     }
 
-    /// Whether a read always sees every write that was answered before, so that [`catch_up`](Self::catch_up) never
-    /// waits.
+    /// Whether a read always sees every write that was answered before, so that [`catch_up`](Self::catch_up) returns at
+    /// once.
     pub fn is_current(&self) -> bool {
         self.journal.is_alone()
     }
 
-    /// The newest value of a key.
+    /// Returns the newest entry of a key.
     pub fn get(&self, key: &str) -> Option<Arc<Entry<H>>> {
         self.shared.state.read().keys.get(key).cloned()
     }
 
-    /// Shows the newest value of a key without taking hold of it: `view` must be quick, for no write goes on
-    /// meanwhile.
+    /// Calls `view` with the newest entry of a key, without cloning the entry. `view` must be quick, because writes wait for
+    /// it.
     pub fn look<R>(&self, key: &str, view: impl FnOnce(&Arc<Entry<H>>) -> R) -> Option<R> {
         self.shared.state.read().keys.get(key).map(view)
     }
 
-    /// The value of a key as of a revision.
+    /// Returns the entry of a key at a revision.
     pub fn get_at(&self, key: &str, at: u64) -> Result<Option<Arc<Entry<H>>>, ReadError> {
         self.shared.trim(Instant::now());
         self.shared.get_at(key, at)
     }
 
-    /// The values of a range of keys, in order.
+    /// Returns the entries of a range of keys, in key order.
     pub fn range(&self, range: &Range) -> Result<Page<H>, ReadError> {
         if range.at.is_some() {
             self.shared.trim(Instant::now());
@@ -199,7 +202,7 @@ impl<H: Header> Store<H> {
         self.shared.range(range)
     }
 
-    /// How many keys begin with this prefix. They are not walked.
+    /// Returns how many keys begin with this prefix, without walking over them.
     pub fn count(&self, prefix: &str) -> usize {
         self.shared.count(prefix)
     }
@@ -221,19 +224,19 @@ impl<H: Header> Store<H> {
         answers.into_iter().next().unwrap_or(Err(WriteError::Closed))
     }
 
-    /// Makes several writes, in this order, each with its own revision and its own outcome, made durable together.
+    /// Makes several writes in this order. Each has its own revision and outcome; they become durable together.
     pub async fn write_all(&self, writes: Vec<Write<H>>) -> Vec<Result<Written<H>, WriteError<H>>> {
         self.journal.write(writes).await
     }
 
-    /// Follows the changes after a revision, which may lie in the future: then nothing is seen until it has come.
+    /// Watches the changes after a revision. The revision may be in the future; earlier changes are then not seen.
     ///
-    /// A prefix that is empty or ends with a slash means every key beneath it; any other means that one key.
+    /// A prefix that is empty or ends with a slash selects every key below it; any other prefix selects that one key.
     pub fn watch(&self, prefix: &str, after: u64) -> Result<Watch<H>, WatchError> {
         self.shared.watch(prefix, after)
     }
 
-    /// Forgets the changes up to a revision. The store does this by itself, within the bounds of its [`Options`].
+    /// Drops the changes up to a revision. The store also does this by itself, within the bounds of its [`Options`].
     pub fn compact(&self, revision: u64) {
         let mut aftermath = Aftermath::default();
         let mut state = self.shared.state.write();
@@ -243,7 +246,7 @@ impl<H: Header> Store<H> {
         self.shared.settle(aftermath);
     }
 
-    /// Takes no further writes and ends all watches. What is stored can still be read.
+    /// Takes no more writes and ends all watches. Reads still work.
     pub fn close(&self) {
         self.journal.close();
         let mut state = self.shared.state.write();

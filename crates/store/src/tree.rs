@@ -1,30 +1,30 @@
-//! A counted B+ tree that is copied on write.
+//! A counted B+ tree with copy-on-write nodes.
 //!
-//! Three things are asked of it at once, which no map at hand gives together: a snapshot for the price of a pointer
-//! (a reader walks it without a lock, while writers go on), the weight of any range without walking it
-//! (`remainingItemCount` of every page), and in-place writes while nobody holds a snapshot.
+//! It offers three things that no available map combines: a snapshot for the price of a pointer (a reader walks it without
+//! a lock while writers continue), the weight of any range without walking it (for the `remainingItemCount` of a page), and
+//! writes in place while there is no snapshot.
 //!
-//! Nodes are shared by `Arc`; a write copies the nodes on its path that somebody else holds, and changes the others
-//! in place. A child's weight stands beside the pointer to it, so that ranks need only one path.
+//! Nodes are shared by `Arc`. A write copies the nodes on its path that a snapshot shares, and changes the others in place.
+//! The weight of a child is stored beside the pointer to it, so that a rank needs only one path.
 
 use std::sync::Arc;
 
-/// Most items of a leaf and children of an inner node. A copied leaf touches the reference count of each of its
-/// items, which bounds it from above; a million are four levels.
+/// The most items of a leaf, and the most children of an inner node. Copying a leaf changes the reference count of each
+/// item, so that a leaf must not be large. A million items need four levels.
 const WIDTH: usize = 32;
-/// A node that has fewer is merged into its neighbour where both fit into one.
+/// A node with fewer items is merged with a neighbour if both fit into one node.
 const NARROW: usize = WIDTH / 4;
 
-/// What a tree holds.
+/// An item of a tree.
 pub(crate) trait Item: Clone {
-    /// What items are ordered by.
+    /// The name, by which items are ordered.
     fn name(&self) -> &[u8];
 
-    /// The [`start_of`] its name. It is kept in the item itself: a name is elsewhere in memory, and most of those that
-    /// a search passes need not be looked up.
+    /// The [`start_of`] the name. It is stored in the item: the name is elsewhere in memory, and a search need not read most
+    /// of the names that it passes.
     fn start(&self) -> u64;
 
-    /// What it counts for.
+    /// The weight of the item in counts.
     fn weight(&self) -> usize;
 }
 
@@ -44,9 +44,9 @@ enum Node<T> {
 struct Child<T> {
     /// The start of `first`.
     start: u64,
-    /// Not above any name in the child, and above all names of the child before.
+    /// A name that is not above any name in the child, and above all names of the child before.
     first: Arc<[u8]>,
-    /// What the items below weigh.
+    /// The weight of the items below.
     weight: usize,
     node: Arc<Node<T>>,
 }
@@ -66,7 +66,7 @@ impl<T> Clone for Child<T> {
     }
 }
 
-/// A copy that can take the one element more which a node holds for a moment before it is split.
+/// Copies items with room for the one extra element that a node has before it is split.
 fn with_room<T: Clone>(items: &[T]) -> Vec<T> {
     let mut copy = Vec::with_capacity(WIDTH + 1);
     copy.extend_from_slice(items);
@@ -89,7 +89,7 @@ impl<T: Item> Tree<T> {
         }
     }
 
-    /// Puts an item in the place of its name; gives what was there.
+    /// Inserts an item. Returns the item that had its name.
     pub(crate) fn insert(&mut self, item: T) -> Option<T> {
         let (old, split) = insert(&mut self.root, item);
         if let Some(right) = split {
@@ -101,15 +101,15 @@ impl<T: Item> Tree<T> {
         old
     }
 
-    /// Changes an item in its place; its name must stay. None if it is not there: but then a path may have been
-    /// copied in vain.
+    /// Changes an item in place; the name must stay the same. Returns `None` if there is no such item; nodes may have been
+    /// copied in vain then.
     pub(crate) fn modify<R>(&mut self, name: &[u8], change: impl FnOnce(&mut T) -> R) -> Option<R> {
         modify(&mut self.root, name, change).map(|(result, _)| result)
     }
 
-    /// Takes an item out.
+    /// Removes an item.
     pub(crate) fn remove(&mut self, name: &[u8]) -> Option<T> {
-        // A path is copied only for an item that is there.
+        // Nodes are copied only if the item exists.
         self.get(name)?;
         let old = remove(&mut self.root, name);
         while let Node::Inner(children) = &*self.root
@@ -120,7 +120,7 @@ impl<T: Item> Tree<T> {
         old
     }
 
-    /// What the items before this name weigh.
+    /// Returns the weight of the items before this name.
     pub(crate) fn rank(&self, name: &[u8]) -> usize {
         let mut node = &*self.root;
         let mut before = 0;
@@ -139,12 +139,12 @@ impl<T: Item> Tree<T> {
         }
     }
 
-    /// What all items weigh.
+    /// Returns the weight of all items.
     pub(crate) fn weight(&self) -> usize {
         self.root.weight()
     }
 
-    /// Shows the items from a name on, in order, until `each` wants no more.
+    /// Calls `each` with the items from a name on, in order, until it returns false.
     pub(crate) fn walk<'a>(&'a self, from: &[u8], each: &mut impl FnMut(&'a T) -> bool) {
         walk(&self.root, Some(from), each);
     }
@@ -158,7 +158,7 @@ impl<T: Item> Node<T> {
         }
     }
 
-    /// How many items or children it has itself.
+    /// Returns the number of items or children of this node.
     fn width(&self) -> usize {
         match self {
             Self::Leaf(items) => items.len(),
@@ -166,12 +166,12 @@ impl<T: Item> Node<T> {
         }
     }
 
-    /// Takes over everything of the neighbour to its right.
+    /// Appends the items or children of the right neighbour.
     fn append(&mut self, right: Arc<Self>) {
         match (self, Arc::unwrap_or_clone(right)) {
             (Self::Leaf(left), Self::Leaf(right)) => left.extend(right),
             (Self::Inner(left), Self::Inner(right)) => left.extend(right),
-            _ => unreachable!("neighbours are of one level"),
+            _ => unreachable!("neighbours have the same level"),
         }
     }
 }
@@ -186,7 +186,7 @@ impl<T: Item> Child<T> {
     }
 }
 
-/// The first eight bytes of a name as a number: where two differ, their names have the same order.
+/// Returns the first eight bytes of a name as a number. If two differ, they are ordered as their names are.
 pub(crate) fn start_of(name: &[u8]) -> u64 {
     match name.first_chunk() {
         Some(first) => u64::from_be_bytes(*first),
@@ -198,7 +198,7 @@ pub(crate) fn start_of(name: &[u8]) -> u64 {
     }
 }
 
-/// The item of a name. Starts are compared before any name is looked up, and mostly they tell one from all others.
+/// Returns the item with a name. Starts are compared before names are read; mostly they suffice.
 fn get<'a, T: Item>(items: &'a [T], start: u64, name: &[u8]) -> Option<&'a T> {
     let items = &items[items.partition_point(|item| item.start() < start)..];
     let first = items.first().filter(|first| first.start() == start)?;
@@ -213,23 +213,23 @@ fn find<T: Item>(items: &[T], name: &[u8]) -> Result<usize, usize> {
     items.binary_search_by(|item| item.start().cmp(&start).then_with(|| item.name().cmp(name)))
 }
 
-/// Where a name is or would be.
+/// Returns the position at which a name is or would be.
 fn place<T: Item>(items: &[T], name: &[u8]) -> usize {
     find(items, name).unwrap_or_else(|at| at)
 }
 
-/// The child in which a name is, if it is anywhere.
+/// Returns the index of the child that may contain a name.
 fn slot<T>(children: &[Child<T>], name: &[u8]) -> usize {
     slot_of(children, start_of(name), name)
 }
 
-/// The same for a name whose start is known.
+/// Returns the index of the child that may contain a name whose start is known.
 fn slot_of<T>(children: &[Child<T>], start: u64, name: &[u8]) -> usize {
     let before = |child: &Child<T>| child.start < start || child.start == start && &*child.first <= name;
     children.partition_point(before).saturating_sub(1)
 }
 
-/// Inserts below `node`; gives what was replaced, and the right half where the node had to be split.
+/// Inserts an item below `node`. Returns the replaced item, and the right half if the node was split.
 fn insert<T: Item>(node: &mut Arc<Node<T>>, item: T) -> (Option<T>, Option<Child<T>>) {
     match Arc::make_mut(node) {
         Node::Leaf(items) => match find(items, item.name()) {
@@ -256,8 +256,8 @@ fn insert<T: Item>(node: &mut Arc<Node<T>>, item: T) -> (Option<T>, Option<Child
     }
 }
 
-/// Cuts off the right part of a node that is too wide. Where the last insertion was at the end the left part stays
-/// almost full: names that come in order would else leave every node half empty.
+/// Splits off the right part of a node that is too wide. If the last insertion was at the end, the left part stays almost
+/// full: otherwise names that are inserted in order would leave every node half empty.
 fn split<T>(items: &mut Vec<T>, inserted: usize) -> Option<Vec<T>> {
     if items.len() <= WIDTH {
         return None;
@@ -268,7 +268,7 @@ fn split<T>(items: &mut Vec<T>, inserted: usize) -> Option<Vec<T>> {
     Some(right)
 }
 
-/// Gives what `change` gave, and what the item weighed before and after.
+/// Returns the result of `change`, and the weights of the item before and after.
 fn modify<T: Item, R>(
     node: &mut Arc<Node<T>>,
     name: &[u8],
@@ -322,7 +322,7 @@ fn merge_with_neighbour<T: Item>(children: &mut Vec<Child<T>>, at: usize) {
     Arc::make_mut(&mut children[left].node).append(right.node);
 }
 
-/// Gives whether to go on.
+/// Returns whether `each` wants more items.
 fn walk<'a, T: Item>(node: &'a Node<T>, from: Option<&[u8]>, each: &mut impl FnMut(&'a T) -> bool) -> bool {
     match node {
         Node::Leaf(items) => {
@@ -332,7 +332,7 @@ fn walk<'a, T: Item>(node: &'a Node<T>, from: Option<&[u8]>, each: &mut impl FnM
         Node::Inner(children) => {
             let start = from.map_or(0, |from| slot(children, from));
             let mut from = from;
-            // Only the first child can hold names before `from`.
+            // Only the first child can have names before `from`.
             children[start..].iter().all(|child| walk(&child.node, from.take(), each))
         }
     }
@@ -367,7 +367,7 @@ mod tests {
         format!("{number:05}")
     }
 
-    /// What must hold of every node, whatever was done.
+    /// Checks the invariants of every node and returns the weight.
     fn check_node(node: &Node<Weighed>, is_root: bool) -> usize {
         match node {
             Node::Leaf(items) => {
@@ -406,7 +406,7 @@ mod tests {
 
     #[derive(Clone, Debug)]
     enum Step {
-        /// Inserts so many names from one on, each so far from the last.
+        /// Inserts a run of names.
         Insert(Run),
         Modify(Run),
         Remove(Run),

@@ -1,4 +1,4 @@
-//! Following the log.
+//! Watches of the change log.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -10,35 +10,35 @@ use futures::task::noop_waker_ref;
 
 use crate::listener::Listener;
 use crate::scope::ScopeId;
-use crate::state::Shared;
+use crate::shared::Shared;
 use crate::{Change, WatchError};
 
-/// How many changes a watcher takes under one hold of the lock.
+/// How many changes a watcher takes while it holds the lock.
 const BATCH: usize = 64;
 
-/// A watcher: every change under its prefix after the revision it began at, once and in order.
+/// A watch: every change under its prefix after its start revision, once and in order.
 ///
-/// It is a place in the store's log, not a buffer: one that does not read costs nobody anything. When the log lets go
-/// of a change that it has not taken, it ends with [`WatchError::Overrun`].
+/// A watch is a position in the store's log, not a buffer, so that a slow watcher costs others nothing. If the log drops a
+/// change that the watcher has not read, the watch ends with [`WatchError::Overrun`].
 ///
-/// While there is a change that it has not asked past, it holds a work in the ledger: from the moment the change is
-/// committed until the next one is asked for after it, or until the watch is dropped.
+/// A watch holds work in the ledger from the moment a change is committed until the next change is asked for, or until the
+/// watch is dropped.
 pub struct Watch<H> {
     shared: Arc<Shared<H>>,
     listener: Arc<Listener>,
     scope: ScopeId,
     number: u64,
-    /// Where in its scope it takes the next batch.
+    /// The position of the next batch in the scope.
     position: u64,
-    /// Taken from the log, not yet given.
+    /// The changes that were taken from the log and not returned yet.
     batch: VecDeque<Arc<Change<H>>>,
-    /// The revision that was given last, or at which it began.
+    /// The last revision that was returned, or the start revision.
     last: u64,
     ended: Option<WatchError>,
 }
 
 impl<H> Shared<H> {
-    /// A prefix that is empty or ends with a slash means every key beneath; any other means that one key.
+    /// Starts a watch. A prefix that is empty or ends with a slash selects every key below it; any other selects one key.
     pub(crate) fn watch(self: &Arc<Self>, prefix: &str, after: u64) -> Result<Watch<H>, WatchError> {
         self.trim(tokio::time::Instant::now());
         let station = self.env.ledger().station(format!("watch of {prefix}"));
@@ -55,7 +55,7 @@ impl<H> Shared<H> {
         let followed = state.log.scopes.scope(scope);
         let position = followed.position_after(after);
         if let Some(revision) = followed.newest() {
-            // What it will catch up with is pending from now on; nobody waits yet, so there is nobody to wake.
+            // The existing changes are pending from now on. Nothing waits for them yet, so there is nothing to wake.
             listener.notify(revision);
         }
         drop(state);
@@ -73,13 +73,13 @@ impl<H> Shared<H> {
 }
 
 impl<H> Watch<H> {
-    /// The next change. After an error, the same error again.
+    /// Returns the next change. After an error, returns that error again.
     pub async fn next(&mut self) -> Result<Arc<Change<H>>, WatchError> {
         poll_fn(|cx| self.poll_next(cx)).await
     }
 
-    /// The next change if there is one already. Like [`Watch::next`], asking for it says that the one before has
-    /// been dealt with.
+    /// Returns the next change if there is one. As with [`Watch::next`], asking for it tells that the previous change is
+    /// handled.
     pub fn try_next(&mut self) -> Option<Result<Arc<Change<H>>, WatchError>> {
         match self.poll_next(&mut Context::from_waker(noop_waker_ref())) {
             Poll::Ready(result) => Some(result),
@@ -87,7 +87,7 @@ impl<H> Watch<H> {
         }
     }
 
-    /// The next change, for those who poll.
+    /// Polls for the next change.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Arc<Change<H>>, WatchError>> {
         if let Some(error) = &self.ended {
             return Poll::Ready(Err(error.clone()));
@@ -109,7 +109,7 @@ impl<H> Watch<H> {
         }
     }
 
-    /// Every change up to this revision was given; what a bookmark may say.
+    /// Returns the revision up to which every change was returned. A bookmark may carry it.
     pub fn revision(&self) -> u64 {
         if self.ended.is_some() {
             return self.last;
@@ -122,12 +122,12 @@ impl<H> Watch<H> {
         match unread.map(|mut unread| unread.next()) {
             Some(None) => state.revision.max(self.last),
             Some(Some((_, next))) => next - 1,
-            // The next change has left the log: it will be told with the next one it asks for.
+            // The next change has left the log; the next call returns the error.
             None => self.last,
         }
     }
 
-    /// Takes the next changes from the log; ready if there are any, or if the watch is over.
+    /// Takes the next changes from the log. Ready if there are any, or if the watch has ended.
     fn fill(&mut self, cx: &Context<'_>) -> Poll<Result<(), WatchError>> {
         let state = self.shared.state.read();
         if state.closed {

@@ -71,7 +71,7 @@ async fn a_saved_cluster_is_restored_in_memory_and_on_disk() {
     std::fs::write(&file, bytes).expect("it is ours");
     let other = folder.path().join("other");
     let error = restore(&file, &other);
-    assert!(error.contains("it is damaged at byte ") && error.contains("hint: "), "{error}");
+    assert!(error.contains("the snapshot is damaged at byte ") && error.contains("hint: "), "{error}");
     assert!(!other.exists(), "nothing is written");
 }
 

@@ -1,15 +1,14 @@
-//! Backups: the whole state as of one revision, as a stream that anybody can keep and that is restored whole or not at
-//! all.
+//! Backups: the state at one revision as a stream, which is restored completely or not at all.
 //!
 //! ```text
-//! evenkeel snap 1\n     what it is, and its version
+//! evenkeel snap 1\n     the name and version of the format
 //! frame: beginning      the revision, the number of entries
-//! frame: entries        as many frames as there are
+//! frame: entries        any number of these frames
 //! frame: end            the number of entries, a checksum of every byte before this frame
 //! ```
 //!
-//! Every frame has a checksum of its own. The end is there so that a stream that was cut between two frames is not
-//! taken for a smaller one.
+//! Every frame has a checksum of its own. The end frame distinguishes a complete stream from one that was cut between two
+//! frames.
 
 use std::collections::VecDeque;
 use std::io::{self, Read};
@@ -18,36 +17,38 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::checkpoint::{check_entry, keyspace_of};
-use super::frame::{self, Kept, Next, Reader};
+use super::frame::{self, Next, Reader, StoredEntry};
 use crate::keyspace::Keyspace;
 use crate::{Entry, Header};
 
-/// What every backup begins with, up to its version.
+/// The beginning of every backup, before the version.
 const NAME: &[u8] = b"evenkeel snap ";
-/// The version that this code writes and reads, and the end of the line.
+/// The version that this code writes and reads, with the end of the line.
 const VERSION: &[u8] = b"1\n";
-/// Which kind of frame a body is: its first byte.
+/// The kind of a frame, the first byte of its body: revision and count.
 const BEGINNING: u8 = 1;
+/// The kind of a frame with entries.
 const ENTRIES: u8 = 2;
+/// The kind of the last frame.
 const END: u8 = 3;
-/// A frame is closed when it has become this long. An entry of up to 1.5 MiB fits into one, so that the memory that a
-/// stream takes is bounded by the two together, however large the state is.
+/// A frame ends when it is this long. With its last entry of up to 1.5 MiB, this bounds the memory of a stream, however
+/// large the state is.
 const FRAME_BYTES: usize = 256 << 10;
-/// How many entries are taken from the state at once.
+/// How many entries are read from the state at once.
 const PAGE: usize = 128;
-/// The latest revision that is believed. No store comes near it, and one that is restored goes on far above it.
+/// The highest plausible revision. No store reaches it, and a restored store continues far above its backup.
 const REVISION_MAX: u64 = (i64::MAX / 2) as u64;
 
-/// A backup that is being made: the parts of the stream, in order. It holds the state as of its revision, which costs
-/// nothing until later writes replace entries.
+/// A backup as an iterator over the parts of its stream. It holds a snapshot of the state, which costs nothing until later
+/// writes replace entries.
 #[derive(Debug)]
 pub struct BackupStream<H> {
     keys: Keyspace<H>,
     revision: u64,
     stage: Stage,
-    /// Entries that were taken from the state and are not written yet.
+    /// Entries that were read from the state and are not written yet.
     page: VecDeque<Arc<Entry<H>>>,
-    /// The last key that was taken.
+    /// The last key that was read.
     taken: Option<Arc<str>>,
     checksum: crc32fast::Hasher,
 }
@@ -65,7 +66,7 @@ impl<H> BackupStream<H> {
         Self { keys, revision, stage: Stage::Beginning, page, taken, checksum }
     }
 
-    /// The revision that the backup is the state of.
+    /// Returns the revision of the backup.
     pub fn revision(&self) -> u64 {
         self.revision
     }
@@ -84,7 +85,7 @@ impl<H> BackupStream<H> {
         out
     }
 
-    /// The next frame of entries; none when all are written.
+    /// Returns the next frame of entries; `None` when all are written.
     fn entries(&mut self) -> Option<Vec<u8>> {
         let first = self.next_entry()?;
         let mut out = Vec::with_capacity(FRAME_BYTES);
@@ -142,44 +143,44 @@ impl<H> Iterator for BackupStream<H> {
     }
 }
 
-/// Why a stream is not a whole backup.
+/// Why a stream is not a complete backup.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BackupError {
     /// Reading failed.
-    #[error("cannot read it: {0}")]
+    #[error("cannot read the snapshot: {0}")]
     Io(#[from] io::Error),
-    /// It does not begin as a backup does.
-    #[error("it is no snapshot of evenkeel")]
+    /// The stream does not begin as a backup does.
+    #[error("the file is not a snapshot of evenkeel")]
     Foreign,
-    /// Another version of this program wrote it.
-    #[error("it is a snapshot of format {found}, and this version of evenkeel reads format 1")]
+    /// The backup has another format version.
+    #[error("the snapshot has format {found}, and this version of evenkeel reads format 1")]
     Version {
-        /// The version that it says.
+        /// The version of the backup.
         found: String,
     },
-    /// It is not as it was written.
-    #[error("it is damaged at byte {at}: {why}")]
+    /// The backup is damaged.
+    #[error("the snapshot is damaged at byte {at}: {why}")]
     Damaged {
-        /// Where the damaged frame begins.
+        /// The offset of the damaged frame.
         at: u64,
         /// What is wrong.
         why: String,
     },
 }
 
-/// What a backup holds.
+/// The size of a backup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BackupSummary {
-    /// The revision that it is the state of.
+    /// The revision of the state.
     pub revision: u64,
-    /// How many keys it has.
+    /// The number of keys.
     pub entries: u64,
-    /// How long it is.
+    /// The length of the stream.
     pub bytes: u64,
 }
 
-/// A backup that was read whole and found undamaged.
+/// A complete and undamaged backup in memory.
 #[derive(Debug)]
 pub struct Backup<H> {
     pub(crate) keys: Keyspace<H>,
@@ -187,7 +188,7 @@ pub struct Backup<H> {
 }
 
 impl<H: Header> Backup<H> {
-    /// Reads a backup to the end of the stream and checks all of it.
+    /// Reads a backup to the end of the stream and checks it.
     pub fn read(input: &mut impl Read) -> Result<Self, BackupError> {
         let mut entries = Vec::new();
         let summary = walk(input, |entry| entries.push(entry))?;
@@ -195,18 +196,18 @@ impl<H: Header> Backup<H> {
         Ok(Self { keys, summary })
     }
 
-    /// What it holds.
+    /// Returns the size of the backup.
     pub fn summary(&self) -> BackupSummary {
         self.summary
     }
 }
 
-/// Checks a backup to the end of the stream without keeping it.
+/// Checks a backup to the end of the stream, without keeping its entries.
 pub fn verify_backup(input: &mut impl Read) -> Result<BackupSummary, BackupError> {
     walk(input, drop)
 }
 
-fn walk(input: &mut impl Read, mut each: impl FnMut(Kept)) -> Result<BackupSummary, BackupError> {
+fn walk(input: &mut impl Read, mut each: impl FnMut(StoredEntry)) -> Result<BackupSummary, BackupError> {
     let mut walk = Walk { place: 0, body: Vec::new(), checksum: crc32fast::Hasher::new(), last: None };
     walk.name(input)?;
     let (revision, count) = walk.beginning(input)?;
@@ -218,10 +219,10 @@ fn walk(input: &mut impl Read, mut each: impl FnMut(Kept)) -> Result<BackupSumma
             break;
         }
         if walk.body[0] != ENTRIES {
-            return Err(walk.damaged("a frame is not where it belongs"));
+            return Err(walk.damaged("a frame is in the wrong place"));
         }
         let entries = frame::read_entries(&walk.body[1..]);
-        for entry in entries.ok_or_else(|| walk.damaged("a frame holds something else than entries"))? {
+        for entry in entries.ok_or_else(|| walk.damaged("a frame of entries cannot be decoded"))? {
             walk.check_entry(&entry, revision)?;
             found += 1;
             each(entry);
@@ -229,22 +230,22 @@ fn walk(input: &mut impl Read, mut each: impl FnMut(Kept)) -> Result<BackupSumma
         walk.advance();
     }
     if found != count {
-        return Err(walk.damaged(&format!("it holds {found} of its {count} entries")));
+        return Err(walk.damaged(&format!("it has {found} of its {count} entries")));
     }
     walk.advance();
     match input.read(&mut [0])? {
         0 => Ok(BackupSummary { revision, entries: count, bytes: walk.place }),
-        _ => Err(walk.damaged("something stands behind its end")),
+        _ => Err(walk.damaged("there are bytes after its end")),
     }
 }
 
-/// A stream that is being read.
+/// The state of reading a stream.
 struct Walk {
-    /// Where the frame begins that was read last.
+    /// The offset of the frame that was read last.
     place: u64,
-    /// Its body.
+    /// The body of that frame.
     body: Vec<u8>,
-    /// Of all bytes before it.
+    /// The checksum of all bytes before that frame.
     checksum: crc32fast::Hasher,
     /// The last key that was read.
     last: Option<Arc<str>>,
@@ -268,31 +269,31 @@ impl Walk {
         Ok(())
     }
 
-    /// Reads the next frame and gives its kind.
+    /// Reads the next frame and returns its kind.
     fn next(&mut self, input: &mut impl Read) -> Result<u8, BackupError> {
         match frame::read(input, &mut self.body)? {
             Next::Frame => {}
-            Next::End => return Err(self.damaged("it was cut short: its end is missing")),
-            Next::Broken => return Err(self.damaged("the checksum does not match, or it was cut short here")),
+            Next::End => return Err(self.damaged("it was cut off: its end is missing")),
+            Next::Broken => return Err(self.damaged("the checksum does not match, or it was cut off here")),
         }
         self.body.first().copied().ok_or_else(|| self.damaged("a frame is empty"))
     }
 
-    /// Reads the first frame: the revision, and the number of entries.
+    /// Reads the first frame: the revision and the number of entries.
     fn beginning(&mut self, input: &mut impl Read) -> Result<(u64, u64), BackupError> {
         if self.next(input)? != BEGINNING {
-            return Err(self.damaged("a frame is not where it belongs"));
+            return Err(self.damaged("a frame is in the wrong place"));
         }
         let mut reader = Reader(&self.body[1..]);
         let (revision, count) = match (reader.u64(), reader.u64(), reader.0) {
             (Some(revision @ ..=REVISION_MAX), Some(count), []) => (revision, count),
-            _ => return Err(self.damaged("it does not say what it holds")),
+            _ => return Err(self.damaged("its first frame cannot be decoded")),
         };
         self.advance();
         Ok((revision, count))
     }
 
-    /// Goes behind the frame that was read last.
+    /// Moves past the frame that was read last.
     fn advance(&mut self) {
         let mut whole = Vec::with_capacity(self.body.len());
         frame::append(&mut whole, |body| body.extend_from_slice(&self.body));
@@ -300,7 +301,7 @@ impl Walk {
         self.place += whole.len() as u64;
     }
 
-    fn check_entry(&mut self, entry: &Kept, revision: u64) -> Result<(), BackupError> {
+    fn check_entry(&mut self, entry: &StoredEntry, revision: u64) -> Result<(), BackupError> {
         check_entry(self.last.as_deref(), entry, revision).map_err(|why| self.damaged(&why))?;
         self.last = Some(entry.key.clone());
         Ok(())
@@ -311,7 +312,7 @@ impl Walk {
         expected.extend_from_slice(&checksum.to_le_bytes());
         match self.body[1..] == expected {
             true => Ok(()),
-            false => Err(self.damaged("its end does not fit what is before it")),
+            false => Err(self.damaged("its end does not match what is before it")),
         }
     }
 }

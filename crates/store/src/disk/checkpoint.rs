@@ -1,32 +1,32 @@
-//! A checkpoint: the whole state as of a revision, so that the log before it need not be kept.
+//! Checkpoints: the state at a revision, so that the log before it is no longer needed.
 //!
-//! [`encode`] and [`decode`] are for any stream; [`write`] and [`read`] are about the files of a data directory.
+//! [`encode`] and [`decode`] work on any stream; [`write`] and [`read`] work on the files of a data directory.
 
 use std::fmt;
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::data_dir::DataDir;
 use super::files::OpenFile;
-use super::folder::Folder;
-use super::frame::{self, Kept, Reader};
+use super::frame::{self, Reader, StoredEntry};
 use super::headers;
 use crate::keyspace::{FOLDERS_MAX, Keyspace, is_too_deep};
 use crate::{Entry, Header, OpenError};
 
-/// What a checkpoint begins with.
+/// The first bytes of a checkpoint.
 const HEADER: [u8; 16] = *b"evenkeel state1\n";
-/// How many entries are written as one frame; with Kubernetes' objects, of a few KiB, some hundred KiB.
+/// How many entries a frame has: some hundred KiB with Kubernetes objects of a few KiB.
 const ENTRIES_PER_FRAME: usize = 128;
-/// How much is handed to the file system at once: large enough that the calls do not count.
+/// The size of the write and read buffers: large enough that the cost of system calls does not matter.
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// Why a stream is no checkpoint.
+/// Why a stream is not a checkpoint.
 #[derive(Debug)]
 pub(crate) enum DecodeError {
     /// Reading failed.
     Io(io::Error),
-    /// What was read is not what was written.
+    /// The checkpoint is damaged.
     Damaged(String),
 }
 
@@ -51,7 +51,7 @@ impl From<&str> for DecodeError {
     }
 }
 
-/// Writes the state as of a revision. It is given up with an error when `cancelled` is set.
+/// Writes the state at a revision. Fails when `cancelled` is set.
 pub(crate) fn encode<H>(
     out: &mut impl Write,
     keys: &Keyspace<H>,
@@ -78,7 +78,7 @@ pub(crate) fn encode<H>(
     }
 }
 
-/// How many bytes [`encode`] writes.
+/// Returns how many bytes [`encode`] writes.
 pub(crate) fn length_of<H>(keys: &Keyspace<H>) -> u64 {
     let mut length = HEADER.len() as u64 + frame::length_of(&[0; 2 * size_of::<u64>()]);
     let mut counted: Option<Arc<str>> = None;
@@ -90,30 +90,30 @@ pub(crate) fn length_of<H>(keys: &Keyspace<H>) -> u64 {
     }
 }
 
-/// Reads what [`encode`] wrote, to the end of the stream: the revision and the state.
+/// Reads a checkpoint to the end of the stream: the revision and the state.
 pub(crate) fn decode<H: Header>(input: &mut impl Read) -> Result<(u64, Keyspace<H>), DecodeError> {
     let mut header = Vec::with_capacity(HEADER.len());
     input.take(HEADER.len() as u64).read_to_end(&mut header)?;
     if header != HEADER {
-        return Err("it does not begin as a checkpoint".into());
+        return Err("it does not begin as a checkpoint does".into());
     }
     let mut frames = Frames { input, place: HEADER.len() as u64, body: Vec::new() };
     let mut head = Reader(frames.next()?.ok_or("it is empty")?);
-    let revision = head.u64().ok_or("it does not say of which revision it is")?;
-    let count = head.u64().ok_or("it does not say how much it holds")?;
+    let revision = head.u64().ok_or("its revision is missing")?;
+    let count = head.u64().ok_or("its number of keys is missing")?;
     let mut entries = Vec::new();
     while let Some(body) = frames.next()? {
-        entries.extend(frame::read_entries(body).ok_or("a frame holds something else than entries")?);
+        entries.extend(frame::read_entries(body).ok_or("a frame of entries cannot be decoded")?);
     }
     if entries.len() as u64 != count {
-        return Err(DecodeError::Damaged(format!("it holds {} of its {count} keys", entries.len())));
+        return Err(DecodeError::Damaged(format!("it has {} of its {count} keys", entries.len())));
     }
     check(&entries, revision).map_err(DecodeError::Damaged)?;
     Ok((revision, keyspace_of(entries).map_err(DecodeError::Damaged)?))
 }
 
-/// Whether entries can be the state as of a revision, in the order in which they are written.
-fn check(entries: &[Kept], newest: u64) -> Result<(), String> {
+/// Checks that entries are in order and can be the state at a revision.
+fn check(entries: &[StoredEntry], newest: u64) -> Result<(), String> {
     let mut before: Option<&str> = None;
     for entry in entries {
         check_entry(before, entry, newest)?;
@@ -122,14 +122,14 @@ fn check(entries: &[Kept], newest: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether an entry can come after the key `before` in the state as of a revision.
-pub(crate) fn check_entry(before: Option<&str>, entry: &Kept, newest: u64) -> Result<(), String> {
-    let Kept { key, create_revision, revision, .. } = entry;
+/// Checks that an entry can follow the key `before` in the state at revision `newest`.
+pub(crate) fn check_entry(before: Option<&str>, entry: &StoredEntry, newest: u64) -> Result<(), String> {
+    let StoredEntry { key, create_revision, revision, .. } = entry;
     if before.is_some_and(|before| *before >= **key) {
         return Err(format!("{key:?} is out of order"));
     }
     if is_too_deep(key) {
-        return Err(format!("a key lies in more than {FOLDERS_MAX} folders"));
+        return Err(format!("a key has more than {FOLDERS_MAX} folders"));
     }
     if !(1..=*revision).contains(create_revision) || *revision > newest {
         return Err(format!("{key:?} was created at {create_revision} and written at {revision}"));
@@ -137,26 +137,26 @@ pub(crate) fn check_entry(before: Option<&str>, entry: &Kept, newest: u64) -> Re
     Ok(())
 }
 
-pub(crate) fn keyspace_of<H: Header>(entries: Vec<Kept>) -> Result<Keyspace<H>, String> {
+pub(crate) fn keyspace_of<H: Header>(entries: Vec<StoredEntry>) -> Result<Keyspace<H>, String> {
     let values: Vec<_> = entries.iter().map(|entry| (&*entry.key, &entry.value)).collect();
     let headers = headers::make(&values)?;
     let mut keys = Keyspace::new();
-    for (Kept { key, value, create_revision, revision }, header) in entries.into_iter().zip(headers) {
+    for (StoredEntry { key, value, create_revision, revision }, header) in entries.into_iter().zip(headers) {
         keys.insert(Arc::new(Entry { key, value, header, create_revision, revision }));
     }
     Ok(keys)
 }
 
-/// The frames of a stream, one after the other.
+/// Reads the frames of a stream.
 struct Frames<'a, R> {
     input: &'a mut R,
-    /// Where in the stream the next frame begins.
+    /// The offset of the next frame.
     place: u64,
     body: Vec<u8>,
 }
 
 impl<R: Read> Frames<'_, R> {
-    /// The body of the next frame; none at the end of the stream.
+    /// Returns the body of the next frame; `None` at the end of the stream.
     fn next(&mut self) -> Result<Option<&[u8]>, DecodeError> {
         match frame::read(self.input, &mut self.body)? {
             frame::Next::End => Ok(None),
@@ -172,42 +172,42 @@ impl<R: Read> Frames<'_, R> {
     }
 }
 
-/// Writes the state as of a revision as a file; gives its size. The file has its name only when it is whole and
-/// durable, and never gets it once `cancelled` is set.
+/// Writes the state at a revision to a file and returns its size. The file gets its final name only when it is complete and
+/// durable, and never after `cancelled` is set.
 ///
-/// After a failure nothing of it is left, and no room on the disk is taken: the next attempt starts afresh. If even
-/// the removal fails, or is lost in a crash, what is left is a file without its name, which the next attempt or opening
-/// replaces, or a whole checkpoint, which must be gone before the log after it is.
+/// After a failure the file is removed, so that it takes no disk space. If the removal fails too, or is lost in a crash, there
+/// remains either a file with its temporary name, which the next attempt or opening replaces, or a complete checkpoint, which
+/// must be removed before the log after it.
 pub(crate) fn write<H>(
-    folder: &Folder,
+    data_dir: &DataDir,
     keys: &Keyspace<H>,
     revision: u64,
     cancelled: &AtomicBool,
 ) -> io::Result<u64> {
-    let (unfinished, finished) = (folder.unfinished(), folder.checkpoint(revision));
-    let written = write_unfinished(folder, keys, revision, cancelled);
+    let (unfinished, finished) = (data_dir.unfinished(), data_dir.checkpoint(revision));
+    let written = write_unfinished(data_dir, keys, revision, cancelled);
     let named = written.and_then(|length| {
-        folder.files().rename(&unfinished, &finished)?;
-        folder.sync()?;
+        data_dir.files().rename(&unfinished, &finished)?;
+        data_dir.sync()?;
         Ok(length)
     });
     if named.is_err() {
-        let removed = [&finished, &unfinished].map(|path| folder.remove(path));
+        let removed = [&finished, &unfinished].map(|path| data_dir.remove(path));
         for error in removed.into_iter().filter_map(Result::err) {
-            tracing::warn!(%error, "cannot remove what a failed checkpoint has left");
+            tracing::warn!(%error, "cannot remove the file of a failed checkpoint");
         }
     }
     named
 }
 
 fn write_unfinished<H>(
-    folder: &Folder,
+    data_dir: &DataDir,
     keys: &Keyspace<H>,
     revision: u64,
     cancelled: &AtomicBool,
 ) -> io::Result<u64> {
-    let mut file = folder.files().create(&folder.unfinished())?;
-    // A disk that is too full says so here, before it is filled further.
+    let mut file = data_dir.files().create(&data_dir.unfinished())?;
+    // If the disk is too full, this fails before it is filled further.
     file.reserve(length_of(keys))?;
     let mut out = BufWriter::with_capacity(BUFFER_BYTES, Appending { file, length: 0 });
     encode(&mut out, keys, revision, cancelled)?;
@@ -216,7 +216,7 @@ fn write_unfinished<H>(
     Ok(length)
 }
 
-/// A new file as a stream.
+/// A new file as a [`Write`] stream.
 struct Appending {
     file: Box<dyn OpenFile>,
     length: u64,
@@ -234,15 +234,15 @@ impl Write for Appending {
     }
 }
 
-/// Reads a checkpoint back. It had its name only when it was whole, so whatever is wrong with it is damage.
-pub(crate) fn read<H: Header>(folder: &Folder, revision: u64) -> Result<Keyspace<H>, OpenError> {
-    let path = folder.checkpoint(revision);
-    let file = folder.files().read(&path).map_err(|source| folder.file_error(&path, source))?;
-    let damaged = |why: &dyn fmt::Display| folder.damaged(format!("{}: {why}", path.display()));
+/// Reads a checkpoint. A file with its final name was complete, so that any error in it is damage.
+pub(crate) fn read<H: Header>(data_dir: &DataDir, revision: u64) -> Result<Keyspace<H>, OpenError> {
+    let path = data_dir.checkpoint(revision);
+    let file = data_dir.files().read(&path).map_err(|source| data_dir.file_error(&path, source))?;
+    let damaged = |why: &dyn fmt::Display| data_dir.damaged(format!("{}: {why}", path.display()));
     match decode(&mut BufReader::with_capacity(BUFFER_BYTES, file)) {
         Ok((found, keys)) if found == revision => Ok(keys),
-        Ok(_) => Err(damaged(&"it is of another revision than its name says")),
-        Err(DecodeError::Io(source)) => Err(folder.file_error(&path, source)),
+        Ok(_) => Err(damaged(&"its revision differs from the one in its name")),
+        Err(DecodeError::Io(source)) => Err(data_dir.file_error(&path, source)),
         Err(DecodeError::Damaged(why)) => Err(damaged(&why)),
     }
 }

@@ -1,6 +1,6 @@
-//! The one thread that writes: it decides what waits, syncs it as one frame, then shows it to readers.
+//! The committer thread: it decides the waiting writes, syncs them as one frame, and then makes them visible.
 
-mod house;
+mod maintenance;
 
 use std::io;
 use std::sync::Arc;
@@ -10,70 +10,72 @@ use std::time::Duration;
 use evenkeel_env::HashMap;
 use tokio::time::Instant;
 
-use super::folder::Folder;
+use super::data_dir::DataDir;
 use super::frame;
 use super::queue::{Queue, Submission};
 use super::recover::Recovered;
 use super::segment::{AppendError, Segment};
 use crate::keyspace::{FOLDERS_MAX, is_too_deep};
-use crate::state::{Aftermath, Shared, State, change_of, permits};
+use crate::shared::Shared;
+use crate::state::{Aftermath, StoreState, change_of, permits};
 use crate::{Change, Entry, Header, Op, Options, Write, WriteError, Written};
-pub(crate) use house::{Running, WriteCheckpoint};
+pub(crate) use maintenance::{Running, WriteCheckpoint};
 
-/// How much is written as one frame; more waits for the next one. It bounds what a torn frame can be, and the memory
-/// of the buffer.
+/// The most bytes of values in one frame; more writes wait for the next frame. It bounds the size of a torn frame and of the
+/// buffer.
 const FRAME_BYTES: usize = 8 << 20;
-/// The longest key or value. Kubernetes takes 3 MiB; a frame's length must stay below 4 GiB.
+/// The longest key or value. Kubernetes accepts 3 MiB; the length of a frame must stay below 4 GiB.
 const VALUE_BYTES_MAX: usize = 1 << 30;
-/// A batch waits for the writers who were in the batch before it, who were answered together and are likely to come
-/// back together: for at most this part of what the last sync took. So it can cost a write little, and can save it a
-/// sync.
+/// A batch waits for the writers of the batch before it, because they were answered together and are likely to write again
+/// together. It waits for at most this fraction of the last sync, so that the wait costs a write little and can save a sync.
 const GATHER_PART: u32 = 4;
-/// And never longer than this, however slow the disk is.
+/// The longest wait for other writers, however slow the disk is.
 const GATHER_MAX: Duration = Duration::from_millis(2);
 
 pub(crate) struct Committer<H> {
     shared: Arc<Shared<H>>,
     queue: Arc<Queue<H>>,
-    folder: Arc<Folder>,
+    data_dir: Arc<DataDir>,
     segment: Segment,
-    /// Segments and checkpoints that exist durably, oldest first.
+    /// The first revisions of the durable segments, oldest first.
     segments: Vec<u64>,
+    /// The revisions of the durable checkpoints, oldest first.
     checkpoints: Vec<u64>,
-    /// Checkpoints that failed, whose files may still be there.
+    /// The revisions of failed checkpoints whose files may still exist.
     failed_checkpoints: Vec<u64>,
-    /// How large the newest checkpoint is, and how much log came after it.
+    /// The size of the newest checkpoint.
     checkpoint_bytes: u64,
+    /// The size of the log after the newest checkpoint.
     log_bytes: u64,
-    /// How much log there is between two checkpoints, at least.
+    /// The least size of the log between two checkpoints.
     checkpoint_bytes_min: u64,
-    /// How much log there must be before a new segment is tried again; zero unless the last attempt failed.
+    /// The size of the log at which a failed attempt to begin a segment is repeated; zero if the last one succeeded.
     retry_at: u64,
-    /// The checkpoint that is being written, and its revision.
+    /// The revision of the checkpoint that is being written, and its task.
     checkpointing: Option<(u64, Running)>,
-    /// How the writing of a checkpoint is begun.
+    /// Starts to write a checkpoint.
     begin: fn(WriteCheckpoint) -> io::Result<Running>,
-    /// Tells whoever writes a checkpoint that nobody wants it any more.
+    /// Cancels the checkpoint that is being written.
     cancelled: Arc<AtomicBool>,
-    /// How long the next batch may wait for company.
+    /// How long the next batch may wait for other writers.
     patience: Duration,
-    /// Why nothing more is written.
+    /// The failure after which nothing more is written.
     failed: Option<String>,
     buffer: Vec<u8>,
 }
 
-/// What became of one write before it is durable.
+/// The decision about one write, before it is durable.
 type Decision<H> = Result<Arc<Change<H>>, WriteError<H>>;
 
-/// Values of keys that the writes of a batch have decided and not yet made durable.
+/// The values of keys that the batch has written and that are not durable yet.
 type Pending<H> = HashMap<Arc<str>, Option<Arc<Entry<H>>>>;
 
-/// Why a part of a batch was not made durable.
+/// Why a part of a batch did not become durable.
 #[derive(Clone, Debug)]
 enum Shortfall {
-    /// There is no room: that part was not made.
+    /// The disk is full: that part was not written.
     NoRoom(String),
-    /// Nobody knows whether that part was made.
+    /// It is not known whether that part was written.
     Unknown(String),
 }
 
@@ -87,33 +89,33 @@ impl Shortfall {
 }
 
 impl<H: Header> Committer<H> {
-    /// Makes ready to write behind what was recovered. When this returns, all of that is durable and may be shown.
+    /// Prepares to write after the recovered state. When this returns, that state is durable and may become visible.
     pub(crate) fn new(
-        folder: Folder,
+        data_dir: DataDir,
         recovered: Recovered<H>,
         options: &Options,
-        shared: impl FnOnce(State<H>) -> Arc<Shared<H>>,
+        shared: impl FnOnce(StoreState<H>) -> Arc<Shared<H>>,
         queue: Arc<Queue<H>>,
         begin: fn(WriteCheckpoint) -> io::Result<Running>,
     ) -> io::Result<Self> {
         let Recovered { state, mut listing, unused, torn, newest, checkpoint_bytes, log_bytes } = recovered;
         if let Some(torn) = torn {
-            Segment::resume(&folder, &torn)?;
+            Segment::resume(&data_dir, &torn)?;
         }
         let segment = match newest {
-            Some(newest) => Segment::resume(&folder, &newest)?,
+            Some(newest) => Segment::resume(&data_dir, &newest)?,
             None => {
                 listing.segments.push(state.revision + 1);
-                Segment::create(&folder, state.revision + 1)?
+                Segment::create(&data_dir, state.revision + 1)?
             }
         };
-        // The process before may have ended between a creation, renaming or removal and the sync after it.
-        folder.sync()?;
-        folder.clear_away(&unused);
+        // The previous process may have ended between the creation, renaming or removal of a file and the sync after it.
+        data_dir.sync()?;
+        data_dir.clear_away(&unused);
         Ok(Self {
             shared: shared(state),
             queue,
-            folder: Arc::new(folder),
+            data_dir: Arc::new(data_dir),
             segment,
             segments: listing.segments,
             checkpoints: listing.checkpoints,
@@ -139,25 +141,25 @@ impl<H: Header> Committer<H> {
         &self.queue
     }
 
-    /// Serves until the queue is closed.
+    /// Runs until the queue is closed.
     pub(crate) fn run(mut self) {
         let mut company = 0;
         while let Some(submissions) = self.queue.take(company, self.patience) {
             company = submissions.len();
             self.serve(submissions);
-            self.keep_house();
+            self.maintain();
         }
         if let Some((_, running)) = self.checkpointing.take() {
-            // Nobody waits for a checkpoint, but the lock must not be given up while somebody still writes.
+            // The lock of the directory must be held until the checkpoint thread has stopped writing.
             self.cancelled.store(true, Ordering::Relaxed);
             let _ = running.finish();
         }
     }
 
-    /// Decides, makes durable, shows, answers.
+    /// Decides the writes, makes them durable, makes them visible, and answers.
     pub(crate) fn serve(&mut self, submissions: Vec<Submission<H>>) {
         if let Some(why) = &self.failed {
-            // Nothing is decided any more: a decision could show what will never be durable.
+            // No more decisions: a conflict could reveal a change that never becomes durable.
             return refuse(submissions, &Shortfall::Unknown(why.clone()));
         }
         let mut waiting = Vec::with_capacity(submissions.len());
@@ -178,7 +180,7 @@ impl<H: Header> Committer<H> {
         drop(changes);
         for (decisions, answer) in waiting {
             let answers = decisions.into_iter().map(|decision| outcome(decision, last, shortfall.as_ref()));
-            // Whoever does not wait any more does not want to know.
+            // The send fails if the writer no longer waits.
             let _ = answer.send(answers.collect());
         }
     }
@@ -212,8 +214,8 @@ impl<H: Header> Committer<H> {
         writes.into_iter().map(decide).collect()
     }
 
-    /// Makes changes durable, as many frames as they need; gives how many are, and why not all. After a failure that
-    /// leaves the segment in doubt nothing is written ever after.
+    /// Makes changes durable, in as many frames as needed. Returns how many are durable, and why not all. After a failure that
+    /// leaves the contents of the segment unknown, nothing is written any more.
     fn append(&mut self, changes: &[Arc<Change<H>>]) -> (usize, Option<Shortfall>) {
         let (mut durable, mut shortfall) = (0, None);
         while durable < changes.len() && shortfall.is_none() {
@@ -243,7 +245,7 @@ impl<H: Header> Committer<H> {
     fn fall_short(&mut self, error: AppendError) -> Shortfall {
         match error {
             AppendError::NoRoom(error) => {
-                tracing::warn!(%error, "no room for a write; it was not made");
+                tracing::warn!(%error, "the disk is full; a write was not made");
                 Shortfall::NoRoom(error.to_string())
             }
             AppendError::Unknown(error) => {
@@ -269,10 +271,10 @@ impl<H: Header> Committer<H> {
     }
 }
 
-/// What a writer is told, when everything up to a revision is durable.
+/// Returns the answer for a writer, given that everything up to a revision is durable.
 ///
-/// A conflict may have been decided by a change that did not become durable. So in a batch that fell short, a
-/// conflict is told as the shortfall is.
+/// A conflict may be due to a change that did not become durable. So in a batch with a shortfall, a conflict is answered by
+/// the error of the shortfall.
 fn outcome<H>(
     decision: Decision<H>,
     durable: u64,
@@ -288,12 +290,12 @@ fn outcome<H>(
 
 fn refuse<H>(submissions: Vec<Submission<H>>, shortfall: &Shortfall) {
     for Submission { writes, answer } in submissions {
-        // Whoever does not wait any more does not want to know.
+        // The send fails if the writer no longer waits.
         let _ = answer.send(writes.iter().map(|_| Err(shortfall.error())).collect());
     }
 }
 
-/// Whether the lengths of a write fit the files.
+/// Whether the key or value of a write is too long for the file format.
 fn is_too_large<H>(write: &Write<H>) -> bool {
     let value = match &write.op {
         Op::Put(value, _) => value.len(),

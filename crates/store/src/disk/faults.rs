@@ -1,11 +1,11 @@
-//! The journal on a disk that loses, tears and fails: what was acknowledged or seen stays, and every open works.
+//! Tests of the journal on a disk that fails: what was acknowledged or seen is never lost, and the store always opens.
 //!
-//! A *life* is one process on a simulated disk: it opens the store, writes batches, and ends by itself, by a kill or by
-//! a crash of the machine. The committer and its checkpoints run on the test's own thread, so that a life is a function
-//! of its plan. [`Promises`] remembers what the lives were told and shown, and holds every later life to it.
+//! A *life* is one process on a simulated disk: it opens the store, writes batches, and exits, is killed, or ends with a crash
+//! of the machine. The committer and its checkpoints run on the thread of the test, so that a life is a function of its fault
+//! plan. [`Promises`] records what each life was answered and shown, and checks it in every later life.
 
 mod bytes;
-mod everywhere;
+mod crash_matrix;
 mod fixture;
 mod health;
 mod promises;
@@ -19,21 +19,21 @@ use evenkeel_env::Env;
 use tokio::sync::oneshot;
 
 use super::committer::{Committer, Running};
-use super::folder::Folder;
+use super::data_dir::DataDir;
 use super::queue::{Queue, Submission};
 use super::recover::recover;
-use super::simulated::{Plan, Simulated, Tear};
+use super::simulated::{FaultPlan, SimulatedFiles, Tear};
 use crate::journal::Answers;
-use crate::state::Shared;
+use crate::shared::Shared;
 use crate::{Expect, Op, OpenError, Options, Write};
 use promises::Promises;
 
 const DIR: &str = "/data";
 
-/// How a life ends whose plan does not end it.
+/// How a life ends if its fault plan does not end it.
 #[derive(Clone, Copy, Debug)]
 enum Ending {
-    /// The process ends; what it wrote stays in the cache.
+    /// The process ends. What it wrote stays in the page cache.
     Exit,
     /// The machine crashes.
     Crash(Tear),
@@ -42,42 +42,42 @@ enum Ending {
 /// One process on the disk.
 #[derive(Clone, Debug)]
 struct Life {
-    plan: Plan,
-    /// How many batches it writes.
+    plan: FaultPlan,
+    /// How many batches the process writes.
     batches: u64,
     ending: Ending,
 }
 
 impl Life {
-    /// A life in which nothing goes wrong until its machine crashes and loses everything that is not durable.
+    /// A life without faults, until the machine crashes and loses everything that is not durable.
     fn sound() -> Self {
-        Self { plan: Plan::default(), batches: 3, ending: Ending::Crash(Tear::Nothing) }
+        Self { plan: FaultPlan::default(), batches: 3, ending: Ending::Crash(Tear::Nothing) }
     }
 }
 
-/// What the lives of a test have in common.
+/// The settings that all lives of a test share.
 #[derive(Clone, Debug)]
 struct World {
     options: Options,
-    /// Chooses keys, lengths and expectations.
+    /// Decides keys, lengths and expectations.
     seed: u64,
 }
 
 impl Default for World {
-    /// Small, so that a few batches roll segments, make checkpoints and remove them.
+    /// Small bounds, so that a few batches cause new segments, checkpoints and their removal.
     fn default() -> Self {
         Self { options: Options::default().checkpoint_bytes(2500).keep_changes(8), seed: 1 }
     }
 }
 
-/// Opens the store on a simulated disk, as [`super::open`] does, on this thread.
-fn open(disk: &Simulated, options: &Options) -> Result<Committer<()>, OpenError> {
-    let folder = Folder::open(Arc::new(disk.clone()), Path::new(DIR))?;
-    let recovered = recover(&folder, options.clone())?;
+/// Opens the store on a simulated disk, on this thread.
+fn open(disk: &SimulatedFiles, options: &Options) -> Result<Committer<()>, OpenError> {
+    let data_dir = DataDir::open(Arc::new(disk.clone()), Path::new(DIR))?;
+    let recovered = recover(&data_dir, options.clone())?;
     let share = |state| Arc::new(Shared::of(Env::seeded(1), state));
     let io = |source| OpenError::Io { path: DIR.to_owned(), source };
     let queue = Arc::new(Queue::new());
-    Committer::new(folder, recovered, options, share, queue, |write| Ok(Running::Later(write))).map_err(io)
+    Committer::new(data_dir, recovered, options, share, queue, |write| Ok(Running::Later(write))).map_err(io)
 }
 
 /// Writes one batch.
@@ -87,7 +87,7 @@ fn write(committer: &mut Committer<()>, writes: Vec<Write<()>>) -> Answers<()> {
     answered.try_recv().expect("the committer answers what it serves")
 }
 
-/// The writes of a batch: some keys, some deletions, some that must conflict, every value unlike all others.
+/// Returns the writes of a batch: puts with unique values, deletions, and some that must conflict.
 fn batch(random: &Env, name: &str) -> Vec<Write<()>> {
     let one = |nth| {
         let key = format!("/a/{}", random.random_below(5)).into();
@@ -104,8 +104,8 @@ fn batch(random: &Env, name: &str) -> Vec<Write<()>> {
     (0..1 + random.random_below(3)).map(one).collect()
 }
 
-/// Lives one life after the other on one disk; says which promise was broken.
-fn live(world: &World, disk: &Simulated, lives: &[Life]) -> Result<(), String> {
+/// Runs the lives one after the other on one disk. Returns the first broken promise as an error.
+fn live(world: &World, disk: &SimulatedFiles, lives: &[Life]) -> Result<(), String> {
     let mut promises = Promises::default();
     for (nth, life) in lives.iter().enumerate() {
         disk.restart(life.plan.clone());
@@ -122,7 +122,7 @@ fn live(world: &World, disk: &Simulated, lives: &[Life]) -> Result<(), String> {
 
 fn live_one(
     world: &World,
-    disk: &Simulated,
+    disk: &SimulatedFiles,
     life: &Life,
     nth: usize,
     promises: &mut Promises,
@@ -130,7 +130,7 @@ fn live_one(
     let is_sound = life.plan.is_sound();
     let mut committer = match open(disk, &world.options) {
         Ok(committer) => committer,
-        // A disk that fails may keep a store from opening, but is no reason to call the store damaged.
+        // A failing disk may prevent the opening, but the store must not be reported as damaged.
         Err(OpenError::Io { .. }) if !is_sound => return Ok(()),
         Err(error) => return Err(format!("cannot open: {error}; {:?}", disk.names())),
     };
@@ -146,11 +146,11 @@ fn live_one(
         promises.attempt(&writes);
         let asked: Vec<_> = writes.iter().map(promises::asked).collect();
         let answers = write(&mut committer, writes);
-        // A process that has stopped answers nobody.
+        // A stopped process does not answer.
         if !disk.has_stopped() {
             promises.hear(asked, answers, is_sound)?;
         }
-        committer.keep_house();
+        committer.maintain();
         if !disk.has_stopped() {
             promises.observe(committer.shared())?;
         }

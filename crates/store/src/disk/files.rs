@@ -1,71 +1,71 @@
-//! The file system as the disk journal uses it: one trait, and the operating system behind it.
+//! The file system as the disk journal uses it: a trait, and its implementation by the operating system.
 //!
-//! Everything in [`disk`](super) reads and writes through [`Files`], so that tests can put a simulated disk in its
-//! place that loses what was not synced and fails any call.
+//! The disk journal reads and writes files only through [`Files`], so that tests can use a simulated disk that loses what
+//! was not synced and fails at any call.
 //!
-//! Written is not durable. The contents of a file last once [`OpenFile::sync`] has returned; its name (its creation,
-//! renaming or removal) lasts once [`OpenDir::sync`] of its directory has. After a failed sync of a file, nobody
-//! knows which of its writes since the last successful one are on disk, and a second sync does not tell: Linux
-//! reports a failed write-back once and then takes the pages for clean.
+//! Written is not durable. The contents of a file are durable after [`OpenFile::sync`]; its creation, renaming or removal is
+//! durable after [`OpenDir::sync`] of its directory. After a failed sync of a file it is unknown which writes since the last
+//! successful sync are on disk, and a second sync does not tell: Linux reports a failed write-back once and then treats the
+//! pages as clean.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
-/// The calls that the journal makes on a file system.
+/// The file system calls of the journal.
 pub(crate) trait Files: fmt::Debug + Send + Sync {
-    /// Whether there is a directory of this name.
+    /// Whether the path is a directory.
     fn is_dir(&self, path: &Path) -> bool;
 
-    /// Makes a directory that only its owner can read, in a directory that exists.
+    /// Creates a directory that only its owner can read. The parent must exist.
     fn create_dir(&self, path: &Path) -> io::Result<()>;
 
     /// Opens a directory, to sync the names in it.
     fn open_dir(&self, path: &Path) -> io::Result<Box<dyn OpenDir>>;
 
-    /// The names of the files in a directory, in any order. Names that are not Unicode are left out.
+    /// Returns the file names in a directory, in any order. Names that are not Unicode are left out.
     fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
 
-    /// Opens a file to be read from its beginning.
+    /// Opens a file for reading.
     fn read(&self, path: &Path) -> io::Result<Box<dyn Read>>;
 
-    /// How long a file is.
+    /// Returns the length of a file.
     fn length(&self, path: &Path) -> io::Result<u64>;
 
-    /// Makes an empty file that only its owner can read, in the place of what has its name.
+    /// Creates an empty file that only its owner can read, or truncates an existing one.
     fn create(&self, path: &Path) -> io::Result<Box<dyn OpenFile>>;
 
-    /// Opens a file that exists, to be written.
+    /// Opens an existing file for writing.
     fn open(&self, path: &Path) -> io::Result<Box<dyn OpenFile>>;
 
-    /// Gives a file another name, replacing what has it.
+    /// Renames a file, and replaces a file with the new name.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
     /// Removes a file.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
-    /// Locks a file, which is made if it is not there, until the answer is dropped.
+    /// Locks a file until the returned value is dropped. Creates the file if necessary.
     fn lock(&self, path: &Path) -> Result<Box<dyn Lock>, TryLockError>;
 }
 
-/// A file that is open to be written.
+/// A file that is open for writing.
 pub(crate) trait OpenFile: fmt::Debug + Send {
     /// Writes all of these bytes at an offset. After an error, any part of them may have been written.
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()>;
 
-    /// Cuts the file to this length.
+    /// Sets the length of the file.
     fn set_len(&mut self, length: u64) -> io::Result<()>;
 
-    /// Takes room on the disk for a file of this length, so that writing that much cannot run out of it. The length
-    /// that readers see stays as it is. A file system that cannot do so does nothing.
+    /// Reserves disk space for a file of this length, so that writing it cannot fail for lack of room. The visible length does
+    /// not change. Does nothing on file systems without support.
     fn reserve(&mut self, length: u64) -> io::Result<()>;
 
-    /// Makes what was written durable.
+    /// Makes all writes to the file durable.
     fn sync(&mut self) -> io::Result<()>;
 }
 
-/// A directory that is open.
+/// An open directory.
 pub(crate) trait OpenDir: fmt::Debug + Send + Sync {
     /// Makes the creations, renamings and removals in this directory durable.
     fn sync(&self) -> io::Result<()>;
@@ -96,7 +96,7 @@ impl Files for OsFiles {
         Ok(Box::new(OsDir(File::open(path)?)))
     }
 
-    /// Elsewhere a directory cannot be opened to be synced, and need not be.
+    /// Other systems than Unix cannot sync a directory, and need not.
     #[cfg(not(unix))]
     fn open_dir(&self, _: &Path) -> io::Result<Box<dyn OpenDir>> {
         Ok(Box::new(OsDir))
@@ -139,7 +139,7 @@ impl Files for OsFiles {
     }
 }
 
-/// Options that make files which only their owner can read: what is stored may be secret.
+/// Options that create files which only their owner can read, because a store may hold secrets.
 fn private() -> OpenOptions {
     #[cfg_attr(not(unix), expect(unused_mut, reason = "only Unix has a mode to set"))]
     let mut options = OpenOptions::new();
@@ -176,7 +176,7 @@ impl OpenFile for OsFile {
         Ok(())
     }
 
-    /// The length of a file is part of its data here: `fdatasync` writes what is needed to read the data back.
+    /// Syncs with `fdatasync`, which also writes the length of the file, because reading the data needs it.
     fn sync(&mut self) -> io::Result<()> {
         self.0.sync_data()
     }
@@ -210,10 +210,10 @@ struct OsLock(File);
 impl Lock for OsLock {}
 
 impl Drop for OsLock {
-    /// Closing the file is not enough: a process that is being started by another thread at this moment holds a copy
-    /// of it until it runs its own program.
+    /// Unlocks explicitly. Closing the file is not enough: a child process that another thread is just starting has a copy of
+    /// the file descriptor until it runs its own program.
     fn drop(&mut self) {
-        // A lock that cannot be given up here goes with the file.
+        // If this fails, the lock ends with the last copy of the file descriptor.
         let _ = self.0.unlock();
     }
 }

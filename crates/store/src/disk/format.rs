@@ -1,22 +1,22 @@
-//! Which versions of the data directory there are, and which of them this version of Evenkeel can use.
+//! The format versions of the data directory, and which of them this version of Evenkeel can use.
 //!
-//! The file `FORMAT` says `evenkeel-store N` in its first line. What further lines say is for people: a version that
-//! writes another format names itself there.
+//! The first line of the file `FORMAT` is `evenkeel-store N`. Further lines are for people: a version that writes another
+//! format names itself there.
 
 /// The format that this version writes.
 const CURRENT: u32 = 1;
-/// The oldest format that this version reads. When it is raised, [`RETIRED`] says who reads what is left behind.
+/// The oldest format that this version reads. When it is raised, [`RETIRED`] gets an entry for each format dropped.
 const OLDEST: u32 = 1;
-/// Formats that this version no longer reads, each with the last release that does and writes a later one.
+/// Formats that this version no longer reads, each with the last release that reads it and writes a later one.
 const RETIRED: [(u32, &str); 0] = [];
 const NAME: &str = "evenkeel-store";
 
-/// What `FORMAT` says in a directory that this version makes.
+/// Returns the text of the `FORMAT` file that this version writes.
 pub(crate) fn text() -> String {
     format!("{NAME} {CURRENT}\n")
 }
 
-/// Says why this version cannot use a directory whose `FORMAT` file is this, and which version can.
+/// Checks the text of a `FORMAT` file. The error says why this version cannot use the directory, and which version can.
 pub(crate) fn check(text: &[u8]) -> Result<(), String> {
     let version = env!("CARGO_PKG_VERSION");
     let text = String::from_utf8_lossy(text);
@@ -40,7 +40,7 @@ pub(crate) fn check(text: &[u8]) -> Result<(), String> {
 fn who_reads(number: u32) -> String {
     match RETIRED.iter().find(|(retired, _)| *retired == number) {
         Some((_, release)) => format!("open it once with Evenkeel {release}, which writes a later one"),
-        None => "no release of Evenkeel has written that".to_owned(),
+        None => "no release of Evenkeel has written this format".to_owned(),
     }
 }
 

@@ -1,7 +1,7 @@
-//! How bytes lie in the files: frames with a checksum, and what is in them.
+//! The frames of the files, and the encoding of their bodies.
 //!
-//! A frame is a mark, the length of its body, a checksum of length and body, and the body; numbers are little-endian.
-//! A frame is whole or it is not: there is no state between that could be taken for a shorter one.
+//! A frame is a mark, the length of its body, a checksum of length and body, and the body. Numbers are little-endian. An
+//! incomplete frame is never read as a shorter one.
 
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -10,19 +10,19 @@ use bytes::Bytes;
 
 use crate::{Change, Entry};
 
-/// What a frame begins with. It lets a search for whole frames behind a broken one skip most places at once.
+/// The first bytes of a frame. They make the search for whole frames after a broken one fast.
 const MARK: [u8; 4] = [0xEC, 0xA5, 0x1D, 0x7E];
-/// Mark, length, checksum.
+/// The length of mark, length and checksum.
 const HEAD: usize = 12;
 
-/// How many times the search for whole frames behind a broken one may read them: a broken log holds few frames that
-/// claim more than their own bytes.
+/// How often the search for whole frames after a broken one may read each byte, on average. In a broken log, few frames claim
+/// more bytes than they have.
 const SEARCH_FACTOR: usize = 16;
 
-/// What stands at a place of a file.
+/// What is at an offset of a file.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Found<'a> {
-    /// A whole frame, and where the next one begins.
+    /// A whole frame, and the offset of the next one.
     Frame { body: &'a [u8], next: usize },
     /// The end of the file.
     End,
@@ -42,7 +42,7 @@ pub(crate) fn append(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     out[start + 8..start + HEAD].copy_from_slice(&checksum.to_le_bytes());
 }
 
-/// What stands at a place.
+/// Reads the frame at an offset.
 pub(crate) fn at(bytes: &[u8], place: usize) -> Found<'_> {
     let rest = bytes.get(place..).unwrap_or_default();
     if rest.is_empty() {
@@ -51,7 +51,7 @@ pub(crate) fn at(bytes: &[u8], place: usize) -> Found<'_> {
     whole(rest).map_or(Found::Broken, |body| Found::Frame { body, next: place + HEAD + body.len() })
 }
 
-/// What comes next in a stream.
+/// The result of reading a frame from a stream.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     /// A whole frame, whose body was read.
@@ -62,8 +62,8 @@ pub(crate) enum Next {
     Broken,
 }
 
-/// Reads the next frame's body from a stream. The length that a frame claims is not trusted: memory grows with what
-/// is read.
+/// Reads the body of the next frame from a stream. The length in the frame is not trusted: memory grows only with the bytes
+/// that are read.
 pub(crate) fn read(input: &mut impl Read, body: &mut Vec<u8>) -> io::Result<Next> {
     body.clear();
     input.take(HEAD as u64).read_to_end(body)?;
@@ -77,17 +77,16 @@ pub(crate) fn read(input: &mut impl Read, body: &mut Vec<u8>) -> io::Result<Next
     Ok(if is_whole { Next::Frame } else { Next::Broken })
 }
 
-/// How long the frame of a body is.
+/// Returns the length of the frame with this body.
 pub(crate) fn length_of(body: &[u8]) -> u64 {
     (HEAD + body.len()) as u64
 }
 
-/// Whether bytes that begin with something broken hold a whole frame of changes later than a revision, or look too
-/// much as if they did.
+/// Whether bytes after a broken frame may contain a whole frame of changes after a revision.
 ///
-/// Text holds no mark, so that values of Kubernetes' objects never look like frames. Bytes that are made to, with
-/// marks everywhere and lengths to the end, would take a time that grows with the square of their length: the search
-/// gives up when it has read [`SEARCH_FACTOR`] times the bytes, and says yes, which is what makes a store refuse.
+/// Text does not contain the mark, so that values of Kubernetes objects never look like frames. Bytes with many marks and
+/// large lengths could make the search quadratic. It gives up after [`SEARCH_FACTOR`] times the length of the bytes and
+/// returns true, so that the store does not open.
 pub(crate) fn may_have_later(bytes: &[u8], revision: u64) -> bool {
     let mut budget = bytes.len().saturating_mul(SEARCH_FACTOR);
     let marked = bytes.windows(MARK.len()).enumerate().filter(|(_, window)| *window == MARK);
@@ -114,7 +113,7 @@ fn whole(bytes: &[u8]) -> Option<&[u8]> {
     (checksum(length, body) == expected).then_some(body)
 }
 
-/// The length and the checksum that a frame claims; none if no frame begins here.
+/// Reads length and checksum of a frame; `None` if no frame begins here.
 fn head(reader: &mut Reader<'_>) -> Option<(u32, u32)> {
     let is_marked = reader.take(MARK.len())? == MARK;
     let (length, checksum) = (reader.u32()?, reader.u32()?);
@@ -128,17 +127,17 @@ fn checksum(length: u32, body: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// A change as it is read back.
+/// A change in a file.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) key: Arc<str>,
-    /// None for a deletion.
+    /// `None` for a deletion.
     pub(crate) value: Option<Bytes>,
 }
 
-/// An entry as it is read back, still without its header.
+/// An entry in a file, without its header.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Kept {
+pub(crate) struct StoredEntry {
     pub(crate) key: Arc<str>,
     pub(crate) value: Bytes,
     pub(crate) create_revision: u64,
@@ -148,7 +147,7 @@ pub(crate) struct Kept {
 const PUT: u8 = 1;
 const DELETE: u8 = 2;
 
-/// The body of a frame of the log: consecutive revisions.
+/// Writes the body of a log frame: changes with consecutive revisions.
 pub(crate) fn write_changes<H>(out: &mut Vec<u8>, changes: &[Arc<Change<H>>]) {
     let first = changes.first().map_or(0, |change| change.revision);
     out.extend_from_slice(&first.to_le_bytes());
@@ -161,7 +160,7 @@ pub(crate) fn write_changes<H>(out: &mut Vec<u8>, changes: &[Arc<Change<H>>]) {
     }
 }
 
-/// The first revision and the records of a frame of the log; none if it is not one.
+/// Reads the first revision and the changes of a log frame; `None` if the body is not one.
 pub(crate) fn read_changes(body: &[u8]) -> Option<(u64, Vec<Record>)> {
     let mut reader = Reader(body);
     let first = reader.u64()?;
@@ -179,7 +178,7 @@ pub(crate) fn read_changes(body: &[u8]) -> Option<(u64, Vec<Record>)> {
     Some((first, records))
 }
 
-/// The body of a frame of a checkpoint.
+/// Writes the body of a checkpoint frame.
 pub(crate) fn write_entries<H>(out: &mut Vec<u8>, entries: &[Arc<Entry<H>>]) {
     for entry in entries {
         out.extend_from_slice(&entry.create_revision.to_le_bytes());
@@ -189,32 +188,32 @@ pub(crate) fn write_entries<H>(out: &mut Vec<u8>, entries: &[Arc<Entry<H>>]) {
     }
 }
 
-/// How long the body that [`write_entries`] makes is.
+/// Returns the length of the body that [`write_entries`] writes.
 pub(crate) fn entries_length<H>(entries: &[Arc<Entry<H>>]) -> u64 {
     let numbers = 2 * size_of::<u64>() + 2 * size_of::<u32>();
     entries.iter().map(|entry| (numbers + entry.key.len() + entry.value.len()) as u64).sum()
 }
 
-/// The entries of a frame of a checkpoint; none if it is not one.
-pub(crate) fn read_entries(body: &[u8]) -> Option<Vec<Kept>> {
+/// Reads the entries of a checkpoint frame; `None` if the body is not one.
+pub(crate) fn read_entries(body: &[u8]) -> Option<Vec<StoredEntry>> {
     let mut reader = Reader(body);
     let mut entries = Vec::new();
     while !reader.0.is_empty() {
         let (create_revision, revision) = (reader.u64()?, reader.u64()?);
         let key = std::str::from_utf8(reader.bytes()?).ok()?.into();
         let value = Bytes::copy_from_slice(reader.bytes()?);
-        entries.push(Kept { key, value, create_revision, revision });
+        entries.push(StoredEntry { key, value, create_revision, revision });
     }
     Some(entries)
 }
 
 fn write_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
-    let length = u32::try_from(bytes.len()).expect("the journal takes no write this large");
+    let length = u32::try_from(bytes.len()).expect("the journal rejects keys and values of this length");
     out.extend_from_slice(&length.to_le_bytes());
     out.extend_from_slice(bytes);
 }
 
-/// Takes numbers and bytes from the front; none when they are not all there.
+/// Reads numbers and bytes from the front of a slice; `None` if there are too few bytes.
 pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Reader<'a> {

@@ -1,14 +1,14 @@
-//! Making headers when a store is opened: the one thing that takes long then, and the one that threads can share.
+//! Makes the headers of values when a store is opened. This takes most of the time, so that several threads share it.
 
 use bytes::Bytes;
 
 use crate::Header;
 
-/// Below this many values another thread costs more than it saves: making a header takes some ten microseconds,
-/// starting a thread about as many as a few headers.
+/// With fewer values for each thread, another thread costs more than it saves: a header takes about ten microseconds, and
+/// starting a thread takes as long as a few headers.
 const VALUES_PER_THREAD_MIN: usize = 256;
 
-/// The headers of values, in their order; or why one has none.
+/// Makes the headers of values, in the same order. The error names a value whose header cannot be made.
 pub(crate) fn make<H: Header>(values: &[(&str, &Bytes)]) -> Result<Vec<H>, String> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let share = values.len().div_ceil(threads).max(VALUES_PER_THREAD_MIN);
@@ -33,7 +33,7 @@ fn make_part<H: Header>(values: &[(&str, &Bytes)]) -> Result<Vec<H>, String> {
 mod tests {
     use super::*;
 
-    /// The number that a value says.
+    /// A header that is the number in the value.
     #[derive(Debug, PartialEq, Eq)]
     struct Number(usize);
 

@@ -1,4 +1,4 @@
-//! Where writers meet the committer.
+//! The queue from the writers to the committer.
 
 use std::time::Duration;
 
@@ -8,23 +8,23 @@ use tokio::sync::oneshot;
 use crate::Write;
 use crate::journal::Answers;
 
-/// Writes that belong together, and who waits for them.
+/// Writes that belong together, and the channel for their answers.
 pub(crate) struct Submission<H> {
     pub(crate) writes: Vec<Write<H>>,
     pub(crate) answer: oneshot::Sender<Answers<H>>,
 }
 
-/// Submissions in the order in which they came. Writers are bounded by the requests that wait for an answer, so that
-/// the queue needs no bound of its own.
+/// The submissions in the order in which they arrived. Each waiting request has at most one, so that the queue needs no bound
+/// of its own.
 pub(crate) struct Queue<H> {
     waiting: Mutex<Waiting<H>>,
-    /// Told when a submission comes and when the queue is closed.
+    /// Notified when a submission arrives and when the queue is closed.
     changed: Condvar,
 }
 
 struct Waiting<H> {
     submissions: Vec<Submission<H>>,
-    /// Why no more submissions are taken; none while they are.
+    /// Why the queue takes no more submissions; `None` while it is open.
     closed: Option<Closed>,
 }
 
@@ -33,7 +33,7 @@ struct Waiting<H> {
 pub(crate) enum Closed {
     /// The store was closed.
     ByOwner,
-    /// The committer is gone, for this reason.
+    /// The committer has ended, for this reason.
     Abandoned(String),
 }
 
@@ -55,13 +55,13 @@ impl<H> Queue<H> {
         Ok(())
     }
 
-    /// Takes no more submissions; those that wait will still be served.
+    /// Closes the queue. The committer still serves waiting submissions.
     pub(crate) fn close(&self) {
         self.waiting.lock().closed.get_or_insert(Closed::ByOwner);
         self.changed.notify_one();
     }
 
-    /// Takes no more submissions and lets those go that wait: nobody will serve them.
+    /// Closes the queue and drops waiting submissions, because the committer has ended.
     pub(crate) fn abandon(&self, why: &str) {
         let mut waiting = self.waiting.lock();
         waiting.closed = Some(Closed::Abandoned(why.to_owned()));
@@ -70,8 +70,8 @@ impl<H> Queue<H> {
         drop(abandoned);
     }
 
-    /// Everything that waits; none when the queue is closed and empty. Once something is there it waits at most
-    /// `patience` for as many as `hoped_for`.
+    /// Returns all waiting submissions; `None` when the queue is closed and empty. When there is one, waits up to `patience`
+    /// until there are `hoped_for`.
     pub(crate) fn take(&self, hoped_for: usize, patience: Duration) -> Option<Vec<Submission<H>>> {
         let mut waiting = self.waiting.lock();
         while waiting.submissions.is_empty() {

@@ -1,91 +1,90 @@
-//! The log on disk: files of frames, each frame synced before the next is written.
+//! The segments of the log: files of frames. Each frame is synced before the next is written.
 //!
-//! From that one rule follows what a segment can look like after a crash:
+//! So after a crash a segment can look as follows:
 //!
-//! * Every frame but the last of the log was synced. A broken frame with a whole one behind it had been durable: that
-//!   is damage.
-//! * The last frame may be torn, if its sync did not return: it was not acknowledged, and is cut off.
-//! * The last frame may be whole and still not be durable: the process ended before its sync returned, or the sync
-//!   failed and the kernel took the pages for clean. So [`Segment::resume`] writes it once more and syncs it before
-//!   anybody is shown what it holds. Another sync alone would not do: it has nothing to write.
-//! * A file may have been created, and its header may not be durable. No frame is written before the header is, so
-//!   that a file without a header and no longer than one was begun and holds nothing.
+//! * Every frame but the last of the log was synced. A broken frame before a whole one had been durable: that is damage.
+//! * The last frame may be torn, if its sync did not return. It was not acknowledged, and is cut off.
+//! * The last frame may be whole but not durable: the process ended before its sync returned, or the sync failed and the
+//!   kernel treated the pages as clean. So [`Segment::resume`] writes the frame again and syncs it before it becomes visible.
+//!   Another sync alone is not enough, because it has nothing to write.
+//! * A file may exist while its header is not durable. No frame is written before the header is durable, so that a file
+//!   without a header and no longer than one is empty.
 
 use std::io;
 
+use super::data_dir::DataDir;
 use super::files::OpenFile;
-use super::folder::Folder;
 use super::frame::{self, Found, Record};
 use crate::OpenError;
 
-/// What a segment begins with.
+/// The first bytes of a segment.
 const HEADER: [u8; 16] = *b"evenkeel log  1\n";
 
 /// The segment that is being written.
 #[derive(Debug)]
 pub(crate) struct Segment {
     file: Box<dyn OpenFile>,
-    /// How long its durable part is, which ends with a whole frame.
+    /// The length of the durable part, which ends with a whole frame.
     length: u64,
 }
 
 /// A frame that could not be appended.
 #[derive(Debug)]
 pub(crate) enum AppendError {
-    /// There is no room for the frame. The segment is as it was before, durably; another frame can be tried.
+    /// The disk is full. The segment is unchanged, durably, and another frame can be tried.
     NoRoom(io::Error),
-    /// Whether the frame is there will show when the directory is opened again. Nothing more may be written: nobody
-    /// knows what the file holds.
+    /// It is unknown whether the frame was written; the next opening shows it. Nothing more may be written, because the
+    /// contents of the file are unknown.
     Unknown(io::Error),
 }
 
-/// What could be read of a segment.
+/// The readable part of a segment.
 #[derive(Debug)]
-pub(crate) struct Whole {
-    /// Its changes; the first is that of the segment's first revision.
+pub(crate) struct SegmentContents {
+    /// The changes, beginning with the segment's first revision.
     pub(crate) records: Vec<Record>,
-    /// Where to go on.
+    /// Where to continue.
     pub(crate) end: End,
 }
 
-/// The end of what is whole in a segment.
+/// The end of the whole frames of a segment.
 #[derive(Debug)]
 pub(crate) struct End {
     /// The segment's first revision.
     pub(crate) first: u64,
-    /// How long the whole part is; zero if not even the header is whole.
+    /// The length of the whole part; zero if the header is incomplete.
     pub(crate) length: u64,
-    /// How many bytes of a torn frame are behind it.
+    /// The number of bytes of a torn frame after it.
     pub(crate) torn: u64,
-    /// The last frame, or the header if there is none: what may not be durable yet.
+    /// The last frame, or the header if there is none. It may not be durable yet.
     last: Vec<u8>,
 }
 
 impl End {
-    /// Whether no frame was ever begun in this segment.
+    /// Whether the segment has no frame, not even a torn one.
     pub(crate) fn is_only_begun(&self) -> bool {
         self.length + self.torn <= HEADER.len() as u64
     }
 }
 
 impl Segment {
-    /// Begins a segment whose first revision will be `first`.
-    pub(crate) fn create(folder: &Folder, first: u64) -> io::Result<Self> {
-        let mut file = folder.files().create(&folder.segment(first))?;
+    /// Creates a segment whose first revision will be `first`.
+    pub(crate) fn create(data_dir: &DataDir, first: u64) -> io::Result<Self> {
+        let mut file = data_dir.files().create(&data_dir.segment(first))?;
         file.write_at(0, &HEADER)?;
         file.sync()?;
-        folder.sync()?;
+        data_dir.sync()?;
         Ok(Self { file, length: HEADER.len() as u64 })
     }
 
-    /// Goes on with a segment after its last whole frame: cuts off what is behind it and makes sure that the frame is
-    /// durable. The directory is left to be synced by the caller.
-    pub(crate) fn resume(folder: &Folder, end: &End) -> io::Result<Self> {
+    /// Continues a segment after its last whole frame: cuts off a torn frame, and makes the last whole frame durable. The
+    /// caller must sync the directory.
+    pub(crate) fn resume(data_dir: &DataDir, end: &End) -> io::Result<Self> {
         if end.length < HEADER.len() as u64 {
-            return Self::create(folder, end.first);
+            return Self::create(data_dir, end.first);
         }
-        let path = folder.segment(end.first);
-        let mut file = folder.files().open(&path)?;
+        let path = data_dir.segment(end.first);
+        let mut file = data_dir.files().open(&path)?;
         if end.torn > 0 {
             file.set_len(end.length)?;
         }
@@ -98,27 +97,27 @@ impl Segment {
         Ok(Self { file, length: end.length })
     }
 
-    /// Whether it holds a frame.
+    /// Whether the segment has a frame.
     pub(crate) fn has_frames(&self) -> bool {
         self.length > HEADER.len() as u64
     }
 
-    /// Appends a frame; when this returns it is durable.
+    /// Appends a frame and makes it durable.
     ///
-    /// A write that runs out of room is taken back: the frame is incomplete, so that nothing can take it for one, and
-    /// once the file is cut to its old length and synced it is as it was. Any other failure is final. That goes for
-    /// a failed sync above all, whatever its error is: the kernel has dropped what it could not write.
+    /// A write that fails for lack of room is undone: the file is truncated to its old length and synced. Until then the
+    /// incomplete frame is harmless, because it is never read as a frame. Any other failure is final, above all a failed sync,
+    /// whatever its error: the kernel has dropped what it could not write.
     pub(crate) fn append(&mut self, frame: &[u8]) -> Result<(), AppendError> {
         if let Err(error) = self.file.write_at(self.length, frame) {
-            let is_taken_back = is_out_of_room(&error) && self.take_back().is_ok();
-            return Err(if is_taken_back { AppendError::NoRoom(error) } else { AppendError::Unknown(error) });
+            let is_undone = is_out_of_room(&error) && self.undo().is_ok();
+            return Err(if is_undone { AppendError::NoRoom(error) } else { AppendError::Unknown(error) });
         }
         self.file.sync().map_err(AppendError::Unknown)?;
         self.length += frame.len() as u64;
         Ok(())
     }
 
-    fn take_back(&mut self) -> io::Result<()> {
+    fn undo(&mut self) -> io::Result<()> {
         self.file.set_len(self.length)?;
         self.file.sync()
     }
@@ -128,22 +127,21 @@ fn is_out_of_room(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// Reads a segment up to its end or to a torn frame; whether it may end in one is for the caller to say.
+/// Reads a segment up to its end or to a torn frame. The caller decides whether it may end with a torn frame.
 ///
-/// A broken frame with a whole one behind it is damage: the later one was only begun when the earlier was durable.
-/// (What a file system leaves behind the end may hold whole frames of files that were removed; their revisions are
-/// earlier.)
-pub(crate) fn read(folder: &Folder, first: u64) -> Result<Whole, OpenError> {
-    let path = folder.segment(first);
-    let damaged = |what: String| folder.damaged(format!("{}: {what}", path.display()));
-    let bytes = folder.read(&path).map_err(|source| folder.file_error(&path, source))?;
+/// A broken frame before a whole one is damage, because the later one was written only when the earlier was durable. (After
+/// the end, a file system may leave whole frames of removed files; their revisions are earlier.)
+pub(crate) fn read(data_dir: &DataDir, first: u64) -> Result<SegmentContents, OpenError> {
+    let path = data_dir.segment(first);
+    let damaged = |what: String| data_dir.damaged(format!("{}: {what}", path.display()));
+    let bytes = data_dir.read(&path).map_err(|source| data_dir.file_error(&path, source))?;
     let mut records = Vec::new();
     if !bytes.starts_with(&HEADER) {
         if bytes.len() > HEADER.len() {
-            return Err(damaged("it is no log".to_owned()));
+            return Err(damaged("it is not a log".to_owned()));
         }
         let end = End { first, length: 0, torn: bytes.len() as u64, last: Vec::new() };
-        return Ok(Whole { records, end });
+        return Ok(SegmentContents { records, end });
     }
     let (mut last, mut place) = (0, HEADER.len());
     loop {
@@ -160,19 +158,19 @@ pub(crate) fn read(folder: &Folder, first: u64) -> Result<Whole, OpenError> {
             Found::End | Found::Broken => {
                 let (length, torn) = (place as u64, (bytes.len() - place) as u64);
                 let end = End { first, length, torn, last: bytes[last..place].to_vec() };
-                return Ok(Whole { records, end });
+                return Ok(SegmentContents { records, end });
             }
         }
     }
 }
 
 fn changes_of(body: &[u8], expected: u64) -> Result<Vec<Record>, String> {
-    let (first, records) = frame::read_changes(body).ok_or("a frame holds something else than changes")?;
+    let (first, records) = frame::read_changes(body).ok_or("a frame of changes cannot be decoded")?;
     if first != expected {
-        return Err(format!("revision {first} stands where {expected} should"));
+        return Err(format!("revision {first} is where {expected} should be"));
     }
     if records.is_empty() {
-        return Err("a frame holds no change".to_owned());
+        return Err("a frame has no changes".to_owned());
     }
     Ok(records)
 }

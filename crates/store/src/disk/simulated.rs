@@ -1,16 +1,16 @@
-//! A simulated disk: what was written and what is durable are kept apart, any call can fail, and the machine can crash.
+//! A simulated disk that distinguishes written from durable data. Any call can fail, and the machine can crash.
 //!
-//! * **Contents.** A file is divided into pieces of [`PIECE`](disk::PIECE) bytes, the unit that a disk writes whole. A written piece
-//!   is dirty until the file is synced. At a crash, every dirty piece is on the disk or is not, independently of the
-//!   others, as the [`Tear`] and the seed decide; a piece behind the old end that is not written reads as zeros.
-//! * **Names.** A creation, renaming or removal is pending until its directory is synced. At a crash, every pending
-//!   operation has happened or has not.
-//! * **A failed sync** marks the pieces clean, as Linux does, whether or not they reached the disk: the process still
-//!   reads them, a later sync says nothing of them, and a crash loses them.
-//! * **Crash and kill.** When the machine has crashed, every call fails until [`Simulated::restart`]. A kill stops the
-//!   process alone: the calls fail likewise, and the next process finds what was written, durable or not.
+//! * **Contents.** A file consists of pieces of [`PIECE`](disk::PIECE) bytes, which a disk writes atomically. A written
+//!   piece is dirty until the file is synced. In a crash, each dirty piece survives or not, independently of the others, as the
+//!   [`Tear`] and the seed decide. A piece after the old end that does not survive reads as zeros.
+//! * **Names.** A creation, renaming or removal is pending until its directory is synced. In a crash, each pending operation
+//!   survives or not.
+//! * **A failed sync** marks the pieces as clean, as Linux does, whether or not they reached the disk: the process still
+//!   reads them, a later sync ignores them, and a crash loses them.
+//! * **Crash and kill.** After a crash of the machine, every call fails until [`SimulatedFiles::restart`]. A kill stops only the
+//!   process: its calls fail too, but the next process finds everything that was written, durable or not.
 //!
-//! Directories themselves are taken to last: only the names of files in them are simulated.
+//! Directories themselves always survive: only the names of files in them are simulated.
 
 #![cfg_attr(not(test), allow(dead_code, reason = "only this crate's own tests use all of it"))]
 
@@ -26,35 +26,35 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 
 use super::files::{Files, Lock, OpenDir, OpenFile};
-use disk::Disk;
+use disk::DiskState;
 #[cfg(test)]
 pub(crate) use fault::Fault;
-pub(crate) use fault::{Call, Plan, Tear};
+pub(crate) use fault::{Call, FaultPlan, Tear};
 
-/// A disk of which every clone is another handle.
+/// A handle of a simulated disk. Clones share the disk.
 #[derive(Clone, Debug)]
-pub(crate) struct Simulated {
-    disk: Arc<Mutex<Disk>>,
+pub(crate) struct SimulatedFiles {
+    disk: Arc<Mutex<DiskState>>,
 }
 
-impl Simulated {
-    /// An empty disk whose calls go as planned.
-    pub(crate) fn new(plan: Plan) -> Self {
-        Self { disk: Arc::new(Mutex::new(Disk::new(plan))) }
+impl SimulatedFiles {
+    /// An empty disk with a fault plan.
+    pub(crate) fn new(plan: FaultPlan) -> Self {
+        Self { disk: Arc::new(Mutex::new(DiskState::new(plan))) }
     }
 
-    /// Puts a file on the disk, durably.
+    /// Writes a file durably.
     pub(crate) fn put(&self, path: &Path, bytes: Vec<u8>) {
         self.disk.lock().put(path, bytes);
     }
 
-    /// Starts the next process, after a crash of the machine or the end of the process before, with another plan.
-    pub(crate) fn restart(&self, plan: Plan) {
+    /// Starts the next process with another fault plan, after a crash or after the end of the previous process.
+    pub(crate) fn restart(&self, plan: FaultPlan) {
         self.disk.lock().restart(plan);
     }
 
-    /// Lets the calls of this process go by another plan from now on.
-    pub(crate) fn plan(&self, plan: Plan) {
+    /// Replaces the fault plan of this process.
+    pub(crate) fn plan(&self, plan: FaultPlan) {
         self.disk.lock().plan = plan;
     }
 
@@ -68,23 +68,23 @@ impl Simulated {
         self.disk.lock().has_stopped()
     }
 
-    /// The calls that were made since the last start.
+    /// Returns the calls since the last start.
     pub(crate) fn calls(&self) -> Vec<Call> {
         self.disk.lock().calls().to_vec()
     }
 
-    /// How many bytes all files take, as the process sees them.
+    /// Returns the size of all files, as the process sees them.
     pub(crate) fn bytes(&self) -> usize {
         self.disk.lock().bytes()
     }
 
-    /// The names of all files, as the process sees them.
+    /// Returns the names of all files, as the process sees them.
     pub(crate) fn names(&self) -> Vec<String> {
         self.disk.lock().names()
     }
 }
 
-impl Files for Simulated {
+impl Files for SimulatedFiles {
     fn is_dir(&self, _: &Path) -> bool {
         true
     }
@@ -143,7 +143,7 @@ impl Files for Simulated {
 
 #[derive(Debug)]
 struct SimulatedFile {
-    disk: Arc<Mutex<Disk>>,
+    disk: Arc<Mutex<DiskState>>,
     inode: u64,
 }
 
@@ -167,7 +167,7 @@ impl OpenFile for SimulatedFile {
 
 #[derive(Debug)]
 struct SimulatedDir {
-    disk: Arc<Mutex<Disk>>,
+    disk: Arc<Mutex<DiskState>>,
     path: PathBuf,
 }
 
@@ -177,7 +177,7 @@ impl OpenDir for SimulatedDir {
     }
 }
 
-/// Given up when it is dropped; a crash or kill gives up all locks.
+/// A lock that ends when it is dropped. A crash or kill ends all locks.
 #[derive(Debug)]
 struct SimulatedLock(Arc<AtomicBool>);
 

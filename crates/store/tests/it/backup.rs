@@ -1,4 +1,4 @@
-//! Backups: the state of one revision, restored whole or not at all.
+//! Backups: the state at one revision, restored completely or not at all.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use evenkeel_store::{
 
 use crate::{delete, each, put};
 
-/// Every key with its value and revisions.
+/// The keys of a store with their values and revisions.
 type Content = Vec<(String, bytes::Bytes, u64, u64)>;
 
 fn content(store: &Store<()>, at: Option<u64>) -> Content {
@@ -67,7 +67,7 @@ async fn a_restored_store_is_the_one_that_was_backed_up_and_goes_on_above_it() {
         on_disk.close();
         drop(on_disk);
         let again = Store::<()>::open(dir.path(), Env::system(), Options::default()).await.unwrap();
-        assert_eq!(content(&again, None), content(&in_memory, None), "it opens like any other");
+        assert_eq!(content(&again, None), content(&in_memory, None), "it opens like any other directory");
     }
 }
 
@@ -119,18 +119,18 @@ async fn no_flipped_bit_no_cut_and_no_addition_goes_unseen() {
 async fn an_error_says_what_is_wrong_and_where() {
     let whole = small().await;
     let told = |bytes: &[u8]| read(bytes).unwrap_err().to_string();
-    assert_eq!(told(b""), "it is no snapshot of evenkeel");
+    assert_eq!(told(b""), "the file is not a snapshot of evenkeel");
     let newer = [b"evenkeel snap 2\n".as_slice(), &whole[16..]].concat();
-    assert_eq!(told(&newer), "it is a snapshot of format 2, and this version of evenkeel reads format 1");
-    // The first frame begins behind the name and is 29 bytes long.
-    assert_eq!(told(&whole[..45]), "it is damaged at byte 45: it was cut short: its end is missing");
+    assert_eq!(told(&newer), "the snapshot has format 2, and this version of evenkeel reads format 1");
+    // The first frame begins after the name and is 29 bytes long.
+    assert_eq!(told(&whole[..45]), "the snapshot is damaged at byte 45: it was cut off: its end is missing");
     let mut flipped = whole.clone();
     flipped[60] ^= 1;
-    let why = "it is damaged at byte 45: the checksum does not match, or it was cut short here";
+    let why = "the snapshot is damaged at byte 45: the checksum does not match, or it was cut off here";
     assert_eq!(told(&flipped), why);
 }
 
-/// A header that no value has.
+/// A header that cannot be made of any value.
 #[derive(Debug)]
 struct Never;
 
@@ -153,7 +153,7 @@ async fn a_backup_is_restored_only_where_there_is_no_store() {
     std::fs::create_dir(dir.path().join("pki")).unwrap();
     std::fs::write(dir.path().join("pki/ca.key"), "secret").unwrap();
     drop(restore(dir.path(), &bytes).await.unwrap());
-    assert!(dir.path().join("pki/ca.key").exists(), "what others keep there is left alone");
+    assert!(dir.path().join("pki/ca.key").exists(), "subdirectories are not touched");
     assert!(!dir.path().join("RESTORING").exists());
     let occupied = restore(dir.path(), &bytes).await.unwrap_err();
     assert!(matches!(occupied, OpenError::Occupied(_)), "{occupied:?}");

@@ -1,8 +1,7 @@
-//! kill -9 at any moment: what was acknowledged is there, no revision is given twice, the log has no hole.
+//! After kill -9 at any moment, every acknowledged write exists, no revision is used twice, and the log has no gap.
 //!
-//! The test starts its own binary again as the process to kill. The child says each acknowledged write on its
-//! standard output, after the store acknowledged it; the parent kills it after it has heard some, hears what was
-//! still said, opens the directory and compares.
+//! The test starts its own binary as the child process to kill. The child prints each acknowledged write to standard output.
+//! The parent kills the child after some lines, reads the remaining ones, opens the directory and compares.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write as _};
@@ -14,15 +13,16 @@ use evenkeel_store::{OpenError, Options, Store, WatchError};
 
 use crate::{drain, put};
 
-/// Tells the child where to write; set means being the child.
+/// The environment variable with the data directory. It is set only in the child.
 const DIR: &str = "EVENKEEL_STORE_CRASH_DIR";
-/// How many changes of history are kept: fewer in every other round, so that checkpoints are removed as well.
+/// The environment variable with the number of kept changes. It is small in every other round, so that checkpoints are
+/// removed as well.
 const KEEP: &str = "EVENKEEL_STORE_CRASH_KEEP";
 const ROUNDS: u64 = 40;
 const THREADS: usize = 4;
 
 fn options(keep: usize) -> Options {
-    // Small, so that kills meet checkpoints too.
+    // Small, so that kills also happen during checkpoints.
     Options::default().keep_changes(keep).checkpoint_bytes(20_000)
 }
 
@@ -30,7 +30,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
 }
 
-/// Does nothing unless it is the process that the test below starts.
+/// The child process of the test below. In a normal test run it does nothing.
 #[test]
 fn child() {
     let Ok(dir) = std::env::var(DIR) else { return };
@@ -60,13 +60,13 @@ fn count_of(value: &[u8]) -> u64 {
     std::str::from_utf8(value).unwrap().split(' ').next().unwrap().parse().unwrap()
 }
 
-/// One call, so that a kill cannot cut a line in two and then be heard as another.
+/// Prints a line with one call, so that a kill cannot cut it in two.
 fn say(line: &str) {
     let mut out = std::io::stdout().lock();
     out.write_all(line.as_bytes()).and_then(|()| out.flush()).unwrap();
 }
 
-/// What was acknowledged, over all rounds.
+/// The acknowledged writes of all rounds.
 #[derive(Default)]
 struct Heard {
     by_revision: BTreeMap<u64, (String, u64)>,
@@ -79,13 +79,13 @@ impl Heard {
         let [revision, key, count] = words[..] else { return };
         let (Ok(revision), Ok(count)) = (revision.parse(), count.parse()) else { return };
         let known = self.by_revision.insert(revision, (key.to_owned(), count));
-        assert_eq!(known, None, "revision {revision} was given twice");
+        assert_eq!(known, None, "revision {revision} was used twice");
         let latest = self.by_key.entry(key.to_owned()).or_default();
         *latest = (*latest).max((revision, count));
     }
 }
 
-/// Runs the child until it has acknowledged so many writes, kills it, and hears what it had said until then.
+/// Runs the child until it has acknowledged so many writes, kills it, and reads the rest of its output.
 fn run_and_kill(dir: &Path, keep: usize, acknowledged: usize, heard: &mut Heard) {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "crash::child", "--nocapture", "--test-threads=1"])
@@ -95,9 +95,12 @@ fn run_and_kill(dir: &Path, keep: usize, acknowledged: usize, heard: &mut Heard)
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-    // The test harness says something first; it does not end its line before the test does.
+    // The test harness prints a line first, which it does not end before the test does.
     assert!(lines.any(|line| line.ends_with("open")), "the child could not open the directory");
-    assert!(matches!(open(dir, keep), Err(OpenError::Locked(_))), "two processes");
+    assert!(
+        matches!(open(dir, keep), Err(OpenError::Locked(_))),
+        "two processes must not open one directory"
+    );
     lines.by_ref().take(acknowledged).for_each(|line| heard.hear(&line));
     child.kill().unwrap();
     lines.for_each(|line| heard.hear(&line));
@@ -118,7 +121,7 @@ fn check(store: &Store<()>, heard: &Heard) {
     let Err(WatchError::Compacted { oldest, .. }) = store.watch("", 0) else { panic!("no revision 0") };
     let log = drain(&mut store.watch("", oldest).unwrap());
     let revisions: Vec<u64> = log.iter().map(|change| change.revision).collect();
-    assert_eq!(revisions, (oldest + 1..=newest).collect::<Vec<_>>(), "the log has a hole");
+    assert_eq!(revisions, (oldest + 1..=newest).collect::<Vec<_>>(), "the log has a gap");
     for change in &log {
         let after = change.after.as_ref().unwrap();
         let logged = (after.key.to_string(), count_of(&after.value));
@@ -136,7 +139,7 @@ fn nothing_acknowledged_is_lost_to_a_kill() {
     let mut heard = Heard::default();
     for round in 0..ROUNDS {
         let keep = if round % 2 == 0 { 100_000 } else { 100 };
-        // Sometimes before the first write is acknowledged, sometimes after many.
+        // Sometimes before the first acknowledged write, sometimes after many.
         let acknowledged = random.random_below(1 << random.random_below(8)) as usize;
         run_and_kill(dir.path(), keep, acknowledged, &mut heard);
         let store = open(dir.path(), keep).unwrap();

@@ -1,4 +1,4 @@
-//! What only a disk store can do: last, and refuse.
+//! What only a disk store does: it survives restarts, and does not open a damaged directory.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +14,7 @@ async fn open(dir: &Path) -> Result<Store<()>, OpenError> {
     Store::open(dir, Env::system(), Options::default()).await
 }
 
-/// A closed store with ten keys, each written by its own frame.
+/// Returns the directory of a closed store with ten keys, each written as a frame of its own.
 async fn ten_keys() -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path()).await.unwrap();
@@ -29,7 +29,7 @@ fn log_of(dir: &TempDir) -> PathBuf {
     dir.path().join("log-00000000000000000002")
 }
 
-/// Every file with its bytes.
+/// Returns every file with its bytes.
 fn contents(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let files = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
     files.map(|path| (path.clone(), fs::read(path).unwrap())).collect()
@@ -129,7 +129,7 @@ async fn checkpoints_bound_what_is_on_disk_and_are_checked() {
     check_damaged(&dir, "missing").await;
 }
 
-/// Whatever happens to one file, the store is that of some revision there was, or refuses and changes nothing.
+/// Whatever happens to one file, the store has the state of an earlier revision, or does not open and changes nothing.
 #[tokio::test]
 async fn no_mutation_is_misread() {
     let origin = tempfile::tempdir().unwrap();
@@ -245,7 +245,7 @@ async fn a_first_opening_that_was_cut_short_is_no_stranger() {
     fs::write(dir.path().join("LOCK"), "").unwrap();
     fs::write(dir.path().join("FORMAT.new"), "even").unwrap();
     drop(open(dir.path()).await.unwrap());
-    // Cut short just before and just after the first log came to be.
+    // Interrupted just before and just after the creation of the first log.
     fs::write(log_of(&dir), "evenke").unwrap();
     drop(open(dir.path()).await.unwrap());
     fs::remove_file(log_of(&dir)).unwrap();

@@ -1,4 +1,4 @@
-//! Data directories of every format there was: `tests/fixtures/format-N` opens, as whoever wrote it would have found it.
+//! Data directories of every format: each `tests/fixtures/format-N` opens with the state that was written to it.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use crate::{put, revisions};
 
-/// A copy of a fixture without some of its files.
+/// Copies a fixture without some of its files.
 fn copy(format: &str, without: &[&str]) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(format);

@@ -1,28 +1,28 @@
-//! What the store promises, as its users see it, for every backend.
+//! Tests of the store's public API, for every backend.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod backup;
+mod concurrency;
+mod contract;
 mod crash;
 mod disk;
 mod formats;
 mod memory;
 mod model;
-mod promises;
-mod together;
 
 use evenkeel_env::Env;
 use evenkeel_store::{Change, Expect, Op, Options, Store, Watch, Write};
 use tempfile::TempDir;
 
-/// A store of one backend, in a world of its own.
+/// A store of one backend, with its own environment.
 struct Subject {
     env: Env,
     store: Store<()>,
     _dir: Option<TempDir>,
 }
 
-/// An empty store of each backend.
+/// Returns an empty store of each backend.
 async fn each(options: Options) -> [Subject; 2] {
     let dir = tempfile::tempdir().unwrap();
     let env = Env::system();
@@ -43,7 +43,7 @@ fn delete(key: &str) -> Write<()> {
     Write { key: key.into(), expect: Expect::Any, op: Op::Delete }
 }
 
-/// Everything that a watch has to give now.
+/// Returns all changes that a watch has now.
 fn drain(watch: &mut Watch<()>) -> Vec<std::sync::Arc<Change<()>>> {
     std::iter::from_fn(|| watch.try_next()).map(Result::unwrap).collect()
 }

@@ -1,4 +1,4 @@
-//! What the memory backend promises beside what all do: it takes no time.
+//! What only the memory backend guarantees: it takes no time.
 
 use std::time::Duration;
 

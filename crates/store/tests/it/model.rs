@@ -1,4 +1,4 @@
-//! Random operations against a model that is too simple to be wrong, for every backend with the same suite.
+//! Random operations on every backend, compared with a simple model.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +9,8 @@ use evenkeel_store::{
 use proptest::prelude::*;
 use tempfile::TempDir;
 
-/// Few enough that operations meet, with the traps of ordering: a name that is the beginning of another, characters
-/// that sort before the slash, a key beside a folder of its name.
+/// Few enough that operations collide, with difficult orderings: a name that is the prefix of another, characters that sort
+/// before the slash, a key beside a folder of the same name.
 const KEYS: [&str; 10] = [
     "/r/pods/ns/a",
     "/r/pods/ns/aa",
@@ -29,7 +29,7 @@ const PREFIXES: [&str; 8] =
 #[derive(Clone, Debug)]
 enum Step {
     Write(Vec<Planned>),
-    /// Reads a key as of so many revisions ago.
+    /// Reads a key at an earlier revision, so many revisions ago.
     Get {
         key: usize,
         back: u64,
@@ -44,7 +44,7 @@ enum Step {
         prefix: usize,
         back: i64,
     },
-    /// Takes so many changes of one of the watches.
+    /// Reads so many changes of one of the watches.
     Read {
         watch: usize,
         changes: usize,
@@ -53,7 +53,7 @@ enum Step {
     Compact {
         back: u64,
     },
-    /// Closes the store and opens it again; nothing where it would be lost.
+    /// Closes the store and opens it again. Does nothing with the memory backend.
     Reopen,
 }
 
@@ -105,7 +105,7 @@ struct Value {
     revision: u64,
 }
 
-/// Every change there ever was, and the oldest revision that must be answered.
+/// All changes, and the oldest revision that must be readable.
 #[derive(Default)]
 struct Model {
     changes: Vec<(u64, &'static str, Option<Value>)>,
@@ -128,7 +128,7 @@ impl Model {
         state
     }
 
-    /// What a watch after a revision must give.
+    /// Returns the changes that a watch after a revision must return.
     fn changes_in(&self, prefix: &str, after: u64) -> Vec<(u64, &'static str, Option<Value>)> {
         let covers = |key: &str| match prefix.is_empty() || prefix.ends_with('/') {
             true => key.starts_with(prefix),
@@ -141,7 +141,7 @@ impl Model {
 struct Followed {
     watch: Watch<()>,
     prefix: &'static str,
-    /// The last revision it gave, or at which it began.
+    /// The last revision that the watch returned, or its start revision.
     last: u64,
 }
 
@@ -318,7 +318,7 @@ impl Run {
         }
     }
 
-    /// All watches end; then the state is the same, and at least as much history is there.
+    /// Reopens the store. All watches end; the state is the same, and there is at least as much history.
     async fn reopen(&mut self) {
         if self.dir.is_none() {
             return;
@@ -367,7 +367,7 @@ proptest! {
 }
 
 proptest! {
-    // Every write is synced, so that the cases are fewer and the steps more.
+    // Every write is synced, so that there are fewer cases with more steps each.
     #![proptest_config(ProptestConfig { cases: 12, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
     fn the_disk_store_is_its_model(steps in prop::collection::vec(step(), 60..160)) {

@@ -1,4 +1,4 @@
-//! Files that a store did not write so, or not to their end: what an opening makes of them.
+//! Opening directories with damaged, incomplete or foreign files.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,21 +11,21 @@ use tracing::{Event, Metadata, Subscriber};
 use super::{DIR, open, write};
 use crate::disk::files::Files as _;
 use crate::disk::frame;
-use crate::disk::simulated::{Plan, Simulated};
+use crate::disk::simulated::{FaultPlan, SimulatedFiles};
 use crate::keyspace::FOLDERS_MAX;
 use crate::{Expect, Op, OpenError, Options, Write, WriteError};
 
 const LOG: &str = "log-00000000000000000002";
 
-fn holding(files: &[(&str, &[u8])]) -> Simulated {
-    let disk = Simulated::new(Plan::default());
+fn holding(files: &[(&str, &[u8])]) -> SimulatedFiles {
+    let disk = SimulatedFiles::new(FaultPlan::default());
     for (name, bytes) in [&[("FORMAT", &b"evenkeel-store 1\n"[..])], files].concat() {
         disk.put(&Path::new(DIR).join(name), bytes.to_vec());
     }
     disk
 }
 
-/// Why a directory with these files is not opened.
+/// Returns why a directory with these files does not open.
 fn damage(files: &[(&str, &[u8])]) -> String {
     match open(&holding(files), &Options::default()).map(|_| ()) {
         Err(OpenError::Damaged { why, .. }) => why,
@@ -37,7 +37,7 @@ fn put(key: &str) -> Write<()> {
     Write { key: key.into(), expect: Expect::Any, op: Op::Put("x".into(), ()) }
 }
 
-/// A log of one frame, which puts one key at revision 2.
+/// Returns a log with one frame, which puts one key at revision 2.
 fn log_of(key: &str) -> Vec<u8> {
     let mut bytes = b"evenkeel log  1\n".to_vec();
     frame::append(&mut bytes, |body| {
@@ -50,7 +50,7 @@ fn log_of(key: &str) -> Vec<u8> {
     bytes
 }
 
-/// A key of a hundred thousand folders ran the stack over, whether it was written or read back.
+/// A key with a hundred thousand folders overflowed the stack, both in a write and in recovery.
 #[test]
 fn a_key_in_too_many_folders_is_refused() {
     let deepest = format!("{}x", "f/".repeat(FOLDERS_MAX));
@@ -65,19 +65,19 @@ fn a_key_in_too_many_folders_is_refused() {
     }
 }
 
-/// The number in the name of a file was taken as it was, and one more was counted from it.
+/// The number in a file name was incremented without a check for overflow.
 #[test]
 fn a_file_of_a_revision_that_cannot_be_is_damage() {
     for name in ["log-18446744073709551615", "checkpoint-18446744073709551615", "log-09223372036854775808"] {
         let why = damage(&[(name, b"")]);
-        assert!(why.contains("which there cannot be"), "{why}");
+        assert!(why.contains("which is too large"), "{why}");
     }
     let strangers: [(&str, &[u8]); 3] =
         [("log-7", b"x"), ("log-old", b"x"), ("checkpoint-+0000000000000000007", b"x")];
     assert_eq!(open(&holding(&strangers), &Options::default()).unwrap().shared().state.read().revision, 1);
 }
 
-/// A log whose header had not become durable before a crash was taken for damage.
+/// A log whose header was not durable before a crash was reported as damaged.
 #[test]
 fn a_log_that_was_only_begun_is_begun_again() {
     let begun: [&[u8]; 4] = [b"", b"evenk", &[0; 16], b"evenkeel log\0\0\0\0"];
@@ -86,16 +86,16 @@ fn a_log_that_was_only_begun_is_begun_again() {
         let mut committer = open(&disk, &Options::default()).unwrap();
         assert!(write(&mut committer, vec![put("/a")])[0].is_ok());
         drop(committer);
-        disk.restart(Plan::default());
+        disk.restart(FaultPlan::default());
         assert_eq!(open(&disk, &Options::default()).unwrap().shared().state.read().revision, 2);
     }
     assert!(
-        damage(&[(LOG, &[0; 17])]).contains("it is no log"),
-        "frames are written behind a durable header alone"
+        damage(&[(LOG, &[0; 17])]).contains("it is not a log"),
+        "frames are written only after a durable header"
     );
 }
 
-/// Nothing was said when the end of the log was cut off.
+/// Nothing was logged when the end of the log was cut off.
 #[test]
 fn the_cut_of_a_torn_tail_is_logged() {
     let whole = log_of("/a/1");
@@ -108,7 +108,7 @@ fn the_cut_of_a_torn_tail_is_logged() {
     assert_eq!(disk.length(&Path::new(DIR).join(LOG)).unwrap(), whole.len() as u64);
 }
 
-/// Writes events down.
+/// A subscriber that records events as text.
 struct Listener(Arc<Mutex<Vec<String>>>);
 
 struct Words(String);

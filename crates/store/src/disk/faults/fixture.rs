@@ -1,19 +1,19 @@
-//! The files of format 1, byte for byte: `tests/fixtures/format-1` was written by this history.
+//! The files of format 1, byte for byte: the writes below produced `tests/fixtures/format-1`.
 //!
-//! A change that writes other bytes is a new format, unless every earlier version reads them as before: raise the
-//! number in `format.rs`, keep the fixture and go on reading it.
+//! A change that writes other bytes is a new format, unless every earlier version reads them as before: raise the number in
+//! `format.rs`, keep the fixture, and keep reading it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::{DIR, open, write};
 use crate::disk::files::Files as _;
-use crate::disk::simulated::{Plan, Simulated};
+use crate::disk::simulated::{FaultPlan, SimulatedFiles};
 use crate::{Expect, Op, Options, Write};
 
-/// Writes some keys, deletes some, and goes on for a while after a checkpoint.
+/// Writes and deletes keys, before and after a checkpoint. Returns the files.
 fn written_today() -> BTreeMap<String, Vec<u8>> {
-    let disk = Simulated::new(Plan::default());
+    let disk = SimulatedFiles::new(FaultPlan::default());
     let mut committer = open(&disk, &Options::default().checkpoint_bytes(1000)).unwrap();
     for nth in 0..24_u32 {
         let key = format!("/registry/pods/ns-{}/pod-{}", nth % 2, nth % 7);
@@ -27,7 +27,7 @@ fn written_today() -> BTreeMap<String, Vec<u8>> {
             op: Op::Put(vec![nth as u8; 3].into(), ()),
         };
         write(&mut committer, vec![Write { key: key.into(), expect: Expect::Any, op }, other]);
-        committer.keep_house();
+        committer.maintain();
     }
     let names = disk.names().into_iter().filter(|name| name != "LOCK");
     let read = |name: String| {

@@ -1,4 +1,4 @@
-//! What writers were told and readers were shown, and whether a store still keeps to it.
+//! What writers were answered and readers have seen, and the check that a store still agrees with it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -6,10 +6,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::journal::Answers;
-use crate::state::Shared;
+use crate::shared::Shared;
 use crate::{Change, Entry, Op, Write, WriteError};
 
-/// A key and what a write makes of it: a value, or nothing.
+/// A key and the value that a write gives it; `None` for a deletion.
 type Asked = (Arc<str>, Option<Bytes>);
 
 pub(super) fn asked(write: &Write<()>) -> Asked {
@@ -20,15 +20,15 @@ pub(super) fn asked(write: &Write<()>) -> Asked {
     (write.key.clone(), value)
 }
 
-/// Everything that was promised on one disk.
+/// Everything that a store on one disk has promised.
 #[derive(Debug, Default)]
 pub(super) struct Promises {
-    /// Changes that a writer was told of or a reader has seen, by revision.
+    /// The changes that a writer was answered or a reader has seen, by revision.
     known: BTreeMap<u64, Asked>,
-    /// Writes that were asked for. Values are unique; deletions are not.
+    /// The attempted writes. Values are unique; deletions are not.
     attempted: BTreeSet<Asked>,
-    /// Values of writes that were refused: they were not made.
-    refused: BTreeSet<Asked>,
+    /// The writes that were rejected, so that they must not appear.
+    rejected: BTreeSet<Asked>,
 }
 
 impl Promises {
@@ -36,7 +36,7 @@ impl Promises {
         self.attempted.extend(writes.iter().map(asked));
     }
 
-    /// Takes note of the answers to a batch. On a sound disk every write is made or conflicts.
+    /// Records the answers to a batch. Without faults, every write succeeds or conflicts.
     pub(super) fn hear(
         &mut self,
         asked: Vec<Asked>,
@@ -48,16 +48,18 @@ impl Promises {
             match answer {
                 Ok(written) => self.know(written.revision, asked)?,
                 Err(WriteError::Conflict { current }) => conflicts.extend(current),
-                Err(error) if is_sound => return Err(format!("a write failed on a sound disk: {error}")),
+                Err(error) if is_sound => {
+                    return Err(format!("a write failed on a disk without faults: {error}"));
+                }
                 Err(WriteError::Journal(_)) => {}
-                // Several deletions look the same: that one was refused says nothing of the others.
-                Err(_) if asked.1.is_some() => drop(self.refused.insert(asked)),
+                // Deletions of one key look the same, so that a rejected one says nothing about the others.
+                Err(_) if asked.1.is_some() => drop(self.rejected.insert(asked)),
                 Err(_) => {}
             }
         }
         let shown = conflicts.iter().find(|entry| !self.knows(entry));
         shown.map_or(Ok(()), |entry| {
-            Err(format!("a conflict shows revision {}, which is not durable", entry.revision))
+            Err(format!("a conflict reveals revision {}, which is not durable", entry.revision))
         })
     }
 
@@ -71,7 +73,7 @@ impl Promises {
         known.is_some_and(|(key, value)| *key == entry.key && value.as_ref() == Some(&entry.value))
     }
 
-    /// Compares what a reader and a watcher find with what was promised; what they find is promised from now on.
+    /// Compares state and log with the promises. Everything that is visible now is a promise from now on.
     pub(super) fn observe(&mut self, shared: &Shared<()>) -> Result<(), String> {
         let state = shared.state.read();
         let newest = self.known.last_key_value().map_or(1, |(revision, _)| *revision);
@@ -83,7 +85,7 @@ impl Promises {
             match (revision > newest, change) {
                 (true, change) => self.see(change?)?,
                 (false, Ok(change)) => self.know(revision, asked_by(change))?,
-                // History that is no longer kept.
+                // The history is no longer kept.
                 (false, Err(_)) => {}
             }
         }
@@ -97,19 +99,19 @@ impl Promises {
         Err(format!("revision {} holds {found:?} instead of {expected:?}", state.revision))
     }
 
-    /// Takes note of a change that nobody was told of before.
+    /// Records a change that no writer was answered.
     fn see(&mut self, change: &Change<()>) -> Result<(), String> {
         let seen = asked_by(change);
-        if self.refused.contains(&seen) {
-            return Err(format!("revision {} was refused, and is there", change.revision));
+        if self.rejected.contains(&seen) {
+            return Err(format!("revision {} was rejected, but exists", change.revision));
         }
         if !self.attempted.contains(&seen) {
-            return Err(format!("nobody has written revision {}: {seen:?}", change.revision));
+            return Err(format!("no write was attempted for revision {}: {seen:?}", change.revision));
         }
         self.know(change.revision, seen)
     }
 
-    /// The state that all known changes make.
+    /// Returns the state after all known changes.
     fn state(&self) -> BTreeMap<&Arc<str>, (&Bytes, u64)> {
         let mut state = BTreeMap::new();
         for (revision, (key, value)) in &self.known {

@@ -1,20 +1,21 @@
-//! Random plans: several lives, several faults in each, by seed.
+//! Random fault plans: several lives with several faults each, by seed.
 //!
-//! `just disk-faults` runs very many. A plan that breaks a promise is shown with its seed;
-//! `EVENKEEL_DISK_FAULTS_SEED=SEED EVENKEEL_DISK_FAULTS=1` runs it alone.
+//! `just disk-faults` runs very many. A failure prints the seed of the plan;
+//! `EVENKEEL_DISK_FAULTS_SEED=SEED EVENKEEL_DISK_FAULTS=1` runs that plan alone.
 
 use evenkeel_env::Env;
 
 use super::{Ending, Life, World, live};
 use crate::Options;
-use crate::disk::simulated::{Fault, Plan, Simulated, Tear};
+use crate::disk::simulated::{Fault, FaultPlan, SimulatedFiles, Tear};
 
-/// How many plans are run, and the seed of the first; the others have the seeds after it.
+/// The setting with the number of plans.
 const PLANS: &str = "EVENKEEL_DISK_FAULTS";
+/// The setting with the seed of the first plan. The other plans have the seeds after it.
 const SEED: &str = "EVENKEEL_DISK_FAULTS_SEED";
-/// How many plans every run of the tests tries: about a second.
+/// How many plans every test run tries: about a second.
 const PLANS_DEFAULT: u64 = 600;
-/// Faults fall on calls before this one: about as many as the longest life makes.
+/// Faults happen at calls before this one: about as many as the longest life makes.
 const CALLS: u64 = 220;
 
 fn setting(name: &str, default: u64) -> u64 {
@@ -46,7 +47,12 @@ fn life(random: &Env) -> Life {
     let at = || (random.random_below(1 + random.random_below(CALLS))) as usize;
     let faults = (0..random.random_below(5)).map(|_| (at(), fault(random))).collect();
     let sometimes = || (random.random_below(8) == 0).then(at);
-    let plan = Plan { faults, too_many_files_from: sometimes(), full_from: sometimes(), ..Plan::default() };
+    let plan = FaultPlan {
+        faults,
+        too_many_files_from: sometimes(),
+        full_from: sometimes(),
+        ..FaultPlan::default()
+    };
     let ending = if random.random_below(2) == 0 { Ending::Exit } else { Ending::Crash(tear(random)) };
     Life { plan, batches: random.random_below(30), ending }
 }
@@ -59,7 +65,8 @@ fn run(seed: u64) -> Result<(), String> {
     let world = World { options, seed };
     let mut lives: Vec<Life> = (0..1 + random.random_below(4)).map(|_| life(&random)).collect();
     lives.extend([Life::sound(), Life::sound()]);
-    live(&world, &Simulated::new(Plan::default()), &lives).map_err(|why| format!("seed {seed}: {why}"))
+    live(&world, &SimulatedFiles::new(FaultPlan::default()), &lives)
+        .map_err(|why| format!("seed {seed}: {why}"))
 }
 
 #[test]

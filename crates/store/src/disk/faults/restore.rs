@@ -1,4 +1,4 @@
-//! Restoring a backup on a disk that fails and crashes: the directory opens whole, or not at all.
+//! Restoring a backup on a disk with faults: afterwards the directory opens with the complete state, or not at all.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -6,11 +6,11 @@ use std::sync::Arc;
 use super::{DIR, open};
 use crate::disk::backup::{Backup, BackupStream};
 use crate::disk::restore::restore;
-use crate::disk::simulated::{Fault, Plan, Simulated, Tear};
+use crate::disk::simulated::{Fault, FaultPlan, SimulatedFiles, Tear};
 use crate::keyspace::Keyspace;
 use crate::{Entry, OpenError, Options};
 
-/// How many entries the backup has.
+/// The number of entries of the backup.
 const ENTRIES: usize = 20;
 
 fn backup() -> Backup<()> {
@@ -23,18 +23,18 @@ fn backup() -> Backup<()> {
     Backup::read(&mut bytes.as_slice()).unwrap()
 }
 
-fn restore_on(disk: &Simulated) -> Result<(), OpenError> {
+fn restore_on(disk: &SimulatedFiles) -> Result<(), OpenError> {
     restore(Arc::new(disk.clone()), Path::new(DIR), &backup()).map(drop)
 }
 
-/// How many entries a directory opens with.
-fn opened(disk: &Simulated) -> Result<usize, OpenError> {
+/// Opens a directory and returns its number of entries.
+fn opened(disk: &SimulatedFiles) -> Result<usize, OpenError> {
     Ok(open(disk, &Options::default())?.shared().state.read().keys.count(""))
 }
 
 #[test]
 fn a_restore_that_is_cut_short_anywhere_does_not_open_by_half_and_can_be_made_again() {
-    let sound = Simulated::new(Plan::default());
+    let sound = SimulatedFiles::new(FaultPlan::default());
     restore_on(&sound).unwrap();
     let calls = sound.calls().len();
     let tears =
@@ -44,10 +44,10 @@ fn a_restore_that_is_cut_short_anywhere_does_not_open_by_half_and_can_be_made_ag
     for fault in crashes.chain(failures) {
         for at in 0..calls {
             let cut = || {
-                let disk = Simulated::new(Plan::of(at, fault));
-                // Cut short or not: what the directory is worth shows when it is opened.
+                let disk = SimulatedFiles::new(FaultPlan::of(at, fault));
+                // The result does not matter: the opening below shows whether the restore is complete.
                 let _ = restore_on(&disk);
-                disk.restart(Plan::default());
+                disk.restart(FaultPlan::default());
                 disk
             };
             let disk = cut();
@@ -55,7 +55,7 @@ fn a_restore_that_is_cut_short_anywhere_does_not_open_by_half_and_can_be_made_ag
             let begun = has("RESTORING") || has("checkpoint") || has("FORMAT");
             match opened(&disk) {
                 Ok(ENTRIES) | Err(OpenError::Foreign { .. }) => {}
-                // Nothing had been written: it is a new directory.
+                // Nothing was written, so that it is a new directory.
                 Ok(0) if !begun => {}
                 other => panic!("{fault:?} at call {at}: {other:?}, {:?}", disk.names()),
             }
@@ -63,9 +63,9 @@ fn a_restore_that_is_cut_short_anywhere_does_not_open_by_half_and_can_be_made_ag
             match restore_on(&disk) {
                 Ok(()) => {
                     disk.crash(Tear::Nothing);
-                    disk.restart(Plan::default());
+                    disk.restart(FaultPlan::default());
                 }
-                // The first one had come to its end.
+                // The first restore was complete.
                 Err(OpenError::Occupied(_)) => {}
                 Err(error) => panic!("{fault:?} at call {at}: {error}, {:?}", disk.names()),
             }

@@ -1,4 +1,4 @@
-//! The state of a simulated disk: files by inode, names in the cache and on the disk, and the count of calls.
+//! The state of a simulated disk: files by inode, cached and durable names, and the calls so far.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::TryLockError;
@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::fault::{Call, Fault, Plan, Tear};
+use super::fault::{Call, Fault, FaultPlan, Tear};
 
-/// What a disk writes whole or not at all: a sector.
+/// The size of a sector, which a disk writes atomically.
 pub(super) const PIECE: usize = 512;
 
 #[derive(Debug)]
-pub(super) struct Disk {
-    pub(super) plan: Plan,
+pub(super) struct DiskState {
+    pub(super) plan: FaultPlan,
     /// The calls of this process.
     calls: Vec<Call>,
     /// Set when the process or the machine has stopped.
@@ -24,7 +24,7 @@ pub(super) struct Disk {
     names: BTreeMap<PathBuf, u64>,
     /// Names as they are on the disk.
     durable_names: BTreeMap<PathBuf, u64>,
-    /// How the former came from the latter.
+    /// The changes that lead from the durable names to the cached ones.
     pending: Vec<NameChange>,
     locked: Arc<AtomicBool>,
 }
@@ -33,7 +33,7 @@ pub(super) struct Disk {
 struct Inode {
     cached: Vec<u8>,
     durable: Vec<u8>,
-    /// Pieces that were written since they last came to be on the disk, or were given up by a failed sync.
+    /// The pieces that were written since the last sync, whether that succeeded or failed.
     dirty: BTreeSet<usize>,
 }
 
@@ -52,7 +52,7 @@ impl NameChange {
     }
 }
 
-/// A sequence of coin throws that is a function of its seed (SplitMix64).
+/// Random decisions that are a function of a seed (SplitMix64).
 struct Coins(u64);
 
 impl Coins {
@@ -76,8 +76,8 @@ fn no_file() -> io::Error {
     io::ErrorKind::NotFound.into()
 }
 
-impl Disk {
-    pub(super) fn new(plan: Plan) -> Self {
+impl DiskState {
+    pub(super) fn new(plan: FaultPlan) -> Self {
         Self {
             plan,
             calls: Vec::new(),
@@ -97,7 +97,7 @@ impl Disk {
         self.durable_names.insert(path.to_owned(), inode);
     }
 
-    pub(super) fn restart(&mut self, plan: Plan) {
+    pub(super) fn restart(&mut self, plan: FaultPlan) {
         self.plan = plan;
         self.calls.clear();
         self.stopped = false;
@@ -121,7 +121,7 @@ impl Disk {
         self.names.keys().filter_map(name).collect()
     }
 
-    /// The machine stops: what is not durable is lost, or not.
+    /// Crashes the machine: what is not durable survives or not, as the tear decides.
     pub(super) fn crash(&mut self, tear: Tear) {
         self.stopped = true;
         let mut coins = Coins(if let Tear::Random(seed) = tear { seed } else { 0 });
@@ -136,20 +136,20 @@ impl Disk {
             }
         }
         for inode in self.inodes.values_mut() {
-            // A file system may know the new length of a file whose contents have not been written.
+            // The new length of a file may be durable although its contents are not.
             let keeps_length = survives(Tear::Names);
             inode.lose(keeps_length, || survives(Tear::Contents));
         }
         self.names.clone_from(&self.durable_names);
     }
 
-    /// Counts a call that does nothing but succeed or fail.
+    /// Records a call that has no effect on the disk.
     pub(super) fn call(&mut self, call: Call) -> io::Result<()> {
         let fault = self.begin(call)?;
         self.end(fault)
     }
 
-    /// Counts a call; gives what is to go wrong with it.
+    /// Records a call and returns its fault.
     fn begin(&mut self, call: Call) -> io::Result<Option<Fault>> {
         if self.stopped {
             return Err(stopped());
@@ -166,7 +166,7 @@ impl Disk {
         }
     }
 
-    /// What follows the work of a call.
+    /// Ends a call: crashes, or returns the error of its fault.
     fn end(&mut self, fault: Option<Fault>) -> io::Result<()> {
         match fault {
             Some(Fault::CrashAfter(tear)) => {
@@ -182,10 +182,10 @@ impl Disk {
         }
     }
 
-    /// Changes names, unless the call fails before it has.
+    /// Changes names, unless the call fails before its work is done.
     fn change_names(&mut self, call: Call, change: NameChange) -> io::Result<()> {
         let fault = self.begin(call)?;
-        // A call that fails may have done its work all the same.
+        // A call that fails may still have done its work.
         let is_done = match fault {
             Some(Fault::InputOutput(seed)) => Coins(seed).heads(),
             Some(Fault::NoSpace(_) | Fault::TooManyFiles) => false,
@@ -213,7 +213,7 @@ impl Disk {
 
     pub(super) fn create(&mut self, path: &Path) -> io::Result<u64> {
         if let Ok(inode) = self.inode(path) {
-            // The file is there and is emptied.
+            // The file exists and is truncated.
             let fault = self.begin(Call::Create)?;
             if fault.and_then(Fault::error).is_none() {
                 self.file(inode).cut(0);
@@ -285,8 +285,8 @@ impl Disk {
 
     pub(super) fn sync_names(&mut self, dir: &Path) -> io::Result<()> {
         let fault = self.begin(Call::SyncDir)?;
-        // Names go through the file system's journal: one that could not be written is written by a later sync, or
-        // never, but is not taken for written. Some may have been.
+        // Names are part of the file system's journal: a name that could not be written stays pending until a later sync.
+        // Some may have been written.
         let mut coins = Coins(match fault {
             Some(Fault::InputOutput(seed) | Fault::NoSpace(seed)) => seed,
             _ => 0,
@@ -345,7 +345,7 @@ impl Inode {
         }
     }
 
-    /// Takes every piece for written, whether it was or not.
+    /// Marks every piece as clean, whether it was written or not.
     fn fail_to_sync(&mut self, seed: u64) {
         let mut coins = Coins(seed);
         if coins.heads() {
@@ -358,7 +358,7 @@ impl Inode {
         }
     }
 
-    /// Writes a piece to the disk; a file that is too short grows.
+    /// Makes a piece durable. A file that is too short grows.
     fn persist(&mut self, piece: usize) {
         let (start, end) = (piece * PIECE, ((piece + 1) * PIECE).min(self.cached.len()));
         if start >= end {

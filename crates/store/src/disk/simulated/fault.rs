@@ -1,4 +1,4 @@
-//! What goes wrong on a simulated disk, and when.
+//! Faults of a simulated disk, and when they happen.
 
 use std::io;
 
@@ -28,7 +28,7 @@ impl Call {
         matches!(self, Self::OpenDir | Self::List | Self::Read | Self::Create | Self::Open | Self::Lock)
     }
 
-    /// Whether the call can need room on the disk.
+    /// Whether the call can need disk space.
     pub(crate) fn takes_room(self) -> bool {
         matches!(
             self,
@@ -43,43 +43,43 @@ impl Call {
     }
 }
 
-/// Which of the pieces and names that are not durable a crash leaves behind.
+/// Which pieces and names that are not durable survive a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tear {
-    /// None of them.
+    /// None survive.
     Nothing,
-    /// All of them.
+    /// All survive.
     Everything,
-    /// The contents of files, but no name.
+    /// The contents of files survive, but no names.
     Contents,
-    /// The names, but no contents: files have their lengths, and zeros in them.
+    /// The names and lengths survive, but no contents: files read as zeros.
     Names,
-    /// Each by a throw of a coin.
+    /// Each survives with a probability of one half.
     Random(u64),
 }
 
-/// What happens at a call.
+/// A fault of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// The machine stops before the call has done anything.
+    /// The machine crashes before the call has done anything.
     CrashBefore(Tear),
-    /// The machine stops after the call has done its work, before the process hears of it.
+    /// The machine crashes after the call has done its work, before it returns.
     CrashAfter(Tear),
-    /// The process stops after the call has done its work.
+    /// The process is killed after the call has done its work.
     Kill,
-    /// The call fails: the disk cannot do it. What a write has written by then, and what a sync has made durable, is
-    /// thrown by the seed.
+    /// The call fails with an input/output error. The seed decides what a write has written by then, and what a sync has made
+    /// durable.
     InputOutput(u64),
-    /// The call fails: the disk is full.
+    /// The call fails because the disk is full.
     NoSpace(u64),
-    /// The call fails: the process has too many files open.
+    /// The call fails because the process has too many open files.
     TooManyFiles,
     /// The call panics.
     Panic,
 }
 
 impl Fault {
-    /// Whether this can happen to a call of this kind.
+    /// Whether this fault can happen to a call of this kind.
     pub(crate) fn concerns(self, call: Call) -> bool {
         match self {
             Self::NoSpace(_) => call.takes_room(),
@@ -88,9 +88,9 @@ impl Fault {
         }
     }
 
-    /// The error that the call gives; none if it gives none.
+    /// Returns the error of the call, if it fails with one.
     pub(crate) fn error(self) -> Option<io::Error> {
-        // EIO has no kind of its own in the standard library.
+        // The standard library has no `ErrorKind` for EIO.
         const EIO: i32 = 5;
         const EMFILE: i32 = 24;
         const ENOSPC: i32 = 28;
@@ -104,27 +104,27 @@ impl Fault {
     }
 }
 
-/// Which calls of one process go wrong, and how honest the disk is.
+/// The faults of one process, and whether the disk lies about syncs.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Plan {
-    /// Faults by the number of the call, the first being zero.
+pub(crate) struct FaultPlan {
+    /// Faults by the number of the call, from zero.
     pub(crate) faults: Vec<(usize, Fault)>,
     /// From this call on, every call that needs a file descriptor fails.
     pub(crate) too_many_files_from: Option<usize>,
-    /// From this call on, every write and reservation of room fails.
+    /// From this call on, every call that needs disk space fails.
     pub(crate) full_from: Option<usize>,
     /// Every sync of a file fails.
     pub(crate) fails_to_sync: bool,
-    /// The sync that is this call says that it succeeded, and does nothing.
+    /// The sync with this number succeeds but does nothing.
     pub(crate) lies_at: Option<usize>,
-    /// Syncs of files say that they succeeded, and do nothing.
+    /// Syncs of files succeed but do nothing.
     pub(crate) lies_about_files: bool,
-    /// Syncs of directories say that they succeeded, and do nothing.
+    /// Syncs of directories succeed but do nothing.
     pub(crate) lies_about_names: bool,
 }
 
-impl Plan {
-    /// A plan in which one call goes wrong.
+impl FaultPlan {
+    /// A plan with one fault.
     pub(crate) fn of(at: usize, fault: Fault) -> Self {
         Self { faults: vec![(at, fault)], ..Self::default() }
     }
@@ -140,7 +140,7 @@ impl Plan {
         self.faults.is_empty() && lasting == [None, None] && !self.fails_to_sync
     }
 
-    /// What happens at a call.
+    /// Returns the fault of a call.
     pub(crate) fn fault(&self, number: usize, call: Call) -> Option<Fault> {
         let planned = self.faults.iter().find(|(at, fault)| *at == number && fault.concerns(call));
         let reached = |from: Option<usize>| from.is_some_and(|from| number >= from);

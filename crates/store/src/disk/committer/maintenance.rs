@@ -1,7 +1,7 @@
-//! What the committer does between writes: rolling segments, checkpoints, and the removal of what they made needless.
+//! Maintenance between writes: new segments, checkpoints, and the removal of files that are no longer needed.
 //!
-//! None of it can fail a write. A segment that cannot be begun leaves the old one in use, a checkpoint that cannot be
-//! written leaves a longer log, and both are tried again.
+//! No write fails because of maintenance. If a new segment cannot be created, the old one stays in use. If a checkpoint cannot
+//! be written, the log becomes longer. Both are tried again.
 
 use std::io;
 use std::thread::JoinHandle;
@@ -12,17 +12,17 @@ use crate::disk::checkpoint;
 use crate::disk::segment::Segment;
 use crate::state::FIRST_REVISION;
 
-/// After a failure, the log grows by this part of what lies between two checkpoints before the next attempt.
+/// After a failure, the log grows by this fraction of the distance between two checkpoints before the next attempt.
 const RETRY_PART: u64 = 8;
 
-/// Writes a checkpoint; gives its size.
+/// Writes a checkpoint and returns its size.
 pub(crate) type WriteCheckpoint = Box<dyn FnOnce() -> io::Result<u64> + Send>;
 
 /// A checkpoint that is being written.
 pub(crate) enum Running {
-    /// By a thread of its own.
+    /// On a thread of its own.
     Thread(JoinHandle<io::Result<u64>>),
-    /// By whoever asks for its outcome.
+    /// When the outcome is asked for, on the same thread.
     #[cfg(test)]
     Later(WriteCheckpoint),
 }
@@ -41,7 +41,7 @@ impl Running {
         }
     }
 
-    /// Waits for the checkpoint.
+    /// Waits for the checkpoint and returns its size.
     pub(super) fn finish(self) -> io::Result<u64> {
         match self {
             Self::Thread(thread) => {
@@ -54,8 +54,8 @@ impl Running {
 }
 
 impl<H: Header> Committer<H> {
-    /// Checkpoints what has grown too long, and removes what a checkpoint has made needless.
-    pub(crate) fn keep_house(&mut self) {
+    /// Starts a checkpoint if the log is long enough, and removes files that a finished checkpoint replaces.
+    pub(crate) fn maintain(&mut self) {
         if self.failed.is_some() {
             return;
         }
@@ -74,13 +74,13 @@ impl<H: Header> Committer<H> {
             (state.revision, state.keys.clone())
         };
         let first = revision + 1;
-        match Segment::create(&self.folder, first) {
+        match Segment::create(&self.data_dir, first) {
             Ok(segment) => self.segment = segment,
             Err(error) => {
-                tracing::warn!(%error, "cannot begin a new log file; the old one grows on");
-                // If it stays, no frame is in it: a later opening passes it over.
-                if let Err(error) = self.folder.remove(&self.folder.segment(first)) {
-                    tracing::warn!(%error, "cannot remove a log file that is not used");
+                tracing::warn!(%error, "cannot create a new log file; the old one stays in use");
+                // If the file stays, it has no frame, and recovery skips it.
+                if let Err(error) = self.data_dir.remove(&self.data_dir.segment(first)) {
+                    tracing::warn!(%error, "cannot remove an unused log file");
                 }
                 self.retry_at = self.log_bytes + (self.checkpoint_bytes_min / RETRY_PART).max(1);
                 return;
@@ -88,10 +88,10 @@ impl<H: Header> Committer<H> {
         }
         self.segments.push(first);
         (self.log_bytes, self.retry_at) = (0, 0);
-        let (folder, cancelled) = (self.folder.clone(), self.cancelled.clone());
-        match (self.begin)(Box::new(move || checkpoint::write(&folder, &keys, revision, &cancelled))) {
+        let (data_dir, cancelled) = (self.data_dir.clone(), self.cancelled.clone());
+        match (self.begin)(Box::new(move || checkpoint::write(&data_dir, &keys, revision, &cancelled))) {
             Ok(running) => self.checkpointing = Some((revision, running)),
-            Err(error) => tracing::warn!(%error, "cannot start a checkpoint; the log grows on"),
+            Err(error) => tracing::warn!(%error, "cannot start a checkpoint; the log becomes longer"),
         }
     }
 
@@ -102,24 +102,24 @@ impl<H: Header> Committer<H> {
                 self.checkpoints.push(revision);
             }
             Err(error) => {
-                tracing::warn!(%error, "cannot write a checkpoint; the log grows on");
+                tracing::warn!(%error, "cannot write a checkpoint; the log becomes longer");
                 self.failed_checkpoints.push(revision);
             }
         }
-        if let Err(error) = self.remove_needless() {
+        if let Err(error) = self.remove_unneeded() {
             tracing::warn!(%error, "cannot remove files that are no longer needed");
         }
     }
 
-    /// Removes what no opening will start from any more.
+    /// Removes files that recovery no longer needs.
     ///
-    /// A checkpoint is needed while history reaches back before the next one; a segment while a checkpoint before it
-    /// is there.
-    fn remove_needless(&mut self) -> io::Result<()> {
-        // One that was named and could neither be made durable nor be removed would be the oldest for an opening,
-        // which would then miss the log after it.
+    /// A checkpoint is needed while kept history begins before the next one. A segment is needed while a checkpoint before it
+    /// exists.
+    fn remove_unneeded(&mut self) -> io::Result<()> {
+        // A failed checkpoint that has its final name and could not be removed would be the oldest one for recovery, which
+        // would then miss the log after it.
         while let Some(failed) = self.failed_checkpoints.last() {
-            self.folder.remove(&self.folder.checkpoint(*failed))?;
+            self.data_dir.remove(&self.data_dir.checkpoint(*failed))?;
             self.failed_checkpoints.pop();
         }
         let floor = self.shared.state.read().log.floor();
@@ -127,19 +127,19 @@ impl<H: Header> Committer<H> {
             && next <= floor
         {
             let file = match oldest {
-                FIRST_REVISION => self.folder.segment(FIRST_REVISION + 1),
-                _ => self.folder.checkpoint(oldest),
+                FIRST_REVISION => self.data_dir.segment(FIRST_REVISION + 1),
+                _ => self.data_dir.checkpoint(oldest),
             };
-            self.folder.remove(&file)?;
+            self.data_dir.remove(&file)?;
             self.checkpoints.remove(0);
         }
-        // The log may only go when it is certain that nothing will start from before it.
-        self.folder.sync()?;
+        // Segments are removed only after the removal of older checkpoints is durable, because recovery would need them.
+        self.data_dir.sync()?;
         let base = self.checkpoints.first().copied().unwrap_or(FIRST_REVISION);
         while let Some(first) = self.segments.first().copied()
             && first <= base
         {
-            self.folder.remove(&self.folder.segment(first))?;
+            self.data_dir.remove(&self.data_dir.segment(first))?;
             self.segments.remove(0);
         }
         Ok(())

@@ -1,7 +1,7 @@
-//! Every fault at every call of a life with rolling segments and checkpoints, and of the recovery after it.
+//! Every fault at every call of a life with several segments and checkpoints, and of the recovery after it.
 
 use super::{Ending, Life, World, live};
-use crate::disk::simulated::{Call, Fault, Plan, Simulated, Tear};
+use crate::disk::simulated::{Call, Fault, FaultPlan, SimulatedFiles, Tear};
 
 /// How many batches a life writes: enough for four checkpoints and the removal of two.
 const BATCHES: u64 = 26;
@@ -9,24 +9,24 @@ const BATCHES: u64 = 26;
 const TEARS: [Tear; 6] =
     [Tear::Nothing, Tear::Everything, Tear::Contents, Tear::Names, Tear::Random(1), Tear::Random(2)];
 
-/// The calls of a life in which nothing goes wrong.
+/// Returns the calls of a life without faults.
 fn calls_of_a_sound_life() -> Vec<Call> {
-    let disk = Simulated::new(Plan::default());
-    live(&World::default(), &disk, &[long(Plan::default(), Ending::Exit)]).unwrap();
+    let disk = SimulatedFiles::new(FaultPlan::default());
+    live(&World::default(), &disk, &[long(FaultPlan::default(), Ending::Exit)]).unwrap();
     disk.calls()
 }
 
-fn long(plan: Plan, ending: Ending) -> Life {
+fn long(plan: FaultPlan, ending: Ending) -> Life {
     Life { plan, batches: BATCHES, ending }
 }
 
-/// Lives some lives and then two in which nothing goes wrong, of which the second sees what lasted of the first.
+/// Runs lives, then two without faults, of which the second sees what the first made durable.
 fn check(lives: Vec<Life>) -> Result<(), String> {
     let lives = [lives, vec![Life::sound(), Life::sound()]].concat();
-    live(&World::default(), &Simulated::new(Plan::default()), &lives)
+    live(&World::default(), &SimulatedFiles::new(FaultPlan::default()), &lives)
 }
 
-/// Runs all checks and shows how many failed, and how the first did.
+/// Asserts that all checks hold. Prints how many failed, and the first failure.
 fn all_hold(outcomes: impl Iterator<Item = Result<(), String>>) {
     let (mut count, mut broken) = (0, Vec::new());
     for outcome in outcomes {
@@ -48,22 +48,22 @@ fn a_crash_at_any_call_loses_nothing() {
     let calls = calls_of_a_sound_life();
     let faults = TEARS.iter().flat_map(|tear| [Fault::CrashBefore(*tear), Fault::CrashAfter(*tear)]);
     all_hold(faults.flat_map(|fault| {
-        (0..calls.len()).map(move |at| check(vec![long(Plan::of(at, fault), Ending::Exit)]))
+        (0..calls.len()).map(move |at| check(vec![long(FaultPlan::of(at, fault), Ending::Exit)]))
     }));
 }
 
-/// Recovery served what it found in the page cache, and the machine crashed before that was durable.
+/// Recovery made visible what was only in the page cache, and the machine crashed before it was durable.
 #[test]
 fn what_recovery_has_shown_after_a_kill_outlives_a_crash() {
     let calls = calls_of_a_sound_life();
     let short = |tear| Life { batches: 0, ..Life { ending: Ending::Crash(tear), ..Life::sound() } };
     all_hold((0..calls.len()).flat_map(|at| {
-        let killed = long(Plan::of(at, Fault::Kill), Ending::Exit);
+        let killed = long(FaultPlan::of(at, Fault::Kill), Ending::Exit);
         TEARS.map(move |tear| check(vec![killed.clone(), short(tear)]))
     }));
 }
 
-/// After a failed sync the kernel takes the pages for written: whoever reads them, trusts them and crashes loses them.
+/// After a failed sync the kernel treats the pages as written: a process that reads and trusts them loses them in a crash.
 #[test]
 fn a_failure_of_any_call_loses_nothing() {
     let calls = calls_of_a_sound_life();
@@ -83,11 +83,11 @@ fn a_failure_of_any_call_loses_nothing() {
     all_hold(faults.into_iter().flat_map(|fault| {
         concerned(fault)
             .into_iter()
-            .flat_map(move |at| endings.map(|ending| check(vec![long(Plan::of(at, fault), ending)])))
+            .flat_map(move |at| endings.map(|ending| check(vec![long(FaultPlan::of(at, fault), ending)])))
     }));
 }
 
-/// Whatever happens to the recovery from a crash, the next recovery finds as much as the first could have.
+/// Whatever happens to the recovery from a crash, the next recovery finds as much as the first could have found.
 #[test]
 fn recovery_can_be_interrupted_at_any_call() {
     let calls = calls_of_a_sound_life();
@@ -101,30 +101,30 @@ fn recovery_can_be_interrupted_at_any_call() {
         Fault::NoSpace(7),
     ];
     all_hold(crashes.flat_map(|at| {
-        let crashed = long(Plan::of(at, Fault::CrashBefore(Tear::Random(at as u64))), Ending::Exit);
-        let disk = Simulated::new(Plan::default());
+        let crashed = long(FaultPlan::of(at, Fault::CrashBefore(Tear::Random(at as u64))), Ending::Exit);
+        let disk = SimulatedFiles::new(FaultPlan::default());
         let recovering = |plan| Life { plan, batches: 1, ending: Ending::Crash(Tear::Random(8)) };
-        live(&World::default(), &disk, &[crashed.clone(), recovering(Plan::default())]).unwrap();
+        live(&World::default(), &disk, &[crashed.clone(), recovering(FaultPlan::default())]).unwrap();
         let count = disk.calls().len();
         faults.into_iter().flat_map(move |fault| {
             let crashed = crashed.clone();
-            (0..count).map(move |call| check(vec![crashed.clone(), recovering(Plan::of(call, fault))]))
+            (0..count).map(move |call| check(vec![crashed.clone(), recovering(FaultPlan::of(call, fault))]))
         })
     }));
 }
 
-/// One opening named the FORMAT file and was killed; the next found it, trusted its name, and failed half-way through
-/// naming the first log: after a crash there was a log without a FORMAT file, which is nobody's directory.
+/// The first opening renamed the FORMAT file and was killed. The second one found the file, did not sync its name, and
+/// failed while it created the first log. After a crash there was a log without a FORMAT file, which did not open.
 #[test]
 fn a_first_opening_can_fail_twice() {
     let opening = {
-        let disk = Simulated::new(Plan::default());
+        let disk = SimulatedFiles::new(FaultPlan::default());
         live(&World::default(), &disk, &[Life { batches: 0, ..Life::sound() }]).unwrap();
         disk.calls().len()
     };
-    let first = |at| Life { batches: 1, ending: Ending::Exit, plan: Plan::of(at, Fault::Kill) };
+    let first = |at| Life { batches: 1, ending: Ending::Exit, plan: FaultPlan::of(at, Fault::Kill) };
     let second = |at, seed| Life {
-        plan: Plan::of(at, Fault::InputOutput(seed)),
+        plan: FaultPlan::of(at, Fault::InputOutput(seed)),
         batches: 1,
         ending: Ending::Crash(Tear::Random(seed)),
     };
@@ -134,8 +134,8 @@ fn a_first_opening_can_fail_twice() {
     }));
 }
 
-/// A checkpoint was named, its directory could not be synced, and the file could not be removed: it was forgotten, the
-/// log after it was removed in time, and the next opening began with it and missed that log.
+/// A checkpoint was renamed, its directory could not be synced, and the file could not be removed. It was forgotten, the log
+/// after it was removed later, and the next opening began with that checkpoint and missed the log.
 #[test]
 fn a_failed_checkpoint_that_cannot_be_removed_is_not_forgotten() {
     let calls = calls_of_a_sound_life();
@@ -145,16 +145,17 @@ fn a_failed_checkpoint_that_cannot_be_removed_is_not_forgotten() {
     all_hold(syncs.into_iter().flat_map(|at| {
         (1..8).map(move |seed| {
             let faults = vec![(at, Fault::InputOutput(seed)), (at + 1, Fault::InputOutput(seed))];
-            let plan = Plan { faults, ..Plan::default() };
-            check(vec![long(plan, Ending::Exit), long(Plan::default(), Ending::Exit)])
+            let plan = FaultPlan { faults, ..FaultPlan::default() };
+            check(vec![long(plan, Ending::Exit), long(FaultPlan::default(), Ending::Exit)])
         })
     }));
 }
 
-/// The checker is worth something only if it sees a journal that does not sync.
+/// The checker must detect a disk whose syncs do nothing.
 #[test]
 fn a_disk_whose_syncs_do_nothing_is_found_out() {
-    let lying = |files, names| Plan { lies_about_files: files, lies_about_names: names, ..Plan::default() };
+    let lying =
+        |files, names| FaultPlan { lies_about_files: files, lies_about_names: names, ..FaultPlan::default() };
     for (files, names) in [(true, false), (false, true)] {
         for tear in TEARS.into_iter().filter(|tear| *tear != Tear::Everything) {
             let lost = check(vec![Life::sound(), long(lying(files, names), Ending::Crash(tear))]);
@@ -164,7 +165,7 @@ fn a_disk_whose_syncs_do_nothing_is_found_out() {
     }
 }
 
-/// No sync of a frame can be left out: for each there is a crash after which an acknowledged write is gone.
+/// No sync of a frame can be omitted: for each, there is a crash after which an acknowledged write is gone.
 #[test]
 fn a_single_sync_of_a_frame_that_does_nothing_is_found_out() {
     let calls = calls_of_a_sound_life();
@@ -175,10 +176,13 @@ fn a_single_sync_of_a_frame_that_does_nothing_is_found_out() {
     let frames: Vec<usize> = (2..calls.len()).filter(is_frame).collect();
     assert!(frames.len() as u64 > BATCHES / 2, "{calls:?}");
     for at in frames {
-        // The next sync of the file would make up for it: the crash comes before.
+        // The next sync of the file would repair it, so that the crash comes before.
         let crash = (at + 1, Fault::CrashBefore(Tear::Nothing));
-        let plan = Plan { faults: vec![crash], lies_at: Some(at), ..Plan::default() };
+        let plan = FaultPlan { faults: vec![crash], lies_at: Some(at), ..FaultPlan::default() };
         let lost = check(vec![long(plan, Ending::Crash(Tear::Nothing))]);
-        assert!(lost.is_err_and(|why| why.contains("is gone")), "nobody missed the sync that was call {at}");
+        assert!(
+            lost.is_err_and(|why| why.contains("is gone")),
+            "the checker did not detect the missing sync at call {at}"
+        );
     }
 }

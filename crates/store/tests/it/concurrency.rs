@@ -1,7 +1,7 @@
 //! Writers, readers, watchers and compaction at once, on several threads.
 //!
-//! Every write adds one to one of the counters. So the counters of any state add up to the number of writes up to its
-//! revision, whichever state is read and however it is read; a read that mixes two states does not.
+//! Every write adds one to one of the counters. So the sum of the counters in any state is the number of writes up to its
+//! revision, however the state is read. A read that mixes two states has another sum.
 
 use evenkeel_env::Env;
 use evenkeel_store::{
@@ -21,12 +21,12 @@ fn count_of(entry: &Entry<()>) -> u64 {
     std::str::from_utf8(&entry.value).unwrap().parse().unwrap()
 }
 
-/// What the counters add up to at a revision: the first writes made them, with zero.
+/// Returns the sum of the counters at a revision. The first writes created them with zero.
 fn total_at(revision: u64) -> u64 {
     revision - 1 - COUNTERS
 }
 
-/// Adds one to random counters, again where somebody else was first.
+/// Adds one to random counters, and retries on conflict.
 async fn write(store: Store<()>, random: Env, writes: usize) {
     let mut made = 0;
     while made < writes {
@@ -42,7 +42,7 @@ async fn write(store: Store<()>, random: Env, writes: usize) {
     }
 }
 
-/// Reads whole lists, page by page, of now and of a while ago.
+/// Reads whole lists page by page, at the newest and at earlier revisions.
 async fn read(store: Store<()>, random: Env, end: u64) {
     loop {
         let newest = store.revision();
@@ -78,7 +78,7 @@ async fn read(store: Store<()>, random: Env, end: u64) {
     }
 }
 
-/// Follows a folder or a key: every counter goes up by one at a time. Begins again where it was cut off.
+/// Watches a folder or a key and checks that every counter rises by one at a time. Starts again after an overrun.
 async fn follow(store: Store<()>, prefix: String, end: u64) {
     let (mut after, mut watch) = watch_from_now(&store, &prefix);
     while after < end {
@@ -103,7 +103,7 @@ async fn follow(store: Store<()>, prefix: String, end: u64) {
     }
 }
 
-/// A watch of what is to come. The state that it begins at may be compacted between the two calls: then a newer one.
+/// Starts a watch at the newest revision. That revision may be compacted between the two calls; then it tries a newer one.
 fn watch_from_now(store: &Store<()>, prefix: &str) -> (u64, Watch<()>) {
     loop {
         let now = store.revision();
@@ -115,7 +115,7 @@ fn watch_from_now(store: &Store<()>, prefix: &str) -> (u64, Watch<()>) {
     }
 }
 
-/// The next change, or none if there is none at the moment.
+/// Returns the next change, or `None` if there is none at the moment.
 async fn next(
     watch: &mut Watch<()>,
 ) -> Option<Result<std::sync::Arc<evenkeel_store::Change<()>>, WatchError>> {
@@ -153,6 +153,6 @@ async fn every_state_that_is_read_is_one_that_was() {
             task.await.unwrap();
         }
         assert_eq!(store.revision(), end);
-        assert!(env.ledger().is_empty(), "who is gone holds no work: {:?}", env.ledger().pending());
+        assert!(env.ledger().is_empty(), "ended tasks hold no work: {:?}", env.ledger().pending());
     }
 }

@@ -1,4 +1,4 @@
-//! The promises of every backend, one at a time.
+//! What every backend guarantees, one guarantee at a time.
 
 use evenkeel_store::{Expect, Options, Range, ReadError, Store, WatchError, WriteError};
 use futures::FutureExt;
@@ -143,8 +143,8 @@ async fn closing_ends_watches_and_writes_but_not_reads() {
     }
 }
 
-/// The log let go of changes that came before the future revision at which a watch was to begin; the watch, which had
-/// not been polled, took that for changes that it had missed.
+/// The log dropped changes before the future start revision of a watch. The watch, which had not been polled, reported them as
+/// missed.
 #[tokio::test]
 async fn a_watch_from_the_future_is_not_cut_off_by_what_it_never_wanted() {
     for Subject { store, .. } in each(Options::default().keep_changes(2)).await {

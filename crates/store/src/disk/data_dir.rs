@@ -1,4 +1,4 @@
-//! The data directory: whose it is, and what lies in it.
+//! The data directory: its format, its lock, and its files.
 
 use std::fs::TryLockError;
 use std::io::{self, Read};
@@ -9,69 +9,67 @@ use super::files::{Files, Lock, OpenDir};
 use super::format;
 use crate::OpenError;
 
-/// Says that the directory is ours, and how to read it.
+/// Marks the directory as a store, with its format version.
 const FORMAT_FILE: &str = "FORMAT";
 const FORMAT_NEW_FILE: &str = "FORMAT.new";
-/// Held locked for as long as the directory is open.
+/// Locked while the directory is open.
 const LOCK_FILE: &str = "LOCK";
 const LOG_PREFIX: &str = "log-";
 const CHECKPOINT_PREFIX: &str = "checkpoint-";
-/// How many digits a revision has in the name of a file, so that names sort as revisions do.
+/// How many digits a revision has in a file name, so that names sort as revisions do.
 const REVISION_DIGITS: usize = 20;
-/// The largest revision: Kubernetes' resource versions are signed numbers of 64 bits.
+/// The largest revision: Kubernetes' resource versions are signed 64-bit integers.
 const REVISION_MAX: u64 = i64::MAX as u64;
-/// What a checkpoint is called until it is whole.
+/// The name of a checkpoint until it is complete.
 const UNFINISHED: &str = "checkpoint.new";
-/// There while a backup is being restored into the directory.
+/// Exists while a backup is being restored into the directory.
 const RESTORING_FILE: &str = "RESTORING";
 
-/// An open data directory; nobody else can open it while this lives.
+/// An open data directory. No other process can open it while this value exists.
 #[derive(Debug)]
-pub(crate) struct Folder {
+pub(crate) struct DataDir {
     files: Arc<dyn Files>,
     path: PathBuf,
-    /// The directory itself, held open so that syncing it needs no further file descriptor.
+    /// The directory itself, kept open so that syncing it needs no further file descriptor.
     dir: Box<dyn OpenDir>,
     _lock: Box<dyn Lock>,
 }
 
-/// The files of a directory by the revision in their names, in order.
+/// The revisions in the file names of a directory, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
-    /// Segments of the log, by the first revision they may hold.
+    /// The first revisions of the log segments.
     pub(crate) segments: Vec<u64>,
-    /// Checkpoints, by the revision they are the state of.
+    /// The revisions of the checkpoints.
     pub(crate) checkpoints: Vec<u64>,
 }
 
-impl Folder {
-    /// Opens a directory that is ours, or makes one where there is nothing yet. In one that is not ours nothing is
-    /// changed.
+impl DataDir {
+    /// Opens the directory of a store, or creates a new one. Does not change a directory with other files.
     pub(crate) fn open(files: Arc<dyn Files>, path: &Path) -> Result<Self, OpenError> {
         let io = |source| OpenError::Io { path: path.display().to_string(), source };
-        if !is_ours(&*files, path).map_err(io)? {
+        if !is_store_or_new(&*files, path).map_err(io)? {
             let why = match names(&*files, path).map_err(io)?.iter().any(|name| name == RESTORING_FILE) {
-                true => "a snapshot was being restored into it and is not whole: restore it again".to_owned(),
+                true => "a restore into it was interrupted: restore the snapshot again".to_owned(),
                 false => "it has files but no FORMAT file".to_owned(),
             };
             return Err(OpenError::Foreign { path: path.display().to_string(), why });
         }
-        let folder = Self::lock(files, path)?;
-        folder.check_format()?;
-        Ok(folder)
+        let data_dir = Self::lock(files, path)?;
+        data_dir.check_format()?;
+        Ok(data_dir)
     }
 
-    /// Opens a directory that holds no store yet, to restore a backup into it. It may hold other directories, which are
-    /// the caller's.
+    /// Opens a directory without a store, to restore a backup into it. Subdirectories in it are not touched.
     pub(crate) fn open_empty(files: Arc<dyn Files>, path: &Path) -> Result<Self, OpenError> {
         check_restorable(&*files, path)?;
-        let folder = Self::lock(files, path)?;
-        // Another process may have made a store there meanwhile.
-        check_restorable(folder.files(), path)?;
-        Ok(folder)
+        let data_dir = Self::lock(files, path)?;
+        // Another process may have created a store before the lock was taken.
+        check_restorable(data_dir.files(), path)?;
+        Ok(data_dir)
     }
 
-    /// Makes a directory where there is none, and locks it.
+    /// Creates the directory if necessary, and locks it.
     fn lock(files: Arc<dyn Files>, path: &Path) -> Result<Self, OpenError> {
         let io = |source| OpenError::Io { path: path.display().to_string(), source };
         create_dirs(&*files, path).map_err(io)?;
@@ -84,7 +82,7 @@ impl Folder {
         Ok(Self { files, path: path.to_owned(), dir, _lock: lock })
     }
 
-    /// Marks the directory as one that is being restored, and removes what an earlier restore has left in it.
+    /// Marks the directory as being restored, and removes the files of an earlier, interrupted restore.
     pub(crate) fn begin_restore(&self) -> io::Result<()> {
         let mut marker = self.files.create(&self.path.join(RESTORING_FILE))?;
         marker.sync()?;
@@ -99,7 +97,7 @@ impl Folder {
         self.sync()
     }
 
-    /// Makes the directory one that opens.
+    /// Marks the restore as complete, so that the directory opens.
     pub(crate) fn finish_restore(&self) -> io::Result<()> {
         self.write_format(&self.path.join(FORMAT_FILE))?;
         self.remove(&self.path.join(RESTORING_FILE))?;
@@ -114,7 +112,7 @@ impl Folder {
         OpenError::Io { path: self.path.display().to_string(), source }
     }
 
-    /// An error about one file of the directory.
+    /// Returns an error about one file of the directory.
     pub(crate) fn file_error(&self, file: &Path, source: io::Error) -> OpenError {
         OpenError::Io { path: file.display().to_string(), source }
     }
@@ -146,23 +144,23 @@ impl Folder {
         let newest = listing.segments.last().max(listing.checkpoints.last());
         match newest {
             Some(newest) if *newest > REVISION_MAX => {
-                Err(self.damaged(format!("a file is named for revision {newest}, which there cannot be")))
+                Err(self.damaged(format!("a file is named for revision {newest}, which is too large")))
             }
             _ => Ok(listing),
         }
     }
 
-    /// Removes what an interrupted process has left: files that never got their name. Nothing depends on it.
+    /// Removes the temporary and unused files of an interrupted process. A failure is only logged.
     pub(crate) fn clear_away(&self, unused: &[u64]) {
         let leftovers = [self.unfinished(), self.path.join(FORMAT_NEW_FILE)];
         for path in leftovers.into_iter().chain(unused.iter().map(|first| self.segment(*first))) {
             if let Err(error) = self.remove(&path) {
-                tracing::warn!(%error, file = %path.display(), "cannot remove a file that is not needed");
+                tracing::warn!(%error, file = %path.display(), "cannot remove an unneeded file");
             }
         }
     }
 
-    /// Removes a file that may be gone already.
+    /// Removes a file, if it exists.
     pub(crate) fn remove(&self, path: &Path) -> io::Result<()> {
         match self.files.remove(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -170,7 +168,7 @@ impl Folder {
         }
     }
 
-    /// The whole of a file.
+    /// Reads a whole file.
     pub(crate) fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         self.files.read(path)?.read_to_end(&mut bytes)?;
@@ -188,8 +186,8 @@ impl Folder {
             Ok(text) => {
                 let path = self.path.display().to_string();
                 format::check(&text).map_err(|why| OpenError::Foreign { path, why })?;
-                // The process before may have been killed between naming the file and making the name durable. No
-                // other name may be durable before this one: the directory would not be known for ours.
+                // The previous process may have been killed before the name of this file was durable. No other name may
+                // become durable first, because a directory without this file is not recognized as a store.
                 self.sync().map_err(|source| self.io_error(source))
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -209,24 +207,24 @@ impl Folder {
         self.sync_own_name()
     }
 
-    /// Makes the name of the directory itself durable, which a process before may have made and not synced.
+    /// Makes the name of the directory itself durable, which a previous process may have created without a sync.
     fn sync_own_name(&self) -> io::Result<()> {
         match self.files.open_dir(parent_of(&self.path)) {
-            // Then somebody else has made the directory for us.
+            // Without access to the parent, another user created the directory.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
             parent => parent?.sync(),
         }
     }
 }
 
-/// Whether a directory is ours, or is not there, or holds nothing but what a first opening that was cut short leaves.
-fn is_ours(files: &dyn Files, path: &Path) -> io::Result<bool> {
+/// Whether a directory holds a store, does not exist, or has only files of an interrupted first opening.
+fn is_store_or_new(files: &dyn Files, path: &Path) -> io::Result<bool> {
     let names = names(files, path)?;
     let is_beginning = |name: &String| name == LOCK_FILE || name == FORMAT_NEW_FILE;
     Ok(names.iter().any(|name| name == FORMAT_FILE) || names.iter().all(is_beginning))
 }
 
-/// Says why a backup cannot be restored into a directory: it holds a store, or files that are not ours.
+/// Checks that a backup can be restored into a directory: it holds neither a store nor other files.
 fn check_restorable(files: &dyn Files, path: &Path) -> Result<(), OpenError> {
     let io = |source| OpenError::Io { path: path.display().to_string(), source };
     let names = names(files, path).map_err(io)?;
@@ -243,7 +241,7 @@ fn check_restorable(files: &dyn Files, path: &Path) -> Result<(), OpenError> {
     Err(OpenError::Foreign { path: path.display().to_string(), why })
 }
 
-/// The names in a directory; none if it is not there.
+/// Returns the names in a directory; none if it does not exist.
 fn names(files: &dyn Files, path: &Path) -> io::Result<Vec<String>> {
     match files.list(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
@@ -251,7 +249,7 @@ fn names(files: &dyn Files, path: &Path) -> io::Result<Vec<String>> {
     }
 }
 
-/// Makes a directory and those above it that are missing, and makes their names durable.
+/// Creates a directory and its missing parents, and makes their names durable.
 fn create_dirs(files: &dyn Files, path: &Path) -> io::Result<()> {
     let missing: Vec<&Path> = path.ancestors().take_while(|dir| !files.is_dir(dir)).collect();
     for dir in missing.into_iter().rev().filter(|dir| !dir.as_os_str().is_empty()) {
@@ -261,12 +259,12 @@ fn create_dirs(files: &dyn Files, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The directory that a name is in.
+/// Returns the parent directory of a path.
 fn parent_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// The revision in the name of a file; none if the name is not one that we give.
+/// Returns the revision in a file name; `None` if the name does not have our form.
 fn revision_of(name: &str, prefix: &str) -> Option<u64> {
     let digits = name.strip_prefix(prefix)?;
     let is_ours = digits.len() == REVISION_DIGITS && digits.bytes().all(|byte| byte.is_ascii_digit());

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::MANAGER;
 
-/// The controller.
+/// The controller that type-checks ValidatingAdmissionPolicies.
 pub(crate) fn controller() -> Controller<ValidatingAdmissionPolicy> {
     Controller::new("validatingadmissionpolicy-status-controller", reconcile).field_manager(MANAGER)
 }

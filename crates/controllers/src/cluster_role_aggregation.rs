@@ -15,7 +15,7 @@ use serde_json::json;
 /// The name of the index of aggregated roles, and its only value.
 const AGGREGATED: &str = "aggregated";
 
-/// The controller.
+/// The controller of aggregated ClusterRoles.
 pub(crate) fn controller() -> Controller<LazyClusterRole> {
     let aggregated = Index::new(AGGREGATED, |role: &LazyClusterRole| {
         role.aggregation_rule.as_ref().map(|_| AGGREGATED.to_owned()).into_iter().collect()

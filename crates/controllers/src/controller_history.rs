@@ -3,10 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use evenkeel_runtime::{Ctx, Result};
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use k8s_openapi::apimachinery::pkg::runtime::RawExtension;
+use kube::core::params::Patch;
 use serde_json::{Value, json};
 
 use crate::openapi_compat::{self, into_field};
@@ -38,7 +40,7 @@ pub(crate) struct Parent<'a> {
 
 /// How the present template becomes the newest revision.
 #[derive(Clone, Debug)]
-pub(crate) enum Newest {
+enum Newest {
     /// The newest revision has the present template.
     Is(Arc<ControllerRevision>),
     /// An older revision has the present template and must get this number. This is a rollback.
@@ -48,7 +50,7 @@ pub(crate) enum Newest {
 }
 
 /// Finds the revision of the present template.
-pub(crate) fn newest(parent: &Parent<'_>, revisions: &[Arc<ControllerRevision>]) -> Newest {
+fn newest(parent: &Parent<'_>, revisions: &[Arc<ControllerRevision>]) -> Newest {
     let next = 1 + revisions.iter().map(|revision| number(revision)).max().unwrap_or(0);
     let data = data(parent.template);
     let last = revisions.iter().max_by_key(|revision| (number(revision), &revision.metadata.name));
@@ -60,6 +62,39 @@ pub(crate) fn newest(parent: &Parent<'_>, revisions: &[Arc<ControllerRevision>])
         }
         (Some(found), _) => Newest::Renumber(Arc::clone(found), next),
         (None, _) => Newest::Create(Box::new(create(parent, data, next))),
+    }
+}
+
+/// Creates or renumbers the revision of the present template if necessary, and returns it. `None` after a collision of
+/// names.
+pub(crate) async fn sync<S>(
+    ctx: &Ctx<S>,
+    parent: &Parent<'_>,
+    revisions: &[Arc<ControllerRevision>],
+) -> Result<Option<Arc<ControllerRevision>>> {
+    match newest(parent, revisions) {
+        Newest::Is(revision) => Ok(Some(revision)),
+        Newest::Renumber(revision, number) => {
+            ctx.patch(&revision, &Patch::Merge(json!({"revision": number}))).await?;
+            Ok(Some(revision))
+        }
+        Newest::Create(revision) => create_or_find(ctx, *revision).await,
+    }
+}
+
+/// Creates a revision. If its name is taken, returns the existing revision, provided that it has the same data.
+async fn create_or_find<S>(
+    ctx: &Ctx<S>,
+    revision: ControllerRevision,
+) -> Result<Option<Arc<ControllerRevision>>> {
+    let (name, data) = (revision.metadata.name.clone().unwrap_or_default(), revision.data.clone());
+    match ctx.create(revision).await {
+        Ok(created) => Ok(Some(Arc::new(created))),
+        Err(error) if error.is_already_exists() => {
+            let found = ctx.fetch::<ControllerRevision>(&name).await?;
+            Ok(found.filter(|found| found.data == data).map(Arc::new))
+        }
+        Err(error) => Err(error.into()),
     }
 }
 

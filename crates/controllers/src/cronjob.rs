@@ -19,13 +19,14 @@ use kube::core::params::DeleteParams;
 
 use crate::clock::{self, Reminders};
 use crate::controller_ref::controller_reference;
+use crate::job::conditions;
 use crate::openapi_compat::HasSpec as _;
 use crate::{MANAGER, api_error};
 
 /// The annotation of a Job with the time that it was scheduled for.
 const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
 
-/// The controller.
+/// The controller of CronJobs.
 pub(crate) fn controller() -> Controller<CronJob> {
     let (reminders, due) = Reminders::channel();
     Controller::new("cronjob-controller", reconcile)
@@ -215,13 +216,12 @@ fn reference(job: &Job) -> ObjectReference {
     }
 }
 
-fn has(job: &Job, kind: &str) -> bool {
-    let conditions = job.status.as_ref().and_then(|status| status.conditions.as_ref());
-    conditions.is_some_and(|all| all.iter().any(|one| one.type_ == kind && one.status == "True"))
+fn ended_with(job: &Job, kind: &str) -> bool {
+    job.status.as_ref().and_then(|status| conditions::holding(status, kind)).is_some()
 }
 
 fn is_finished(job: &Job) -> bool {
-    has(job, "Complete") || has(job, "Failed")
+    job.status.as_ref().and_then(conditions::finished).is_some()
 }
 
 /// Deletes the oldest finished Jobs beyond the history limits.
@@ -231,8 +231,10 @@ async fn clean_up(ctx: &Ctx<Reminders>, cron: &CronJob, jobs: &[Arc<Job>]) -> Re
         [("Complete", spec.successful_jobs_history_limit), ("Failed", spec.failed_jobs_history_limit)]
     {
         let Some(limit) = limit.and_then(|limit| usize::try_from(limit).ok()) else { continue };
-        let mut ended: Vec<_> =
-            jobs.iter().filter(|job| has(job, kind) && job.metadata.deletion_timestamp.is_none()).collect();
+        let mut ended: Vec<_> = jobs
+            .iter()
+            .filter(|job| ended_with(job, kind) && job.metadata.deletion_timestamp.is_none())
+            .collect();
         ended.sort_by_key(|job| {
             (job.status.as_ref().and_then(|status| status.start_time.clone()), job.name_any())
         });

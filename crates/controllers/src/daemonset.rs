@@ -12,12 +12,10 @@ use evenkeel_runtime::{Action, Controller, Ctx, Index, Result, ResultExt, Source
 use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt;
-use kube::core::params::Patch;
 use plan::Observed;
-use serde_json::json;
 
 use crate::adoption::{self, claim};
-use crate::controller_history::{self, Newest, Parent};
+use crate::controller_history::{self, Parent};
 use crate::controller_ref::controller_reference;
 use crate::openapi_compat::HasSpec as _;
 use crate::{MANAGER, api_error, clock, pod_template};
@@ -30,7 +28,7 @@ const POD_GENERATION: &str = "pod-template-generation";
 /// The name of the index of all DaemonSets, and its only value: a node concerns every DaemonSet.
 const ALL: &str = "all";
 
-/// The controller.
+/// The controller of DaemonSets.
 pub(crate) fn controller() -> Controller<DaemonSet> {
     let selector = |set: &DaemonSet| set.spec().map(|spec| spec.selector.clone());
     let all = Index::new(ALL, |_: &DaemonSet| vec![ALL.to_owned()]);
@@ -69,8 +67,7 @@ async fn reconcile(set: Arc<DaemonSet>, ctx: Ctx) -> Result<Action> {
     Ok(plan.look_again.map_or_else(Action::await_change, Action::requeue))
 }
 
-/// Creates or renumbers the revision of the present template if necessary, and returns its hash. `None` after a collision
-/// of names.
+/// Returns the hash of the present template, whose revision is created if necessary. `None` after a collision of names.
 async fn newest(ctx: &Ctx, set: &DaemonSet, history: &[Arc<ControllerRevision>]) -> Result<Option<String>> {
     let spec = set.spec().cloned().unwrap_or_default();
     let parent = Parent {
@@ -80,27 +77,8 @@ async fn newest(ctx: &Ctx, set: &DaemonSet, history: &[Arc<ControllerRevision>])
         template: &spec.template,
         collisions: set.status.as_ref().and_then(|status| status.collision_count),
     };
-    let hash = |revision: &ControllerRevision| {
-        revision.labels().get(controller_history::HASH).cloned().unwrap_or_default()
-    };
-    match controller_history::newest(&parent, history) {
-        Newest::Is(revision) => Ok(Some(hash(&revision))),
-        Newest::Renumber(revision, number) => {
-            ctx.patch(&revision, &Patch::Merge(json!({"revision": number}))).await?;
-            Ok(Some(hash(&revision)))
-        }
-        Newest::Create(revision) => {
-            let (name, made, data) = (revision.name_any(), hash(&revision), revision.data.clone());
-            match ctx.create(*revision).await {
-                Ok(_) => Ok(Some(made)),
-                Err(error) if error.is_already_exists() => {
-                    let found = ctx.fetch::<ControllerRevision>(&name).await?;
-                    Ok(found.filter(|found| found.data == data).map(|_| made))
-                }
-                Err(error) => Err(error.into()),
-            }
-        }
-    }
+    let revision = controller_history::sync(ctx, &parent, history).await?;
+    Ok(revision.map(|it| it.labels().get(controller_history::HASH).cloned().unwrap_or_default()))
 }
 
 /// Creates the pod of one node. Returns whether to go on with the next.

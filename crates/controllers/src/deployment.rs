@@ -26,7 +26,7 @@ use crate::{MANAGER, api_error};
 /// How many Deployments are reconciled at once: Kubernetes' default.
 const CONCURRENT: usize = 5;
 
-/// The controller.
+/// The controller of Deployments.
 pub(crate) fn controller() -> Controller<Deployment> {
     let selector = |deployment: &Deployment| deployment.spec().map(|spec| spec.selector.clone());
     let (reminders, due) = Reminders::channel();

@@ -15,9 +15,9 @@ use kube::core::{Selector, SelectorExt};
 use crate::clock::{self, Reminders};
 use crate::controller_ref::controller_of;
 use crate::openapi_compat::HasSpec as _;
-use crate::{MANAGER, label_index, saturating};
+use crate::{MANAGER, counts, label_index};
 
-/// The controller.
+/// The controller of PodDisruptionBudgets.
 pub(crate) fn controller() -> Controller<PodDisruptionBudget> {
     let (reminders, due) = Reminders::channel();
     let by_selector = Index::new("selector", |budget: &PodDisruptionBudget| {
@@ -83,7 +83,7 @@ fn scale(ctx: &Ctx<Reminders>, pods: &[Arc<Pod>]) -> Result<i32> {
         };
         seen.insert(uid, wanted);
     }
-    Ok(saturating::sum(seen.into_values()))
+    Ok(counts::sum(seen.into_values()))
 }
 
 /// Returns uid and wanted size of a ReplicaSet, or of the Deployment that controls it.

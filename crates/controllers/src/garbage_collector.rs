@@ -82,7 +82,7 @@ struct CollectorState {
     informers: Arc<MetadataInformers>,
 }
 
-/// The controller.
+/// The controller that checks objects for garbage.
 pub(crate) fn controller(
     collector: Arc<GarbageCollector>,
     informers: Arc<MetadataInformers>,

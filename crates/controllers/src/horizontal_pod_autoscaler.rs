@@ -30,7 +30,7 @@ struct AutoscalerState {
     reminders: Reminders,
 }
 
-/// The controller.
+/// The controller of HorizontalPodAutoscalers.
 pub(crate) fn controller(informers: Arc<MetadataInformers>) -> Controller<HorizontalPodAutoscaler> {
     let (reminders, due) = Reminders::channel();
     Controller::new("horizontal-pod-autoscaler", reconcile)

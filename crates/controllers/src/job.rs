@@ -2,6 +2,7 @@
 //!
 //! Not implemented: `podFailurePolicy`, `successPolicy` and `backoffLimitPerIndex`.
 
+pub(crate) mod conditions;
 mod indexes;
 pub(crate) mod plan;
 
@@ -13,19 +14,17 @@ use evenkeel_runtime::{
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
-use kube::core::params::Patch;
 use plan::{Plan, TRACKING, is_tracked};
-use serde_json::json;
 
 use crate::adoption::{self, claim};
 use crate::clock::{self, Reminders};
 use crate::controller_ref::{controller_of, controller_reference};
-use crate::{MANAGER, api_error, pod_template};
+use crate::{MANAGER, api_error, finalizer, pod_template};
 
 /// How many Jobs are reconciled at once: Kubernetes' default.
 const CONCURRENT: usize = 5;
 
-/// The controller.
+/// The controller of Jobs.
 pub(crate) fn controller() -> Controller<Job> {
     let (reminders, due) = Reminders::channel();
     Controller::new("job-controller", reconcile)
@@ -46,7 +45,7 @@ async fn reconcile(job: Arc<Job>, ctx: Ctx<Reminders>) -> Result<Action> {
     ctx.status(&job, &plan.status).await.ignore_not_found()?;
     announce(&ctx, &job, &plan);
     for pod in &plan.release {
-        release(&ctx, pod).await?;
+        finalizer::remove(&ctx, &**pod, TRACKING).await?;
     }
     for pod in &plan.delete {
         ctx.delete(pod).await?;
@@ -61,26 +60,15 @@ async fn reconcile(job: Arc<Job>, ctx: Ctx<Reminders>) -> Result<Action> {
     Ok(plan.retry.map_or_else(Action::await_change, Action::requeue))
 }
 
+/// Records the event for a Job that has just completed or failed.
 fn announce(ctx: &Ctx<Reminders>, job: &Job, plan: &Plan) {
-    let has = |conditions: Option<&Vec<k8s_openapi::api::batch::v1::JobCondition>>, kind: &str| {
-        conditions
-            .into_iter()
-            .flatten()
-            .any(|condition| condition.type_ == kind && condition.status == "True")
-    };
-    let before = job.status.as_ref().and_then(|status| status.conditions.as_ref());
-    let after = plan.status.conditions.as_ref();
-    if has(after, "Complete") && !has(before, "Complete") {
+    let before = job.status.as_ref().and_then(conditions::finished);
+    let Some(ended) = conditions::finished(&plan.status).filter(|_| before.is_none()) else { return };
+    if ended.type_ == "Complete" {
         ctx.event(job, "Completed", "Job completed");
-    }
-    if let Some(failed) =
-        after.into_iter().flatten().find(|one| one.type_ == "Failed").filter(|_| !has(before, "Failed"))
-    {
-        ctx.warning(
-            job,
-            failed.reason.as_deref().unwrap_or_default(),
-            failed.message.clone().unwrap_or_default(),
-        );
+    } else {
+        let reason = ended.reason.as_deref().unwrap_or_default();
+        ctx.warning(job, reason, ended.message.clone().unwrap_or_default());
     }
 }
 
@@ -106,28 +94,19 @@ async fn create(ctx: &Ctx<Reminders>, job: &Job, index: Option<i32>) -> Result<b
     }
 }
 
-async fn release<S>(ctx: &Ctx<S>, pod: &Pod) -> Result<()> {
-    let mut finalizers = pod.metadata.finalizers.clone().unwrap_or_default();
-    finalizers.retain(|finalizer| finalizer != TRACKING);
-    let finalizers = if finalizers.is_empty() { json!(null) } else { json!(finalizers) };
-    let patch = json!({"metadata": {"uid": pod.metadata.uid, "resourceVersion": pod.metadata.resource_version, "finalizers": finalizers}});
-    ctx.patch(pod, &Patch::Merge(patch)).await.ignore_not_found()?;
-    Ok(())
-}
-
 /// The controller that removes the tracking finalizer from pods whose Job is gone.
 pub(crate) fn orphans() -> Controller<Pod> {
     let by_job = Index::new("job", |pod: &Pod| {
         let owner = controller_of(&pod.metadata).filter(|owner| owner.kind == "Job" && is_tracked(pod));
         owner.map(|owner| owner.uid.clone()).into_iter().collect()
     });
-    Controller::new("job-orphans-controller", let_go)
+    Controller::new("job-orphans-controller", release_orphan)
         .filter(Predicate::new(|event: &Event<Pod>| is_tracked(event.object())))
         .watches_indexed(by_job, |job: &Job| job.uid().into_iter().collect())
         .field_manager(MANAGER)
 }
 
-async fn let_go(pod: Arc<Pod>, ctx: Ctx) -> Result<Action> {
+async fn release_orphan(pod: Arc<Pod>, ctx: Ctx) -> Result<Action> {
     if !is_tracked(&pod) {
         return Ok(Action::await_change());
     }
@@ -144,6 +123,6 @@ async fn let_go(pod: Arc<Pod>, ctx: Ctx) -> Result<Action> {
             return Ok(Action::await_change());
         }
     }
-    release(&ctx, &pod).await?;
+    finalizer::remove(&ctx, &*pod, TRACKING).await?;
     Ok(Action::await_change())
 }

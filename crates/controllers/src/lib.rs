@@ -38,9 +38,10 @@
 //! | `metadata_informers` | watches the metadata of every kind |
 //! | `label_index` | finds the objects that a label selector may match |
 //! | `key_channel`, `clock` | hand keys and times to a controller by the rules of the ledger |
+//! | `finalizer` | removes finalizers |
 //! | `api_error` | what an error of the API server means to a controller |
 //! | `openapi_compat` | fields whose types differ between versions of `k8s-openapi` |
-//! | `scaled_value`, `saturating` | numbers or percentages; sums that do not overflow |
+//! | `scaled_value`, `counts` | numbers or percentages; sums that do not overflow |
 //!
 //! *Invariants:* a reconcile that finds everything in order writes nothing. No decision depends on a hash map's order,
 //! the OS clock or OS randomness. Nothing walks over all objects to serve one key.
@@ -52,11 +53,13 @@ mod clock;
 mod cluster_role_aggregation;
 mod controller_history;
 mod controller_ref;
+mod counts;
 mod cronjob;
 mod daemonset;
 mod deployment;
 mod disruption;
 mod endpoints;
+mod finalizer;
 mod garbage_collector;
 mod horizontal_pod_autoscaler;
 mod job;
@@ -72,7 +75,6 @@ mod pod;
 mod pod_template;
 mod replicaset;
 mod resource_quota;
-mod saturating;
 mod scaled_value;
 mod scheduler;
 mod service_account;

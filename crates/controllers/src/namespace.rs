@@ -51,7 +51,7 @@ impl TerminatingNamespaces {
     }
 }
 
-/// The controller.
+/// The controller of namespaces.
 pub(crate) fn controller(
     terminating: Arc<TerminatingNamespaces>,
     due: impl Stream<Item = Request> + Send + 'static,

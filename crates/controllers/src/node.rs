@@ -11,6 +11,7 @@ mod lifecycle;
 mod registration;
 mod status;
 
+pub(crate) use registration::LEASES;
 pub use registration::NodeOptions;
 
 use std::collections::BTreeMap;

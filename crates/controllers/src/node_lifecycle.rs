@@ -16,14 +16,12 @@ use serde_json::json;
 
 use crate::MANAGER;
 use crate::clock::{self, Reminders};
+use crate::node::LEASES;
 
 /// How long a node may miss its heartbeat before it counts as lost: Kubernetes' default.
 const GRACE: Duration = Duration::from_secs(50);
 
-/// The namespace of the nodes' leases.
-const LEASES: &str = "kube-node-lease";
-
-/// The controller.
+/// The controller of node health.
 pub(crate) fn controller() -> Controller<Node> {
     let (reminders, due) = Reminders::channel();
     let leases = Source::<Lease>::new().namespace(LEASES);

@@ -16,9 +16,9 @@ use k8s_openapi::api::storage::v1::StorageClass;
 use kube::ResourceExt;
 use kube::core::params::Patch;
 use matching::Choice;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::{MANAGER, pod};
+use crate::{MANAGER, finalizer, pod};
 
 /// The finalizer of a claim, until no pod uses it.
 const CLAIM_PROTECTION: &str = "kubernetes.io/pvc-protection";
@@ -203,7 +203,7 @@ async fn reclaim(volume: Arc<PersistentVolume>, ctx: Ctx) -> Result<Action> {
     };
     if volume.metadata.deletion_timestamp.is_some() {
         if !bound {
-            remove_finalizer(&ctx, &*volume, VOLUME_PROTECTION).await?;
+            finalizer::remove(&ctx, &*volume, VOLUME_PROTECTION).await?;
         }
         return Ok(Action::await_change());
     }
@@ -261,25 +261,7 @@ async fn protect(claim: Arc<PersistentVolumeClaim>, ctx: Ctx) -> Result<Action> 
     }
     let users = ctx.cache::<Pod>()?.by_index(BY_CLAIM, &Request::of(&*claim).to_string())?;
     if !users.iter().any(|user| !pod::is_finished(user)) {
-        remove_finalizer(&ctx, &*claim, CLAIM_PROTECTION).await?;
+        finalizer::remove(&ctx, &*claim, CLAIM_PROTECTION).await?;
     }
     Ok(Action::await_change())
-}
-
-async fn remove_finalizer<K: evenkeel_runtime::Object<DynamicType = ()>>(
-    ctx: &Ctx,
-    object: &K,
-    finalizer: &str,
-) -> Result<()> {
-    let mut finalizers = object.meta().finalizers.clone().unwrap_or_default();
-    let before = finalizers.len();
-    finalizers.retain(|present| present != finalizer);
-    if finalizers.len() == before {
-        return Ok(());
-    }
-    let finalizers: Value = if finalizers.is_empty() { json!(null) } else { json!(finalizers) };
-    let patch =
-        json!({"metadata": {"resourceVersion": object.meta().resource_version, "finalizers": finalizers}});
-    ctx.patch(object, &Patch::Merge(patch)).await.ignore_not_found()?;
-    Ok(())
 }

@@ -81,7 +81,7 @@ impl QuotaIndex {
     }
 }
 
-/// The controller.
+/// The controller of ResourceQuotas.
 pub(crate) fn controller(
     quotas: Arc<QuotaIndex>,
     informers: Arc<MetadataInformers>,

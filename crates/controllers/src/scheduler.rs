@@ -36,7 +36,7 @@ struct SchedulerState {
     queue: SchedulingQueue,
 }
 
-/// The controller.
+/// The scheduler as a controller.
 pub(crate) fn controller() -> Controller<DynamicObject> {
     let state = Arc::new(Mutex::new(SchedulerState::default()));
     let (by_pods, by_nodes) = (state.clone(), state.clone());

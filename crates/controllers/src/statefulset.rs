@@ -11,12 +11,10 @@ use std::sync::Arc;
 use evenkeel_runtime::{Action, Controller, Ctx, Error, Index, Request, Result, ResultExt, Source};
 use k8s_openapi::api::apps::v1::{ControllerRevision, StatefulSet};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
-use kube::core::params::Patch;
 use plan::{Observed, Revision, Step};
-use serde_json::json;
 
 use crate::adoption::{self, claim};
-use crate::controller_history::{self, Newest, Parent};
+use crate::controller_history::{self, Parent};
 use crate::controller_ref::controller_reference;
 use crate::openapi_compat::HasSpec as _;
 use crate::{MANAGER, api_error, clock};
@@ -24,7 +22,7 @@ use crate::{MANAGER, api_error, clock};
 /// How many StatefulSets are reconciled at once: Kubernetes' default.
 const CONCURRENT: usize = 5;
 
-/// The controller.
+/// The controller of StatefulSets.
 pub(crate) fn controller() -> Controller<StatefulSet> {
     let selector = |set: &StatefulSet| set.spec().map(|spec| spec.selector.clone());
     Controller::new("statefulset-controller", reconcile)
@@ -40,10 +38,10 @@ async fn reconcile(set: Arc<StatefulSet>, ctx: Ctx) -> Result<Action> {
     let Some(spec) = set.spec() else { return Ok(Action::await_change()) };
     let pods = claim(&ctx, &*set, &spec.selector).await?;
     let history = ctx.children::<ControllerRevision>()?;
-    let mut collisions = set.status.as_ref().and_then(|status| status.collision_count).unwrap_or(0);
-    let Some(update) = newest(&ctx, &set, &history, &mut collisions).await? else {
+    let collisions = set.status.as_ref().and_then(|status| status.collision_count).unwrap_or(0);
+    let Some(update) = newest(&ctx, &set, &history, collisions).await? else {
         let mut status = set.status.clone().unwrap_or_default();
-        status.collision_count = Some(collisions);
+        status.collision_count = Some(collisions.saturating_add(1));
         ctx.status(&set, status).await?;
         return Ok(Action::requeue_with_backoff());
     };
@@ -58,13 +56,12 @@ async fn reconcile(set: Arc<StatefulSet>, ctx: Ctx) -> Result<Action> {
     Ok(plan.look_again.map_or_else(Action::await_change, Action::requeue))
 }
 
-/// Creates or renumbers the revision of the present template if necessary, and returns it. `None` after a collision of
-/// names.
+/// Returns the revision of the present template, which is created if necessary. `None` after a collision of names.
 async fn newest(
     ctx: &Ctx,
     set: &StatefulSet,
     history: &[Arc<ControllerRevision>],
-    collisions: &mut i32,
+    collisions: i32,
 ) -> Result<Option<Revision>> {
     let spec = set.spec().cloned().unwrap_or_default();
     let parent = Parent {
@@ -72,35 +69,11 @@ async fn newest(
         namespace: set.metadata.namespace.clone(),
         annotations: set.metadata.annotations.clone().unwrap_or_default(),
         template: &spec.template,
-        collisions: Some(*collisions),
+        collisions: Some(collisions),
     };
-    let name = match controller_history::newest(&parent, history) {
-        Newest::Is(revision) => revision.metadata.name.clone(),
-        Newest::Renumber(revision, number) => {
-            ctx.patch(&revision, &Patch::Merge(json!({"revision": number}))).await?;
-            revision.metadata.name.clone()
-        }
-        Newest::Create(revision) => match make_revision(ctx, *revision).await? {
-            Some(name) => Some(name),
-            None => {
-                *collisions = collisions.saturating_add(1);
-                return Ok(None);
-            }
-        },
-    };
-    Ok(Some(Revision { name: name.unwrap_or_default(), template: spec.template.clone() }))
-}
-
-async fn make_revision(ctx: &Ctx, revision: ControllerRevision) -> Result<Option<String>> {
-    let (name, data) = (revision.metadata.name.clone().unwrap_or_default(), revision.data.clone());
-    match ctx.create(revision).await {
-        Ok(_) => Ok(Some(name)),
-        Err(error) if error.is_already_exists() => {
-            let found = ctx.fetch::<ControllerRevision>(&name).await?;
-            Ok(found.filter(|found| found.data == data).map(|_| name))
-        }
-        Err(error) => Err(error.into()),
-    }
+    let revision = controller_history::sync(ctx, &parent, history).await?;
+    let name = |revision: &ControllerRevision| revision.metadata.name.clone().unwrap_or_default();
+    Ok(revision.map(|it| Revision { name: name(&it), template: spec.template.clone() }))
 }
 
 fn current(set: &StatefulSet, history: &[Arc<ControllerRevision>]) -> Option<Revision> {

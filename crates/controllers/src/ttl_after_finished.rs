@@ -11,8 +11,9 @@ use kube::core::params::{DeleteParams, Preconditions};
 
 use crate::MANAGER;
 use crate::clock::{self, Reminders};
+use crate::job::conditions;
 
-/// The controller.
+/// The controller that deletes finished Jobs.
 pub(crate) fn controller() -> Controller<Job> {
     let (reminders, due) = Reminders::channel();
     Controller::new("ttl-after-finished-controller", reconcile)
@@ -38,9 +39,6 @@ async fn reconcile(job: Arc<Job>, ctx: Ctx<Reminders>) -> Result<Action> {
 /// Returns when the time to live is over; `None` if the Job has not finished or has no time to live.
 fn end(job: &Job) -> Option<Timestamp> {
     let seconds = job.spec.as_ref()?.ttl_seconds_after_finished?;
-    let conditions = job.status.as_ref()?.conditions.as_ref()?;
-    let finished = conditions
-        .iter()
-        .find(|one| matches!(one.type_.as_str(), "Complete" | "Failed") && one.status == "True")?;
+    let finished = conditions::finished(job.status.as_ref()?)?;
     Some(clock::after(finished.last_transition_time.as_ref()?.0, i64::from(seconds)))
 }

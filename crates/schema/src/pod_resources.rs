@@ -5,11 +5,9 @@
 //! sum of its containers and sidecars, and the peak while its init containers run. Resources that the pod sets as a
 //! whole replace that amount, and the overhead of its runtime class is added at the end.
 //!
-//! Quotas, LimitRanges, defaulting and the scheduler all take their sums from here. The amounts are a type parameter:
-//! the API server adds up [`Quantity`]s, the scheduler adds up integers.
+//! Quotas, LimitRanges, defaulting and the scheduler all take their sums from here.
 
 use std::collections::BTreeMap;
-use std::ops::Add;
 
 use crate::json::Value;
 use crate::quantity::Quantity;
@@ -17,7 +15,7 @@ use crate::read::Read;
 use crate::resource_names::is_huge_page;
 
 /// Amounts by resource name.
-pub type Amounts<A = Quantity> = BTreeMap<String, A>;
+pub type Amounts = BTreeMap<String, Quantity>;
 
 /// One of the two lists in `resources`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,37 +38,37 @@ impl Part {
 
 /// The amounts of one container.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Container<A = Quantity> {
+pub struct Container {
     /// Whether the container is a sidecar: an init container that keeps running.
     pub restartable: bool,
     /// The amounts in the spec.
-    pub wanted: Amounts<A>,
+    pub wanted: Amounts,
     /// The amounts in the container's status; `None` if the node reports none.
-    pub reported: Option<Reported<A>>,
+    pub reported: Option<Reported>,
 }
 
 /// The amounts that a node reports for a container while it is being resized.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reported<A = Quantity> {
+pub struct Reported {
     /// `resources` of the container's status: the amounts in force.
-    pub actual: Amounts<A>,
+    pub actual: Amounts,
     /// `allocatedResources` of the container's status: the amounts that the node has promised. Always empty for limits.
-    pub allocated: Amounts<A>,
+    pub allocated: Amounts,
 }
 
 /// The amounts that the sums of a pod consist of, for one [`Part`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PodResources<A = Quantity> {
+pub struct PodResources {
     /// The part that the amounts belong to.
     pub part: Part,
     /// `spec.containers`
-    pub containers: Vec<Container<A>>,
+    pub containers: Vec<Container>,
     /// `spec.initContainers`, in their order.
-    pub init_containers: Vec<Container<A>>,
+    pub init_containers: Vec<Container>,
     /// `spec.resources`: the resources of the pod as a whole.
-    pub pod: Amounts<A>,
+    pub pod: Amounts,
     /// `spec.overhead`
-    pub overhead: Amounts<A>,
+    pub overhead: Amounts,
     /// Whether the node has refused the pod's resize for good, so that the amounts in the spec do not count.
     pub resize_infeasible: bool,
 }
@@ -142,9 +140,9 @@ pub fn is_pod_level(name: &str) -> bool {
     matches!(name, "cpu" | "memory") || is_huge_page(name)
 }
 
-impl<A: Clone + Ord + Add<Output = A>> Container<A> {
+impl Container {
     /// The amounts that count: the larger of those in the spec and in the status.
-    fn effective(&self, resize_infeasible: bool, sidecars_only: bool) -> Amounts<A> {
+    fn effective(&self, resize_infeasible: bool, sidecars_only: bool) -> Amounts {
         let Some(reported) = self.reported.as_ref().filter(|_| !sidecars_only || self.restartable) else {
             return self.wanted.clone();
         };
@@ -155,9 +153,9 @@ impl<A: Clone + Ord + Add<Output = A>> Container<A> {
     }
 }
 
-impl<A: Clone + Ord + Add<Output = A>> PodResources<A> {
+impl PodResources {
     /// The amounts of all containers together.
-    pub fn of_containers(&self) -> Amounts<A> {
+    pub fn of_containers(&self) -> Amounts {
         let mut total = Amounts::new();
         for container in &self.containers {
             add(&mut total, &container.effective(self.resize_infeasible, false));
@@ -181,23 +179,21 @@ impl<A: Clone + Ord + Add<Output = A>> PodResources<A> {
     }
 
     /// The amounts of the pod without its overhead.
-    pub fn without_overhead(&self) -> Amounts<A> {
+    pub fn without_overhead(&self) -> Amounts {
         let mut total = self.of_containers();
         let own = self.pod.iter().filter(|(name, _)| is_pod_level(name));
         total.extend(own.map(|(name, amount)| (name.clone(), amount.clone())));
         total
     }
-}
 
-impl<A: Clone + Default + Ord + Add<Output = A>> PodResources<A> {
     /// The amounts of the pod with its overhead. Overhead is added to a limit only if the limit is above zero.
-    pub fn total(&self) -> Amounts<A> {
+    pub fn total(&self) -> Amounts {
         let mut total = self.without_overhead();
         match self.part {
             Part::Requests => add(&mut total, &self.overhead),
             Part::Limits => {
                 for (name, amount) in &self.overhead {
-                    if let Some(limit) = total.get_mut(name).filter(|limit| **limit != A::default()) {
+                    if let Some(limit) = total.get_mut(name).filter(|limit| **limit != Quantity::default()) {
                         *limit = limit.clone() + amount.clone();
                     }
                 }
@@ -208,7 +204,7 @@ impl<A: Clone + Default + Ord + Add<Output = A>> PodResources<A> {
 }
 
 /// Adds amounts by their names.
-pub fn add<A: Clone + Add<Output = A>>(total: &mut Amounts<A>, more: &Amounts<A>) {
+pub fn add(total: &mut Amounts, more: &Amounts) {
     for (name, amount) in more {
         match total.get_mut(name) {
             Some(sum) => *sum = sum.clone() + amount.clone(),
@@ -218,7 +214,7 @@ pub fn add<A: Clone + Add<Output = A>>(total: &mut Amounts<A>, more: &Amounts<A>
 }
 
 /// Raises each amount to at least the one of the same name.
-pub fn raise<A: Clone + Ord>(total: &mut Amounts<A>, at_least: &Amounts<A>) {
+pub fn raise(total: &mut Amounts, at_least: &Amounts) {
     for (name, amount) in at_least {
         match total.get_mut(name) {
             Some(largest) if amount > largest => *largest = amount.clone(),

@@ -15,8 +15,8 @@ use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec, DeploymentStatus, R
 
 use super::conditions::{self, PROGRESSING};
 use super::{revision, scaling, status};
+use crate::counts;
 use crate::openapi_compat::{HasSpec as _, spec_mut};
-use crate::saturating;
 use crate::scaled_value::{Rounding, scaled_value};
 
 /// The observed state of one Deployment.
@@ -33,7 +33,7 @@ pub(crate) struct Plan {
     pub(crate) create: Option<ReplicaSet>,
     /// The ReplicaSets whose size, annotations or `minReadySeconds` change, before and after.
     pub(crate) update: Vec<(Arc<ReplicaSet>, ReplicaSet)>,
-    /// Old ReplicaSets beyond the history limit.
+    /// The old ReplicaSets beyond the history limit.
     pub(crate) delete: Vec<Arc<ReplicaSet>>,
     /// The revision for the Deployment's annotation.
     pub(crate) revision: Option<String>,
@@ -65,7 +65,7 @@ pub(super) struct Rollout {
     pub(super) spec: DeploymentSpec,
     /// The old status, with the conditions that this step has set so far.
     pub(super) status: DeploymentStatus,
-    /// Oldest first.
+    /// The ReplicaSets, oldest first.
     pub(super) drafts: Vec<Draft>,
     now: Timestamp,
     revision: Option<String>,
@@ -170,14 +170,14 @@ impl Rollout {
 
     /// Returns by how much the new ReplicaSet may grow within the surge.
     fn room(&self, new: usize) -> i32 {
-        let exist = saturating::sum(self.drafts.iter().map(|draft| draft.replicas().max(draft.counted())));
+        let exist = counts::sum(self.drafts.iter().map(|draft| draft.replicas().max(draft.counted())));
         let room = self.replicas().saturating_add(self.max_surge()).saturating_sub(exist);
         room.min(self.replicas().saturating_sub(self.drafts[new].replicas())).max(0)
     }
 
     /// Scales old ReplicaSets down by as much as availability allows. Returns whether one changed.
     fn scale_down_old(&mut self, new: usize) -> bool {
-        let all = saturating::sum(self.drafts.iter().map(Draft::replicas));
+        let all = counts::sum(self.drafts.iter().map(Draft::replicas));
         let min_available = self.replicas().saturating_sub(self.max_unavailable());
         let new_unavailable = self.drafts[new].unavailable();
         let mut budget = all.saturating_sub(min_available).saturating_sub(new_unavailable);
@@ -187,7 +187,7 @@ impl Rollout {
             let unhealthy = self.drafts[index].unavailable();
             budget = budget.saturating_sub(self.shrink(index, unhealthy.min(budget)));
         }
-        let available = saturating::sum(self.drafts.iter().map(Draft::available));
+        let available = counts::sum(self.drafts.iter().map(Draft::available));
         let mut spare = available.saturating_sub(min_available).min(budget);
         for index in self.active_old() {
             let taken = self.shrink(index, spare);

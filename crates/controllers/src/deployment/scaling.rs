@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 
 use super::revision;
 use super::rollout::Rollout;
-use crate::saturating;
+use crate::counts;
 
 /// Scales the ReplicaSets to the present `replicas` of the Deployment.
 pub(super) fn scale(rollout: &mut Rollout) {
@@ -34,7 +34,7 @@ fn is_saturated(rollout: &Rollout) -> bool {
 }
 
 fn proportionally(rollout: &mut Rollout, mut active: Vec<usize>) {
-    let total = saturating::sum(active.iter().map(|index| rollout.drafts[*index].replicas()));
+    let total = counts::sum(active.iter().map(|index| rollout.drafts[*index].replicas()));
     let allowed =
         if rollout.replicas() > 0 { rollout.replicas().saturating_add(rollout.max_surge()) } else { 0 };
     let change = allowed.saturating_sub(total);
@@ -48,7 +48,7 @@ fn proportionally(rollout: &mut Rollout, mut active: Vec<usize>) {
     for index in &active {
         let share = share(rollout, *index, change, given);
         sizes.push(rollout.drafts[*index].replicas().saturating_add(share));
-        given = saturating::sum([given, share]);
+        given = counts::sum([given, share]);
     }
     // The remainder of the rounding goes to the largest.
     if let Some(largest) = sizes.first_mut() {

@@ -8,24 +8,24 @@ use k8s_openapi::api::apps::v1::{DeploymentStatus, ReplicaSetStatus};
 use super::conditions::{self, AVAILABLE, NEW_AVAILABLE, PROGRESSING, REPLICA_FAILURE, TIMED_OUT, condition};
 use super::rollout::{Draft, Rollout};
 use crate::openapi_compat::str_or_empty;
-use crate::{clock, saturating};
+use crate::{clock, counts};
 
 /// Computes the status from the ReplicaSets.
 pub(super) fn calculate(rollout: &Rollout, judge_progress: bool, now: Timestamp) -> DeploymentStatus {
     let existing = || rollout.drafts.iter().filter(|draft| draft.after.metadata.uid.is_some());
     let sum = |number: &dyn Fn(&ReplicaSetStatus) -> i32| -> i32 {
-        saturating::sum(existing().filter_map(|draft| draft.after.status.as_ref()).map(number))
+        counts::sum(existing().filter_map(|draft| draft.after.status.as_ref()).map(number))
     };
     let available = sum(&|status| status.available_replicas.unwrap_or(0));
-    let wanted = saturating::sum(rollout.drafts.iter().map(Draft::replicas));
+    let wanted = counts::sum(rollout.drafts.iter().map(Draft::replicas));
     let updated = rollout.new_index().and_then(|index| rollout.drafts[index].after.status.as_ref());
     let mut status = DeploymentStatus {
         observed_generation: rollout.deployment.metadata.generation,
-        replicas: some(sum(&|status| status.replicas)),
-        updated_replicas: some(updated.map_or(0, |status| status.replicas)),
-        ready_replicas: some(sum(&|status| status.ready_replicas.unwrap_or(0))),
-        available_replicas: some(available),
-        unavailable_replicas: some(wanted.saturating_sub(available).max(0)),
+        replicas: counts::nonzero(sum(&|status| status.replicas)),
+        updated_replicas: counts::nonzero(updated.map_or(0, |status| status.replicas)),
+        ready_replicas: counts::nonzero(sum(&|status| status.ready_replicas.unwrap_or(0))),
+        available_replicas: counts::nonzero(available),
+        unavailable_replicas: counts::nonzero(wanted.saturating_sub(available).max(0)),
         terminating_replicas: terminating(existing()),
         collision_count: rollout.status.collision_count,
         conditions: rollout.status.conditions.clone(),
@@ -129,14 +129,9 @@ fn fail(rollout: &Rollout, status: &mut DeploymentStatus) {
 fn terminating<'a>(drafts: impl Iterator<Item = &'a Draft>) -> Option<i32> {
     drafts.filter_map(|draft| draft.after.status.as_ref()).try_fold(0, |sum, status| {
         match (status.observed_generation, status.terminating_replicas) {
-            (_, Some(count)) => Some(saturating::sum([sum, count])),
+            (_, Some(count)) => Some(counts::sum([sum, count])),
             (None | Some(0), None) => Some(sum),
             (Some(_), None) => None,
         }
     })
-}
-
-/// Leaves counts of zero out, as Kubernetes does.
-fn some(count: i32) -> Option<i32> {
-    (count != 0).then_some(count)
 }

@@ -9,16 +9,18 @@ use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 
+use super::slices::{MANAGED_BY, SERVICE_NAME};
 use crate::MANAGER;
 use crate::openapi_compat::into_field;
 
-const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
+/// The value of the label [`MANAGED_BY`] for this controller.
 const CONTROLLER: &str = "endpointslicemirroring-controller.k8s.io";
-const SERVICE_NAME: &str = "kubernetes.io/service-name";
+/// The label of Endpoints that must not be mirrored.
 const SKIP: &str = "endpointslice.kubernetes.io/skip-mirror";
+/// The annotation of Endpoints that serve as a leader election lock, which are not mirrored.
 const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
 
-/// The controller.
+/// The controller that mirrors Endpoints to EndpointSlices.
 pub(crate) fn controller() -> Controller<Endpoints> {
     Controller::new("endpointslice-mirroring-controller", reconcile)
         .watches(Trigger::<Service>::same())

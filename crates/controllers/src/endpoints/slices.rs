@@ -14,9 +14,12 @@ use crate::openapi_compat::into_field;
 /// How many addresses one slice holds: Kubernetes' default.
 const SIZE: usize = 100;
 
-const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
+/// The label of a slice with the controller that manages it.
+pub(super) const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
+/// The value of the label [`MANAGED_BY`] for this controller.
 const CONTROLLER: &str = "endpointslice-controller.k8s.io";
-const SERVICE_NAME: &str = "kubernetes.io/service-name";
+/// The label of a slice with the name of its Service.
+pub(super) const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
 /// The writes that bring the slices up to date.
 #[derive(Debug, Default)]

@@ -12,9 +12,10 @@ use k8s_openapi::api::batch::v1::{Job, JobCondition, JobSpec, JobStatus, Uncount
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
+use super::conditions;
 use super::indexes::{self, Indexes};
 use crate::replicaset::BURST;
-use crate::{clock, pod, saturating};
+use crate::{clock, counts, pod};
 
 /// The finalizer of a pod that is not counted yet.
 pub(crate) const TRACKING: &str = "batch.kubernetes.io/job-tracking";
@@ -84,15 +85,11 @@ impl<'a> Planner<'a> {
     }
 
     fn has(&self, kind: &str) -> bool {
-        self.status
-            .conditions
-            .iter()
-            .flatten()
-            .any(|condition| condition.type_ == kind && condition.status == "True")
+        conditions::holding(&self.status, kind).is_some()
     }
 
     fn is_finished(&self) -> bool {
-        self.has("Complete") || self.has("Failed")
+        conditions::finished(&self.status).is_some()
     }
 
     /// Removes the finalizer from the remaining pods of a finished Job. Nothing else changes.
@@ -134,11 +131,11 @@ impl<'a> Planner<'a> {
                 uncounted.failed.get_or_insert_default().push(uid);
             }
         }
-        self.status.succeeded = some(match self.indexed {
+        self.status.succeeded = counts::nonzero(match self.indexed {
             true => i32::try_from(self.done.len()).unwrap_or(i32::MAX),
             false => self.status.succeeded.unwrap_or(0).saturating_add(succeeded),
         });
-        self.status.failed = some(self.status.failed.unwrap_or(0).saturating_add(failed));
+        self.status.failed = counts::nonzero(self.status.failed.unwrap_or(0).saturating_add(failed));
         if self.indexed {
             self.status.completed_indexes = Some(self.done.to_string()).filter(|text| !text.is_empty());
         }
@@ -166,7 +163,7 @@ impl<'a> Planner<'a> {
         if self.has("FailureTarget") || self.has("SuccessCriteriaMet") {
             return;
         }
-        let restarts = saturating::sum(self.active().iter().map(|pod| pod::restarts(pod)));
+        let restarts = counts::sum(self.active().iter().map(|pod| pod::restarts(pod)));
         let limit = self.spec.backoff_limit.unwrap_or(6);
         let on_failure = self.restart_policy() == Some("OnFailure");
         let too_many_restarts = on_failure && restarts > 0 && restarts >= limit;
@@ -253,7 +250,7 @@ impl<'a> Planner<'a> {
             }
         }
         let remaining = active.len() - plan.delete.len();
-        self.status.active = some(i32::try_from(remaining + plan.create).unwrap_or(0));
+        self.status.active = counts::nonzero(i32::try_from(remaining + plan.create).unwrap_or(0));
         let ready = active.iter().filter(|pod| pod::is_ready(pod)).count();
         self.status.ready = Some(i32::try_from(ready).unwrap_or(0));
         let terminating = self.pods.iter().filter(|pod| pod::is_terminating(pod)).count();
@@ -346,11 +343,6 @@ fn ended_at(pod: &Pod) -> Option<Timestamp> {
 
 fn len(list: Option<&Vec<String>>) -> i32 {
     list.map_or(0, |list| i32::try_from(list.len()).unwrap_or(i32::MAX))
-}
-
-/// Leaves counts of zero out, as Kubernetes does.
-fn some(count: i32) -> Option<i32> {
-    (count != 0).then_some(count)
 }
 
 #[cfg(test)]

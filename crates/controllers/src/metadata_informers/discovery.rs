@@ -91,7 +91,7 @@ struct Group {
 
 #[derive(Default, Deserialize)]
 struct Metadata {
-    /// Empty in the core group.
+    /// The name of the group; empty for the core group.
     #[serde(default)]
     name: String,
 }

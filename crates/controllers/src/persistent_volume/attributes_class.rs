@@ -10,8 +10,7 @@ use kube::core::ClusterResourceScope;
 use kube::{Resource, ResourceExt};
 use serde::{Deserialize, Serialize};
 
-use super::remove_finalizer;
-use crate::MANAGER;
+use crate::{MANAGER, finalizer};
 
 const PROTECTION: &str = "kubernetes.io/vac-protection";
 /// The name of the index of claims and volumes by the classes that they use.
@@ -91,7 +90,7 @@ async fn protect(class: Arc<VolumeAttributesClass>, ctx: Ctx) -> Result<Action> 
     let free = ctx.cache::<PersistentVolumeClaim>()?.by_index(BY_CLASS, &name)?.is_empty()
         && ctx.cache::<PersistentVolume>()?.by_index(BY_CLASS, &name)?.is_empty();
     if free {
-        remove_finalizer(&ctx, &*class, PROTECTION).await?;
+        finalizer::remove(&ctx, &*class, PROTECTION).await?;
     }
     Ok(Action::await_change())
 }

@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::Pods;
 use crate::openapi_compat::{HasSpec as _, into_field, str_or_empty};
-use crate::pod;
+use crate::{counts, pod};
 
 /// Why creating or deleting pods failed, for the condition `ReplicaFailure`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,13 +37,13 @@ pub(crate) fn status(
         let labels = pod.metadata.labels.as_ref();
         template_labels.iter().all(|(key, value)| labels.and_then(|labels| labels.get(key)) == Some(value))
     };
-    let count = |test: &dyn Fn(&Arc<Pod>) -> bool| pods.active.iter().filter(|pod| test(pod)).count();
+    let count = |test: &dyn Fn(&Arc<Pod>) -> bool| number(pods.active.iter().filter(|pod| test(pod)).count());
     let old = set.status.clone().unwrap_or_default();
     ReplicaSetStatus {
         replicas: number(pods.active.len()),
-        fully_labeled_replicas: some(count(&fully_labeled)),
-        ready_replicas: some(count(&|pod| pod::is_ready(pod))),
-        available_replicas: some(count(&|pod| pod::is_available(pod, min_ready_seconds, now))),
+        fully_labeled_replicas: counts::nonzero(count(&fully_labeled)),
+        ready_replicas: counts::nonzero(count(&|pod| pod::is_ready(pod))),
+        available_replicas: counts::nonzero(count(&|pod| pod::is_available(pod, min_ready_seconds, now))),
         terminating_replicas: Some(number(pods.terminating.len())),
         observed_generation: set.metadata.generation,
         conditions: conditions(old.conditions, failure, now),
@@ -81,11 +81,6 @@ fn conditions(
 
 fn number(count: usize) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)
-}
-
-/// Leaves counts of zero out, as Kubernetes does.
-fn some(count: usize) -> Option<i32> {
-    (count > 0).then(|| number(count))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{
     Node, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec, Taint, Toleration,
 };
 
-use crate::saturating;
+use crate::counts;
 
 /// Whether the node matches the pod's node selector and required node affinity.
 pub(crate) fn matches(pod: &PodSpec, node: &Node) -> bool {
@@ -30,7 +30,7 @@ pub(crate) fn preference(pod: &PodSpec, node: &Node) -> i32 {
         .and_then(|affinity| affinity.node_affinity.as_ref())
         .and_then(|affinity| affinity.preferred_during_scheduling_ignored_during_execution.as_ref());
     let liked = preferred.into_iter().flatten().filter(|preferred| term_matches(&preferred.preference, node));
-    saturating::sum(liked.map(|preferred| preferred.weight))
+    counts::sum(liked.map(|preferred| preferred.weight))
 }
 
 /// Whether a term matches. A term without requirements matches nothing.

@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::{Pod, PodTemplateSpec};
 use super::identity::{self, Ordinals};
 use crate::openapi_compat::HasSpec as _;
 use crate::replicaset::BURST;
-use crate::{controller_history, pod};
+use crate::{controller_history, counts, pod};
 
 /// A revision with its template.
 #[derive(Clone, Debug)]
@@ -66,7 +66,7 @@ struct Planner<'a> {
     spec: StatefulSetSpec,
     now: Timestamp,
     ordinals: Ordinals,
-    /// By ordinal.
+    /// The pods by ordinal.
     pods: BTreeMap<i32, Arc<Pod>>,
     parallel: bool,
 }
@@ -224,10 +224,10 @@ impl<'a> Planner<'a> {
         StatefulSetStatus {
             observed_generation: self.observed.set.metadata.generation,
             replicas,
-            ready_replicas: some(ready_replicas),
+            ready_replicas: counts::nonzero(ready_replicas),
             available_replicas: Some(count(&|pod| ready(pod) && self.is_available(pod))),
-            current_replicas: some(current),
-            updated_replicas: some(updated),
+            current_replicas: counts::nonzero(current),
+            updated_replicas: counts::nonzero(updated),
             current_revision: Some(current_revision),
             update_revision: Some(self.observed.update.name.clone()),
             collision_count: Some(self.observed.collisions),
@@ -245,11 +245,6 @@ impl<'a> Planner<'a> {
 
 fn revision_of(pod: &Pod) -> Option<&String> {
     pod.metadata.labels.as_ref()?.get(controller_history::POD_REVISION)
-}
-
-/// Leaves counts of zero out, as Kubernetes does.
-fn some(count: i32) -> Option<i32> {
-    (count != 0).then_some(count)
 }
 
 #[cfg(test)]

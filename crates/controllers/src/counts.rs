@@ -1,9 +1,14 @@
-//! Sums that do not overflow. Users can write any number into a size or a status.
+//! Counts in specs and statuses. Users can write any number, so that sums must not overflow.
 
 /// Returns the sum, or the `i32` closest to it.
 pub(crate) fn sum(numbers: impl IntoIterator<Item = i32>) -> i32 {
     let sum: i64 = numbers.into_iter().map(i64::from).sum();
     i32::try_from(sum).unwrap_or(if sum < 0 { i32::MIN } else { i32::MAX })
+}
+
+/// Returns a count for a status; `None` for zero, which Kubernetes leaves out.
+pub(crate) fn nonzero(count: i32) -> Option<i32> {
+    (count != 0).then_some(count)
 }
 
 #[cfg(test)]

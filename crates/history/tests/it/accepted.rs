@@ -3,7 +3,7 @@
 use evenkeel_history::{Answer, check};
 use proptest::prelude::*;
 
-use crate::simulate;
+use crate::simulate::{self, Load};
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
@@ -32,4 +32,13 @@ fn a_simulated_history_has_some_of_everything() {
     let summary = check(history.clone()).unwrap();
     assert!(summary.lost > summary.happened && summary.happened > 10, "{summary}");
     assert!(history.listings.len() > 50 && summary.events > 500, "{summary}");
+}
+
+/// A run with a thousand kills once hung after its last kill. The check of such a history ends, and quickly.
+#[test]
+fn the_check_of_a_long_history_ends() {
+    let history = simulate::history_under(Load::OF_KILL, 2, 40_000);
+    assert!(history.operations.len() > 8_000, "{} requests", history.operations.len());
+    let summary = check(history).unwrap();
+    assert!(summary.lost > 1_000, "{summary}");
 }

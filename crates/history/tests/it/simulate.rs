@@ -6,10 +6,20 @@ use evenkeel_history::{
     Answer, Call, Change, ChangeKind, Content, History, Key, Listing, Object, Recorder, Revision, Tick,
 };
 
-/// How many objects the clients write to.
-const KEYS: usize = 3;
-/// How many clients send requests.
-const CLIENTS: usize = 5;
+/// How many objects there are, and how many clients send requests.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Load {
+    pub(crate) keys: usize,
+    pub(crate) clients: usize,
+}
+
+impl Load {
+    /// A small load, whose histories are short enough to read.
+    pub(crate) const SMALL: Self = Self { keys: 3, clients: 5 };
+    /// The load of `evenkeel-kill`.
+    pub(crate) const OF_KILL: Self = Self { keys: 6, clients: 16 };
+}
+
 /// How many clients watch.
 const WATCHERS: usize = 2;
 
@@ -38,6 +48,7 @@ pub(crate) struct World {
     objects: BTreeMap<Key, Object>,
     log: Vec<(Key, ChangeKind, Object)>,
     open: Vec<Option<Open>>,
+    keys: usize,
     watchers: Vec<Watcher>,
     tokens: u64,
     servers: usize,
@@ -45,7 +56,12 @@ pub(crate) struct World {
 
 /// Returns a history of this many steps.
 pub(crate) fn history(seed: u64, steps: usize) -> History {
-    let mut world = World::new(seed);
+    history_under(Load::SMALL, seed, steps)
+}
+
+/// Returns a history of this many steps under a load.
+pub(crate) fn history_under(load: Load, seed: u64, steps: usize) -> History {
+    let mut world = World::new(load, seed);
     for _ in 0..steps {
         world.step();
     }
@@ -53,8 +69,8 @@ pub(crate) fn history(seed: u64, steps: usize) -> History {
 }
 
 impl World {
-    fn new(seed: u64) -> Self {
-        let (recorder, revision) = (Recorder::new(KEYS), 10);
+    fn new(load: Load, seed: u64) -> Self {
+        let (recorder, revision) = (Recorder::new(load.keys), 10);
         let watchers = (0..WATCHERS)
             .map(|watcher| Watcher { stream: recorder.watching(watcher, revision), seen: revision })
             .collect();
@@ -64,7 +80,8 @@ impl World {
             revision,
             objects: BTreeMap::new(),
             log: Vec::new(),
-            open: (0..CLIENTS).map(|_| None).collect(),
+            open: (0..load.clients).map(|_| None).collect(),
+            keys: load.keys,
             watchers,
             tokens: 0,
             servers: 0,
@@ -74,7 +91,7 @@ impl World {
     fn step(&mut self) {
         match self.random.u32(0..100) {
             0..70 => {
-                let client = self.random.usize(0..CLIENTS);
+                let client = self.random.usize(0..self.open.len());
                 let open = self.open[client].take();
                 self.open[client] = self.advance(open);
             }
@@ -88,7 +105,7 @@ impl World {
         match open {
             None if self.random.u32(0..8) == 0 => Some(Open::Listing { called: self.recorder.tick() }),
             None => {
-                let key = self.random.usize(0..KEYS);
+                let key = self.random.usize(0..self.keys);
                 let call = self.call(key);
                 Some(Open::Called { key, call, called: self.recorder.tick() })
             }
@@ -192,7 +209,7 @@ impl World {
 
     /// The server dies: open requests get no answer, whether served or not, and watches begin anew.
     fn kill(&mut self) {
-        for client in 0..CLIENTS {
+        for client in 0..self.open.len() {
             match self.open[client].take() {
                 Some(Open::Called { key, call, called }) => {
                     if self.random.bool() {
@@ -222,7 +239,7 @@ impl World {
 
     /// Answers all requests, and shows every watcher the last revision.
     fn end(mut self) -> History {
-        for client in 0..CLIENTS {
+        for client in 0..self.open.len() {
             while let Some(open) = self.open[client].take() {
                 self.open[client] = self.advance(Some(open));
             }

@@ -93,7 +93,7 @@ async fn damage_in_the_middle_is_refused() {
     let mut bytes = whole.clone();
     bytes[3] ^= 0x10;
     fs::write(log_of(&dir), bytes).unwrap();
-    check_damaged(&dir, "it is no log").await;
+    check_damaged(&dir, "it is not a log").await;
     fs::write(log_of(&dir), whole).unwrap();
     assert_eq!(open(dir.path()).await.unwrap().revision(), 11);
 }

@@ -309,7 +309,7 @@ async fn report(
 async fn check_in_time(history: History) -> anyhow::Result<Option<Checked>> {
     let (answer, checked) = tokio::sync::oneshot::channel();
     std::thread::Builder::new().name("check".to_owned()).spawn(move || {
-        // Nobody waits any more if the time is over.
+        // The send fails if the time is over.
         let _ = answer.send(check(history));
     })?;
     match timeout(CHECK_WITHIN, checked).await {

@@ -6,7 +6,7 @@ use evenkeel_env::Env;
 use evenkeel_store::{Options, ReadError, WatchError};
 use futures::FutureExt;
 
-use crate::{memory_store, put};
+use crate::{delete, memory_store, put};
 
 #[test]
 fn a_write_is_made_before_its_future_first_yields() {
@@ -52,4 +52,30 @@ async fn a_fork_begins_where_its_origin_is_and_goes_its_own_way() {
     assert_eq!((fork.count("/a/"), origin.count("/a/")), (2, 2));
     assert!(fork.get("/a/2").is_none() && origin.get("/a/3").is_none());
     assert_eq!(fork.watch("/a/", 1).unwrap_err(), WatchError::Compacted { asked: 1, oldest: 2 });
+}
+
+#[tokio::test]
+async fn a_folder_is_unchanged_until_a_key_in_it_is_written_or_deleted() {
+    let store = memory_store(Options::default().keep_changes(4)).store;
+    let first = store.write(put("/a/b/1", "x")).await.unwrap().revision;
+    // Writes elsewhere do not count, even in a folder whose name begins in the same way.
+    for key in ["/ab/1", "/a/c/1", "/a/b2/1"] {
+        store.write(put(key, "x")).await.unwrap();
+    }
+    assert_eq!(store.unchanged_since("/a/b/", first), Some(store.revision()));
+    assert_eq!(store.unchanged_since("/a/none/", first), Some(store.revision()));
+    assert_eq!(store.unchanged_since("/a/b/", first - 1), None, "the key was created after that");
+    assert_eq!(store.unchanged_since("/a/", first), None, "a folder contains the folders below");
+    // A folder stays changed when its only key is gone.
+    let before = store.revision();
+    store.write(delete("/a/b/1")).await.unwrap();
+    assert_eq!(store.unchanged_since("/a/b/", before), None);
+    // Once the change has left the log, nobody knows any more what happened before.
+    let deleted = store.revision();
+    for _ in 0..5 {
+        store.write(put("/z/1", "x")).await.unwrap();
+    }
+    assert_eq!(store.unchanged_since("/a/b/", before), None);
+    assert_eq!(store.unchanged_since("/a/b/", deleted), None);
+    assert_eq!(store.unchanged_since("/a/b/", deleted + 1), Some(store.revision()));
 }

@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 use evenkeel::cluster::snapshot::save;
 use evenkeel::kube::config::{KubeConfigOptions, Kubeconfig};
 use evenkeel::kube::{Client, Config};
+use evenkeel::kubeconfig::without_quotes;
 
 use crate::hint::Hinted;
 
@@ -68,13 +69,14 @@ impl Save {
     fn kubeconfig(&self) -> anyhow::Result<Kubeconfig> {
         let read = |path: &Path| {
             let failed = || Hinted::new(format!("cannot read {}", path.display()), NAME_KUBECONFIG);
-            Kubeconfig::read_from(path).with_context(failed)
+            Kubeconfig::read_from(path).map_err(without_quotes).with_context(failed)
         };
         if let Some(path) = &self.kubeconfig {
             return read(path);
         }
+        let environment = Kubeconfig::from_env().map_err(without_quotes);
         if let Some(kubeconfig) =
-            Kubeconfig::from_env().context(Hinted::new("cannot read $KUBECONFIG", NAME_KUBECONFIG))?
+            environment.context(Hinted::new("cannot read $KUBECONFIG", NAME_KUBECONFIG))?
         {
             return Ok(kubeconfig);
         }

@@ -204,7 +204,7 @@ impl Operator {
     }
 
     async fn run_elsewhere(self, arguments: &Arguments) -> anyhow::Result<()> {
-        let config = Config::infer().await.map_err(kube::Error::InferConfig);
+        let config = evenkeel_runtime::kubeconfig::infer().await;
         let config = config.context("no cluster to run against (hint: set KUBECONFIG, or try --embedded)")?;
         let client = Client::try_from(config.clone())?;
         // In a pod, the account may only do what reconciling needs, and the manifests that deployed it contain the

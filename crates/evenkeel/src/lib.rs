@@ -50,8 +50,8 @@ pub use evenkeel_runtime::{
 #[doc(inline)]
 pub use evenkeel_runtime::{
     action, cache, cause, conditions, context, controller, docs, error, event, finalizer, index, informer,
-    manager, manifests, object, observe, owner, predicate, queue, recorder, request, rollout, source,
-    trigger, yaml,
+    kubeconfig, manager, manifests, object, observe, owner, predicate, queue, recorder, request, rollout,
+    source, trigger, yaml,
 };
 
 #[cfg(feature = "leader-election")]

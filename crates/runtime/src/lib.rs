@@ -38,6 +38,7 @@ mod fence;
 pub mod finalizer;
 pub mod index;
 pub mod informer;
+pub mod kubeconfig;
 #[cfg(feature = "leader-election")]
 pub mod leader;
 pub mod manager;

@@ -29,6 +29,7 @@ use crate::declaration::Declaration;
 use crate::error::{BoxError, chain};
 use crate::fence::{self, Fence};
 use crate::informer::Informers;
+use crate::kubeconfig;
 #[cfg(feature = "leader-election")]
 use crate::leader::LeaderElection;
 use crate::manifests::Manifests;
@@ -111,8 +112,7 @@ impl Manager {
     /// A manager for the cluster of the current kubeconfig, or of the pod that this process runs in, as
     /// [`kube::Config::infer`] finds it. Nothing else is read from the environment.
     pub async fn infer() -> Result<Self, kube::Error> {
-        let config = kube::Config::infer().await.map_err(kube::Error::InferConfig)?;
-        Self::from_config(config)
+        Self::from_config(kubeconfig::infer().await?)
     }
 
     /// A manager for the cluster of this configuration, such as a kubeconfig that you read yourself.
@@ -129,7 +129,7 @@ impl Manager {
     /// # }
     /// ```
     pub fn from_config(config: kube::Config) -> Result<Self, kube::Error> {
-        let host = config.cluster_url.authority().map_or_else(String::new, ToString::to_string);
+        let host = host_label(&config.cluster_url);
         let fence = Fence::default();
         let fenced = fence::client(config.clone(), fence.clone())?;
         Ok(Self::to_host(Client::try_from(config)?, fenced, fence, &host))
@@ -309,6 +309,12 @@ impl Manager {
     }
 }
 
+/// The host and port of a URL, for the label of metrics. A user name and password in the URL are left out.
+fn host_label(url: &http::Uri) -> String {
+    let authority = url.authority().map_or("", |authority| authority.as_str());
+    authority.rsplit_once('@').map_or(authority, |(_, host)| host).to_owned()
+}
+
 /// Prints the message with all its sources, which is what a `main` that returns this error shows.
 impl fmt::Debug for ManagerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -320,5 +326,18 @@ impl fmt::Debug for Manager {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let parts: Vec<&str> = self.parts.iter().map(Part::name).collect();
         f.debug_struct("Manager").field("parts", &parts).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_label_of_a_host_shows_no_password() {
+        let label = |url: &'static str| host_label(&http::Uri::from_static(url));
+        assert_eq!(label("https://me:planted@example.com:6443/path"), "example.com:6443");
+        assert_eq!(label("https://[::1]:6443"), "[::1]:6443");
+        assert_eq!(label("/path"), "");
     }
 }

@@ -5,5 +5,6 @@
 mod audit;
 mod demo;
 mod load;
+mod secrets;
 mod snapshot;
 mod up;

@@ -53,7 +53,7 @@ impl Up {
         Self::run(folder, command)
     }
 
-    fn run(folder: TempDir, mut command: Command) -> Self {
+    pub(crate) fn run(folder: TempDir, mut command: Command) -> Self {
         let mut child = command.spawn().expect("the binary runs");
         let mut line = String::new();
         BufReader::new(child.stdout.as_mut().expect("it is piped")).read_line(&mut line).expect("it is text");

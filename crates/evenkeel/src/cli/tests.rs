@@ -154,3 +154,12 @@ mod elected {
         .unwrap();
     }
 }
+
+/// Samples may have Secrets.
+#[test]
+fn an_operator_shows_its_name_and_no_sample() {
+    const PLANTED: &str = "planted-secret-c0ffee";
+    let operator = operator().samples(PLANTED).verbs(PLANTED);
+    let shown = format!("{operator:?} {operator:#?}");
+    assert!(shown.contains("mirror") && !shown.contains(PLANTED), "{shown}");
+}

@@ -2,6 +2,10 @@
 
 use evenkeel_cluster::Cluster;
 use evenkeel_cluster::serve::{ServeOptions, Tokens};
+use evenkeel_runtime::{LeaderElection, Manager};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+
+use crate::child;
 
 const PLANTED: &str = "planted-secret-c0ffee";
 
@@ -65,4 +69,60 @@ async fn a_damaged_key_is_not_shown() {
         check(file, &error);
         std::fs::write(pki.join(file), whole).expect("it can be written");
     }
+}
+
+/// What an operator is configured with: a kubeconfig with a token, a password and a key.
+#[tokio::test]
+async fn what_an_operator_is_configured_with_shows_no_secret() {
+    let kubeconfig = |user: serde_json::Value| -> Kubeconfig {
+        let value = serde_json::json!({"apiVersion": "v1", "kind": "Config", "current-context": "c",
+            "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            "users": [{"name": "u", "user": user}]});
+        serde_json::from_value(value).expect("it is well formed")
+    };
+    let pem = format!("-----BEGIN PRIVATE KEY-----\n{PLANTED}\n-----END PRIVATE KEY-----\n");
+    for user in [
+        serde_json::json!({"token": PLANTED}),
+        serde_json::json!({"username": "u", "password": PLANTED}),
+        serde_json::json!({"client-key-data": base64::Engine::encode(&base64::prelude::BASE64_STANDARD, &pem)}),
+    ] {
+        let kubeconfig = kubeconfig(user);
+        check("a kubeconfig", &shown!(kubeconfig));
+        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
+        let config = config.expect("it has a context");
+        check("a configuration", &shown!(config));
+        match kube::Client::try_from(config) {
+            Ok(client) => {
+                let election = LeaderElection::new("default", "lease").identity("me");
+                check("an election", &shown!(election));
+                let manager = Manager::new(client).leader_election(election);
+                check("a manager", &shown!(manager));
+            }
+            Err(error) => check("the error of a client", &format!("{error} {}", shown!(error))),
+        }
+    }
+}
+
+#[test]
+fn a_malformed_kubeconfig_in_the_environment_is_not_shown() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("kubeconfig");
+    let text = format!("users:\n- name: u\n  user:\n    token: {PLANTED}\n  x: ]\n");
+    std::fs::write(&path, text).expect("it can be written");
+    let path = path.to_str().expect("the path is text");
+    let played = child::play("secrets::child_infers_a_configuration", &[("KUBECONFIG", path)]);
+    assert!(played.passed, "{}", played.told);
+    assert!(played.told.contains("refused: ") && played.told.contains("line "), "{}", played.told);
+    check("an error", &played.told);
+}
+
+/// In a process of its own, whose environment names a malformed kubeconfig.
+#[tokio::test]
+async fn child_infers_a_configuration() {
+    if !child::is_this() {
+        return;
+    }
+    let error = Manager::infer().await.expect_err("the kubeconfig is malformed");
+    println!("refused: {error} {} {}", shown!(error), evenkeel_runtime::error::chain(&error));
 }

@@ -105,8 +105,14 @@ impl H2 {
 
     /// Reads until a frame of this kind arrives, on this stream unless that is 0. Answers pings on the way.
     pub(crate) async fn read_until(&mut self, kind: u8, stream: u32) -> Option<Frame> {
+        // The server's own pings are no progress: the bound is for all frames together.
+        let found = tokio::time::timeout(HANG, self.find(kind, stream)).await;
+        found.expect("the server sends the frame or closes")
+    }
+
+    async fn find(&mut self, kind: u8, stream: u32) -> Option<Frame> {
         loop {
-            let frame = self.read().await?;
+            let frame = self.read_frame().await?;
             if frame.kind == PING && frame.flags & ACK == 0 {
                 let _ = self.send(PING, ACK, 0, &frame.payload).await;
             }

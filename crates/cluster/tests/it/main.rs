@@ -6,6 +6,7 @@ mod child;
 #[cfg(unix)]
 mod descriptors;
 mod determinism;
+mod extremes;
 mod faults;
 mod floods;
 mod h2;

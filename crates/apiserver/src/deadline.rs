@@ -39,3 +39,21 @@ pub(crate) fn missed(method: &Method) -> Response<Body> {
     };
     respond::json(504, Status::timeout(format!("Timeout: {why}")).to_json())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_watch_has_no_deadline() {
+        let limit = |uri: &str| {
+            let (head, ()) = http::Request::get(uri).body(()).expect("the URI is valid").into_parts();
+            of(&head, &Caller::nobody())
+        };
+        let maps = "/api/v1/namespaces/a/configmaps";
+        assert_eq!(limit(&format!("{maps}?timeout=2s")), Some(Duration::from_secs(2)));
+        assert_eq!(limit(&format!("{maps}?timeoutSeconds=2")), None);
+        assert_eq!(limit(&format!("{maps}?watch=1&timeout=2s")), None);
+        assert_eq!(limit("/api/v1/watch/configmaps?timeout=2s"), None);
+    }
+}

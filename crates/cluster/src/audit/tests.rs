@@ -84,3 +84,18 @@ async fn an_output_that_stands_still_does_not_hold_up_the_end() {
     log.close().await;
     drop(lets);
 }
+
+#[tokio::test(start_paused = true)]
+async fn lines_that_still_wait_at_the_end_are_counted_as_lost() {
+    let Log { log, lets, .. } = log();
+    drop(log.record(b"a\n".to_vec()));
+    // The writer takes the first line and stands still with it.
+    while !log.shared.queue.lock().lines.is_empty() {
+        std::thread::yield_now();
+    }
+    drop(log.record(b"b\n".to_vec()));
+    drop(log.record(b"c\n".to_vec()));
+    log.close().await;
+    assert_eq!(log.lost(), 2);
+    drop(lets);
+}

@@ -88,7 +88,9 @@ pub async fn memory(env: &Env, options: Options) -> Store<Header> {
         Some(_) if env.now() == evenkeel_env::EPOCH => shared(&VIRTUAL, &Env::seeded(SHARED_SEED)).await,
         // In real time, no two objects may share a UID.
         None => {
-            return shared(&REAL, env).await.fork_with(env.clone(), options, |entry| with_new_uid(entry, env));
+            return shared(&REAL, env)
+                .await
+                .fork_with(env.clone(), options, |entry| with_new_uid(entry, env));
         }
         // Virtual time has advanced, so the objects need other creation timestamps.
         Some(_) => {

@@ -90,7 +90,9 @@ pub(crate) fn with(object: &Value, path: &[String], value: &Value) -> Value {
     let mut place = &mut changed;
     for part in path {
         place = match place {
-            Value::Array(items) => &mut items[part.parse::<usize>().unwrap()],
+            Value::Array(items) => {
+                &mut items[part.parse::<usize>().expect("a part of the path of a list is an index")]
+            }
             other => &mut other[part.as_str()],
         };
     }

@@ -43,7 +43,7 @@ const MOST_WAITING: usize = 4096;
 /// Starts an embedded cluster with three nodes and the example operators, applies a sample for each operator, and
 /// prints a line for each step that it observes:
 ///
-///     accepted   a user's write was stored under a new revision
+///     accepted   a write of a user was stored under a new revision
 ///     woken      a controller began to reconcile an object, and why
 ///     applied    an operator wrote a child object
 ///     created    a built-in controller created a ReplicaSet or a Pod

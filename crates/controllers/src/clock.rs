@@ -1,7 +1,7 @@
 //! Time as statuses hold it, and upkeep timers.
 //!
 //! A key that must be reconciled again soon to make progress is requeued with `Action::requeue`: that is *work*, and
-//! `settled()` waits for it. A deadline that matters only if nothing happens until then (a rollout that may get stuck, a
+//! `settled()` waits for it, because the cluster runs these controllers with `Manager::later_looks_are_work`. A deadline that matters only if nothing happens until then (a rollout that may get stuck, a
 //! schedule, a time to live) is *upkeep*: [`Reminders`] keep it out of the ledger.
 
 use std::collections::{BTreeMap, BTreeSet};

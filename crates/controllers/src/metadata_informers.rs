@@ -10,7 +10,9 @@ mod informer;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use evenkeel_runtime::{Action, Change, Controller, Ctx, Env, EventMeta, Origin, Request, Result, Trigger};
+use evenkeel_runtime::{
+    Action, Change, Controller, Ctx, Env, EventMeta, Origin, Request, Result, Source, Trigger,
+};
 use informer::ErasedInformer;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
@@ -133,9 +135,11 @@ impl MetadataInformers {
 pub(crate) fn controller(env: &Env, informers: Arc<MetadataInformers>) -> Controller<DynamicObject> {
     let key = || Request::cluster("resources");
     let start = clock::at_start(env, "metadata informers: starting", vec![key()]);
+    // Only that a definition changed matters. Its metadata is watched in any case; its schemas are long.
+    let definitions = Source::<Metadata>::of(ApiResource::erase::<CustomResourceDefinition>(&()));
     Controller::without_primary("metadata-informers", reconcile)
         .stream("start", start)
-        .watches(Trigger::<CustomResourceDefinition>::map(move |_| [key()]))
+        .watches_with(definitions, Trigger::map(move |_| [key()]))
         .field_manager(MANAGER)
         .state(informers)
 }

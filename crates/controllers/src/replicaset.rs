@@ -10,6 +10,7 @@ pub(crate) mod status;
 
 pub(crate) use plan::{BURST, Pods};
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use evenkeel_runtime::{
@@ -54,8 +55,8 @@ fn replicated<K: Replicated>(name: &str) -> Controller<K> {
 
 /// A kind that keeps a number of pods.
 trait Replicated: Object<DynamicType = ()> {
-    /// Converts the object to a ReplicaSet.
-    fn as_set(&self) -> ReplicaSet;
+    /// The object as a ReplicaSet.
+    fn as_set(&self) -> Cow<'_, ReplicaSet>;
 
     /// Converts the status of a ReplicaSet to the status of this kind.
     fn status_of(status: ReplicaSetStatus) -> Value {
@@ -64,16 +65,16 @@ trait Replicated: Object<DynamicType = ()> {
 }
 
 impl Replicated for ReplicaSet {
-    fn as_set(&self) -> ReplicaSet {
-        self.clone()
+    fn as_set(&self) -> Cow<'_, ReplicaSet> {
+        Cow::Borrowed(self)
     }
 }
 
 impl Replicated for ReplicationController {
-    fn as_set(&self) -> ReplicaSet {
+    fn as_set(&self) -> Cow<'_, ReplicaSet> {
         let spec = self.spec.clone().unwrap_or_default();
         let status = self.status.as_ref().and_then(|status| serde_json::to_value(status).ok());
-        ReplicaSet {
+        Cow::Owned(ReplicaSet {
             metadata: self.metadata.clone(),
             spec: into_field(ReplicaSetSpec {
                 replicas: spec.replicas,
@@ -82,7 +83,7 @@ impl Replicated for ReplicationController {
                 template: spec.template,
             }),
             status: status.and_then(|status| serde_json::from_value(status).ok()),
-        }
+        })
     }
 
     fn status_of(status: ReplicaSetStatus) -> Value {
@@ -147,8 +148,7 @@ fn related(ctx: &Ctx, set: &ReplicaSet) -> Option<Vec<Arc<Pod>>> {
 type Outcome = std::result::Result<(), (Failure, ContextError)>;
 
 async fn create<K: Replicated>(ctx: &Ctx, owner: &K, set: &ReplicaSet, count: usize) -> Outcome {
-    let spec = set.spec().cloned().unwrap_or_default();
-    let pod_template = spec.template.unwrap_or_default();
+    let pod_template = set.spec().and_then(|spec| spec.template.clone()).unwrap_or_default();
     let namespace = set.metadata.namespace.as_deref().unwrap_or_default();
     for batch in plan::batches(count) {
         let pod = || pod_template::pod(&pod_template, namespace, controller_reference(owner));

@@ -75,6 +75,10 @@ impl SchedulerState {
 
     /// Follows a change of a node. Returns whether a pod is active that may fit now.
     fn follow_node(&mut self, event: &Event<Node>) -> bool {
+        match event.new_object() {
+            Some(node) => self.cache.observe_node(node),
+            None => self.cache.forget_node(&event.object().name_any()),
+        }
         let matters = match (event.old(), event.new_object()) {
             (_, None) => false,
             (None, Some(_)) => true,

@@ -15,7 +15,6 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::storage::v1::StorageClass;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::core::{ApiResource, ObjectMeta};
 
 use super::Metadata;
@@ -104,6 +103,5 @@ const TYPED: &[TypedKind] = &[
     typed::<HorizontalPodAutoscaler>(),
     typed::<PodDisruptionBudget>(),
     typed::<LazyClusterRole>(),
-    typed::<CustomResourceDefinition>(),
     typed::<ValidatingAdmissionPolicy>(),
 ];

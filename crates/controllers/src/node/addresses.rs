@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::registration::pod_address;
+use super::registration::{pod_address, pod_number};
 
 /// The numbers that a pod may have. The ones before and after belong to the network itself.
 const NUMBERS: std::ops::RangeInclusive<u32> = 2..=254;
@@ -33,8 +33,10 @@ impl Addresses {
 
     /// Records the address that a pod already has.
     pub(crate) fn observe(&mut self, node: usize, pod: &str, address: &str) {
-        let number = NUMBERS.into_iter().find(|number| pod_address(node, *number) == address);
-        if let Some(number) = number.filter(|_| !self.by_pod.contains_key(pod)) {
+        if self.by_pod.contains_key(pod) {
+            return;
+        }
+        if let Some(number) = pod_number(node, address).filter(|number| NUMBERS.contains(number)) {
             self.enter(pod, number);
         }
     }
@@ -67,5 +69,9 @@ mod tests {
         assert_eq!(addresses.of(0, "c"), "10.244.0.4");
         addresses.observe(0, "d", "10.244.0.254");
         assert_eq!(addresses.of(0, "e"), "10.244.0.2");
+        for foreign in ["10.244.1.7", "10.244.0.255", "172.20.0.10", "fd00::2", ""] {
+            addresses.observe(0, foreign, foreign);
+            assert!(!addresses.by_pod.contains_key(foreign), "{foreign} is no address of the node's pods");
+        }
     }
 }

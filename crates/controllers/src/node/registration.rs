@@ -57,10 +57,22 @@ pub(crate) fn address(index: usize) -> String {
 
 /// Returns the address of the pod with this number on a node.
 pub(crate) fn pod_address(index: usize, number: u32) -> String {
-    // From 10.244.0.0 on, 256 addresses for each node.
-    let base = u32::from(Ipv4Addr::new(10, 244, 0, 0));
+    Ipv4Addr::from(first_pod_address(index) + number).to_string()
+}
+
+/// Returns the number of the pod with this address on a node; `None` if the address is not one of the node.
+pub(crate) fn pod_number(index: usize, address: &str) -> Option<u32> {
+    let address = u32::from(address.parse::<Ipv4Addr>().ok()?);
+    address.checked_sub(first_pod_address(index)).filter(|number| *number < ADDRESSES)
+}
+
+/// How many addresses each node has for its pods.
+const ADDRESSES: u32 = 256;
+
+/// The first address for the pods of a node, as a number: from 10.244.0.0 on.
+fn first_pod_address(index: usize) -> u32 {
     let node = u32::try_from(index).unwrap_or(0) % 4096;
-    Ipv4Addr::from(base + node * 256 + number).to_string()
+    u32::from(Ipv4Addr::new(10, 244, 0, 0)) + node * ADDRESSES
 }
 
 /// Returns the Node object that registers a node.

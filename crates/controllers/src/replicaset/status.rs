@@ -28,17 +28,16 @@ pub(crate) fn status(
     failure: Option<&Failure>,
     now: Timestamp,
 ) -> ReplicaSetStatus {
-    let spec = set.spec().cloned().unwrap_or_default();
-    let min_ready_seconds = spec.min_ready_seconds.unwrap_or(0);
-    let template_labels =
-        spec.template.and_then(|template| template.metadata).and_then(|metadata| metadata.labels);
-    let template_labels = template_labels.unwrap_or_default();
+    let min_ready_seconds = set.spec().and_then(|spec| spec.min_ready_seconds).unwrap_or(0);
+    let template = set.spec().and_then(|spec| spec.template.as_ref()?.metadata.as_ref());
+    let template_labels = template.and_then(|metadata| metadata.labels.as_ref());
     let fully_labeled = |pod: &Arc<Pod>| {
         let labels = pod.metadata.labels.as_ref();
-        template_labels.iter().all(|(key, value)| labels.and_then(|labels| labels.get(key)) == Some(value))
+        let mut wanted = template_labels.into_iter().flatten();
+        wanted.all(|(key, value)| labels.and_then(|labels| labels.get(key)) == Some(value))
     };
     let count = |test: &dyn Fn(&Arc<Pod>) -> bool| number(pods.active.iter().filter(|pod| test(pod)).count());
-    let old = set.status.clone().unwrap_or_default();
+    let old = set.status.as_ref().and_then(|status| status.conditions.clone());
     ReplicaSetStatus {
         replicas: number(pods.active.len()),
         fully_labeled_replicas: counts::nonzero(count(&fully_labeled)),
@@ -46,7 +45,7 @@ pub(crate) fn status(
         available_replicas: counts::nonzero(count(&|pod| pod::is_available(pod, min_ready_seconds, now))),
         terminating_replicas: Some(number(pods.terminating.len())),
         observed_generation: set.metadata.generation,
-        conditions: conditions(old.conditions, failure, now),
+        conditions: conditions(old, failure, now),
     }
 }
 

@@ -1,17 +1,15 @@
 //! Which nodes a pod may run on and prefers: node selector, node affinity, taints.
 
-use std::collections::BTreeMap;
-
 use k8s_openapi::api::core::v1::{
-    Node, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec, Taint, Toleration,
+    Node, NodeSelectorRequirement, NodeSelectorTerm, PodSpec, Taint, Toleration,
 };
 
 use crate::counts;
 
 /// Whether the node matches the pod's node selector and required node affinity.
 pub(crate) fn matches(pod: &PodSpec, node: &Node) -> bool {
-    let labels = node.metadata.labels.clone().unwrap_or_default();
-    let selected = pod.node_selector.iter().flatten().all(|(key, value)| labels.get(key) == Some(value));
+    let selected =
+        pod.node_selector.iter().flatten().all(|(key, value)| label(node, key) == Some(value.as_str()));
     let required = pod
         .affinity
         .as_ref()
@@ -35,20 +33,25 @@ pub(crate) fn preference(pod: &PodSpec, node: &Node) -> i32 {
 
 /// Whether a term matches. A term without requirements matches nothing.
 fn term_matches(term: &NodeSelectorTerm, node: &Node) -> bool {
-    let labels = node.metadata.labels.clone().unwrap_or_default();
-    let name = node.metadata.name.clone().unwrap_or_default();
-    let fields = BTreeMap::from([("metadata.name".to_owned(), name)]);
+    let field = |key: &str| match key {
+        "metadata.name" => Some(node.metadata.name.as_deref().unwrap_or_default()),
+        _ => None,
+    };
     let expressions = term.match_expressions.as_deref().unwrap_or_default();
     let field_expressions = term.match_fields.as_deref().unwrap_or_default();
     !(expressions.is_empty() && field_expressions.is_empty())
-        && expressions.iter().all(|requirement| holds(requirement, &labels))
-        && field_expressions.iter().all(|requirement| holds(requirement, &fields))
+        && expressions.iter().all(|requirement| holds(requirement, label(node, &requirement.key)))
+        && field_expressions.iter().all(|requirement| holds(requirement, field(&requirement.key)))
 }
 
-fn holds(requirement: &NodeSelectorRequirement, labels: &BTreeMap<String, String>) -> bool {
-    let value = labels.get(&requirement.key);
+fn label<'a>(node: &'a Node, key: &str) -> Option<&'a str> {
+    node.metadata.labels.as_ref()?.get(key).map(String::as_str)
+}
+
+/// Whether a requirement holds for a label or field with this value.
+fn holds(requirement: &NodeSelectorRequirement, value: Option<&str>) -> bool {
     let values = requirement.values.as_deref().unwrap_or_default();
-    let listed = value.is_some_and(|value| values.contains(value));
+    let listed = value.is_some_and(|value| values.iter().any(|listed| listed == value));
     let compared = || Some((value?.parse::<i64>().ok()?, values.first()?.parse::<i64>().ok()?));
     match requirement.operator.as_str() {
         "In" => listed,
@@ -94,11 +97,6 @@ pub(crate) fn tolerates_unschedulable(pod: &PodSpec) -> bool {
         ..Taint::default()
     };
     pod.tolerations.iter().flatten().any(|toleration| tolerates(toleration, &taint))
-}
-
-/// Returns the spec of a pod, or an empty one.
-pub(crate) fn spec(pod: &Pod) -> PodSpec {
-    pod.spec.clone().unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -1,12 +1,13 @@
 //! The scheduler's cache: the resources and host ports that the pods on each node take.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use evenkeel_schema::pod_resources::{Amounts, Part, PodResources, add};
 use evenkeel_schema::quantity::Quantity;
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::{Container, ContainerStatus, Node, Pod};
 use k8s_openapi::apimachinery::pkg::api::resource;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::pod;
 
@@ -24,10 +25,40 @@ pub(crate) struct PodRequests {
 impl PodRequests {
     /// Sums up the requests of a pod.
     pub(crate) fn of(pod: &Pod) -> Self {
-        let tree = json!({"spec": &pod.spec, "status": &pod.status});
+        let tree = resource_fields(pod);
         Self { amounts: PodResources::of_pod(&tree, Part::Requests).total(), host_ports: host_ports(pod) }
     }
 }
+
+/// The fields of a pod that [`PodResources`] reads, as a tree. Every event of a pod is counted anew, so that the rest of
+/// the pod is left out.
+fn resource_fields(pod: &Pod) -> Value {
+    let container = |it: &Container| json!({"name": it.name, "restartPolicy": it.restart_policy, "resources": it.resources});
+    let spec = pod.spec.as_ref().map(|spec| {
+        json!({
+            "containers": spec.containers.iter().map(container).collect::<Vec<_>>(),
+            "initContainers": spec.init_containers.iter().flatten().map(container).collect::<Vec<_>>(),
+            "resources": spec.resources,
+            "overhead": spec.overhead,
+        })
+    });
+    let status = pod.status.as_ref();
+    let reported = |statuses: Option<&Vec<ContainerStatus>>| -> Vec<Value> {
+        let reported = statuses.into_iter().flatten().filter(|it| it.resources.is_some());
+        reported.map(|it| json!({"name": it.name, "resources": it.resources, "allocatedResources": it.allocated_resources})).collect()
+    };
+    json!({
+        "spec": spec,
+        "status": {
+            "containerStatuses": reported(status.and_then(|status| status.container_statuses.as_ref())),
+            "initContainerStatuses": reported(status.and_then(|status| status.init_container_statuses.as_ref())),
+            "conditions": pod::condition(pod, RESIZE_PENDING).map(|it| json!([{"type": it.type_, "reason": it.reason}])),
+        },
+    })
+}
+
+/// The condition of a pod whose resources are to change. An infeasible change does not count.
+const RESIZE_PENDING: &str = "PodResizePending";
 
 fn host_ports(pod: &Pod) -> BTreeSet<HostPort> {
     let Some(spec) = pod.spec.as_ref() else { return BTreeSet::new() };
@@ -99,6 +130,8 @@ pub(crate) struct SchedulerCache {
     nodes: BTreeMap<String, NodeInfo>,
     /// From the uid of a pod to the node that it is on.
     placed: BTreeMap<String, String>,
+    /// What the nodes offer to pods, parsed once for each change of a node and not for each pod.
+    offered: BTreeMap<String, Amounts>,
 }
 
 impl SchedulerCache {
@@ -133,6 +166,22 @@ impl SchedulerCache {
         }
     }
 
+    /// Updates what a node offers to pods.
+    pub(crate) fn observe_node(&mut self, node: &Node) {
+        self.offered.insert(node.metadata.name.clone().unwrap_or_default(), allocatable(node));
+    }
+
+    /// Removes a node that was deleted.
+    pub(crate) fn forget_node(&mut self, name: &str) {
+        self.offered.remove(name);
+    }
+
+    /// Returns the amounts that a node offers to pods.
+    pub(crate) fn allocatable(&self, node: &Node) -> Cow<'_, Amounts> {
+        let known = self.offered.get(node.metadata.name.as_deref().unwrap_or_default());
+        known.map_or_else(|| Cow::Owned(allocatable(node)), Cow::Borrowed)
+    }
+
     /// Whether the pod is on a node.
     pub(crate) fn is_placed(&self, uid: &str) -> bool {
         self.placed.contains_key(uid)
@@ -145,7 +194,7 @@ impl SchedulerCache {
 }
 
 /// Returns the amounts that a node offers to pods.
-pub(crate) fn allocatable(node: &Node) -> Amounts {
+fn allocatable(node: &Node) -> Amounts {
     let status = node.status.as_ref();
     let offered = status.and_then(|status| status.allocatable.as_ref().or(status.capacity.as_ref()));
     offered.map(amounts).unwrap_or_default()

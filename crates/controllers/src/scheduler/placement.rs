@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use evenkeel_schema::pod_resources::Amounts;
 use evenkeel_schema::quantity::{Format, Quantity};
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::{Node, Pod, PodSpec};
 
 use super::affinity;
-use super::cache::{NodeInfo, PodRequests, SchedulerCache, allocatable};
+use super::cache::{NodeInfo, PodRequests, SchedulerCache};
 
 /// Why a node does not fit.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,16 +36,18 @@ pub(crate) fn place(
     if nodes.is_empty() {
         return Err(Unschedulable { message: "no nodes available to schedule pods".to_owned() });
     }
-    let empty = NodeInfo::default();
+    let (empty, no_spec) = (NodeInfo::default(), PodSpec::default());
+    let spec = pod.spec.as_ref().unwrap_or(&no_spec);
     let mut misfits = Vec::new();
     let mut best: Option<(Score, &Arc<Node>)> = None;
     for node in nodes {
         let name = node.metadata.name.as_deref().unwrap_or_default();
         let info = cache.get(name).unwrap_or(&empty);
-        match misfit(pod, node, requests, info) {
+        let allocatable = cache.allocatable(node);
+        match misfit(spec, node, &allocatable, requests, info) {
             Some(misfit) => misfits.push(misfit),
             None => {
-                let score = score(pod, node, requests, info);
+                let score = score(spec, node, &allocatable, requests, info);
                 if best.as_ref().is_none_or(|(highest, _)| score > *highest) {
                     best = Some((score, node));
                 }
@@ -62,13 +64,18 @@ pub(crate) fn place(
 /// among nodes of the same score.
 type Score = (i32, bool, Reverse<i128>, Reverse<usize>);
 
-fn score(pod: &Pod, node: &Node, requests: &PodRequests, info: &NodeInfo) -> Score {
-    let spec = affinity::spec(pod);
-    let clean = affinity::untolerated(&spec, node, &["PreferNoSchedule"]).is_none();
+fn score(
+    spec: &PodSpec,
+    node: &Node,
+    allocatable: &Amounts,
+    requests: &PodRequests,
+    info: &NodeInfo,
+) -> Score {
+    let clean = affinity::untolerated(spec, node, &["PreferNoSchedule"]).is_none();
     (
-        affinity::preference(&spec, node),
+        affinity::preference(spec, node),
         clean,
-        Reverse(load(&allocatable(node), requests, info)),
+        Reverse(load(allocatable, requests, info)),
         Reverse(info.pod_count()),
     )
 }
@@ -87,24 +94,29 @@ fn load(allocatable: &Amounts, requests: &PodRequests, info: &NodeInfo) -> i128 
 /// Returns why the node does not fit the pod, or `None` if it fits.
 ///
 /// The first check that fails decides, as in Kubernetes. The check of resources reports all that lack.
-fn misfit(pod: &Pod, node: &Node, requests: &PodRequests, info: &NodeInfo) -> Option<Misfit> {
-    let spec = affinity::spec(pod);
+fn misfit(
+    spec: &PodSpec,
+    node: &Node,
+    allocatable: &Amounts,
+    requests: &PodRequests,
+    info: &NodeInfo,
+) -> Option<Misfit> {
     let fixed = |reason: &str| Some(Misfit { reasons: vec![reason.to_owned()], resolvable: false });
     let unschedulable = node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true);
-    if unschedulable && !affinity::tolerates_unschedulable(&spec) {
+    if unschedulable && !affinity::tolerates_unschedulable(spec) {
         return fixed("node(s) were unschedulable");
     }
-    if affinity::untolerated(&spec, node, &["NoSchedule", "NoExecute"]).is_some() {
+    if affinity::untolerated(spec, node, &["NoSchedule", "NoExecute"]).is_some() {
         return fixed("node(s) had untolerated taint(s)");
     }
-    if !affinity::matches(&spec, node) {
+    if !affinity::matches(spec, node) {
         return fixed("node(s) didn't match Pod's node affinity/selector");
     }
     if info.has_port_conflict(requests) {
         let reason = "node(s) didn't have free ports for the requested pod ports";
         return Some(Misfit { reasons: vec![reason.to_owned()], resolvable: true });
     }
-    insufficient(&allocatable(node), requests, info)
+    insufficient(allocatable, requests, info)
 }
 
 fn insufficient(allocatable: &Amounts, requests: &PodRequests, info: &NodeInfo) -> Option<Misfit> {

@@ -6,7 +6,7 @@
 mod escalate;
 mod forbidden;
 mod impersonate;
-mod policy;
+mod rbac_index;
 mod review;
 
 pub(crate) use escalate::{Grant, check_grant};
@@ -21,7 +21,7 @@ use parking_lot::RwLock;
 
 use crate::access::{Attributes, Authorizer, Decision, Rule, Target};
 use crate::{Header, User};
-use policy::{Binding, Policy, RoleRef, Subject};
+use rbac_index::{Binding, RbacIndex, RoleRef, Subject};
 
 /// The group whose members may do everything: the server itself and its administrators.
 const MASTERS: &str = "system:masters";
@@ -38,7 +38,7 @@ pub struct Rbac {
 /// The roles and bindings that were read, and the revision up to which they are current.
 #[derive(Default)]
 struct Followed {
-    policy: Policy,
+    index: RbacIndex,
     /// Every change up to this revision has been applied; zero before the first read.
     revision: u64,
 }
@@ -49,19 +49,19 @@ impl Rbac {
         Self { store, followed: RwLock::default() }
     }
 
-    /// Calls `ask` with a policy that includes every change in the store.
-    fn with_policy<T>(&self, ask: impl FnOnce(&Policy) -> T) -> T {
+    /// Calls `ask` with an index that includes every change in the store.
+    fn with_index<T>(&self, ask: impl FnOnce(&RbacIndex) -> T) -> T {
         let newest = self.store.revision();
         let known = self.followed.read();
         if known.revision >= newest {
-            return ask(&known.policy);
+            return ask(&known.index);
         }
         drop(known);
         let mut known = self.followed.write();
         if known.revision < newest {
             self.catch_up(&mut known);
         }
-        ask(&known.policy)
+        ask(&known.index)
     }
 
     fn catch_up(&self, known: &mut Followed) {
@@ -76,8 +76,8 @@ impl Rbac {
         while let Some(change) = watch.try_next() {
             let change = change.ok()?;
             match (&change.after, &change.before) {
-                (Some(after), _) => known.policy.put(after),
-                (None, Some(before)) => known.policy.remove(&before.key),
+                (Some(after), _) => known.index.put(after),
+                (None, Some(before)) => known.index.remove(&before.key),
                 (None, None) => {}
             }
             // Last, so that a change that panics while it is applied does not count as applied.
@@ -90,22 +90,22 @@ impl Rbac {
     fn reload(&self, known: &mut Followed) {
         let range = Range { prefix: PREFIX.to_owned(), ..Range::default() };
         let Ok(page) = self.store.range(&range) else { return };
-        known.policy = Policy::default();
-        page.entries.iter().for_each(|entry| known.policy.put(entry));
+        known.index = RbacIndex::default();
+        page.entries.iter().for_each(|entry| known.index.put(entry));
         known.revision = page.revision;
     }
 
     /// Every rule that applies to a user in a namespace, cluster-wide rules first.
     fn rules_for(&self, user: &User, namespace: &str) -> Vec<Rule> {
-        self.with_policy(|policy| {
-            let bindings = policy.bindings_of(user, namespace);
-            let rules = bindings.iter().filter_map(|it| policy.rules_of(&it.role_ref, &it.namespace));
+        self.with_index(|index| {
+            let bindings = index.bindings_of(user, namespace);
+            let rules = bindings.iter().filter_map(|it| index.rules_of(&it.role_ref, &it.namespace));
             rules.flat_map(|rules| rules.to_vec()).collect()
         })
     }
 }
 
-impl Policy {
+impl RbacIndex {
     fn put(&mut self, entry: &Arc<Entry<Header>>) {
         let Some((is_role, id)) = locate(&entry.key) else { return };
         if is_role {
@@ -145,7 +145,7 @@ impl Authorizer for Rbac {
             Target::Resource { namespace, .. } => namespace,
             Target::Path(_) => "",
         };
-        self.with_policy(|policy| decide(policy, attributes, namespace))
+        self.with_index(|index| decide(index, attributes, namespace))
     }
 
     fn rules(&self, user: &User, namespace: &str) -> Vec<Rule> {
@@ -154,14 +154,14 @@ impl Authorizer for Rbac {
 
     fn role(&self, kind: &str, name: &str, namespace: &str) -> Option<Vec<Rule>> {
         let reference = RoleRef { kind: kind.into(), name: name.into() };
-        self.with_policy(|policy| policy.rules_of(&reference, namespace)).map(|rules| rules.to_vec())
+        self.with_index(|index| index.rules_of(&reference, namespace)).map(|rules| rules.to_vec())
     }
 }
 
-fn decide(policy: &Policy, attributes: &Attributes<'_>, namespace: &str) -> Decision {
+fn decide(index: &RbacIndex, attributes: &Attributes<'_>, namespace: &str) -> Decision {
     let mut missing: Vec<String> = Vec::new();
-    for binding in policy.bindings_of(attributes.user, namespace) {
-        match policy.rules_of(&binding.role_ref, &binding.namespace) {
+    for binding in index.bindings_of(attributes.user, namespace) {
+        match index.rules_of(&binding.role_ref, &binding.namespace) {
             Some(rules) if rules.iter().any(|rule| rule.allows(attributes)) => {
                 return Decision::Allow(format!("RBAC: allowed by {}", describe(&binding, attributes.user)));
             }

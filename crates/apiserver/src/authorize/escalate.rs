@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::policy::RoleRef;
+use super::rbac_index::RoleRef;
 use super::{MASTERS, forbidden};
 use crate::User;
 use crate::access::{Attributes, Authorizer, Decision, Rule, Target, missing};

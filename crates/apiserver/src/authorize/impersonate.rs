@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use evenkeel_request_info::percent_decode;
 use http::HeaderMap;
 
-use super::policy::service_account;
+use super::rbac_index::service_account;
 use super::{MASTERS, forbidden};
 use crate::User;
 use crate::access::{Attributes, Authorizer, Decision, Target};

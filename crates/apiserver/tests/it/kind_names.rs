@@ -12,7 +12,7 @@ const FIELDS: [(&str, &str); 7] = [
     ("admission/limit_range.rs", "`type` of a limit of a LimitRange"),
     ("authorize.rs", "`subjects[].kind` of a binding of roles"),
     ("authorize/escalate.rs", "`roleRef.kind` of a binding of roles"),
-    ("authorize/policy.rs", "`roleRef.kind` and `subjects[].kind` of a binding of roles"),
+    ("authorize/rbac_index.rs", "`roleRef.kind` and `subjects[].kind` of a binding of roles"),
     ("bootstrap/objects.rs", "`kind` of a line of the initial objects"),
     ("subresource/binding.rs", "`target.kind` of a Binding"),
     ("table/cells/policy.rs", "`subjects[].kind` of a binding of roles"),

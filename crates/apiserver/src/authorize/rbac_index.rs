@@ -19,7 +19,7 @@ type Id = (String, String);
 
 /// All roles and bindings.
 #[derive(Debug, Default)]
-pub(super) struct Policy {
+pub(super) struct RbacIndex {
     roles: BTreeMap<Id, Arc<Role>>,
     bindings: BTreeMap<Id, Arc<Binding>>,
     /// For each subject, the names of the bindings that list it, by namespace.
@@ -93,7 +93,7 @@ pub(super) struct Subject {
     pub(super) namespace: String,
 }
 
-impl Policy {
+impl RbacIndex {
     /// Adds or replaces a role, or removes it if `role` is `None`.
     pub(super) fn set_role(&mut self, id: Id, role: Option<(Bytes, BTreeMap<String, String>)>) {
         self.aggregated.get_mut().clear();

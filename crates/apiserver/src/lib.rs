@@ -21,7 +21,7 @@
 //! | stations | `read`, `write`, `subresource`, `component_status`, `admission`, `incoming`, `managed_fields`, `validate`, `commit` | what happens to a request for a resource, in terms of its context |
 //! | context | `context`, `services` | one request to one resource, and the parts of the server that requests use |
 //! | parts | `authenticate`, `authorize`, `audit`, `admission_registration`, `allocate`, `bootstrap`, `crd`, `discovery`, `encoded_events`, `openapi`, `panics` | state and rules that know nothing of requests to resources; each has its own dependencies |
-//! | messages | `request`, `respond`, `decode`, `table`, `conversion` | what clients send and receive |
+//! | messages | `request`, `respond`, `decode`, `table`, `webhook_client`, `conversion` | what clients send and receive |
 //! | objects | `registry`, `strategy`, `storage`, `object_cache`, `header`, `field_selectors`, `encode`, `body` | what is served, and how an object is stored and written out |
 //! | words | `access`, `user`, `status`, `webhook`, `members`, `bounded_cache` | basic types that all other modules use |
 //!
@@ -79,6 +79,7 @@ mod table;
 mod user;
 mod validate;
 mod webhook;
+mod webhook_client;
 mod write;
 
 pub use access::Rule;

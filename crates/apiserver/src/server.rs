@@ -25,6 +25,7 @@ use crate::openapi::OpenApi;
 use crate::panics::Panics;
 use crate::request::{Caller, Request, Submitted};
 use crate::services::Services;
+use crate::webhook_client::WebhookClient;
 use crate::{
     Header, Rbac, Registry, SigningKey, Status, TokenAuthenticator, User, WebhookCaller, deadline, respond,
     resume, route,
@@ -38,7 +39,7 @@ pub struct Options {
     pub authorizer: Option<Arc<dyn Authorizer>>,
     /// Signs service account tokens. The default is a new key that is lost when the process ends.
     pub signing_key: Option<Arc<SigningKey>>,
-    /// Calls admission webhooks. Without it, all calls fail.
+    /// Calls admission and conversion webhooks. Without it, all calls fail.
     pub webhooks: Option<Arc<dyn WebhookCaller>>,
     /// The audit log. Without it, nothing is recorded.
     pub audit: Option<Audit>,
@@ -74,7 +75,7 @@ impl ApiServer {
             authorizer,
             authentication: Authentication::new(store.clone(), env.clone(), options.signing_key),
             registrations: AdmissionRegistrations::default(),
-            webhooks: options.webhooks,
+            webhooks: Arc::new(WebhookClient::new(store.clone(), options.webhooks)),
             allocator: Allocator::load(&store),
             events: Arc::default(),
             objects: ObjectCache::default(),

@@ -19,7 +19,8 @@ use crate::encoded_events::EncodedEvents;
 use crate::object_cache::ObjectCache;
 use crate::openapi::OpenApi;
 use crate::panics::Panics;
-use crate::{Header, Registry, WebhookCaller};
+use crate::webhook_client::WebhookClient;
+use crate::{Header, Registry};
 
 /// The parts of the server that requests use.
 pub(crate) struct Services {
@@ -33,8 +34,8 @@ pub(crate) struct Services {
     pub(crate) authentication: Authentication,
     /// The compiled admission policies and webhooks.
     pub(crate) registrations: AdmissionRegistrations,
-    /// Calls admission webhooks. Without it, all calls fail.
-    pub(crate) webhooks: Option<Arc<dyn WebhookCaller>>,
+    /// Calls admission and conversion webhooks.
+    pub(crate) webhooks: Arc<WebhookClient>,
     /// Allocates the cluster IPs and node ports of services.
     pub(crate) allocator: Allocator,
     /// The cache of encoded watch events.

@@ -1,5 +1,5 @@
-//! The interface of the client that calls admission webhooks. The cluster provides it, because this crate
-//! opens no sockets.
+//! The interface of the client that calls admission and conversion webhooks. The cluster provides it, because
+//! this crate opens no sockets.
 
 use std::fmt;
 
@@ -16,14 +16,17 @@ pub struct WebhookQuestion {
     pub address: String,
     /// The name that the webhook's TLS certificate must have.
     pub server_name: String,
-    /// The host and port of the request URL.
+    /// The host and port of the request URL, with port 443 if the URL has none. A Service is
+    /// `NAME.NAMESPACE.svc:PORT`.
+    pub destination: String,
+    /// The host and port of the request URL, as written.
     pub authority: String,
     /// The path and query of the request URL.
     pub path: String,
     /// The CA certificates in PEM that are trusted for the webhook's TLS certificate; empty for those of the
     /// system.
     pub ca_bundle: Vec<u8>,
-    /// The AdmissionReview, as JSON.
+    /// The AdmissionReview or ConversionReview, as JSON.
     pub body: Bytes,
 }
 
@@ -60,6 +63,12 @@ impl fmt::Debug for WebhookAnswer {
 pub trait WebhookCaller: Send + Sync {
     /// Posts a request to a webhook. The error is worded as in Go.
     fn post(&self, question: WebhookQuestion) -> BoxFuture<'_, Result<WebhookAnswer, String>>;
+
+    /// Whether the webhook at this [destination](WebhookQuestion::destination) is served in this process, so that
+    /// its Service need not be resolved to an address.
+    fn serves(&self, _destination: &str) -> bool {
+        false
+    }
 }
 
 #[cfg(test)]
@@ -72,6 +81,7 @@ mod tests {
         let question = WebhookQuestion {
             address: "127.0.0.1:1".to_owned(),
             server_name: "localhost".to_owned(),
+            destination: "localhost:1".to_owned(),
             authority: "localhost:1".to_owned(),
             path: "/x".to_owned(),
             ca_bundle: PLANTED.into(),

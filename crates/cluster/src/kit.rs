@@ -8,6 +8,7 @@ mod install;
 mod look;
 mod objects;
 mod wait;
+mod webhooks;
 
 pub use assert::{assert_has, assert_same, diff};
 pub use diff::Diff;

@@ -30,7 +30,10 @@ mod webhooks;
 pub use assemble::{Builder, StartError};
 pub use cluster::Cluster;
 pub use kit::{ApiScope, Diff};
-pub use transport::{CrashPoint, Exchange, Fault, Mark, Matcher, Moment, Outcome, Reconcile, Write};
+pub use transport::{
+    CrashPoint, Exchange, Fault, Mark, Matcher, Moment, Outcome, Reconcile, ServedWebhook, WebhookAddress,
+    WebhookFault, Write,
+};
 
 pub use evenkeel_apiserver::User;
 pub use evenkeel_env::SettingError;

@@ -57,6 +57,10 @@ impl Supervisor {
                 // A remote cluster is shared: other namespaces hold objects that do not belong to this test.
                 manager = manager.namespaces([self.run_as.namespace.to_string()]);
             }
+            if &*self.name == CONTROLLERS {
+                // Pods start, jobs retry and rollouts go on by later looks.
+                manager = manager.later_looks_are_work();
+            }
             let manager = self.observed(manager);
             let manager = (self.factory)(manager);
             let running = manager.run_until(std::future::pending());

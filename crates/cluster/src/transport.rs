@@ -8,13 +8,14 @@ mod describe;
 mod fault;
 mod record;
 mod watches;
+mod webhooks;
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use evenkeel_apiserver::{Committed, User};
-use evenkeel_env::{Env, Station};
+use evenkeel_env::{Env, Footprint, Station};
 use evenkeel_request_info::RequestInfo;
 use futures::future::BoxFuture;
 use http::{Request, Response, header};
@@ -29,10 +30,12 @@ pub(crate) use self::crash::OperatorProcess;
 pub use self::fault::{Fault, Matcher};
 pub(crate) use self::record::DEFAULT_NAMESPACE;
 pub use self::record::{Exchange, Mark, Moment, Outcome, Reconcile, Write};
+pub(crate) use self::webhooks::WebhookTransport;
+pub use self::webhooks::{ServedWebhook, WebhookAddress, WebhookFault};
 
 use self::backend::{ResponseBody, boxed};
 use self::crash::Fate;
-use self::describe::verb;
+use self::describe::{is_apply, verb};
 use self::fault::{Faults, is_write};
 use self::record::{Asked, Recorder};
 use self::watches::Watches;
@@ -49,9 +52,11 @@ const CRASH_DELAY: std::time::Duration = std::time::Duration::from_millis(1);
 pub(crate) struct Wire {
     pub(crate) env: Env,
     pub(crate) backend: Backend,
-    pub(crate) recorder: Recorder,
+    pub(crate) recorder: Arc<Recorder>,
     pub(crate) faults: Faults,
     pub(crate) watches: Watches,
+    /// Carries the API server's calls to webhooks.
+    pub(crate) webhooks: Arc<WebhookTransport>,
     pub(crate) requests: Station,
     /// Whether requests are recorded for `writes()` and the timeline.
     pub(crate) records: bool,
@@ -187,8 +192,16 @@ impl Transport {
             note(Outcome::Answered { status, wrote: None, fault: Some("injected".into()) });
             return Ok(answer.map(boxed));
         }
+        // An apply that changes nothing is how an operator asks whether something is to be changed. Any other write that
+        // changes nothing is one that it should not have sent.
+        let content_type = request.headers().get(header::CONTENT_TYPE).map(header::HeaderValue::as_bytes);
+        let rewrites = is_write(request.method()) && !is_apply(content_type);
         let answer = self.wire.backend.serve(request).await?;
+        let rewrites = rewrites && answer.status().is_success();
         let wrote = answer.extensions().get::<Committed>().map(|committed| committed.0);
+        if wrote.is_some() || rewrites {
+            Footprint::note_write();
+        }
         if struck == Some(Fault::LostAnswer) {
             note(Outcome::Lost { wrote, fault: "answer lost (injected)".into() });
             return Err("the connection broke before the answer arrived (injected)".into());
@@ -203,10 +216,11 @@ impl Transport {
 }
 
 impl Wire {
-    pub(crate) fn new(backend: Backend, env: Env, records: bool) -> Self {
+    pub(crate) fn new(backend: Backend, env: Env, records: bool, webhooks: Arc<WebhookTransport>) -> Self {
         Self {
             backend,
-            recorder: Recorder::new(),
+            recorder: webhooks.recorder().clone(),
+            webhooks,
             faults: Faults::default(),
             watches: Watches::default(),
             requests: env.ledger().station("requests"),

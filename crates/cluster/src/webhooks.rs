@@ -1,14 +1,14 @@
-//! Calls admission webhooks over HTTPS.
+//! Calls webhooks over HTTPS.
 //!
-//! Webhooks run outside of this process, in real time. On a runtime with paused time, every call times out at once.
+//! These webhooks answer in real time. On a runtime with paused time, virtual time stands still during a call.
 
 mod trust;
 
 use std::io;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, mpsc};
+use std::time::Duration;
 
-use evenkeel_apiserver::{WebhookAnswer, WebhookCaller, WebhookQuestion};
-use futures::future::BoxFuture;
+use evenkeel_apiserver::{WebhookAnswer, WebhookQuestion};
 use http::{Request, header};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::client::conn::http1;
@@ -22,7 +22,12 @@ use self::trust::Trust;
 use crate::tls;
 
 /// The largest response that is read: the largest request body that the API accepts.
-const ANSWER_BYTES_MAX: usize = 3 * 1024 * 1024;
+pub(crate) const ANSWER_BYTES_MAX: usize = 3 * 1024 * 1024;
+/// The User-Agent of the API server's calls.
+pub(crate) const USER_AGENT: &str = "kube-apiserver-admission";
+/// How long virtual time stands still for a call: the longest timeout that a webhook can have. After that it goes on,
+/// and the timeout of the call is over at once.
+const REAL_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// Calls webhooks. Each call makes a connection: calls are few, and no connection stays open after a test.
 pub(crate) struct Webhooks {
@@ -46,7 +51,9 @@ impl Webhooks {
         Trust::new(tls::roots(certificates.iter().cloned()), certificates)
     }
 
-    async fn send(&self, question: WebhookQuestion) -> Result<WebhookAnswer, String> {
+    /// Posts a review, and returns the response.
+    pub(crate) async fn send(&self, question: WebhookQuestion) -> Result<WebhookAnswer, String> {
+        let _stopped = evenkeel_env::time_is_paused().then(StoppedClock::new);
         let config = tls::client_config(Arc::new(self.trust(&question.ca_bundle)?));
         let config = config.map_err(|error| error.to_string())?;
         let name = ServerName::try_from(question.server_name.clone()).map_err(|error| error.to_string())?;
@@ -60,7 +67,7 @@ impl Webhooks {
             .header(header::HOST, question.authority)
             .header(header::CONTENT_TYPE, "application/json")
             .header(header::ACCEPT, "application/json, */*")
-            .header(header::USER_AGENT, "kube-apiserver-admission")
+            .header(header::USER_AGENT, USER_AGENT)
             .body(Full::new(question.body))
             .map_err(|error| error.to_string())?;
         let exchange = async {
@@ -79,9 +86,20 @@ impl Webhooks {
     }
 }
 
-impl WebhookCaller for Webhooks {
-    fn post(&self, question: WebhookQuestion) -> BoxFuture<'_, Result<WebhookAnswer, String>> {
-        Box::pin(self.send(question))
+/// Keeps virtual time from passing. Tokio lets paused time jump to the next timer whenever all tasks wait, but not
+/// while a blocking task runs.
+struct StoppedClock {
+    _end: mpsc::Sender<()>,
+}
+
+impl StoppedClock {
+    fn new() -> Self {
+        let (end, ended) = mpsc::channel::<()>();
+        tokio::task::spawn_blocking(move || {
+            // Returns when the sender is dropped.
+            let _ = ended.recv_timeout(REAL_TIME_MAX);
+        });
+        Self { _end: end }
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! A part that has work to do (a request, an event that is being delivered, a key, a reconcile) holds a [`Work`] until it
 //! is done. A part that will act at a known time (a retry, a delayed key, a node's transition) keeps a [`Deadline`] set.
-//! Upkeep timers (resync, leases, heartbeats, bookmarks, watch timeouts) are not work and are not entered.
+//! A deadline has a [`Purpose`]: a part that only wants to look again later is at rest until then. Upkeep timers (resync,
+//! leases, heartbeats, bookmarks, watch timeouts) are not work and are not entered.
 //!
 //! *The hand-over rule:* when work passes from one part to another, the receiver enters its [`Work`] before the sender
 //! drops its own. A stream of events drops the work of an item only when the consumer asks for the next item, or when the
@@ -48,6 +49,9 @@ pub struct Ledger {
     inner: Arc<Inner>,
 }
 
+/// Deadlines by time and id, with their labels.
+type Deadlines = BTreeMap<(Instant, u64), Arc<str>>;
+
 #[derive(Debug, Default)]
 struct Inner {
     /// The number of [`Work`]s plus the number of [`Tally`]s above zero.
@@ -58,8 +62,8 @@ struct Inner {
     moves: AtomicU64,
     /// The stations that exist, by id. Only reports read it; entering work does not lock it.
     stations: Mutex<BTreeMap<u64, Arc<StationInner>>>,
-    /// The deadlines that are set, by time.
-    deadlines: Mutex<BTreeMap<(Instant, u64), Arc<str>>>,
+    /// The deadlines that are set, by purpose and time.
+    deadlines: Mutex<[Deadlines; Purpose::COUNT]>,
     /// Notified when no work is pending, when a deadline changes, and every [`LOOK_EVERY`] moves.
     changed: Notify,
     /// The id of the newest task that waits for rest; zero if none does.
@@ -115,12 +119,45 @@ pub struct Tally {
     count: usize,
 }
 
+/// Why a part will act at a known time, which decides whether the world is at rest until then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Purpose {
+    /// To look again, although nothing is known to be unfinished. The world is at rest until then.
+    Look,
+    /// To look again after a write, which may have been one of several. The world is not at rest if this happens within
+    /// the limit of the wait. It is at rest if this happens later.
+    Follow,
+    /// To go on with unfinished work, such as a retry. The world is not at rest.
+    Work,
+}
+
+impl Purpose {
+    const COUNT: usize = 3;
+}
+
+/// The earliest deadline of each purpose.
+#[derive(Clone, Copy, Debug)]
+struct Next {
+    look: Option<Instant>,
+    follow: Option<Instant>,
+    work: Option<Instant>,
+}
+
+impl Next {
+    /// Whether a deadline of any purpose is due: a part whose deadline is due is about to act.
+    fn is_due(&self) -> bool {
+        let now = Instant::now();
+        [self.look, self.follow, self.work].into_iter().flatten().any(|at| at <= now)
+    }
+}
+
 /// The next time at which a part will act by itself, although it holds no work until then.
 #[derive(Debug)]
 pub struct Deadline {
     ledger: Arc<Inner>,
     id: u64,
     what: Arc<str>,
+    purpose: Purpose,
     at: Mutex<Option<Instant>>,
 }
 
@@ -173,12 +210,31 @@ impl Ledger {
         Tally { entry: self.station(name).entry, count: 0 }
     }
 
-    /// Creates a deadline that is not set.
+    /// Creates a deadline of unfinished work that is not set.
     pub fn deadline(&self, what: impl Into<Arc<str>>) -> Deadline {
+        self.deadline_for(Purpose::Work, what)
+    }
+
+    /// Creates a deadline of this purpose that is not set.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(async {
+    /// use std::time::Duration;
+    /// use evenkeel_env::{Ledger, Purpose};
+    /// use tokio::time::Instant;
+    ///
+    /// let ledger = Ledger::new();
+    /// let look = ledger.deadline_for(Purpose::Look, "look at the weather again");
+    /// look.set(Some(Instant::now() + Duration::from_secs(300)));
+    /// ledger.settled(Duration::from_secs(60)).await.unwrap();
+    /// # });
+    /// ```
+    pub fn deadline_for(&self, purpose: Purpose, what: impl Into<Arc<str>>) -> Deadline {
         Deadline {
             ledger: self.inner.clone(),
             id: self.inner.next_id(),
             what: what.into(),
+            purpose,
             at: Mutex::new(None),
         }
     }
@@ -204,22 +260,24 @@ impl Ledger {
         loop {
             let changed = self.inner.changed.notified();
             match self.inner.at_rest() {
-                Some(None) => return Ok(()),
-                // A part whose deadline is due is about to act.
-                Some(Some(next)) if next > Instant::now() => return Ok(()),
+                Some(next) if !next.is_due() => return Ok(()),
                 _ => wait.changed(changed, end).await?,
             }
         }
     }
 
-    /// Waits until no work is pending and no deadline is set. Lets time pass for deadlines, up to `limit`.
+    /// Waits until no work is pending and no deadline is set that counts (see [`Purpose`]). Lets time pass for deadlines,
+    /// up to `limit`.
     pub async fn settled(&self, limit: Duration) -> Result<(), Unsettled> {
         let (end, mut wait) = (Instant::now() + limit, Wait::begin(&self.inner, limit));
         loop {
             let changed = self.inner.changed.notified();
             match self.inner.at_rest() {
-                Some(None) => return Ok(()),
-                Some(Some(next)) if next > end => return Err(wait.failed(false, None)),
+                Some(next) if !next.is_due() => match next.work {
+                    Some(work) if work > end => return Err(wait.failed(false, None)),
+                    None if next.follow.is_none_or(|follow| follow > end) => return Ok(()),
+                    _ => wait.changed(changed, end).await?,
+                },
                 _ => wait.changed(changed, end).await?,
             }
         }
@@ -249,8 +307,10 @@ impl Inner {
         }
     }
 
-    fn next_deadline(&self) -> Option<Instant> {
-        self.deadlines.lock().keys().next().map(|(at, _)| *at)
+    fn next_deadlines(&self) -> Next {
+        let deadlines = self.deadlines.lock();
+        let first = |purpose: Purpose| deadlines[purpose as usize].keys().next().map(|(at, _)| *at);
+        Next { look: first(Purpose::Look), follow: first(Purpose::Follow), work: first(Purpose::Work) }
     }
 
     fn pending(&self) -> Vec<Pending> {
@@ -262,7 +322,7 @@ impl Inner {
             (count > 0).then(|| Pending { what: station.name.to_string(), count, details, due_in: None })
         });
         let deadlines = self.deadlines.lock();
-        let due = deadlines.iter().map(|((at, _), what)| Pending {
+        let due = deadlines.iter().rev().flatten().map(|((at, _), what)| Pending {
             what: what.to_string(),
             count: 0,
             details: Vec::new(),
@@ -271,17 +331,17 @@ impl Inner {
         busy.chain(due).collect()
     }
 
-    /// Returns the next deadline if no work is pending, `None` otherwise.
+    /// Returns the next deadlines if no work is pending, `None` otherwise.
     ///
     /// On several threads, work can become a deadline and a deadline work between two reads. So the answer holds only if
     /// the count of moves is the same before and after.
-    fn at_rest(&self) -> Option<Option<Instant>> {
+    fn at_rest(&self) -> Option<Next> {
         loop {
             let moves = self.moves.load(Ordering::SeqCst);
             if self.holders.load(Ordering::SeqCst) > 0 {
                 return None;
             }
-            let next = self.next_deadline();
+            let next = self.next_deadlines();
             if self.moves.load(Ordering::SeqCst) == moves {
                 return Some(next);
             }
@@ -358,6 +418,7 @@ impl Deadline {
         }
         {
             let mut deadlines = self.ledger.deadlines.lock();
+            let deadlines = &mut deadlines[self.purpose as usize];
             if let Some(old) = *current {
                 deadlines.remove(&(old, self.id));
             }

@@ -10,14 +10,16 @@
 //! *Invariant:* no other crate reads the OS clock or OS randomness (`clippy.toml` forbids it).
 
 mod clock;
+mod footprint;
 mod hash;
 mod ledger;
 mod random;
 mod settings;
 
 pub use clock::{EPOCH, time_is_paused};
+pub use footprint::Footprint;
 pub use hash::{HashMap, HashSet, Hashes};
-pub use ledger::{Deadline, Ledger, Pending, Station, Tally, Turns, Unsettled, Work};
+pub use ledger::{Deadline, Ledger, Pending, Purpose, Station, Tally, Turns, Unsettled, Work};
 pub use settings::{SettingError, flag, setting};
 
 use std::sync::Arc;

@@ -4,6 +4,7 @@
 //! it finds, and [`Cache::snapshot`] copies a persistent map in constant time, after the first snapshot has built that
 //! map. A writer waits for a single lookup at most, never for a reader that iterates over the whole cache.
 
+mod entries;
 mod indexed;
 mod store;
 

@@ -1,4 +1,4 @@
-//! The fence around a leader's requests: no request starts after the renew deadline, and each ends before another
+//! The fence around a leader's requests: no request starts while the lease is in doubt, and each ends before another
 //! process can lead.
 //!
 //! A request is checked twice: when it is sent ([`Fence::pass`]), and whenever its bytes are written to a socket
@@ -18,13 +18,28 @@ use std::task::Poll;
 use std::time::Duration;
 
 use kube::{Client, Config};
-use parking_lot::Mutex;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 /// Holds until when requests may start and must end. Clones share one fence.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fence {
-    bounds: Arc<Mutex<Bounds>>,
+    /// The present bounds. Requests that wait for a renewal subscribe to their changes.
+    bounds: Arc<watch::Sender<Bounds>>,
+}
+
+/// How long a renewal of the lease counts, from when it was sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    /// How long requests start without another renewal. After that they wait for one.
+    pub(crate) fresh: Duration,
+    /// How long requests start after a renewal whose answer took so long that it is not fresh any more, so that the
+    /// leader of a slow server still works.
+    pub(crate) after_answer: Duration,
+    /// How long requests wait for another renewal. After that they fail.
+    pub(crate) renew_deadline: Duration,
+    /// How long no other candidate takes the lease. After that, requests that have started are cut off.
+    pub(crate) lease_duration: Duration,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -34,8 +49,9 @@ enum Bounds {
     None,
     /// This process does not lead: no request passes.
     Closed,
-    /// This process leads: requests may start until `start`, and must end before `end`.
-    Open { start: Instant, end: Instant },
+    /// This process leads: requests start and are written to sockets until `fresh`, wait for a renewal until `start`,
+    /// and must end before `end`.
+    Open { fresh: Instant, start: Instant, end: Instant },
 }
 
 /// The request was not sent, or was cut off, because this process may not be the leader any more.
@@ -63,39 +79,62 @@ pub(crate) fn client(config: Config, _: Fence) -> kube::Result<Client> {
 }
 
 impl Fence {
-    /// Opens the fence: the lease was renewed by a request that was sent at `renewed`.
-    pub(crate) fn renewed(&self, renewed: Instant, renew_deadline: Duration, lease_duration: Duration) {
-        let bounds = Bounds::Open { start: renewed + renew_deadline, end: renewed + lease_duration };
-        *self.bounds.lock() = bounds;
+    /// Opens the fence: the lease was renewed by a request that was sent at `renewed`, and was answered just now.
+    pub(crate) fn renewed(&self, renewed: Instant, terms: Terms) {
+        let start = renewed + terms.renew_deadline;
+        let fresh = (renewed + terms.fresh).max(Instant::now() + terms.after_answer).min(start);
+        self.bounds.send_replace(Bounds::Open { fresh, start, end: renewed + terms.lease_duration });
     }
 
     /// Closes the fence: no request starts from now on.
     pub(crate) fn close(&self) {
-        *self.bounds.lock() = Bounds::Closed;
+        self.bounds.send_replace(Bounds::Closed);
     }
 
     /// Whether there is a leader election.
     #[cfg(all(feature = "leader-election", feature = "rustls-tls"))]
     fn is_used(&self) -> bool {
-        !matches!(*self.bounds.lock(), Bounds::None)
+        !matches!(*self.bounds.borrow(), Bounds::None)
     }
 
-    /// Whether a request that has started may still be on its way.
+    /// Whether the bytes of a request that has started may be written to a socket.
     #[cfg(all(feature = "leader-election", feature = "rustls-tls"))]
-    fn may_end(&self) -> bool {
-        match *self.bounds.lock() {
+    fn may_send(&self) -> bool {
+        match *self.bounds.borrow() {
             Bounds::None => true,
             Bounds::Closed => false,
-            Bounds::Open { end, .. } => Instant::now() < end,
+            Bounds::Open { fresh, .. } => Instant::now() < fresh,
         }
     }
 
-    /// Asks for permission to send a request, which must start at once.
-    pub(crate) fn pass(&self) -> Result<Pass, Fenced> {
-        match *self.bounds.lock() {
-            Bounds::None => Ok(Pass::FREE),
-            Bounds::Open { start, end } if Instant::now() < start => Ok(Pass { end: Some(end) }),
-            Bounds::Open { .. } | Bounds::Closed => Err(Fenced),
+    /// Asks for permission to send a request, which must start at once. Waits for the next renewal of the lease if the
+    /// last one is not fresh.
+    pub(crate) async fn pass(&self) -> Result<Pass, Fenced> {
+        loop {
+            let bounds = *self.bounds.borrow();
+            match bounds {
+                Bounds::None => return Ok(Pass::FREE),
+                Bounds::Open { fresh, end, .. } if Instant::now() < fresh => {
+                    return Ok(Pass { end: Some(end) });
+                }
+                Bounds::Open { start, .. } if Instant::now() < start => self.renewal(start).await,
+                Bounds::Open { .. } | Bounds::Closed => return Err(Fenced),
+            }
+        }
+    }
+
+    /// Waits until the lease is renewed, the fence is closed, or `start` has come.
+    async fn renewal(&self, start: Instant) {
+        let is_waited_for = |bounds: &Bounds| match bounds {
+            Bounds::Open { fresh, .. } => Instant::now() < *fresh,
+            Bounds::None | Bounds::Closed => true,
+        };
+        let mut bounds = self.bounds.subscribe();
+        tokio::select! {
+            biased;
+            // The sender cannot be gone: this fence holds it.
+            _ = bounds.wait_for(is_waited_for) => {}
+            () = tokio::time::sleep_until(start) => {}
         }
     }
 }
@@ -130,17 +169,24 @@ mod tests {
     use crate::error::BoxError;
     use crate::metrics::Metrics;
 
+    const TERMS: Terms = Terms {
+        fresh: Duration::from_secs(3),
+        after_answer: Duration::from_secs(1),
+        renew_deadline: Duration::from_secs(10),
+        lease_duration: Duration::from_secs(15),
+    };
+
     /// A process that was frozen while it sent a request does not continue with it.
     #[tokio::test(start_paused = true)]
     async fn a_request_does_not_go_on_after_its_time() {
         let fence = Fence::default();
-        fence.renewed(Instant::now(), Duration::from_secs(10), Duration::from_secs(15));
+        fence.renewed(Instant::now(), TERMS);
         let polls = std::cell::Cell::new(0);
         let sending = std::future::poll_fn(|_| {
             polls.set(polls.get() + 1);
             if polls.get() == 2 { Poll::Ready(()) } else { Poll::Pending }
         });
-        let mut request = std::pin::pin!(fence.pass().unwrap().hold(sending));
+        let mut request = std::pin::pin!(fence.pass().await.unwrap().hold(sending));
         assert!(futures::poll!(request.as_mut()).is_pending());
         tokio::time::advance(Duration::from_secs(60)).await;
         assert!(matches!(futures::poll!(request.as_mut()), Poll::Ready(Err(Fenced))));
@@ -150,7 +196,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn requests_start_before_the_deadline_and_end_before_the_lease() {
         let service = tower::service_fn(|_: Request<Body>| async {
-            tokio::time::sleep(Duration::from_secs(8)).await;
+            tokio::time::sleep(Duration::from_secs(14)).await;
             Ok::<_, BoxError>(Response::new(Body::empty()))
         });
         let fence = Fence::default();
@@ -160,16 +206,59 @@ mod tests {
         assert!(send().await.is_ok(), "nobody is elected");
         fence.close();
         assert!(send().await.is_err(), "closed before the first renewal");
-        let renewed = Instant::now();
-        fence.renewed(renewed, Duration::from_secs(10), Duration::from_secs(15));
+        fence.renewed(Instant::now(), TERMS);
         assert!(send().await.is_ok());
+        let renewed = Instant::now();
+        fence.renewed(renewed, TERMS);
+        tokio::time::advance(Duration::from_secs(2)).await;
         let cut = send().await.unwrap_err();
         assert!(matches!(cut, kube::Error::Service(error) if error.is::<Fenced>()));
         assert_eq!(renewed.elapsed(), Duration::from_secs(15));
         assert!(send().await.is_err(), "none starts after the renew deadline");
-        fence.renewed(Instant::now(), Duration::from_secs(10), Duration::from_secs(15));
+        fence.renewed(Instant::now(), TERMS);
         assert!(send().await.is_ok());
         fence.close();
         assert!(send().await.is_err());
+    }
+
+    /// While the last renewal is not fresh, another process may have created a deleted lease and lead by it. Requests
+    /// wait until a renewal shows whether that is so.
+    #[tokio::test(start_paused = true)]
+    async fn requests_wait_while_the_lease_is_in_doubt() {
+        let fence = Fence::default();
+        let begin = Instant::now();
+        fence.renewed(begin, TERMS);
+        tokio::time::advance(TERMS.fresh).await;
+        let mut renewed = std::pin::pin!(fence.pass());
+        assert!(futures::poll!(renewed.as_mut()).is_pending());
+        fence.renewed(Instant::now(), TERMS);
+        assert!(matches!(futures::poll!(renewed), Poll::Ready(Ok(_))));
+
+        tokio::time::advance(TERMS.fresh).await;
+        let mut refused = std::pin::pin!(fence.pass());
+        assert!(futures::poll!(refused.as_mut()).is_pending());
+        fence.close();
+        assert!(matches!(futures::poll!(refused), Poll::Ready(Err(Fenced))));
+
+        let renewed = Instant::now();
+        fence.renewed(renewed, TERMS);
+        tokio::time::advance(TERMS.fresh).await;
+        assert!(fence.pass().await.is_err());
+        assert_eq!(renewed.elapsed(), TERMS.renew_deadline, "requests wait until the renew deadline");
+    }
+
+    /// A server that takes longer for an answer than a renewal is fresh does not keep the leader from its work.
+    #[tokio::test(start_paused = true)]
+    async fn requests_start_after_a_slow_renewal_too() {
+        let fence = Fence::default();
+        let sent = Instant::now();
+        tokio::time::advance(TERMS.fresh + Duration::from_secs(2)).await;
+        fence.renewed(sent, TERMS);
+        assert!(fence.pass().await.is_ok());
+        tokio::time::advance(TERMS.after_answer).await;
+        assert!(futures::poll!(std::pin::pin!(fence.pass())).is_pending());
+        tokio::time::advance(TERMS.renew_deadline).await;
+        fence.renewed(sent, TERMS);
+        assert!(fence.pass().await.is_err(), "the renew deadline counts from when the renewal was sent");
     }
 }

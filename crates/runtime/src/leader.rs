@@ -8,18 +8,20 @@
 //!
 //! **A deleted lease.** A candidate of client-go creates a missing lease and leads at once. Here, a candidate that has
 //! seen the holder waits until the lease would have expired, as if the lease were still there. A candidate that has
-//! never seen the lease cannot tell a first start from a deletion: it creates the lease, and leads after one and a half
-//! retry periods, within which a previous holder tries to renew and is refused. A holder that learns that its lease is
-//! gone sends no requests until it has created a new one; if another candidate creates it first, leadership is lost.
+//! never seen the lease cannot tell a first start from a deletion: it creates the lease, and leads after two retry
+//! periods. By then a previous holder has been refused a renewal, or has been without one for so long that its requests
+//! wait. A holder that learns that its lease is gone sends no requests until it has created a new one; if another
+//! candidate creates it first, leadership is lost.
 //!
 //! **The fence.** While a leader is elected, [`Manager::client`](crate::Manager::client) and every
 //! [`Ctx`](crate::Ctx) send under these rules:
 //!
-//! 1. No request starts after the renew deadline (10 s after the last renewal was sent), nor after a refused renewal.
+//! 1. No request starts more than one and a half retry periods (3 s) after the last renewal was sent, and half a period
+//!    after its answer: it waits for the next renewal. It fails at the renew deadline (10 s after the last renewal was sent), or when a renewal is refused.
+//!    With [`Manager::infer`](crate::Manager::infer) and [`Manager::from_config`](crate::Manager::from_config), the
+//!    clock is checked again right before each write to a socket, which fails in doubt.
 //! 2. No request continues after the lease duration (15 s after the last renewal was sent), before which no other
-//!    candidate takes the lease. The clock is checked whenever the request is polled and, with
-//!    [`Manager::infer`](crate::Manager::infer) and [`Manager::from_config`](crate::Manager::from_config), right before
-//!    each write to a socket.
+//!    candidate takes the lease. The clock is checked whenever the request is polled.
 //! 3. With those two constructors, sockets are closed by a reset, so that the kernel does not continue to deliver the
 //!    last request of a leader that is gone: on a cut network it would, for minutes.
 //!
@@ -27,6 +29,8 @@
 //!
 //! * A request that has left this machine and is delayed for the rest of the lease, by the network, a proxy or the
 //!   server, is served after another process has taken over.
+//! * If a renewal took longer than a retry period, and the lease was deleted meanwhile, a candidate that has never seen
+//!   the lease may lead for up to half a period before the holder stops.
 //! * A process can be frozen between its last look at the clock and the system call that follows, some hundred
 //!   nanoseconds later.
 //! * While a *machine* is suspended, the monotonic clock of Linux stops too: after waking, the lease seems fresh until
@@ -78,10 +82,6 @@ pub struct LostLeadership {
     pub cause: String,
 }
 
-/// How many retry periods a candidate waits after it created a lease whose previous holder it does not know. A previous
-/// holder tries to renew within one period; half a period is left for its request.
-const PROVING_PERIODS: f64 = 1.5;
-
 /// A request of the election that was given up after this time.
 #[derive(Debug, thiserror::Error)]
 #[error("no answer within {0:?}")]
@@ -123,12 +123,15 @@ impl Candidate {
 
     /// Waits until this candidate leads. Returns `None` if it was told to stop before.
     pub(crate) async fn acquire(&mut self, stop: &CancellationToken) -> Option<()> {
-        // Waiting for another's lease is not pending work. Waiting to lead by our own new lease is: it ends at a known time.
-        let proving = self.env.ledger().deadline(format!("leader election: {} was created", self.lease()));
+        // Waiting for another's lease is not pending work. Waiting to lead by our own new lease and the retry after a
+        // failed request are: they end at a known time.
+        let retry =
+            self.env.ledger().deadline(format!("leader election: next attempt to hold {}", self.lease()));
         loop {
             let attempt = self.attempt().await;
-            proving.set(None);
+            retry.set(None);
             let created = std::mem::take(&mut self.unproven);
+            let failed = attempt.is_err();
             match attempt {
                 Ok(true) if !created => {
                     tracing::info!(lease = self.lease(), identity = self.identity, "leading");
@@ -140,9 +143,12 @@ impl Candidate {
                 }
             }
             // Up to a fifth of jitter, so that candidates do not collide at every attempt.
-            let periods = if created { PROVING_PERIODS } else { 1.0 + 0.2 * self.env.random_fraction() };
-            let next = Instant::now() + self.election.retry_period.mul_f64(periods);
-            proving.set(created.then_some(next));
+            let pause = match created {
+                true => self.election.proving_time(),
+                false => self.election.retry_period.mul_f64(1.0 + 0.2 * self.env.random_fraction()),
+            };
+            let next = Instant::now() + pause;
+            retry.set((created || failed).then_some(next));
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return None,
@@ -322,7 +328,7 @@ impl Candidate {
         self.observed = Some((lease, started));
         self.renewed = Some(started);
         if !self.unproven {
-            self.fence.renewed(started, self.election.renew_deadline, self.election.lease_duration);
+            self.fence.renewed(started, self.election.terms());
         }
     }
 

@@ -16,6 +16,7 @@
 //! | queue keys | [`queue`], [`cause`] | deduplicated keys with priorities and backoff |
 //! | reconcile | [`controller`], [`action`], [`error`] | workers, results, retries |
 //! | read and write | [`context`], [`owner`], [`finalizer`], [`conditions`], [`rollout`], [`recorder`] | what a reconcile works with |
+//! | admit and convert | `webhook` | functions that the API server calls |
 //! | run | [`manager`] | starts, stops and shares all of these |
 //!
 //! Guides: [from controller-runtime](docs::from_controller_runtime), [from kube-rs](docs::from_kube_rs).
@@ -65,6 +66,8 @@ mod tasks;
 #[cfg(feature = "otel")]
 pub mod telemetry;
 pub mod trigger;
+#[cfg(feature = "webhooks")]
+pub mod webhook;
 mod wire;
 pub mod yaml;
 
@@ -102,3 +105,5 @@ pub use request::Request;
 pub use rollout::Rollout;
 pub use source::Source;
 pub use trigger::Trigger;
+#[cfg(feature = "webhooks")]
+pub use webhook::{Conversion, Webhook, Webhooks};

@@ -1,5 +1,10 @@
 //! The manager runs controllers that share one client and one set of caches, and starts and stops them together.
 
+#[cfg(feature = "webhooks")]
+mod hooks;
+#[cfg(not(feature = "webhooks"))]
+#[path = "manager/hooks/off.rs"]
+mod hooks;
 #[cfg(feature = "leader-election")]
 mod leadership;
 #[cfg(not(feature = "leader-election"))]
@@ -35,6 +40,7 @@ use crate::leader::LeaderElection;
 use crate::manifests::Manifests;
 use crate::metrics::Metrics;
 use crate::observe::{Observed, Observers};
+use hooks::Hooks;
 use leadership::Election;
 use part::{Part, When};
 use serving::Serving;
@@ -79,6 +85,8 @@ pub struct Manager {
     declared: Vec<Declaration>,
     observers: Observers,
     serving: Serving,
+    later_looks_are_work: bool,
+    hooks: Hooks,
 }
 
 /// The manager ended because one of its parts failed.
@@ -159,6 +167,8 @@ impl Manager {
             declared: Vec::new(),
             observers: Observers::default(),
             serving: Serving::default(),
+            later_looks_are_work: false,
+            hooks: Hooks::default(),
         }
     }
 
@@ -251,6 +261,14 @@ impl Manager {
     /// Keeps `metadata.managedFields` out of all caches.
     pub fn strip_managed_fields(self) -> Self {
         self.informers.strip_managed_fields();
+        self
+    }
+
+    /// Makes the test kit's `settled()` wait for keys that asked for a later look, for controllers whose looks are steps
+    /// of unfinished work, such as those of simulated nodes. Otherwise a key whose successful reconcile asked for a later
+    /// look, and wrote nothing, is at rest. On a real cluster this changes nothing.
+    pub fn later_looks_are_work(mut self) -> Self {
+        self.later_looks_are_work = true;
         self
     }
 

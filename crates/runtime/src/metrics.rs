@@ -4,6 +4,7 @@
 //! | names | origin |
 //! |---|---|
 //! | `workqueue_*`, `controller_runtime_*` | controller-runtime's, with its labels `name`, `controller`, `result` |
+//! | `controller_runtime_webhook_*`, `controller_runtime_conversion_webhook_panics_total` | controller-runtime's, by the path of the `webhook` and `code` |
 //! | `leader_election_master_status` | client-go's, by the name of the lease |
 //! | `rest_client_requests_total`, `rest_client_request_duration_seconds` | client-go's, by `code`, `method` or `verb`, `host` |
 //! | `evenkeel_cache_objects`, `evenkeel_cache_bytes`, `evenkeel_watch_restarts_total` | ours, by `source` |
@@ -13,6 +14,8 @@
 //! Counters are kept where things happen and read when the metrics are encoded: a reconcile costs a few atomic additions.
 
 mod requests;
+#[cfg(feature = "webhooks")]
+mod webhooks;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -37,6 +40,8 @@ use crate::informer::Informers;
 use crate::queue::Item;
 use crate::{Queue, Request};
 use requests::Requests;
+#[cfg(feature = "webhooks")]
+pub(crate) use webhooks::Counted;
 
 /// The metrics of one manager. Clones share them.
 ///
@@ -62,6 +67,8 @@ struct Inner {
     /// The name of the lease, and whether this process leads.
     leader: Mutex<Option<(String, bool)>>,
     requests: Arc<Requests>,
+    #[cfg(feature = "webhooks")]
+    webhooks: webhooks::Webhooks,
     /// The metrics that the operator registered.
     own: Mutex<Registry>,
 }
@@ -73,6 +80,8 @@ impl Metrics {
             informers: Mutex::new(None),
             leader: Mutex::new(None),
             requests: Arc::default(),
+            #[cfg(feature = "webhooks")]
+            webhooks: webhooks::Webhooks::default(),
             own: Mutex::new(Registry::default()),
         };
         Self { inner: Arc::new(inner) }
@@ -107,6 +116,18 @@ impl Metrics {
     #[cfg(feature = "leader-election")]
     pub(crate) fn leader(&self, lease: &str, leads: bool) {
         *self.inner.leader.lock() = Some((lease.to_owned(), leads));
+    }
+
+    /// Counts a request to the webhook at this path until the returned value is dropped.
+    #[cfg(feature = "webhooks")]
+    pub(crate) fn webhook(&self, path: &str) -> Counted {
+        self.inner.webhooks.begin(path)
+    }
+
+    /// Counts a webhook that panicked.
+    #[cfg(feature = "webhooks")]
+    pub(crate) fn webhook_panicked(&self, conversion: bool) {
+        self.inner.webhooks.panicked(conversion);
     }
 
     pub(crate) fn controller(&self, name: Arc<str>, queue: Queue, workers: usize) -> Arc<ControllerMetrics> {
@@ -251,6 +272,8 @@ impl Collector for Metrics {
         self.encode_controllers(&mut encoder, &controllers)?;
         self.encode_informers(&mut encoder)?;
         self.inner.requests.encode(&mut encoder)?;
+        #[cfg(feature = "webhooks")]
+        self.inner.webhooks.encode(&mut encoder)?;
         if let Some((lease, leads)) = &*self.inner.leader.lock() {
             let labels = [("name", lease.as_str())];
             let rows = [(labels, f64::from(u8::from(*leads)))];

@@ -7,7 +7,8 @@
 //! comes back after its own backoff.
 //!
 //! The queue keeps the ledger up to date: every key that is ready or in flight is pending work, and the time of the
-//! earliest delayed key is a deadline.
+//! earliest delayed key is a deadline. A key that a successful reconcile asked to look at again later is at rest until
+//! then, unless its reconciles keep writing.
 
 mod account;
 mod backoff;
@@ -28,14 +29,14 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
-use evenkeel_env::Env;
+use evenkeel_env::{Env, Purpose};
 use tokio::time::Instant;
 
 use crate::Request;
 use crate::cause::{Cause, Causes};
 use account::Account;
 use handoff::{Handoff, Look, Wake};
-use state::{End, State};
+use state::{End, Later, State};
 
 /// The priority of keys that a watch event, a timer or a direct call added.
 pub const PRIORITY_DEFAULT: i32 = 0;
@@ -117,7 +118,7 @@ impl<T: QueueKey> Accounted<T> {
     #[inline]
     fn change<R>(&mut self, change: impl FnOnce(&mut State<T>) -> R) -> R {
         let result = change(&mut self.state);
-        self.account.balance(self.state.pending_len(), self.state.next_due());
+        self.account.balance(self.state.pending_len(), self.state.dues());
         result
     }
 }
@@ -209,6 +210,11 @@ impl<T: QueueKey> Queue<T> {
 
     /// Adds a key with options. Does nothing after a shutdown.
     pub fn add_with(&self, key: T, add: Add) {
+        self.add_for(key, add, Purpose::Work);
+    }
+
+    /// Adds a key with options. A delay has this purpose in the ledger.
+    pub(crate) fn add_for(&self, key: T, add: Add, purpose: Purpose) {
         let shared = &*self.shared;
         let now = Instant::now();
         shared.change(|state| {
@@ -221,7 +227,8 @@ impl<T: QueueKey> Queue<T> {
                 delay = delay.or_else(|| Some(shared.backoff.delay(failures, &shared.env, now)));
             }
             let at = delay.filter(|delay| !delay.is_zero()).and_then(|delay| now.checked_add(delay));
-            let became_ready = state.add(key, add.priority, at, add.cause, now);
+            let later = at.map(|at| Later { at, purpose });
+            let became_ready = state.add(key, add.priority, later, add.cause, now);
             // The key may now be the earliest delayed one: a waiting worker must reset its timer.
             ((), Wake { one: became_ready || at.is_some(), ..Wake::default() })
         });

@@ -5,11 +5,11 @@
 
 mod answer;
 mod audit;
-mod endpoint;
 mod question;
 
 use std::collections::BTreeSet;
 
+use bytes::Bytes;
 use evenkeel_schema::admission::Inputs;
 use evenkeel_schema::patch::json::JsonPatch;
 use evenkeel_schema::{strict_decoding, types};
@@ -24,7 +24,11 @@ use crate::admission_registration::Webhook;
 use crate::context::RequestContext;
 use crate::incoming::Incoming;
 use crate::status::{Result, Status, quote};
-use crate::{ResourceInfo, conversion};
+use crate::webhook_client::CallError;
+use crate::{ResourceInfo, WebhookAnswer, conversion};
+
+/// The default timeout of a webhook, as in Kubernetes.
+const TIMEOUT_SECONDS: u64 = 10;
 
 /// Why a webhook gave no verdict.
 enum Failure {
@@ -181,7 +185,7 @@ async fn call_webhook(
         return Err(Failure::Refused(Status::bad_request(why)));
     }
     let question = question::new(admission, hook, matched, object).map_err(Failure::Call)?;
-    let answer = endpoint::post(ctx, hook, question.body()).await.map_err(Failure::Call)?;
+    let answer = post(ctx, hook, question.body()).await.map_err(Failure::Call)?;
     let verdict = answer::read(&answer, &question, mutating).map_err(Failure::Call)?;
     verdict.warnings.iter().for_each(|it| ctx.request.warn(it.as_str()));
     if let Some(trail) = ctx.audit {
@@ -189,6 +193,20 @@ async fn call_webhook(
         annotations.for_each(|(key, value)| trail.annotate(&format!("{}/{key}", hook.name), value));
     }
     if verdict.allowed { Ok(verdict) } else { Err(Failure::Refused(answer::refusal(&hook.name, &verdict))) }
+}
+
+/// Posts a review to a webhook, within its timeout.
+async fn post(
+    ctx: &RequestContext<'_>,
+    hook: &Webhook,
+    body: Bytes,
+) -> std::result::Result<WebhookAnswer, String> {
+    let seconds = hook.spec["timeoutSeconds"].as_u64().unwrap_or(TIMEOUT_SECONDS);
+    let answer = ctx.services.webhooks.post(&hook.spec["clientConfig"], seconds, body).await;
+    answer.map_err(|error| match error {
+        CallError::Config(why) => format!("could not get REST client: {why}"),
+        CallError::Request(why) => format!("failed to call webhook: {why}"),
+    })
 }
 
 /// Applies a webhook's patch; `None` if it does not change the object.

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use super::builder::SETTLE_LIMIT;
 use crate::cluster::{Cluster, ClusterInner};
-use crate::transport::{Backend, Wire};
+use crate::transport::{Backend, WebhookTransport, Wire};
 
 impl Cluster {
     /// The test kit on a remote cluster, through this client and in its default namespace.
@@ -20,7 +20,8 @@ impl Cluster {
     pub fn connect(client: Client) -> Self {
         let env = Env::system();
         let namespace = client.default_namespace().to_owned();
-        let wire = Arc::new(Wire::new(Backend::Remote(client), env.clone(), true));
+        let webhooks = Arc::new(WebhookTransport::new(&env, true));
+        let wire = Arc::new(Wire::new(Backend::Remote(client), env.clone(), true, webhooks));
         let inner = ClusterInner {
             wire,
             station: env.ledger().station("cluster"),

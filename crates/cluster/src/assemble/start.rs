@@ -12,8 +12,7 @@ use crate::cluster::{Cluster, ClusterInner};
 use crate::operator::CONTROLLERS;
 use crate::serve::{Authority, AuthorityError, signing_key};
 use crate::snapshot::{self, SnapshotError};
-use crate::transport::{Backend, Wire};
-use crate::webhooks::Webhooks;
+use crate::transport::{Backend, WebhookTransport, Wire};
 
 /// The folder of a data directory that holds the certificate authority and the signing key.
 const PKI: &str = "pki";
@@ -65,8 +64,10 @@ impl Builder {
     /// Fails if the data directory or the snapshot cannot be used, or if `EVENKEEL_SEED` is needed and malformed.
     pub async fn start(self) -> Result<Cluster, StartError> {
         let env = self.environment()?;
-        let server = self.api_server(&env).await?;
-        let wire = Arc::new(Wire::new(Backend::Embedded(server.clone()), env.clone(), self.records));
+        let webhooks = Arc::new(WebhookTransport::new(&env, self.records));
+        let server = self.api_server(&env, webhooks.clone()).await?;
+        let backend = Backend::Embedded(server.clone());
+        let wire = Arc::new(Wire::new(backend, env.clone(), self.records, webhooks));
         let inner = ClusterInner {
             wire,
             station: env.ledger().station("cluster"),
@@ -82,10 +83,10 @@ impl Builder {
         Ok(cluster)
     }
 
-    async fn api_server(&self, env: &Env) -> Result<ApiServer, StartError> {
+    async fn api_server(&self, env: &Env, webhooks: Arc<WebhookTransport>) -> Result<ApiServer, StartError> {
         let store = self.store(env).await?;
         let mut options = ServerOptions::default();
-        options.webhooks = Some(Arc::new(Webhooks::new()));
+        options.webhooks = Some(webhooks);
         options.audit = self.audit.clone();
         if let Some(folder) = &self.data_dir {
             options.signing_key = Some(Arc::new(signing_key(&folder.join(PKI))?));

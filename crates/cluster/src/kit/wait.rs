@@ -29,6 +29,12 @@ impl Cluster {
     /// set that will cause one. Time passes until such timers fire, up to the limit (60 s unless set). Upkeep, such as
     /// the renewal of leases, does not count.
     ///
+    /// A key that waits only because a successful reconcile asked for a later look
+    /// ([`Action::requeue`](evenkeel_runtime::Action::requeue)) is at rest. [`Cluster::advance`] lets the look happen. If
+    /// that reconcile wrote something, a look within the limit is awaited, until one writes nothing. A key that writes
+    /// at every look, once a minute or more often, is never at rest, and neither is a key that waits for a retry after an
+    /// error.
+    ///
     /// ```
     /// # use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
     /// # evenkeel_cluster::testing::run(evenkeel_cluster::testing::options(), |cluster| async move {

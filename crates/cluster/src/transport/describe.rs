@@ -6,6 +6,7 @@ use bytes::Bytes;
 use evenkeel_request_info::RequestInfo;
 use http::Method;
 use serde::Deserialize;
+use serde_json::Value;
 
 /// The media type of a server-side apply. PATCH requests of other types are plain patches.
 const APPLY: &str = "application/apply-patch";
@@ -13,9 +14,14 @@ const APPLY: &str = "application/apply-patch";
 /// The verb of a request, with `apply` for the patches that are applies. RBAC's word for both is `patch`.
 pub(crate) fn verb(method: &Method, path_and_query: &str, content_type: Option<&[u8]>) -> &'static str {
     match RequestInfo::parse(method, path_and_query).map_or("", |info| info.verb) {
-        "patch" if content_type.is_some_and(|it| it.starts_with(APPLY.as_bytes())) => "apply",
+        "patch" if is_apply(content_type) => "apply",
         verb => verb,
     }
+}
+
+/// Whether this is the content type of a server-side apply.
+pub(crate) fn is_apply(content_type: Option<&[u8]>) -> bool {
+    content_type.is_some_and(|it| it.starts_with(APPLY.as_bytes()))
 }
 
 /// The name of the object in a body, or its `generateName` followed by an ellipsis.
@@ -32,6 +38,20 @@ pub(crate) fn name_in(body: &Bytes) -> Option<Cow<'static, str>> {
     }
     let Metadata { name, generate_name } = serde_json::from_slice::<Named>(body).ok()?.metadata;
     name.or_else(|| generate_name.map(|prefix| format!("{prefix}…"))).map(Cow::Owned)
+}
+
+/// What a review asks a webhook, in parentheses: the operation and the object, or the objects to convert.
+pub(crate) fn review_summary(body: &Bytes) -> Option<String> {
+    let review: Value = serde_json::from_slice(body).ok()?;
+    let request = &review["request"];
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    if let Some(objects) = request["objects"].as_array() {
+        let (count, version) = (objects.len(), text(&request["desiredAPIVersion"]));
+        return Some(format!(" (converts {count} to {version})"));
+    }
+    let (operation, resource) = (text(&request["operation"]), text(&request["resource"]["resource"]));
+    let name = request["name"].as_str().map(|name| format!("/{name}")).unwrap_or_default();
+    Some(format!(" ({operation} {resource}{name})"))
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use tokio::sync::broadcast;
 use tokio::time::Instant;
 
-use super::describe::name_in;
+use super::describe::{name_in, review_summary};
 use super::fault::is_write;
 
 /// The namespace of a handle unless it names another one.
@@ -34,6 +34,8 @@ const TEST: &str = "test";
 pub enum Moment {
     /// A request and its outcome.
     Request(Exchange),
+    /// A call of the API server to a webhook. Its path is the whole URL, and its body the review.
+    Webhook(Exchange),
     /// A reconcile of an operator began or ended. Those of the built-in controllers are not recorded.
     Reconcile(Reconcile),
     /// The test disturbed the cluster: it crashed an operator, cut a watch or let time pass.
@@ -197,9 +199,18 @@ impl Recorder {
     }
 
     /// Records a request and returns its number.
-    pub(crate) fn asked(&self, exchange: Asked<'_>) -> u64 {
-        let Asked { by, verb, method, path, body } = exchange;
-        self.push(Moment::Request(Exchange {
+    pub(crate) fn asked(&self, asked: Asked<'_>) -> u64 {
+        self.push(Moment::Request(self.exchange(asked)))
+    }
+
+    /// Records a call to a webhook and returns its number.
+    pub(crate) fn called(&self, asked: Asked<'_>) -> u64 {
+        self.push(Moment::Webhook(self.exchange(asked)))
+    }
+
+    fn exchange(&self, asked: Asked<'_>) -> Exchange {
+        let Asked { by, verb, method, path, body } = asked;
+        Exchange {
             at: self.start.elapsed(),
             by: by.clone(),
             verb,
@@ -207,15 +218,16 @@ impl Recorder {
             path: path.to_owned(),
             body: body.clone(),
             outcome: Outcome::Pending,
-        }))
+        }
     }
 
     pub(crate) fn answered(&self, number: u64, outcome: Outcome) {
         let mut kept = self.kept.lock();
         let at = number.checked_sub(kept.first).and_then(|at| usize::try_from(at).ok());
-        if let Some(Moment::Request(exchange)) = at.and_then(|at| kept.moments.get_mut(at)) {
+        let Some(moment) = at.and_then(|at| kept.moments.get_mut(at)) else { return };
+        if let Moment::Request(exchange) | Moment::Webhook(exchange) = moment {
             exchange.outcome = outcome;
-            self.tell(|| Moment::Request(exchange.clone()));
+            self.tell(|| moment.clone());
         }
     }
 
@@ -278,7 +290,7 @@ impl Recorder {
         let skip = usize::try_from(since.saturating_sub(kept.first)).unwrap_or(usize::MAX);
         let request = |moment: &Moment| match moment {
             Moment::Request(exchange) => Some(exchange.clone()),
-            Moment::Reconcile(_) | Moment::Disturbance { .. } => None,
+            Moment::Webhook(_) | Moment::Reconcile(_) | Moment::Disturbance { .. } => None,
         };
         kept.moments.iter().skip(skip).filter_map(request).collect()
     }
@@ -333,7 +345,7 @@ impl Moment {
         match self {
             Self::Request(exchange) => exchange.matters(),
             Self::Reconcile(reconcile) => !matches!(reconcile.stage, Stage::Ended { error: None, .. }),
-            Self::Disturbance { .. } => true,
+            Self::Webhook(_) | Self::Disturbance { .. } => true,
         }
     }
 }
@@ -342,6 +354,10 @@ impl fmt::Display for Moment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Request(exchange) => exchange.fmt(f),
+            Self::Webhook(call) => {
+                let what = review_summary(&call.body).unwrap_or_default();
+                line(f, call.at, &call.by, &format!("calls {}{what} → {}", call.path, call.outcome))
+            }
             Self::Reconcile(reconcile) => reconcile.fmt(f),
             Self::Disturbance { at, what } => line(f, *at, TEST, what),
         }

@@ -1,10 +1,11 @@
 //! The test kit without injected faults.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use evenkeel_cluster::{Cluster, User, testing};
-use evenkeel_runtime::{Action, Cause, Controller, Ctx};
+use evenkeel_runtime::{Action, Cause, Controller, Ctx, Source};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, Secret};
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
@@ -119,19 +120,94 @@ async fn later(map: Arc<ConfigMap>, ctx: Ctx) -> evenkeel_runtime::Result<Action
 }
 
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false)]
-async fn idle_leaves_to_time_what_settled_waits_for(cluster: Cluster) -> kube::Result<()> {
+async fn a_key_that_asked_for_a_later_look_is_at_rest(cluster: Cluster) -> kube::Result<()> {
     cluster.run(|| Controller::new("later", later));
     cluster.apply(config("a", "one")).await?;
     let start = Instant::now();
     cluster.idle().await;
+    cluster.settled().await;
     assert_eq!(start.elapsed(), Duration::ZERO, "the second look is in the future");
     assert!(cluster.events().await?.is_empty());
-    cluster.settled().await;
-    assert!(start.elapsed() >= LATER, "{:?}", start.elapsed());
+    cluster.advance(LATER).await;
     let events = cluster.events().await?;
     let told: Vec<_> =
         events.iter().map(|event| (event.reason.as_deref(), event.message.as_deref())).collect();
     assert_eq!(told, [(Some("Looked"), Some("a second time"))]);
+    Ok(())
+}
+
+/// Looks at its object once every `period`. Writes a Secret at the first `writes` looks, each time another value.
+fn looking(
+    period: Duration,
+    writes: usize,
+) -> impl Fn(Arc<ConfigMap>, Ctx) -> futures::future::BoxFuture<'static, evenkeel_runtime::Result<Action>> {
+    let looks = Arc::new(AtomicUsize::new(0));
+    move |map, ctx| {
+        let look = looks.fetch_add(1, Ordering::SeqCst);
+        Box::pin(async move {
+            if look < writes {
+                let mut secret = Secret::default();
+                secret.metadata.name = map.metadata.name.clone();
+                secret.string_data = Some([("look".to_owned(), look.to_string())].into());
+                ctx.apply(secret).await?;
+            }
+            Ok(Action::requeue(period))
+        })
+    }
+}
+
+fn only_a() -> Source<ConfigMap> {
+    Source::new().fields("metadata.name=a")
+}
+
+/// The everyday `Action::requeue(300 s)` made `settled()` panic: "not settled within 60s".
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false)]
+async fn a_poll_every_five_minutes_is_at_rest_whether_or_not_it_wrote(cluster: Cluster) -> kube::Result<()> {
+    let every = Duration::from_secs(300);
+    cluster.run(move || Controller::new_with("poll", only_a(), looking(every, usize::MAX)));
+    cluster.apply(config("a", "one")).await?;
+    let start = Instant::now();
+    cluster.settled().await;
+    assert_eq!(start.elapsed(), Duration::ZERO);
+    cluster.advance(every).await;
+    cluster.settled().await;
+    assert_eq!(start.elapsed(), every);
+    Ok(())
+}
+
+/// Steps that an operator makes one by one, each a few seconds after the other, are awaited. Looks without an effect are
+/// not.
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false)]
+async fn looks_that_write_are_awaited_until_one_writes_nothing(cluster: Cluster) -> kube::Result<()> {
+    let every = Duration::from_secs(5);
+    cluster.run(move || Controller::new_with("steps", only_a(), looking(every, 3)));
+    cluster.apply(config("a", "one")).await?;
+    let start = Instant::now();
+    cluster.settled().await;
+    assert_eq!(start.elapsed(), 3 * every, "the fourth look writes nothing");
+    Ok(())
+}
+
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false)]
+async fn a_key_that_writes_at_every_look_never_rests(cluster: Cluster) -> kube::Result<()> {
+    let every = Duration::from_secs(5);
+    cluster.run(move || Controller::new_with("restless", only_a(), looking(every, usize::MAX)));
+    cluster.apply(config("a", "one")).await?;
+    let told = cluster.try_settled().await.expect_err("it writes for ever").to_string();
+    assert!(told.contains("queue restless"), "{told}");
+    Ok(())
+}
+
+/// A retry after an error is not rest, however long it takes.
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false)]
+async fn a_key_in_error_backoff_never_rests(cluster: Cluster) -> kube::Result<()> {
+    async fn fail(_: Arc<ConfigMap>, _: Ctx) -> evenkeel_runtime::Result<Action> {
+        Err(evenkeel_runtime::Error::message("the database is not there"))
+    }
+    cluster.run(|| Controller::new_with("failing", only_a(), fail));
+    cluster.apply(config("a", "one")).await?;
+    let told = cluster.try_settled().await.expect_err("it fails for ever").to_string();
+    assert!(told.contains("queue failing: earliest delayed key"), "{told}");
     Ok(())
 }
 
@@ -163,6 +239,7 @@ async fn events_are_those_of_the_namespace(cluster: Cluster) -> kube::Result<()>
     cluster.run(|| Controller::new("later", later));
     cluster.namespaced("other").apply(config("a", "one")).await?;
     cluster.settled().await;
+    cluster.advance(LATER).await;
     assert!(cluster.events().await?.is_empty());
     assert_eq!(cluster.namespaced("other").events().await?.len(), 1);
     Ok(())

@@ -20,5 +20,6 @@ mod snapshot;
 mod timeline;
 mod unread;
 mod webhooks;
+mod webhooks_in_process;
 mod wire;
 mod worlds;

@@ -87,7 +87,7 @@ fn what_is_now_work_and_now_a_deadline_is_never_at_rest() {
             }
         });
         while !turning.is_finished() {
-            assert_ne!(ledger.inner.at_rest(), Some(None));
+            assert!(ledger.inner.at_rest().is_none_or(|next| next.work.is_some()));
         }
     });
 }
@@ -211,4 +211,47 @@ async fn what_is_due_now_is_waited_for_and_what_is_due_later_is_not() {
     ledger.idle(MINUTE).await.unwrap();
     assert!(acting.is_finished());
     assert_eq!(Instant::now(), at);
+}
+
+/// A key that asked to be looked at again in five minutes made every wait for rest fail.
+#[tokio::test(start_paused = true)]
+async fn a_later_look_is_rest_and_what_follows_a_write_counts_within_the_limit() {
+    let ledger = Ledger::new();
+    let look = ledger.deadline_for(Purpose::Look, "look");
+    let follow = ledger.deadline_for(Purpose::Follow, "follow");
+    let start = Instant::now();
+    look.set(Some(start + Duration::from_secs(10)));
+    follow.set(Some(start + Duration::from_secs(61)));
+    ledger.settled(MINUTE).await.unwrap();
+    assert_eq!(start.elapsed(), Duration::ZERO, "both are beyond what matters");
+
+    look.set(None);
+    let at = start + Duration::from_secs(59);
+    follow.set(Some(at));
+    tokio::spawn(async move {
+        tokio::time::sleep_until(at).await;
+        follow.set(None);
+    });
+    ledger.settled(MINUTE).await.unwrap();
+    assert_eq!(start.elapsed(), Duration::from_secs(59));
+}
+
+/// A look that is due has begun in all but name: the part that keeps it is about to act.
+#[tokio::test(start_paused = true)]
+async fn a_look_that_is_due_is_waited_for() {
+    let ledger = Ledger::new();
+    let look = ledger.deadline_for(Purpose::Look, "look");
+    look.set(Some(Instant::now()));
+    let station = ledger.station("queue");
+    let acted = Arc::new(AtomicUsize::new(0));
+    let noted = acted.clone();
+    tokio::spawn(async move {
+        let work = station.enter();
+        look.set(None);
+        tokio::task::yield_now().await;
+        noted.store(1, Ordering::SeqCst);
+        drop(work);
+    });
+    ledger.settled(MINUTE).await.unwrap();
+    assert_eq!(acted.load(Ordering::SeqCst), 1);
 }

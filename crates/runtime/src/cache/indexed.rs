@@ -3,15 +3,20 @@
 use std::collections::BTreeSet;
 use std::collections::btree_set;
 
+use std::sync::Arc;
+
 use evenkeel_env::HashMap;
 
+use super::entries::Entry;
 use crate::Request;
-use crate::index::Index;
+
+/// Returns the values by which an object is found. The type of the object is that of the cache.
+type Values = Box<dyn Fn(&Entry) -> Vec<String> + Send + Sync>;
 
 /// From a value to the keys of the objects that have it.
-#[derive(Debug)]
-pub(super) struct Indexed<K> {
-    index: Index<K>,
+pub(super) struct Indexed {
+    name: Arc<str>,
+    values: Values,
     /// A value without keys has no entry. The map is only used for lookups, never iterated, so that the order of hashes
     /// never shows.
     keys: HashMap<String, Keys>,
@@ -25,13 +30,13 @@ enum Keys {
     Many(BTreeSet<Request>),
 }
 
-impl<K> Indexed<K> {
-    pub(super) fn new(index: Index<K>) -> Self {
-        Self { index, keys: HashMap::default() }
+impl Indexed {
+    pub(super) fn new(name: Arc<str>, values: Values) -> Self {
+        Self { name, values, keys: HashMap::default() }
     }
 
     pub(super) fn name(&self) -> &str {
-        self.index.name()
+        &self.name
     }
 
     /// The number of values that have objects.
@@ -50,9 +55,9 @@ impl<K> Indexed<K> {
     }
 
     /// Updates the index for one object that changed from `old` to `new`.
-    pub(super) fn update(&mut self, key: &Request, old: Option<&K>, new: Option<&K>) {
-        let before = old.map(|old| self.index.values(old)).unwrap_or_default();
-        let after = new.map(|new| self.index.values(new)).unwrap_or_default();
+    pub(super) fn update(&mut self, key: &Request, old: Option<&Entry>, new: Option<&Entry>) {
+        let before = old.map(|old| (self.values)(old)).unwrap_or_default();
+        let after = new.map(|new| (self.values)(new)).unwrap_or_default();
         if before == after {
             return;
         }

@@ -1,34 +1,19 @@
-//! The objects of a cache and its indexes, without locks.
+//! The objects of a cache and its indexes, without locks: the typed shell around [`Entries`].
 
-use std::ops::Bound;
-use std::sync::{Arc, OnceLock};
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
 
-use evenkeel_env::{HashMap, HashSet};
-use imbl::OrdMap;
-
+use super::entries::{Entries, Entry, Ordered, entries_in, typed};
 use super::indexed::Indexed;
 use crate::index::Index;
-use crate::request::KeyParts;
 use crate::{Object, Request};
 
-/// How many interned namespace names are kept before the unused ones are searched for and dropped.
-const NAMESPACES_KEPT: usize = 64;
-
-/// Objects by key, with indexes that every change updates.
-///
-/// A read by key is one lookup in the hash map. Iteration uses the ordered map, which is persistent: a snapshot costs
-/// nothing, and the order of hashes never shows. The ordered map is built when the first snapshot is taken and updated
-/// with every change from then on; many controllers read by key and by index only, and never pay for it.
-#[derive(Debug)]
+/// Objects of one type by key, with indexes that every change updates.
 pub(crate) struct Store<K> {
-    by_key: HashMap<Request, Arc<K>>,
-    /// The objects of `by_key` in order; built by the first snapshot.
-    ordered: OnceLock<OrdMap<Request, Arc<K>>>,
-    indexes: Vec<Indexed<K>>,
-    /// One allocation for each namespace, shared by the keys of all its objects.
-    namespaces: HashSet<Arc<str>>,
-    /// The length of `namespaces` at which unused names are dropped.
-    namespaces_limit: usize,
+    /// Holds objects of type `K` only.
+    entries: Entries,
+    kind: PhantomData<fn() -> K>,
 }
 
 /// All objects of a cache at one moment. A snapshot is cheap to take, and holding one does not block writers.
@@ -41,39 +26,50 @@ pub(crate) struct Store<K> {
 /// }
 /// # }
 /// ```
-#[derive(Clone, Debug)]
 pub struct Snapshot<K> {
-    objects: OrdMap<Request, Arc<K>>,
+    objects: Ordered,
+    kind: PhantomData<fn() -> K>,
 }
 
-impl<K> Snapshot<K> {
+impl<K> Clone for Snapshot<K> {
+    fn clone(&self) -> Self {
+        Self { objects: self.objects.clone(), kind: PhantomData }
+    }
+}
+
+impl<K> fmt::Debug for Snapshot<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Snapshot").field(&self.objects.keys().collect::<Vec<_>>()).finish()
+    }
+}
+
+impl<K: Object> Snapshot<K> {
     /// The object with this key. A snapshot is a tree, so that this takes logarithmic time;
     /// [`Cache::get`](super::Cache::get) takes constant time.
     pub fn get(&self, key: &Request) -> Option<&Arc<K>> {
-        self.objects.get(key)
+        self.objects.get(key).map(typed)
     }
 
     /// All objects, ordered by namespace and name.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<K>> {
-        self.objects.values()
-    }
-
-    /// All keys, ordered by namespace and name.
-    pub fn keys(&self) -> impl Iterator<Item = &Request> {
-        self.objects.keys()
+        self.objects.values().map(typed)
     }
 
     /// The objects of one namespace, ordered by name.
     pub fn iter_in(&self, namespace: &str) -> impl Iterator<Item = &Arc<K>> {
-        self.entries_in(namespace).map(|(_, object)| object)
+        entries_in(&self.objects, namespace).map(|(_, entry)| typed(entry))
     }
 
-    /// The keys and objects of one namespace, ordered by name.
-    pub(crate) fn entries_in(&self, namespace: &str) -> impl Iterator<Item = (&Request, &Arc<K>)> {
-        let namespace: Arc<str> = namespace.into();
-        let first = Request { namespace: Some(namespace.clone()), name: "".into() };
-        let range = self.objects.range((Bound::Included(first), Bound::Unbounded));
-        range.take_while(move |(key, _)| key.namespace.as_ref() == Some(&namespace))
+    /// The keys of one namespace, ordered by name.
+    pub(crate) fn keys_in(&self, namespace: &str) -> impl Iterator<Item = &Request> {
+        entries_in(&self.objects, namespace).map(|(key, _)| key)
+    }
+}
+
+impl<K> Snapshot<K> {
+    /// All keys, ordered by namespace and name.
+    pub fn keys(&self) -> impl Iterator<Item = &Request> {
+        self.objects.keys()
     }
 
     /// The number of objects.
@@ -89,47 +85,21 @@ impl<K> Snapshot<K> {
 
 impl<K: Object> Store<K> {
     pub(crate) fn new() -> Self {
-        Self {
-            by_key: HashMap::default(),
-            ordered: OnceLock::new(),
-            indexes: Vec::new(),
-            namespaces: HashSet::default(),
-            namespaces_limit: NAMESPACES_KEPT,
-        }
+        Self { entries: Entries::new(), kind: PhantomData }
     }
 
     pub(crate) fn get(&self, key: &Request) -> Option<&Arc<K>> {
-        self.by_key.get(key)
+        self.entries.get(key).map(typed)
     }
 
     /// Inserts an object. Returns its key and the object that was replaced.
     pub(crate) fn insert(&mut self, object: Arc<K>) -> (Request, Option<Arc<K>>) {
-        let meta = object.meta();
-        let parts = (meta.namespace.as_deref(), meta.name.as_deref().unwrap_or_default());
-        let known = self.by_key.get_key_value(&parts as &dyn KeyParts);
-        let key = match known {
-            Some((key, _)) => key.clone(),
-            None => self.new_key(parts.0, parts.1),
-        };
-        let old = self.by_key.insert(key.clone(), object.clone());
-        if let Some(ordered) = self.ordered.get_mut() {
-            ordered.insert(key.clone(), object.clone());
-        }
-        for indexed in &mut self.indexes {
-            indexed.update(&key, old.as_deref(), Some(&object));
-        }
-        (key, old)
+        let (key, old) = self.entries.insert(Arc::new(object));
+        (key, old.as_ref().map(|old| typed::<K>(old).clone()))
     }
 
     pub(crate) fn remove(&mut self, key: &Request) -> Option<Arc<K>> {
-        let old = self.by_key.remove(key)?;
-        if let Some(ordered) = self.ordered.get_mut() {
-            ordered.remove(key);
-        }
-        for indexed in &mut self.indexes {
-            indexed.update(key, Some(&old), None);
-        }
-        Some(old)
+        self.entries.remove(key).map(|old| typed::<K>(&old).clone())
     }
 
     /// Adds an index and fills it from the objects that are there. Does nothing if there is an index with this name.
@@ -137,71 +107,41 @@ impl<K: Object> Store<K> {
         if self.has_index(index.name()) {
             return;
         }
-        let mut indexed = Indexed::new(index.clone());
-        for (key, object) in &self.sorted() {
-            indexed.update(key, None, Some(object));
-        }
-        self.indexes.push(indexed);
+        let (name, index) = (index.name().into(), index.clone());
+        self.entries.add_index(Indexed::new(name, Box::new(move |entry: &Entry| index.values(typed(entry)))));
     }
 
     pub(crate) fn has_index(&self, name: &str) -> bool {
-        self.indexes.iter().any(|indexed| indexed.name() == name)
+        self.entries.has_index(name)
     }
 
     pub(crate) fn index_names(&self) -> Vec<String> {
-        self.indexes.iter().map(|indexed| indexed.name().to_owned()).collect()
+        self.entries.index_names()
     }
 
     /// The objects that have this value in an index. Returns `None` if there is no such index.
     pub(crate) fn by_index(&self, name: &str, value: &str) -> Option<Vec<Arc<K>>> {
-        let indexed = self.indexes.iter().find(|indexed| indexed.name() == name)?;
-        Some(indexed.keys(value).filter_map(|key| self.by_key.get(key).cloned()).collect())
+        let found = self.entries.by_index(name, value)?;
+        Some(found.into_iter().map(|entry| typed::<K>(entry).clone()).collect())
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot<K> {
-        let ordered = self.ordered.get_or_init(|| self.sorted().into_iter().collect());
-        Snapshot { objects: ordered.clone() }
+        Snapshot { objects: self.entries.ordered(), kind: PhantomData }
     }
 
     /// All objects in order, for a reader that iterates once and needs no snapshot.
     pub(crate) fn sorted(&self) -> Vec<(Request, Arc<K>)> {
-        let entries = |(key, object): (&Request, &Arc<K>)| (key.clone(), object.clone());
-        if let Some(ordered) = self.ordered.get() {
-            return ordered.iter().map(entries).collect();
-        }
-        let mut all: Vec<_> = self.by_key.iter().map(entries).collect();
-        all.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-        all
+        self.entries.sorted().into_iter().map(|(key, entry)| (key, typed::<K>(&entry).clone())).collect()
     }
 
     /// About `count` objects, spread over the whole cache, in no particular order.
     #[cfg(feature = "metrics")]
     pub(crate) fn sample(&self, count: usize) -> impl Iterator<Item = &Arc<K>> {
-        self.by_key.values().step_by(self.by_key.len().div_ceil(count).max(1))
+        self.entries.sample(count).map(typed)
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.by_key.len()
-    }
-
-    /// Makes a key that shares the allocation of its namespace's name with all other keys in that namespace.
-    fn new_key(&mut self, namespace: Option<&str>, name: &str) -> Request {
-        let namespace = namespace.map(|namespace| match self.namespaces.get(namespace) {
-            Some(known) => known.clone(),
-            None => self.new_namespace(namespace),
-        });
-        Request { namespace, name: name.into() }
-    }
-
-    fn new_namespace(&mut self, namespace: &str) -> Arc<str> {
-        if self.namespaces.len() >= self.namespaces_limit {
-            // A name that only this set references belongs to no key.
-            self.namespaces.retain(|namespace| Arc::strong_count(namespace) > 1);
-            self.namespaces_limit = NAMESPACES_KEPT.max(2 * self.namespaces.len());
-        }
-        let namespace: Arc<str> = namespace.into();
-        self.namespaces.insert(namespace.clone());
-        namespace
+        self.entries.len()
     }
 }
 
@@ -211,6 +151,7 @@ mod tests {
     use kube::ResourceExt;
 
     use super::*;
+    use crate::cache::entries::NAMESPACES_KEPT;
 
     fn pod(namespace: &str, name: &str, app: &str) -> Arc<Pod> {
         let mut pod = Pod::default();
@@ -237,7 +178,7 @@ mod tests {
         assert_eq!(found(&store, "db"), ["one", "three"]);
         store.remove(&Request::namespaced("a", "two"));
         assert!(found(&store, "web").is_empty());
-        assert_eq!(store.indexes[0].len(), 1, "values without objects take no memory");
+        assert_eq!(store.entries.indexes[0].len(), 1, "values without objects take no memory");
     }
 
     /// One object changes among very many: the function of an index is asked for that one, before and after.
@@ -313,7 +254,7 @@ mod tests {
         store.add_index(&Index::new("same", |_: &Pod| vec!["second".into()]));
         store.insert(pod("a", "one", "x"));
         assert_eq!(store.by_index("same", "first").unwrap().len(), 1);
-        assert!(store.by_index("same", "second").unwrap().is_empty() && store.indexes.len() == 1);
+        assert!(store.by_index("same", "second").unwrap().is_empty() && store.entries.indexes.len() == 1);
     }
 
     /// Nothing may show the order of hashes, and both maps hold the same, whenever the second is asked for.
@@ -345,7 +286,7 @@ mod tests {
             let (key, _) = store.insert(pod(&format!("passing-{at}"), "one", "x"));
             store.remove(&key);
         }
-        assert!(store.namespaces.len() <= 2 * NAMESPACES_KEPT, "{}", store.namespaces.len());
+        assert!(store.entries.namespaces.len() <= 2 * NAMESPACES_KEPT, "{}", store.entries.namespaces.len());
     }
 
     /// Two hundred times as many objects: a read by key, and one by index that finds four, take about as long.

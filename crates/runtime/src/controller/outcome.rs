@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use evenkeel_env::Purpose;
+
 use crate::Request;
 use crate::action::{Action, Next};
 use crate::cause::Cause;
@@ -10,6 +12,10 @@ use crate::error::{BoxError, Retry, chain, is_conflict, is_gone, retry_of};
 use crate::metrics::{self, ControllerMetrics};
 use crate::observe::Stage;
 use crate::queue::{Add, Item, Queue};
+
+/// A key that writes whenever it is looked at again, at least this often, is not at rest: the limit of the test kit's
+/// `settled()`. A key that is looked at less often, such as for the renewal of a certificate, may write each time.
+const WRITES_ARE_RARE: Duration = Duration::from_secs(60);
 
 /// How many conflicts in a row are normal between concurrent writers; more of them are logged as errors.
 const CONFLICTS_EXPECTED: u32 = 5;
@@ -119,8 +125,9 @@ impl Outcome {
         metrics.ended(key, took, result);
     }
 
-    /// Queues the key again or forgets its failures, and ends the work on it.
-    pub(super) fn settle(&self, queue: &Queue, item: &Item) {
+    /// Queues the key again or forgets its failures, and ends the work on it. `later_look` says what a later look of
+    /// this key means for the ledger.
+    pub(super) fn settle(&self, queue: &Queue, item: &Item, later_look: impl FnOnce(Duration) -> Purpose) {
         let key = item.key.clone();
         let again = |priority, after, rate_limited, cause| {
             let add = Add { priority, after, rate_limited, cause: Some(cause) };
@@ -134,7 +141,9 @@ impl Outcome {
                     Next::RequeueWithBackoff => again(priority, None, true, Cause::Requeue),
                     Next::Requeue(delay) => {
                         queue.forget(&item.key);
-                        again(priority, Some(delay), false, Cause::Timer);
+                        let (after, cause) = (Some(delay), Some(Cause::Timer));
+                        let add = Add { priority, after, rate_limited: false, cause };
+                        queue.add_for(key.clone(), add, later_look(delay));
                     }
                 }
             }
@@ -145,6 +154,17 @@ impl Outcome {
             },
         }
         queue.done(&item.key);
+    }
+}
+
+/// What a later look of a key means for the ledger, after a reconcile that succeeded. `wrote` says whether that
+/// reconcile changed something.
+pub(super) fn later_look(item: &Item, wrote: bool, delay: Duration) -> Purpose {
+    let repeats = item.causes.kept().contains(&Cause::Timer);
+    match (wrote, repeats) {
+        (false, _) => Purpose::Look,
+        (true, true) if delay <= WRITES_ARE_RARE => Purpose::Work,
+        (true, _) => Purpose::Follow,
     }
 }
 

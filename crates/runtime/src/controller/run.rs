@@ -4,7 +4,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use evenkeel_env::{Env, HashMap, Turns, Work};
+use evenkeel_env::{Env, Footprint, HashMap, Purpose, Turns, Work};
 use futures::future::{FutureExt, join_all};
 use futures::stream::{FuturesUnordered, StreamExt};
 use kube::Client;
@@ -14,8 +14,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use super::outcome::{Failure, Outcome};
-use super::wiring::{Connected, Consumer, Wire, Wired, Wiring, watched};
+use super::outcome::{Failure, Outcome, later_look};
+use super::wiring::{Connected, Consumer, EventFilter, Feed, Wire, Wired, Wiring, watched};
 use super::{Controller, ErasedReconcile, Options};
 use crate::context::{CATCH_UP_MAX, ControllerScope, Ctx, Ids};
 use crate::error::{BoxError, panic_text};
@@ -49,6 +49,8 @@ pub(crate) struct Host {
     pub(crate) begun: CancellationToken,
     /// Cancelled once this process leads; from the start if there is no leader election.
     pub(crate) elected: CancellationToken,
+    /// Whether later looks count as unfinished work; see [`Manager::later_looks_are_work`](crate::Manager::later_looks_are_work).
+    pub(crate) later_looks_are_work: bool,
 }
 
 /// Runs a controller until the host stops it, then waits for running reconciles.
@@ -63,6 +65,21 @@ pub(crate) async fn run<K: Object>(
         name, primary, primary_filter, watches, feeds, event_filter, reconcile, options, ..
     } = controller;
     let wired = watch(&host.informers, primary, primary_filter, watches);
+    run_wired(Wanted { name, feeds, event_filter, reconcile, options }, wired, host, started).await
+}
+
+/// A controller without its watches, which have started, and without the type of its primary kind.
+struct Wanted {
+    name: Arc<str>,
+    feeds: Vec<Feed>,
+    event_filter: EventFilter,
+    reconcile: ErasedReconcile<()>,
+    options: Options,
+}
+
+/// Runs a controller whose watches have started. This is compiled once, not for each primary kind.
+async fn run_wired(wanted: Wanted, wired: Vec<Wired>, host: Host, started: Work) -> Result<(), BoxError> {
+    let Wanted { name, feeds, event_filter, reconcile, options } = wanted;
     let ready = async {
         sync(&wired, options.sync_timeout).await?;
         host.begun.cancelled().await;
@@ -106,6 +123,7 @@ pub(crate) async fn run<K: Object>(
         observers,
         own_writes,
         turns,
+        later_looks_are_work: host.later_looks_are_work,
     });
     let task = format!("{} worker", worker.scope.name);
     let workers =
@@ -227,6 +245,8 @@ struct Worker {
     own_writes: Mutex<AllOwnWrites>,
     /// Detects a key that is reconciled again and again while no time passes, so that waiting for rest fails with its name.
     turns: Turns<Request>,
+    /// Whether later looks count as unfinished work.
+    later_looks_are_work: bool,
 }
 
 /// The keys with own writes.
@@ -284,7 +304,8 @@ impl Worker {
         self.observers.tell(&self.scope.name, &item.key, &item.causes, || Stage::Began);
         let start = Instant::now();
         let writes = ctx.writes();
-        let outcome = self.attempt(ctx).await;
+        let footprint = Footprint::default();
+        let outcome = footprint.follow(self.attempt(ctx)).await;
         let writes = std::mem::take(&mut *writes.lock());
         if !writes.is_empty() {
             self.own_writes.lock().insert(item.key.clone(), OwnWrites::Made(writes), &self.scope);
@@ -293,7 +314,10 @@ impl Worker {
         self.observers.tell(&self.scope.name, &item.key, &item.causes, || outcome.stage(took));
         outcome.report(&item, took);
         outcome.count(&self.metrics, &item.key, took);
-        outcome.settle(&self.queue, &item);
+        outcome.settle(&self.queue, &item, |delay| match self.later_looks_are_work {
+            true => Purpose::Work,
+            false => later_look(&item, footprint.writes() > 0, delay),
+        });
     }
 
     /// The key to work on, and whether the caches do not show its own last writes. Returns `None` for a key that must wait

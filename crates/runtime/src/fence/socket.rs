@@ -79,7 +79,7 @@ impl Service<Uri> for Connector {
     }
 }
 
-/// A socket that sends only while the fence permits requests to be on their way.
+/// A socket that sends only while the last renewal of the lease is fresh.
 struct Socket {
     stream: TokioIo<TcpStream>,
     fence: Fence,
@@ -94,7 +94,7 @@ impl Socket {
     }
 
     fn check(&self) -> io::Result<()> {
-        if self.fence.may_end() { Ok(()) } else { Err(io::Error::other(Fenced)) }
+        if self.fence.may_send() { Ok(()) } else { Err(io::Error::other(Fenced)) }
     }
 }
 
@@ -151,9 +151,14 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
+    use crate::fence::Terms;
 
-    const LEASE: Duration = Duration::from_secs(15);
-    const RENEW: Duration = Duration::from_secs(10);
+    const TERMS: Terms = Terms {
+        fresh: Duration::from_secs(3),
+        after_answer: Duration::from_secs(1),
+        renew_deadline: Duration::from_secs(10),
+        lease_duration: Duration::from_secs(15),
+    };
 
     /// The two ends of a connection. The first respects the fence.
     async fn pair(fence: &Fence) -> (Socket, TcpStream) {
@@ -169,14 +174,14 @@ mod tests {
 
     /// A process is frozen after the check of a request and before its bytes reach the socket.
     #[tokio::test]
-    async fn nothing_leaves_after_the_lease() {
+    async fn nothing_leaves_while_the_lease_is_in_doubt() {
         let fence = Fence::default();
         let (mut socket, mut far) = pair(&fence).await;
         assert_eq!(write(&mut socket, b"a").await.unwrap(), 1, "nobody is elected");
-        fence.renewed(Instant::now(), RENEW, LEASE);
+        fence.renewed(Instant::now(), TERMS);
         assert_eq!(write(&mut socket, b"b").await.unwrap(), 1);
-        let long_ago = Instant::now().checked_sub(LEASE).unwrap();
-        fence.renewed(long_ago, RENEW, LEASE);
+        let long_ago = Instant::now().checked_sub(TERMS.renew_deadline).unwrap();
+        fence.renewed(long_ago, TERMS);
         let refused = write(&mut socket, b"c").await.unwrap_err();
         assert!(refused.get_ref().is_some_and(|error| error.is::<Fenced>()), "{refused:?}");
         fence.close();
@@ -191,7 +196,7 @@ mod tests {
     #[tokio::test]
     async fn a_leaders_socket_is_reset() {
         let fence = Fence::default();
-        fence.renewed(Instant::now(), RENEW, LEASE);
+        fence.renewed(Instant::now(), TERMS);
         let (socket, mut far) = pair(&fence).await;
         drop(socket);
         let error = far.read(&mut [0; 8]).await.unwrap_err();

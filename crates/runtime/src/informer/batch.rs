@@ -156,7 +156,7 @@ impl<K: Object> Sink for Shared<K> {
         match namespace {
             // For the first list there is nothing to compare with, so that the order does not matter.
             _ if store.len() == 0 => BTreeSet::new(),
-            Some(namespace) => store.snapshot().entries_in(namespace).map(|(key, _)| key.clone()).collect(),
+            Some(namespace) => store.snapshot().keys_in(namespace).cloned().collect(),
             None => store.sorted().into_iter().map(|(key, _)| key).collect(),
         }
     }

@@ -2,6 +2,17 @@
 
 use std::time::Duration;
 
+use crate::fence::Terms;
+
+/// How many retry periods a renewal is fresh. The next renewal is sent after one period; half a period is left for its
+/// answer.
+const FRESH_PERIODS: f64 = 1.5;
+/// How many retry periods requests start after a renewal whose answer took longer than it is fresh.
+const AFTER_ANSWER_PERIODS: f64 = 0.5;
+/// How many retry periods a candidate waits after it created a lease whose previous holder it does not know: until no
+/// renewal of a previous holder is fresh, and half a period longer for requests that this holder has sent by then.
+const PROVING_PERIODS: f64 = FRESH_PERIODS + 0.5;
+
 /// Options of a leader election. The default times are controller-runtime's: 15, 10 and 2 seconds.
 ///
 /// ```
@@ -47,8 +58,8 @@ impl LeaderElection {
     }
 
     /// Sets the lease duration (how long others wait before they take a lease that is not renewed), the renew deadline
-    /// (how long the holder works without a renewal) and the retry period (how often either tries). The values are
-    /// adjusted so that the duration is longer than the deadline, and the deadline longer than the period.
+    /// (how long the holder tries to renew before it stops) and the retry period (how often either tries). Without a
+    /// renewal for one and a half retry periods, the holder's requests wait for one. The values are adjusted so that the duration is longer than the deadline, and the deadline longer than the period.
     pub fn times(mut self, lease: Duration, renew: Duration, retry: Duration) -> Self {
         self.retry_period = retry.max(Duration::from_millis(1));
         self.renew_deadline = renew.max(self.retry_period.mul_f64(1.2));
@@ -59,6 +70,21 @@ impl LeaderElection {
     /// How long one request of the election may take.
     pub(super) fn request_timeout(&self) -> Duration {
         (self.renew_deadline / 2).max(Duration::from_secs(1))
+    }
+
+    /// How long a renewal of the lease counts.
+    pub(super) fn terms(&self) -> Terms {
+        Terms {
+            fresh: self.retry_period.mul_f64(FRESH_PERIODS),
+            after_answer: self.retry_period.mul_f64(AFTER_ANSWER_PERIODS),
+            renew_deadline: self.renew_deadline,
+            lease_duration: self.lease_duration,
+        }
+    }
+
+    /// How long a candidate waits after it created a lease whose previous holder it does not know.
+    pub(super) fn proving_time(&self) -> Duration {
+        self.retry_period.mul_f64(PROVING_PERIODS)
     }
 
     /// The namespace and name of the lease.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures::FutureExt as _;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use kube::client::Body;
@@ -15,12 +16,20 @@ struct Server {
     lease: Arc<Mutex<Option<Lease>>>,
     asked: Arc<Mutex<Vec<Method>>>,
     delay: Arc<Mutex<Duration>>,
+    /// How many of the next requests are forbidden.
+    forbidden: Arc<Mutex<u32>>,
     env: Env,
 }
 
 impl Server {
     fn new() -> Self {
-        Self { lease: Arc::default(), asked: Arc::default(), delay: Arc::default(), env: Env::seeded(1) }
+        Self {
+            lease: Arc::default(),
+            asked: Arc::default(),
+            delay: Arc::default(),
+            forbidden: Arc::default(),
+            env: Env::seeded(1),
+        }
     }
 
     fn client(&self) -> Client {
@@ -36,6 +45,11 @@ impl Server {
         self.asked.lock().push(request.method().clone());
         let delay = *self.delay.lock();
         tokio::time::sleep(delay).await;
+        let left = self.forbidden.lock().checked_sub(1);
+        if let Some(left) = left {
+            *self.forbidden.lock() = left;
+            return Ok(Response::builder().status(StatusCode::FORBIDDEN).body(Body::empty()).unwrap());
+        }
         let (parts, body) = request.into_parts();
         let body = body.collect().await?.to_bytes();
         let code = match parts.method {
@@ -78,6 +92,11 @@ impl Server {
         let refused = self.write(method, self.candidate(identity).claim(found.unwrap_or_default()));
         assert_eq!(refused, None);
     }
+}
+
+/// Whether the fence lets a request through now.
+fn sends(fence: &Fence) -> bool {
+    matches!(fence.pass().now_or_never(), Some(Ok(_)))
 }
 
 async fn seconds(seconds: u64) {
@@ -154,18 +173,18 @@ async fn who_is_no_leader_any_more_sends_nothing_before_its_time_is_over_either(
     let server = Server::new();
     let mut candidate = server.candidate("we");
     let fence = candidate.fence.clone();
-    assert!(candidate.attempt().await.unwrap() && fence.pass().is_ok());
+    assert!(candidate.attempt().await.unwrap() && sends(&fence));
     server.renewed_by("other");
     let lost = candidate.lead(&CancellationToken::new()).await.unwrap_err();
     assert_eq!(lost.cause, "another holds it");
-    assert!(fence.pass().is_err());
+    assert!(!sends(&fence));
 
     let server = Server::new();
     let mut candidate = server.candidate("we");
     let fence = candidate.fence.clone();
-    assert!(candidate.attempt().await.unwrap() && fence.pass().is_ok());
+    assert!(candidate.attempt().await.unwrap() && sends(&fence));
     candidate.release().await;
-    assert!(fence.pass().is_err(), "it was given back");
+    assert!(!sends(&fence), "it was given back");
 }
 
 /// Other candidates may see the lease change as soon as it is written, before the answer reaches its holder.
@@ -178,10 +197,11 @@ async fn a_slow_answer_does_not_lengthen_our_own_lease() {
     // A read and a write.
     *server.delay.lock() = Duration::from_secs(4);
     assert!(candidate.attempt().await.unwrap());
+    assert!(sends(&fence), "4 s after the write began");
     seconds(5).await;
-    assert!(fence.pass().is_ok(), "9 s after the write began");
+    assert!(fence.pass().now_or_never().is_none(), "9 s after the write began, requests wait");
     seconds(1).await;
-    assert!(fence.pass().is_err(), "10 s after the write began, and 6 s after its answer");
+    assert!(fence.pass().await.is_err(), "10 s after the write began, and 6 s after its answer");
 
     let mut candidate = server.candidate("we");
     assert!(candidate.attempt().await.unwrap());
@@ -352,6 +372,27 @@ async fn a_renewal_moves_the_time_of_the_renewal_alone() {
         (renewed.acquire_time, renewed.lease_transitions),
         (taken.acquire_time, taken.lease_transitions)
     );
+}
+
+/// Right after its installation, an operator may be refused until its rules are in effect. A cluster whose operator
+/// was about to try again counted as settled.
+#[tokio::test(start_paused = true)]
+async fn a_failed_attempt_is_tried_again_before_the_cluster_settles() {
+    let server = Server::new();
+    *server.forbidden.lock() = 1;
+    let (mut candidate, stop) = (server.candidate("we"), CancellationToken::new());
+    let leads = std::cell::Cell::new(false);
+    let acquire = async {
+        candidate.acquire(&stop).await.unwrap();
+        leads.set(true);
+    };
+    let settled = async {
+        // Virtual time passes when the first attempt is over.
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        server.env.ledger().settled(Duration::from_secs(60)).await.unwrap();
+        assert!(leads.get());
+    };
+    tokio::join!(acquire, settled);
 }
 
 #[tokio::test(start_paused = true)]

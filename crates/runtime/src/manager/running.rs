@@ -58,6 +58,9 @@ impl Manager {
         if let Some(name) = name_of_two(&self.parts) {
             return Err(failed(name, "another controller of this manager has the same name"));
         }
+        if !self.hooks.is_empty() {
+            return Err(failed("webhooks", "nobody serves them: take them by `Manager::take_webhooks`"));
+        }
         let tasks = Tasks::default();
         let _crash = tasks.abort_on_drop();
         let mut stages = Stages::new();
@@ -112,6 +115,7 @@ impl Manager {
             filled,
             begun,
             elected,
+            later_looks_are_work: self.later_looks_are_work,
         };
         (host, before)
     }

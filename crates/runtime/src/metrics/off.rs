@@ -27,7 +27,7 @@ impl Metrics {
         let namespace = client.default_namespace().to_owned();
         let service = tower::service_fn(move |request: HttpRequest<Body>| {
             let (client, fence) = (client.clone(), fence.clone());
-            async move { fence.pass()?.hold(client.send(request)).await?.map_err(BoxError::from) }
+            async move { fence.pass().await?.hold(client.send(request)).await?.map_err(BoxError::from) }
         });
         Client::new(service, namespace)
     }
@@ -36,6 +36,14 @@ impl Metrics {
 
     #[cfg(feature = "leader-election")]
     pub(crate) fn leader(&self, _: &str, _: bool) {}
+
+    #[cfg(feature = "webhooks")]
+    pub(crate) fn webhook(&self, _: &str) -> Counted {
+        Counted
+    }
+
+    #[cfg(feature = "webhooks")]
+    pub(crate) fn webhook_panicked(&self, _: bool) {}
 
     pub(crate) fn controller(&self, _: Arc<str>, _: Queue, _: usize) -> Arc<ControllerMetrics> {
         Arc::new(ControllerMetrics)
@@ -67,4 +75,13 @@ impl ControllerMetrics {
     pub(crate) fn waited_for_own_writes(&self) {}
 
     pub(crate) fn read_live(&self) {}
+}
+
+/// A request to a webhook that would be counted.
+#[cfg(feature = "webhooks")]
+pub(crate) struct Counted;
+
+#[cfg(feature = "webhooks")]
+impl Counted {
+    pub(crate) fn ended(self, _: http::StatusCode) {}
 }

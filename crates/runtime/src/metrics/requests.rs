@@ -48,7 +48,10 @@ impl Requests {
             let (requests, host, client) = (requests.clone(), host.clone(), client.clone());
             let fence = fence.clone();
             async move {
-                let pass = fence.map_or(Ok(Pass::FREE), |fence| fence.pass())?;
+                let pass = match fence {
+                    Some(fence) => fence.pass().await?,
+                    None => Pass::FREE,
+                };
                 let (start, method) = (Instant::now(), request.method().as_str().to_owned());
                 let answer = pass.hold(client.send(request)).await;
                 let code = answer.as_ref().ok().and_then(|answer| answer.as_ref().ok());
@@ -99,6 +102,7 @@ mod tests {
 
     use super::super::Metrics;
     use super::*;
+    use crate::fence::Terms;
 
     #[tokio::test(start_paused = true)]
     async fn requests_are_counted_by_code_and_method() {
@@ -144,7 +148,8 @@ mod tests {
         fence.close();
         assert!(client.send(get()).await.is_err());
         assert!(!metrics.encode().contains("api.example.com"));
-        fence.renewed(Instant::now(), Duration::from_secs(10), Duration::from_secs(15));
+        let [fresh, after_answer, renew_deadline, lease_duration] = [3, 1, 10, 15].map(Duration::from_secs);
+        fence.renewed(Instant::now(), Terms { fresh, after_answer, renew_deadline, lease_duration });
         assert!(client.send(get()).await.is_ok());
         assert!(metrics.encode().contains("api.example.com"));
     }

@@ -1,38 +1,49 @@
 //! The queue's entries in the ledger.
 
-use evenkeel_env::{Deadline, Ledger, Tally};
+use evenkeel_env::{Deadline, Ledger, Purpose, Tally};
 use tokio::time::Instant;
 
-/// The queue's entries in the ledger: pending work for each key that is ready or in flight, and the time of the
-/// earliest delayed key as a deadline.
+/// The times of the earliest delayed keys, one for each [`Purpose`].
+pub(super) type Dues = [Option<Instant>; 3];
+
+/// The queue's entries in the ledger: pending work for each key that is ready or in flight, and the times of the
+/// earliest delayed keys as deadlines.
 #[derive(Debug)]
 pub(super) struct Account {
     tally: Tally,
     pending: usize,
-    deadline: Deadline,
-    due: Option<Instant>,
+    deadlines: [Deadline; 3],
+    dues: Dues,
 }
 
 impl Account {
     pub(super) fn open(ledger: &Ledger, queue: &str) -> Self {
+        let deadline = |purpose, what: &str| ledger.deadline_for(purpose, format!("queue {queue}: {what}"));
         Self {
             tally: ledger.tally(format!("queue {queue}")),
             pending: 0,
-            deadline: ledger.deadline(format!("queue {queue}: earliest delayed key")),
-            due: None,
+            // In the order of the purposes.
+            deadlines: [
+                deadline(Purpose::Look, "earliest key that asked for a later look"),
+                deadline(Purpose::Follow, "earliest key that wrote and asked for a later look"),
+                deadline(Purpose::Work, "earliest delayed key"),
+            ],
+            dues: Dues::default(),
         }
     }
 
-    /// Brings the ledger up to date with the queue. New work is entered before the deadline moves, and work is released
+    /// Brings the ledger up to date with the queue. New work is entered before the deadlines move, and work is released
     /// after it: a key that goes from pending to delayed, or back, is in the ledger all the time.
     #[inline]
-    pub(super) fn balance(&mut self, pending: usize, due: Option<Instant>) {
+    pub(super) fn balance(&mut self, pending: usize, dues: Dues) {
         if pending > self.pending {
             self.tally.set(pending);
         }
-        if due != self.due {
-            self.due = due;
-            self.deadline.set(due);
+        if dues != self.dues {
+            for (deadline, due) in self.deadlines.iter().zip(dues) {
+                deadline.set(due);
+            }
+            self.dues = dues;
         }
         if pending < self.pending {
             self.tally.set(pending);

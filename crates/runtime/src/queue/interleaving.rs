@@ -11,14 +11,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use evenkeel_env::Env;
+use evenkeel_env::{Env, Purpose};
 use shuttle::future::{block_on, spawn, yield_now};
 use shuttle::rand::Rng;
 use tokio::time::Instant;
 
 use super::Accounted;
 use super::account::Account;
-use super::state::{End, State};
+use super::state::{End, Later, State};
 use crate::Request;
 use handoff::{Handoff, Look, Wake};
 
@@ -165,7 +165,8 @@ impl Checked {
     fn add_later(&self, key: &Request) {
         let now = Instant::now();
         self.change(|state| {
-            state.add(key.clone(), 0, Some(now + AN_HOUR), None, now);
+            let later = Later { at: now + AN_HOUR, purpose: Purpose::Work };
+            state.add(key.clone(), 0, Some(later), None, now);
             Wake { one: true, ..Wake::default() }
         });
     }

@@ -1,8 +1,11 @@
 //! The state of the queue and its rules, without clocks, waiting or locks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use evenkeel_env::Purpose;
 use tokio::time::Instant;
+
+use super::account::Dues;
 
 use super::groups::{Group, Groups};
 use super::lines::{Lines, Linked, Links, Rank};
@@ -33,6 +36,8 @@ pub(super) struct State<T> {
     ready: Lines,
     /// Delayed keys, by their time and then by their arrival.
     delayed: BTreeMap<(Instant, u64), Slot>,
+    /// The times and arrivals of delayed keys, for each purpose of the delay.
+    delayed_for: [BTreeSet<(Instant, u64)>; 3],
     /// The numbers of ready keys of each group.
     groups: Groups,
     turns: Turns,
@@ -83,7 +88,7 @@ enum Stand {
     #[default]
     Absent,
     Delayed {
-        at: Instant,
+        later: Later,
         arrival: u64,
     },
     Ready {
@@ -100,8 +105,22 @@ enum Stand {
 /// When a key that was added while it was in flight may be handed out again.
 #[derive(Clone, Copy, Debug)]
 struct Again {
-    /// The time; `None` for at once.
-    at: Option<Instant>,
+    /// `None` for at once.
+    later: Option<Later>,
+}
+
+/// When a delayed key will be ready, and what for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Later {
+    pub(super) at: Instant,
+    pub(super) purpose: Purpose,
+}
+
+impl Later {
+    /// The earlier time, for the weightier purpose.
+    fn merge(self, other: Self) -> Self {
+        Self { at: self.at.min(other.at), purpose: self.purpose.max(other.purpose) }
+    }
 }
 
 impl<T: QueueKey> Linked for Slots<T, Entry> {
@@ -119,6 +138,7 @@ impl<T: QueueKey> Default for State<T> {
             entries: Slots::default(),
             ready: Lines::default(),
             delayed: BTreeMap::new(),
+            delayed_for: Default::default(),
             groups: Groups::default(),
             turns: Turns::default(),
             arrivals: 0,
@@ -132,17 +152,17 @@ impl<T: QueueKey> Default for State<T> {
 }
 
 impl<T: QueueKey> State<T> {
-    /// Adds a key, ready now or at `at`. Returns whether it became ready.
+    /// Adds a key, ready now or later. Returns whether it became ready.
     #[inline]
     pub(super) fn add(
         &mut self,
         key: T,
         priority: i32,
-        at: Option<Instant>,
+        later: Option<Later>,
         cause: Option<Cause>,
         now: Instant,
     ) -> bool {
-        self.retries += u64::from(at.is_some());
+        self.retries += u64::from(later.is_some());
         let slot = self.entries.enter(key);
         let entry = self.entries.get_mut(slot);
         if let Some(cause) = cause {
@@ -157,7 +177,7 @@ impl<T: QueueKey> State<T> {
         entry.priority = raised;
         match &mut entry.stand {
             Stand::InFlight { again } => {
-                *again = Some(Again { at: again.map_or(at, |before| earlier(before.at, at)) });
+                *again = Some(Again { later: again.map_or(later, |before| earlier(before.later, later)) });
                 false
             }
             Stand::Ready { round, since, .. } => {
@@ -169,26 +189,28 @@ impl<T: QueueKey> State<T> {
                 }
                 false
             }
-            Stand::Delayed { at: before, arrival } => {
-                let before = *before;
-                if at.is_some_and(|at| at >= before) {
+            Stand::Delayed { later: before, arrival } => {
+                let (before, arrival) = (*before, *arrival);
+                let merged = earlier(Some(before), later);
+                if merged == Some(before) {
                     return false;
                 }
-                self.delayed.remove(&(before, *arrival));
-                self.enqueue(slot, at, now)
+                self.forget_delay(before, arrival);
+                self.enqueue(slot, merged, now)
             }
-            Stand::Absent => self.enqueue(slot, at, now),
+            Stand::Absent => self.enqueue(slot, later, now),
         }
     }
 
     /// Queues a key that is not queued yet. Returns whether it is ready.
-    fn enqueue(&mut self, slot: Slot, at: Option<Instant>, now: Instant) -> bool {
-        match at {
-            Some(at) if at > now => {
+    fn enqueue(&mut self, slot: Slot, later: Option<Later>, now: Instant) -> bool {
+        match later {
+            Some(later) if later.at > now => {
                 self.arrivals += 1;
                 let arrival = self.arrivals;
-                self.entries.get_mut(slot).stand = Stand::Delayed { at, arrival };
-                self.delayed.insert((at, arrival), slot);
+                self.entries.get_mut(slot).stand = Stand::Delayed { later, arrival };
+                self.delayed.insert((later.at, arrival), slot);
+                self.delayed_for[later.purpose as usize].insert((later.at, arrival));
                 false
             }
             _ => {
@@ -197,6 +219,11 @@ impl<T: QueueKey> State<T> {
                 true
             }
         }
+    }
+
+    fn forget_delay(&mut self, later: Later, arrival: u64) {
+        self.delayed.remove(&(later.at, arrival));
+        self.delayed_for[later.purpose as usize].remove(&(later.at, arrival));
     }
 
     /// Appends a key to the line of its priority and round.
@@ -229,11 +256,14 @@ impl<T: QueueKey> State<T> {
 
     /// Makes delayed keys ready whose time has come.
     pub(super) fn promote_due(&mut self, now: Instant) {
-        while let Some(first) = self.delayed.first_entry() {
-            if first.key().0 > now {
+        while let Some((&(at, arrival), &slot)) = self.delayed.first_key_value() {
+            if at > now {
                 return;
             }
-            let slot = first.remove();
+            let Stand::Delayed { later, .. } = self.entries.get(slot).stand else {
+                unreachable!("a key among the delayed stands as delayed: both change together");
+            };
+            self.forget_delay(later, arrival);
             self.enqueue(slot, None, now);
         }
     }
@@ -275,7 +305,7 @@ impl<T: QueueKey> State<T> {
         entry.stand = Stand::Absent;
         self.in_flight -= 1;
         match again.filter(|_| self.end == End::Open) {
-            Some(again) => self.enqueue(slot, again.at, Instant::now()),
+            Some(again) => self.enqueue(slot, again.later, Instant::now()),
             None => {
                 self.let_go(slot);
                 false
@@ -361,6 +391,14 @@ impl<T: QueueKey> State<T> {
         self.delayed.keys().next().map(|(at, _)| *at)
     }
 
+    /// The times of the earliest delayed keys of each purpose.
+    pub(super) fn dues(&self) -> Dues {
+        if self.delayed.is_empty() {
+            return Dues::default();
+        }
+        [0, 1, 2].map(|purpose: usize| self.delayed_for[purpose].first().map(|(at, _)| *at))
+    }
+
     pub(super) fn has_ready(&self) -> bool {
         self.ready.len() > 0
     }
@@ -418,6 +456,7 @@ impl<T: QueueKey> State<T> {
     pub(super) fn shut_down(&mut self, end: End) {
         self.end = end;
         let mut dropped: Vec<Slot> = std::mem::take(&mut self.delayed).into_values().collect();
+        self.delayed_for = Default::default();
         if end == End::Closed {
             while let Some((_, slot)) = self.ready.pop(&mut self.entries) {
                 self.leave_line(slot, self.entries.get(slot).priority);
@@ -429,10 +468,10 @@ impl<T: QueueKey> State<T> {
     }
 }
 
-/// The earlier of two times; `None` means now.
-fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
+/// The earlier of two times, for the weightier of their purposes; `None` means now.
+fn earlier(a: Option<Later>, b: Option<Later>) -> Option<Later> {
     match (a, b) {
-        (Some(a), Some(b)) => Some(a.min(b)),
+        (Some(a), Some(b)) => Some(a.merge(b)),
         _ => None,
     }
 }

@@ -51,6 +51,7 @@ async fn every_end_of_a_reconcile_is_counted(cluster: Cluster) {
     cluster.settled().await;
     cluster.apply(map("m0", "changed")).await.unwrap();
     cluster.settled().await;
+    cluster.advance(Duration::from_millis(10)).await;
     let text = metrics.encode();
     let result =
         |result| format!("controller_runtime_reconcile_total{{controller=\"counted\",result=\"{result}\"}}");

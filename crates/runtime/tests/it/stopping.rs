@@ -164,8 +164,8 @@ async fn a_runnable_waits_for_the_lease_unless_it_runs_always(cluster: Cluster) 
         tokio::spawn(manager.run_until(std::future::pending()))
     };
     let one = candidate("one");
-    // The manager leads three seconds after it created the lease.
-    tokio::time::sleep(Duration::from_secs(4)).await;
+    // The manager leads four seconds after it created the lease.
+    tokio::time::sleep(Duration::from_secs(5)).await;
     let two = candidate("two");
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert_eq!(notes.take(), ["one is there", "one works", "two is there"]);

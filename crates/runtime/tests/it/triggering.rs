@@ -211,6 +211,7 @@ async fn a_requeue_after_a_time_forgets_the_backoff_and_a_requeue_keeps_it() {
         }
     });
     cluster.settled().await;
+    cluster.advance(Duration::from_secs(2)).await;
     assert_eq!(
         notes.take(),
         [
@@ -249,6 +250,7 @@ async fn a_result_may_set_the_priority_of_the_next_reconcile() {
         }
     });
     cluster.settled().await;
+    cluster.advance(Duration::from_secs(15)).await;
     assert_eq!(notes.take(), ["a-low", "b-high", "b-high", "a-low"]);
 }
 

@@ -5,8 +5,8 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 use super::question::Question;
-use crate::WebhookAnswer;
 use crate::status::{Cause, Details, Status, quote};
+use crate::{WebhookAnswer, webhook_client};
 
 const V1: &str = "admission.k8s.io/v1";
 
@@ -26,8 +26,8 @@ pub(super) struct Verdict {
 /// Parses a response; fails if it is not a valid AdmissionReview.
 pub(super) fn read(answer: &WebhookAnswer, question: &Question, mutating: bool) -> Result<Verdict, String> {
     let failed = |why: String| format!("failed to call webhook: {why}");
-    if !(200..=206).contains(&answer.code) {
-        return Err(failed(refused(answer)));
+    if let Some(why) = webhook_client::refusal(answer) {
+        return Err(failed(why));
     }
     let mut review: Value = serde_json::from_slice(&answer.body)
         .map_err(|error| failed(format!("couldn't get version/kind; json parse error: {error}")))?;
@@ -93,33 +93,6 @@ fn verify_identity(review: &Value, response: &Value, question: &Question) -> Res
         return Err(format!("expected webhook response of {wanted}, got {version}, Kind={kind}"));
     }
     Ok(())
-}
-
-/// The error message of a response that is not 2xx.
-fn refused(answer: &WebhookAnswer) -> String {
-    let text = String::from_utf8_lossy(&answer.body);
-    if let Ok(status) = serde_json::from_slice::<Value>(&answer.body)
-        && status["kind"] == "Status"
-        && let Some(message) = status["message"].as_str()
-    {
-        return message.to_owned();
-    }
-    match answer.code {
-        400 => "the server rejected our request for an unknown reason".to_owned(),
-        401 => "the server has asked for the client to provide credentials".to_owned(),
-        403 => text.trim().to_owned(),
-        404 => "the server could not find the requested resource".to_owned(),
-        405 => "the server does not allow this method on the requested resource".to_owned(),
-        503 => "the server is currently unable to handle the request".to_owned(),
-        504 => "the server was unable to return a response in the time allotted, but may still be processing the \
-                request"
-            .to_owned(),
-        500.. => {
-            let text = quote(text.trim());
-            format!("an error on the server ({text}) has prevented the request from succeeding")
-        }
-        code => format!("the server responded with the status code {code} but did not return more information"),
-    }
 }
 
 /// The error that the client sees when a webhook denies a request.

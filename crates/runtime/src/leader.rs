@@ -17,9 +17,10 @@
 //! [`Ctx`](crate::Ctx) send under these rules:
 //!
 //! 1. No request starts more than one and a half retry periods (3 s) after the last renewal was sent, and half a period
-//!    after its answer: it waits for the next renewal. It fails at the renew deadline (10 s after the last renewal was sent), or when a renewal is refused.
-//!    With [`Manager::infer`](crate::Manager::infer) and [`Manager::from_config`](crate::Manager::from_config), the
-//!    clock is checked again right before each write to a socket, which fails in doubt.
+//!    after its answer: it waits for the next renewal. It fails at the renew deadline (10 s after the last renewal was
+//!    sent), or when a renewal is refused. With [`Manager::infer`](crate::Manager::infer) and
+//!    [`Manager::from_config`](crate::Manager::from_config), the clock is checked again right before each write to a
+//!    socket, which fails in doubt.
 //! 2. No request continues after the lease duration (15 s after the last renewal was sent), before which no other
 //!    candidate takes the lease. The clock is checked whenever the request is polled.
 //! 3. With those two constructors, sockets are closed by a reset, so that the kernel does not continue to deliver the
@@ -32,11 +33,11 @@
 //! * If a renewal took longer than a retry period, and the lease was deleted meanwhile, a candidate that has never seen
 //!   the lease may lead for up to half a period before the holder stops.
 //! * A process can be frozen between its last look at the clock and the system call that follows, some hundred
-//!   nanoseconds later.
+//!   nanoseconds later. It sends the request when it continues, and logs an error if another process may lead by then.
 //! * While a *machine* is suspended, the monotonic clock of Linux stops too: after waking, the lease seems fresh until
 //!   the next renewal is refused, at most a retry period (2 s) later.
 //! * [`Manager::new`](crate::Manager::new) takes a client with sockets of its own: the clock is not checked before writes
-//!   to sockets, and the third rule does not hold.
+//!   to sockets, and the third rule does not hold. The same is true if the kubeconfig names a proxy.
 //!
 //! If a late write would do harm, write with preconditions. Updates and finalizers through the [`Ctx`](crate::Ctx) carry
 //! a resource version or a test, and are refused if a new leader wrote first; applies are idempotent, and the new leader
@@ -47,7 +48,7 @@ mod requests;
 
 use std::time::Duration;
 
-use evenkeel_env::Env;
+use evenkeel_env::{Env, Work};
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::Client;
@@ -121,21 +122,26 @@ impl Candidate {
         }
     }
 
-    /// Waits until this candidate leads. Returns `None` if it was told to stop before.
-    pub(crate) async fn acquire(&mut self, stop: &CancellationToken) -> Option<()> {
-        // Waiting for another's lease is not pending work. Waiting to lead by our own new lease and the retry after a
-        // failed request are: they end at a known time.
-        let retry =
-            self.env.ledger().deadline(format!("leader election: next attempt to hold {}", self.lease()));
+    /// Waits until this candidate leads. Returns the pending work of the election, which the caller holds until the work
+    /// of the leader has begun; `None` if this candidate was told to stop before.
+    pub(crate) async fn acquire(&mut self, stop: &CancellationToken) -> Option<Work> {
+        // Waiting for another's lease is not pending work. An attempt, waiting to lead by our own new lease and the retry
+        // after a failed request are: they end soon or at a known time.
+        let ledger = self.env.ledger();
+        let attempts = ledger.station(format!("leader election: attempts to hold {}", self.lease()));
+        let retry = ledger.deadline(format!("leader election: next attempt to hold {}", self.lease()));
         loop {
-            let attempt = self.attempt().await;
+            // From before the request until the next deadline is set, so that the cluster is not taken to be at rest
+            // between the answer and the deadline.
+            let work = attempts.enter();
             retry.set(None);
+            let attempt = self.attempt().await;
             let created = std::mem::take(&mut self.unproven);
             let failed = attempt.is_err();
             match attempt {
                 Ok(true) if !created => {
                     tracing::info!(lease = self.lease(), identity = self.identity, "leading");
-                    return Some(());
+                    return Some(work);
                 }
                 Ok(_) => {}
                 Err(error) => {
@@ -149,6 +155,7 @@ impl Candidate {
             };
             let next = Instant::now() + pause;
             retry.set((created || failed).then_some(next));
+            drop(work);
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return None,

@@ -9,6 +9,7 @@ use futures::future::{FutureExt, join_all};
 use futures::stream::{FuturesUnordered, StreamExt};
 use kube::Client;
 use parking_lot::Mutex;
+use tokio::sync::watch;
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -49,6 +50,9 @@ pub(crate) struct Host {
     pub(crate) begun: CancellationToken,
     /// Cancelled once this process leads; from the start if there is no leader election.
     pub(crate) elected: CancellationToken,
+    /// Has a receiver for each part that waits for the lease. When this process leads, the election is pending work until
+    /// all receivers are dropped: by then, each part holds pending work of its own.
+    pub(crate) standby: watch::Sender<()>,
     /// Whether later looks count as unfinished work; see [`Manager::later_looks_are_work`](crate::Manager::later_looks_are_work).
     pub(crate) later_looks_are_work: bool,
 }
@@ -92,6 +96,7 @@ async fn run_wired(wanted: Wanted, wired: Vec<Wired>, host: Host, started: Work)
         ready = ready => ready?,
     }
     // A standby keeps its caches up to date, which is not pending work.
+    let standing_by = host.standby.subscribe();
     let started = host.elected.is_cancelled().then_some(started);
     tokio::select! {
         biased;
@@ -129,7 +134,7 @@ async fn run_wired(wanted: Wanted, wired: Vec<Wired>, host: Host, started: Work)
     let workers =
         (0..worker.options.max_concurrent).map(|_| host.tasks.spawn_named(&task, worker.clone().work()));
     let workers = workers.collect();
-    drop(started);
+    drop((started, standing_by));
     Working { queue, feeding, resyncing, workers }.until(&host.stop).await
 }
 

@@ -103,6 +103,32 @@ async fn seconds(seconds: u64) {
     tokio::time::sleep(Duration::from_secs(seconds)).await;
 }
 
+/// On several threads, a test once took the moment between the answer to the first attempt and the wait for the next one
+/// for rest, and missed what the leader did later.
+#[tokio::test(start_paused = true)]
+async fn an_election_is_pending_work_from_its_first_request_until_the_leader_works() {
+    let server = Server::new();
+    *server.delay.lock() = Duration::from_secs(1);
+    let ledger = server.env.ledger().clone();
+    let begin = Instant::now();
+    let mut candidate = server.candidate("we");
+    let stop = CancellationToken::new();
+    let electing = candidate.acquire(&stop);
+    let resting = async {
+        ledger.idle(Duration::from_secs(60)).await.unwrap();
+        assert_eq!(
+            begin.elapsed(),
+            Duration::from_secs(2),
+            "a request to read the lease, and one to create it"
+        );
+    };
+    let (work, ()) = tokio::join!(biased; electing, resting);
+    assert_eq!(begin.elapsed(), Duration::from_secs(2 + 4 + 1), "the proving time, and a request to renew");
+    assert!(!ledger.is_empty(), "the leader has not begun to work");
+    drop(work);
+    assert!(ledger.pending().is_empty(), "{:?}", ledger.pending());
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_lease_is_taken_when_it_has_not_changed_for_its_duration() {
     let server = Server::new();

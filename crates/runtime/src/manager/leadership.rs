@@ -36,8 +36,7 @@ impl Leadership {
         let stop = CancellationToken::new();
         let campaign = election.map(|election| {
             let candidate = Candidate::new(election, client.clone(), env.clone(), fence);
-            let (elected, metrics) = (host.elected.clone(), host.metrics.clone());
-            host.tasks.spawn_named("leader election", campaign(candidate, stop.clone(), elected, metrics))
+            host.tasks.spawn_named("leader election", campaign(candidate, stop.clone(), host.clone()))
         });
         Self { campaign, stop, lost: false, metrics: host.metrics.clone() }
     }
@@ -73,17 +72,18 @@ impl Leadership {
 async fn campaign(
     mut candidate: Candidate,
     stop: CancellationToken,
-    elected: CancellationToken,
-    metrics: Metrics,
+    host: Host,
 ) -> (Candidate, Result<(), LostLeadership>) {
-    let lease = candidate.lease_name();
+    let (lease, metrics) = (candidate.lease_name(), &host.metrics);
     metrics.leader(&lease, false);
-    if candidate.acquire(&stop).await.is_none() {
-        return (candidate, Ok(()));
-    }
+    let Some(work) = candidate.acquire(&stop).await else { return (candidate, Ok(())) };
     metrics.leader(&lease, true);
-    elected.cancel();
-    let result = candidate.lead(&stop).await;
+    host.elected.cancel();
+    let begun = async {
+        host.standby.closed().await;
+        drop(work);
+    };
+    let (result, ()) = tokio::join!(candidate.lead(&stop), begun);
     metrics.leader(&lease, false);
     (candidate, result)
 }

@@ -71,12 +71,13 @@ impl Part {
         let run = move |host: Host, stop: CancellationToken, start: Start| -> Running {
             Box::pin(async move {
                 let mut start = Some(start);
+                let standing_by = (when == When::Leading).then(|| host.standby.subscribe());
                 tokio::select! {
                     biased;
                     () = stop.cancelled() => return Ok(()),
                     () = when.wait(&host, &mut start) => {}
                 }
-                after_first_poll(run(stop), start).await.map_err(Into::into)
+                after_first_poll(run(stop), (start, standing_by)).await.map_err(Into::into)
             })
         };
         Self { name: name.into(), when, is_controller: false, run: Box::new(run) }
@@ -105,12 +106,12 @@ impl When {
     }
 }
 
-/// Drops `start` after the first poll of `running`: by then the part holds work of its own, or waits for something.
-async fn after_first_poll<T>(running: impl Future<Output = T>, mut start: Option<Start>) -> T {
-    let mut running = std::pin::pin!(running);
+/// Drops `held` after the first poll of `running`: by then the part holds work of its own, or waits for something.
+async fn after_first_poll<T>(running: impl Future<Output = T>, held: impl Sized) -> T {
+    let (mut running, mut held) = (std::pin::pin!(running), Some(held));
     std::future::poll_fn(move |cx| {
         let polled = running.as_mut().poll(cx);
-        drop(start.take());
+        drop(held.take());
         polled
     })
     .await

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use evenkeel_env::Work;
 use futures::future::FutureExt;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::leadership::Leadership;
@@ -115,6 +116,7 @@ impl Manager {
             filled,
             begun,
             elected,
+            standby: watch::Sender::new(()),
             later_looks_are_work: self.later_looks_are_work,
         };
         (host, before)

@@ -432,3 +432,18 @@ async fn who_leads_is_in_the_metrics_and_who_led_is_not(cluster: Cluster) {
         assert!(!leads());
     }
 }
+
+/// A task that waits for rest is woken before the controllers when the lease is taken. It used to see a cluster at rest.
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 19)]
+async fn a_cluster_is_not_at_rest_between_the_election_and_the_first_reconcile(cluster: Cluster) {
+    let notes = Notes::default();
+    cluster.apply(map("a", 1)).await.unwrap();
+    let one = Candidate::start(&cluster, "one", &notes);
+    let (waiting, seen) = (cluster.clone(), notes.clone());
+    let waited = tokio::spawn(async move {
+        waiting.settled().await;
+        seen.take()
+    });
+    assert_eq!(waited.await.unwrap(), ["one default/a"]);
+    one.stop().await;
+}

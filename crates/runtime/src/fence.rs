@@ -97,14 +97,9 @@ impl Fence {
         !matches!(*self.bounds.borrow(), Bounds::None)
     }
 
-    /// Whether the bytes of a request that has started may be written to a socket.
     #[cfg(all(feature = "leader-election", feature = "rustls-tls"))]
-    fn may_send(&self) -> bool {
-        match *self.bounds.borrow() {
-            Bounds::None => true,
-            Bounds::Closed => false,
-            Bounds::Open { fresh, .. } => Instant::now() < fresh,
-        }
+    fn bounds(&self) -> Bounds {
+        *self.bounds.borrow()
     }
 
     /// Asks for permission to send a request, which must start at once. Waits for the next renewal of the lease if the
@@ -139,6 +134,23 @@ impl Fence {
     }
 }
 
+#[cfg(all(feature = "leader-election", feature = "rustls-tls"))]
+impl Bounds {
+    /// Whether the bytes of a request that has started may be written to a socket now.
+    fn may_send(self) -> bool {
+        match self {
+            Self::None => true,
+            Self::Closed => false,
+            Self::Open { fresh, .. } => Instant::now() < fresh,
+        }
+    }
+
+    /// Whether another process may lead by now.
+    fn may_be_over(self) -> bool {
+        matches!(self, Self::Open { end, .. } if Instant::now() >= end)
+    }
+}
+
 impl Pass {
     /// The permission for requests that need none.
     pub(crate) const FREE: Self = Self { end: None };
@@ -169,7 +181,7 @@ mod tests {
     use crate::error::BoxError;
     use crate::metrics::Metrics;
 
-    const TERMS: Terms = Terms {
+    pub(super) const TERMS: Terms = Terms {
         fresh: Duration::from_secs(3),
         after_answer: Duration::from_secs(1),
         renew_deadline: Duration::from_secs(10),

@@ -2,7 +2,9 @@
 //!
 //! A request is checked when it is sent. Between that check and the kernel are the connection pool, handshakes and the
 //! tasks of the connections, and a process can be frozen anywhere in between. So every write to a socket checks the
-//! fence again, right before the system call.
+//! fence again. Reading the clock is the last thing before the system call: whether the socket is ready is found out
+//! before. A process that is frozen between these two does send its bytes when it continues. If another process can lead
+//! by then, that is logged as an error.
 //!
 //! The kernel continues to deliver bytes after the process has closed the socket, even after the process has died: for
 //! minutes, if the network is cut. The sockets are therefore closed by a reset (`SO_LINGER` of zero), which discards
@@ -10,7 +12,7 @@
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use futures::future::BoxFuture;
 use http::Uri;
@@ -93,8 +95,31 @@ impl Socket {
         Ok(Self { stream, fence })
     }
 
-    fn check(&self) -> io::Result<()> {
-        if self.fence.may_send() { Ok(()) } else { Err(io::Error::other(Fenced)) }
+    /// Writes by `write` as soon as the socket is ready, if the fence lets bytes through then.
+    fn poll_send(
+        &self,
+        cx: &mut Context<'_>,
+        write: impl Fn(&TcpStream) -> io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        let stream = self.stream.inner();
+        loop {
+            ready!(stream.poll_write_ready(cx))?;
+            let bounds = self.fence.bounds();
+            // Nothing may come between this check and the write.
+            let written = if bounds.may_send() { write(stream) } else { Err(io::Error::other(Fenced)) };
+            match written {
+                // The socket was not ready any more: this waits for the next time.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Ok(bytes) if bounds.may_be_over() => {
+                    tracing::error!(
+                        bytes,
+                        "this process was frozen while it sent a request: another process may lead already"
+                    );
+                    return Poll::Ready(Ok(bytes));
+                }
+                written => return Poll::Ready(written),
+            }
+        }
     }
 }
 
@@ -115,18 +140,16 @@ impl Read for Socket {
 }
 
 impl Write for Socket {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.check()?;
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_send(cx, |stream| stream.try_write(bytes))
     }
 
     fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.check()?;
-        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
+        self.poll_send(cx, |stream| stream.try_write_vectored(slices))
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -144,21 +167,13 @@ impl Write for Socket {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
+    use futures::FutureExt as _;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpListener;
     use tokio::time::Instant;
 
     use super::*;
-    use crate::fence::Terms;
-
-    const TERMS: Terms = Terms {
-        fresh: Duration::from_secs(3),
-        after_answer: Duration::from_secs(1),
-        renew_deadline: Duration::from_secs(10),
-        lease_duration: Duration::from_secs(15),
-    };
+    use crate::fence::tests::TERMS;
 
     /// The two ends of a connection. The first respects the fence.
     async fn pair(fence: &Fence) -> (Socket, TcpStream) {
@@ -190,6 +205,25 @@ mod tests {
         let mut arrived = Vec::new();
         far.read_to_end(&mut arrived).await.unwrap();
         assert_eq!(arrived, b"ab");
+    }
+
+    /// A process is frozen after the last check, so that its bytes leave when another process may lead. Nothing can prevent
+    /// that, but it is noticed.
+    #[tokio::test(start_paused = true)]
+    async fn who_was_frozen_on_the_way_to_the_system_call_notices_it() {
+        let fence = Fence::default();
+        fence.renewed(Instant::now(), TERMS);
+        let (socket, _far) = pair(&fence).await;
+        let bounds = fence.bounds();
+        let frozen = std::future::poll_fn(|cx| {
+            socket.poll_send(cx, |stream| {
+                assert!(bounds.may_send() && !bounds.may_be_over());
+                let _ = tokio::time::advance(TERMS.lease_duration).now_or_never();
+                stream.try_write(b"late")
+            })
+        });
+        assert_eq!(frozen.await.unwrap(), 4);
+        assert!(bounds.may_be_over());
     }
 
     /// When a leader ends, bytes on their way are discarded and the server learns of it at once.

@@ -144,6 +144,12 @@ impl Manager {
     }
 
     /// A manager that uses this client, the system's clock and its randomness. Must be called within a tokio runtime.
+    ///
+    /// Operators with a [leader election](Manager::leader_election) had better use [`Manager::infer`] or
+    /// [`Manager::from_config`]. They open the sockets themselves, and check right before each write to a socket that
+    /// this process still leads. Here the sockets belong to the client: the check is made once, when a request is sent,
+    /// and a process that is frozen just after the check sends its request when it continues, even if another process
+    /// leads by then. [`leader`](crate::leader) lists what is promised.
     pub fn new(client: Client) -> Self {
         Self::to_host(client.clone(), client, Fence::default(), "")
     }

@@ -59,7 +59,8 @@ impl LeaderElection {
 
     /// Sets the lease duration (how long others wait before they take a lease that is not renewed), the renew deadline
     /// (how long the holder tries to renew before it stops) and the retry period (how often either tries). Without a
-    /// renewal for one and a half retry periods, the holder's requests wait for one. The values are adjusted so that the duration is longer than the deadline, and the deadline longer than the period.
+    /// renewal for one and a half retry periods, the holder's requests wait for one. The values are adjusted so that the
+    /// duration is longer than the deadline, and the deadline longer than the period.
     pub fn times(mut self, lease: Duration, renew: Duration, retry: Duration) -> Self {
         self.retry_period = retry.max(Duration::from_millis(1));
         self.renew_deadline = renew.max(self.retry_period.mul_f64(1.2));

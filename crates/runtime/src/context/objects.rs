@@ -72,9 +72,11 @@ impl<'a, K: Object> Objects<'a, K> {
     /// The cache of this kind, if the controller declared one.
     pub fn cache(&self) -> Result<Cache<K>, ContextError> {
         let informer = self.inner.scope.informer::<K>(&self.resource());
-        informer
-            .map(|informer| informer.cache())
-            .ok_or_else(|| ContextError::Undeclared { kind: self.kind() })
+        informer.map(|informer| informer.cache()).ok_or_else(|| ContextError::Undeclared {
+            kind: self.kind(),
+            controller: self.inner.scope.name.to_string(),
+            known: !matches!(scoping::<K>(), Scoping::Unknown),
+        })
     }
 
     /// The object from the cache.

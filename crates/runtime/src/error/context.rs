@@ -35,12 +35,16 @@ pub enum ContextError {
     },
     /// The controller declared no cache of the kind that was read.
     #[error(
-        "read {kind}: the controller declares no cache of this kind; add .owns, .watches or .reads to the controller, \
-         or read from the server with ctx.fetch"
+        "read {kind}: the controller {controller:?} declares no cache of this kind; {}, or read from the server with ctx.fetch",
+        declarations(kind, *known)
     )]
     Undeclared {
         /// The kind that was read.
         kind: String,
+        /// The name of the controller.
+        controller: String,
+        /// Whether the kind has a type of its own, unlike a `DynamicObject`.
+        known: bool,
     },
     /// The cache has no index of this name. An empty answer would look as if there were no such objects.
     #[error(
@@ -85,6 +89,21 @@ pub enum ContextError {
         /// Why the write was not sent.
         why: &'static str,
     },
+}
+
+/// Says how a controller declares that it uses a kind.
+fn declarations(kind: &str, known: bool) -> String {
+    // The kind of a message may have its group: `Deployment.apps`.
+    let name = kind.split('.').next().unwrap_or(kind);
+    match known {
+        true => format!(
+            "add .owns::<{name}>() to it if it creates these objects, .watches::<{name}>(trigger) if it reacts to them, or \
+             .reads::<{name}>() if it only reads them"
+        ),
+        false => "add .owns_with(source) to it if it creates these objects, .watches_with(source, trigger) if it reacts to \
+                  them, or .reads_with(source) if it only reads them"
+            .into(),
+    }
 }
 
 /// Joins names for an error message.

@@ -9,7 +9,7 @@ use evenkeel_runtime::{Action, Controller, Ctx, Error, ResultExt};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use kube::ResourceExt;
-use kube::api::{DeleteParams, Preconditions};
+use kube::api::{ApiResource, DeleteParams, DynamicObject, Preconditions};
 use serde_json::json;
 
 use crate::applying::in_a_reconcile;
@@ -114,7 +114,10 @@ async fn reading_a_kind_that_was_not_declared_is_an_error_that_says_what_to_do(c
         let notes = notes.clone();
         move || {
             Controller::new("undeclared", |_: Arc<ConfigMap>, ctx: Ctx<Notes>| async move {
-                ctx.state().push(ctx.get::<Pod>("one").unwrap_err().to_string());
+                ctx.state().push(ctx.get::<Deployment>("one").unwrap_err().to_string());
+                let pods = ApiResource::erase::<Pod>(&());
+                let dynamic = ctx.objects::<DynamicObject>(pods).cache().map(drop);
+                ctx.state().push(dynamic.unwrap_err().to_string());
                 Ok::<_, Error>(Action::await_change())
             })
             .state(notes.clone())
@@ -122,8 +125,19 @@ async fn reading_a_kind_that_was_not_declared_is_an_error_that_says_what_to_do(c
     });
     cluster.apply(map("one", 1)).await.unwrap();
     cluster.settled().await;
-    let said = notes.take().remove(0);
-    assert!(said.starts_with("read Pod: the controller declares no cache of this kind; add .owns"), "{said}");
+    let said = notes.take();
+    assert_eq!(
+        said[0],
+        "read Deployment.apps: the controller \"undeclared\" declares no cache of this kind; add .owns::<Deployment>() to it \
+         if it creates these objects, .watches::<Deployment>(trigger) if it reacts to them, or .reads::<Deployment>() if it \
+         only reads them, or read from the server with ctx.fetch"
+    );
+    assert_eq!(
+        said[1],
+        "read Pod: the controller \"undeclared\" declares no cache of this kind; add .owns_with(source) to it if it \
+         creates these objects, .watches_with(source, trigger) if it reacts to them, or .reads_with(source) if it only reads \
+         them, or read from the server with ctx.fetch"
+    );
 }
 
 pub(crate) fn web() -> Deployment {

@@ -16,14 +16,36 @@ pub(crate) struct Position {
 
 impl Position {
     pub(crate) const START: Position = Position { line: 1, column: 0 };
+}
+
+/// Finds positions in one source. Every node of an expression has a position: counting the characters before each of them
+/// would take time quadratic in the length of the source.
+#[derive(Debug)]
+pub(crate) struct Positions {
+    /// How many characters come before each line.
+    lines: Vec<usize>,
+    /// Where each character begins, in bytes; `None` if each has one byte.
+    characters: Option<Vec<usize>>,
+}
+
+impl Positions {
+    pub(crate) fn new(source: &str) -> Self {
+        let ends = source.chars().enumerate().filter(|(_, c)| *c == '\n').map(|(at, _)| at + 1);
+        let wide = !source.is_ascii();
+        Self {
+            lines: std::iter::once(0).chain(ends).collect(),
+            characters: wide.then(|| source.char_indices().map(|(at, _)| at).collect()),
+        }
+    }
 
     /// The position of the character that begins at this byte.
-    pub(crate) fn of(source: &str, byte: usize) -> Position {
-        let before = source.char_indices().take_while(|(at, _)| *at < byte).map(|(_, c)| c);
-        before.fold(Position::START, |position, c| match c {
-            '\n' => Position { line: position.line + 1, column: 0 },
-            _ => Position { column: position.column + 1, ..position },
-        })
+    pub(crate) fn of(&self, byte: usize) -> Position {
+        let before = match &self.characters {
+            Some(characters) => characters.partition_point(|at| *at < byte),
+            None => byte,
+        };
+        let line = self.lines.partition_point(|start| *start <= before).max(1);
+        Position { line, column: before - self.lines[line - 1] }
     }
 }
 
@@ -86,4 +108,25 @@ fn show(f: &mut fmt::Formatter<'_>, issue: &Issue, source: &str) -> fmt::Result 
         f.write_str(if c.is_ascii() { "." } else { "\u{ff0e}" })?;
     }
     f.write_str(if marks.next().is_none_or(|c| c.is_ascii()) { "^" } else { "\u{ff3e}" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_are_counted_in_lines_and_characters() {
+        for source in ["", "a", "ab\ncd\n\ne", "é日\n日a\u{301}b\n", "\n\n", "\u{1f600}x"] {
+            let positions = Positions::new(source);
+            let mut wanted = Position::START;
+            for (at, c) in source.char_indices() {
+                assert_eq!(positions.of(at), wanted, "{source:?} {at}");
+                wanted = match c {
+                    '\n' => Position { line: wanted.line + 1, column: 0 },
+                    _ => Position { column: wanted.column + 1, ..wanted },
+                };
+            }
+            assert_eq!(positions.of(source.len()), wanted, "the end of {source:?}");
+        }
+    }
 }

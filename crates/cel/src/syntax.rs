@@ -11,7 +11,7 @@ mod nesting;
 use cel::common::ast::{EntryExpr, Expr, IdedExpr, LiteralValue, SourceInfo};
 use cel::parser::Parser;
 
-use crate::issue::{Issue, Issues, Position};
+use crate::issue::{Issue, Issues, Position, Positions};
 
 pub(crate) use nesting::LEVELS_MAX;
 
@@ -130,7 +130,8 @@ fn parse_deep(source: &str) -> Result<Tree, Issues> {
     let parser = Parser::new().enable_optional_syntax(true).max_recursion_depth(guard::DEPTH_MAX);
     match parser.parse_with_source_info(source) {
         Ok((expr, info)) => {
-            let mut lowering = Lowering { tree: Tree::default(), info, source, issues: Vec::new() };
+            let positions = Positions::new(source);
+            let mut lowering = Lowering { tree: Tree::default(), info, positions, issues: Vec::new() };
             lowering.tree.root = lowering.node(&expr, 0);
             if lowering.issues.is_empty() && !nesting::is_shallow(&lowering.tree) {
                 lowering.issues.push(guard::too_deep());
@@ -168,18 +169,17 @@ fn issue(error: &cel::ParseError) -> Issue {
 }
 
 /// Converts the parser's tree to ours.
-pub(crate) struct Lowering<'a> {
+pub(crate) struct Lowering {
     pub(crate) tree: Tree,
     info: SourceInfo,
-    source: &'a str,
+    positions: Positions,
     pub(crate) issues: Vec<Issue>,
 }
 
-impl Lowering<'_> {
+impl Lowering {
     pub(crate) fn position(&self, id: u64) -> Position {
-        self.info
-            .offset_for(id)
-            .map_or(Position::START, |(start, _)| Position::of(self.source, start as usize))
+        let offset = self.info.offset_for(id);
+        offset.map_or(Position::START, |(start, _)| self.positions.of(start as usize))
     }
 
     pub(crate) fn fail(&mut self, id: u64, message: impl Into<String>) {

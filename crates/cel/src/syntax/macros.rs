@@ -11,7 +11,7 @@ const SORT_INPUT: &str = "@__sortBy_input__";
 
 /// Expands a member call that is a macro. Returns the id of the expansion, or `None` if the call is no macro.
 pub(crate) fn expand(
-    lowering: &mut Lowering<'_>,
+    lowering: &mut Lowering,
     call_at: (u64, Position),
     target: &IdedExpr,
     call: &CallExpr,
@@ -33,13 +33,13 @@ pub(crate) fn expand(
     }
 }
 
-struct Expansion<'a, 'b> {
-    lowering: &'a mut Lowering<'b>,
+struct Expansion<'a> {
+    lowering: &'a mut Lowering,
     call_at: (u64, Position),
     depth: usize,
 }
 
-impl Expansion<'_, '_> {
+impl Expansion<'_> {
     fn add(&mut self, node: Node) -> Id {
         self.lowering.tree.add(self.call_at.1, node)
     }

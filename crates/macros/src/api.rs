@@ -115,10 +115,7 @@ mod tests {
     use super::*;
 
     fn check(options: Tokens, item: Tokens) -> String {
-        match expand(options, item) {
-            Ok(tokens) => tokens.to_string(),
-            Err(error) => error.to_string(),
-        }
+        crate::text(expand(options, item))
     }
 
     #[test]

@@ -77,3 +77,9 @@ pub fn api(options: TokenStream, item: TokenStream) -> TokenStream {
 pub fn test(options: TokenStream, item: TokenStream) -> TokenStream {
     expand::expand(options.into(), item.into()).unwrap_or_else(Error::into_compile_error).into()
 }
+
+/// The expansion of a macro, or its error, as text.
+#[cfg(test)]
+fn text(expanded: Result<proc_macro2::TokenStream, Error>) -> String {
+    expanded.map_or_else(|error| error.to_string(), |tokens| tokens.to_string())
+}

@@ -15,21 +15,29 @@ pub fn quote(text: &str) -> String {
 pub fn quote_into(out: &mut String, text: &str) {
     out.push('"');
     for c in text.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\x07' => out.push_str("\\a"),
-            '\x08' => out.push_str("\\b"),
-            '\x0c' => out.push_str("\\f"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\x0b' => out.push_str("\\v"),
-            c if is_print(c) => out.push(c),
-            c => escape_into(out, c),
+        match short_escape(c) {
+            Some(escape) => out.push_str(escape),
+            None if is_print(c) => out.push(c),
+            None => escape_into(out, c),
         }
     }
     out.push('"');
+}
+
+/// The escape of two characters that a character has in a quoted Go string, such as `\n`; `None` for characters without one.
+pub fn short_escape(c: char) -> Option<&'static str> {
+    Some(match c {
+        '"' => "\\\"",
+        '\\' => "\\\\",
+        '\x07' => "\\a",
+        '\x08' => "\\b",
+        '\x0c' => "\\f",
+        '\n' => "\\n",
+        '\r' => "\\r",
+        '\t' => "\\t",
+        '\x0b' => "\\v",
+        _ => return None,
+    })
 }
 
 fn escape_into(out: &mut String, c: char) {

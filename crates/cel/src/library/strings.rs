@@ -1,5 +1,7 @@
 //! The functions on strings. Indexes count characters.
 
+use evenkeel_scalars::go;
+
 use crate::value::{Fault, Outcome, Text, Value};
 
 /// The largest string that a function may make, in bytes. The largest request is smaller.
@@ -19,21 +21,14 @@ pub(crate) fn unary<'a>(function: &str, text: &Text<'a>) -> Outcome<Value<'a>> {
     })
 }
 
+/// Quotes a string. Unlike Go's `%q`, this leaves characters that cannot be printed as they are.
 fn quote(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
     for c in text.chars() {
-        match c {
-            '\x07' => out.push_str("\\a"),
-            '\x08' => out.push_str("\\b"),
-            '\x0c' => out.push_str("\\f"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\x0b' => out.push_str("\\v"),
-            '\\' => out.push_str("\\\\"),
-            '"' => out.push_str("\\\""),
-            c => out.push(c),
+        match go::short_escape(c) {
+            Some(escape) => out.push_str(escape),
+            None => out.push(c),
         }
     }
     out.push('"');
@@ -170,6 +165,11 @@ fn split<'a>(text: &str, separator: &str, count: i64) -> Value<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn characters_that_cannot_be_printed_are_quoted_as_they_are() {
+        assert_eq!(quote("a\n\"\u{1}é"), "\"a\\n\\\"\u{1}é\"");
+    }
 
     #[test]
     fn places_are_counted_in_characters() {

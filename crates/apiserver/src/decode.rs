@@ -11,6 +11,7 @@ use bytes::{Bytes, BytesMut};
 use evenkeel_schema::api_resources::{self, split_api_version};
 use evenkeel_schema::depth;
 use evenkeel_schema::field::FieldError;
+use evenkeel_schema::json::go_kind;
 use evenkeel_schema::protobuf;
 use evenkeel_schema::strict_decoding;
 use evenkeel_schema::types::Schema;
@@ -21,7 +22,7 @@ use crate::ResourceInfo;
 use crate::request::FieldValidation;
 use crate::status::{Result, Status, quote};
 
-pub(crate) use json::{parse as parse_json, type_name};
+pub(crate) use json::parse as parse_json;
 pub(crate) use yaml::parse as parse_yaml;
 
 /// The largest request body, as in Kubernetes: twice what etcd accepts in a request (1.5 MiB).
@@ -242,7 +243,7 @@ fn type_text(object: &Value, field: &str) -> std::result::Result<String, String>
         Value::String(text) => Ok(text.clone()),
         other => Err(format!(
             "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go struct field .{field} of type string",
-            json::type_name(other)
+            go_kind(other)
         )),
     }
 }

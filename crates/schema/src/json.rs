@@ -30,7 +30,7 @@ pub fn text<'v>(value: &'v Value, keys: &[&str]) -> &'v str {
 }
 
 /// The name of a value's JSON type in the errors of Go's decoder.
-pub(crate) fn go_kind(value: &Value) -> &'static str {
+pub fn go_kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "bool",

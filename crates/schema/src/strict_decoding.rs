@@ -8,10 +8,14 @@ mod convert;
 mod decode;
 mod fits;
 mod go_type;
+mod literal;
 
 pub use convert::convert;
 pub use decode::{decode, decode_value};
 pub use fits::fits;
+
+use crate::json::Value;
+use literal::RefusedFloat;
 
 /// The errors of decoding an object.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -21,6 +25,8 @@ pub struct DecodingErrors {
     pub strict: Vec<String>,
     /// Why the object cannot be decoded at all, whatever the field validation.
     pub refusal: Option<String>,
+    /// The float that the refusal is about, if it is about one.
+    float: Option<RefusedFloat>,
 }
 
 /// The most strict errors that are reported.
@@ -30,6 +36,34 @@ impl DecodingErrors {
     fn add(&mut self, error: String) {
         if self.strict.len() < STRICT_MAX && !self.strict.contains(&error) {
             self.strict.push(error);
+        }
+    }
+
+    /// Lets the refusal quote a number as a client spelled it, such as `1e2`, in the merge patch that set it.
+    pub fn spell_by_merge_patch(&mut self, patch: &[u8]) {
+        self.spell(|float| std::str::from_utf8(patch).map(|patch| float.spell(patch)).unwrap_or_default());
+    }
+
+    /// Lets the refusal quote a number as a client spelled it, such as `1e2`, in the JSON patch that set it. A number that the
+    /// patch also moves or copies keeps its shortest form.
+    pub fn spell_by_json_patch(&mut self, patch: &[u8]) {
+        self.spell(|float| {
+            std::str::from_utf8(patch).map(|patch| float.spell_by_json_patch(patch)).unwrap_or_default();
+        });
+    }
+
+    /// Prints the tree that was refused as JSON. The refused number is printed as the client spelled it, if that is known.
+    pub fn print(&self, tree: &Value) -> String {
+        let spelled = self.float.as_ref().and_then(|float| float.print(tree));
+        spelled.unwrap_or_else(|| tree.to_string())
+    }
+
+    fn spell(&mut self, find: impl FnOnce(&mut RefusedFloat)) {
+        let (Some(float), Some(refusal)) = (&mut self.float, &mut self.refusal) else { return };
+        find(float);
+        if let Some(spelling) = &float.spelling {
+            *refusal =
+                refusal.replacen(&decode::refused_number(&float.number), &format!("number {spelling} "), 1);
         }
     }
 }

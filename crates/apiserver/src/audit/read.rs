@@ -1,12 +1,13 @@
 //! The parser of audit policy files, with kube-apiserver's validation and error messages.
 
 use evenkeel_schema::field::{self, FieldError, Path};
+use evenkeel_schema::json::go_kind;
 use evenkeel_schema::names;
 use evenkeel_schema::strict_decoding::strict_message;
 use serde_json::{Map, Value};
 
 use super::policy::{AuditPolicy, GroupResources, Level, Rule, Stage, Stages};
-use crate::decode::{self, Decoded, type_name};
+use crate::decode::{self, Decoded};
 
 const API_VERSION: &str = "audit.k8s.io/v1";
 /// The name of the Go scheme that kube-apiserver's error messages mention.
@@ -293,7 +294,7 @@ impl<'a> Field<'a> {
 
 /// The error of Go's decoder for a value that does not have the field's type.
 fn mismatch(value: &Value, field: &str, go_type: &str) -> AuditPolicyError {
-    let what = type_name(value);
+    let what = go_kind(value);
     AuditPolicyError::Decode(format!(
         "json: cannot unmarshal {what} into Go struct field {field} of type {go_type}"
     ))

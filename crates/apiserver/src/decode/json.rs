@@ -26,15 +26,3 @@ fn read(body: &[u8], repeats: &Cell<bool>) -> Result<Value, String> {
     let value = value.and_then(|value| deserializer.end().map(|()| value));
     value.map_err(|error| syntax::explain(body).unwrap_or_else(|| error.to_string()))
 }
-
-/// The name of a JSON type in Go's errors.
-pub(crate) fn type_name(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
-}

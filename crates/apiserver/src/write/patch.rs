@@ -153,10 +153,10 @@ fn shape(
         if let Some(why) = findings.refusal.as_ref().filter(|_| patch.kind == Kind::Apply) {
             return Err(unconvertible(ctx, patch, why));
         }
-        if let Some(why) = findings.refusal {
-            return Err(invalid_patch(&patch.shown(&incoming.object), &why));
+        odd.extend_from_slice(&findings.strict);
+        if let Some(refused) = patch.undecodable(&incoming.object, findings) {
+            return Err(refused);
         }
-        odd.extend(findings.strict);
     }
     if patch.has_whole_floats {
         json::settle_floats(&mut incoming.object);

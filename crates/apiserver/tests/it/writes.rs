@@ -176,9 +176,12 @@ async fn a_float_that_is_whole_is_no_integer_in_a_patch_of_a_built_in_kind() {
             let merge = format!(r#"{{"spec":{{"replicas":{number}}}}}"#).into_bytes();
             let refused = api.patch(&path, "application/merge-patch+json", merge.clone()).await;
             assert_eq!(refused.status, 422, "{path} {number}: {refused:?}");
+            let quoted = format!("cannot unmarshal number {number} into Go struct field");
+            assert!(refused.body["message"].as_str().unwrap().contains(&quoted), "{refused:?}");
             let json = format!(r#"[{{"op":"add","path":"/spec/replicas","value":{number}}}]"#).into_bytes();
             let refused = api.patch(&path, "application/json-patch+json", json).await;
             assert_eq!(refused.status, 422, "{path} {number}: {refused:?}");
+            assert!(refused.body["message"].as_str().unwrap().contains(&quoted), "{refused:?}");
             let taken = api.patch(&path, "application/strategic-merge-patch+json", merge).await;
             assert_eq!(taken.status, 200, "{path} {number}: {taken:?}");
         }

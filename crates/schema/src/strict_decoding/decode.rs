@@ -7,13 +7,17 @@ use std::borrow::Cow;
 use std::cell::Cell;
 use std::fmt;
 
-use serde::de::{Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{
+    Deserialize, DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
+};
+use serde_json::value::RawValue;
 
 use evenkeel_scalars::go;
 
 use super::DecodingErrors;
 use super::go_type::{self, Custom};
-use crate::json::{Map, Tree, Value, float};
+use super::literal::{RefusedFloat, Step};
+use crate::json::{Map, Number, Tree, Value, float, settle_floats};
 use crate::quantity::Quantity;
 use crate::time::{self, Precision};
 use crate::types::{Schema, Type};
@@ -36,9 +40,11 @@ use crate::types::{Schema, Type};
 /// ```
 pub fn decode(schema: &Schema, root: &str, body: &[u8]) -> serde_json::Result<(Value, DecodingErrors)> {
     let mut deserializer = serde_json::Deserializer::from_slice(body);
-    let (tree, findings) = check(schema, root, &mut deserializer, true);
+    let (tree, mut findings) = check(schema, root, &mut deserializer, true);
     let tree = tree?;
     deserializer.end()?;
+    // In the text of an object, a number has the path that it has in a merge patch.
+    findings.spell_by_merge_patch(body);
     Ok((tree, findings))
 }
 
@@ -58,37 +64,31 @@ fn check<'de, D: Deserializer<'de>>(
     let full = gvk.map(|gvk| crate::types::builtin_type_name(&gvk.group, &gvk.version, &gvk.kind));
     walk.structs.push(full.map_or_else(|| root.to_owned().into(), Cow::Owned));
     let tree = Seed { schema, steps: 0, walk: &mut walk }.deserialize(deserializer);
-    walk.findings.refusal = walk.fatal.or(walk.saved);
+    if let Some(Refusal { text, float }) = walk.fatal.or(walk.saved) {
+        (walk.findings.refusal, walk.findings.float) = (Some(text), float);
+    }
     (tree, walk.findings)
 }
 
-/// One step of the path to a value.
-enum Step {
-    /// A field of a struct.
-    Field(String),
-    /// A key of a map.
-    Key(String),
-    /// An element of a list.
-    Index(usize),
+/// Why an object cannot be decoded.
+struct Refusal {
+    text: String,
+    /// The float that the text is about, if it is about one.
+    float: Option<RefusedFloat>,
 }
 
-impl Step {
-    /// Returns the name of the field or key.
-    fn into_key(self) -> String {
-        match self {
-            Self::Field(key) | Self::Key(key) => key,
-            Self::Index(_) => String::new(),
-        }
-    }
+/// How the text of a refusal quotes a float, in its shortest form and with the space that follows.
+pub(super) fn refused_number(number: &Number) -> String {
+    format!("number {} ", go::float(number.as_f64().unwrap_or_default()))
 }
 
 #[derive(Default)]
 struct Walk<'s> {
     findings: DecodingErrors,
     /// The first value of a wrong type, after which Go's decoder goes on.
-    saved: Option<String>,
+    saved: Option<Refusal>,
     /// The error of a type with its own decoder, at which Go's decoder stops.
-    fatal: Option<String>,
+    fatal: Option<Refusal>,
     /// The path from the root to the current value.
     path: Vec<Step>,
     /// For each field of the path, the full name of the struct that has it.
@@ -158,12 +158,17 @@ impl Walk<'_> {
         }
     }
 
-    fn save(&mut self, error: String) {
-        self.saved.get_or_insert(error);
+    fn save(&mut self, text: String) {
+        self.saved.get_or_insert(Refusal { text, float: None });
     }
 
-    fn refuse(&mut self, error: String) {
-        self.fatal.get_or_insert(error);
+    fn refuse(&mut self, text: String) {
+        self.fatal.get_or_insert(Refusal { text, float: None });
+    }
+
+    /// The float at the current path.
+    fn float(&self, number: &Number) -> RefusedFloat {
+        RefusedFloat { path: self.path.clone(), number: number.clone(), spelling: None }
     }
 
     /// A leaf of the tree.
@@ -200,9 +205,17 @@ impl<'de> DeserializeSeed<'de> for Seed<'_, '_> {
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
         match go_type::custom(self.schema) {
             Some(Custom::Raw) => Free(self.walk.builds).deserialize(deserializer),
+            Some(Custom::Quantity) => {
+                let text = Box::<RawValue>::deserialize(deserializer)?;
+                let value = quantity(text.get()).map_err(D::Error::custom)?;
+                check_custom(Custom::Quantity, &value, self.walk);
+                Ok(value)
+            }
             Some(custom) => {
-                let value = Tree(&Cell::new(false)).deserialize(deserializer)?;
+                // Floats are kept as such, because an integer does not accept `1e2`.
+                let mut value = Value::deserialize(deserializer)?;
                 check_custom(custom, &value, self.walk);
+                settle_floats(&mut value);
                 Ok(value)
             }
             None => deserializer.deserialize_any(self),
@@ -241,7 +254,13 @@ impl<'de> Visitor<'de> for Seed<'_, '_> {
     }
 
     fn visit_f64<E>(self, number: f64) -> Result<Value, E> {
-        self.number(|| go::float(number), false, false);
+        let Self { schema, steps, walk } = self;
+        let is_first = walk.saved.is_none();
+        Seed { schema, steps, walk: &mut *walk }.number(|| go::float(number), false, false);
+        let found = Number::from_f64(number).filter(|_| is_first).map(|number| walk.float(&number));
+        if let (Some(saved), Some(found)) = (&mut walk.saved, found) {
+            saved.float = Some(found);
+        }
         Ok(float(number))
     }
 
@@ -386,6 +405,16 @@ impl<'s> Seed<'s, '_> {
     }
 }
 
+/// Reads a quantity. A number with a fraction or an exponent is kept as text, because its spelling decides how the quantity
+/// is printed: `1e3` stays as it is, `1000` becomes `1k`.
+fn quantity(text: &str) -> serde_json::Result<Value> {
+    let is_number = text.starts_with(|c: char| c == '-' || c.is_ascii_digit());
+    match is_number && text.contains(['.', 'e', 'E']) {
+        true => Ok(Value::from(text)),
+        false => serde_json::from_str(text),
+    }
+}
+
 fn check_custom(custom: Custom, value: &Value, walk: &mut Walk<'_>) {
     if value.is_null() {
         return;
@@ -403,6 +432,12 @@ fn check_custom(custom: Custom, value: &Value, walk: &mut Walk<'_>) {
         Custom::IntOrString => match value {
             Value::String(_) => {}
             Value::Number(number) if number.as_i64().is_some_and(|number| i32::try_from(number).is_ok()) => {}
+            Value::Number(number) if number.is_f64() => {
+                let text = go::float(number.as_f64().unwrap_or_default());
+                let text = walk.type_error(&format!("number {text}"), "int32");
+                let float = Some(walk.float(number));
+                walk.fatal.get_or_insert(Refusal { text, float });
+            }
             Value::Number(number) => walk.refuse(walk.type_error(&format!("number {number}"), "int32")),
             other => walk.refuse(walk.type_error(crate::json::go_kind(other), "int32")),
         },

@@ -60,6 +60,21 @@ fn wrong_types_are_worded_as_go_words_them() {
             "json: cannot unmarshal number 1.5 into Go struct field ServicePort.spec.ports.port of type int32",
         ),
         (
+            ("apps", "Deployment"),
+            r#"{"spec": {"replicas": 3, "replicas": 3.0e0, "replicas": 3.0}}"#,
+            "json: cannot unmarshal number 3.0e0 into Go struct field DeploymentSpec.spec.replicas of type int32",
+        ),
+        (
+            ("", "Service"),
+            r#"{"spec": {"ports": [{"port": 80}, {"port": 1E2, "targetPort": 100.0}]}}"#,
+            "json: cannot unmarshal number 100.0 into Go struct field ServicePort.spec.ports.targetPort of type int32",
+        ),
+        (
+            ("", "Pod"),
+            r#"{"spec": {"activeDeadlineSeconds": 99999999999999999999}}"#,
+            "json: cannot unmarshal number 99999999999999999999 into Go struct field PodSpec.spec.activeDeadlineSeconds of type int64",
+        ),
+        (
             ("", "Service"),
             r#"{"spec": {"ports": [{"targetPort": true}]}}"#,
             "json: cannot unmarshal bool into Go struct field ServicePort.spec.ports.targetPort of type int32",
@@ -153,4 +168,51 @@ fn what_fits_has_nothing_to_be_told() {
         assert!(!fits(schema, &object, Some(&good)), "{pointer}");
         assert_ne!(decode_value(schema, "Pod", &object), DecodingErrors::default(), "{pointer}");
     }
+}
+
+/// Kubernetes applies patches to the text of an object, so that an error shows a number as the patch spells it.
+#[test]
+fn a_number_is_spelled_as_in_its_patch() {
+    let schema = builtin("", "v1", "Service").unwrap();
+    let tree = json!({"spec": {"ports": [{"port": 80}, {"port": 100.0}]}});
+    let spelled = |spell: fn(&mut DecodingErrors, &[u8]), patch: &str| {
+        let mut found = decode_value(schema, "Service", &tree);
+        spell(&mut found, patch.as_bytes());
+        let shown = found.print(&tree);
+        let refusal = found.refusal.unwrap();
+        let number =
+            refusal.strip_prefix("json: cannot unmarshal number ").unwrap().split(' ').next().unwrap();
+        let port = |number: &str| format!(r#""port":{number}}}"#);
+        assert_eq!(shown.replace(&port(number), &port("100.0")), tree.to_string());
+        number.to_owned()
+    };
+    let merge = DecodingErrors::spell_by_merge_patch;
+    assert_eq!(spelled(merge, r#"{"spec": {"ports": [{"port": 80}, {"port": 1e2}]}}"#), "1e2");
+    assert_eq!(spelled(merge, "not JSON"), "100");
+    let json = DecodingErrors::spell_by_json_patch;
+    for (path, value) in [
+        ("/spec", r#"{"ports": [0, {"port": 1E+2}]}"#),
+        ("/spec/ports/1", r#"{"port": 1E+2}"#),
+        ("/spec/ports/-", r#"{"port": 1E+2}"#),
+        ("/spec/ports/1/port", "1E+2"),
+    ] {
+        let earlier = r#"{"op": "add", "path": "/spec/ports/1/port", "value": 1e2}"#;
+        let patch = format!(r#"[{earlier}, {{"op": "add", "path": "{path}", "value": {value}}}]"#);
+        assert_eq!(spelled(json, &patch), "1E+2", "{path}");
+    }
+    assert_eq!(spelled(json, r#"[{"op": "copy", "from": "/a", "path": "/spec/ports/1/port"}]"#), "100");
+}
+
+/// As recorded from Kubernetes: the quota is stored as `{"cpu": "1500e-3", "memory": "1k", "pods": "1e3"}`.
+#[test]
+fn a_quantity_keeps_the_format_of_its_number() {
+    let schema = builtin("", "v1", "ResourceQuota").unwrap();
+    let body = br#"{"spec": {"hard": {"pods": 1e3, "cpu": 1.5e0, "memory": 1000}}}"#;
+    let (tree, found) = decode(schema, "ResourceQuota", body).unwrap();
+    assert_eq!(found, DecodingErrors::default());
+    let hard = &tree["spec"]["hard"];
+    assert_eq!(*hard, json!({"pods": "1e3", "cpu": "1.5e0", "memory": 1000}));
+    let printed = ["pods", "cpu", "memory"]
+        .map(|name| crate::quantity::Quantity::from_json(&hard[name]).unwrap().to_string());
+    assert_eq!(printed, ["1e3", "1500e-3", "1k"]);
 }

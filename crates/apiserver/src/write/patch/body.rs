@@ -1,7 +1,10 @@
 //! The body of a patch: its type and content.
 
 use bytes::Bytes;
+use evenkeel_schema::go;
+use evenkeel_schema::json::go_kind;
 use evenkeel_schema::patch::{self, PatchError};
+use evenkeel_schema::strict_decoding::DecodingErrors;
 use serde_json::Value;
 use serde_json::value::to_raw_value;
 
@@ -53,6 +56,8 @@ pub(super) struct Patch {
     /// Whether the value has floats without a fraction, such as `1e2`. Integer fields of built-in kinds
     /// refuse them.
     pub(super) has_whole_floats: bool,
+    /// The text of a patch with floats, in whose spelling errors quote them; otherwise empty.
+    text: Bytes,
 }
 
 impl Patch {
@@ -69,17 +74,18 @@ impl Patch {
             _ => decode::parse_json(&body, strict).map_err(refuse)?,
         };
         if kind != Kind::Json && !object.is_object() && !object.is_null() {
-            let what = decode::type_name(&object);
+            let what = go_kind(&object);
             let wanted = "map[string]interface {}";
             return Err(refuse(format!("json: cannot unmarshal {what} into Go value of type {wanted}")));
         }
-        Ok(Self { kind, value: object, oddities: oddities.0, has_whole_floats: false }.with_floats(&body))
+        Ok(Self { kind, value: object, oddities: oddities.0, has_whole_floats: false, text: Bytes::new() }
+            .with_floats(&body))
     }
 
     /// Parses numbers such as `1e2` and `1.0` as floats. Kubernetes merges JSON patches and merge patches as
     /// text and then decodes the result, so that an integer field refuses such a number. Other patches are
     /// merged as trees, in which it is an integer.
-    fn with_floats(mut self, body: &[u8]) -> Self {
+    fn with_floats(mut self, body: &Bytes) -> Self {
         let may_have =
             body.windows(2).any(|it| it[0].is_ascii_digit() && matches!(it[1], b'.' | b'e' | b'E'));
         if matches!(self.kind, Kind::Json | Kind::Merge)
@@ -88,8 +94,22 @@ impl Patch {
         {
             self.has_whole_floats = exact != self.value;
             self.value = exact;
+            self.text = body.clone();
         }
         self
+    }
+
+    /// The error for a result that Go cannot decode. It quotes numbers as the patch spells them.
+    pub(super) fn undecodable(&self, object: &Value, mut found: DecodingErrors) -> Option<Status> {
+        match self.kind {
+            Kind::Json => found.spell_by_json_patch(&self.text),
+            _ => found.spell_by_merge_patch(&self.text),
+        }
+        let shown = match self.kind {
+            Kind::Strategic => self.shown(object),
+            _ => found.print(object),
+        };
+        found.refusal.map(|why| super::invalid_patch(&shown, &why))
     }
 
     /// Parses a merge patch when field validation is off. As in Kubernetes, a list is then refused for the
@@ -100,7 +120,8 @@ impl Patch {
         match object {
             Value::Object(_) => {
                 let (kind, oddities) = (Kind::Merge, Vec::new());
-                Ok(Self { kind, value: object, oddities, has_whole_floats: false }.with_floats(body))
+                let text = Bytes::new();
+                Ok(Self { kind, value: object, oddities, has_whole_floats: false, text }.with_floats(body))
             }
             Value::Array(_) => Err(super::invalid_patch(&String::from_utf8_lossy(body), NO_OBJECT)),
             _ => Err(invalid()),
@@ -132,7 +153,7 @@ impl Patch {
     /// prints a map.
     pub(super) fn shown(&self, object: &Value) -> String {
         match self.kind {
-            Kind::Strategic => go_print(&self.value),
+            Kind::Strategic => go::text(&self.value),
             _ => object.to_string(),
         }
     }
@@ -162,19 +183,5 @@ fn refusal(error: PatchError) -> Status {
             Status::new(422, "Invalid", "the server rejected our request due to an error in our request")
                 .with(Details::default())
         }
-    }
-}
-
-/// Prints a value like Go's `%v`.
-fn go_print(value: &Value) -> String {
-    match value {
-        Value::Null => "<nil>".to_owned(),
-        Value::String(text) => text.clone(),
-        Value::Array(items) => format!("[{}]", items.iter().map(go_print).collect::<Vec<_>>().join(" ")),
-        Value::Object(map) => {
-            let members = map.iter().map(|(key, value)| format!("{key}:{}", go_print(value)));
-            format!("map[{}]", members.collect::<Vec<_>>().join(" "))
-        }
-        other => other.to_string(),
     }
 }

@@ -3,6 +3,7 @@
 //! All of them are in one ordered list, [`CHAIN`], in Kubernetes' order. A write passes the list twice:
 //! [`mutate`] may change the object before validation, and [`validate`] may refuse it after validation.
 
+mod admission_policy;
 mod default_ingress_class;
 mod escalation;
 mod limit_range;
@@ -11,7 +12,6 @@ mod node;
 mod plugin;
 mod pod;
 mod pod_security;
-mod policy;
 mod quota;
 mod runtime_class;
 mod storage;
@@ -54,10 +54,10 @@ static CHAIN: [Step; 18] = [
     Step::Plugin(&storage::Resize),
     Step::Plugin(&runtime_class::RuntimeClass),
     Step::Plugin(&default_ingress_class::DefaultIngressClass),
-    Step::Plugin(&policy::MutatingPolicies),
+    Step::Plugin(&admission_policy::MutatingPolicies),
     Step::Plugin(&escalation::Escalation),
     Step::MutatingWebhooks,
-    Step::Plugin(&policy::ValidatingPolicies),
+    Step::Plugin(&admission_policy::ValidatingPolicies),
     Step::ValidatingWebhooks,
     Step::ResourceQuota,
 ];
@@ -109,7 +109,7 @@ pub(crate) async fn admit_deletion(
     dry_run: bool,
 ) -> Result<()> {
     // The object is parsed only if a policy or webhook will look at it.
-    let old = match policy::registered(ctx, &entry.header.name)?.sees_deletions() {
+    let old = match admission_policy::registered(ctx, &entry.header.name)?.sees_deletions() {
         true => Some(conversion::object(&ctx.services.objects, ctx.info, entry)?),
         false => None,
     };

@@ -4,6 +4,7 @@
 //! kinds first and by those of its own kind afterwards, so that an error may occur twice. Custom resources use `object_meta`
 //! and `structural`.
 
+mod admission_policy;
 mod autoscaler;
 mod certificate;
 mod cluster;
@@ -21,7 +22,6 @@ mod networking;
 mod persistentvolume;
 mod persistentvolumeclaim;
 mod pod;
-mod policy;
 mod quota;
 mod rbac;
 mod resources;

@@ -1,7 +1,7 @@
 //! The PodSecurity plugin: the labels of a namespace select the Pod Security Standard for its pods.
 
 mod checks;
-mod policy;
+mod standards;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::registry::{GroupResource, storage_prefix};
 use crate::status::{Result, Status};
 use crate::storage;
 use checks::{Violations, evaluate};
-use policy::{Level, Policy, Rule};
+use standards::{Level, Policy, Rule};
 
 /// Subresources of a pod that cannot change its containers.
 const HARMLESS: [&str; 8] =

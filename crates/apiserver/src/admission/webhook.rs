@@ -18,8 +18,8 @@ use serde_json::Value;
 
 use self::answer::Verdict;
 use self::audit::Place;
+use super::admission_policy::{Matched, matches, registered, request};
 use super::plugin::Admission;
-use super::policy::{Matched, matches, registered, request};
 use crate::admission_registration::Webhook;
 use crate::context::RequestContext;
 use crate::incoming::Incoming;

@@ -1,9 +1,9 @@
 //! The cells of built-in kinds: one pure function of the object and the current time for each kind.
 
+mod admission_registration;
 mod cluster;
 mod network;
 mod pod;
-mod policy;
 mod storage;
 mod view;
 mod workloads;
@@ -48,14 +48,14 @@ const ROWS: &[(&str, &str, Row)] = &[
     ("policy", "PodDisruptionBudget", workloads::pod_disruption_budget),
     ("discovery.k8s.io", "EndpointSlice", network::endpoint_slice),
     ("coordination.k8s.io", "Lease", cluster::lease),
-    ("apiregistration.k8s.io", "APIService", policy::api_service),
-    ("certificates.k8s.io", "CertificateSigningRequest", policy::certificate_signing_request),
-    ("flowcontrol.apiserver.k8s.io", "FlowSchema", policy::flow_schema),
-    ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration", policy::priority_level),
-    ("scheduling.k8s.io", "PriorityClass", policy::priority_class),
-    ("node.k8s.io", "RuntimeClass", policy::runtime_class),
-    ("rbac.authorization.k8s.io", "RoleBinding", policy::role_binding),
-    ("rbac.authorization.k8s.io", "ClusterRoleBinding", policy::role_binding),
+    ("apiregistration.k8s.io", "APIService", cluster::api_service),
+    ("certificates.k8s.io", "CertificateSigningRequest", cluster::certificate_signing_request),
+    ("flowcontrol.apiserver.k8s.io", "FlowSchema", cluster::flow_schema),
+    ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration", cluster::priority_level),
+    ("scheduling.k8s.io", "PriorityClass", cluster::priority_class),
+    ("node.k8s.io", "RuntimeClass", cluster::runtime_class),
+    ("rbac.authorization.k8s.io", "RoleBinding", cluster::role_binding),
+    ("rbac.authorization.k8s.io", "ClusterRoleBinding", cluster::role_binding),
     ("networking.k8s.io", "Ingress", network::ingress),
     ("networking.k8s.io", "IngressClass", network::ingress_class),
     ("networking.k8s.io", "NetworkPolicy", network::network_policy),
@@ -66,16 +66,32 @@ const ROWS: &[(&str, &str, Row)] = &[
     ("storage.k8s.io", "VolumeAttachment", storage::volume_attachment),
     ("storage.k8s.io", "CSINode", storage::csi_node),
     ("storage.k8s.io", "CSIDriver", storage::csi_driver),
-    ("admissionregistration.k8s.io", "MutatingWebhookConfiguration", policy::webhook_configuration),
-    ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration", policy::webhook_configuration),
-    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy", policy::validating_policy),
-    ("admissionregistration.k8s.io", "MutatingAdmissionPolicy", policy::mutating_policy),
-    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding", policy::admission_policy_binding),
-    ("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding", policy::admission_policy_binding),
+    (
+        "admissionregistration.k8s.io",
+        "MutatingWebhookConfiguration",
+        admission_registration::webhook_configuration,
+    ),
+    (
+        "admissionregistration.k8s.io",
+        "ValidatingWebhookConfiguration",
+        admission_registration::webhook_configuration,
+    ),
+    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy", admission_registration::validating_policy),
+    ("admissionregistration.k8s.io", "MutatingAdmissionPolicy", admission_registration::mutating_policy),
+    (
+        "admissionregistration.k8s.io",
+        "ValidatingAdmissionPolicyBinding",
+        admission_registration::admission_policy_binding,
+    ),
+    (
+        "admissionregistration.k8s.io",
+        "MutatingAdmissionPolicyBinding",
+        admission_registration::admission_policy_binding,
+    ),
     ("resource.k8s.io", "DeviceClass", cluster::name_and_age),
     ("resource.k8s.io", "ResourceClaimTemplate", cluster::name_and_age),
-    ("resource.k8s.io", "ResourceClaim", policy::resource_claim),
-    ("resource.k8s.io", "ResourceSlice", policy::resource_slice),
+    ("resource.k8s.io", "ResourceClaim", cluster::resource_claim),
+    ("resource.k8s.io", "ResourceSlice", cluster::resource_slice),
 ];
 
 /// Returns the row function of a built-in kind; `None` if the kind shows only its name and creation time.

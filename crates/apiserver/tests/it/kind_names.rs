@@ -15,7 +15,7 @@ const FIELDS: [(&str, &str); 7] = [
     ("authorize/rbac_index.rs", "`roleRef.kind` and `subjects[].kind` of a binding of roles"),
     ("bootstrap/objects.rs", "`kind` of a line of the initial objects"),
     ("subresource/binding.rs", "`target.kind` of a Binding"),
-    ("table/cells/policy.rs", "`subjects[].kind` of a binding of roles"),
+    ("table/cells/cluster.rs", "`subjects[].kind` of a binding of roles"),
 ];
 
 #[test]

@@ -1,7 +1,7 @@
 //! Webhook configurations.
 
+use super::admission_policy;
 use super::field_rules::{named, qualified, supported};
-use super::policy;
 use crate::admission::{self, Expected};
 use crate::field::{FieldError, Path};
 use crate::json::Value;
@@ -37,7 +37,7 @@ fn rules(kind: &str, object: &Value, errors: &mut Vec<FieldError>) {
         "ValidatingWebhookConfiguration" | "MutatingWebhookConfiguration" => {
             webhooks(kind, object.list("webhooks"), errors);
         }
-        _ => policy::rules(kind, object, errors),
+        _ => admission_policy::rules(kind, object, errors),
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::policy::{Level, Rule};
+use super::standards::{Level, Rule};
 
 /// The violations of a pod, each with its reason and detail.
 pub(super) struct Violations(Vec<(String, String)>);

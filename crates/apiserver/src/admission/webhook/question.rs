@@ -4,8 +4,8 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use super::{shown, shown_old};
+use crate::admission::admission_policy::{Matched, request};
 use crate::admission::plugin::{Admission, Operation};
-use crate::admission::policy::{Matched, request};
 use crate::admission_registration::Webhook;
 
 /// An AdmissionReview to be sent.

@@ -1,10 +1,12 @@
-//! Rows of namespaces, nodes, configuration, quotas, leases and events.
+//! Rows of namespaces, nodes, configuration, quotas, leases, events, RBAC bindings, certificates, flow control, priorities
+//! and device claims.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
 use super::view::{NONE, View};
+use crate::table::age;
 
 const UNKNOWN: &str = "<unknown>";
 
@@ -157,4 +159,139 @@ fn event_source(event: View<'_>) -> String {
     let component = if part("/component").is_empty() { reporter } else { part("/component") };
     let instance = if part("/host").is_empty() { event.text("/reportingInstance") } else { part("/host") };
     if instance.is_empty() { component.to_owned() } else { format!("{component}, {instance}") }
+}
+
+pub(super) fn role_binding(object: View<'_>) -> Vec<Value> {
+    let subjects = |kind: &str| {
+        let matching = object.list("/subjects").filter(move |subject| subject.text("/kind") == kind);
+        matching.map(subject_name).collect::<Vec<_>>().join(", ")
+    };
+    vec![
+        object.name().into(),
+        format!("{}/{}", object.text("/roleRef/kind"), object.text("/roleRef/name")).into(),
+        object.age().into(),
+        subjects("User").into(),
+        subjects("Group").into(),
+        subjects("ServiceAccount").into(),
+    ]
+}
+
+fn subject_name(subject: View<'_>) -> String {
+    match subject.text("/kind") {
+        "ServiceAccount" => format!("{}/{}", subject.text("/namespace"), subject.text("/name")),
+        _ => subject.text("/name").to_owned(),
+    }
+}
+
+pub(super) fn certificate_signing_request(object: View<'_>) -> Vec<Value> {
+    let duration = object.maybe_int("/spec/expirationSeconds");
+    vec![
+        object.name().into(),
+        object.age().into(),
+        object.text_or("/spec/signerName", NONE).into(),
+        object.text("/spec/username").into(),
+        duration.map_or_else(|| NONE.to_owned(), age::human).into(),
+        certificate_status(object).into(),
+    ]
+}
+
+fn certificate_status(request: View<'_>) -> String {
+    let has = |kind| request.condition("/status/conditions", kind).is_some();
+    let mut status = match () {
+        () if has("Denied") => "Denied",
+        () if has("Approved") => "Approved",
+        () => "Pending",
+    }
+    .to_owned();
+    if has("Failed") {
+        status.push_str(",Failed");
+    }
+    if !request.text("/status/certificate").is_empty() {
+        status.push_str(",Issued");
+    }
+    status
+}
+
+pub(super) fn flow_schema(object: View<'_>) -> Vec<Value> {
+    let dangling = object.condition("/status/conditions", "Dangling");
+    vec![
+        object.name().into(),
+        object.text("/spec/priorityLevelConfiguration/name").into(),
+        object.int("/spec/matchingPrecedence").into(),
+        object.maybe_text("/spec/distinguisherMethod/type").unwrap_or(NONE).into(),
+        object.age().into(),
+        dangling.map_or("?", |condition| condition.text("/status")).into(),
+    ]
+}
+
+pub(super) fn priority_level(object: View<'_>) -> Vec<Value> {
+    let limited = object.get("/spec/limited");
+    let queuing = limited.and_then(|limited| limited.get("/limitResponse/queuing"));
+    let number =
+        |part: Option<View<'_>>, pointer| part.map_or(Value::from(NONE), |part| part.int(pointer).into());
+    vec![
+        object.name().into(),
+        object.text("/spec/type").into(),
+        number(limited, "/nominalConcurrencyShares"),
+        number(queuing, "/queues"),
+        number(queuing, "/handSize"),
+        number(queuing, "/queueLengthLimit"),
+        object.age().into(),
+    ]
+}
+
+pub(super) fn priority_class(object: View<'_>) -> Vec<Value> {
+    vec![
+        object.name().into(),
+        object.int("/value").into(),
+        object.flag("/globalDefault").into(),
+        object.age().into(),
+        object.text("/preemptionPolicy").into(),
+    ]
+}
+
+pub(super) fn runtime_class(object: View<'_>) -> Vec<Value> {
+    vec![object.name().into(), object.text("/handler").into(), object.age().into()]
+}
+
+pub(super) fn resource_claim(object: View<'_>) -> Vec<Value> {
+    let mut states = Vec::new();
+    if object.deleting() {
+        states.push("deleted");
+    }
+    if object.has("/status/allocation") {
+        states.push("allocated");
+        if object.len("/status/reservedFor") > 0 {
+            states.push("reserved");
+        }
+    } else if !object.deleting() {
+        states.push("pending");
+    }
+    vec![object.name().into(), states.join(",").into(), object.age().into()]
+}
+
+pub(super) fn resource_slice(object: View<'_>) -> Vec<Value> {
+    vec![
+        object.name().into(),
+        object.text("/spec/nodeName").into(),
+        object.text("/spec/driver").into(),
+        object.text("/spec/pool/name").into(),
+        object.age().into(),
+    ]
+}
+
+pub(super) fn api_service(object: View<'_>) -> Vec<Value> {
+    let service = object.get("/spec/service").map_or_else(
+        || "Local".to_owned(),
+        |service| format!("{}/{}", service.text("/namespace"), service.text("/name")),
+    );
+    let available = object.condition("/status/conditions", "Available").map_or_else(
+        || "Unknown".to_owned(),
+        |condition| match (condition.text("/status"), condition.text("/reason")) {
+            ("True", _) => "True".to_owned(),
+            (status, "") => status.to_owned(),
+            (status, reason) => format!("{status} ({reason})"),
+        },
+    );
+    vec![object.name().into(), service.into(), available.into(), object.age().into()]
 }

@@ -58,8 +58,8 @@ static FOLDER: LazyLock<String> = LazyLock::new(|| storage_folder(GROUP));
 
 /// All bound policies and all webhooks, compiled again whenever one of them changes.
 ///
-/// They follow the store: every read sees all writes in the store, so that a policy applies to the very next
-/// request and writers need not notify anyone.
+/// The policies and webhooks follow the store: every read sees all writes in the store, so that a policy
+/// applies to the very next request and writers need not notify anyone.
 #[derive(Debug, Default)]
 pub(crate) struct AdmissionRegistrations {
     followed: RwLock<Followed>,

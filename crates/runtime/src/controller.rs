@@ -60,7 +60,7 @@ pub(crate) type ErasedReconcile<S> =
 #[must_use = "a controller runs in a manager: `manager.controller(controller)`"]
 pub struct Controller<K: Object, S = ()> {
     name: Arc<str>,
-    /// None for a controller without a primary kind.
+    /// The objects that are reconciled; `None` for a controller without a primary kind.
     primary: Option<Source<K>>,
     primary_filter: Option<Predicate<K>>,
     watches: Vec<Wire<K>>,

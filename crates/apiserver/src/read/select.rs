@@ -62,7 +62,7 @@ impl Selection {
         self.fields.iter().find(|it| it.equals && is(&it.field)).map(|it| it.value.as_str())
     }
 
-    /// Also demands this name.
+    /// Restricts the selection to the object with this name.
     pub(crate) fn and_name(mut self, name: &str) -> Self {
         self.fields.push(Term { field: Field::Name, equals: true, value: name.to_owned() });
         self

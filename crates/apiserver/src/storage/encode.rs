@@ -64,9 +64,9 @@ impl StorableObject {
 /// Whether an object that is too large may lose its managedFields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ManagedFields {
-    /// They are dropped, as in Kubernetes; they can be most of an object.
+    /// The managedFields are dropped, as in Kubernetes; they can be most of an object.
     MayBeDropped,
-    /// They are kept, because an apply depends on them.
+    /// The managedFields are kept, because an apply depends on them.
     Needed,
 }
 

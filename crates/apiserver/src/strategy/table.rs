@@ -16,7 +16,7 @@ const RETURNS_DELETED: Strategy = Strategy { returns_deleted_object: true, ..BUI
 const CREATES_ON_UPDATE: Strategy = Strategy { allow_create_on_update: true, ..BUILT_IN };
 /// A PUT needs a resource version.
 const CONDITIONAL: Strategy = Strategy { allow_unconditional_update: false, ..BUILT_IN };
-/// The kinds that were still stored as `v1beta1` when they became stable.
+/// Mutating admission policies and their bindings, which Kubernetes still stores as `v1beta1`.
 const MUTATING_POLICY: Strategy = Strategy { storage_version: Some((ADMISSION, "v1beta1")), ..CONDITIONAL };
 
 const fn unstored(unstored: Unstored) -> Strategy {

@@ -43,17 +43,17 @@ const START_AFTER: &str = "node.evenkeel.dev/start-after";
 /// What happens to the containers of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// They run until they are stopped.
+    /// The containers run until they are stopped.
     Run,
-    /// They run, but never become ready.
+    /// The containers run, but never become ready.
     NeverReady,
-    /// They exit with this code.
+    /// The containers exit with this code.
     Exit(i32),
-    /// They exit with an error at once.
+    /// The containers exit with an error at once.
     Crash,
-    /// Their images cannot be pulled.
+    /// The images of the containers cannot be pulled.
     NoImage,
-    /// They never start.
+    /// The containers never start.
     NeverStart,
 }
 

@@ -17,7 +17,7 @@ pub(super) const MOST_TURNS: u32 = 1000;
 
 /// Counts how often actions repeat at one moment of paused time, so that a wait for rest fails early and names the action.
 ///
-/// It counts only while a task waits for rest. On a real cluster it costs one atomic load.
+/// Actions are counted only while a task waits for rest. On a real cluster this costs one atomic load.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(async {

@@ -110,11 +110,11 @@ pub(super) fn schema_errors(path: &Path<'_>, schema: &Value, rules: RuleChecks) 
 /// How thoroughly the CEL rules of a schema are checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RuleChecks {
-    /// Not at all: they were checked when the definition was stored.
+    /// The rules are not checked: they were when the definition was stored.
     None,
-    /// They must compile, and their total cost must stay within its limit.
+    /// The rules must compile, and their total cost must stay within its limit.
     Compile,
-    /// They must compile, and the cost of each and of all must stay within the limits.
+    /// The rules must compile, and the cost of each and of all must stay within the limits.
     All,
 }
 

@@ -73,9 +73,9 @@ type Pending<H> = HashMap<Arc<str>, Option<Arc<Entry<H>>>>;
 /// Why a part of a batch did not become durable.
 #[derive(Clone, Debug)]
 enum Shortfall {
-    /// The disk is full: that part was not written.
+    /// The disk is full: that part of the batch was not written.
     NoRoom(String),
-    /// It is not known whether that part was written.
+    /// Whether that part of the batch was written is unknown.
     Unknown(String),
 }
 

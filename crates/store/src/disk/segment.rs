@@ -33,7 +33,7 @@ pub(crate) struct Segment {
 pub(crate) enum AppendError {
     /// The disk is full. The segment is unchanged, durably, and another frame can be tried.
     NoRoom(io::Error),
-    /// It is unknown whether the frame was written; the next opening shows it. Nothing more may be written, because the
+    /// Whether the frame was written is unknown until the segment is opened again. Nothing more may be written, because the
     /// contents of the file are unknown.
     Unknown(io::Error),
 }

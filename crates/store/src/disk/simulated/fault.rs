@@ -46,15 +46,15 @@ impl Call {
 /// Which pieces and names that are not durable survive a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tear {
-    /// None survive.
+    /// No pieces and no names survive.
     Nothing,
-    /// All survive.
+    /// All pieces and names survive.
     Everything,
     /// The contents of files survive, but no names.
     Contents,
     /// The names and lengths survive, but no contents: files read as zeros.
     Names,
-    /// Each survives with a probability of one half.
+    /// Each piece and each name survives with a probability of one half.
     Random(u64),
 }
 

@@ -1,62 +1,58 @@
 //! ClusterRoles that aggregate the rules of others.
 
-mod lazy_cluster_role;
-
 use std::sync::Arc;
 
-use evenkeel_runtime::{Action, Controller, Ctx, Error, Index, Result};
-use k8s_openapi::api::rbac::v1::PolicyRule;
+use evenkeel_runtime::{Action, Controller, Ctx, Index, Result};
+use evenkeel_tree::Tree;
 use kube::ResourceExt;
 use kube::core::params::Patch;
 use kube::core::{Selector, SelectorExt};
-pub(crate) use lazy_cluster_role::LazyClusterRole;
 use serde_json::json;
+
+use crate::kinds::{CLUSTER_ROLE, ClusterRole};
+use crate::object::{Fields, Object, OfKind, selector};
 
 /// The name of the index of aggregated roles, and its only value.
 const AGGREGATED: &str = "aggregated";
 
 /// The controller of aggregated ClusterRoles.
-pub(crate) fn controller() -> Controller<LazyClusterRole> {
-    let aggregated = Index::new(AGGREGATED, |role: &LazyClusterRole| {
-        role.aggregation_rule.as_ref().map(|_| AGGREGATED.to_owned()).into_iter().collect()
+pub(crate) fn controller() -> Controller<Object> {
+    let aggregated = Index::new(AGGREGATED, |role: &ClusterRole| {
+        role.has("aggregationRule").then(|| AGGREGATED.to_owned()).into_iter().collect()
     });
     // Any aggregated role may select a role that has changed. There are few aggregated roles.
-    Controller::new("clusterrole-aggregation-controller", reconcile)
-        .watches_indexed(aggregated, |_: &LazyClusterRole| vec![AGGREGATED.to_owned()])
+    let roles = CLUSTER_ROLE.source();
+    Controller::new_with("clusterrole-aggregation-controller", roles.clone(), reconcile)
+        .watches_indexed_with(roles, aggregated, |_: &ClusterRole| vec![AGGREGATED.to_owned()])
         .field_manager("clusterrole-aggregation-controller")
 }
 
-async fn reconcile(role: Arc<LazyClusterRole>, ctx: Ctx) -> Result<Action> {
-    let Some(aggregation) = role.aggregation_rule.as_ref() else { return Ok(Action::await_change()) };
-    let selectors = aggregation.cluster_role_selectors.iter().flatten().cloned();
-    let selectors: Vec<Selector> = selectors.filter_map(|selector| selector.try_into().ok()).collect();
-    let unreadable = |error: serde_json::Error| Error::message(error.to_string());
-    let rules = aggregate(&role, &selectors, &ctx.list::<LazyClusterRole>()?).map_err(unreadable)?;
-    if role.rules().map_err(unreadable)? != rules {
-        ctx.patch(&role, &Patch::Merge(json!({"rules": rules}))).await?;
+async fn reconcile(role: Arc<ClusterRole>, ctx: Ctx) -> Result<Action> {
+    if !role.has("aggregationRule") {
+        return Ok(Action::await_change());
+    }
+    let selectors = role.list("aggregationRule/clusterRoleSelectors").iter();
+    let selectors: Vec<_> = selectors.filter_map(|it| selector(it.as_label_selector()?)).collect();
+    let roles = ctx.kind(&CLUSTER_ROLE);
+    let rules = aggregate(&role, &selectors, &roles.cache()?.list());
+    if role.list("rules") != rules {
+        roles.patch(ctx.request(), &Patch::Merge(json!({"rules": rules}))).await?;
     }
     Ok(Action::await_change())
 }
 
 /// Returns the rules of all selected roles without duplicates, in the order of the roles' names.
-fn aggregate(
-    role: &LazyClusterRole,
-    selectors: &[Selector],
-    roles: &[Arc<LazyClusterRole>],
-) -> serde_json::Result<Vec<PolicyRule>> {
-    let mut rules: Vec<PolicyRule> = Vec::new();
+fn aggregate(role: &ClusterRole, selectors: &[Selector], roles: &[Arc<ClusterRole>]) -> Vec<Tree> {
+    let mut rules: Vec<Tree> = Vec::new();
     for selector in selectors {
-        let parts =
-            roles.iter().filter(|part| part.name_any() != role.name_any() && selector.matches(part.labels()));
-        for part in parts {
-            for rule in part.rules()? {
-                if !rules.contains(&rule) {
-                    rules.push(rule);
-                }
+        let parts = roles.iter().filter(|part| part.name() != role.name() && selector.matches(part.labels()));
+        for rule in parts.flat_map(|part| part.list("rules")) {
+            if !rules.contains(rule) {
+                rules.push(rule.clone());
             }
         }
     }
-    Ok(rules)
+    rules
 }
 
 #[cfg(test)]
@@ -65,17 +61,14 @@ mod tests {
 
     #[test]
     fn rules_are_summed_once_each() {
-        let role = |name: &str, labels: serde_json::Value, resources: &[&str]| -> Arc<LazyClusterRole> {
+        let role = |name: &str, labels: serde_json::Value, resources: &[&str]| -> Arc<ClusterRole> {
             let rules: Vec<_> = resources
                 .iter()
                 .map(|one| json!({"apiGroups": [""], "resources": [one], "verbs": ["get"]}))
                 .collect();
-            Arc::new(
-                serde_json::from_str(
-                    &json!({"metadata": {"name": name, "labels": labels}, "rules": rules}).to_string(),
-                )
-                .unwrap(),
-            )
+            Arc::new(crate::object::object(
+                json!({"metadata": {"name": name, "labels": labels}, "rules": rules}),
+            ))
         };
         let whole = role("whole", json!({"sum": "x"}), &["old"]);
         let roles = [
@@ -84,14 +77,10 @@ mod tests {
             role("c", json!({}), &["nodes"]),
             whole.clone(),
         ];
-        let selector: Selector = serde_json::from_value::<
-            k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector,
-        >(json!({"matchLabels": {"sum": "x"}}))
-        .unwrap()
-        .try_into()
-        .unwrap();
-        let rules = aggregate(&whole, &[selector], &roles).unwrap();
-        let resources: Vec<_> = rules.into_iter().flat_map(|rule| rule.resources.unwrap()).collect();
+        let selector =
+            selector(Tree::from(json!({"matchLabels": {"sum": "x"}})).as_label_selector().unwrap());
+        let rules = aggregate(&whole, &[selector.unwrap()], &roles);
+        let resources: Vec<_> = rules.iter().flat_map(|rule| rule.texts("resources")).collect();
         assert_eq!(resources, ["pods", "secrets"]);
     }
 }

@@ -1,17 +1,17 @@
 //! The history of a StatefulSet or DaemonSet: its templates as ControllerRevisions, with numbers and hashes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use evenkeel_runtime::{Ctx, Result};
-use k8s_openapi::api::apps::v1::ControllerRevision;
-use k8s_openapi::api::core::v1::PodTemplateSpec;
+use evenkeel_runtime::{Ctx, Request, Result};
+use evenkeel_tree::{Tree, tree};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use k8s_openapi::apimachinery::pkg::runtime::RawExtension;
 use kube::core::params::Patch;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::openapi_compat::{self, into_field};
+use crate::controller_ref::controller_reference;
+use crate::kinds::{CONTROLLER_REVISION, ControllerRevision};
+use crate::object::{Fields, Kind, Object, OfKind};
 use crate::pod_template;
 
 /// The label of a ControllerRevision with the hash of its data.
@@ -27,15 +27,25 @@ const PREFIX_MAX: usize = 223;
 #[derive(Clone, Debug)]
 pub(crate) struct Parent<'a> {
     /// The owner reference that makes the parent the controller of its revisions.
-    pub(crate) owner: OwnerReference,
-    /// The parent's namespace.
-    pub(crate) namespace: Option<String>,
-    /// The parent's annotations, which are copied to each revision.
-    pub(crate) annotations: BTreeMap<String, String>,
+    owner: OwnerReference,
+    /// The namespace and the annotations of the parent, which each revision has too.
+    metadata: &'a ObjectMeta,
     /// The present template.
-    pub(crate) template: &'a PodTemplateSpec,
+    template: &'a Tree,
     /// The collision count: how often a name was taken.
-    pub(crate) collisions: Option<i32>,
+    collisions: Option<i32>,
+}
+
+impl<'a> Parent<'a> {
+    /// The parent of a history, with its template in `spec.template`.
+    pub(crate) fn new(kind: &'static Kind, parent: &'a Object) -> Self {
+        Self {
+            owner: controller_reference(kind, parent),
+            metadata: &parent.metadata,
+            template: parent.at("spec/template"),
+            collisions: parent.i32("status/collisionCount"),
+        }
+    }
 }
 
 /// How the present template becomes the newest revision.
@@ -53,11 +63,11 @@ enum Newest {
 fn newest(parent: &Parent<'_>, revisions: &[Arc<ControllerRevision>]) -> Newest {
     let next = 1 + revisions.iter().map(|revision| number(revision)).max().unwrap_or(0);
     let data = data(parent.template);
-    let last = revisions.iter().max_by_key(|revision| (number(revision), &revision.metadata.name));
-    let mut equal: Vec<_> = revisions.iter().filter(|revision| holds(revision, &data)).collect();
-    equal.sort_by_key(|revision| (number(revision), &revision.metadata.name));
+    let last = revisions.iter().max_by_key(|revision| (number(revision), revision.name()));
+    let mut equal: Vec<_> = revisions.iter().filter(|revision| *revision.at("data") == data).collect();
+    equal.sort_by_key(|revision| (number(revision), revision.name()));
     match (equal.last(), last) {
-        (Some(found), Some(last)) if holds(last, &data) || found.metadata.uid == last.metadata.uid => {
+        (Some(found), Some(last)) if *last.at("data") == data || found.metadata.uid == last.metadata.uid => {
             Newest::Is(Arc::clone(last))
         }
         (Some(found), _) => Newest::Renumber(Arc::clone(found), next),
@@ -75,7 +85,8 @@ pub(crate) async fn sync<S>(
     match newest(parent, revisions) {
         Newest::Is(revision) => Ok(Some(revision)),
         Newest::Renumber(revision, number) => {
-            ctx.patch(&revision, &Patch::Merge(json!({"revision": number}))).await?;
+            let patch = Patch::Merge(json!({"revision": number}));
+            ctx.kind(&CONTROLLER_REVISION).patch(&Request::of(&*revision), &patch).await?;
             Ok(Some(revision))
         }
         Newest::Create(revision) => create_or_find(ctx, *revision).await,
@@ -87,63 +98,51 @@ async fn create_or_find<S>(
     ctx: &Ctx<S>,
     revision: ControllerRevision,
 ) -> Result<Option<Arc<ControllerRevision>>> {
-    let (name, data) = (revision.metadata.name.clone().unwrap_or_default(), revision.data.clone());
-    match ctx.create(revision).await {
+    let revisions = ctx.kind(&CONTROLLER_REVISION);
+    let (key, data) = (Request::of(&revision), revision.at("data").clone());
+    match revisions.create(revision).await {
         Ok(created) => Ok(Some(Arc::new(created))),
         Err(error) if error.is_already_exists() => {
-            let found = ctx.fetch::<ControllerRevision>(&name).await?;
-            Ok(found.filter(|found| found.data == data).map(Arc::new))
+            let found = revisions.fetch(&key).await?;
+            Ok(found.filter(|found| *found.at("data") == data).map(Arc::new))
         }
         Err(error) => Err(error.into()),
     }
 }
 
 fn number(revision: &ControllerRevision) -> i64 {
-    openapi_compat::i64_or_zero(revision.revision)
-}
-
-fn held(revision: &ControllerRevision) -> Option<&RawExtension> {
-    (&revision.data).into()
-}
-
-fn holds(revision: &ControllerRevision, data: &Value) -> bool {
-    held(revision).is_some_and(|held| held.0 == *data)
+    revision.i64("revision").unwrap_or(0)
 }
 
 /// Returns the patch that restores the template, in the form that `kubectl rollout undo` sends.
-fn data(template: &PodTemplateSpec) -> Value {
-    let mut template = serde_json::to_value(template).unwrap_or_default();
-    if let Some(template) = template.as_object_mut() {
-        template.insert("$patch".to_owned(), json!("replace"));
-    }
-    json!({"spec": {"template": template}})
+fn data(template: &Tree) -> Tree {
+    let mut template = template.clone();
+    template.set("$patch", "replace");
+    tree!({"spec": tree!({"template": template})})
 }
 
-fn create(parent: &Parent<'_>, data: Value, revision: i64) -> ControllerRevision {
+fn create(parent: &Parent<'_>, data: Tree, revision: i64) -> ControllerRevision {
     let hash = pod_template::hash(&data, parent.collisions.filter(|count| *count > 0));
-    let mut labels =
-        parent.template.metadata.as_ref().and_then(|metadata| metadata.labels.clone()).unwrap_or_default();
+    let mut labels = parent.template.text_map("metadata/labels");
     labels.insert(HASH.to_owned(), hash.clone());
     let prefix = &parent.owner.name[..parent.owner.name.len().min(PREFIX_MAX)];
-    ControllerRevision {
-        metadata: ObjectMeta {
-            name: Some(format!("{prefix}-{hash}")),
-            namespace: parent.namespace.clone(),
-            labels: Some(labels),
-            annotations: Some(parent.annotations.clone()).filter(|annotations| !annotations.is_empty()),
-            owner_references: Some(vec![parent.owner.clone()]),
-            ..ObjectMeta::default()
-        },
-        data: into_field(RawExtension(data)),
-        revision: into_field(revision),
-    }
+    let metadata = ObjectMeta {
+        name: Some(format!("{prefix}-{hash}")),
+        namespace: parent.metadata.namespace.clone(),
+        labels: Some(labels),
+        annotations: parent.metadata.annotations.clone().filter(|annotations| !annotations.is_empty()),
+        owner_references: Some(vec![parent.owner.clone()]),
+        ..ObjectMeta::default()
+    };
+    ControllerRevision::new(metadata, tree!({"data": data, "revision": revision}))
 }
 
 /// Returns the template of a revision.
-pub(crate) fn restore(revision: &ControllerRevision) -> Option<PodTemplateSpec> {
-    let mut template = held(revision)?.0.pointer("/spec/template")?.clone();
-    template.as_object_mut()?.remove("$patch");
-    serde_json::from_value(template).ok()
+pub(crate) fn restore(revision: &ControllerRevision) -> Option<Tree> {
+    let mut template = revision.at("data/spec/template").clone();
+    template.as_map()?;
+    template.set("$patch", Tree::Null);
+    Some(template)
 }
 
 /// Returns the revisions to delete: the oldest ones beyond `limit` that are not `live`.
@@ -152,11 +151,9 @@ pub(crate) fn surplus(
     live: &BTreeSet<String>,
     limit: Option<i32>,
 ) -> Vec<Arc<ControllerRevision>> {
-    let is_dead = |revision: &&Arc<ControllerRevision>| {
-        revision.metadata.name.as_ref().is_some_and(|name| !live.contains(name))
-    };
+    let is_dead = |revision: &&Arc<ControllerRevision>| !live.contains(revision.name());
     let mut dead: Vec<_> = revisions.iter().filter(is_dead).cloned().collect();
-    dead.sort_by_key(|revision| (number(revision), revision.metadata.name.clone()));
+    dead.sort_by(|a, b| (number(a), a.name()).cmp(&(number(b), b.name())));
     let keep = usize::try_from(limit.unwrap_or(10)).unwrap_or(usize::MAX);
     dead.truncate(dead.len().saturating_sub(keep));
     dead
@@ -166,21 +163,18 @@ pub(crate) fn surplus(
 mod tests {
     use super::*;
 
-    fn template(image: &str) -> PodTemplateSpec {
-        serde_json::from_value(json!({
+    fn set(image: &str) -> Object {
+        crate::object::object(json!({"metadata": {"name": "db", "uid": "u"}, "spec": {"template": {
             "metadata": {"labels": {"app": "db"}}, "spec": {"containers": [{"name": "c", "image": image}]},
-        }))
-        .unwrap()
+        }}}))
     }
 
-    fn parent(template: &PodTemplateSpec) -> Parent<'_> {
-        let owner =
-            OwnerReference { name: "db".to_owned(), uid: "u".to_owned(), ..OwnerReference::default() };
-        Parent { owner, namespace: None, annotations: BTreeMap::new(), template, collisions: None }
+    fn parent(set: &Object) -> Parent<'_> {
+        Parent::new(&crate::kinds::STATEFUL_SET, set)
     }
 
-    fn made(template: &PodTemplateSpec, revisions: &[Arc<ControllerRevision>]) -> Arc<ControllerRevision> {
-        match newest(&parent(template), revisions) {
+    fn made(set: &Object, revisions: &[Arc<ControllerRevision>]) -> Arc<ControllerRevision> {
+        match newest(&parent(set), revisions) {
             Newest::Create(mut revision) => {
                 revision.metadata.uid = revision.metadata.name.clone();
                 Arc::new(*revision)
@@ -191,13 +185,13 @@ mod tests {
 
     #[test]
     fn a_template_comes_back_as_it_was() {
-        let one = template("i:1");
-        assert_eq!(restore(&made(&one, &[])), Some(one));
+        let one = set("i:1");
+        assert_eq!(restore(&made(&one, &[])).as_ref(), Some(one.at("spec/template")));
     }
 
     #[test]
     fn going_back_renumbers_the_old_revision() {
-        let (one, two) = (template("i:1"), template("i:2"));
+        let (one, two) = (set("i:1"), set("i:2"));
         let first = made(&one, &[]);
         let second = made(&two, std::slice::from_ref(&first));
         assert_eq!((number(&first), number(&second)), (1, 2));
@@ -210,7 +204,7 @@ mod tests {
 
     #[test]
     fn live_revisions_stay_beyond_the_limit() {
-        let (one, two, three) = (template("i:1"), template("i:2"), template("i:3"));
+        let (one, two, three) = (set("i:1"), set("i:2"), set("i:3"));
         let first = made(&one, &[]);
         let second = made(&two, std::slice::from_ref(&first));
         let third = made(&three, &[first.clone(), second.clone()]);

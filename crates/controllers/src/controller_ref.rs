@@ -1,8 +1,9 @@
 //! Which objects a controller owns: it adopts orphans that match its selector, and releases objects that no longer do.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference};
-use kube::Resource;
 use kube::core::{Selector, SelectorExt};
+
+use crate::object::{Kind, Object};
 
 /// What to do with one candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,12 +69,12 @@ pub(crate) fn is_controlled_by(metadata: &ObjectMeta, uid: Option<&str>) -> bool
 }
 
 /// Returns an owner reference that makes `owner` the controller and blocks its foreground deletion.
-pub(crate) fn controller_reference<K: Resource<DynamicType = ()>>(owner: &K) -> OwnerReference {
+pub(crate) fn controller_reference(kind: &'static Kind, owner: &Object) -> OwnerReference {
     OwnerReference {
-        api_version: K::api_version(&()).into_owned(),
-        kind: K::kind(&()).into_owned(),
-        name: owner.meta().name.clone().unwrap_or_default(),
-        uid: owner.meta().uid.clone().unwrap_or_default(),
+        api_version: kind.api_version(),
+        kind: kind.kind.to_owned(),
+        name: owner.name().to_owned(),
+        uid: owner.metadata.uid.clone().unwrap_or_default(),
         controller: Some(true),
         block_owner_deletion: Some(true),
     }

@@ -11,8 +11,8 @@ mod status;
 
 use std::sync::Arc;
 
-use evenkeel_runtime::{Action, ContextError, Controller, Ctx, Error, Request, Result, ResultExt, Source};
-use k8s_openapi::api::apps::v1::{Deployment, DeploymentStatus, ReplicaSet};
+use evenkeel_runtime::{Action, ContextError, Controller, Ctx, Error, Request, Result, ResultExt};
+use evenkeel_tree::Tree;
 use kube::core::params::Patch;
 use rollout::{Observed, Plan};
 use serde_json::json;
@@ -20,19 +20,22 @@ use serde_json::json;
 use crate::adoption::{self, claim};
 use crate::clock::{self, Reminders};
 use crate::controller_ref::is_controlled_by;
-use crate::openapi_compat::HasSpec as _;
+use crate::kinds::{DEPLOYMENT, Deployment, REPLICA_SET, ReplicaSet};
+use crate::object::{Object, OfKind};
 use crate::{MANAGER, api_error};
 
 /// How many Deployments are reconciled at once: Kubernetes' default.
 const CONCURRENT: usize = 5;
 
 /// The controller of Deployments.
-pub(crate) fn controller() -> Controller<Deployment> {
-    let selector = |deployment: &Deployment| deployment.spec().map(|spec| spec.selector.clone());
+pub(crate) fn controller() -> Controller<Object> {
+    let claimants = adoption::selects(adoption::selector);
     let (reminders, due) = Reminders::channel();
-    Controller::new("deployment-controller", reconcile)
-        .owns_with(Source::<ReplicaSet>::new().index(adoption::orphans()))
-        .watches_indexed(adoption::selects(selector), |set: &ReplicaSet| adoption::orphan_keys(&set.metadata))
+    Controller::new_with("deployment-controller", DEPLOYMENT.source(), reconcile)
+        .owns_with(REPLICA_SET.source().index(adoption::orphans()))
+        .watches_indexed_with(REPLICA_SET.source(), claimants, |set: &ReplicaSet| {
+            adoption::orphan_keys(&set.metadata)
+        })
         .stream("progress deadline", due)
         .field_manager(MANAGER)
         .max_concurrent(CONCURRENT)
@@ -40,15 +43,15 @@ pub(crate) fn controller() -> Controller<Deployment> {
 }
 
 async fn reconcile(deployment: Arc<Deployment>, ctx: Ctx<Reminders>) -> Result<Action> {
-    let Some(spec) = deployment.spec() else { return Ok(Action::await_change()) };
-    let sets = claim(&ctx, &*deployment, &spec.selector).await?;
+    let Some(selector) = adoption::selector(&deployment) else { return Ok(Action::await_change()) };
+    let sets = claim(&ctx, (&DEPLOYMENT, &deployment), &REPLICA_SET, &selector).await?;
     let observed = Observed { deployment: deployment.clone(), sets };
     let mut plan = rollout::plan(&observed, clock::seconds(ctx.now()));
     let done = write_sets(&ctx, &deployment, &mut plan).await;
     if let Some(revision) = plan.revision.as_ref().filter(|_| done.is_ok()) {
         note_revision(&ctx, &deployment, revision).await?;
     }
-    ctx.status(&deployment, &plan.status).await.ignore_not_found()?;
+    ctx.kind(&DEPLOYMENT).status(&deployment, &plan.status).await.ignore_not_found()?;
     // The deadline is upkeep: `settled()` does not wait for a rollout to get stuck.
     ctx.state().set(ctx.request(), plan.look_again);
     done.map(|()| Action::await_change())
@@ -57,7 +60,7 @@ async fn reconcile(deployment: Arc<Deployment>, ctx: Ctx<Reminders>) -> Result<A
 async fn write_sets(ctx: &Ctx<Reminders>, deployment: &Deployment, plan: &mut Plan) -> Result<()> {
     // Old ReplicaSets are deleted first, so that no client sees more of them than the history limit allows.
     for set in &plan.delete {
-        ctx.delete(set).await?;
+        ctx.kind(&REPLICA_SET).delete(set).await?;
     }
     if let Some(set) = plan.create.take() {
         create(ctx, deployment, set, &mut plan.status).await?;
@@ -72,18 +75,16 @@ async fn create(
     ctx: &Ctx<Reminders>,
     deployment: &Deployment,
     set: ReplicaSet,
-    status: &mut DeploymentStatus,
+    status: &mut Tree,
 ) -> Result<()> {
-    let name = set.metadata.name.clone().unwrap_or_default();
+    let deployments = ctx.kind(&DEPLOYMENT);
+    let name = set.name().to_owned();
     let size = replicas(&set);
-    match ctx.create(set).await {
+    match ctx.kind(&REPLICA_SET).create(set).await {
         Ok(_) => {
             if size > 0 {
-                ctx.event(
-                    deployment,
-                    "ScalingReplicaSet",
-                    format!("Scaled up replica set {name} from 0 to {size}"),
-                );
+                let note = format!("Scaled up replica set {name} from 0 to {size}");
+                deployments.event(deployment, "ScalingReplicaSet", note);
             }
             Ok(())
         }
@@ -93,13 +94,13 @@ async fn create(
             let message =
                 format!("Failed to create new replica set \"{name}\": {}", api_error::message(&error));
             if conditions::has_deadline(deployment) {
-                let now = clock::seconds(ctx.now());
-                let reason = "ReplicaSetCreateError";
-                let failed =
-                    conditions::condition(conditions::PROGRESSING, "False", reason, message.clone(), now);
-                conditions::set(status, failed);
+                let (now, reason) = (clock::seconds(ctx.now()), "ReplicaSetCreateError");
+                conditions::set(
+                    status,
+                    conditions::condition(conditions::PROGRESSING, "False", reason, &message, now),
+                );
             }
-            ctx.warning(deployment, "ReplicaSetCreateError", message);
+            deployments.warning(deployment, "ReplicaSetCreateError", message);
             Err(error.into())
         }
     }
@@ -111,17 +112,18 @@ async fn taken(
     ctx: &Ctx<Reminders>,
     deployment: &Deployment,
     name: &str,
-    status: &mut DeploymentStatus,
+    status: &mut Tree,
     error: ContextError,
 ) -> Result<()> {
-    let found = ctx.fetch::<ReplicaSet>(name).await?;
+    let sets = ctx.kind(&REPLICA_SET);
+    let found = sets.fetch(&sets.key(name)).await?;
     let ours = |set: &ReplicaSet| {
         is_controlled_by(&set.metadata, deployment.metadata.uid.as_deref())
             && revision::is_new(deployment, set)
     };
     if !found.as_ref().is_some_and(ours) {
-        *status = deployment.status.clone().unwrap_or_default();
-        status.collision_count = Some(status.collision_count.unwrap_or(0).saturating_add(1));
+        *status = deployment.at("status").clone();
+        status.set("collisionCount", status.i32("collisionCount").unwrap_or(0).saturating_add(1));
     }
     Err(Error::from(error))
 }
@@ -132,34 +134,30 @@ async fn update(
     before: &ReplicaSet,
     after: &ReplicaSet,
 ) -> Result<()> {
-    let spec = after.spec();
     let patch = json!({
         "metadata": {"resourceVersion": before.metadata.resource_version, "annotations": after.metadata.annotations},
-        "spec": {"replicas": replicas(after), "minReadySeconds": spec.and_then(|spec| spec.min_ready_seconds).unwrap_or(0)},
+        "spec": {"replicas": replicas(after), "minReadySeconds": after.i32("spec/minReadySeconds").unwrap_or(0)},
     });
-    ctx.patch(before, &Patch::Merge(patch)).await?;
+    ctx.kind(&REPLICA_SET).patch(&Request::of(before), &Patch::Merge(patch)).await?;
     let (from, to) = (replicas(before), replicas(after));
     if from != to {
         let direction = if to > from { "up" } else { "down" };
-        let name = before.metadata.name.as_deref().unwrap_or_default();
-        let note = format!("Scaled {direction} replica set {name} from {from} to {to}");
-        ctx.event(deployment, "ScalingReplicaSet", note);
+        let note = format!("Scaled {direction} replica set {} from {from} to {to}", before.name());
+        ctx.kind(&DEPLOYMENT).event(deployment, "ScalingReplicaSet", note);
     }
     Ok(())
 }
 
 async fn note_revision(ctx: &Ctx<Reminders>, deployment: &Deployment, number: &str) -> Result<()> {
-    let shown =
-        deployment.metadata.annotations.as_ref().and_then(|annotations| annotations.get(revision::REVISION));
-    if shown.map(String::as_str) != Some(number) {
+    if deployment.annotation(revision::REVISION) != Some(number) {
         // Patched through `/status`: a change of annotations through the main resource would raise the generation.
         let patch = Patch::Merge(json!({"metadata": {"annotations": {revision::REVISION: number}}}));
-        let objects = ctx.objects::<Deployment>(());
-        objects.patch_subresource("status", &Request::of(deployment), &patch).await.ignore_not_found()?;
+        let deployments = ctx.kind(&DEPLOYMENT);
+        deployments.patch_subresource("status", &Request::of(deployment), &patch).await.ignore_not_found()?;
     }
     Ok(())
 }
 
 fn replicas(set: &ReplicaSet) -> i32 {
-    set.spec().and_then(|spec| spec.replicas).unwrap_or(0)
+    set.i32("spec/replicas").unwrap_or(0)
 }

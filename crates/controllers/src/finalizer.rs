@@ -1,16 +1,19 @@
 //! Removes finalizers.
 
-use evenkeel_runtime::{Ctx, Object, Result, ResultExt};
+use evenkeel_runtime::{Ctx, Request, Result, ResultExt};
 use kube::core::params::Patch;
 use serde_json::json;
 
+use crate::object::{Kind, Object, OfKind};
+
 /// Removes a finalizer from an object, unless the object has changed since it was read.
-pub(crate) async fn remove<K: Object<DynamicType = ()>, S>(
+pub(crate) async fn remove<S>(
     ctx: &Ctx<S>,
-    object: &K,
+    kind: &'static Kind,
+    object: &Object,
     finalizer: &str,
 ) -> Result<()> {
-    let metadata = object.meta();
+    let metadata = &object.metadata;
     let mut finalizers = metadata.finalizers.clone().unwrap_or_default();
     let before = finalizers.len();
     finalizers.retain(|present| present != finalizer);
@@ -20,6 +23,6 @@ pub(crate) async fn remove<K: Object<DynamicType = ()>, S>(
     let finalizers = if finalizers.is_empty() { json!(null) } else { json!(finalizers) };
     let patch = json!({"metadata": {
         "uid": metadata.uid, "resourceVersion": metadata.resource_version, "finalizers": finalizers}});
-    ctx.patch(object, &Patch::Merge(patch)).await.ignore_not_found()?;
+    ctx.kind(kind).patch(&Request::of(object), &Patch::Merge(patch)).await.ignore_not_found()?;
     Ok(())
 }

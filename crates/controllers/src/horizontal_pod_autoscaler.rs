@@ -5,21 +5,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_runtime::{Action, Controller, Ctx, Result, ResultExt};
+use evenkeel_tree::{Tree, tree};
 use jiff::Timestamp;
-use k8s_openapi::api::autoscaling::v2::{
-    HorizontalPodAutoscaler, HorizontalPodAutoscalerCondition, HorizontalPodAutoscalerSpec,
-    HorizontalPodAutoscalerStatus, MetricSpec,
-};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::Api;
 use kube::core::DynamicObject;
 use kube::core::params::{Patch, PatchParams};
-use kube::{Api, ResourceExt};
 use serde_json::json;
 
 use crate::MANAGER;
 use crate::clock::{self, Reminders};
+use crate::kinds::{HORIZONTAL_POD_AUTOSCALER, HorizontalPodAutoscaler};
 use crate::metadata_informers::MetadataInformers;
-use crate::openapi_compat::HasSpec as _;
+use crate::object::{Object, OfKind, time};
 
 /// How often a target is reconciled: Kubernetes' default.
 const PERIOD: Duration = Duration::from_secs(15);
@@ -31,9 +28,9 @@ struct AutoscalerState {
 }
 
 /// The controller of HorizontalPodAutoscalers.
-pub(crate) fn controller(informers: Arc<MetadataInformers>) -> Controller<HorizontalPodAutoscaler> {
+pub(crate) fn controller(informers: Arc<MetadataInformers>) -> Controller<Object> {
     let (reminders, due) = Reminders::channel();
-    Controller::new("horizontal-pod-autoscaler", reconcile)
+    Controller::new_with("horizontal-pod-autoscaler", HORIZONTAL_POD_AUTOSCALER.source(), reconcile)
         .stream("period", due)
         .field_manager(MANAGER)
         .state(AutoscalerState { informers, reminders })
@@ -49,13 +46,12 @@ enum Target {
 }
 
 async fn reconcile(autoscaler: Arc<HorizontalPodAutoscaler>, ctx: Ctx<AutoscalerState>) -> Result<Action> {
-    let Some(spec) = autoscaler.spec() else { return Ok(Action::await_change()) };
     // The period is upkeep: `settled()` does not wait for it.
     ctx.state().reminders.set(ctx.request(), Some(PERIOD));
-    let target = get_scale(&ctx, &autoscaler, spec).await?;
-    let (status, rescale) = judge(&autoscaler, spec, &target, clock::seconds(ctx.now()));
+    let target = get_scale(&ctx, &autoscaler).await?;
+    let (status, rescale) = judge(&autoscaler, &target, clock::seconds(ctx.now()));
     if let Some(replicas) = rescale {
-        let (api, name) = api(&ctx, &autoscaler, spec).ok_or_else(|| {
+        let (api, name) = api(&ctx, &autoscaler).ok_or_else(|| {
             evenkeel_runtime::Error::message("the kind of the scale target is no longer served")
         })?;
         let patch = Patch::Merge(json!({"spec": {"replicas": replicas}}));
@@ -65,32 +61,30 @@ async fn reconcile(autoscaler: Arc<HorizontalPodAutoscaler>, ctx: Ctx<Autoscaler
             &patch,
         )
         .await?;
-        ctx.event(&autoscaler, "SuccessfulRescale", format!("New size: {replicas}"));
+        let autoscalers = ctx.kind(&HORIZONTAL_POD_AUTOSCALER);
+        autoscalers.event(&autoscaler, "SuccessfulRescale", format!("New size: {replicas}"));
     }
-    ctx.status(&autoscaler, status).await.ignore_not_found()?;
+    ctx.kind(&HORIZONTAL_POD_AUTOSCALER).status(&autoscaler, status).await.ignore_not_found()?;
     Ok(Action::await_change())
 }
 
 fn api(
     ctx: &Ctx<AutoscalerState>,
     autoscaler: &HorizontalPodAutoscaler,
-    spec: &HorizontalPodAutoscalerSpec,
 ) -> Option<(Api<DynamicObject>, String)> {
-    let target = &spec.scale_target_ref;
-    let resource = ctx.state().informers.find(target.api_version.as_deref().unwrap_or("v1"), &target.kind)?;
-    let namespace = autoscaler.namespace().unwrap_or_default();
-    Some((Api::namespaced_with(ctx.client().clone(), &namespace, &resource.api), target.name.clone()))
+    let target = autoscaler.at("spec/scaleTargetRef");
+    let api_version = target.str("apiVersion").unwrap_or("v1");
+    let resource = ctx.state().informers.find(api_version, target.str("kind").unwrap_or_default())?;
+    let api = Api::namespaced_with(ctx.client().clone(), autoscaler.in_namespace(), &resource.api);
+    Some((api, target.str("name").unwrap_or_default().to_owned()))
 }
 
-async fn get_scale(
-    ctx: &Ctx<AutoscalerState>,
-    autoscaler: &HorizontalPodAutoscaler,
-    spec: &HorizontalPodAutoscalerSpec,
-) -> Result<Target> {
-    let target = &spec.scale_target_ref;
-    let Some((api, name)) = api(ctx, autoscaler, spec) else {
-        let group = target.api_version.clone().unwrap_or_default();
-        return Ok(Target::Unknown(format!("no matches for kind \"{}\" in group \"{group}\"", target.kind)));
+async fn get_scale(ctx: &Ctx<AutoscalerState>, autoscaler: &HorizontalPodAutoscaler) -> Result<Target> {
+    let Some((api, name)) = api(ctx, autoscaler) else {
+        let target = autoscaler.at("spec/scaleTargetRef");
+        let (kind, group) =
+            (target.str("kind").unwrap_or_default(), target.str("apiVersion").unwrap_or_default());
+        return Ok(Target::Unknown(format!("no matches for kind \"{kind}\" in group \"{group}\"")));
     };
     match api.get_scale(&name).await {
         Ok(scale) => Ok(Target::Scale {
@@ -103,15 +97,12 @@ async fn get_scale(
 }
 
 /// Returns the status, and the new number of replicas if the target is out of bounds.
-fn judge(
-    autoscaler: &HorizontalPodAutoscaler,
-    spec: &HorizontalPodAutoscalerSpec,
-    target: &Target,
-    now: Timestamp,
-) -> (HorizontalPodAutoscalerStatus, Option<i32>) {
-    let mut status = autoscaler.status.clone().unwrap_or_default();
-    status.current_metrics = None;
-    let set = |status: &mut HorizontalPodAutoscalerStatus, kind, state, reason, message: &str| {
+fn judge(autoscaler: &HorizontalPodAutoscaler, target: &Target, now: Timestamp) -> (Tree, Option<i32>) {
+    let mut status = autoscaler.at("status").clone();
+    status.set("currentMetrics", Tree::Null);
+    // A status must have this field.
+    status.set("desiredReplicas", status.i32("desiredReplicas").unwrap_or(0));
+    let set = |status: &mut Tree, kind, state, reason, message: &str| {
         put(status, kind, state, reason, message, now);
     };
     let (wanted, present) = match target {
@@ -122,7 +113,7 @@ fn judge(
         }
         Target::Scale { wanted, present } => (*wanted, *present),
     };
-    status.current_replicas = Some(present);
+    status.set("currentReplicas", present);
     set(
         &mut status,
         "AbleToScale",
@@ -130,34 +121,36 @@ fn judge(
         "SucceededGetScale",
         "the HPA controller was able to get the target's current scale",
     );
-    let minimum = spec.min_replicas.unwrap_or(1);
+    let minimum = autoscaler.i32("spec/minReplicas").unwrap_or(1);
+    let maximum = autoscaler.i32("spec/maxReplicas").unwrap_or(0);
     if wanted == 0 && minimum != 0 {
         let message = "scaling is disabled since the replica count of the target is zero";
         set(&mut status, "ScalingActive", "False", "ScalingDisabled", message);
         return (status, None);
     }
-    if wanted > spec.max_replicas || wanted < minimum {
-        let size = wanted.clamp(minimum, spec.max_replicas.max(minimum));
+    if wanted > maximum || wanted < minimum {
+        let size = wanted.clamp(minimum, maximum.max(minimum));
         let message = format!("the HPA controller was able to update the target scale to {size}");
         set(&mut status, "AbleToScale", "True", "SucceededRescale", &message);
-        status.desired_replicas = size;
-        status.last_scale_time = Some(Time(now));
+        status.set("desiredReplicas", size);
+        status.set("lastScaleTime", time(now));
         return (status, Some(size));
     }
-    let (reason, message) = no_metrics(spec.metrics.iter().flatten().next());
+    let (reason, message) = no_metrics(autoscaler.at("spec/metrics/0"));
     let message = format!("the HPA was unable to compute the replica count: {message}");
     set(&mut status, "ScalingActive", "False", reason, &message);
     (status, None)
 }
 
 /// Returns the reason and the message for a metric that cannot be read.
-fn no_metrics(metric: Option<&MetricSpec>) -> (&'static str, String) {
+fn no_metrics(metric: &Tree) -> (&'static str, String) {
     const RESOURCE: &str = "the server could not find the requested resource";
-    let Some(metric) = metric else { return ("InvalidMetricSourceType", "no metrics are given".to_owned()) };
-    let resource = metric.resource.as_ref().map(|resource| (&resource.name, resource.target.type_.as_str()));
-    match (metric.type_.as_str(), resource) {
-        ("Resource", Some((name, target))) => {
-            let what = if target == "Utilization" { "utilization" } else { "usage" };
+    if metric.is_null() {
+        return ("InvalidMetricSourceType", "no metrics are given".to_owned());
+    }
+    match (metric.str("type").unwrap_or_default(), metric.str("resource/name")) {
+        ("Resource", Some(name)) => {
+            let what = if metric.is("resource/target/type", "Utilization") { "utilization" } else { "usage" };
             let message = format!(
                 "failed to get {name} {what}: unable to get metrics for resource {name}: unable to fetch metrics from \
                  resource metrics API: {RESOURCE} (get pods.metrics.k8s.io)"
@@ -178,31 +171,19 @@ fn no_metrics(metric: Option<&MetricSpec>) -> (&'static str, String) {
 }
 
 /// Sets a condition. The transition time changes only with the status.
-#[allow(clippy::needless_update, reason = "conditions have one more field from Kubernetes 1.37 on")]
-fn put(
-    status: &mut HorizontalPodAutoscalerStatus,
-    kind: &str,
-    state: &str,
-    reason: &str,
-    message: &str,
-    now: Timestamp,
-) {
-    let conditions = status.conditions.get_or_insert_default();
-    let at = conditions.iter().position(|condition| condition.type_ == kind);
-    let since = at.map(|at| &conditions[at]).filter(|old| old.status == state);
-    let since = since.and_then(|old| old.last_transition_time.clone()).unwrap_or(Time(now));
-    let condition = HorizontalPodAutoscalerCondition {
-        type_: kind.to_owned(),
-        status: state.to_owned(),
-        reason: Some(reason.to_owned()),
-        message: Some(message.to_owned()),
-        last_transition_time: Some(since),
-        ..HorizontalPodAutoscalerCondition::default()
-    };
+fn put(status: &mut Tree, kind: &str, state: &str, reason: &str, message: &str, now: Timestamp) {
+    let mut conditions = status.list("conditions").to_vec();
+    let at = conditions.iter().position(|condition| condition.is("type", kind));
+    let since = at.map(|at| &conditions[at]).filter(|old| old.is("status", state));
+    let since = since.map_or_else(|| time(now), |old| old.at("lastTransitionTime").clone());
+    let condition = tree!({
+        "type": kind, "status": state, "reason": reason, "message": message, "lastTransitionTime": since,
+    });
     match at {
         Some(at) => conditions[at] = condition,
         None => conditions.push(condition),
     }
+    status.set("conditions", conditions);
 }
 
 #[cfg(test)]
@@ -210,14 +191,14 @@ mod tests {
     use super::*;
 
     fn judged(target: Target) -> (Vec<(String, String)>, Option<i32>) {
-        let autoscaler: HorizontalPodAutoscaler = serde_json::from_value(json!({"spec": {
+        let autoscaler = crate::object::object(json!({"spec": {
             "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}, "maxReplicas": 3,
-            "metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}}]}}))
-        .unwrap();
+            "metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}}]}}));
         let now = "2026-01-01T00:00:00Z".parse().unwrap();
-        let (status, rescale) = judge(&autoscaler, autoscaler.spec().unwrap(), &target, now);
-        let conditions = status.conditions.unwrap().into_iter();
-        (conditions.map(|condition| (condition.type_, condition.reason.unwrap())).collect(), rescale)
+        let (status, rescale) = judge(&autoscaler, &target, now);
+        let text = |condition: &Tree, field: &str| condition.str(field).unwrap().to_owned();
+        let conditions = status.list("conditions").iter();
+        (conditions.map(|it| (text(it, "type"), text(it, "reason"))).collect(), rescale)
     }
 
     #[test]

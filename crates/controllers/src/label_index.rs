@@ -2,15 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use evenkeel_runtime::{Index, Object};
+use evenkeel_runtime::Index;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use crate::object::Object;
 
 /// The name of the index.
 const LABELLED: &str = "labelled";
 
 /// The index from a namespace and a label to the objects with that label, and from a namespace to all its objects.
-pub(crate) fn by_label<K: Object>() -> Index<K> {
-    Index::new(LABELLED, |object: &K| keys(object.meta()))
+pub(crate) fn by_label() -> Index<Object> {
+    Index::new(LABELLED, |object: &Object| keys(&object.metadata))
 }
 
 /// The name of the index, for lookups.

@@ -40,7 +40,7 @@
 //! | `key_channel`, `clock` | hand keys and times to a controller by the rules of the ledger |
 //! | `finalizer` | removes finalizers |
 //! | `api_error` | what an error of the API server means to a controller |
-//! | `openapi_compat` | fields whose types differ between versions of `k8s-openapi` |
+//! | `object`, `kinds` | one type for objects of all kinds, and the kinds that the controllers use |
 //! | `scaled_value`, `counts` | numbers or percentages; sums that do not overflow |
 //!
 //! *Invariants:* a reconcile that finds everything in order writes nothing. No decision depends on a hash map's order,
@@ -64,12 +64,13 @@ mod garbage_collector;
 mod horizontal_pod_autoscaler;
 mod job;
 mod key_channel;
+mod kinds;
 mod label_index;
 mod metadata_informers;
 mod namespace;
 pub mod node;
 mod node_lifecycle;
-mod openapi_compat;
+mod object;
 mod persistent_volume;
 mod pod;
 mod pod_template;

@@ -14,7 +14,6 @@ use evenkeel_runtime::{
     Action, Change, Controller, Ctx, Env, EventMeta, Origin, Request, Result, Source, Trigger,
 };
 use informer::ErasedInformer;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
 use parking_lot::Mutex;
 
@@ -136,7 +135,13 @@ pub(crate) fn controller(env: &Env, informers: Arc<MetadataInformers>) -> Contro
     let key = || Request::cluster("resources");
     let start = clock::at_start(env, "metadata informers: starting", vec![key()]);
     // Only that a definition changed matters. Its metadata is watched in any case; its schemas are long.
-    let definitions = Source::<Metadata>::of(ApiResource::erase::<CustomResourceDefinition>(&()));
+    let definitions = Source::<Metadata>::of(ApiResource {
+        group: "apiextensions.k8s.io".to_owned(),
+        version: "v1".to_owned(),
+        api_version: "apiextensions.k8s.io/v1".to_owned(),
+        kind: "CustomResourceDefinition".to_owned(),
+        plural: "customresourcedefinitions".to_owned(),
+    });
     Controller::without_primary("metadata-informers", reconcile)
         .stream("start", start)
         .watches_with(definitions, Trigger::map(move |_| [key()]))

@@ -11,13 +11,14 @@ use std::sync::Arc;
 use conditions::RemainingContent;
 use evenkeel_runtime::{Action, Controller, Ctx, Env, EventMeta, Request, Result, ResultExt};
 use futures::Stream;
-use k8s_openapi::api::core::v1::Namespace;
+use kube::Api;
 use kube::core::params::{DeleteParams, ListParams, PostParams};
-use kube::{Api, ResourceExt};
 use parking_lot::Mutex;
 
 use crate::key_channel::{self, KeySender};
+use crate::kinds::{NAMESPACE, Namespace};
 use crate::metadata_informers::{self, Metadata, Resource};
+use crate::object::{Object, OfKind};
 use crate::{MANAGER, clock};
 
 /// How many namespaces are reconciled at once: Kubernetes' default.
@@ -55,8 +56,8 @@ impl TerminatingNamespaces {
 pub(crate) fn controller(
     terminating: Arc<TerminatingNamespaces>,
     due: impl Stream<Item = Request> + Send + 'static,
-) -> Controller<Namespace> {
-    Controller::new("namespace-controller", reconcile)
+) -> Controller<Object> {
+    Controller::new_with("namespace-controller", NAMESPACE.source(), reconcile)
         .stream("content deleted", due)
         .field_manager(MANAGER)
         .max_concurrent(CONCURRENT)
@@ -64,23 +65,22 @@ pub(crate) fn controller(
 }
 
 async fn reconcile(namespace: Arc<Namespace>, ctx: Ctx<TerminatingNamespaces>) -> Result<Action> {
-    let name = namespace.name_any();
-    if namespace.metadata.deletion_timestamp.is_none() {
+    let name = namespace.name();
+    if !namespace.is_deleting() {
         return Ok(Action::await_change());
     }
-    let finalizers = namespace.spec.as_ref().and_then(|spec| spec.finalizers.clone()).unwrap_or_default();
-    if !finalizers.iter().any(|finalizer| finalizer == KUBERNETES) {
-        ctx.state().names.lock().remove(&name);
+    if !namespace.texts("spec/finalizers").any(|finalizer| finalizer == KUBERNETES) {
+        ctx.state().names.lock().remove(name);
         return Ok(Action::await_change());
     }
     // Inserted before the content is read, so that every later deletion wakes the controller.
-    ctx.state().names.lock().insert(name.clone());
-    let content = delete_content(&ctx, &name).await;
-    let status = conditions::status(namespace.status.as_ref(), &content, clock::seconds(ctx.now()));
-    let written = ctx.status(&namespace, status).await.ignore_not_found()?;
+    ctx.state().names.lock().insert(name.to_owned());
+    let content = delete_content(&ctx, name).await;
+    let status = conditions::status(namespace.at("status"), &content, clock::seconds(ctx.now()));
+    let written = ctx.kind(&NAMESPACE).status(&namespace, status).await.ignore_not_found()?;
     if content.is_gone() {
-        finalize(&ctx, written.flatten().as_ref().unwrap_or(&namespace), finalizers).await?;
-        ctx.state().names.lock().remove(&name);
+        finalize(&ctx, written.flatten().as_ref().unwrap_or(&namespace)).await?;
+        ctx.state().names.lock().remove(name);
     } else if let Some(failure) = content.discovery_failure.or_else(|| content.failures.into_iter().next()) {
         return Err(evenkeel_runtime::Error::message(failure));
     }
@@ -131,17 +131,14 @@ async fn delete_kind(
 }
 
 /// Removes the finalizer. The API server deletes the namespace with its last finalizer.
-async fn finalize(
-    ctx: &Ctx<TerminatingNamespaces>,
-    namespace: &Namespace,
-    mut finalizers: Vec<String>,
-) -> Result<()> {
-    finalizers.retain(|finalizer| finalizer != KUBERNETES);
+async fn finalize(ctx: &Ctx<TerminatingNamespaces>, namespace: &Namespace) -> Result<()> {
+    let kept = namespace.texts("spec/finalizers").filter(|finalizer| *finalizer != KUBERNETES);
+    let kept: Vec<_> = kept.map(str::to_owned).collect();
     let mut namespace = namespace.clone();
-    namespace.spec.get_or_insert_default().finalizers = Some(finalizers);
-    let name = namespace.name_any();
+    namespace.set("spec/finalizers", kept);
     let params = PostParams { dry_run: false, field_manager: Some(MANAGER.to_owned()) };
-    let namespaces = Api::<Namespace>::all(ctx.client().clone());
-    namespaces.replace_subresource("finalize", &name, &params, &namespace).await.ignore_not_found()?;
+    let namespaces = Api::<Namespace>::all_with(ctx.client().clone(), &&NAMESPACE);
+    let finalized = namespaces.replace_subresource("finalize", namespace.name(), &params, &namespace).await;
+    finalized.ignore_not_found()?;
     Ok(())
 }

@@ -20,10 +20,8 @@ use std::time::Duration;
 
 use addresses::Addresses;
 use evenkeel_runtime::{Action, Controller, Ctx, Env, Event, Predicate, Request, Result, ResultExt, Trigger};
-use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Node, Pod, PodStatus};
+use evenkeel_tree::Tree;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
-use kube::ResourceExt;
 use kube::core::DynamicObject;
 use kube::core::params::{DeleteParams, Patch, Preconditions};
 use lifecycle::{NextStep, Stage};
@@ -33,6 +31,8 @@ use status::Host;
 use tokio::time::Instant;
 
 use crate::clock::{self, Reminders};
+use crate::kinds::{LEASE, NODE, Node, POD, Pod};
+use crate::object::{Fields, Object, OfKind};
 use crate::pod;
 
 /// The field manager of the nodes.
@@ -61,14 +61,14 @@ async fn register(key: Request, ctx: Ctx<NodeOptions>) -> Result<Action> {
         return Ok(Action::await_change());
     };
     let now = clock::seconds(ctx.now());
-    let node = match ctx.fetch_at::<Node>(&key).await? {
+    let nodes = ctx.kind(&NODE);
+    let node = match nodes.fetch(&key).await? {
         Some(node) => node,
-        None => ctx.create_unowned(registration::node(options, index, now)).await?,
+        None => nodes.create_unowned(registration::node(options, index, now)).await?,
     };
-    let ready = node.status.as_ref().and_then(|status| status.conditions.as_ref());
-    let ready = ready.is_some_and(|all| all.iter().any(|one| one.type_ == "Ready" && one.status == "True"));
+    let ready = node.at("status").condition("Ready").is_some_and(|ready| ready.is("status", "True"));
     if !ready {
-        ctx.status(&node, registration::status(options, index, now)).await?;
+        nodes.status(&node, registration::status(options, index, now)).await?;
     }
     beat(&ctx, &node).await?;
     Ok(Action::await_change())
@@ -78,8 +78,9 @@ async fn beat(ctx: &Ctx<NodeOptions>, node: &Node) -> Result<()> {
     let lease = registration::lease(node, ctx.now());
     let key = Request::of(&lease);
     let patch = Patch::Merge(json!({"spec": {"renewTime": MicroTime(ctx.now())}}));
-    if ctx.objects::<Lease>(()).patch(&key, &patch).await.ignore_not_found()?.is_none() {
-        ctx.create_unowned(lease).await.ignore_already_exists()?;
+    let leases = ctx.kind(&LEASE);
+    if leases.patch(&key, &patch).await.ignore_not_found()?.is_none() {
+        leases.create_unowned(lease).await.ignore_already_exists()?;
     }
     Ok(())
 }
@@ -95,7 +96,7 @@ struct Kubelets {
 }
 
 /// The controller that runs the pods of all nodes.
-pub(crate) fn kubelet(options: &NodeOptions) -> Controller<Pod> {
+pub(crate) fn kubelet(options: &NodeOptions) -> Controller<Object> {
     let (reminders, due) = Reminders::channel();
     let kubelets = Arc::new(Kubelets {
         count: options.count,
@@ -104,9 +105,9 @@ pub(crate) fn kubelet(options: &NodeOptions) -> Controller<Pod> {
         reminders,
     });
     let (ours, gone) = (kubelets.clone(), kubelets.clone());
-    Controller::new("kubelet", reconcile)
+    Controller::new_with("kubelet", POD.source(), reconcile)
         .filter(Predicate::new(move |event: &Event<Pod>| ours.node_of(event.object()).is_some()))
-        .watches(Trigger::<Pod>::events(move |event| gone.follow(event)))
+        .watches_with(POD.source(), Trigger::events(move |event| gone.follow(event)))
         .stream("restart", due)
         .field_manager(MANAGER)
         .max_concurrent(CONCURRENT)
@@ -123,18 +124,14 @@ impl Kubelets {
     /// Follows the addresses of the pods. Triggers no reconcile.
     fn follow(&self, event: &Event<Pod>) -> Option<Request> {
         let pod = event.object();
-        let (node, uid) = (self.node_of(pod)?, pod.uid()?);
+        let (node, uid) = (self.node_of(pod)?, pod.metadata.uid.as_deref()?);
         let mut addresses = self.addresses.lock();
         let addresses = addresses.entry(node).or_default();
-        match event
-            .new_object()
-            .and_then(|pod| pod.status.as_ref())
-            .and_then(|status| status.pod_ip.as_deref())
-        {
-            Some(address) => addresses.observe(node, &uid, address),
+        match event.new_object().and_then(|pod| pod.str("status/podIP")) {
+            Some(address) => addresses.observe(node, uid, address),
             None if event.new_object().is_none() => {
-                addresses.forget(&uid);
-                self.since.lock().remove(&uid);
+                addresses.forget(uid);
+                self.since.lock().remove(uid);
             }
             None => {}
         }
@@ -156,12 +153,12 @@ impl Kubelets {
 
 async fn reconcile(pod: Arc<Pod>, ctx: Ctx<Kubelets>) -> Result<Action> {
     let kubelets = ctx.state();
-    let (Some(node), Some(uid)) = (kubelets.node_of(&pod), pod.uid()) else {
+    let (Some(node), Some(uid)) = (kubelets.node_of(&pod), pod.metadata.uid.as_deref()) else {
         return Ok(Action::await_change());
     };
     let host = Host {
         address: registration::address(node),
-        pod_address: kubelets.addresses.lock().entry(node).or_default().of(node, &uid),
+        pod_address: kubelets.addresses.lock().entry(node).or_default().of(node, uid),
         now: clock::seconds(ctx.now()),
     };
     let stage = lifecycle::stage(&pod);
@@ -171,7 +168,7 @@ async fn reconcile(pod: Arc<Pod>, ctx: Ctx<Kubelets>) -> Result<Action> {
         NextStep::Write { after, upkeep, .. } => (*after, *upkeep),
         NextStep::Remove { after, .. } => (*after, false),
     };
-    if let Some(left) = kubelets.left(&uid, stage, after) {
+    if let Some(left) = kubelets.left(uid, stage, after) {
         if upkeep {
             kubelets.reminders.set(ctx.request(), Some(left));
             return Ok(Action::await_change());
@@ -192,38 +189,30 @@ async fn reconcile(pod: Arc<Pod>, ctx: Ctx<Kubelets>) -> Result<Action> {
     Ok(Action::await_change())
 }
 
-async fn write(ctx: &Ctx<Kubelets>, pod: &Pod, status: &PodStatus) -> Result<()> {
-    ctx.status(pod, status).await.ignore_not_found()?;
+async fn write(ctx: &Ctx<Kubelets>, pod: &Pod, status: &Tree) -> Result<()> {
+    ctx.kind(&POD).status(pod, status).await.ignore_not_found()?;
     Ok(())
 }
 
 async fn remove(ctx: &Ctx<Kubelets>, pod: &Pod) -> Result<()> {
-    let preconditions = Preconditions { uid: pod.uid(), resource_version: None };
+    let preconditions = Preconditions { uid: pod.metadata.uid.clone(), resource_version: None };
     let params = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() }
         .preconditions(preconditions);
-    ctx.delete_with(pod, &params).await?;
+    ctx.kind(&POD).delete_with(&Request::of(pod), &params).await?;
     Ok(())
 }
 
 /// Records the events that `kubectl describe pod` shows.
 fn tell(ctx: &Ctx<Kubelets>, pod: &Pod, left: Stage) {
-    let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
-    match left {
-        Stage::Starting(_) => {
-            for container in containers {
-                ctx.event(pod, "Started", format!("Started container {}", container.name));
+    let pods = ctx.kind(&POD);
+    for name in pod.list("spec/containers").iter().filter_map(|container| container.str("name")) {
+        match left {
+            Stage::Starting(_) => pods.event(pod, "Started", format!("Started container {name}")),
+            Stage::BackingOff(_) => {
+                let note = format!("Back-off restarting failed container {name} in pod {}", pod.name());
+                pods.warning(pod, "BackOff", note);
             }
+            _ => {}
         }
-        Stage::BackingOff(_) => {
-            for container in containers {
-                let note = format!(
-                    "Back-off restarting failed container {} in pod {}",
-                    container.name,
-                    pod.name_any()
-                );
-                ctx.warning(pod, "BackOff", note);
-            }
-        }
-        _ => {}
     }
 }

@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
+use evenkeel_tree::Tree;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Pod, PodCondition};
+
+use crate::kinds::Pod;
+use crate::object::Fields;
 
 /// Returns the phase, `Pending` if there is none yet.
 pub(crate) fn phase(pod: &Pod) -> &str {
-    pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or("Pending")
+    pod.str("status/phase").unwrap_or("Pending")
 }
 
 /// Whether the pod has succeeded or failed.
@@ -15,36 +18,29 @@ pub(crate) fn is_finished(pod: &Pod) -> bool {
     matches!(phase(pod), "Succeeded" | "Failed")
 }
 
-/// Whether the pod is being deleted.
-pub(crate) fn is_deleting(pod: &Pod) -> bool {
-    pod.metadata.deletion_timestamp.is_some()
-}
-
 /// Whether the pod counts as a replica: it is neither finished nor being deleted.
 pub(crate) fn is_active(pod: &Pod) -> bool {
-    !is_finished(pod) && !is_deleting(pod)
+    !is_finished(pod) && !pod.is_deleting()
 }
 
 /// Whether the pod is being deleted and has not finished.
 pub(crate) fn is_terminating(pod: &Pod) -> bool {
-    !is_finished(pod) && is_deleting(pod)
+    !is_finished(pod) && pod.is_deleting()
 }
 
 /// Returns the condition of a type.
-pub(crate) fn condition<'a>(pod: &'a Pod, kind: &str) -> Option<&'a PodCondition> {
-    let conditions = pod.status.as_ref()?.conditions.as_ref()?;
-    conditions.iter().find(|condition| condition.type_ == kind)
+pub(crate) fn condition<'a>(pod: &'a Pod, kind: &str) -> Option<&'a Tree> {
+    pod.at("status").condition(kind)
 }
 
 /// Whether the condition `Ready` is true.
 pub(crate) fn is_ready(pod: &Pod) -> bool {
-    condition(pod, "Ready").is_some_and(|ready| ready.status == "True")
+    condition(pod, "Ready").is_some_and(|ready| ready.is("status", "True"))
 }
 
 /// Returns since when the pod has been ready.
 pub(crate) fn ready_since(pod: &Pod) -> Option<Timestamp> {
-    let ready = condition(pod, "Ready").filter(|ready| ready.status == "True")?;
-    ready.last_transition_time.as_ref().map(|time| time.0)
+    condition(pod, "Ready").filter(|ready| ready.is("status", "True"))?.time("lastTransitionTime")
 }
 
 /// Whether the pod has been ready for `min_ready_seconds`.
@@ -64,29 +60,20 @@ pub(crate) fn available_in(pod: &Pod, min_ready_seconds: i32, now: Timestamp) ->
 
 /// Returns the node that the pod is bound to.
 pub(crate) fn node_name(pod: &Pod) -> Option<&str> {
-    pod.spec.as_ref()?.node_name.as_deref().filter(|name| !name.is_empty())
+    pod.str("spec/nodeName").filter(|name| !name.is_empty())
 }
 
 /// Returns the highest restart count of the containers.
 pub(crate) fn restarts(pod: &Pod) -> i32 {
-    let statuses = pod.status.as_ref().and_then(|status| status.container_statuses.as_ref());
-    statuses.into_iter().flatten().map(|status| status.restart_count).max().unwrap_or(0)
-}
-
-/// Returns an annotation of the pod.
-pub(crate) fn annotation<'a>(pod: &'a Pod, key: &str) -> Option<&'a str> {
-    pod.metadata.annotations.as_ref()?.get(key).map(String::as_str)
+    let statuses = pod.list("status/containerStatuses").iter();
+    statuses.filter_map(|status| status.i32("restartCount")).max().unwrap_or(0)
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use serde_json::{Value, json};
-
-    /// Reads a pod from JSON.
-    pub(crate) fn pod(value: Value) -> Pod {
-        serde_json::from_value(value).expect("the test writes a pod")
-    }
+    pub(crate) use crate::object::object as pod;
+    use serde_json::json;
 
     pub(crate) fn ready_pod(name: &str, since: &str) -> Pod {
         pod(json!({

@@ -1,21 +1,23 @@
 //! Pod templates: their hash, and the pod that a controller creates from one.
 
-use k8s_openapi::api::core::v1::{Pod, PodTemplateSpec};
+use evenkeel_tree::{Tree, tree};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use serde::Serialize;
+
+use crate::kinds::Pod;
+use crate::object::Fields;
 
 /// The characters of a hash: those of generated names.
 const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// The label with the hash of the template, by which a Deployment distinguishes its ReplicaSets.
-pub(crate) const TEMPLATE_HASH: &str = "pod-template-hash";
+/// Where a template has the label with its hash, by which a Deployment distinguishes its ReplicaSets.
+pub(crate) const TEMPLATE_HASH: &str = "metadata/labels/pod-template-hash";
 
 /// Hashes an object. The hash is the same in every process and for every order of map entries.
 ///
 /// Another `collisions` yields another hash, for when a name with the first hash is taken.
-pub(crate) fn hash<T: Serialize>(object: &T, collisions: Option<i32>) -> String {
-    // The maps of `Value` are sorted, so that equal objects have equal texts.
-    let canonical = serde_json::to_value(object).map(|value| value.to_string()).unwrap_or_default();
+pub(crate) fn hash(object: &Tree, collisions: Option<i32>) -> String {
+    // The maps of a tree are sorted, so that equal objects have equal texts.
+    let canonical = object.to_string();
     let mut state = fnv1a(0x811c_9dc5, canonical.as_bytes());
     if let Some(collisions) = collisions {
         state = fnv1a(state, &u32::to_le_bytes(collisions.unsigned_abs()));
@@ -32,42 +34,38 @@ fn encode(hash: u32) -> String {
 }
 
 /// Whether two templates are equal, apart from the label with the hash.
-pub(crate) fn equal_but_for_hash(a: &PodTemplateSpec, b: &PodTemplateSpec) -> bool {
+pub(crate) fn equal_but_for_hash(a: &Tree, b: &Tree) -> bool {
     without_hash(a) == without_hash(b)
 }
 
 /// Returns the template without the label that the controller adds.
-pub(crate) fn without_hash(template: &PodTemplateSpec) -> PodTemplateSpec {
+pub(crate) fn without_hash(template: &Tree) -> Tree {
     let mut template = template.clone();
-    if let Some(metadata) = template.metadata.as_mut() {
-        if let Some(labels) = metadata.labels.as_mut() {
-            labels.remove(TEMPLATE_HASH);
+    template.set(TEMPLATE_HASH, Tree::Null);
+    template.set("metadata/creationTimestamp", Tree::Null);
+    // An empty map and a missing one mean the same.
+    for map in ["metadata/labels", "metadata/annotations", "metadata"] {
+        if template.at(map).is_empty() {
+            template.set(map, Tree::Null);
         }
-        // An empty map and a missing one mean the same.
-        metadata.labels.take_if(|labels| labels.is_empty());
-        metadata.annotations.take_if(|annotations| annotations.is_empty());
-        metadata.creation_timestamp = None;
     }
-    template.metadata.take_if(|metadata| *metadata == ObjectMeta::default());
     template
 }
 
 /// Returns a pod with this template and controller. The API server generates its name.
-pub(crate) fn pod(template: &PodTemplateSpec, namespace: &str, owner: OwnerReference) -> Pod {
-    let metadata = template.metadata.clone().unwrap_or_default();
-    Pod {
-        metadata: ObjectMeta {
-            generate_name: Some(generate_name(&owner.name)),
-            namespace: Some(namespace.to_owned()),
-            labels: metadata.labels,
-            annotations: metadata.annotations,
-            finalizers: metadata.finalizers,
-            owner_references: Some(vec![owner]),
-            ..ObjectMeta::default()
-        },
-        spec: template.spec.clone(),
-        status: None,
-    }
+pub(crate) fn pod(template: &Tree, namespace: &str, owner: OwnerReference) -> Pod {
+    let texts = |path: &str| template.has(path).then(|| template.text_map(path));
+    let finalizers: Vec<_> = template.texts("metadata/finalizers").map(str::to_owned).collect();
+    let metadata = ObjectMeta {
+        generate_name: Some(generate_name(&owner.name)),
+        namespace: Some(namespace.to_owned()),
+        labels: texts("metadata/labels"),
+        annotations: texts("metadata/annotations"),
+        finalizers: (!finalizers.is_empty()).then_some(finalizers),
+        owner_references: Some(vec![owner]),
+        ..ObjectMeta::default()
+    };
+    Pod::new(metadata, tree!({"spec": template.at("spec")}))
 }
 
 /// Returns the prefix of the pod names of a controller.
@@ -83,8 +81,8 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn template(value: serde_json::Value) -> PodTemplateSpec {
-        serde_json::from_value(value).unwrap()
+    fn template(value: serde_json::Value) -> Tree {
+        value.into()
     }
 
     #[test]

@@ -10,102 +10,67 @@ pub(crate) mod status;
 
 pub(crate) use plan::{BURST, Pods};
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
-use evenkeel_runtime::{
-    Action, ContextError, Controller, Ctx, Index, Object, Request, Result, ResultExt, Source,
-};
+use evenkeel_runtime::{Action, ContextError, Controller, Ctx, Index, Result, ResultExt};
+use evenkeel_tree::Tree;
 use futures::future::join_all;
-use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetSpec, ReplicaSetStatus};
-use k8s_openapi::api::core::v1::{Pod, ReplicationController};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::Api;
 use kube::core::params::ListParams;
 use plan::Scale;
-use serde_json::Value;
 use status::Failure;
 
 use crate::adoption::{self, claim};
-use crate::controller_ref::{controller_of, controller_reference};
-use crate::openapi_compat::{HasSpec as _, into_field};
+use crate::controller_ref::{controller_of, controller_reference, is_controlled_by};
+use crate::kinds::{POD, Pod, REPLICA_SET, REPLICATION_CONTROLLER, ReplicaSet};
+use crate::object::{Fields, Kind, Object, OfKind};
 use crate::{MANAGER, api_error, clock, pod_template};
 
 /// How many sets are reconciled at once: Kubernetes' default.
 const CONCURRENT: usize = 5;
 
 /// The controller of ReplicaSets.
-pub(crate) fn controller() -> Controller<ReplicaSet> {
-    replicated("replicaset-controller").index(Index::by_owner())
+pub(crate) fn controller() -> Controller<Object> {
+    replicated("replicaset-controller", &REPLICA_SET).index(Index::by_owner())
 }
 
 /// The controller of ReplicationControllers.
-pub(crate) fn replication_controllers() -> Controller<ReplicationController> {
-    replicated("replication-controller")
+pub(crate) fn replication_controllers() -> Controller<Object> {
+    replicated("replication-controller", &REPLICATION_CONTROLLER)
 }
 
-fn replicated<K: Replicated>(name: &str) -> Controller<K> {
-    let selector = |set: &K| set.as_set().spec().map(|spec| spec.selector.clone());
-    Controller::new(name, reconcile::<K>)
-        .owns_with(Source::<Pod>::new().index(adoption::orphans()))
-        .watches_indexed(adoption::selects(selector), |pod: &Pod| adoption::orphan_keys(&pod.metadata))
+fn replicated(name: &str, kind: &'static Kind) -> Controller<Object> {
+    let claimants = adoption::selects(move |set| selector(kind, set));
+    Controller::new_with(name, kind.source(), move |set, ctx| reconcile(kind, set, ctx))
+        .owns_with(POD.source().index(adoption::orphans()))
+        .watches_indexed_with(POD.source(), claimants, |pod: &Pod| adoption::orphan_keys(&pod.metadata))
         .field_manager(MANAGER)
         .max_concurrent(CONCURRENT)
 }
 
-/// A kind that keeps a number of pods.
-trait Replicated: Object<DynamicType = ()> {
-    /// The object as a ReplicaSet.
-    fn as_set(&self) -> Cow<'_, ReplicaSet>;
-
-    /// Converts the status of a ReplicaSet to the status of this kind.
-    fn status_of(status: ReplicaSetStatus) -> Value {
-        serde_json::to_value(status).unwrap_or_default()
+/// Returns the label selector of a set. That of a ReplicationController is a map of labels.
+fn selector(kind: &Kind, set: &Object) -> Option<LabelSelector> {
+    if *kind != REPLICATION_CONTROLLER {
+        return adoption::selector(set);
     }
+    let match_labels = set.has("spec/selector").then(|| set.text_map("spec/selector"));
+    Some(LabelSelector { match_labels, match_expressions: None })
 }
 
-impl Replicated for ReplicaSet {
-    fn as_set(&self) -> Cow<'_, ReplicaSet> {
-        Cow::Borrowed(self)
-    }
-}
-
-impl Replicated for ReplicationController {
-    fn as_set(&self) -> Cow<'_, ReplicaSet> {
-        let spec = self.spec.clone().unwrap_or_default();
-        let status = self.status.as_ref().and_then(|status| serde_json::to_value(status).ok());
-        Cow::Owned(ReplicaSet {
-            metadata: self.metadata.clone(),
-            spec: into_field(ReplicaSetSpec {
-                replicas: spec.replicas,
-                min_ready_seconds: spec.min_ready_seconds,
-                selector: LabelSelector { match_labels: spec.selector, match_expressions: None },
-                template: spec.template,
-            }),
-            status: status.and_then(|status| serde_json::from_value(status).ok()),
-        })
-    }
-
-    fn status_of(status: ReplicaSetStatus) -> Value {
-        let mut status = serde_json::to_value(status).unwrap_or_default();
-        if let Some(fields) = status.as_object_mut() {
-            fields.remove("terminatingReplicas");
-        }
-        status
-    }
-}
-
-async fn reconcile<K: Replicated>(object: Arc<K>, ctx: Ctx) -> Result<Action> {
-    let set = object.as_set();
-    let Some(spec) = set.spec() else { return Ok(Action::await_change()) };
-    let owned =
-        if ctx.is_behind() { live(&ctx, &set).await? } else { claim(&ctx, &*object, &spec.selector).await? };
+async fn reconcile(kind: &'static Kind, set: Arc<Object>, ctx: Ctx) -> Result<Action> {
+    let Some(selector) = selector(kind, &set) else { return Ok(Action::await_change()) };
+    let owned = if ctx.is_behind() {
+        live(&ctx, &set).await?
+    } else {
+        claim(&ctx, (kind, &set), &POD, &selector).await?
+    };
     let pods = Pods::of(owned);
     let now = clock::seconds(ctx.now());
-    let scale = match set.metadata.deletion_timestamp {
-        Some(_) => Scale::Enough,
-        None => plan::scale(
-            spec.replicas.unwrap_or(1),
+    let scale = match set.is_deleting() {
+        true => Scale::Enough,
+        false => plan::scale(
+            set.i32("spec/replicas").unwrap_or(1),
             &pods.active,
             || related(&ctx, &set).unwrap_or_else(|| pods.active.clone()),
             now,
@@ -113,12 +78,15 @@ async fn reconcile<K: Replicated>(object: Arc<K>, ctx: Ctx) -> Result<Action> {
     };
     let outcome = match scale {
         Scale::Enough => Ok(()),
-        Scale::Create(count) => create(&ctx, &*object, &set, count).await,
-        Scale::Delete(victims) => delete(&ctx, &*object, &victims).await,
+        Scale::Create(count) => create(&ctx, (kind, &set), count).await,
+        Scale::Delete(victims) => delete(&ctx, (kind, &set), &victims).await,
     };
     let failure = outcome.as_ref().err().map(|(failure, _)| failure);
-    let status = K::status_of(status::status(&set, &pods, failure, now));
-    ctx.status(&object, status).await.ignore_not_found()?;
+    let mut status = status::status(&set, &pods, failure, now);
+    if *kind == REPLICATION_CONTROLLER {
+        status.set("terminatingReplicas", Tree::Null);
+    }
+    ctx.kind(kind).status(&set, status).await.ignore_not_found()?;
     if let Err((_, error)) = outcome {
         return Err(error.into());
     }
@@ -127,19 +95,18 @@ async fn reconcile<K: Replicated>(object: Arc<K>, ctx: Ctx) -> Result<Action> {
 
 /// Lists the pods of the set from the API server, for a cache that does not show our own writes yet.
 async fn live(ctx: &Ctx, set: &ReplicaSet) -> Result<Vec<Arc<Pod>>> {
-    let namespace = set.metadata.namespace.as_deref().unwrap_or_default();
-    let pods = Api::<Pod>::namespaced(ctx.client().clone(), namespace).list(&ListParams::default()).await?;
-    let ours =
-        |pod: &Pod| crate::controller_ref::is_controlled_by(&pod.metadata, set.metadata.uid.as_deref());
+    let pods = Api::<Pod>::namespaced_with(ctx.client().clone(), set.in_namespace(), &&POD);
+    let pods = pods.list(&ListParams::default()).await?;
+    let ours = |pod: &Pod| is_controlled_by(&pod.metadata, set.metadata.uid.as_deref());
     Ok(pods.items.into_iter().filter(ours).map(Arc::new).collect())
 }
 
 /// Returns the pods of all ReplicaSets of the same Deployment; `None` if the set has no controller.
 fn related(ctx: &Ctx, set: &ReplicaSet) -> Option<Vec<Arc<Pod>>> {
     let owner = controller_of(&set.metadata)?;
-    let pods = ctx.cache::<Pod>().ok()?;
+    let pods = ctx.kind(&POD).cache().ok()?;
     let mut related = Vec::new();
-    for sibling in ctx.cache::<ReplicaSet>().ok()?.owned_by(&owner.uid).ok()? {
+    for sibling in ctx.kind(&REPLICA_SET).cache().ok()?.owned_by(&owner.uid).ok()? {
         related.extend(pods.owned_by(sibling.metadata.uid.as_deref().unwrap_or_default()).ok()?);
     }
     Some(related)
@@ -147,18 +114,15 @@ fn related(ctx: &Ctx, set: &ReplicaSet) -> Option<Vec<Arc<Pod>>> {
 
 type Outcome = std::result::Result<(), (Failure, ContextError)>;
 
-async fn create<K: Replicated>(ctx: &Ctx, owner: &K, set: &ReplicaSet, count: usize) -> Outcome {
-    let pod_template = set.spec().and_then(|spec| spec.template.clone()).unwrap_or_default();
-    let namespace = set.metadata.namespace.as_deref().unwrap_or_default();
+async fn create(ctx: &Ctx, (kind, set): (&'static Kind, &Object), count: usize) -> Outcome {
+    let (sets, pods) = (ctx.kind(kind), ctx.kind(&POD));
     for batch in plan::batches(count) {
-        let pod = || pod_template::pod(&pod_template, namespace, controller_reference(owner));
+        let owner = || controller_reference(kind, set);
+        let pod = || pod_template::pod(set.at("spec/template"), set.in_namespace(), owner());
         let mut failed = None;
-        for made in join_all((0..batch).map(|_| ctx.create(pod()))).await {
+        for made in join_all((0..batch).map(|_| pods.create(pod()))).await {
             match made {
-                Ok(pod) => {
-                    let name = pod.metadata.name.unwrap_or_default();
-                    ctx.event(owner, "SuccessfulCreate", format!("Created pod: {name}"));
-                }
+                Ok(pod) => sets.event(set, "SuccessfulCreate", format!("Created pod: {}", pod.name())),
                 // The API server rejects new pods here, and deletes the existing ones.
                 Err(error) if api_error::namespace_is_terminating(&error) => return Ok(()),
                 Err(error) => failed = Some(error),
@@ -166,24 +130,22 @@ async fn create<K: Replicated>(ctx: &Ctx, owner: &K, set: &ReplicaSet, count: us
         }
         if let Some(error) = failed {
             let message = api_error::message(&error);
-            ctx.warning(owner, "FailedCreate", format!("Error creating: {message}"));
+            sets.warning(set, "FailedCreate", format!("Error creating: {message}"));
             return Err((Failure { reason: "FailedCreate", message }, error));
         }
     }
     Ok(())
 }
 
-async fn delete<K: Replicated>(ctx: &Ctx, owner: &K, victims: &[Arc<Pod>]) -> Outcome {
+async fn delete(ctx: &Ctx, (kind, set): (&'static Kind, &Object), victims: &[Arc<Pod>]) -> Outcome {
+    let (sets, pods) = (ctx.kind(kind), ctx.kind(&POD));
     let mut outcome = Ok(());
-    for (pod, gone) in victims.iter().zip(join_all(victims.iter().map(|pod| ctx.delete(pod))).await) {
+    for (pod, gone) in victims.iter().zip(join_all(victims.iter().map(|pod| pods.delete(pod))).await) {
         match gone {
-            Ok(_) => {
-                let name = Request::of(&**pod).name;
-                ctx.event(owner, "SuccessfulDelete", format!("Deleted pod: {name}"));
-            }
+            Ok(_) => sets.event(set, "SuccessfulDelete", format!("Deleted pod: {}", pod.name())),
             Err(error) => {
                 let message = api_error::message(&error);
-                ctx.warning(owner, "FailedDelete", format!("Error deleting: {message}"));
+                sets.warning(set, "FailedDelete", format!("Error deleting: {message}"));
                 outcome = Err((Failure { reason: "FailedDelete", message }, error));
             }
         }

@@ -10,19 +10,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use evenkeel_runtime::{
-    Action, Controller, Ctx, Env, Event, EventMeta, Object, Predicate, Request, Result, ResultExt, Trigger,
+    Action, Controller, Ctx, Env, Event, EventMeta, Predicate, Request, Result, ResultExt, Trigger,
 };
 use evenkeel_schema::quota::{GroupResource, releases};
 use futures::Stream;
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, ResourceQuota, Service};
-use kube::ResourceExt;
 use parking_lot::Mutex;
-use serde::Serialize;
 use usage::NamespaceObjects;
 
 use crate::MANAGER;
 use crate::key_channel::{self, KeySender};
+use crate::kinds::{PERSISTENT_VOLUME_CLAIM, POD, RESOURCE_QUOTA, ResourceQuota, SERVICE};
 use crate::metadata_informers::MetadataInformers;
+use crate::object::{Kind, Object, OfKind};
 
 /// The quotas of all namespaces, and the channel that triggers their reconciles.
 pub(crate) struct QuotaIndex {
@@ -56,14 +55,12 @@ impl QuotaIndex {
     }
 
     /// Returns the quotas to count anew because an update of an object releases resources.
-    fn released<K: Object + Serialize>(&self, resource: GroupResource<'_>, event: &Event<K>) -> Vec<Request> {
+    fn released(&self, resource: GroupResource<'_>, event: &Event<Object>) -> Vec<Request> {
         let (Some(old), Some(new)) = (event.old(), event.new_object()) else { return Vec::new() };
-        let namespace = new.meta().namespace.as_deref().unwrap_or_default();
-        let Some(keys) = self.names.lock().get(namespace).cloned() else { return Vec::new() };
-        let trees = (serde_json::to_value(&**old), serde_json::to_value(&**new));
-        match trees {
-            (Ok(old), Ok(new)) if !releases(resource, &old, &new, self.env.now()) => Vec::new(),
-            _ => keys.into_iter().collect(),
+        let Some(keys) = self.names.lock().get(new.in_namespace()).cloned() else { return Vec::new() };
+        match releases(resource, &usage::value(old), &usage::value(new), self.env.now()) {
+            true => keys.into_iter().collect(),
+            false => Vec::new(),
         }
     }
 
@@ -86,15 +83,17 @@ pub(crate) fn controller(
     quotas: Arc<QuotaIndex>,
     informers: Arc<MetadataInformers>,
     due: impl Stream<Item = Request> + Send + 'static,
-) -> Controller<ResourceQuota> {
-    let (pods, services, claims) = (quotas.clone(), quotas.clone(), quotas.clone());
-    Controller::new("resourcequota-controller", reconcile)
-        .watches(Trigger::<ResourceQuota>::events(move |event| quotas.note(event)))
-        .watches(Trigger::<Pod>::events(move |event| pods.released(GroupResource::PODS, event)))
-        .watches(Trigger::<Service>::events(move |event| services.released(GroupResource::SERVICES, event)))
-        .watches(Trigger::<PersistentVolumeClaim>::events(move |event| {
-            claims.released(GroupResource::CLAIMS, event)
-        }))
+) -> Controller<Object> {
+    let noted = quotas.clone();
+    let released = |resource: GroupResource<'static>| {
+        let quotas = quotas.clone();
+        Trigger::events(move |event: &Event<Object>| quotas.released(resource, event))
+    };
+    Controller::new_with("resourcequota-controller", RESOURCE_QUOTA.source(), reconcile)
+        .watches_with(RESOURCE_QUOTA.source(), Trigger::events(move |event| noted.note(event)))
+        .watches_with(POD.source(), released(GroupResource::PODS))
+        .watches_with(SERVICE.source(), released(GroupResource::SERVICES))
+        .watches_with(PERSISTENT_VOLUME_CLAIM.source(), released(GroupResource::CLAIMS))
         .stream("usage released", due)
         .filter(Predicate::changed(|_, new| !is_counted(new)))
         .field_manager(MANAGER)
@@ -106,21 +105,21 @@ pub(crate) fn controller(
 /// Usage that admission adds to such a status is newer than the informers. Counting again at once would lose that usage,
 /// and admission would allow one object too many.
 fn is_counted(quota: &ResourceQuota) -> bool {
-    let wanted = quota.spec.as_ref().and_then(|spec| spec.hard.as_ref());
-    let counted = quota.status.as_ref().and_then(|status| status.hard.as_ref());
-    wanted == counted
+    quota.at("spec/hard") == quota.at("status/hard")
 }
 
 async fn reconcile(quota: Arc<ResourceQuota>, ctx: Ctx<MetadataInformers>) -> Result<Action> {
-    let namespace = quota.namespace().unwrap_or_default();
+    let namespace = quota.in_namespace();
+    let list =
+        |kind: &'static Kind| Ok::<_, evenkeel_runtime::Error>(ctx.kind(kind).cache()?.list_in(namespace));
     let content = NamespaceObjects {
-        pods: ctx.list_in::<Pod>(&namespace)?,
-        services: ctx.list_in::<Service>(&namespace)?,
-        claims: ctx.list_in::<PersistentVolumeClaim>(&namespace)?,
+        pods: list(&POD)?,
+        services: list(&SERVICE)?,
+        claims: list(&PERSISTENT_VOLUME_CLAIM)?,
     };
-    let count = |resource: GroupResource<'_>| ctx.state().count(resource.group, resource.plural, &namespace);
-    let status = usage::status(&quota, &content, &count, ctx.now())?;
-    ctx.status(&quota, status).await.ignore_not_found()?;
+    let count = |resource: GroupResource<'_>| ctx.state().count(resource.group, resource.plural, namespace);
+    let status = usage::status(&quota, &content, &count, ctx.now());
+    ctx.kind(&RESOURCE_QUOTA).status(&quota, status).await.ignore_not_found()?;
     Ok(Action::await_change())
 }
 
@@ -136,7 +135,7 @@ mod tests {
         let quota = |wanted: &str, counted: &str, used: &str| -> ResourceQuota {
             let quota = json!({"spec": {"hard": {"secrets": wanted}},
                 "status": {"hard": {"secrets": counted}, "used": {"secrets": used}}});
-            serde_json::from_value(quota).unwrap()
+            crate::object::object(quota)
         };
         assert!(is_counted(&quota("1", "1", "0")) && is_counted(&quota("1", "1", "1")));
         assert!(!is_counted(&quota("2", "1", "1")));

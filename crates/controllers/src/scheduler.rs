@@ -15,15 +15,15 @@ use std::sync::Arc;
 
 use cache::{PodRequests, SchedulerCache};
 use evenkeel_runtime::{Action, Controller, Ctx, Error, Event, Request, Result, ResultExt, Trigger};
-use k8s_openapi::api::core::v1::{Binding, Node, ObjectReference, Pod};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Api;
 use kube::core::DynamicObject;
 use kube::core::params::{Patch, PostParams};
-use kube::{Api, ResourceExt};
 use parking_lot::Mutex;
 use queue::SchedulingQueue;
 use serde_json::json;
 
+use crate::kinds::{NODE, Node, POD, Pod};
+use crate::object::{OfKind, time};
 use crate::{clock, pod};
 
 /// The field manager of the scheduler.
@@ -41,8 +41,11 @@ pub(crate) fn controller() -> Controller<DynamicObject> {
     let state = Arc::new(Mutex::new(SchedulerState::default()));
     let (by_pods, by_nodes) = (state.clone(), state.clone());
     Controller::without_primary("default-scheduler", reconcile)
-        .watches(Trigger::<Pod>::events(move |event| by_pods.lock().follow_pod(event).then(key)))
-        .watches(Trigger::<Node>::events(move |event| by_nodes.lock().follow_node(event).then(key)))
+        .watches_with(POD.source(), Trigger::events(move |event| by_pods.lock().follow_pod(event).then(key)))
+        .watches_with(
+            NODE.source(),
+            Trigger::events(move |event| by_nodes.lock().follow_node(event).then(key)),
+        )
         .field_manager(MANAGER)
         .state(state)
 }
@@ -57,13 +60,14 @@ impl SchedulerState {
     fn follow_pod(&mut self, event: &Event<Pod>) -> bool {
         let key = Request::of(&**event.object());
         let Some(pod) = event.new_object() else {
-            self.cache.forget(&event.object().uid().unwrap_or_default());
+            self.cache.forget(event.object().metadata.uid.as_deref().unwrap_or_default());
             self.queue.remove(&key);
             return self.retry();
         };
         self.cache.observe(pod);
         if queue::is_waiting(pod) {
-            let known = event.old().is_some_and(|old| old.spec == pod.spec && queue::is_waiting(old));
+            let known =
+                event.old().is_some_and(|old| old.at("spec") == pod.at("spec") && queue::is_waiting(old));
             if !known {
                 self.queue.add(key, queue::priority(pod));
             }
@@ -77,17 +81,14 @@ impl SchedulerState {
     fn follow_node(&mut self, event: &Event<Node>) -> bool {
         match event.new_object() {
             Some(node) => self.cache.observe_node(node),
-            None => self.cache.forget_node(&event.object().name_any()),
+            None => self.cache.forget_node(event.object().name()),
         }
         let matters = match (event.old(), event.new_object()) {
             (_, None) => false,
             (None, Some(_)) => true,
             (Some(old), Some(new)) => {
-                let offered =
-                    |node: &Node| node.status.as_ref().and_then(|status| status.allocatable.clone());
-                old.spec != new.spec
+                ["spec", "status/allocatable"].iter().any(|part| old.at(part) != new.at(part))
                     || old.metadata.labels != new.metadata.labels
-                    || offered(old) != offered(new)
             }
         };
         matters && self.retry()
@@ -119,9 +120,9 @@ async fn reconcile(_: Request, ctx: Ctx<Mutex<SchedulerState>>) -> Result<Action
 }
 
 async fn schedule(ctx: &Ctx<Mutex<SchedulerState>>, key: &Request) -> Result<()> {
-    let Some(pod) = ctx.get_at::<Pod>(key)? else { return Ok(()) };
-    let uid = pod.uid().unwrap_or_default();
-    let nodes = ctx.list::<Node>()?;
+    let Some(pod) = ctx.kind(&POD).get(key)? else { return Ok(()) };
+    let uid = pod.metadata.uid.clone().unwrap_or_default();
+    let nodes = ctx.kind(&NODE).cache()?.list();
     let requests = PodRequests::of(&pod);
     let placed = {
         let mut state = ctx.state().lock();
@@ -149,52 +150,37 @@ async fn schedule(ctx: &Ctx<Mutex<SchedulerState>>, key: &Request) -> Result<()>
 }
 
 async fn bind(ctx: &Ctx<Mutex<SchedulerState>>, pod: &Pod, node: &str) -> Result<()> {
-    let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
-    let binding = Binding {
-        metadata: ObjectMeta {
-            name: Some(name.clone()),
-            namespace: Some(namespace.clone()),
-            uid: pod.uid(),
-            ..ObjectMeta::default()
-        },
-        target: ObjectReference {
-            kind: Some("Node".to_owned()),
-            name: Some(node.to_owned()),
-            ..ObjectReference::default()
-        },
-    };
-    let pods = Api::<Pod>::namespaced(ctx.client().clone(), &namespace);
+    let (namespace, name) = (pod.in_namespace(), pod.name());
+    let binding = json!({
+        "apiVersion": "v1", "kind": "Binding", "target": {"kind": "Node", "name": node},
+        "metadata": {"name": name, "namespace": namespace, "uid": pod.metadata.uid},
+    });
+    let pods = Api::<Pod>::namespaced_with(ctx.client().clone(), namespace, &&POD);
     let params = PostParams { dry_run: false, field_manager: Some(MANAGER.to_owned()) };
-    let answer = pods.create_subresource::<_, serde_json::Value>("binding", &name, &params, &binding).await;
+    let answer = pods.create_subresource::<_, serde_json::Value>("binding", name, &params, &binding).await;
     if answer.ignore_not_found()?.is_some() {
-        ctx.event(pod, "Scheduled", format!("Successfully assigned {namespace}/{name} to {node}"));
+        let note = format!("Successfully assigned {namespace}/{name} to {node}");
+        ctx.kind(&POD).event(pod, "Scheduled", note);
     }
     Ok(())
 }
 
 /// Writes to the pod's status why it is unschedulable, unless the status says so already.
 async fn report(ctx: &Ctx<Mutex<SchedulerState>>, pod: &Pod, message: &str) -> Result<()> {
-    let told = pod::condition(pod, "PodScheduled");
-    let same = |shown: &str| {
-        told.is_some_and(|told| told.status == "False" && told.message.as_deref() == Some(shown))
-    };
-    if same(message) {
+    let told = pod::condition(pod, "PodScheduled").filter(|told| told.is("status", "False"));
+    if told.is_some_and(|told| told.is("message", message)) {
         return Ok(());
     }
-    let since = told.filter(|told| told.status == "False").and_then(|told| told.last_transition_time.clone());
-    let now = k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(clock::seconds(ctx.now()));
+    let since = told.map(|told| told.at("lastTransitionTime").clone());
+    let since = since.unwrap_or_else(|| time(clock::seconds(ctx.now())));
     let condition = json!({
         "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message,
-        "lastTransitionTime": since.unwrap_or(now), "observedGeneration": pod.metadata.generation,
+        "lastTransitionTime": since, "observedGeneration": pod.metadata.generation,
     });
-    let patch =
-        Patch::Strategic(json!({"metadata": {"uid": pod.uid()}, "status": {"conditions": [condition]}}));
-    let objects = ctx.objects::<Pod>(());
-    objects
-        .patch_subresource("status", &Request::of(pod), &patch)
-        .await
-        .ignore_not_found()
-        .map_err(Error::from)?;
-    ctx.warning(pod, "FailedScheduling", message);
+    let status = json!({"metadata": {"uid": pod.metadata.uid}, "status": {"conditions": [condition]}});
+    let (pods, patch) = (ctx.kind(&POD), Patch::Strategic(status));
+    let written = pods.patch_subresource("status", &Request::of(pod), &patch).await;
+    written.ignore_not_found().map_err(Error::from)?;
+    pods.warning(pod, "FailedScheduling", message);
     Ok(())
 }

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use evenkeel_runtime::{Action, Controller, Ctx, Request, Result, ResultExt, Source, Trigger};
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ServiceAccount};
+use evenkeel_runtime::{Action, Controller, Ctx, Request, Result, ResultExt, Trigger};
+use evenkeel_tree::{Tree, tree};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::ResourceExt;
 use kube::core::params::Patch;
 use serde_json::json;
 
+use crate::kinds::{CONFIG_MAP, ConfigMap, NAMESPACE, Namespace, SERVICE_ACCOUNT, ServiceAccount};
+use crate::object::{Kind, Object, OfKind};
 use crate::{MANAGER, api_error};
 
 const DEFAULT: &str = "default";
@@ -21,56 +22,58 @@ const DESCRIPTION_TEXT: &str = "Contains a CA bundle that can be used to verify 
                                 guaranteed across distributions of Kubernetes clusters.";
 
 /// The controller that creates the ServiceAccount.
-pub(crate) fn accounts() -> Controller<Namespace> {
-    let namespace_of = |account: &ServiceAccount| {
-        let namespace = account.namespace().filter(|_| account.name_any() == DEFAULT);
-        namespace.map(Request::cluster)
-    };
-    let default = Source::<ServiceAccount>::new().fields(format!("metadata.name={DEFAULT}"));
-    Controller::new("serviceaccount-controller", ensure_account)
+pub(crate) fn accounts() -> Controller<Object> {
+    let default = SERVICE_ACCOUNT.source().fields(format!("metadata.name={DEFAULT}"));
+    Controller::new_with("serviceaccount-controller", NAMESPACE.source(), ensure_account)
         .watches_with(default, Trigger::map(namespace_of))
         .field_manager(MANAGER)
 }
 
+/// Returns the key of the namespace of an object.
+fn namespace_of(object: &Object) -> Option<Request> {
+    object.metadata.namespace.as_deref().map(Request::cluster)
+}
+
 async fn ensure_account(namespace: Arc<Namespace>, ctx: Ctx) -> Result<Action> {
-    let name = namespace.name_any();
-    let key = Request::namespaced(name.as_str(), DEFAULT);
-    if is_active(&namespace) && ctx.get_at::<ServiceAccount>(&key)?.is_none() {
-        let account = ServiceAccount { metadata: metadata(&name, DEFAULT), ..ServiceAccount::default() };
-        create(&ctx, account).await?;
+    let key = Request::namespaced(namespace.name(), DEFAULT);
+    if is_active(&namespace) && ctx.kind(&SERVICE_ACCOUNT).get(&key)?.is_none() {
+        let account = ServiceAccount::new(metadata(namespace.name(), DEFAULT), Tree::Null);
+        create(&ctx, &SERVICE_ACCOUNT, account).await?;
     }
     Ok(Action::await_change())
 }
 
 /// The controller that publishes the root certificate.
-pub(crate) fn root_ca(certificate: String) -> Controller<Namespace> {
-    let published = Source::<ConfigMap>::new().fields(format!("metadata.name={ROOT_CA}"));
-    Controller::new("root-ca-certificate-publisher", publish)
-        .watches_with(published, Trigger::map(|map: &ConfigMap| map.namespace().map(Request::cluster)))
+pub(crate) fn root_ca(certificate: String) -> Controller<Object> {
+    let published = CONFIG_MAP.source().fields(format!("metadata.name={ROOT_CA}"));
+    Controller::new_with("root-ca-certificate-publisher", NAMESPACE.source(), publish)
+        .watches_with(published, Trigger::map(namespace_of))
         .field_manager(MANAGER)
         .state(certificate)
 }
 
 async fn publish(namespace: Arc<Namespace>, ctx: Ctx<String>) -> Result<Action> {
-    let name = namespace.name_any();
     if !is_active(&namespace) {
         return Ok(Action::await_change());
     }
-    let data = BTreeMap::from([(CA_KEY.to_owned(), ctx.state().clone())]);
-    match ctx.get_at::<ConfigMap>(&Request::namespaced(name.as_str(), ROOT_CA))? {
+    let maps = ctx.kind(&CONFIG_MAP);
+    let key = Request::namespaced(namespace.name(), ROOT_CA);
+    let data = tree!({CA_KEY: ctx.state()});
+    match maps.get(&key)? {
         None => {
-            let mut metadata = metadata(&name, ROOT_CA);
+            let mut metadata = metadata(namespace.name(), ROOT_CA);
             metadata.annotations =
                 Some(BTreeMap::from([(DESCRIPTION.to_owned(), DESCRIPTION_TEXT.to_owned())]));
-            create(&ctx, ConfigMap { metadata, data: Some(data), ..ConfigMap::default() }).await?;
+            create(&ctx, &CONFIG_MAP, ConfigMap::new(metadata, tree!({"data": data}))).await?;
         }
-        Some(map) if map.data.as_ref() != Some(&data) => {
-            let restored = ConfigMap { data: Some(data), ..ConfigMap::clone(&map) };
-            ctx.update(&restored).await?;
+        Some(map) if *map.at("data") != data => {
+            let mut restored = ConfigMap::clone(&map);
+            restored.set("data", data);
+            maps.update(&restored).await?;
         }
-        Some(map) if map.annotations().get(DESCRIPTION).map(String::as_str) != Some(DESCRIPTION_TEXT) => {
+        Some(map) if map.annotation(DESCRIPTION) != Some(DESCRIPTION_TEXT) => {
             let patch = json!({"metadata": {"annotations": {DESCRIPTION: DESCRIPTION_TEXT}}});
-            ctx.patch(&map, &Patch::Merge(patch)).await?;
+            maps.patch(&key, &Patch::Merge(patch)).await?;
         }
         Some(_) => {}
     }
@@ -78,8 +81,7 @@ async fn publish(namespace: Arc<Namespace>, ctx: Ctx<String>) -> Result<Action> 
 }
 
 fn is_active(namespace: &Namespace) -> bool {
-    let phase = namespace.status.as_ref().and_then(|status| status.phase.as_deref());
-    namespace.metadata.deletion_timestamp.is_none() && phase != Some("Terminating")
+    !namespace.is_deleting() && !namespace.is("status/phase", "Terminating")
 }
 
 fn metadata(namespace: &str, name: &str) -> ObjectMeta {
@@ -87,11 +89,8 @@ fn metadata(namespace: &str, name: &str) -> ObjectMeta {
 }
 
 /// Creates an object. That it exists already, or that its namespace is terminating, is not an error.
-async fn create<K, S>(ctx: &Ctx<S>, object: K) -> Result<()>
-where
-    K: evenkeel_runtime::Object<DynamicType = ()>,
-{
-    match ctx.create_unowned(object).await.ignore_already_exists() {
+async fn create<S>(ctx: &Ctx<S>, kind: &'static Kind, object: Object) -> Result<()> {
+    match ctx.kind(kind).create_unowned(object).await.ignore_already_exists() {
         Err(error) if !api_error::namespace_is_terminating(&error) && !error.is_not_found() => {
             Err(error.into())
         }

@@ -8,78 +8,60 @@ pub(crate) mod plan;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use evenkeel_runtime::{Action, Controller, Ctx, Error, Index, Request, Result, ResultExt, Source};
-use k8s_openapi::api::apps::v1::{ControllerRevision, StatefulSet};
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use evenkeel_runtime::{Action, Controller, Ctx, Error, Index, Request, Result, ResultExt};
 use plan::{Observed, Revision, Step};
 
 use crate::adoption::{self, claim};
 use crate::controller_history::{self, Parent};
-use crate::controller_ref::controller_reference;
-use crate::openapi_compat::HasSpec as _;
+use crate::kinds::{
+    CONTROLLER_REVISION, ControllerRevision, PERSISTENT_VOLUME_CLAIM, POD, Pod, STATEFUL_SET, StatefulSet,
+};
+use crate::object::{Object, OfKind};
 use crate::{MANAGER, api_error, clock};
 
 /// How many StatefulSets are reconciled at once: Kubernetes' default.
 const CONCURRENT: usize = 5;
 
 /// The controller of StatefulSets.
-pub(crate) fn controller() -> Controller<StatefulSet> {
-    let selector = |set: &StatefulSet| set.spec().map(|spec| spec.selector.clone());
-    Controller::new("statefulset-controller", reconcile)
-        .owns_with(Source::<Pod>::new().index(adoption::orphans()))
-        .watches_indexed(adoption::selects(selector), |pod: &Pod| adoption::orphan_keys(&pod.metadata))
-        .reads_with(Source::<ControllerRevision>::new().index(Index::by_owner()))
-        .reads::<PersistentVolumeClaim>()
+pub(crate) fn controller() -> Controller<Object> {
+    let claimants = adoption::selects(adoption::selector);
+    Controller::new_with("statefulset-controller", STATEFUL_SET.source(), reconcile)
+        .owns_with(POD.source().index(adoption::orphans()))
+        .watches_indexed_with(POD.source(), claimants, |pod: &Pod| adoption::orphan_keys(&pod.metadata))
+        .reads_with(CONTROLLER_REVISION.source().index(Index::by_owner()))
+        .reads_with(PERSISTENT_VOLUME_CLAIM.source())
         .field_manager(MANAGER)
         .max_concurrent(CONCURRENT)
 }
 
 async fn reconcile(set: Arc<StatefulSet>, ctx: Ctx) -> Result<Action> {
-    let Some(spec) = set.spec() else { return Ok(Action::await_change()) };
-    let pods = claim(&ctx, &*set, &spec.selector).await?;
-    let history = ctx.children::<ControllerRevision>()?;
-    let collisions = set.status.as_ref().and_then(|status| status.collision_count).unwrap_or(0);
-    let Some(update) = newest(&ctx, &set, &history, collisions).await? else {
-        let mut status = set.status.clone().unwrap_or_default();
-        status.collision_count = Some(collisions.saturating_add(1));
-        ctx.status(&set, status).await?;
+    let Some(selector) = adoption::selector(&set) else { return Ok(Action::await_change()) };
+    let pods = claim(&ctx, (&STATEFUL_SET, &set), &POD, &selector).await?;
+    let history = ctx.kind(&CONTROLLER_REVISION).children()?;
+    let Some(newest) = controller_history::sync(&ctx, &Parent::new(&STATEFUL_SET, &set), &history).await?
+    else {
+        let mut status = set.at("status").clone();
+        status.set("replicas", set.i32("status/replicas").unwrap_or(0));
+        status.set("collisionCount", set.i32("status/collisionCount").unwrap_or(0).saturating_add(1));
+        ctx.kind(&STATEFUL_SET).status(&set, status).await?;
         return Ok(Action::requeue_with_backoff());
     };
+    let update = Revision { name: newest.name().to_owned(), template: set.at("spec/template").clone() };
     let current = current(&set, &history).unwrap_or_else(|| update.clone());
-    let observed = Observed { set: set.clone(), pods, current, update, collisions };
+    let observed = Observed { set: set.clone(), pods, current, update };
     let plan = plan::plan(&observed, clock::seconds(ctx.now()));
     let done = perform(&ctx, &set, plan.steps).await;
-    ctx.status(&set, &plan.status).await.ignore_not_found()?;
+    ctx.kind(&STATEFUL_SET).status(&set, &plan.status).await.ignore_not_found()?;
     done?;
     keep_claim_owners(&ctx, &observed).await?;
     forget_history(&ctx, &observed, &history).await?;
     Ok(plan.look_again.map_or_else(Action::await_change, Action::requeue))
 }
 
-/// Returns the revision of the present template, which is created if necessary. `None` after a collision of names.
-async fn newest(
-    ctx: &Ctx,
-    set: &StatefulSet,
-    history: &[Arc<ControllerRevision>],
-    collisions: i32,
-) -> Result<Option<Revision>> {
-    let spec = set.spec().cloned().unwrap_or_default();
-    let parent = Parent {
-        owner: controller_reference(set),
-        namespace: set.metadata.namespace.clone(),
-        annotations: set.metadata.annotations.clone().unwrap_or_default(),
-        template: &spec.template,
-        collisions: Some(collisions),
-    };
-    let revision = controller_history::sync(ctx, &parent, history).await?;
-    let name = |revision: &ControllerRevision| revision.metadata.name.clone().unwrap_or_default();
-    Ok(revision.map(|it| Revision { name: name(&it), template: spec.template.clone() }))
-}
-
 fn current(set: &StatefulSet, history: &[Arc<ControllerRevision>]) -> Option<Revision> {
-    let name = set.status.as_ref()?.current_revision.as_ref()?;
-    let found = history.iter().find(|revision| revision.metadata.name.as_ref() == Some(name))?;
-    Some(Revision { name: name.clone(), template: controller_history::restore(found)? })
+    let name = set.str("status/currentRevision")?;
+    let found = history.iter().find(|revision| revision.name() == name)?;
+    Some(Revision { name: name.to_owned(), template: controller_history::restore(found)? })
 }
 
 async fn perform(ctx: &Ctx, set: &StatefulSet, steps: Vec<Step>) -> Result<()> {
@@ -88,11 +70,9 @@ async fn perform(ctx: &Ctx, set: &StatefulSet, steps: Vec<Step>) -> Result<()> {
             Step::Claims(ordinal) => make_claims(ctx, set, ordinal).await?,
             Step::Create(pod) => create(ctx, set, *pod).await?,
             Step::Delete(pod) => {
-                ctx.delete(&pod).await?;
-                let name = pod.metadata.name.as_deref().unwrap_or_default();
-                let set_name = set.metadata.name.as_deref().unwrap_or_default();
-                let note = format!("delete Pod {name} in StatefulSet {set_name} successful");
-                ctx.event(set, "SuccessfulDelete", note);
+                ctx.kind(&POD).delete(&pod).await?;
+                let note = format!("delete Pod {} in StatefulSet {} successful", pod.name(), set.name());
+                ctx.kind(&STATEFUL_SET).event(set, "SuccessfulDelete", note);
             }
         }
     }
@@ -100,35 +80,36 @@ async fn perform(ctx: &Ctx, set: &StatefulSet, steps: Vec<Step>) -> Result<()> {
 }
 
 async fn make_claims(ctx: &Ctx, set: &StatefulSet, ordinal: i32) -> Result<()> {
+    let claims = ctx.kind(&PERSISTENT_VOLUME_CLAIM);
     for (_, claim) in identity::claims(set, ordinal) {
-        let name = claim.metadata.name.clone().unwrap_or_default();
-        if ctx.get::<PersistentVolumeClaim>(&name)?.is_some() {
+        let key = Request::of(&claim);
+        if claims.get(&key)?.is_some() {
             continue;
         }
-        if ctx.create_unowned(claim).await.ignore_already_exists()?.is_some() {
-            let set_name = set.metadata.name.as_deref().unwrap_or_default();
+        if claims.create_unowned(claim).await.ignore_already_exists()?.is_some() {
+            let (name, set_name) = (key.name, set.name());
             let note =
                 format!("create Claim {name} Pod {set_name}-{ordinal} in StatefulSet {set_name} success");
-            ctx.event(set, "SuccessfulCreate", note);
+            ctx.kind(&STATEFUL_SET).event(set, "SuccessfulCreate", note);
         }
     }
     Ok(())
 }
 
 async fn create(ctx: &Ctx, set: &StatefulSet, pod: Pod) -> Result<()> {
-    let name = pod.metadata.name.clone().unwrap_or_default();
-    let set_name = set.metadata.name.as_deref().unwrap_or_default();
-    match ctx.create(pod).await {
+    let sets = ctx.kind(&STATEFUL_SET);
+    let (name, set_name) = (pod.name().to_owned(), set.name());
+    match ctx.kind(&POD).create(pod).await {
         Ok(_) => {
             let note = format!("create Pod {name} in StatefulSet {set_name} successful");
-            ctx.event(set, "SuccessfulCreate", note);
+            sets.event(set, "SuccessfulCreate", note);
             Ok(())
         }
         Err(error) if api_error::namespace_is_terminating(&error) => Ok(()),
         Err(error) => {
             let message = api_error::message(&error);
             let note = format!("create Pod {name} in StatefulSet {set_name} failed error: {message}");
-            ctx.warning(set, "FailedCreate", note);
+            sets.warning(set, "FailedCreate", note);
             Err(Error::from(error))
         }
     }
@@ -137,15 +118,15 @@ async fn create(ctx: &Ctx, set: &StatefulSet, pod: Pod) -> Result<()> {
 /// Updates the owner references of the claims as the retention policy says.
 async fn keep_claim_owners(ctx: &Ctx, observed: &Observed) -> Result<()> {
     let set = &observed.set;
-    let set_name = set.metadata.name.as_deref().unwrap_or_default();
     for pod in &observed.pods {
-        let Some(ordinal) = identity::ordinal(set_name, pod) else { continue };
+        let Some(ordinal) = identity::ordinal(set.name(), pod) else { continue };
         let scaled_away = !identity::Ordinals::of(set).contains(ordinal);
         for (_, claim) in identity::claims(set, ordinal) {
-            let key = Request::of(&claim);
-            let Some(claim) = ctx.get_at::<PersistentVolumeClaim>(&key)? else { continue };
+            let Some(claim) = ctx.kind(&PERSISTENT_VOLUME_CLAIM).get(&Request::of(&claim))? else { continue };
             if let Some(owners) = identity::claim_owners(set, pod, scaled_away, &claim.metadata) {
-                adoption::set_owners(ctx, &*claim, &owners).await.ignore_not_found()?;
+                adoption::set_owners(ctx, &PERSISTENT_VOLUME_CLAIM, &claim, &owners)
+                    .await
+                    .ignore_not_found()?;
             }
         }
     }
@@ -153,15 +134,12 @@ async fn keep_claim_owners(ctx: &Ctx, observed: &Observed) -> Result<()> {
 }
 
 async fn forget_history(ctx: &Ctx, observed: &Observed, history: &[Arc<ControllerRevision>]) -> Result<()> {
-    let labels = observed
-        .pods
-        .iter()
-        .filter_map(|pod| pod.metadata.labels.as_ref()?.get(controller_history::POD_REVISION).cloned());
-    let live: BTreeSet<_> =
-        labels.chain([observed.current.name.clone(), observed.update.name.clone()]).collect();
-    let limit = observed.set.spec().and_then(|spec| spec.revision_history_limit);
+    let labels = observed.pods.iter().filter_map(|pod| pod.label(controller_history::POD_REVISION));
+    let used = [observed.current.name.as_str(), &observed.update.name];
+    let live: BTreeSet<_> = labels.chain(used).map(str::to_owned).collect();
+    let limit = observed.set.i32("spec/revisionHistoryLimit");
     for revision in controller_history::surplus(history, &live, limit) {
-        ctx.delete(&revision).await?;
+        ctx.kind(&CONTROLLER_REVISION).delete(&revision).await?;
     }
     Ok(())
 }

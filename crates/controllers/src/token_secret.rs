@@ -3,18 +3,18 @@
 //! Kubernetes signs these tokens without an expiration. This controller has no signing key, so that it requests the token
 //! through the API: bound to the Secret, with the longest lifetime that the API grants.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use evenkeel_runtime::{Action, Controller, Ctx, Index, Request, Result, Source};
+use evenkeel_runtime::{Action, Controller, Ctx, Index, Request, Result};
+use evenkeel_tree::Tree;
 use k8s_openapi::ByteString;
-use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
-use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
+use kube::Api;
 use kube::api::PostParams;
-use kube::{Api, ResourceExt};
+use serde_json::{Value, json};
 
 use crate::MANAGER;
-use crate::openapi_compat::into_field;
+use crate::kinds::{SECRET, SERVICE_ACCOUNT, Secret, ServiceAccount};
+use crate::object::{Object, OfKind};
 
 const ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";
 const ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
@@ -27,37 +27,39 @@ const TOKEN_KEY: &str = "token";
 const LIFETIME_SECONDS: i64 = 1 << 32;
 
 /// The controller. Unless `certificate` is empty, the PEM certificate is written into the Secrets.
-pub(crate) fn controller(certificate: String) -> Controller<Secret> {
+pub(crate) fn controller(certificate: String) -> Controller<Object> {
     let by_account = Index::new("service account", |secret: &Secret| {
-        let namespace = secret.namespace().unwrap_or_default();
-        account_name(secret).map(|name| format!("{namespace}/{name}")).into_iter().collect()
+        account_key(secret).map(|key| key.to_string()).into_iter().collect()
     });
-    let tokens = Source::<Secret>::new().fields(format!("type={TYPE}"));
+    let tokens = SECRET.source().fields(format!("type={TYPE}"));
     Controller::new_with("tokens-controller", tokens, reconcile)
-        .watches_indexed(by_account, |account: &ServiceAccount| vec![Request::of(account).to_string()])
+        .watches_indexed_with(SERVICE_ACCOUNT.source(), by_account, |account: &ServiceAccount| {
+            vec![Request::of(account).to_string()]
+        })
         .field_manager(MANAGER)
         .state(certificate)
 }
 
-fn account_name(secret: &Secret) -> Option<&String> {
-    secret.annotations().get(ACCOUNT_NAME)
+/// Returns the key of the account that a Secret names.
+fn account_key(secret: &Secret) -> Option<Request> {
+    Some(Request::new(secret.metadata.namespace.as_deref(), secret.annotation(ACCOUNT_NAME)?))
 }
 
 async fn reconcile(secret: Arc<Secret>, ctx: Ctx<String>) -> Result<Action> {
-    let Some(name) = account_name(&secret) else { return Ok(Action::await_change()) };
-    let key = Request::new(secret.namespace().as_deref(), name.as_str());
+    let Some(key) = account_key(&secret) else { return Ok(Action::await_change()) };
+    let accounts = ctx.kind(&SERVICE_ACCOUNT);
     let fits = |account: &ServiceAccount| {
-        let uid = secret.annotations().get(ACCOUNT_UID).filter(|uid| !uid.is_empty());
-        uid.is_none_or(|uid| account.metadata.uid.as_ref() == Some(uid))
+        let uid = secret.annotation(ACCOUNT_UID).filter(|uid| !uid.is_empty());
+        uid.is_none_or(|uid| account.metadata.uid.as_deref() == Some(uid))
     };
-    if let Some(account) = ctx.get_at::<ServiceAccount>(&key)?.filter(|account| fits(account)) {
+    if let Some(account) = accounts.get(&key)?.filter(|account| fits(account)) {
         return fill(&ctx, &account, &secret).await;
     }
     // The API server is asked before a Secret is deleted, because the cache may lag behind.
-    match ctx.fetch_at::<ServiceAccount>(&key).await?.filter(fits) {
+    match accounts.fetch(&key).await?.filter(fits) {
         Some(account) => fill(&ctx, &account, &secret).await,
         None => {
-            ctx.delete(&secret).await?;
+            ctx.kind(&SECRET).delete(&secret).await?;
             Ok(Action::await_change())
         }
     }
@@ -72,12 +74,12 @@ struct Lacks {
 }
 
 impl Lacks {
-    fn of(data: &BTreeMap<String, ByteString>, certificate: &str) -> Self {
-        let bytes = |key: &str| data.get(key).map(|value| value.0.as_slice()).unwrap_or_default();
+    fn of(secret: &Secret, certificate: &str) -> Self {
+        let data = secret.at("data");
         Self {
-            certificate: !certificate.is_empty() && bytes(CA_KEY) != certificate.as_bytes(),
-            namespace: bytes(NAMESPACE_KEY).is_empty(),
-            token: bytes(TOKEN_KEY).is_empty(),
+            certificate: !certificate.is_empty() && *data.get(CA_KEY) != encoded(certificate),
+            namespace: data.get(NAMESPACE_KEY).is_empty(),
+            token: data.get(TOKEN_KEY).is_empty(),
         }
     }
 
@@ -86,28 +88,31 @@ impl Lacks {
     }
 }
 
+/// Returns a text as the data of a Secret holds it, in base64.
+fn encoded(text: &str) -> Tree {
+    json!(ByteString(text.into())).into()
+}
+
 async fn fill(ctx: &Ctx<String>, account: &ServiceAccount, secret: &Secret) -> Result<Action> {
-    let mut filled = secret.clone();
-    let data = filled.data.get_or_insert_default();
-    let lacks = Lacks::of(data, ctx.state());
-    if lacks.nothing() || secret.metadata.deletion_timestamp.is_some() {
+    let lacks = Lacks::of(secret, ctx.state());
+    if lacks.nothing() || secret.is_deleting() {
         return Ok(Action::await_change());
     }
+    let mut filled = secret.clone();
     if lacks.certificate {
-        data.insert(CA_KEY.to_owned(), ByteString(ctx.state().clone().into_bytes()));
+        filled.set(&format!("data/{CA_KEY}"), encoded(ctx.state()));
     }
     if lacks.namespace {
-        let namespace = secret.namespace().unwrap_or_default();
-        data.insert(NAMESPACE_KEY.to_owned(), ByteString(namespace.into_bytes()));
+        filled.set(&format!("data/{NAMESPACE_KEY}"), encoded(secret.in_namespace()));
     }
     if lacks.token {
         let Some(token) = token(ctx, account, secret).await? else { return Ok(Action::await_change()) };
-        data.insert(TOKEN_KEY.to_owned(), ByteString(token.into_bytes()));
+        filled.set(&format!("data/{TOKEN_KEY}"), encoded(&token));
     }
     let annotations = filled.metadata.annotations.get_or_insert_default();
-    annotations.insert(ACCOUNT_NAME.to_owned(), account.name_any());
-    annotations.insert(ACCOUNT_UID.to_owned(), account.uid().unwrap_or_default());
-    match ctx.update(&filled).await {
+    annotations.insert(ACCOUNT_NAME.to_owned(), account.name().to_owned());
+    annotations.insert(ACCOUNT_UID.to_owned(), account.metadata.uid.clone().unwrap_or_default());
+    match ctx.kind(&SECRET).update(&filled).await {
         // The watch shows the conflicting write and triggers another reconcile.
         Err(error) if !error.is_conflict() && !error.is_not_found() => Err(error.into()),
         _ => Ok(Action::await_change()),
@@ -116,23 +121,17 @@ async fn fill(ctx: &Ctx<String>, account: &ServiceAccount, secret: &Secret) -> R
 
 /// Requests a token of the account that is bound to the Secret; `None` if one of them was deleted or recreated.
 async fn token(ctx: &Ctx<String>, account: &ServiceAccount, secret: &Secret) -> Result<Option<String>> {
-    let request = TokenRequest {
-        spec: into_field(TokenRequestSpec {
-            bound_object_ref: Some(BoundObjectReference {
-                api_version: Some("v1".to_owned()),
-                kind: Some("Secret".to_owned()),
-                name: Some(secret.name_any()),
-                uid: secret.uid(),
-            }),
-            expiration_seconds: Some(LIFETIME_SECONDS),
-            ..TokenRequestSpec::default()
-        }),
-        ..TokenRequest::default()
-    };
-    let namespace = account.namespace().unwrap_or_default();
-    let accounts = Api::<ServiceAccount>::namespaced(ctx.client().clone(), &namespace);
-    match accounts.create_token_request(&account.name_any(), &PostParams::default(), &request).await {
-        Ok(answer) => Ok(answer.status.and_then(|status| into_field(status.token))),
+    let bound =
+        json!({"apiVersion": "v1", "kind": "Secret", "name": secret.name(), "uid": secret.metadata.uid});
+    let request = json!({
+        "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
+        "spec": {"audiences": [], "boundObjectRef": bound, "expirationSeconds": LIFETIME_SECONDS},
+    });
+    let accounts =
+        Api::<Object>::namespaced_with(ctx.client().clone(), account.in_namespace(), &&SERVICE_ACCOUNT);
+    let params = PostParams::default();
+    match accounts.create_subresource::<_, Value>("token", account.name(), &params, &request).await {
+        Ok(answer) => Ok(answer.pointer("/status/token").and_then(Value::as_str).map(str::to_owned)),
         Err(kube::Error::Api(refusal)) if refusal.code == 404 || refusal.code == 409 => Ok(None),
         Err(error) => Err(error.into()),
     }
@@ -144,15 +143,18 @@ mod tests {
 
     #[test]
     fn only_what_is_missing_is_filled_in() {
-        let mut data = BTreeMap::new();
+        let mut secret = Secret::default();
         let all = Lacks { certificate: true, namespace: true, token: true };
-        assert_eq!(Lacks::of(&data, "pem"), all);
-        assert_eq!(Lacks::of(&data, ""), Lacks { certificate: false, ..all });
+        assert_eq!(Lacks::of(&secret, "pem"), all);
+        assert_eq!(Lacks::of(&secret, ""), Lacks { certificate: false, ..all });
         for (key, value) in [(CA_KEY, "pem"), (NAMESPACE_KEY, "ns"), (TOKEN_KEY, "a.b.c")] {
-            data.insert(key.to_owned(), ByteString(value.into()));
+            secret.set(&format!("data/{key}"), encoded(value));
         }
-        assert!(Lacks::of(&data, "pem").nothing());
-        assert!(Lacks::of(&data, "").nothing());
-        assert_eq!(Lacks::of(&data, "renewed"), Lacks { certificate: true, namespace: false, token: false });
+        assert!(Lacks::of(&secret, "pem").nothing());
+        assert!(Lacks::of(&secret, "").nothing());
+        assert_eq!(
+            Lacks::of(&secret, "renewed"),
+            Lacks { certificate: true, namespace: false, token: false }
+        );
     }
 }

@@ -5,25 +5,25 @@ use std::time::Duration;
 
 use evenkeel_runtime::{Action, Controller, Ctx, Result};
 use jiff::Timestamp;
-use k8s_openapi::api::batch::v1::Job;
-use kube::ResourceExt;
 use kube::core::params::{DeleteParams, Preconditions};
 
 use crate::MANAGER;
 use crate::clock::{self, Reminders};
 use crate::job::conditions;
+use crate::kinds::{JOB, Job};
+use crate::object::{Fields, Object, OfKind};
 
 /// The controller that deletes finished Jobs.
-pub(crate) fn controller() -> Controller<Job> {
+pub(crate) fn controller() -> Controller<Object> {
     let (reminders, due) = Reminders::channel();
-    Controller::new("ttl-after-finished-controller", reconcile)
+    Controller::new_with("ttl-after-finished-controller", JOB.source(), reconcile)
         .stream("lifetime", due)
         .field_manager(MANAGER)
         .state(reminders)
 }
 
 async fn reconcile(job: Arc<Job>, ctx: Ctx<Reminders>) -> Result<Action> {
-    let Some(end) = end(&job).filter(|_| job.metadata.deletion_timestamp.is_none()) else {
+    let Some(end) = end(&job).filter(|_| !job.is_deleting()) else {
         return Ok(Action::await_change());
     };
     let left = Duration::try_from(end.duration_since(clock::seconds(ctx.now()))).unwrap_or(Duration::ZERO);
@@ -31,14 +31,15 @@ async fn reconcile(job: Arc<Job>, ctx: Ctx<Reminders>) -> Result<Action> {
         ctx.state().set(ctx.request(), Some(left));
         return Ok(Action::await_change());
     }
-    let preconditions = Preconditions { uid: job.uid(), resource_version: job.resource_version() };
-    ctx.delete_with(&job, &DeleteParams::foreground().preconditions(preconditions)).await?;
+    let (uid, resource_version) = (job.metadata.uid.clone(), job.metadata.resource_version.clone());
+    let params = DeleteParams::foreground().preconditions(Preconditions { uid, resource_version });
+    ctx.kind(&JOB).delete_with(ctx.request(), &params).await?;
     Ok(Action::await_change())
 }
 
 /// Returns when the time to live is over; `None` if the Job has not finished or has no time to live.
 fn end(job: &Job) -> Option<Timestamp> {
-    let seconds = job.spec.as_ref()?.ttl_seconds_after_finished?;
-    let finished = conditions::finished(job.status.as_ref()?)?;
-    Some(clock::after(finished.last_transition_time.as_ref()?.0, i64::from(seconds)))
+    let seconds = job.i64("spec/ttlSecondsAfterFinished")?;
+    let finished = conditions::finished(job.at("status"))?;
+    Some(clock::after(finished.time("lastTransitionTime")?, seconds))
 }

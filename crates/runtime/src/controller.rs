@@ -234,7 +234,13 @@ impl<K: Object, S: Send + Sync + 'static> Controller<K, S> {
     where
         K::DynamicType: Default,
     {
-        Self::assemble(name, Some(Source::new()), erase_requests(reconciler))
+        Self::requests_with(name, Source::new(), reconciler)
+    }
+
+    /// A controller that reconciles the objects of one source by key, such as those of a kind that is known at run time
+    /// only.
+    pub fn requests_with(name: &str, source: Source<K>, reconciler: impl Reconciler<S>) -> Self {
+        Self::assemble(name, Some(source), erase_requests(reconciler))
     }
 
     /// Gives the state that the function's context carries: an `S`, or an `Arc<S>` that is shared with others.

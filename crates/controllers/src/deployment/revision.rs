@@ -1,10 +1,11 @@
 //! Revisions: which ReplicaSet is the new one, how it is created, and the annotations with its history.
 
-use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, ReplicaSetSpec};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
+use evenkeel_tree::tree;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::controller_ref::controller_reference;
-use crate::openapi_compat::{HasSpec as _, into_field};
+use crate::kinds::{DEPLOYMENT, Deployment, ReplicaSet};
+use crate::object::Fields;
 use crate::pod_template;
 
 /// The annotation with the revision of a ReplicaSet, or with the newest revision of a Deployment.
@@ -31,21 +32,17 @@ const NAME_MAX: usize = 253;
 
 /// Returns the revision of a ReplicaSet, zero if it has none.
 pub(super) fn number(set: &ReplicaSet) -> i64 {
-    annotation(set, REVISION).and_then(|text| text.parse().ok()).unwrap_or(0)
+    set.annotation(REVISION).and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
 /// Returns how many replicas the Deployment wanted when it last wrote this ReplicaSet.
 pub(super) fn desired(set: &ReplicaSet) -> Option<i32> {
-    annotation(set, DESIRED)?.parse().ok().filter(|number| *number >= 0)
+    set.annotation(DESIRED)?.parse().ok().filter(|number| *number >= 0)
 }
 
 /// Returns how many pods the Deployment allowed, surge included, when it last wrote this ReplicaSet.
 pub(super) fn max(set: &ReplicaSet) -> Option<i32> {
-    annotation(set, MAX)?.parse().ok().filter(|number| *number >= 0)
-}
-
-fn annotation<'a>(set: &'a ReplicaSet, key: &str) -> Option<&'a str> {
-    set.metadata.annotations.as_ref()?.get(key).map(String::as_str)
+    set.annotation(MAX)?.parse().ok().filter(|number| *number >= 0)
 }
 
 /// Writes the annotations with the replicas that the Deployment wants and allows now.
@@ -91,34 +88,23 @@ fn lengthened(history: &str, revision: &str) -> String {
 
 /// Returns a ReplicaSet for the Deployment's present template, without replicas.
 pub(super) fn create(deployment: &Deployment) -> ReplicaSet {
-    let spec = deployment.spec().cloned().unwrap_or_default();
-    let collisions = deployment.status.as_ref().and_then(|status| status.collision_count);
-    let mut pod_template = pod_template::without_hash(&spec.template);
-    let hash = pod_template::hash(&pod_template, collisions);
-    let labels = pod_template.metadata.get_or_insert_default().labels.get_or_insert_default();
-    labels.insert(pod_template::TEMPLATE_HASH.to_owned(), hash.clone());
-    let labels = labels.clone();
-    let mut selector: LabelSelector = spec.selector;
-    selector
-        .match_labels
-        .get_or_insert_default()
-        .insert(pod_template::TEMPLATE_HASH.to_owned(), hash.clone());
-    ReplicaSet {
-        metadata: ObjectMeta {
-            name: Some(name(deployment.metadata.name.as_deref().unwrap_or_default(), &hash)),
-            namespace: deployment.metadata.namespace.clone(),
-            labels: Some(labels),
-            owner_references: Some(vec![controller_reference(deployment)]),
-            ..ObjectMeta::default()
-        },
-        spec: into_field(ReplicaSetSpec {
-            replicas: Some(0),
-            min_ready_seconds: spec.min_ready_seconds,
-            selector,
-            template: Some(pod_template),
-        }),
-        status: None,
-    }
+    let mut template = pod_template::without_hash(deployment.at("spec/template"));
+    let hash = pod_template::hash(&template, deployment.i32("status/collisionCount"));
+    template.set(pod_template::TEMPLATE_HASH, &hash);
+    let mut selector = deployment.at("spec/selector").clone();
+    selector.set("matchLabels/pod-template-hash", &hash);
+    let metadata = ObjectMeta {
+        name: Some(name(deployment.name(), &hash)),
+        namespace: deployment.metadata.namespace.clone(),
+        labels: Some(template.text_map("metadata/labels")),
+        owner_references: Some(vec![controller_reference(&DEPLOYMENT, deployment)]),
+        ..ObjectMeta::default()
+    };
+    let spec = tree!({
+        "replicas": 0, "minReadySeconds": deployment.at("spec/minReadySeconds"),
+        "selector": selector, "template": template,
+    });
+    ReplicaSet::new(metadata, tree!({"spec": spec}))
 }
 
 fn name(deployment: &str, hash: &str) -> String {
@@ -129,9 +115,8 @@ fn name(deployment: &str, hash: &str) -> String {
 
 /// Whether the ReplicaSet has the Deployment's present template.
 pub(super) fn is_new(deployment: &Deployment, set: &ReplicaSet) -> bool {
-    let wanted = deployment.spec().map(|spec| &spec.template);
-    let present = set.spec().and_then(|spec| spec.template.as_ref());
-    matches!((wanted, present), (Some(wanted), Some(present)) if pod_template::equal_but_for_hash(wanted, present))
+    let (wanted, present) = (deployment.at("spec/template"), set.at("spec/template"));
+    !present.is_null() && pod_template::equal_but_for_hash(wanted, present)
 }
 
 #[cfg(test)]

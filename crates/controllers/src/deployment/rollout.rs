@@ -10,13 +10,14 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::Duration;
 
+use evenkeel_tree::Tree;
 use jiff::Timestamp;
-use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec, DeploymentStatus, ReplicaSet};
 
 use super::conditions::{self, PROGRESSING};
 use super::{revision, scaling, status};
 use crate::counts;
-use crate::openapi_compat::{HasSpec as _, spec_mut};
+use crate::kinds::{Deployment, ReplicaSet};
+use crate::object::Fields;
 use crate::scaled_value::{Rounding, scaled_value};
 
 /// The observed state of one Deployment.
@@ -37,7 +38,7 @@ pub(crate) struct Plan {
     pub(crate) delete: Vec<Arc<ReplicaSet>>,
     /// The revision for the Deployment's annotation.
     pub(crate) revision: Option<String>,
-    pub(crate) status: DeploymentStatus,
+    pub(crate) status: Tree,
     /// When to check the progress deadline again.
     pub(crate) look_again: Option<Duration>,
 }
@@ -62,9 +63,8 @@ pub(super) struct Draft {
 /// A rollout whose next step is being computed.
 pub(super) struct Rollout {
     pub(super) deployment: Arc<Deployment>,
-    pub(super) spec: DeploymentSpec,
     /// The old status, with the conditions that this step has set so far.
-    pub(super) status: DeploymentStatus,
+    pub(super) status: Tree,
     /// The ReplicaSets, oldest first.
     pub(super) drafts: Vec<Draft>,
     now: Timestamp,
@@ -75,12 +75,12 @@ pub(super) struct Rollout {
 
 impl Draft {
     pub(super) fn replicas(&self) -> i32 {
-        self.after.spec().and_then(|spec| spec.replicas).unwrap_or(0)
+        self.after.i32("spec/replicas").unwrap_or(0)
     }
 
     /// Returns the number of pods in the status.
     fn counted(&self) -> i32 {
-        self.after.status.as_ref().map_or(0, |status| status.replicas)
+        self.after.i32("status/replicas").unwrap_or(0)
     }
 
     /// Returns how many of the wanted pods are not available.
@@ -90,24 +90,23 @@ impl Draft {
 
     /// Returns how many available pods remain at the drafted size.
     pub(super) fn available(&self) -> i32 {
-        let available = self.after.status.as_ref().and_then(|status| status.available_replicas).unwrap_or(0);
-        available.min(self.replicas())
+        self.after.i32("status/availableReplicas").unwrap_or(0).min(self.replicas())
     }
 
     /// Whether pods of the ReplicaSet may still run. They may if the status does not show the present spec yet.
     fn has_pods(&self) -> bool {
-        let status = self.after.status.as_ref();
-        let terminating = status.and_then(|status| status.terminating_replicas).unwrap_or(0);
-        let observed = status.and_then(|status| status.observed_generation);
-        self.counted() > 0 || terminating > 0 || observed < self.after.metadata.generation
+        let terminating = self.after.i32("status/terminatingReplicas").unwrap_or(0);
+        self.counted() > 0 || terminating > 0 || self.observed() < self.after.metadata.generation
+    }
+
+    /// Returns the generation that the status shows.
+    fn observed(&self) -> Option<i64> {
+        self.after.i64("status/observedGeneration")
     }
 
     pub(super) fn created(&self) -> (Option<Timestamp>, &str) {
         let metadata = &self.after.metadata;
-        (
-            metadata.creation_timestamp.as_ref().map(|time| time.0),
-            metadata.name.as_deref().unwrap_or_default(),
-        )
+        (metadata.creation_timestamp.as_ref().map(|time| time.0), self.after.name())
     }
 }
 
@@ -121,8 +120,7 @@ impl Rollout {
             new.new = true;
         }
         Self {
-            spec: deployment.spec().cloned().unwrap_or_default(),
-            status: deployment.status.clone().unwrap_or_default(),
+            status: deployment.at("status").clone(),
             deployment,
             drafts,
             now,
@@ -132,12 +130,12 @@ impl Rollout {
     }
 
     fn advance(&mut self) {
-        if self.deployment.metadata.deletion_timestamp.is_some() {
+        if self.deployment.is_deleting() {
             return;
         }
         conditions::mark_pause(&self.deployment, &mut self.status, self.now);
         self.sync_new();
-        if self.spec.paused == Some(true) {
+        if self.deployment.is_true("spec/paused") {
             scaling::scale(self);
             self.clean_up();
         } else if self.is_being_scaled() {
@@ -218,17 +216,12 @@ impl Rollout {
         let (deployment, now) = (self.deployment.clone(), self.now);
         let set = &mut self.drafts[index].after;
         revision::note_revision(set, &deployment, next);
-        if let Some(spec) = spec_mut(set) {
-            spec.min_ready_seconds = self.spec.min_ready_seconds;
-        }
+        set.set("spec/minReadySeconds", deployment.at("spec/minReadySeconds"));
         self.revision = Some(revision::number(set).to_string());
-        if conditions::has_deadline(&deployment) && conditions::get(&self.status, PROGRESSING).is_none() {
-            let message =
-                format!("Found new replica set \"{}\"", set.metadata.name.as_deref().unwrap_or_default());
-            conditions::set(
-                &mut self.status,
-                conditions::condition(PROGRESSING, "True", "FoundNewReplicaSet", message, now),
-            );
+        if conditions::has_deadline(&deployment) && self.status.condition(PROGRESSING).is_none() {
+            let message = format!("Found new replica set \"{}\"", set.name());
+            let found = conditions::condition(PROGRESSING, "True", "FoundNewReplicaSet", &message, now);
+            conditions::set(&mut self.status, found);
         }
     }
 
@@ -243,12 +236,10 @@ impl Rollout {
         revision::note_size(&mut set, self.replicas(), self.max_surge());
         self.revision = Some(next.to_string());
         if conditions::has_deadline(&self.deployment) {
-            let message =
-                format!("Created new replica set \"{}\"", set.metadata.name.as_deref().unwrap_or_default());
-            conditions::set(
-                &mut self.status,
-                conditions::condition(PROGRESSING, "True", "NewReplicaSetCreated", message, self.now),
-            );
+            let message = format!("Created new replica set \"{}\"", set.name());
+            let created =
+                conditions::condition(PROGRESSING, "True", "NewReplicaSetCreated", &message, self.now);
+            conditions::set(&mut self.status, created);
         }
         self.drafts.push(Draft { before: None, after: set, new: true, delete: false });
         self.drafts.len() - 1
@@ -263,19 +254,17 @@ impl Rollout {
 
     /// Marks old, empty ReplicaSets beyond the history limit for deletion.
     fn clean_up(&mut self) {
-        let limit = self.spec.revision_history_limit.unwrap_or(10);
+        let limit = self.deployment.i32("spec/revisionHistoryLimit").unwrap_or(10);
         let mut old: Vec<usize> = (0..self.drafts.len())
-            .filter(|index| {
-                !self.drafts[*index].new && self.drafts[*index].after.metadata.deletion_timestamp.is_none()
-            })
+            .filter(|index| !self.drafts[*index].new && !self.drafts[*index].after.is_deleting())
             .collect();
         old.sort_by_key(|index| (revision::number(&self.drafts[*index].after), *index));
         let surplus = old.len().saturating_sub(usize::try_from(limit).unwrap_or(0));
         for index in old.into_iter().take(surplus) {
             let draft = &mut self.drafts[index];
-            let observed = draft.after.status.as_ref().and_then(|status| status.observed_generation);
-            draft.delete =
-                draft.replicas() == 0 && draft.counted() == 0 && observed >= draft.after.metadata.generation;
+            draft.delete = draft.replicas() == 0
+                && draft.counted() == 0
+                && draft.observed() >= draft.after.metadata.generation;
         }
     }
 
@@ -298,26 +287,20 @@ impl Rollout {
 /// Queries and small steps that both strategies use.
 impl Rollout {
     pub(super) fn replicas(&self) -> i32 {
-        self.spec.replicas.unwrap_or(1)
+        self.deployment.i32("spec/replicas").unwrap_or(1)
     }
 
     pub(super) fn is_rolling(&self) -> bool {
-        let strategy = self.spec.strategy.as_ref().and_then(|strategy| strategy.type_.as_deref());
-        strategy != Some("Recreate")
+        !self.deployment.is("spec/strategy/type", "Recreate")
     }
 
     fn fenceposts(&self) -> (i32, i32) {
         if !self.is_rolling() {
             return (0, 0);
         }
-        let rolling = self
-            .spec
-            .strategy
-            .as_ref()
-            .and_then(|strategy| strategy.rolling_update.clone())
-            .unwrap_or_default();
-        let surge = scaled_value(rolling.max_surge.as_ref(), self.replicas(), Rounding::Up);
-        let unavailable = scaled_value(rolling.max_unavailable.as_ref(), self.replicas(), Rounding::Down);
+        let rolling = self.deployment.at("spec/strategy/rollingUpdate");
+        let surge = scaled_value(rolling.at("maxSurge"), self.replicas(), Rounding::Up);
+        let unavailable = scaled_value(rolling.at("maxUnavailable"), self.replicas(), Rounding::Down);
         // Both may round to zero, and then no step would be possible.
         if surge == 0 && unavailable == 0 { (0, 1) } else { (surge, unavailable) }
     }
@@ -358,9 +341,7 @@ impl Rollout {
             return false;
         }
         self.note_size(index);
-        if let Some(spec) = spec_mut(&mut self.drafts[index].after) {
-            spec.replicas = Some(replicas);
-        }
+        self.drafts[index].after.set("spec/replicas", replicas);
         true
     }
 
@@ -377,12 +358,11 @@ impl Rollout {
         taken
     }
 
-    pub(super) fn is_complete(&self, status: &DeploymentStatus) -> bool {
-        let replicas = self.replicas();
-        status.updated_replicas.unwrap_or(0) == replicas
-            && status.replicas.unwrap_or(0) == replicas
-            && status.available_replicas.unwrap_or(0) == replicas
-            && status.observed_generation.unwrap_or(0) >= self.deployment.metadata.generation.unwrap_or(0)
+    pub(super) fn is_complete(&self, status: &Tree) -> bool {
+        let counts = ["updatedReplicas", "replicas", "availableReplicas"];
+        counts.iter().all(|count| status.i32(count).unwrap_or(0) == self.replicas())
+            && status.i64("observedGeneration").unwrap_or(0)
+                >= self.deployment.metadata.generation.unwrap_or(0)
     }
 }
 

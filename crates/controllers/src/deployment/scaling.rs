@@ -76,7 +76,7 @@ fn fraction(rollout: &Rollout, index: usize) -> i32 {
         return size.saturating_neg();
     }
     let before = revision::max(&rollout.drafts[index].after).filter(|max| *max > 0);
-    let before = before.or(rollout.status.replicas).filter(|before| *before > 0);
+    let before = before.or(rollout.status.i32("replicas")).filter(|before| *before > 0);
     let Some(before) = before else { return 0 };
     let after = rollout.replicas().saturating_add(rollout.max_surge());
     let scaled = f64::from(size) * f64::from(after) / f64::from(before);

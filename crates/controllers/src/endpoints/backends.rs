@@ -3,12 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{
-    EndpointAddress, EndpointPort, EndpointSubset, ObjectReference, Pod, Service, ServicePort,
-};
-use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use evenkeel_tree::{Tree, tree};
 use kube::ResourceExt;
 
+use crate::kinds::{Pod, Service};
 use crate::pod;
 
 /// The label of Endpoints with the controller that creates them.
@@ -22,7 +20,7 @@ pub(super) struct Backend {
     pub(super) pod: Arc<Pod>,
     pub(super) address: String,
     /// The ports of the Service that the pod has, each with its number in the pod.
-    pub(super) ports: Vec<(ServicePort, i32)>,
+    pub(super) ports: Vec<(Tree, i32)>,
     /// Whether the pod is ready.
     pub(super) serving: bool,
     /// Whether the pod is being deleted.
@@ -34,23 +32,21 @@ pub(super) struct Backend {
 impl Backend {
     /// Returns the pod as a backend; `None` while it has no address, or if it has finished.
     pub(super) fn of(service: &Service, pod: Arc<Pod>) -> Option<Self> {
-        let address = pod.status.as_ref()?.pod_ip.clone().filter(|address| !address.is_empty())?;
+        let address = pod.str("status/podIP").filter(|address| !address.is_empty())?.to_owned();
         if pod::is_finished(&pod) {
             return None;
         }
-        let spec = service.spec.as_ref()?;
-        let ports = spec.ports.iter().flatten();
+        let ports = service.list("spec/ports").iter();
         let ports: Vec<_> = ports.filter_map(|port| Some((port.clone(), number(port, &pod)?))).collect();
-        let names = pod.spec.as_ref()?;
-        let same_domain = names.subdomain.as_deref() == Some(service.name_any().as_str());
-        let hostname = names.hostname.clone().filter(|name| !name.is_empty() && same_domain);
+        let hostname = pod.str("spec/hostname").filter(|name| !name.is_empty());
+        let hostname = hostname.filter(|_| pod.is("spec/subdomain", service.name())).map(str::to_owned);
         Some(Self {
             address,
             ports,
             serving: pod::is_ready(&pod),
-            terminating: pod::is_deleting(&pod),
+            terminating: pod.is_deleting(),
             hostname,
-            publish_not_ready: spec.publish_not_ready_addresses == Some(true),
+            publish_not_ready: service.is_true("spec/publishNotReadyAddresses"),
             pod,
         })
     }
@@ -59,8 +55,8 @@ impl Backend {
         pod::node_name(&self.pod)
     }
 
-    pub(super) fn hostname(&self) -> Option<String> {
-        self.hostname.clone()
+    pub(super) fn hostname(&self) -> Option<&str> {
+        self.hostname.as_deref()
     }
 
     /// Whether clients should use the backend.
@@ -68,14 +64,12 @@ impl Backend {
         self.publish_not_ready || (self.serving && !self.terminating)
     }
 
-    pub(super) fn target(&self) -> ObjectReference {
-        ObjectReference {
-            kind: Some("Pod".to_owned()),
-            namespace: self.pod.namespace(),
-            name: Some(self.pod.name_any()),
-            uid: self.pod.uid(),
-            ..ObjectReference::default()
-        }
+    pub(super) fn target(&self) -> Tree {
+        let metadata = &self.pod.metadata;
+        tree!({
+            "kind": "Pod", "namespace": metadata.namespace.clone(), "name": self.pod.name(),
+            "uid": metadata.uid.clone(),
+        })
     }
 
     /// Whether the backend is listed in Endpoints. Terminating pods are not, unless all addresses are published.
@@ -85,27 +79,22 @@ impl Backend {
 }
 
 /// Returns the number of a Service port in this pod.
-fn number(port: &ServicePort, pod: &Pod) -> Option<i32> {
-    match port.target_port.as_ref() {
-        None => Some(port.port),
-        Some(IntOrString::Int(0)) => Some(port.port),
-        Some(IntOrString::Int(number)) => Some(*number),
-        Some(IntOrString::String(name)) => {
-            let protocol = port.protocol.as_deref().unwrap_or("TCP");
-            let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
-            let mut ports = containers.flat_map(|container| container.ports.iter().flatten());
-            let same = |port: &&k8s_openapi::api::core::v1::ContainerPort| {
-                port.name.as_ref() == Some(name) && port.protocol.as_deref().unwrap_or("TCP") == protocol
-            };
-            ports.find(same).map(|port| port.container_port)
+fn number(port: &Tree, pod: &Pod) -> Option<i32> {
+    match port.at("targetPort") {
+        Tree::Null | Tree::Integer(0) => port.i32("port"),
+        Tree::Integer(number) => i32::try_from(*number).ok(),
+        name => {
+            let protocol = |port: &Tree| port.str("protocol").unwrap_or("TCP").to_owned();
+            let mut ports = pod.list("spec/containers").iter().flat_map(|container| container.list("ports"));
+            let found = ports.find(|it| it.at("name") == name && protocol(it) == protocol(port));
+            found?.i32("containerPort")
         }
     }
 }
 
 /// Whether the Service is headless: it has no cluster IP.
 pub(super) fn is_headless(service: &Service) -> bool {
-    let address = service.spec.as_ref().and_then(|spec| spec.cluster_ip.as_deref());
-    matches!(address, None | Some("None" | ""))
+    matches!(service.str("spec/clusterIP"), None | Some("None" | ""))
 }
 
 /// Returns the labels of the Endpoints of a Service.
@@ -119,40 +108,54 @@ pub(super) fn endpoints_labels(service: &Service) -> BTreeMap<String, String> {
 }
 
 /// Groups the addresses by their ports.
-pub(super) fn subsets(service: &Service, backends: &[Backend]) -> Option<Vec<EndpointSubset>> {
-    let portless = service.spec.as_ref().is_none_or(|spec| spec.ports.as_ref().is_none_or(Vec::is_empty));
-    let mut subsets: Vec<EndpointSubset> = Vec::new();
+pub(super) fn subsets(service: &Service, backends: &[Backend]) -> Option<Vec<Tree>> {
+    let portless = service.list("spec/ports").is_empty();
+    let mut subsets: Vec<Subset> = Vec::new();
     for backend in backends.iter().filter(|backend| backend.in_endpoints()) {
         if backend.ports.is_empty() && !(portless && is_headless(service)) {
             continue;
         }
-        let ports = backend.ports.iter().map(|(port, number)| EndpointPort {
-            name: port.name.clone().filter(|name| !name.is_empty()),
-            port: *number,
-            protocol: port.protocol.clone(),
-            app_protocol: port.app_protocol.clone(),
-        });
-        let ports = Some(ports.collect::<Vec<_>>()).filter(|ports| !ports.is_empty());
+        let port = |(port, number): &(Tree, i32)| {
+            tree!({
+                "name": port.str("name").filter(|name| !name.is_empty()), "port": *number,
+                "protocol": port.at("protocol"), "appProtocol": port.at("appProtocol"),
+            })
+        };
+        let ports: Vec<_> = backend.ports.iter().map(port).collect();
         let at = subsets.iter().position(|subset| subset.ports == ports).unwrap_or_else(|| {
-            subsets.push(EndpointSubset { ports, ..EndpointSubset::default() });
+            subsets.push(Subset { ports, ..Subset::default() });
             subsets.len() - 1
         });
-        let address = EndpointAddress {
-            ip: backend.address.clone(),
-            hostname: backend.hostname(),
-            node_name: backend.node().map(str::to_owned),
-            target_ref: Some(backend.target()),
-        };
+        let address = tree!({
+            "ip": &backend.address, "hostname": backend.hostname(), "nodeName": backend.node(),
+            "targetRef": backend.target(),
+        });
         let subset = &mut subsets[at];
-        let list = if backend.ready() { &mut subset.addresses } else { &mut subset.not_ready_addresses };
-        list.get_or_insert_default().push(address);
+        if backend.ready() { &mut subset.ready } else { &mut subset.unready }.push(address);
     }
-    for subset in &mut subsets {
-        for list in [&mut subset.addresses, &mut subset.not_ready_addresses].into_iter().flatten() {
-            list.sort_by(|a, b| order(&a.ip).cmp(&order(&b.ip)).then_with(|| a.ip.cmp(&b.ip)));
-        }
+    (!subsets.is_empty()).then(|| subsets.into_iter().map(Subset::into_tree).collect())
+}
+
+/// The addresses with the same ports.
+#[derive(Default)]
+struct Subset {
+    ports: Vec<Tree>,
+    ready: Vec<Tree>,
+    unready: Vec<Tree>,
+}
+
+impl Subset {
+    fn into_tree(self) -> Tree {
+        let sorted = |mut addresses: Vec<Tree>| {
+            let ip = |address: &Tree| address.str("ip").unwrap_or_default().to_owned();
+            addresses.sort_by_key(|address| (order(&ip(address)), ip(address)));
+            (!addresses.is_empty()).then_some(addresses)
+        };
+        tree!({
+            "addresses": sorted(self.ready), "notReadyAddresses": sorted(self.unready),
+            "ports": (!self.ports.is_empty()).then_some(self.ports),
+        })
     }
-    (!subsets.is_empty()).then_some(subsets)
 }
 
 /// The sort key of an address: its number.
@@ -176,16 +179,15 @@ mod tests {
 
     #[test]
     fn ready_and_unready_addresses_stand_apart() {
-        let service: Service = serde_json::from_value(json!({
+        let service = crate::object::object(json!({
             "metadata": {"name": "web"}, "spec": {"clusterIP": "10.0.0.1", "ports": [{"name": "http", "port": 80, "protocol": "TCP", "targetPort": "http"}]},
-        }))
-        .unwrap();
+        }));
         let backends = [
             backend(&service, "a", "10.1.0.10", true),
             backend(&service, "b", "10.1.0.9", true),
             backend(&service, "c", "10.1.0.3", false),
         ];
-        let subsets = serde_json::to_value(subsets(&service, &backends)).unwrap();
+        let subsets = Tree::from(subsets(&service, &backends)).to_value();
         assert_eq!(subsets.pointer("/0/addresses/0/ip"), Some(&json!("10.1.0.9")));
         assert_eq!(subsets.pointer("/0/notReadyAddresses/0/ip"), Some(&json!("10.1.0.3")));
         assert_eq!(

@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Service;
-use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice};
+use evenkeel_tree::{Tree, tree};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 
 use super::backends::{Backend, HEADLESS, is_headless};
-use crate::openapi_compat::into_field;
+use crate::kinds::{EndpointSlice, Service};
 
 /// How many addresses one slice holds: Kubernetes' default.
 const SIZE: usize = 100;
@@ -31,60 +30,53 @@ pub(super) struct Plan {
 
 /// Whether this controller created the slice.
 pub(super) fn is_ours(slice: &EndpointSlice) -> bool {
-    slice.labels().get(MANAGED_BY).map(String::as_str) == Some(CONTROLLER)
+    slice.label(MANAGED_BY) == Some(CONTROLLER)
 }
 
 /// Computes the writes after which the slices hold these backends.
 pub(super) fn plan(service: &Service, backends: &[Backend], mut present: Vec<Arc<EndpointSlice>>) -> Plan {
-    let family =
-        service.spec.as_ref().and_then(|spec| spec.ip_families.as_ref()).and_then(|all| all.first().cloned());
-    let family = family.unwrap_or_else(|| "IPv4".to_owned());
+    let family = service.str("spec/ipFamilies/0").unwrap_or("IPv4");
     let labels = labels(service);
     let mut plan = Plan::default();
     for (ports, endpoints) in wanted(backends) {
         // A slice with the same ports is kept, so that its watchers see as few changes as possible.
-        let same = |slice: &Arc<EndpointSlice>| {
-            slice.ports.clone().unwrap_or_default() == ports && slice.address_type == family
+        let same =
+            |slice: &Arc<EndpointSlice>| slice.list("ports") == ports && slice.is("addressType", family);
+        let kept = present.iter().position(same).or_else(|| (!present.is_empty()).then_some(0));
+        let kept = kept.map(|at| present.remove(at));
+        let mut slice = match &kept {
+            Some(old) => EndpointSlice::clone(old),
+            None => new(service, family),
         };
-        match present.iter().position(same).or_else(|| (!present.is_empty()).then_some(0)) {
-            Some(at) => {
-                let old = present.remove(at);
-                let mut new = EndpointSlice::clone(&old);
-                new.ports = Some(ports).filter(|ports| !ports.is_empty());
-                new.endpoints = into_field(endpoints);
-                new.metadata.labels = Some(labels.clone());
-                if new.ports.clone().unwrap_or_default() != old.ports.clone().unwrap_or_default()
-                    || held(&new) != held(&old)
-                    || new.metadata.labels != old.metadata.labels
-                {
-                    plan.update.push(new);
-                }
-            }
-            None => plan.create.push(EndpointSlice {
-                metadata: ObjectMeta {
-                    generate_name: Some(format!("{}-", service.name_any())),
-                    namespace: service.namespace(),
-                    labels: Some(labels.clone()),
-                    ..ObjectMeta::default()
-                },
-                address_type: family.clone(),
-                endpoints: into_field(endpoints),
-                ports: Some(ports).filter(|ports| !ports.is_empty()),
-            }),
+        slice.set("ports", (!ports.is_empty()).then_some(ports));
+        slice.set("endpoints", endpoints);
+        slice.metadata.labels = Some(labels.clone());
+        let same_lists = |old: &EndpointSlice| {
+            ["ports", "endpoints"].iter().all(|list| old.list(list) == slice.list(list))
+        };
+        match kept {
+            Some(old) if same_lists(&old) && old.metadata.labels == slice.metadata.labels => {}
+            Some(_) => plan.update.push(slice),
+            None => plan.create.push(slice),
         }
     }
     plan.delete = present;
     plan
 }
 
-fn held(slice: &EndpointSlice) -> &[Endpoint] {
-    let endpoints: Option<&Vec<Endpoint>> = (&slice.endpoints).into();
-    endpoints.map_or(&[], Vec::as_slice)
+/// Returns an empty slice of a Service.
+fn new(service: &Service, family: &str) -> EndpointSlice {
+    let metadata = ObjectMeta {
+        generate_name: Some(format!("{}-", service.name())),
+        namespace: service.metadata.namespace.clone(),
+        ..ObjectMeta::default()
+    };
+    EndpointSlice::new(metadata, tree!({"addressType": family}))
 }
 
 /// Returns ports and endpoints of the slices. Without backends, there is one empty slice.
-fn wanted(backends: &[Backend]) -> Vec<(Vec<EndpointPort>, Vec<Endpoint>)> {
-    let mut groups: Vec<(Vec<EndpointPort>, Vec<Endpoint>)> = Vec::new();
+fn wanted(backends: &[Backend]) -> Vec<(Vec<Tree>, Vec<Tree>)> {
+    let mut groups: Vec<(Vec<Tree>, Vec<Tree>)> = Vec::new();
     for backend in backends {
         let ports = ports(backend);
         let open = groups.iter_mut().find(|(of, endpoints)| *of == ports && endpoints.len() < SIZE);
@@ -99,34 +91,29 @@ fn wanted(backends: &[Backend]) -> Vec<(Vec<EndpointPort>, Vec<Endpoint>)> {
     groups
 }
 
-fn ports(backend: &Backend) -> Vec<EndpointPort> {
-    let port = |(port, number): &(k8s_openapi::api::core::v1::ServicePort, i32)| EndpointPort {
-        name: Some(port.name.clone().unwrap_or_default()),
-        port: Some(*number),
-        protocol: port.protocol.clone(),
-        app_protocol: port.app_protocol.clone(),
+fn ports(backend: &Backend) -> Vec<Tree> {
+    let port = |(port, number): &(Tree, i32)| {
+        tree!({
+            "name": port.str("name").unwrap_or_default(), "port": *number,
+            "protocol": port.at("protocol"), "appProtocol": port.at("appProtocol"),
+        })
     };
     backend.ports.iter().map(port).collect()
 }
 
-fn endpoint(backend: &Backend) -> Endpoint {
-    Endpoint {
-        addresses: vec![backend.address.clone()],
-        conditions: Some(EndpointConditions {
-            ready: Some(backend.ready()),
-            serving: Some(backend.serving),
-            terminating: Some(backend.terminating),
-        }),
-        hostname: backend.hostname(),
-        node_name: backend.node().map(str::to_owned),
-        target_ref: Some(backend.target()),
-        ..Endpoint::default()
-    }
+fn endpoint(backend: &Backend) -> Tree {
+    let conditions = tree!({
+        "ready": backend.ready(), "serving": backend.serving, "terminating": backend.terminating,
+    });
+    tree!({
+        "addresses": vec![&backend.address], "conditions": conditions, "hostname": backend.hostname(),
+        "nodeName": backend.node(), "targetRef": backend.target(),
+    })
 }
 
 fn labels(service: &Service) -> BTreeMap<String, String> {
     let mut labels = service.labels().clone();
-    labels.insert(SERVICE_NAME.to_owned(), service.name_any());
+    labels.insert(SERVICE_NAME.to_owned(), service.name().to_owned());
     labels.insert(MANAGED_BY.to_owned(), CONTROLLER.to_owned());
     if is_headless(service) {
         labels.insert(HEADLESS.to_owned(), String::new());

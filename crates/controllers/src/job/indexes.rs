@@ -3,20 +3,21 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{Container, EnvVar, EnvVarSource, ObjectFieldSelector, Pod};
+use evenkeel_tree::{Tree, tree};
+
+use crate::kinds::{Job, Pod};
 
 /// The annotation and label of a pod with its completion index.
 const INDEX: &str = "batch.kubernetes.io/job-completion-index";
 
 /// Whether the Job is indexed.
 pub(super) fn is_indexed(job: &Job) -> bool {
-    job.spec.as_ref().and_then(|spec| spec.completion_mode.as_deref()) == Some("Indexed")
+    job.is("spec/completionMode", "Indexed")
 }
 
 /// Returns the completion index of a pod.
 pub(super) fn of(pod: &Pod) -> Option<i32> {
-    pod.metadata.annotations.as_ref()?.get(INDEX)?.parse().ok()
+    pod.annotation(INDEX)?.parse().ok()
 }
 
 /// A set of completion indexes, stored as ranges: a user can write a range of two billion into a status.
@@ -97,24 +98,27 @@ pub(super) fn give(pod: &mut Pod, job: &str, index: i32) {
     pod.metadata.generate_name = Some(format!("{job}-{index}-"));
     pod.metadata.annotations.get_or_insert_default().insert(INDEX.to_owned(), index.to_string());
     pod.metadata.labels.get_or_insert_default().insert(INDEX.to_owned(), index.to_string());
-    let Some(spec) = pod.spec.as_mut() else { return };
-    spec.hostname = Some(format!("{job}-{index}"));
-    for container in spec.containers.iter_mut().chain(spec.init_containers.iter_mut().flatten()) {
-        tell(container);
+    if pod.at("spec").is_null() {
+        return;
+    }
+    pod.set("spec/hostname", format!("{job}-{index}"));
+    for list in ["spec/containers", "spec/initContainers"] {
+        let containers: Vec<_> = pod.list(list).iter().map(tell).collect();
+        if !containers.is_empty() {
+            pod.set(list, containers);
+        }
     }
 }
 
-fn tell(container: &mut Container) {
+/// Returns a container with its index in the environment.
+fn tell(container: &Tree) -> Tree {
     const NAME: &str = "JOB_COMPLETION_INDEX";
-    let variables = container.env.get_or_insert_default();
-    if variables.iter().all(|variable| variable.name != NAME) {
-        let field_path = format!("metadata.labels['{INDEX}']");
-        let source = EnvVarSource {
-            field_ref: Some(ObjectFieldSelector { api_version: None, field_path }),
-            ..EnvVarSource::default()
-        };
-        variables.push(EnvVar { name: NAME.to_owned(), value: None, value_from: Some(source) });
+    let mut container = container.clone();
+    if container.list("env").iter().all(|variable| !variable.is("name", NAME)) {
+        let field = tree!({"fieldPath": format!("metadata.labels['{INDEX}']")});
+        container.push("env", tree!({"name": NAME, "valueFrom": tree!({"fieldRef": field})}));
     }
+    container
 }
 
 #[cfg(test)]

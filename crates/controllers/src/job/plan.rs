@@ -7,13 +7,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use evenkeel_tree::{Tree, tree};
 use jiff::Timestamp;
-use k8s_openapi::api::batch::v1::{Job, JobCondition, JobSpec, JobStatus, UncountedTerminatedPods};
-use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::conditions;
 use super::indexes::{self, Indexes};
+use crate::kinds::{Job, Pod};
+use crate::object::{Fields, time};
 use crate::replicaset::BURST;
 use crate::{clock, counts, pod};
 
@@ -28,7 +28,7 @@ const BACKOFF_MAX: Duration = Duration::from_secs(600);
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
     /// The status, which is written first.
-    pub(crate) status: JobStatus,
+    pub(crate) status: Tree,
     /// The pods that the status accounts for: their finalizer is removed.
     pub(crate) release: Vec<Arc<Pod>>,
     /// The surplus pods.
@@ -56,31 +56,32 @@ pub(crate) fn plan(job: &Job, pods: &[Arc<Pod>], now: Timestamp) -> Plan {
     planner.scale(&mut plan);
     planner.conclude();
     plan.deadline = planner.deadline();
-    plan.status = planner.into_status();
+    plan.status = planner.status;
     plan
 }
 
+/// The lists in `status.uncountedTerminatedPods`.
+const SUCCEEDED: &str = "uncountedTerminatedPods/succeeded";
+const FAILED: &str = "uncountedTerminatedPods/failed";
+
 struct Planner<'a> {
-    spec: JobSpec,
-    status: JobStatus,
+    job: &'a Job,
+    status: Tree,
     pods: &'a [Arc<Pod>],
     now: Timestamp,
     indexed: bool,
     done: Indexes,
-    deleting: bool,
 }
 
 impl<'a> Planner<'a> {
-    fn new(job: &Job, pods: &'a [Arc<Pod>], now: Timestamp) -> Self {
-        let status = job.status.clone().unwrap_or_default();
+    fn new(job: &'a Job, pods: &'a [Arc<Pod>], now: Timestamp) -> Self {
         Self {
-            spec: job.spec.clone().unwrap_or_default(),
-            done: Indexes::parse(status.completed_indexes.as_deref().unwrap_or_default()),
-            status,
+            job,
+            status: job.at("status").clone(),
             pods,
             now,
             indexed: indexes::is_indexed(job),
-            deleting: job.metadata.deletion_timestamp.is_some(),
+            done: Indexes::parse(job.str("status/completedIndexes").unwrap_or_default()),
         }
     }
 
@@ -100,58 +101,66 @@ impl<'a> Planner<'a> {
 
     /// Lists newly finished pods as uncounted, and counts those whose finalizer is removed.
     fn count(&mut self) {
-        let mut uncounted = self.status.uncounted_terminated_pods.take().unwrap_or_default();
-        let tracked: BTreeSet<_> = self
-            .pods
-            .iter()
-            .filter(|pod| is_tracked(pod))
-            .filter_map(|pod| pod.metadata.uid.clone())
-            .collect();
-        let settle = |list: &mut Option<Vec<String>>| {
-            let all = list.take().unwrap_or_default();
-            let (open, settled): (Vec<_>, Vec<_>) = all.into_iter().partition(|uid| tracked.contains(uid));
-            *list = Some(open).filter(|open| !open.is_empty());
-            i32::try_from(settled.len()).unwrap_or(0)
+        let tracked: Vec<_> = self.pods.iter().filter(|pod| is_tracked(pod)).collect();
+        let uids: BTreeSet<_> = tracked.iter().map(|pod| uid(pod)).collect();
+        let settle = |list: &str| -> (Vec<String>, i32) {
+            let all = self.status.texts(list).map(str::to_owned);
+            let (open, settled): (Vec<_>, Vec<_>) = all.partition(|uid| uids.contains(uid.as_str()));
+            (open, i32::try_from(settled.len()).unwrap_or(0))
         };
-        let succeeded = settle(&mut uncounted.succeeded);
-        let failed = settle(&mut uncounted.failed);
-        for pod in self.pods.iter().filter(|pod| is_tracked(pod)) {
-            let uid = pod.metadata.uid.clone().unwrap_or_default();
-            let known = |list: &Option<Vec<String>>| list.iter().flatten().any(|known| *known == uid);
-            if known(&uncounted.succeeded) || known(&uncounted.failed) {
+        let (mut open_succeeded, succeeded) = settle(SUCCEEDED);
+        let (mut open_failed, failed) = settle(FAILED);
+        for pod in tracked {
+            let uid = uid(pod).to_owned();
+            if open_succeeded.contains(&uid) || open_failed.contains(&uid) {
                 continue;
             }
             if pod::phase(pod) == "Succeeded" {
                 match indexes::of(pod).filter(|_| self.indexed) {
                     // An index is counted by the set of completed indexes.
                     Some(index) => self.done.insert(index),
-                    None => uncounted.succeeded.get_or_insert_default().push(uid),
+                    None => open_succeeded.push(uid),
                 }
-            } else if pod::phase(pod) == "Failed" || pod::is_deleting(pod) {
-                uncounted.failed.get_or_insert_default().push(uid);
+            } else if pod::phase(pod) == "Failed" || pod.is_deleting() {
+                open_failed.push(uid);
             }
         }
-        self.status.succeeded = counts::nonzero(match self.indexed {
+        let succeeded = match self.indexed {
             true => i32::try_from(self.done.len()).unwrap_or(i32::MAX),
-            false => self.status.succeeded.unwrap_or(0).saturating_add(succeeded),
-        });
-        self.status.failed = counts::nonzero(self.status.failed.unwrap_or(0).saturating_add(failed));
+            false => self.number("succeeded").saturating_add(succeeded),
+        };
+        let failed = self.number("failed").saturating_add(failed);
+        self.status.set("succeeded", counts::nonzero(succeeded));
+        self.status.set("failed", counts::nonzero(failed));
         if self.indexed {
-            self.status.completed_indexes = Some(self.done.to_string()).filter(|text| !text.is_empty());
+            let done = self.done.to_string();
+            self.status.set("completedIndexes", (!done.is_empty()).then_some(done));
         }
-        self.status.uncounted_terminated_pods = Some(uncounted);
+        let list = |uids: Vec<String>| (!uids.is_empty()).then_some(uids);
+        let uncounted = tree!({"succeeded": list(open_succeeded), "failed": list(open_failed)});
+        self.status.set("uncountedTerminatedPods", uncounted);
     }
 
-    fn uncounted(&self) -> UncountedTerminatedPods {
-        self.status.uncounted_terminated_pods.clone().unwrap_or_default()
+    /// Returns a number in the status, zero if it is missing.
+    fn number(&self, field: &str) -> i32 {
+        self.status.i32(field).unwrap_or(0)
+    }
+
+    /// Returns the length of a list in the status.
+    fn len(&self, list: &str) -> i32 {
+        i32::try_from(self.status.list(list).len()).unwrap_or(i32::MAX)
     }
 
     fn succeeded(&self) -> i32 {
-        self.status.succeeded.unwrap_or(0).saturating_add(len(self.uncounted().succeeded.as_ref()))
+        self.number("succeeded").saturating_add(self.len(SUCCEEDED))
     }
 
     fn failed(&self) -> i32 {
-        self.status.failed.unwrap_or(0).saturating_add(len(self.uncounted().failed.as_ref()))
+        self.number("failed").saturating_add(self.len(FAILED))
+    }
+
+    fn is_suspended(&self) -> bool {
+        self.job.is_true("spec/suspend")
     }
 
     fn active(&self) -> Vec<Arc<Pod>> {
@@ -164,8 +173,8 @@ impl<'a> Planner<'a> {
             return;
         }
         let restarts = counts::sum(self.active().iter().map(|pod| pod::restarts(pod)));
-        let limit = self.spec.backoff_limit.unwrap_or(6);
-        let on_failure = self.restart_policy() == Some("OnFailure");
+        let limit = self.job.i32("spec/backoffLimit").unwrap_or(6);
+        let on_failure = self.job.is("spec/template/spec/restartPolicy", "OnFailure");
         let too_many_restarts = on_failure && restarts > 0 && restarts >= limit;
         if self.failed() > limit || too_many_restarts {
             self.set("FailureTarget", "BackoffLimitExceeded", "Job has reached the specified backoff limit");
@@ -176,12 +185,8 @@ impl<'a> Planner<'a> {
         }
     }
 
-    fn restart_policy(&self) -> Option<&str> {
-        self.spec.template.spec.as_ref()?.restart_policy.as_deref()
-    }
-
     fn is_complete(&self) -> bool {
-        match self.spec.completions {
+        match self.completions() {
             // Without `completions`, the Job is complete when a pod has succeeded and none is active.
             None => self.succeeded() > 0 && self.active().is_empty(),
             Some(completions) => self.succeeded() >= completions,
@@ -190,9 +195,9 @@ impl<'a> Planner<'a> {
 
     /// Returns how long the Job may still be active.
     fn left(&self) -> Option<Duration> {
-        let seconds = self.spec.active_deadline_seconds?;
-        let started = self.status.start_time.as_ref()?.0;
-        if self.spec.suspend == Some(true) {
+        let seconds = self.job.i64("spec/activeDeadlineSeconds")?;
+        let started = self.status.time("startTime")?;
+        if self.is_suspended() {
             return None;
         }
         let end = clock::after(started, seconds);
@@ -204,16 +209,16 @@ impl<'a> Planner<'a> {
     }
 
     fn suspend(&mut self) {
-        let suspended = self.spec.suspend == Some(true);
+        let suspended = self.is_suspended();
         let shown = self.has("Suspended");
         if suspended && !shown {
             self.put("Suspended", "True", "JobSuspended", "Job suspended");
-            self.status.start_time = None;
+            self.status.set("startTime", Tree::Null);
         } else if !suspended && shown {
             self.put("Suspended", "False", "JobResumed", "Job resumed");
-            self.status.start_time = Some(Time(self.now));
-        } else if !suspended && self.status.start_time.is_none() {
-            self.status.start_time = Some(Time(self.now));
+            self.status.set("startTime", time(self.now));
+        } else if !suspended && !self.status.has("startTime") {
+            self.status.set("startTime", time(self.now));
         }
     }
 
@@ -223,13 +228,13 @@ impl<'a> Planner<'a> {
 
     /// Returns the tracked pods that have ended. The status accounts for them.
     fn release(&self) -> Vec<Arc<Pod>> {
-        let ended = |pod: &&Arc<Pod>| is_tracked(pod) && (pod::is_finished(pod) || pod::is_deleting(pod));
+        let ended = |pod: &&Arc<Pod>| is_tracked(pod) && (pod::is_finished(pod) || pod.is_deleting());
         self.pods.iter().filter(ended).cloned().collect()
     }
 
     fn scale(&mut self, plan: &mut Plan) {
         let active = self.active();
-        let wanted = match (self.is_decided() || self.spec.suspend == Some(true), self.spec.completions) {
+        let wanted = match (self.is_decided() || self.is_suspended(), self.completions()) {
             (true, _) => 0,
             (false, None) if self.succeeded() > 0 => active.len(),
             (false, None) => self.parallelism(),
@@ -239,10 +244,10 @@ impl<'a> Planner<'a> {
         };
         if active.len() > wanted {
             let mut surplus = active.clone();
-            surplus.sort_by_key(|pod| (pod::is_ready(pod), pod.metadata.name.clone()));
+            surplus.sort_by(|a, b| (pod::is_ready(a), a.name()).cmp(&(pod::is_ready(b), b.name())));
             surplus.truncate(active.len() - wanted);
             plan.delete = surplus;
-        } else if active.len() < wanted && !self.deleting {
+        } else if active.len() < wanted && !self.job.is_deleting() {
             plan.retry = self.backoff();
             if plan.retry.is_none() {
                 plan.create = (wanted - active.len()).min(BURST);
@@ -250,15 +255,20 @@ impl<'a> Planner<'a> {
             }
         }
         let remaining = active.len() - plan.delete.len();
-        self.status.active = counts::nonzero(i32::try_from(remaining + plan.create).unwrap_or(0));
+        let running = i32::try_from(remaining + plan.create).unwrap_or(0);
+        self.status.set("active", counts::nonzero(running));
         let ready = active.iter().filter(|pod| pod::is_ready(pod)).count();
-        self.status.ready = Some(i32::try_from(ready).unwrap_or(0));
+        self.status.set("ready", i32::try_from(ready).unwrap_or(0));
         let terminating = self.pods.iter().filter(|pod| pod::is_terminating(pod)).count();
-        self.status.terminating = Some(i32::try_from(terminating).unwrap_or(0));
+        self.status.set("terminating", i32::try_from(terminating).unwrap_or(0));
+    }
+
+    fn completions(&self) -> Option<i32> {
+        self.job.i32("spec/completions")
     }
 
     fn parallelism(&self) -> usize {
-        usize::try_from(self.spec.parallelism.unwrap_or(1)).unwrap_or(0)
+        usize::try_from(self.job.i32("spec/parallelism").unwrap_or(1)).unwrap_or(0)
     }
 
     fn free_indexes(&self, active: &[Arc<Pod>], count: usize) -> Vec<i32> {
@@ -266,7 +276,7 @@ impl<'a> Planner<'a> {
             return Vec::new();
         }
         let taken: BTreeSet<_> = active.iter().filter_map(|pod| indexes::of(pod)).collect();
-        let free = self.done.missing(self.spec.completions.unwrap_or(0));
+        let free = self.done.missing(self.completions().unwrap_or(0));
         free.filter(|index| !taken.contains(index)).take(count).collect()
     }
 
@@ -286,24 +296,22 @@ impl<'a> Planner<'a> {
 
     /// Ends the Job if its outcome is decided, no pod is active and all are counted.
     fn conclude(&mut self) {
-        let uncounted = self.uncounted();
-        let open = len(uncounted.succeeded.as_ref()) + len(uncounted.failed.as_ref()) > 0;
+        let open = self.len(SUCCEEDED) > 0 || self.len(FAILED) > 0;
         let busy =
             self.pods.iter().any(|pod| !pod::is_finished(pod)) || self.pods.iter().any(|pod| is_tracked(pod));
         if !self.is_decided() || open || busy {
             return;
         }
         let why = |kind: &str| {
-            let decided = self.status.conditions.iter().flatten().find(|condition| condition.type_ == kind);
-            decided.map(|decided| {
-                (decided.reason.clone().unwrap_or_default(), decided.message.clone().unwrap_or_default())
-            })
+            let text = |field: &str| self.status.condition(kind)?.str(field).map(str::to_owned);
+            self.status.condition(kind)?;
+            Some((text("reason").unwrap_or_default(), text("message").unwrap_or_default()))
         };
         if let Some((reason, message)) = why("FailureTarget") {
             self.set("Failed", &reason, &message);
         } else if let Some((reason, message)) = why("SuccessCriteriaMet") {
             self.set("Complete", &reason, &message);
-            self.status.completion_time = Some(Time(self.now));
+            self.status.set("completionTime", time(self.now));
         }
     }
 
@@ -312,20 +320,13 @@ impl<'a> Planner<'a> {
     }
 
     fn put(&mut self, kind: &str, state: &str, reason: &str, message: &str) {
-        let conditions = self.status.conditions.get_or_insert_default();
-        conditions.retain(|condition| condition.type_ != kind);
-        conditions.push(JobCondition {
-            type_: kind.to_owned(),
-            status: state.to_owned(),
-            reason: Some(reason.to_owned()),
-            message: Some(message.to_owned()),
-            last_probe_time: Some(Time(self.now)),
-            last_transition_time: Some(Time(self.now)),
-        });
-    }
-
-    fn into_status(self) -> JobStatus {
-        self.status
+        let kept = self.status.list("conditions").iter().filter(|condition| !condition.is("type", kind));
+        let mut conditions: Vec<_> = kept.cloned().collect();
+        conditions.push(tree!({
+            "type": kind, "status": state, "reason": reason, "message": message,
+            "lastProbeTime": time(self.now), "lastTransitionTime": time(self.now),
+        }));
+        self.status.set("conditions", conditions);
     }
 }
 
@@ -334,15 +335,13 @@ pub(crate) fn is_tracked(pod: &Pod) -> bool {
     pod.metadata.finalizers.iter().flatten().any(|finalizer| finalizer == TRACKING)
 }
 
-fn ended_at(pod: &Pod) -> Option<Timestamp> {
-    let statuses = pod.status.as_ref()?.container_statuses.iter().flatten();
-    let ends = statuses
-        .filter_map(|status| status.state.as_ref()?.terminated.as_ref()?.finished_at.as_ref().map(|at| at.0));
-    ends.max()
+fn uid(pod: &Pod) -> &str {
+    pod.metadata.uid.as_deref().unwrap_or_default()
 }
 
-fn len(list: Option<&Vec<String>>) -> i32 {
-    list.map_or(0, |list| i32::try_from(list.len()).unwrap_or(i32::MAX))
+fn ended_at(pod: &Pod) -> Option<Timestamp> {
+    let statuses = pod.list("status/containerStatuses").iter();
+    statuses.filter_map(|status| status.time("state/terminated/finishedAt")).max()
 }
 
 #[cfg(test)]

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use evenkeel_tree::{Tree, tree};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{NamespaceCondition, NamespaceStatus};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use crate::object::time;
 
 /// What remains of the content of a namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -52,34 +54,27 @@ const CONDITIONS: [(&str, &str, &str); 5] = [
 ];
 
 /// Computes the status with the five conditions. A transition time changes only with the status.
-pub(crate) fn status(
-    old: Option<&NamespaceStatus>,
-    content: &RemainingContent,
-    now: Timestamp,
-) -> NamespaceStatus {
-    let mut status = old.cloned().unwrap_or_default();
-    let mut conditions = status.conditions.take().unwrap_or_default();
+pub(crate) fn status(old: &Tree, content: &RemainingContent, now: Timestamp) -> Tree {
+    let mut conditions = old.list("conditions").to_vec();
     for (kind, reason, message) in CONDITIONS {
         let (state, reason, message) = match problem(kind, content) {
             Some((reason, message)) => ("True", reason, message),
             None => ("False", reason, message.to_owned()),
         };
-        let before = conditions.iter().position(|condition| condition.type_ == kind);
-        let since = before.map(|at| &conditions[at]).filter(|old| old.status == state);
-        let since = since.and_then(|old| old.last_transition_time.clone()).unwrap_or(Time(now));
-        let condition = NamespaceCondition {
-            type_: kind.to_owned(),
-            status: state.to_owned(),
-            reason: Some(reason.to_owned()),
-            message: Some(message),
-            last_transition_time: Some(since),
-        };
+        let before = conditions.iter().position(|condition| condition.is("type", kind));
+        let since = before.map(|at| &conditions[at]).filter(|old| old.is("status", state));
+        let since = since.map(|old| old.at("lastTransitionTime")).filter(|since| !since.is_null());
+        let condition = tree!({
+            "type": kind, "status": state, "reason": reason, "message": message,
+            "lastTransitionTime": since.cloned().unwrap_or_else(|| time(now)),
+        });
         match before {
             Some(at) => conditions[at] = condition,
             None => conditions.push(condition),
         }
     }
-    status.conditions = Some(conditions);
+    let mut status = old.clone();
+    status.set("conditions", conditions);
     status
 }
 
@@ -134,16 +129,15 @@ mod tests {
         content.remains("pods", "", &ObjectMeta::default());
         content.remains("deployments", "apps", &held);
         let now = "2026-01-01T00:00:00Z".parse().unwrap();
-        let status = status(None, &content, now);
-        let conditions = status.conditions.clone().unwrap();
+        let status = status(&Tree::Null, &content, now);
         assert_eq!(
-            conditions[3].message.as_deref(),
+            status.str("conditions/3/message"),
             Some(
                 "Some resources are remaining: deployments.apps has 1 resource instances, pods. has 1 resource instances"
             )
         );
-        assert_eq!(conditions[4].status, "True");
-        let well = super::status(Some(&status), &RemainingContent::default(), now);
-        assert!(well.conditions.unwrap().iter().all(|condition| condition.status == "False"));
+        assert!(status.is("conditions/4/status", "True"));
+        let well = super::status(&status, &RemainingContent::default(), now);
+        assert!(well.list("conditions").iter().all(|condition| condition.is("status", "False")));
     }
 }

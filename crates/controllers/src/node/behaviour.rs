@@ -16,9 +16,7 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Pod;
-
-use crate::pod;
+use crate::kinds::Pod;
 
 /// How long containers take to start, and each init container takes to run: long enough that a watch shows each state,
 /// short enough for a demonstration in real time.
@@ -68,8 +66,8 @@ pub(crate) struct Behaviour {
 impl Behaviour {
     /// Reads the behaviour from the pod's annotations and restart policy.
     pub(crate) fn of(pod: &Pod) -> Self {
-        let restarts = pod.spec.as_ref().and_then(|spec| spec.restart_policy.as_deref()).unwrap_or("Always");
-        let fate = match pod::annotation(pod, BEHAVIOUR) {
+        let restarts = pod.str("spec/restartPolicy").unwrap_or("Always");
+        let fate = match pod.annotation(BEHAVIOUR) {
             Some("never-ready") => Fate::NeverReady,
             Some("crash-loop") => Fate::Crash,
             Some("image-pull-error") => Fate::NoImage,
@@ -79,7 +77,7 @@ impl Behaviour {
             _ if restarts == "Always" => Fate::Run,
             _ => Fate::Exit(0),
         };
-        let time = |key: &str| pod::annotation(pod, key).and_then(duration);
+        let time = |key: &str| pod.annotation(key).and_then(duration);
         Self { fate, start_after: time(START_AFTER).unwrap_or(START), run_for: time(RUN_FOR).unwrap_or(RUN) }
     }
 }

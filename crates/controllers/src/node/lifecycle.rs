@@ -4,10 +4,11 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodStatus};
+use evenkeel_tree::Tree;
 
 use super::behaviour::{self, Behaviour, Fate, STOP};
 use super::status::{ContainerReadiness, Host, Writer};
+use crate::kinds::Pod;
 use crate::pod;
 
 /// The stage of a pod on its node.
@@ -34,53 +35,44 @@ pub(crate) enum NextStep {
     Rest,
     /// Write this status after a delay. The restart of a crashed container is *upkeep*: it repeats for ever, and
     /// `settled()` does not wait for it.
-    Write { after: Duration, upkeep: bool, status: Box<PodStatus> },
+    Write { after: Duration, upkeep: bool, status: Tree },
     /// Write this status after a delay, then delete the pod with a grace period of zero.
-    Remove { after: Duration, status: Box<PodStatus> },
+    Remove { after: Duration, status: Tree },
 }
 
 /// Returns the stage of a pod.
 pub(crate) fn stage(pod: &Pod) -> Stage {
-    let Some(status) = pod.status.as_ref().filter(|status| status.start_time.is_some()) else {
-        return if pod::is_deleting(pod) { Stage::Stopping } else { Stage::Bound };
-    };
-    if pod::is_deleting(pod) {
+    if pod.is_deleting() {
         return Stage::Stopping;
+    }
+    if !pod.has("status/startTime") {
+        return Stage::Bound;
     }
     if pod::is_finished(pod) {
         return Stage::Finished;
     }
-    let containers = status.container_statuses.as_deref().unwrap_or_default();
-    if let Some(crashed) = containers.iter().find(|container| waits_for(container, "CrashLoopBackOff")) {
-        return Stage::BackingOff(crashed.restart_count);
+    let containers = pod.list("status/containerStatuses");
+    let crashed = containers.iter().find(|it| it.is("state/waiting/reason", "CrashLoopBackOff"));
+    if let Some(crashed) = crashed {
+        return Stage::BackingOff(crashed.i32("restartCount").unwrap_or(0));
     }
-    if containers
-        .iter()
-        .any(|container| container.state.as_ref().is_some_and(|state| state.running.is_some()))
-    {
+    if containers.iter().any(|container| container.has("state/running")) {
         return Stage::Running;
     }
-    let inits = status.init_container_statuses.as_deref().unwrap_or_default();
-    Stage::Starting(inits.iter().take_while(|container| is_past(container)).count())
-}
-
-fn waits_for(container: &ContainerStatus, reason: &str) -> bool {
-    let waiting = container.state.as_ref().and_then(|state| state.waiting.as_ref());
-    waiting.and_then(|waiting| waiting.reason.as_deref()) == Some(reason)
+    let inits = pod.list("status/initContainerStatuses").iter();
+    Stage::Starting(inits.take_while(|container| is_past(container)).count())
 }
 
 /// Whether an init container has ended, or a sidecar has started.
-fn is_past(container: &ContainerStatus) -> bool {
-    container.state.as_ref().is_some_and(|state| {
-        state.terminated.is_some() || (state.running.is_some() && container.started == Some(true))
-    })
+fn is_past(container: &Tree) -> bool {
+    container.has("state/terminated") || (container.has("state/running") && container.is_true("started"))
 }
 
 /// Returns the next step of the node for a pod.
 pub(crate) fn next(pod: &Pod, host: &Host) -> NextStep {
     let behaviour = Behaviour::of(pod);
     let writer = Writer::new(pod, host);
-    let write = |after, status| NextStep::Write { after, upkeep: false, status: Box::new(status) };
+    let write = |after, status| NextStep::Write { after, upkeep: false, status };
     match stage(pod) {
         Stage::Bound => write(Duration::ZERO, writer.accepted()),
         Stage::Starting(done) => starting(&writer, behaviour, done),
@@ -92,13 +84,12 @@ pub(crate) fn next(pod: &Pod, host: &Host) -> NextStep {
         Stage::BackingOff(restarts) => NextStep::Write {
             after: behaviour::restart_after(restarts),
             upkeep: true,
-            status: Box::new(writer.running(ContainerReadiness::Ready)),
+            status: writer.running(ContainerReadiness::Ready),
         },
         Stage::Finished => NextStep::Rest,
         Stage::Stopping => {
-            let started = pod.status.as_ref().is_some_and(|status| status.start_time.is_some());
-            let after = if started && grace(pod) > 0 { STOP } else { Duration::ZERO };
-            NextStep::Remove { after, status: Box::new(writer.stopped()) }
+            let after = if pod.has("status/startTime") && grace(pod) > 0 { STOP } else { Duration::ZERO };
+            NextStep::Remove { after, status: writer.stopped() }
         }
     }
 }
@@ -108,8 +99,7 @@ fn grace(pod: &Pod) -> i64 {
 }
 
 fn starting(writer: &Writer<'_>, behaviour: Behaviour, done: usize) -> NextStep {
-    let write =
-        |status| NextStep::Write { after: behaviour.start_after, upkeep: false, status: Box::new(status) };
+    let write = |status| NextStep::Write { after: behaviour.start_after, upkeep: false, status };
     match behaviour.fate {
         Fate::NeverStart => NextStep::Rest,
         Fate::NoImage => match writer.without_image() {
@@ -130,10 +120,10 @@ fn follow_changes(pod: &Pod, writer: &Writer<'_>, behaviour: Behaviour) -> NextS
         ContainerReadiness::Ready
     };
     let status = writer.running(readiness);
-    if pod.status.as_ref() == Some(&status) {
+    if *pod.at("status") == status {
         NextStep::Rest
     } else {
-        NextStep::Write { after: Duration::ZERO, upkeep: false, status: Box::new(status) }
+        NextStep::Write { after: Duration::ZERO, upkeep: false, status }
     }
 }
 

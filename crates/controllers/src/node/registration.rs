@@ -2,13 +2,13 @@
 
 use std::net::Ipv4Addr;
 
+use evenkeel_tree::{Tree, tree};
 use jiff::Timestamp;
-use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
-use k8s_openapi::api::core::v1::{
-    Node, NodeAddress, NodeCondition, NodeDaemonEndpoints, NodeSpec, NodeStatus, NodeSystemInfo,
-};
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, OwnerReference, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, OwnerReference};
+use serde_json::json;
+
+use crate::kinds::{Lease, Node};
+use crate::object::time;
 
 /// The number and the size of the simulated nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,66 +84,46 @@ pub(crate) fn node(options: &NodeOptions, index: usize, now: Timestamp) -> Node 
         ("kubernetes.io/arch", "amd64"),
     ];
     let cidr = format!("{}/24", pod_address(index, 0));
-    Node {
-        metadata: ObjectMeta {
-            name: Some(name.clone()),
-            labels: Some(labels.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect()),
-            ..ObjectMeta::default()
-        },
-        spec: Some(NodeSpec {
-            pod_cidr: Some(cidr.clone()),
-            pod_cidrs: Some(vec![cidr]),
-            ..NodeSpec::default()
-        }),
-        status: Some(status(options, index, now)),
-    }
+    let metadata = ObjectMeta {
+        name: Some(name.clone()),
+        labels: Some(labels.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect()),
+        ..ObjectMeta::default()
+    };
+    let spec = tree!({"podCIDR": &cidr, "podCIDRs": vec![&cidr]});
+    Node::new(metadata, tree!({"spec": spec, "status": status(options, index, now)}))
 }
 
 /// Returns the status of a healthy node.
-pub(crate) fn status(options: &NodeOptions, index: usize, now: Timestamp) -> NodeStatus {
-    let amounts = [
-        ("cpu", options.cpu.clone()),
-        ("memory", options.memory.clone()),
-        ("pods", options.pods.to_string()),
-        ("ephemeral-storage", "1Ti".to_owned()),
-    ];
-    let amounts: std::collections::BTreeMap<_, _> =
-        amounts.into_iter().map(|(name, amount)| (name.to_owned(), Quantity(amount))).collect();
+pub(crate) fn status(options: &NodeOptions, index: usize, now: Timestamp) -> Tree {
+    let amounts = tree!({
+        "cpu": &options.cpu, "memory": &options.memory, "pods": options.pods.to_string(),
+        "ephemeral-storage": "1Ti",
+    });
     let addresses = [("InternalIP", address(index)), ("Hostname", name(index))];
-    let addresses = addresses.map(|(type_, address)| NodeAddress { type_: type_.to_owned(), address });
-    NodeStatus {
-        capacity: Some(amounts.clone()),
-        allocatable: Some(amounts),
-        addresses: Some(addresses.into()),
-        conditions: Some(conditions(now)),
-        daemon_endpoints: Some(NodeDaemonEndpoints::default()),
-        node_info: Some(NodeSystemInfo {
-            architecture: "amd64".to_owned(),
-            operating_system: "linux".to_owned(),
-            os_image: "Evenkeel".to_owned(),
-            kernel_version: "simulated".to_owned(),
-            container_runtime_version: "evenkeel://0.1.0".to_owned(),
-            kubelet_version: VERSION.to_owned(),
-            ..NodeSystemInfo::default()
-        }),
-        ..NodeStatus::default()
-    }
+    let addresses = addresses.map(|(kind, address)| tree!({"type": kind, "address": address}));
+    let info = tree!({
+        "architecture": "amd64", "operatingSystem": "linux", "osImage": "Evenkeel",
+        "kernelVersion": "simulated", "containerRuntimeVersion": "evenkeel://0.1.0", "kubeletVersion": VERSION,
+        "bootID": "", "kubeProxyVersion": "", "machineID": "", "systemUUID": "",
+    });
+    tree!({
+        "capacity": &amounts, "allocatable": &amounts, "addresses": addresses.to_vec(),
+        "conditions": conditions(now), "daemonEndpoints": tree!({}), "nodeInfo": info,
+    })
 }
 
-fn conditions(now: Timestamp) -> Vec<NodeCondition> {
+fn conditions(now: Timestamp) -> Vec<Tree> {
     let all = [
         ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
         ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
         ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
         ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
     ];
-    let condition = |(kind, status, reason, message): (&str, &str, &str, &str)| NodeCondition {
-        type_: kind.to_owned(),
-        status: status.to_owned(),
-        reason: Some(reason.to_owned()),
-        message: Some(message.to_owned()),
-        last_heartbeat_time: Some(Time(now)),
-        last_transition_time: Some(Time(now)),
+    let condition = |(kind, status, reason, message): (&str, &str, &str, &str)| {
+        tree!({
+            "type": kind, "status": status, "reason": reason, "message": message,
+            "lastHeartbeatTime": time(now), "lastTransitionTime": time(now),
+        })
     };
     all.into_iter().map(condition).collect()
 }
@@ -153,27 +133,23 @@ pub(crate) const LEASES: &str = "kube-node-lease";
 
 /// Returns the lease of a node, renewed now.
 pub(crate) fn lease(node: &Node, now: Timestamp) -> Lease {
-    let name = node.metadata.name.clone();
-    Lease {
-        metadata: ObjectMeta {
-            name: name.clone(),
-            namespace: Some(LEASES.to_owned()),
-            owner_references: Some(vec![OwnerReference {
-                api_version: "v1".to_owned(),
-                kind: "Node".to_owned(),
-                name: name.clone().unwrap_or_default(),
-                uid: node.metadata.uid.clone().unwrap_or_default(),
-                ..OwnerReference::default()
-            }]),
-            ..ObjectMeta::default()
-        },
-        spec: Some(LeaseSpec {
-            holder_identity: name,
-            lease_duration_seconds: Some(LEASE_SECONDS),
-            renew_time: Some(MicroTime(now)),
-            ..LeaseSpec::default()
-        }),
-    }
+    let owner = OwnerReference {
+        api_version: "v1".to_owned(),
+        kind: "Node".to_owned(),
+        name: node.name().to_owned(),
+        uid: node.metadata.uid.clone().unwrap_or_default(),
+        ..OwnerReference::default()
+    };
+    let metadata = ObjectMeta {
+        name: node.metadata.name.clone(),
+        namespace: Some(LEASES.to_owned()),
+        owner_references: Some(vec![owner]),
+        ..ObjectMeta::default()
+    };
+    let spec = tree!({
+        "holderIdentity": node.name(), "leaseDurationSeconds": LEASE_SECONDS, "renewTime": json!(MicroTime(now)),
+    });
+    Lease::new(metadata, tree!({"spec": spec}))
 }
 
 #[cfg(test)]

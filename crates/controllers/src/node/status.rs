@@ -1,13 +1,11 @@
 //! The status of a pod that the node writes, as kubelet does.
 
+use evenkeel_tree::{Tree, tree};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{
-    Container, ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting,
-    ContainerStatus, HostIP, Pod, PodCondition, PodIP, PodSpec, PodStatus,
-};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::container_ids::{container_id, image_id};
+use crate::kinds::Pod;
+use crate::object::time;
 use crate::pod;
 
 /// The conditions that the node writes. It keeps all others.
@@ -38,226 +36,207 @@ pub(crate) enum ContainerReadiness {
 pub(crate) struct Writer<'a> {
     pod: &'a Pod,
     host: &'a Host,
-    spec: PodSpec,
-    old: PodStatus,
+    old: &'a Tree,
 }
+
+/// The lists of containers in a spec and of their statuses.
+const CONTAINERS: (&str, &str) = ("spec/containers", "containerStatuses");
+const INIT_CONTAINERS: (&str, &str) = ("spec/initContainers", "initContainerStatuses");
 
 impl<'a> Writer<'a> {
     pub(crate) fn new(pod: &'a Pod, host: &'a Host) -> Self {
-        Self {
-            pod,
-            host,
-            spec: pod.spec.clone().unwrap_or_default(),
-            old: pod.status.clone().unwrap_or_default(),
-        }
+        Self { pod, host, old: pod.at("status") }
     }
 
     pub(crate) fn init_containers(&self) -> usize {
-        self.spec.init_containers.as_ref().map_or(0, Vec::len)
+        self.pod.list(INIT_CONTAINERS.0).len()
     }
 
     /// The status of a pod that the node has accepted and whose containers are being created.
-    pub(crate) fn accepted(&self) -> PodStatus {
+    pub(crate) fn accepted(&self) -> Tree {
         let mut status = self.old.clone();
-        status.phase = Some("Pending".to_owned());
-        status.start_time = Some(Time(self.host.now));
-        status.host_ip = Some(self.host.address.clone());
-        status.host_ips = Some(vec![HostIP { ip: self.host.address.clone() }]);
+        status.set("phase", "Pending");
+        status.set("startTime", time(self.host.now));
+        status.set("hostIP", &self.host.address);
+        status.set("hostIPs", vec![tree!({"ip": &self.host.address})]);
         let reason = if self.init_containers() > 0 { "PodInitializing" } else { "ContainerCreating" };
-        let waiting = |container: &Container| self.container(container, waiting(reason, None), false);
-        status.container_statuses = self.each(&self.spec.containers, &waiting);
-        status.init_container_statuses =
-            self.each(self.spec.init_containers.as_deref().unwrap_or_default(), &waiting);
-        self.conditions(
-            &mut status,
-            Readiness { sandbox: false, initialized: self.init_containers() == 0, containers: false },
-        );
+        for list in [CONTAINERS, INIT_CONTAINERS] {
+            self.each(&mut status, list, &|container| {
+                self.container(container, waiting(reason, None), false)
+            });
+        }
+        let initialized = self.init_containers() == 0;
+        self.conditions(&mut status, Readiness { sandbox: false, initialized, containers: false });
         status
     }
 
     /// The status after the first `done` init containers have ended, or have started if they are sidecars.
-    pub(crate) fn initializing(&self, done: usize) -> PodStatus {
+    pub(crate) fn initializing(&self, done: usize) -> Tree {
         let mut status = self.with_addresses();
-        let inits = self.spec.init_containers.as_deref().unwrap_or_default();
-        let statuses =
-            inits.iter().enumerate().map(|(index, container)| self.init_container(container, index < done));
-        status.init_container_statuses = Some(statuses.collect());
-        let initialized = done >= inits.len();
+        let inits = self.pod.list(INIT_CONTAINERS.0).iter().enumerate();
+        let statuses = inits.map(|(index, container)| self.init_container(container, index < done));
+        status.set(INIT_CONTAINERS.1, statuses.collect::<Vec<_>>());
+        let initialized = done >= self.init_containers();
         self.conditions(&mut status, Readiness { sandbox: true, initialized, containers: false });
         status
     }
 
-    fn init_container(&self, container: &Container, done: bool) -> ContainerStatus {
-        let sidecar = container.restart_policy.as_deref() == Some("Always");
-        match (done, sidecar) {
+    fn init_container(&self, container: &Tree, done: bool) -> Tree {
+        match (done, container.is("restartPolicy", "Always")) {
             (false, _) => self.container(container, waiting("PodInitializing", None), false),
+            // A sidecar.
             (true, true) => self.container(container, self.run(container), true),
-            (true, false) => {
-                let mut status = self.container(container, self.terminate(container, 0), true);
-                status.started = Some(false);
-                status
-            }
+            (true, false) => self.container(container, self.terminate(container, 0), true),
         }
     }
 
     /// The status of a pod whose containers run.
-    pub(crate) fn running(&self, containers: ContainerReadiness) -> PodStatus {
+    pub(crate) fn running(&self, containers: ContainerReadiness) -> Tree {
         let mut status = self.with_addresses();
         let ready = containers == ContainerReadiness::Ready;
-        status.phase = Some("Running".to_owned());
-        status.container_statuses = self.each(&self.spec.containers, &|container| {
-            let mut status = self.container(container, self.run(container), ready);
-            status.started = Some(true);
-            status
+        status.set("phase", "Running");
+        self.each(&mut status, CONTAINERS, &|container| {
+            self.container(container, self.run(container), ready)
         });
         self.conditions(&mut status, Readiness { sandbox: true, initialized: true, containers: ready });
         status
     }
 
     /// The status of a pod whose images cannot be pulled; `None` if the pod already has it.
-    pub(crate) fn without_image(&self) -> Option<PodStatus> {
+    pub(crate) fn without_image(&self) -> Option<Tree> {
         let mut status = self.with_addresses();
-        status.container_statuses = self.each(&self.spec.containers, &|container| {
-            let image = container.image.as_deref().unwrap_or_default();
-            let message = format!("Back-off pulling image \"{image}\"");
+        self.each(&mut status, CONTAINERS, &|container| {
+            let message =
+                format!("Back-off pulling image \"{}\"", container.str("image").unwrap_or_default());
             self.container(container, waiting("ImagePullBackOff", Some(message)), false)
         });
         self.conditions(&mut status, Readiness { sandbox: true, initialized: true, containers: false });
-        (status != self.old).then_some(status)
+        (status != *self.old).then_some(status)
     }
 
     /// The status after the containers have exited with this code: finished, or waiting for a restart.
-    pub(crate) fn ended(&self, code: i32) -> PodStatus {
-        let policy = self.spec.restart_policy.as_deref().unwrap_or("Always");
-        if policy == "Never" || (policy == "OnFailure" && code == 0) || (code == 0 && policy == "Always") {
+    pub(crate) fn ended(&self, code: i32) -> Tree {
+        let policy = self.pod.str("spec/restartPolicy").unwrap_or("Always");
+        if policy == "Never" || code == 0 {
             return self.finished(code);
         }
         let mut status = self.old.clone();
-        status.container_statuses = self.each(&self.spec.containers, &|container| {
-            let mut status =
-                self.container(container, waiting("CrashLoopBackOff", Some(self.back_off(container))), false);
-            status.restart_count = status.restart_count.saturating_add(1);
-            status.last_state = Some(self.terminate(container, code));
+        self.each(&mut status, CONTAINERS, &|container| {
+            let back_off = waiting("CrashLoopBackOff", Some(self.back_off(container)));
+            let mut status = self.container(container, back_off, false);
+            status.set("restartCount", self.restarts(container).saturating_add(1));
+            status.set("lastState", self.terminate(container, code));
             status
         });
         self.conditions(&mut status, Readiness { sandbox: true, initialized: true, containers: false });
         status
     }
 
-    fn back_off(&self, container: &Container) -> String {
-        let namespace = self.pod.metadata.namespace.as_deref().unwrap_or_default();
-        let name = self.pod.metadata.name.as_deref().unwrap_or_default();
-        let uid = self.pod.metadata.uid.as_deref().unwrap_or_default();
-        let restarts = self.old_container(container).map_or(0, |old| old.restart_count).saturating_add(1);
-        let wait = super::behaviour::restart_after(restarts).as_secs();
+    fn back_off(&self, container: &Tree) -> String {
+        let (namespace, pod, uid) = (self.pod.in_namespace(), self.pod.name(), self.uid());
+        let wait = super::behaviour::restart_after(self.restarts(container).saturating_add(1)).as_secs();
         let wait = if wait >= 60 { format!("{}m{}s", wait / 60, wait % 60) } else { format!("{wait}s") };
-        format!(
-            "back-off {wait} restarting failed container={} pod={name}_{namespace}({uid})",
-            container.name
-        )
+        let name = name(container);
+        format!("back-off {wait} restarting failed container={name} pod={pod}_{namespace}({uid})")
     }
 
-    fn finished(&self, code: i32) -> PodStatus {
+    fn finished(&self, code: i32) -> Tree {
         let mut status = self.old.clone();
-        status.phase = Some(if code == 0 { "Succeeded" } else { "Failed" }.to_owned());
-        status.container_statuses = self.each(&self.spec.containers, &|container| self.end(container, code));
+        status.set("phase", if code == 0 { "Succeeded" } else { "Failed" });
+        self.each(&mut status, CONTAINERS, &|container| {
+            self.container(container, self.terminate(container, code), false)
+        });
         self.conditions(&mut status, Readiness { sandbox: false, initialized: true, containers: false });
         status
     }
 
     /// The status of a pod that was deleted and has stopped.
-    pub(crate) fn stopped(&self) -> PodStatus {
-        if pod::is_finished(self.pod) || self.old.start_time.is_none() {
+    pub(crate) fn stopped(&self) -> Tree {
+        if pod::is_finished(self.pod) || !self.old.has("startTime") {
             self.old.clone()
         } else {
             self.finished(0)
         }
     }
 
-    fn end(&self, container: &Container, code: i32) -> ContainerStatus {
-        let mut status = self.container(container, self.terminate(container, code), false);
-        status.started = Some(false);
-        status
-    }
-
-    fn with_addresses(&self) -> PodStatus {
+    fn with_addresses(&self) -> Tree {
         let mut status = self.old.clone();
-        let host_network = self.spec.host_network == Some(true);
+        let host_network = self.pod.is_true("spec/hostNetwork");
         let address = if host_network { &self.host.address } else { &self.host.pod_address };
-        if status.pod_ip.is_none() {
-            status.pod_ip = Some(address.clone());
-            status.pod_ips = Some(vec![PodIP { ip: address.clone() }]);
+        if !status.has("podIP") {
+            status.set("podIP", address);
+            status.set("podIPs", vec![tree!({"ip": address})]);
         }
         status
     }
 
-    fn each(
-        &self,
-        containers: &[Container],
-        status: &dyn Fn(&Container) -> ContainerStatus,
-    ) -> Option<Vec<ContainerStatus>> {
-        (!containers.is_empty()).then(|| containers.iter().map(status).collect())
+    /// Sets the statuses of a list of containers.
+    fn each(&self, status: &mut Tree, (spec, statuses): (&str, &str), of: &dyn Fn(&Tree) -> Tree) {
+        let list: Vec<_> = self.pod.list(spec).iter().map(of).collect();
+        status.set(statuses, (!list.is_empty()).then_some(list));
     }
 
-    fn old_container(&self, container: &Container) -> Option<&ContainerStatus> {
-        let all = self.old.container_statuses.iter().chain(&self.old.init_container_statuses).flatten();
-        all.into_iter().find(|status| status.name == container.name)
+    fn uid(&self) -> &str {
+        self.pod.metadata.uid.as_deref().unwrap_or_default()
     }
 
-    fn container(&self, container: &Container, state: ContainerState, ready: bool) -> ContainerStatus {
+    fn old_container(&self, container: &Tree) -> Option<&Tree> {
+        let mut all = self.old.list(CONTAINERS.1).iter().chain(self.old.list(INIT_CONTAINERS.1));
+        all.find(|status| status.at("name") == container.at("name"))
+    }
+
+    fn restarts(&self, container: &Tree) -> i32 {
+        self.old_container(container).and_then(|old| old.i32("restartCount")).unwrap_or(0)
+    }
+
+    fn container(&self, container: &Tree, state: Tree, ready: bool) -> Tree {
         let old = self.old_container(container);
-        let image = container.image.clone().unwrap_or_default();
-        let created = state.waiting.is_none() || old.is_some_and(|old| old.container_id.is_some());
-        let restarts = old.map_or(0, |old| old.restart_count);
-        let uid = self.pod.metadata.uid.as_deref().unwrap_or_default();
-        let started = state.running.is_some();
-        ContainerStatus {
-            name: container.name.clone(),
-            container_id: created.then(|| container_id(uid, &container.name, restarts)),
-            image_id: if created { image_id(&image) } else { String::new() },
-            image,
-            ready,
-            started: Some(started),
-            restart_count: restarts,
-            state: Some(state),
-            last_state: old.and_then(|old| old.last_state.clone()),
-            ..ContainerStatus::default()
-        }
+        let image = container.str("image").unwrap_or_default();
+        let created = !state.has("waiting") || old.is_some_and(|old| old.has("containerID"));
+        let restarts = self.restarts(container);
+        tree!({
+            "name": name(container),
+            "containerID": created.then(|| container_id(self.uid(), name(container), restarts)),
+            "imageID": if created { image_id(image) } else { String::new() },
+            "image": image,
+            "ready": ready,
+            "started": state.has("running"),
+            "restartCount": restarts,
+            "state": state,
+            "lastState": old.map(|old| old.at("lastState")),
+        })
     }
 
     /// The running state. A container that already runs keeps its start time.
-    fn run(&self, container: &Container) -> ContainerState {
-        let state = self.old_container(container).and_then(|old| old.state.as_ref());
-        let running = state.and_then(|state| state.running.clone());
-        let running = running.unwrap_or(ContainerStateRunning { started_at: Some(Time(self.host.now)) });
-        ContainerState { running: Some(running), ..ContainerState::default() }
+    fn run(&self, container: &Tree) -> Tree {
+        let running = self.old_container(container).map(|old| old.at("state/running"));
+        match running.filter(|running| !running.is_null()) {
+            Some(running) => tree!({"running": running}),
+            None => tree!({"running": tree!({"startedAt": time(self.host.now)})}),
+        }
     }
 
-    fn terminate(&self, container: &Container, code: i32) -> ContainerState {
-        let old = self.old_container(container);
-        let state = old.and_then(|old| old.state.as_ref());
-        if let Some(ended) = state.and_then(|state| state.terminated.clone()) {
-            return ContainerState { terminated: Some(ended), ..ContainerState::default() };
+    /// The terminated state. A container that has already ended keeps it.
+    fn terminate(&self, container: &Tree, code: i32) -> Tree {
+        let state = self.old_container(container).map(|old| old.at("state"));
+        let ended = state.map(|state| state.at("terminated")).filter(|ended| !ended.is_null());
+        if let Some(ended) = ended {
+            return tree!({"terminated": ended});
         }
-        let started =
-            state.and_then(|state| state.running.as_ref()).and_then(|running| running.started_at.clone());
-        let uid = self.pod.metadata.uid.as_deref().unwrap_or_default();
-        ContainerState {
-            terminated: Some(ContainerStateTerminated {
-                container_id: Some(container_id(
-                    uid,
-                    &container.name,
-                    old.map_or(0, |old| old.restart_count),
-                )),
-                exit_code: code,
-                reason: Some(if code == 0 { "Completed" } else { "Error" }.to_owned()),
-                started_at: Some(started.unwrap_or(Time(self.host.now))),
-                finished_at: Some(Time(self.host.now)),
-                ..ContainerStateTerminated::default()
-            }),
-            ..ContainerState::default()
-        }
+        let started = state.map(|state| state.at("running/startedAt")).filter(|started| !started.is_null());
+        let terminated = tree!({
+            "containerID": container_id(self.uid(), name(container), self.restarts(container)),
+            "exitCode": code,
+            "reason": if code == 0 { "Completed" } else { "Error" },
+            "startedAt": started.cloned().unwrap_or_else(|| time(self.host.now)),
+            "finishedAt": time(self.host.now),
+        });
+        tree!({"terminated": terminated})
     }
+}
+
+fn name(container: &Tree) -> &str {
+    container.str("name").unwrap_or_default()
 }
 
 /// Which parts of a pod are ready, for its conditions.
@@ -270,86 +249,74 @@ struct Readiness {
 
 impl Writer<'_> {
     /// Sets the five conditions of the node. A transition time changes only with the status.
-    fn conditions(&self, status: &mut PodStatus, readiness: Readiness) {
-        let finished = matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"));
-        let unready = |reason: &str| Some((reason.to_owned(), self.unready(status, finished)));
-        let not_ready = if finished { unready("PodCompleted") } else { unready("ContainersNotReady") };
-        let initialized = (!readiness.initialized).then(|| {
-            let names: Vec<_> =
-                self.spec.init_containers.iter().flatten().map(|container| container.name.as_str()).collect();
-            (
-                "ContainersNotInitialized".to_owned(),
-                format!("containers with incomplete status: [{}]", names.join(" ")),
-            )
-        });
-        let succeeded = finished && readiness.initialized;
-        let initialized =
-            if succeeded { Some(("PodCompleted".to_owned(), String::new())) } else { initialized };
-        let ready = if readiness.containers { self.gate() } else { not_ready.clone() };
+    fn conditions(&self, status: &mut Tree, readiness: Readiness) {
+        let finished = matches!(status.str("phase"), Some("Succeeded" | "Failed"));
+        let completed = ("PodCompleted", String::new());
+        let not_ready = match finished {
+            true => completed.clone(),
+            false => {
+                let unready =
+                    status.list(CONTAINERS.1).iter().filter(|container| !container.is_true("ready"));
+                let names: Vec<_> = unready.map(name).collect();
+                ("ContainersNotReady", format!("containers with unready status: [{}]", names.join(" ")))
+            }
+        };
+        let initialized = match readiness.initialized {
+            true => finished.then_some(completed),
+            false => {
+                let names: Vec<_> = self.pod.list(INIT_CONTAINERS.0).iter().map(name).collect();
+                let message = format!("containers with incomplete status: [{}]", names.join(" "));
+                Some(("ContainersNotInitialized", message))
+            }
+        };
+        let ready = if readiness.containers { self.gate() } else { Some(not_ready.clone()) };
         let own = [
             (OWN[0], readiness.sandbox, None),
             (OWN[1], readiness.initialized, initialized),
             (OWN[2], readiness.containers && ready.is_none(), ready),
-            (OWN[3], readiness.containers, not_ready.filter(|_| !readiness.containers)),
+            (OWN[3], readiness.containers, (!readiness.containers).then_some(not_ready)),
             (OWN[4], true, None),
         ];
-        let mut conditions = self.old.conditions.clone().unwrap_or_default();
-        conditions.retain(|condition| !OWN.contains(&condition.type_.as_str()));
-        for (kind, holds, why) in own {
-            conditions.push(self.condition(kind, holds, why));
-        }
-        status.observed_generation = self.pod.metadata.generation;
-        status.conditions = Some(conditions);
+        let others = self.old.list("conditions").iter();
+        let others = others.filter(|condition| OWN.iter().all(|own| !condition.is("type", own)));
+        let own = own.into_iter().map(|(kind, holds, why)| self.condition(kind, holds, why));
+        let conditions: Vec<_> = others.cloned().chain(own).collect();
+        status.set("observedGeneration", self.pod.metadata.generation);
+        status.set("conditions", conditions);
     }
 
-    fn condition(&self, kind: &str, holds: bool, why: Option<(String, String)>) -> PodCondition {
+    fn condition(&self, kind: &str, holds: bool, why: Option<(&str, String)>) -> Tree {
         let state = if holds { "True" } else { "False" };
-        let old = pod::condition(self.pod, kind).filter(|old| old.status == state);
-        let since = old.and_then(|old| old.last_transition_time.clone()).unwrap_or(Time(self.host.now));
-        let (reason, message) = why.map_or((None, None), |(reason, message)| (Some(reason), Some(message)));
-        PodCondition {
-            type_: kind.to_owned(),
-            status: state.to_owned(),
-            reason,
-            message: message.filter(|message| !message.is_empty()),
-            last_transition_time: Some(since),
-            observed_generation: self.pod.metadata.generation,
-            ..PodCondition::default()
-        }
-    }
-
-    fn unready(&self, status: &PodStatus, finished: bool) -> String {
-        if finished {
-            return String::new();
-        }
-        let unready = status.container_statuses.iter().flatten().filter(|container| !container.ready);
-        let names: Vec<_> = unready.map(|container| container.name.as_str()).collect();
-        format!("containers with unready status: [{}]", names.join(" "))
+        let old = pod::condition(self.pod, kind).filter(|old| old.is("status", state));
+        let since = old.map(|old| old.at("lastTransitionTime")).filter(|since| !since.is_null());
+        let (reason, message) = why.unzip();
+        tree!({
+            "type": kind, "status": state, "reason": reason,
+            "message": message.filter(|message| !message.is_empty()),
+            "lastTransitionTime": since.cloned().unwrap_or_else(|| time(self.host.now)),
+            "observedGeneration": self.pod.metadata.generation,
+        })
     }
 
     /// Returns reason and message if a readiness gate is not satisfied.
-    fn gate(&self) -> Option<(String, String)> {
-        let messages = self.spec.readiness_gates.iter().flatten().filter_map(|gate| {
-            let kind = &gate.condition_type;
-            match pod::condition(self.pod, kind) {
-                None => {
-                    Some(format!("corresponding condition of pod readiness gate \"{kind}\" does not exist."))
-                }
-                Some(condition) if condition.status != "True" => Some(format!(
-                    "the status of pod readiness gate \"{kind}\" is not \"True\", but {}",
-                    condition.status
-                )),
-                Some(_) => None,
-            }
+    fn gate(&self) -> Option<(&'static str, String)> {
+        let gates = self.pod.list("spec/readinessGates").iter().filter_map(|gate| gate.str("conditionType"));
+        let messages = gates.filter_map(|kind| {
+            let Some(condition) = pod::condition(self.pod, kind) else {
+                return Some(format!(
+                    "corresponding condition of pod readiness gate \"{kind}\" does not exist."
+                ));
+            };
+            let status = condition.str("status").unwrap_or_default();
+            let message =
+                || format!("the status of pod readiness gate \"{kind}\" is not \"True\", but {status}");
+            (status != "True").then(message)
         });
         let messages: Vec<_> = messages.collect();
-        (!messages.is_empty()).then(|| ("ReadinessGatesNotReady".to_owned(), messages.join(", ")))
+        (!messages.is_empty()).then(|| ("ReadinessGatesNotReady", messages.join(", ")))
     }
 }
 
-fn waiting(reason: &str, message: Option<String>) -> ContainerState {
-    ContainerState {
-        waiting: Some(ContainerStateWaiting { reason: Some(reason.to_owned()), message }),
-        ..ContainerState::default()
-    }
+fn waiting(reason: &str, message: Option<String>) -> Tree {
+    tree!({"waiting": tree!({"reason": reason, "message": message})})
 }

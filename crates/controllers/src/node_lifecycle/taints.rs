@@ -1,8 +1,10 @@
 //! The taints that follow from the conditions of a node.
 
+use evenkeel_tree::{Tree, tree};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Node, Taint};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use crate::kinds::Node;
+use crate::object::{Fields, time};
 
 /// A condition, its status, and the taint that follows.
 const BY_CONDITION: [(&str, &str, &str); 6] = [
@@ -21,28 +23,26 @@ const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 const EVICTING: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
 
 /// Returns the taints that the node should have; `None` if it has them. Other taints are kept.
-pub(super) fn wanted(node: &Node, now: Timestamp) -> Option<Vec<Taint>> {
-    let spec = node.spec.clone().unwrap_or_default();
-    let present = spec.taints.unwrap_or_default();
-    let conditions = node.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default();
-    let holds =
-        |kind: &str, state: &str| conditions.iter().any(|one| one.type_ == kind && one.status == state);
+pub(super) fn wanted(node: &Node, now: Timestamp) -> Option<Vec<Tree>> {
+    let present = node.list("spec/taints");
+    let condition = |kind: &str| node.at("status").condition(kind);
+    let holds = |kind: &str, state: &str| condition(kind).is_some_and(|one| one.is("status", state));
     // A node without a condition `Ready` keeps the taint that it was created with.
-    let silent = !conditions.iter().any(|one| one.type_ == "Ready");
+    let silent = condition("Ready").is_none();
     let mut keys: Vec<&str> =
         BY_CONDITION.iter().filter(|(kind, state, _)| holds(kind, state)).map(|(_, _, key)| *key).collect();
-    if spec.unschedulable == Some(true) {
+    if node.is_true("spec/unschedulable") {
         keys.push(UNSCHEDULABLE);
     }
-    let ours = |taint: &Taint| {
-        let managed = BY_CONDITION.iter().any(|(_, _, key)| *key == taint.key) || taint.key == UNSCHEDULABLE;
-        managed && !(silent && EVICTING.contains(&taint.key.as_str()))
+    let ours = |taint: &Tree| {
+        let managed = BY_CONDITION.iter().map(|(_, _, key)| *key).chain([UNSCHEDULABLE]);
+        managed.filter(|key| !(silent && EVICTING.contains(key))).any(|key| taint.is("key", key))
     };
     let mut taints: Vec<_> = present.iter().filter(|taint| !ours(taint)).cloned().collect();
     for key in keys {
-        taints.push(keep(&present, key, "NoSchedule", None));
+        taints.push(keep(present, key, "NoSchedule", None));
         if EVICTING.contains(&key) {
-            taints.push(keep(&present, key, "NoExecute", Some(Time(now))));
+            taints.push(keep(present, key, "NoExecute", Some(now)));
         }
     }
     let same = taints.len() == present.len() && taints.iter().all(|taint| present.contains(taint));
@@ -50,14 +50,10 @@ pub(super) fn wanted(node: &Node, now: Timestamp) -> Option<Vec<Taint>> {
 }
 
 /// Returns the present taint, or a new one.
-fn keep(present: &[Taint], key: &str, effect: &str, since: Option<Time>) -> Taint {
-    let there = present.iter().find(|taint| taint.key == key && taint.effect == effect);
-    there.cloned().unwrap_or_else(|| Taint {
-        key: key.to_owned(),
-        effect: effect.to_owned(),
-        time_added: since,
-        value: None,
-    })
+fn keep(present: &[Tree], key: &str, effect: &str, since: Option<Timestamp>) -> Tree {
+    let there = present.iter().find(|taint| taint.is("key", key) && taint.is("effect", effect));
+    let new = || tree!({"key": key, "effect": effect, "timeAdded": since.map(time)});
+    there.cloned().unwrap_or_else(new)
 }
 
 #[cfg(test)]
@@ -66,12 +62,15 @@ mod tests {
     use serde_json::json;
 
     fn keys(value: serde_json::Value) -> Option<Vec<String>> {
-        let node: Node = serde_json::from_value(value).unwrap();
+        let node = crate::object::object(value);
         let taints = wanted(&node, "2026-01-01T00:00:00Z".parse().unwrap())?;
         Some(
             taints
                 .into_iter()
-                .map(|taint| format!("{}:{}", taint.key.rsplit('/').next().unwrap(), taint.effect))
+                .map(|taint| {
+                    let (key, effect) = (taint.str("key").unwrap(), taint.str("effect").unwrap());
+                    format!("{}:{effect}", key.rsplit('/').next().unwrap())
+                })
                 .collect(),
         )
     }

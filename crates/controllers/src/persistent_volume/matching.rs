@@ -3,133 +3,118 @@
 use std::sync::Arc;
 
 use evenkeel_schema::quantity::Quantity;
-use k8s_openapi::api::core::v1::{
-    HostPathVolumeSource, ObjectReference, PersistentVolume, PersistentVolumeClaim, PersistentVolumeSpec,
-};
-use k8s_openapi::apimachinery::pkg::api::resource;
+use evenkeel_tree::{Tree, tree};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
-use kube::core::{Selector, SelectorExt};
+use kube::core::SelectorExt;
+
+use crate::kinds::{PersistentVolume, PersistentVolumeClaim};
+use crate::object::{Fields, Object, selector};
 
 /// The annotation with the provisioner of a volume.
 const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
 /// The name of this provisioner.
 const PROVISIONER: &str = "evenkeel.dev/instant";
 
-/// The result of the search for a volume.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Choice {
-    /// Use this volume.
-    Take(Arc<PersistentVolume>),
-    /// No volume fits.
-    None,
+/// Returns the storage class of a claim or volume, empty if it has none.
+pub(super) fn class(object: &Object) -> &str {
+    object.str("spec/storageClassName").unwrap_or_default()
 }
 
-/// Returns the storage class of a claim.
-pub(super) fn class(claim: &PersistentVolumeClaim) -> Option<String> {
-    claim.spec.as_ref()?.storage_class_name.clone()
+/// Returns the reference to a claim by which a volume is bound to it.
+pub(super) fn reference(claim: &PersistentVolumeClaim) -> Tree {
+    tree!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": claim.metadata.namespace.clone(),
+        "name": claim.name(), "uid": claim.metadata.uid.clone(),
+    })
 }
 
 /// Whether the volume is free or reserved for this claim.
 pub(super) fn is_for(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
-    let Some(reference) = volume.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref()) else { return true };
-    reference.name == Some(claim.name_any())
-        && reference.namespace == claim.namespace()
-        && (reference.uid.is_none() || reference.uid == claim.uid())
+    let (reference, wanted) = (volume.at("spec/claimRef"), reference(claim));
+    let same = |field: &str| reference.at(field) == wanted.at(field);
+    reference.is_null() || (same("name") && same("namespace") && (!reference.has("uid") || same("uid")))
 }
 
 /// Chooses a volume that is reserved for the claim, or else the smallest that fits.
-pub(super) fn choose(claim: &PersistentVolumeClaim, volumes: &[Arc<PersistentVolume>]) -> Choice {
-    let reserved =
-        |volume: &Arc<PersistentVolume>| volume.spec.as_ref().is_some_and(|spec| spec.claim_ref.is_some());
+pub(super) fn choose(
+    claim: &PersistentVolumeClaim,
+    volumes: &[Arc<PersistentVolume>],
+) -> Option<Arc<PersistentVolume>> {
     let fitting = volumes.iter().filter(|volume| is_for(volume, claim) && fits(claim, volume));
-    let best = fitting.min_by_key(|volume| (!reserved(volume), size(volume), volume.name_any()));
-    best.map_or(Choice::None, |volume| Choice::Take(volume.clone()))
+    let best = fitting.min_by_key(|volume| (!volume.has("spec/claimRef"), size(volume), volume.name()));
+    best.cloned()
 }
 
 fn size(volume: &PersistentVolume) -> Option<Quantity> {
-    volume.spec.as_ref()?.capacity.as_ref()?.get("storage").and_then(parsed)
+    quantity(volume, "spec/capacity/storage")
 }
 
-/// Parses a quantity. Validation rejects all others.
-fn parsed(quantity: &resource::Quantity) -> Option<Quantity> {
-    Quantity::parse(&quantity.0).ok()
+/// Parses the quantity at a path. Validation rejects all others.
+fn quantity(object: &Object, path: &str) -> Option<Quantity> {
+    Quantity::parse(object.str(path)?).ok()
 }
+
+/// Where a claim has the size that it asks for.
+const REQUESTED: &str = "spec/resources/requests/storage";
 
 fn fits(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> bool {
-    let (Some(wanted), Some(given)) = (claim.spec.as_ref(), volume.spec.as_ref()) else { return false };
-    let asked = wanted
-        .resources
-        .as_ref()
-        .and_then(|resources| resources.requests.as_ref())
-        .and_then(|all| all.get("storage"));
-    let modes = given.access_modes.as_deref().unwrap_or_default();
-    let selector: Option<Selector> = wanted.selector.clone().and_then(|selector| selector.try_into().ok());
-    volume.metadata.deletion_timestamp.is_none()
-        && asked.and_then(parsed) <= size(volume)
-        && wanted.access_modes.iter().flatten().all(|mode| modes.contains(mode))
-        && wanted.volume_mode.as_deref().unwrap_or("Filesystem")
-            == given.volume_mode.as_deref().unwrap_or("Filesystem")
+    let modes = volume.list("spec/accessModes");
+    let mode = |object: &'_ Object| object.str("spec/volumeMode").unwrap_or("Filesystem").to_owned();
+    let selector = claim.label_selector("spec/selector").and_then(selector);
+    !volume.is_deleting()
+        && claim.has("spec")
+        && volume.has("spec")
+        && quantity(claim, REQUESTED) <= size(volume)
+        && claim.list("spec/accessModes").iter().all(|mode| modes.contains(mode))
+        && mode(claim) == mode(volume)
         && selector.is_none_or(|selector| selector.matches(volume.labels()))
 }
 
 /// Returns the new size of a volume of this provisioner if its claim asks for more than it has.
-pub(super) fn growth(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Option<resource::Quantity> {
-    let ours = volume.annotations().get(PROVISIONED_BY).is_some_and(|by| by == PROVISIONER);
-    let resources = claim.spec.as_ref()?.resources.as_ref()?;
-    let wanted = resources.requests.as_ref()?.get("storage")?;
-    (ours && parsed(wanted)? > size(volume)?).then(|| wanted.clone())
+pub(super) fn growth(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Option<Tree> {
+    let ours = volume.annotation(PROVISIONED_BY) == Some(PROVISIONER);
+    (ours && quantity(claim, REQUESTED)? > size(volume)?).then(|| claim.at(REQUESTED).clone())
 }
 
 /// Returns a new volume for a claim.
 pub(super) fn provision(claim: &PersistentVolumeClaim) -> PersistentVolume {
-    let spec = claim.spec.clone().unwrap_or_default();
-    let name = format!("pvc-{}", claim.uid().unwrap_or_default());
-    PersistentVolume {
-        metadata: ObjectMeta {
-            name: Some(name.clone()),
-            annotations: Some([(PROVISIONED_BY.to_owned(), PROVISIONER.to_owned())].into()),
-            ..ObjectMeta::default()
-        },
-        spec: Some(PersistentVolumeSpec {
-            capacity: spec.resources.and_then(|resources| resources.requests),
-            access_modes: spec.access_modes,
-            volume_mode: spec.volume_mode,
-            storage_class_name: spec.storage_class_name,
-            persistent_volume_reclaim_policy: Some("Delete".to_owned()),
-            claim_ref: Some(ObjectReference {
-                api_version: Some("v1".to_owned()),
-                kind: Some("PersistentVolumeClaim".to_owned()),
-                namespace: claim.namespace(),
-                name: Some(claim.name_any()),
-                uid: claim.uid(),
-                ..ObjectReference::default()
-            }),
-            host_path: Some(HostPathVolumeSource { path: format!("/evenkeel/{name}"), type_: None }),
-            ..PersistentVolumeSpec::default()
-        }),
-        status: None,
-    }
+    let name = format!("pvc-{}", claim.metadata.uid.as_deref().unwrap_or_default());
+    let metadata = ObjectMeta {
+        name: Some(name.clone()),
+        annotations: Some([(PROVISIONED_BY.to_owned(), PROVISIONER.to_owned())].into()),
+        ..ObjectMeta::default()
+    };
+    let spec = tree!({
+        "capacity": claim.at("spec/resources/requests"),
+        "accessModes": claim.at("spec/accessModes"),
+        "volumeMode": claim.at("spec/volumeMode"),
+        "storageClassName": claim.at("spec/storageClassName"),
+        "persistentVolumeReclaimPolicy": "Delete",
+        "claimRef": reference(claim),
+        "hostPath": tree!({"path": format!("/evenkeel/{name}")}),
+    });
+    PersistentVolume::new(metadata, tree!({"spec": spec}))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::object::object;
     use serde_json::json;
 
     fn volume(name: &str, size: &str) -> Arc<PersistentVolume> {
-        Arc::new(serde_json::from_value(json!({"metadata": {"name": name}, "spec": {"capacity": {"storage": size}, "accessModes": ["ReadWriteOnce"]}})).unwrap())
+        let spec = json!({"capacity": {"storage": size}, "accessModes": ["ReadWriteOnce"]});
+        Arc::new(object(json!({"metadata": {"name": name}, "spec": spec})))
     }
 
     #[test]
     fn the_smallest_that_fits_is_taken() {
-        let claim: PersistentVolumeClaim =
-            serde_json::from_value(json!({"metadata": {"name": "c", "namespace": "n", "uid": "u"}, "spec": {
-            "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "2Gi"}}}}))
-            .unwrap();
+        let claim = object(json!({"metadata": {"name": "c", "namespace": "n", "uid": "u"}, "spec": {
+            "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "2Gi"}}}}));
         let volumes = [volume("large", "10Gi"), volume("right", "2Gi"), volume("small", "1Gi")];
-        assert_eq!(choose(&claim, &volumes), Choice::Take(volumes[1].clone()));
-        assert_eq!(choose(&claim, &volumes[2..]), Choice::None);
+        assert_eq!(choose(&claim, &volumes), Some(volumes[1].clone()));
+        assert_eq!(choose(&claim, &volumes[2..]), None);
         assert!(is_for(&provision(&claim), &claim));
     }
 }

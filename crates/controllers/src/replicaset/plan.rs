@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
 
 use super::ranking;
+use crate::kinds::Pod;
 use crate::pod;
 
 /// The most pods that one reconcile creates or deletes. The next one does the rest.

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
 
+use crate::kinds::Pod;
 use crate::pod;
 
 /// The annotation with the deletion cost of a pod.
@@ -61,7 +61,7 @@ fn deletion_cost(pod: &Pod) -> i32 {
     let plain = |text: &&str| {
         !text.starts_with('+') && (*text == "0" || !text.trim_start_matches('-').starts_with('0'))
     };
-    pod::annotation(pod, DELETION_COST).filter(plain).and_then(|text| text.parse().ok()).unwrap_or(0)
+    pod.annotation(DELETION_COST).filter(plain).and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
 fn created(pod: &Pod) -> Option<Timestamp> {
@@ -140,7 +140,7 @@ mod tests {
     fn the_crowded_node_gives_one_up() {
         let on = |name: &str, node: &str| {
             let mut pod = ready_pod(name, "2026-01-01T00:00:00Z");
-            pod.spec.as_mut().unwrap().node_name = Some(node.to_owned());
+            pod.set("spec/nodeName", node);
             pod
         };
         assert_eq!(first(&[on("a", "m"), on("b", "n"), on("c", "n")]), "b");

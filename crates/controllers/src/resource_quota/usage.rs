@@ -1,16 +1,16 @@
 //! The usage of a quota, counted from the objects of its namespace.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use evenkeel_schema::pod_resources::{Amounts, add, read};
 use evenkeel_schema::quantity::{Format, Quantity};
 use evenkeel_schema::quota::{GroupResource, matches, tracks, usage};
+use evenkeel_tree::{Tree, tree};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, ResourceQuota, ResourceQuotaStatus, Service};
-use k8s_openapi::apimachinery::pkg::api::resource;
-use serde::Serialize;
 use serde_json::Value;
+
+use crate::kinds::{PersistentVolumeClaim, Pod, ResourceQuota, Service};
+use crate::object::Object;
 
 /// The objects of a namespace whose usage depends on their content.
 pub(super) struct NamespaceObjects {
@@ -28,28 +28,36 @@ pub(super) fn status(
     content: &NamespaceObjects,
     count: Count<'_>,
     now: Timestamp,
-) -> Result<ResourceQuotaStatus, serde_json::Error> {
-    let hard = quota.spec.as_ref().and_then(|spec| spec.hard.clone()).unwrap_or_default();
-    let tree = serde_json::to_value(quota)?;
-    let counting = Counting { quota: &tree, now };
-    let mut used = read(tree["status"].get("used"));
-    used.retain(|name, _| hard.contains_key(name));
-    for (resource, sum) in [
-        (GroupResource::PODS, counting.sum(GroupResource::PODS, &content.pods)?),
-        (GroupResource::SERVICES, counting.sum(GroupResource::SERVICES, &content.services)?),
-        (GroupResource::CLAIMS, counting.sum(GroupResource::CLAIMS, &content.claims)?),
+) -> Tree {
+    let hard = quota.at("spec/hard");
+    let names = || hard.members().map(|(name, _)| name);
+    let counting = Counting { quota: &value(quota), now };
+    let mut used = read(Some(&quota.at("status/used").to_value()));
+    used.retain(|name, _| hard.as_map().is_some_and(|hard| hard.get(name).is_some()));
+    for (resource, objects) in [
+        (GroupResource::PODS, &content.pods),
+        (GroupResource::SERVICES, &content.services),
+        (GroupResource::CLAIMS, &content.claims),
     ] {
-        for name in hard.keys().filter(|name| tracks(resource, name)) {
-            used.insert(name.clone(), sum.get(name).cloned().unwrap_or_default());
+        let sum = counting.sum(resource, objects);
+        for name in names().filter(|name| tracks(resource, name)) {
+            used.insert(name.to_owned(), sum.get(name).cloned().unwrap_or_default());
         }
     }
-    for name in hard.keys() {
+    for name in names() {
         let counted = GroupResource::counted_by(name).filter(|resource| !is_measured(*resource));
-        used.extend(counted.and_then(count).map(|number| (name.clone(), counting.objects(number))));
+        used.extend(counted.and_then(count).map(|number| (name.to_owned(), counting.objects(number))));
     }
-    let used: BTreeMap<_, _> =
-        used.into_iter().map(|(name, amount)| (name, resource::Quantity(amount.to_string()))).collect();
-    Ok(ResourceQuotaStatus { hard: Some(hard), used: Some(used) })
+    let used = used.into_iter().map(|(name, amount)| (name.as_str().into(), amount.to_string().into()));
+    let hard = if hard.is_null() { tree!({}) } else { hard.clone() };
+    tree!({"hard": hard, "used": Tree::map(used.collect())})
+}
+
+/// Returns an object as the functions of quotas read it.
+pub(super) fn value(object: &Object) -> Value {
+    let mut value = object.to_value();
+    value["metadata"] = serde_json::json!(object.metadata);
+    value
 }
 
 fn is_measured(resource: GroupResource<'_>) -> bool {
@@ -63,23 +71,19 @@ struct Counting<'a> {
 
 impl Counting<'_> {
     /// Sums the usage of the objects that match the quota; empty if the quota does not limit this resource.
-    fn sum<K: Serialize>(
-        &self,
-        resource: GroupResource<'_>,
-        objects: &[Arc<K>],
-    ) -> Result<Amounts, serde_json::Error> {
+    fn sum(&self, resource: GroupResource<'_>, objects: &[Arc<Object>]) -> Amounts {
         let mut sum = Amounts::new();
         let hard = self.quota["spec"]["hard"].as_object();
         if !hard.is_some_and(|hard| hard.keys().any(|name| tracks(resource, name))) {
-            return Ok(sum);
+            return sum;
         }
         for object in objects {
-            let object = serde_json::to_value(&**object)?;
+            let object = value(object);
             if matches(self.quota, resource, &object) {
                 add(&mut sum, &usage(resource, &object, self.now));
             }
         }
-        Ok(sum)
+        sum
     }
 
     /// Returns the number of objects of a resource that is only counted. Quota scopes do not match such objects.
@@ -96,7 +100,7 @@ mod tests {
     use serde_json::json;
 
     fn used(quota: Value) -> Value {
-        let quota: ResourceQuota = serde_json::from_value(quota).unwrap();
+        let quota = crate::pod::tests::pod(quota);
         let pod = crate::pod::tests::pod(json!({"spec": {"containers": [{"name": "c", "resources": {
             "requests": {"cpu": "250m"}, "limits": {"memory": "256Mi"}}}]}}));
         let done = crate::pod::tests::pod(json!({"status": {"phase": "Succeeded"}}));
@@ -110,8 +114,7 @@ mod tests {
             GroupResource { group: "", plural: "secrets" } => Some(2),
             _ => None,
         };
-        let status = status(&quota, &content, &count, Timestamp::UNIX_EPOCH).unwrap();
-        serde_json::to_value(status.used).unwrap()
+        status(&quota, &content, &count, Timestamp::UNIX_EPOCH).at("used").to_value()
     }
 
     #[test]

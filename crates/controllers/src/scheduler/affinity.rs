@@ -1,59 +1,48 @@
 //! Which nodes a pod may run on and prefers: node selector, node affinity, taints.
 
-use k8s_openapi::api::core::v1::{
-    Node, NodeSelectorRequirement, NodeSelectorTerm, PodSpec, Taint, Toleration,
-};
+use evenkeel_tree::{Tree, tree};
 
 use crate::counts;
+use crate::kinds::Node;
 
-/// Whether the node matches the pod's node selector and required node affinity.
-pub(crate) fn matches(pod: &PodSpec, node: &Node) -> bool {
-    let selected =
-        pod.node_selector.iter().flatten().all(|(key, value)| label(node, key) == Some(value.as_str()));
-    let required = pod
-        .affinity
-        .as_ref()
-        .and_then(|affinity| affinity.node_affinity.as_ref())
-        .and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution.as_ref());
+/// Where the spec of a pod has its required node affinity.
+pub(crate) const REQUIRED: &str = "affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution";
+const PREFERRED: &str = "affinity/nodeAffinity/preferredDuringSchedulingIgnoredDuringExecution";
+
+/// Whether the node matches the node selector and required node affinity of a pod with this spec.
+pub(crate) fn matches(spec: &Tree, node: &Node) -> bool {
+    let selected = spec.entries("nodeSelector").all(|(key, value)| node.label(key) == value.as_str());
+    let required = spec.at(REQUIRED);
     selected
-        && required
-            .is_none_or(|required| required.node_selector_terms.iter().any(|term| term_matches(term, node)))
+        && (required.is_null()
+            || required.list("nodeSelectorTerms").iter().any(|term| term_matches(term, node)))
 }
 
 /// Returns the sum of the weights of the preferred node affinity terms that match.
-pub(crate) fn preference(pod: &PodSpec, node: &Node) -> i32 {
-    let preferred = pod
-        .affinity
-        .as_ref()
-        .and_then(|affinity| affinity.node_affinity.as_ref())
-        .and_then(|affinity| affinity.preferred_during_scheduling_ignored_during_execution.as_ref());
-    let liked = preferred.into_iter().flatten().filter(|preferred| term_matches(&preferred.preference, node));
-    counts::sum(liked.map(|preferred| preferred.weight))
+pub(crate) fn preference(spec: &Tree, node: &Node) -> i32 {
+    let preferred = spec.list(PREFERRED).iter();
+    let liked = preferred.filter(|preferred| term_matches(preferred.at("preference"), node));
+    counts::sum(liked.filter_map(|preferred| preferred.i32("weight")))
 }
 
 /// Whether a term matches. A term without requirements matches nothing.
-fn term_matches(term: &NodeSelectorTerm, node: &Node) -> bool {
-    let field = |key: &str| match key {
-        "metadata.name" => Some(node.metadata.name.as_deref().unwrap_or_default()),
-        _ => None,
-    };
-    let expressions = term.match_expressions.as_deref().unwrap_or_default();
-    let field_expressions = term.match_fields.as_deref().unwrap_or_default();
-    !(expressions.is_empty() && field_expressions.is_empty())
-        && expressions.iter().all(|requirement| holds(requirement, label(node, &requirement.key)))
-        && field_expressions.iter().all(|requirement| holds(requirement, field(&requirement.key)))
+fn term_matches(term: &Tree, node: &Node) -> bool {
+    let field = |key: &str| (key == "metadata.name").then(|| node.name());
+    let (expressions, fields) = (term.list("matchExpressions"), term.list("matchFields"));
+    !(expressions.is_empty() && fields.is_empty())
+        && expressions.iter().all(|requirement| holds(requirement, node.label(key(requirement))))
+        && fields.iter().all(|requirement| holds(requirement, field(key(requirement))))
 }
 
-fn label<'a>(node: &'a Node, key: &str) -> Option<&'a str> {
-    node.metadata.labels.as_ref()?.get(key).map(String::as_str)
+fn key(requirement: &Tree) -> &str {
+    requirement.str("key").unwrap_or_default()
 }
 
 /// Whether a requirement holds for a label or field with this value.
-fn holds(requirement: &NodeSelectorRequirement, value: Option<&str>) -> bool {
-    let values = requirement.values.as_deref().unwrap_or_default();
-    let listed = value.is_some_and(|value| values.iter().any(|listed| listed == value));
-    let compared = || Some((value?.parse::<i64>().ok()?, values.first()?.parse::<i64>().ok()?));
-    match requirement.operator.as_str() {
+fn holds(requirement: &Tree, value: Option<&str>) -> bool {
+    let listed = value.is_some_and(|value| requirement.texts("values").any(|listed| listed == value));
+    let compared = || Some((value?.parse::<i64>().ok()?, requirement.str("values/0")?.parse::<i64>().ok()?));
+    match requirement.str("operator").unwrap_or_default() {
         "In" => listed,
         "NotIn" => !listed,
         "Exists" => value.is_some(),
@@ -64,39 +53,36 @@ fn holds(requirement: &NodeSelectorRequirement, value: Option<&str>) -> bool {
     }
 }
 
-/// Returns the first taint with one of these effects that the pod does not tolerate.
-pub(crate) fn untolerated<'a>(pod: &PodSpec, node: &'a Node, effects: &[&str]) -> Option<&'a Taint> {
-    let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
-    let tolerations = pod.tolerations.as_deref().unwrap_or_default();
-    taints.iter().find(|taint| {
-        effects.contains(&taint.effect.as_str())
-            && !tolerations.iter().any(|toleration| tolerates(toleration, taint))
-    })
+/// Returns the first taint with one of these effects that a pod with this spec does not tolerate.
+pub(crate) fn untolerated<'a>(spec: &Tree, node: &'a Node, effects: &[&str]) -> Option<&'a Tree> {
+    node.list("spec/taints")
+        .iter()
+        .find(|taint| effects.iter().any(|effect| taint.is("effect", effect)) && !is_tolerated(spec, taint))
+}
+
+fn is_tolerated(spec: &Tree, taint: &Tree) -> bool {
+    spec.list("tolerations").iter().any(|toleration| tolerates(toleration, taint))
 }
 
 /// Whether a toleration matches a taint. An empty key with `Exists` matches all keys, an empty effect all effects.
-pub(crate) fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
-    let key = toleration.key.as_deref().unwrap_or_default();
-    let effect = toleration.effect.as_deref().unwrap_or_default();
-    let operator = toleration.operator.as_deref().unwrap_or("Equal");
-    let value = taint.value.as_deref().unwrap_or_default();
-    (effect.is_empty() || effect == taint.effect)
-        && (key.is_empty() || key == taint.key)
-        && match operator {
+fn tolerates(toleration: &Tree, taint: &Tree) -> bool {
+    let (key, effect) = (toleration.at("key"), toleration.at("effect"));
+    (effect.is_empty() || effect == taint.at("effect"))
+        && (key.is_empty() || key == taint.at("key"))
+        && match toleration.str("operator").unwrap_or("Equal") {
             "Exists" => true,
-            "Equal" | "" => !key.is_empty() && toleration.value.as_deref().unwrap_or_default() == value,
+            "Equal" | "" => !key.is_empty() && value(toleration) == value(taint),
             _ => false,
         }
 }
 
-/// Whether the pod tolerates a node with `spec.unschedulable`.
-pub(crate) fn tolerates_unschedulable(pod: &PodSpec) -> bool {
-    let taint = Taint {
-        key: "node.kubernetes.io/unschedulable".to_owned(),
-        effect: "NoSchedule".to_owned(),
-        ..Taint::default()
-    };
-    pod.tolerations.iter().flatten().any(|toleration| tolerates(toleration, &taint))
+fn value(tree: &Tree) -> &str {
+    tree.str("value").unwrap_or_default()
+}
+
+/// Whether a pod with this spec tolerates a node with `spec.unschedulable`.
+pub(crate) fn tolerates_unschedulable(spec: &Tree) -> bool {
+    is_tolerated(spec, &tree!({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}))
 }
 
 #[cfg(test)]
@@ -104,14 +90,10 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn node(value: serde_json::Value) -> Node {
-        serde_json::from_value(value).unwrap()
-    }
+    use crate::object::object as node;
 
-    fn pod(value: serde_json::Value) -> PodSpec {
-        let mut spec = json!({"containers": []});
-        spec.as_object_mut().unwrap().extend(value.as_object().unwrap().clone());
-        serde_json::from_value(spec).unwrap()
+    fn pod(spec: serde_json::Value) -> Tree {
+        spec.into()
     }
 
     #[test]

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use evenkeel_schema::pod_resources::{Amounts, Part, PodResources, add};
 use evenkeel_schema::quantity::Quantity;
-use k8s_openapi::api::core::v1::{Container, ContainerStatus, Node, Pod};
-use k8s_openapi::apimachinery::pkg::api::resource;
+use evenkeel_tree::Tree;
 use serde_json::{Value, json};
 
+use crate::kinds::{Node, Pod};
 use crate::pod;
 
 /// A port of the node that a pod takes: address, protocol, number.
@@ -33,43 +33,42 @@ impl PodRequests {
 /// The fields of a pod that [`PodResources`] reads, as a tree. Every event of a pod is counted anew, so that the rest of
 /// the pod is left out.
 fn resource_fields(pod: &Pod) -> Value {
-    let container = |it: &Container| json!({"name": it.name, "restartPolicy": it.restart_policy, "resources": it.resources});
-    let spec = pod.spec.as_ref().map(|spec| {
-        json!({
-            "containers": spec.containers.iter().map(container).collect::<Vec<_>>(),
-            "initContainers": spec.init_containers.iter().flatten().map(container).collect::<Vec<_>>(),
-            "resources": spec.resources,
-            "overhead": spec.overhead,
-        })
-    });
-    let status = pod.status.as_ref();
-    let reported = |statuses: Option<&Vec<ContainerStatus>>| -> Vec<Value> {
-        let reported = statuses.into_iter().flatten().filter(|it| it.resources.is_some());
-        reported.map(|it| json!({"name": it.name, "resources": it.resources, "allocatedResources": it.allocated_resources})).collect()
+    let containers = |path: &str| -> Vec<Value> {
+        pod.list(path).iter().map(|it| parts(it, &["name", "restartPolicy", "resources"])).collect()
+    };
+    let reported = |path: &str| -> Vec<Value> {
+        let reported = pod.list(path).iter().filter(|it| it.has("resources"));
+        reported.map(|it| parts(it, &["name", "resources", "allocatedResources"])).collect()
     };
     json!({
-        "spec": spec,
+        "spec": {
+            "containers": containers("spec/containers"),
+            "initContainers": containers("spec/initContainers"),
+            "resources": pod.at("spec/resources").to_value(),
+            "overhead": pod.at("spec/overhead").to_value(),
+        },
         "status": {
-            "containerStatuses": reported(status.and_then(|status| status.container_statuses.as_ref())),
-            "initContainerStatuses": reported(status.and_then(|status| status.init_container_statuses.as_ref())),
-            "conditions": pod::condition(pod, RESIZE_PENDING).map(|it| json!([{"type": it.type_, "reason": it.reason}])),
+            "containerStatuses": reported("status/containerStatuses"),
+            "initContainerStatuses": reported("status/initContainerStatuses"),
+            "conditions": pod::condition(pod, RESIZE_PENDING).map(|it| [parts(it, &["type", "reason"])]),
         },
     })
+}
+
+/// Returns some members of a map.
+fn parts(tree: &Tree, names: &[&str]) -> Value {
+    names.iter().map(|name| (*name, tree.at(name).to_value())).collect()
 }
 
 /// The condition of a pod whose resources are to change. An infeasible change does not count.
 const RESIZE_PENDING: &str = "PodResizePending";
 
 fn host_ports(pod: &Pod) -> BTreeSet<HostPort> {
-    let Some(spec) = pod.spec.as_ref() else { return BTreeSet::new() };
-    let ports = spec.containers.iter().flat_map(|container| container.ports.iter().flatten());
-    let taken = ports.filter(|port| port.host_port.is_some_and(|number| number > 0)).map(|port| {
-        let address = port
-            .host_ip
-            .clone()
-            .filter(|address| !address.is_empty())
-            .unwrap_or_else(|| "0.0.0.0".to_owned());
-        (address, port.protocol.clone().unwrap_or_else(|| "TCP".to_owned()), port.host_port.unwrap_or(0))
+    let ports = pod.list("spec/containers").iter().flat_map(|container| container.list("ports"));
+    let taken = ports.filter_map(|port| {
+        let number = port.i32("hostPort").filter(|number| *number > 0)?;
+        let address = port.str("hostIP").filter(|address| !address.is_empty()).unwrap_or("0.0.0.0");
+        Some((address.to_owned(), port.str("protocol").unwrap_or("TCP").to_owned(), number))
     });
     taken.collect()
 }
@@ -168,7 +167,7 @@ impl SchedulerCache {
 
     /// Updates what a node offers to pods.
     pub(crate) fn observe_node(&mut self, node: &Node) {
-        self.offered.insert(node.metadata.name.clone().unwrap_or_default(), allocatable(node));
+        self.offered.insert(node.name().to_owned(), allocatable(node));
     }
 
     /// Removes a node that was deleted.
@@ -178,7 +177,7 @@ impl SchedulerCache {
 
     /// Returns the amounts that a node offers to pods.
     pub(crate) fn allocatable(&self, node: &Node) -> Cow<'_, Amounts> {
-        let known = self.offered.get(node.metadata.name.as_deref().unwrap_or_default());
+        let known = self.offered.get(node.name());
         known.map_or_else(|| Cow::Owned(allocatable(node)), Cow::Borrowed)
     }
 
@@ -195,17 +194,11 @@ impl SchedulerCache {
 
 /// Returns the amounts that a node offers to pods.
 fn allocatable(node: &Node) -> Amounts {
-    let status = node.status.as_ref();
-    let offered = status.and_then(|status| status.allocatable.as_ref().or(status.capacity.as_ref()));
-    offered.map(amounts).unwrap_or_default()
-}
-
-/// Reads a resource list. Values that are no quantities are left out; validation rejects them.
-fn amounts(quantities: &BTreeMap<String, resource::Quantity>) -> Amounts {
-    let parsed = |(name, quantity): (&String, &resource::Quantity)| {
-        Some((name.clone(), Quantity::parse(&quantity.0).ok()?))
-    };
-    quantities.iter().filter_map(parsed).collect()
+    let path = if node.has("status/allocatable") { "status/allocatable" } else { "status/capacity" };
+    // Values that are no quantities are left out; validation rejects them.
+    let parsed =
+        |(name, amount): (&str, &Tree)| Some((name.to_owned(), Quantity::parse(amount.as_str()?).ok()?));
+    node.entries(path).filter_map(parsed).collect()
 }
 
 #[cfg(test)]
@@ -238,7 +231,7 @@ mod tests {
         cache.observe(&one);
         cache.observe(&one);
         assert_eq!(cache.get("n").map(|info| info.requested("cpu").to_string()).as_deref(), Some("1"));
-        one.status = serde_json::from_value(json!({"phase": "Succeeded"})).unwrap();
+        one.set("status/phase", "Succeeded");
         cache.observe(&one);
         assert!(cache.get("n").is_none());
         cache.forget("unknown");

@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use evenkeel_schema::pod_resources::Amounts;
 use evenkeel_schema::quantity::{Format, Quantity};
-use k8s_openapi::api::core::v1::{Node, Pod, PodSpec};
+use evenkeel_tree::Tree;
 
 use super::affinity;
 use super::cache::{NodeInfo, PodRequests, SchedulerCache};
+use crate::kinds::{Node, Pod};
 
 /// Why a node does not fit.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,13 +37,11 @@ pub(crate) fn place(
     if nodes.is_empty() {
         return Err(Unschedulable { message: "no nodes available to schedule pods".to_owned() });
     }
-    let (empty, no_spec) = (NodeInfo::default(), PodSpec::default());
-    let spec = pod.spec.as_ref().unwrap_or(&no_spec);
+    let (empty, spec) = (NodeInfo::default(), pod.at("spec"));
     let mut misfits = Vec::new();
     let mut best: Option<(Score, &Arc<Node>)> = None;
     for node in nodes {
-        let name = node.metadata.name.as_deref().unwrap_or_default();
-        let info = cache.get(name).unwrap_or(&empty);
+        let info = cache.get(node.name()).unwrap_or(&empty);
         let allocatable = cache.allocatable(node);
         match misfit(spec, node, &allocatable, requests, info) {
             Some(misfit) => misfits.push(misfit),
@@ -55,7 +54,7 @@ pub(crate) fn place(
         }
     }
     match best {
-        Some((_, node)) => Ok(node.metadata.name.clone().unwrap_or_default()),
+        Some((_, node)) => Ok(node.name().to_owned()),
         None => Err(Unschedulable { message: message(&misfits) }),
     }
 }
@@ -64,13 +63,7 @@ pub(crate) fn place(
 /// among nodes of the same score.
 type Score = (i32, bool, Reverse<i128>, Reverse<usize>);
 
-fn score(
-    spec: &PodSpec,
-    node: &Node,
-    allocatable: &Amounts,
-    requests: &PodRequests,
-    info: &NodeInfo,
-) -> Score {
+fn score(spec: &Tree, node: &Node, allocatable: &Amounts, requests: &PodRequests, info: &NodeInfo) -> Score {
     let clean = affinity::untolerated(spec, node, &["PreferNoSchedule"]).is_none();
     (
         affinity::preference(spec, node),
@@ -95,15 +88,14 @@ fn load(allocatable: &Amounts, requests: &PodRequests, info: &NodeInfo) -> i128 
 ///
 /// The first check that fails decides, as in Kubernetes. The check of resources reports all that lack.
 fn misfit(
-    spec: &PodSpec,
+    spec: &Tree,
     node: &Node,
     allocatable: &Amounts,
     requests: &PodRequests,
     info: &NodeInfo,
 ) -> Option<Misfit> {
     let fixed = |reason: &str| Some(Misfit { reasons: vec![reason.to_owned()], resolvable: false });
-    let unschedulable = node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true);
-    if unschedulable && !affinity::tolerates_unschedulable(spec) {
+    if node.is_true("spec/unschedulable") && !affinity::tolerates_unschedulable(spec) {
         return fixed("node(s) were unschedulable");
     }
     if affinity::untolerated(spec, node, &["NoSchedule", "NoExecute"]).is_some() {
@@ -175,7 +167,7 @@ mod tests {
             "metadata": {"name": name}, "status": {"allocatable": {"cpu": "2", "memory": "4Gi", "pods": "2"}},
         });
         value.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
-        Arc::new(serde_json::from_value(value).unwrap())
+        Arc::new(pod(value))
     }
 
     fn wants(cpu: &str) -> Pod {

@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use evenkeel_runtime::Request;
-use k8s_openapi::api::core::v1::Pod;
 
+use crate::kinds::Pod;
 use crate::pod;
 
 /// The value of `spec.schedulerName` that asks for this scheduler.
@@ -29,9 +29,8 @@ pub(crate) struct SchedulingQueue {
 
 /// Whether the pod waits for this scheduler to find it a node.
 pub(crate) fn is_waiting(pod: &Pod) -> bool {
-    let spec = pod.spec.as_ref();
-    let scheduler = spec.and_then(|spec| spec.scheduler_name.as_deref()).unwrap_or(NAME);
-    let gated = spec.and_then(|spec| spec.scheduling_gates.as_ref()).is_some_and(|gates| !gates.is_empty());
+    let scheduler = pod.str("spec/schedulerName").unwrap_or(NAME);
+    let gated = !pod.list("spec/schedulingGates").is_empty();
     pod::node_name(pod).is_none() && pod::is_active(pod) && scheduler == NAME && !gated
 }
 
@@ -83,7 +82,7 @@ impl SchedulingQueue {
 
 /// Returns the priority of a pod, zero if it has none.
 pub(crate) fn priority(pod: &Pod) -> i32 {
-    pod.spec.as_ref().and_then(|spec| spec.priority).unwrap_or(0)
+    pod.i32("spec/priority").unwrap_or(0)
 }
 
 #[cfg(test)]

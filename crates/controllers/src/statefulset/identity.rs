@@ -1,15 +1,11 @@
 //! The identity of a StatefulSet's pods: ordinals, names, claims.
 
-use std::collections::BTreeMap;
-
-use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{
-    PersistentVolumeClaim, PersistentVolumeClaimVolumeSource, Pod, PodTemplateSpec, Volume,
-};
+use evenkeel_tree::{Tree, tree};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
 use crate::controller_ref::controller_reference;
-use crate::openapi_compat::HasSpec as _;
+use crate::kinds::{POD, PersistentVolumeClaim, Pod, STATEFUL_SET, StatefulSet};
+use crate::object::Fields;
 use crate::{controller_history, pod_template};
 
 const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
@@ -24,10 +20,8 @@ pub(crate) struct Ordinals {
 
 impl Ordinals {
     pub(crate) fn of(set: &StatefulSet) -> Self {
-        let spec = set.spec();
-        let start =
-            spec.and_then(|spec| spec.ordinals.as_ref()).and_then(|ordinals| ordinals.start).unwrap_or(0);
-        Self { start, count: spec.and_then(|spec| spec.replicas).unwrap_or(1).max(0) }
+        let start = set.i32("spec/ordinals/start").unwrap_or(0);
+        Self { start, count: set.i32("spec/replicas").unwrap_or(1).max(0) }
     }
 
     pub(crate) fn contains(self, ordinal: i32) -> bool {
@@ -46,74 +40,59 @@ impl Ordinals {
 
 /// Returns the ordinal of a pod; `None` if its name is not that of a pod of the set.
 pub(crate) fn ordinal(set: &str, pod: &Pod) -> Option<i32> {
-    let (parent, digits) = pod.metadata.name.as_deref()?.rsplit_once('-')?;
+    let (parent, digits) = pod.name().rsplit_once('-')?;
     let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     (parent == set && plain).then(|| digits.parse().ok())?
 }
 
 /// Returns the pod of an ordinal, with this template and revision.
-pub(crate) fn pod(set: &StatefulSet, pod_template: &PodTemplateSpec, revision: &str, ordinal: i32) -> Pod {
-    let name = format!("{}-{ordinal}", set.metadata.name.as_deref().unwrap_or_default());
-    let namespace = set.metadata.namespace.as_deref().unwrap_or_default();
-    let mut pod = pod_template::pod(pod_template, namespace, controller_reference(set));
-    pod.metadata.name = Some(name.clone());
+pub(crate) fn pod(set: &StatefulSet, template: &Tree, revision: &str, ordinal: i32) -> Pod {
+    let name = format!("{}-{ordinal}", set.name());
+    let mut pod = pod_template::pod(template, set.in_namespace(), controller_reference(&STATEFUL_SET, set));
     let labels = pod.metadata.labels.get_or_insert_default();
     labels.insert(POD_NAME.to_owned(), name.clone());
     labels.insert(POD_INDEX.to_owned(), ordinal.to_string());
     labels.insert(controller_history::POD_REVISION.to_owned(), revision.to_owned());
-    let volumes = volumes(set, ordinal);
-    let spec = pod.spec.get_or_insert_default();
-    spec.hostname = Some(name);
-    spec.subdomain = set.spec().and_then(|spec| spec.service_name.clone()).filter(|name| !name.is_empty());
-    let own = spec.volumes.take().unwrap_or_default();
-    let own = own.into_iter().filter(|volume| volumes.iter().all(|claimed| claimed.name != volume.name));
-    let all: Vec<_> = volumes.iter().cloned().chain(own).collect();
-    spec.volumes = (!all.is_empty()).then_some(all);
+    pod.set("spec/hostname", &name);
+    pod.set("spec/subdomain", set.str("spec/serviceName").filter(|name| !name.is_empty()));
+    pod.metadata.name = Some(name);
+    let mut volumes = volumes(set, ordinal);
+    let is_claimed = |volume: &&Tree| volumes.iter().any(|claimed| claimed.at("name") == volume.at("name"));
+    let own: Vec<_> = pod.list("spec/volumes").iter().filter(|volume| !is_claimed(volume)).cloned().collect();
+    volumes.extend(own);
+    pod.set("spec/volumes", (!volumes.is_empty()).then_some(volumes));
     pod
 }
 
-fn volumes(set: &StatefulSet, ordinal: i32) -> Vec<Volume> {
-    let volume = |(template, claim): (String, PersistentVolumeClaim)| Volume {
-        name: template,
-        persistent_volume_claim: Some(PersistentVolumeClaimVolumeSource {
-            claim_name: claim.metadata.name.unwrap_or_default(),
-            read_only: None,
-        }),
-        ..Volume::default()
-    };
+fn volumes(set: &StatefulSet, ordinal: i32) -> Vec<Tree> {
+    let volume = |(template, claim): (String, PersistentVolumeClaim)| tree!({"name": template, "persistentVolumeClaim": tree!({"claimName": claim.name()})});
     claims(set, ordinal).into_iter().map(volume).collect()
 }
 
 /// Returns the claims of an ordinal, each with the name of its template.
 pub(crate) fn claims(set: &StatefulSet, ordinal: i32) -> Vec<(String, PersistentVolumeClaim)> {
-    let Some(spec) = set.spec() else { return Vec::new() };
-    let set_name = set.metadata.name.as_deref().unwrap_or_default();
-    let selected = spec.selector.match_labels.clone().unwrap_or_default();
-    let templates = spec.volume_claim_templates.iter().flatten();
-    let claim = |claim_template: &PersistentVolumeClaim| {
-        let template_name = claim_template.metadata.name.clone().unwrap_or_default();
-        let mut labels: BTreeMap<_, _> = claim_template.metadata.labels.clone().unwrap_or_default();
-        labels.extend(selected.clone());
+    let claim = |template: &Tree| {
+        let name = template.str("metadata/name").unwrap_or_default();
+        let mut labels = template.text_map("metadata/labels");
+        labels.extend(set.text_map("spec/selector/matchLabels"));
         let metadata = ObjectMeta {
-            name: Some(format!("{template_name}-{set_name}-{ordinal}")),
+            name: Some(format!("{name}-{}-{ordinal}", set.name())),
             namespace: set.metadata.namespace.clone(),
             labels: Some(labels).filter(|labels| !labels.is_empty()),
-            annotations: claim_template.metadata.annotations.clone(),
+            annotations: template
+                .has("metadata/annotations")
+                .then(|| template.text_map("metadata/annotations")),
             ..ObjectMeta::default()
         };
-        (template_name, PersistentVolumeClaim { metadata, spec: claim_template.spec.clone(), status: None })
+        (name.to_owned(), PersistentVolumeClaim::new(metadata, tree!({"spec": template.at("spec")})))
     };
-    templates.map(claim).collect()
+    set.list("spec/volumeClaimTemplates").iter().map(claim).collect()
 }
 
 /// Returns whether claims are deleted with the set, and whether they are deleted with a pod that is scaled down.
 fn retention(set: &StatefulSet) -> (bool, bool) {
-    let policy = set.spec().and_then(|spec| spec.persistent_volume_claim_retention_policy.as_ref());
-    let deletes = |when: Option<&String>| when.is_some_and(|when| when == "Delete");
-    (
-        deletes(policy.and_then(|policy| policy.when_deleted.as_ref())),
-        deletes(policy.and_then(|policy| policy.when_scaled.as_ref())),
-    )
+    let policy = set.at("spec/persistentVolumeClaimRetentionPolicy");
+    (policy.is("whenDeleted", "Delete"), policy.is("whenScaled", "Delete"))
 }
 
 /// Returns the owner references that a claim should have by the retention policy; `None` if it has them.
@@ -126,7 +105,8 @@ pub(crate) fn claim_owners(
     claim: &ObjectMeta,
 ) -> Option<Vec<OwnerReference>> {
     let present = claim.owner_references.clone().unwrap_or_default();
-    let (set_reference, pod_reference) = (controller_reference(set), controller_reference(pod));
+    let (set_reference, pod_reference) =
+        (controller_reference(&STATEFUL_SET, set), controller_reference(&POD, pod));
     let same = |a: &OwnerReference, b: &OwnerReference| {
         a.kind == b.kind && a.api_version == b.api_version && a.name == b.name
     };
@@ -162,16 +142,15 @@ mod tests {
             "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"]}}],
         });
         spec.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
-        serde_json::from_value(
+        crate::object::object(
             json!({"metadata": {"name": "db", "namespace": "default", "uid": "s"}, "spec": spec}),
         )
-        .unwrap()
     }
 
     #[test]
     fn a_pod_carries_its_identity_and_its_claims() {
         let set = set(json!({}));
-        let pod = pod(&set, &set.spec().unwrap().template, "db-1", 1);
+        let pod = pod(&set, set.at("spec/template"), "db-1", 1);
         let value = serde_json::to_value(&pod).unwrap();
         assert_eq!(value.pointer("/metadata/name"), Some(&json!("db-1")));
         assert_eq!(value.pointer("/metadata/labels/apps.kubernetes.io~1pod-index"), Some(&json!("1")));
@@ -188,10 +167,7 @@ mod tests {
 
     #[test]
     fn ordinals_are_read_from_names() {
-        let named = |name: &str| Pod {
-            metadata: ObjectMeta { name: Some(name.to_owned()), ..Default::default() },
-            ..Default::default()
-        };
+        let named = |name: &str| crate::object::object(json!({"metadata": {"name": name}}));
         assert_eq!(ordinal("db", &named("db-12")), Some(12));
         assert_eq!(ordinal("db", &named("db-x-1")), None);
         assert_eq!(ordinal("db", &named("db-+1")), None);
@@ -207,7 +183,7 @@ mod tests {
         let both = set(
             json!({"persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Delete", "whenScaled": "Delete"}}),
         );
-        let mut pod = pod(&retain, &retain.spec.as_ref().unwrap().template, "db-1", 1);
+        let mut pod = pod(&retain, retain.at("spec/template"), "db-1", 1);
         pod.metadata.uid = Some("p".to_owned());
         let free = ObjectMeta::default();
         let kinds = |owners: Option<Vec<OwnerReference>>| {

@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use evenkeel_tree::{Tree, tree};
 use jiff::Timestamp;
-use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetSpec, StatefulSetStatus};
-use k8s_openapi::api::core::v1::{Pod, PodTemplateSpec};
 
 use super::identity::{self, Ordinals};
-use crate::openapi_compat::HasSpec as _;
+use crate::kinds::{Pod, StatefulSet};
 use crate::replicaset::BURST;
 use crate::{controller_history, counts, pod};
 
@@ -17,7 +16,7 @@ use crate::{controller_history, counts, pod};
 #[derive(Clone, Debug)]
 pub(crate) struct Revision {
     pub(crate) name: String,
-    pub(crate) template: PodTemplateSpec,
+    pub(crate) template: Tree,
 }
 
 /// The observed state of one StatefulSet.
@@ -29,7 +28,6 @@ pub(crate) struct Observed {
     pub(crate) current: Revision,
     /// The revision of the present template.
     pub(crate) update: Revision,
-    pub(crate) collisions: i32,
 }
 
 /// One step.
@@ -47,7 +45,7 @@ pub(crate) enum Step {
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
     pub(crate) steps: Vec<Step>,
-    pub(crate) status: StatefulSetStatus,
+    pub(crate) status: Tree,
     /// When the next ready pod becomes available.
     pub(crate) look_again: Option<Duration>,
 }
@@ -56,14 +54,13 @@ pub(crate) struct Plan {
 pub(crate) fn plan(observed: &Observed, now: Timestamp) -> Plan {
     let planner = Planner::new(observed, now);
     let mut steps = Vec::new();
-    let deleted_for_update =
-        if observed.set.metadata.deletion_timestamp.is_some() { false } else { planner.next(&mut steps) };
+    let deleted_for_update = if observed.set.is_deleting() { false } else { planner.next(&mut steps) };
     Plan { steps, status: planner.status(deleted_for_update), look_again: planner.look_again() }
 }
 
 struct Planner<'a> {
     observed: &'a Observed,
-    spec: StatefulSetSpec,
+    set: &'a StatefulSet,
     now: Timestamp,
     ordinals: Ordinals,
     /// The pods by ordinal.
@@ -73,16 +70,15 @@ struct Planner<'a> {
 
 impl<'a> Planner<'a> {
     fn new(observed: &'a Observed, now: Timestamp) -> Self {
-        let name = observed.set.metadata.name.as_deref().unwrap_or_default();
-        let by_ordinal = |pod: &Arc<Pod>| Some((identity::ordinal(name, pod)?, pod.clone()));
-        let spec = observed.set.spec().cloned().unwrap_or_default();
+        let set = &observed.set;
+        let by_ordinal = |pod: &Arc<Pod>| Some((identity::ordinal(set.name(), pod)?, pod.clone()));
         Self {
             observed,
+            set,
             now,
-            ordinals: Ordinals::of(&observed.set),
+            ordinals: Ordinals::of(set),
             pods: observed.pods.iter().filter_map(by_ordinal).collect(),
-            parallel: spec.pod_management_policy.as_deref() == Some("Parallel"),
-            spec,
+            parallel: set.is("spec/podManagementPolicy", "Parallel"),
         }
     }
 
@@ -117,7 +113,7 @@ impl<'a> Planner<'a> {
             return true;
         };
         if pod::is_finished(pod) {
-            if !pod::is_deleting(pod) {
+            if !pod.is_deleting() {
                 steps.push(Step::Delete(pod.clone()));
             }
             return true;
@@ -125,14 +121,14 @@ impl<'a> Planner<'a> {
         if pod::phase(pod) == "Pending" {
             steps.push(Step::Claims(ordinal));
         }
-        pod::is_deleting(pod) || !self.is_available(pod)
+        pod.is_deleting() || !self.is_available(pod)
     }
 
     /// Adds the steps for one surplus pod. Returns whether the pods below it must wait.
     fn condemn(&self, ordinal: i32, pod: &Arc<Pod>, steps: &mut Vec<Step>) -> bool {
         // An unavailable pod must wait, unless it is the first unavailable one.
         let waits = !self.is_available(pod) && self.first_unavailable() != Some(ordinal);
-        if !pod::is_deleting(pod) && (self.parallel || !waits) {
+        if !pod.is_deleting() && (self.parallel || !waits) {
             steps.push(Step::Delete(pod.clone()));
         }
         true
@@ -140,18 +136,17 @@ impl<'a> Planner<'a> {
 
     /// Deletes the highest pod that does not have the update revision, one at a time, down to the partition.
     fn update(&self, steps: &mut Vec<Step>) -> bool {
-        let strategy = self.spec.update_strategy.as_ref();
-        if strategy.and_then(|strategy| strategy.type_.as_deref()) == Some("OnDelete") {
+        if self.set.is("spec/updateStrategy/type", "OnDelete") {
             return false;
         }
         let partition = self.partition().unwrap_or(0);
         for ordinal in self.ordinals.skipping(partition).rev() {
             let Some(pod) = self.pods.get(&ordinal) else { return false };
-            if revision_of(pod) != Some(&self.observed.update.name) && !pod::is_deleting(pod) {
+            if revision_of(pod) != Some(self.observed.update.name.as_str()) && !pod.is_deleting() {
                 steps.push(Step::Delete(pod.clone()));
                 return true;
             }
-            if pod::is_deleting(pod) || !self.is_available(pod) {
+            if pod.is_deleting() || !self.is_available(pod) {
                 return false;
             }
         }
@@ -159,25 +154,20 @@ impl<'a> Planner<'a> {
     }
 
     fn partition(&self) -> Option<i32> {
-        self.spec
-            .update_strategy
-            .as_ref()?
-            .rolling_update
-            .as_ref()
-            .map(|rolling| rolling.partition.unwrap_or(0))
+        let rolling = self.set.at("spec/updateStrategy/rollingUpdate");
+        (!rolling.is_null()).then(|| rolling.i32("partition").unwrap_or(0))
     }
 
     /// Returns the pod of an ordinal: with the current revision below the partition, else with the update revision.
     fn new_pod(&self, ordinal: i32) -> Pod {
-        let strategy = self.spec.update_strategy.as_ref().and_then(|strategy| strategy.type_.as_deref());
         let kept = match self.partition() {
             Some(partition) => partition,
-            None if strategy == Some("OnDelete") => 0,
-            None => self.observed.set.status.as_ref().and_then(|status| status.current_replicas).unwrap_or(0),
+            None if self.set.is("spec/updateStrategy/type", "OnDelete") => 0,
+            None => self.set.i32("status/currentReplicas").unwrap_or(0),
         };
         let revision =
             if ordinal - self.ordinals.start < kept { &self.observed.current } else { &self.observed.update };
-        identity::pod(&self.observed.set, &revision.template, &revision.name, ordinal)
+        identity::pod(self.set, &revision.template, &revision.name, ordinal)
     }
 
     /// Returns the pods outside of the wanted ordinals, the highest first.
@@ -191,60 +181,59 @@ impl<'a> Planner<'a> {
 
     fn first_unavailable(&self) -> Option<i32> {
         let broken = |ordinal: &i32| {
-            self.pods.get(ordinal).is_none_or(|pod| pod::is_deleting(pod) || !self.is_available(pod))
+            self.pods.get(ordinal).is_none_or(|pod| pod.is_deleting() || !self.is_available(pod))
         };
         let condemned: Vec<_> = self.condemned().map(|(ordinal, _)| ordinal).collect();
         self.ordinals.iter().chain(condemned.into_iter().rev()).find(broken)
     }
 
     fn is_available(&self, pod: &Pod) -> bool {
-        pod::phase(pod) == "Running"
-            && pod::is_available(pod, self.spec.min_ready_seconds.unwrap_or(0), self.now)
+        let min_ready_seconds = self.set.i32("spec/minReadySeconds").unwrap_or(0);
+        pod::phase(pod) == "Running" && pod::is_available(pod, min_ready_seconds, self.now)
     }
 
-    fn status(&self, deleted_for_update: bool) -> StatefulSetStatus {
-        let old = self.observed.set.status.clone().unwrap_or_default();
+    fn status(&self, deleted_for_update: bool) -> Tree {
         let pods = &self.observed.pods;
         let count = |test: &dyn Fn(&Arc<Pod>) -> bool| {
             i32::try_from(pods.iter().filter(|pod| test(pod)).count()).unwrap_or(i32::MAX)
         };
         let ready = |pod: &Arc<Pod>| pod::phase(pod) == "Running" && pod::is_ready(pod);
         let at = |pod: &Arc<Pod>, revision: &Revision| {
-            !pod::is_deleting(pod) && revision_of(pod) == Some(&revision.name)
+            !pod.is_deleting() && revision_of(pod) == Some(revision.name.as_str())
         };
         let replicas = count(&|_| true);
         let ready_replicas = count(&ready);
         let updated = count(&|pod| at(pod, &self.observed.update));
         let mut current = count(&|pod| at(pod, &self.observed.current)) - i32::from(deleted_for_update);
-        let mut current_revision = self.observed.current.name.clone();
+        let mut current_revision = &self.observed.current.name;
         if [updated, ready_replicas, replicas] == [self.ordinals.count; 3] {
             current = updated;
-            current_revision = self.observed.update.name.clone();
+            current_revision = &self.observed.update.name;
         }
-        StatefulSetStatus {
-            observed_generation: self.observed.set.metadata.generation,
-            replicas,
-            ready_replicas: counts::nonzero(ready_replicas),
-            available_replicas: Some(count(&|pod| ready(pod) && self.is_available(pod))),
-            current_replicas: counts::nonzero(current),
-            updated_replicas: counts::nonzero(updated),
-            current_revision: Some(current_revision),
-            update_revision: Some(self.observed.update.name.clone()),
-            collision_count: Some(self.observed.collisions),
-            conditions: old.conditions,
-        }
+        tree!({
+            "observedGeneration": self.set.metadata.generation,
+            "replicas": replicas,
+            "readyReplicas": counts::nonzero(ready_replicas),
+            "availableReplicas": count(&|pod| ready(pod) && self.is_available(pod)),
+            "currentReplicas": counts::nonzero(current),
+            "updatedReplicas": counts::nonzero(updated),
+            "currentRevision": current_revision,
+            "updateRevision": &self.observed.update.name,
+            "collisionCount": self.set.i32("status/collisionCount").unwrap_or(0),
+            "conditions": self.set.at("status/conditions"),
+        })
     }
 
     fn look_again(&self) -> Option<Duration> {
-        let min_ready_seconds = self.spec.min_ready_seconds.filter(|seconds| *seconds > 0)?;
+        let min_ready_seconds = self.set.i32("spec/minReadySeconds").filter(|seconds| *seconds > 0)?;
         let waits =
             self.observed.pods.iter().filter_map(|pod| pod::available_in(pod, min_ready_seconds, self.now));
         waits.filter(|wait| !wait.is_zero()).min()
     }
 }
 
-fn revision_of(pod: &Pod) -> Option<&String> {
-    pod.metadata.labels.as_ref()?.get(controller_history::POD_REVISION)
+fn revision_of(pod: &Pod) -> Option<&str> {
+    pod.label(controller_history::POD_REVISION)
 }
 
 #[cfg(test)]

@@ -103,11 +103,22 @@ impl<K: Object, S: Send + Sync + 'static> Controller<K, S> {
     /// Watches objects of kind `C`, and reconciles every `K` that has one of the values in `index` which `values` finds in
     /// the changed `C`: "every Database that names this Secret". The index is added to the cache of the primary kind.
     pub fn watches_indexed<C: Object<DynamicType: Default>>(
-        mut self,
+        self,
         index: Index<K>,
         values: impl Fn(&C) -> Vec<String> + Send + Sync + 'static,
     ) -> Self {
-        self.declare(&Source::<C>::new(), Purpose::Read);
+        self.watches_indexed_with(Source::new(), index, values)
+    }
+
+    /// Watches the objects of one source, and reconciles every `K` that has one of the values in `index` which `values`
+    /// finds in the changed object. The index is added to the cache of the primary kind.
+    pub fn watches_indexed_with<C: Object>(
+        mut self,
+        source: Source<C>,
+        index: Index<K>,
+        values: impl Fn(&C) -> Vec<String> + Send + Sync + 'static,
+    ) -> Self {
+        self.declare(&source, Purpose::Read);
         let name: Arc<str> = index.name().into();
         let wire: Wire<K> = Box::new(move |wiring| {
             let cache = wiring.primary_cache();
@@ -118,7 +129,7 @@ impl<K: Object, S: Send + Sync + 'static> Controller<K, S> {
                 });
                 found.map(|object| Request::of(&*object)).collect::<Vec<_>>()
             });
-            wire(Source::new(), trigger)(wiring)
+            wire(source, trigger)(wiring)
         });
         self.watches.push(wire);
         self.index(index)

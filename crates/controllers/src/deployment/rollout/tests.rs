@@ -17,7 +17,13 @@ fn deployment(replicas: i32, image: &str, extra: Value) -> Deployment {
         },
     });
     merge(&mut value, extra);
-    serde_json::from_value(value).unwrap()
+    crate::object::object(value)
+}
+
+/// The Deployment after a change of its spec: with the status that it had.
+fn changed(before: &Deployment, mut after: Deployment) -> Deployment {
+    after.set("status", before.at("status"));
+    after
 }
 
 fn merge(into: &mut Value, from: Value) {
@@ -50,7 +56,7 @@ impl World {
         let quiet = plan.create.is_none()
             && plan.update.is_empty()
             && plan.delete.is_empty()
-            && self.deployment.status.as_ref() == Some(&plan.status);
+            && *self.deployment.at("status") == plan.status;
         if let Some(mut set) = plan.create {
             self.created += 1;
             set.metadata.uid = Some(format!("uid-{}", self.created));
@@ -73,31 +79,30 @@ impl World {
                 .get_or_insert_default()
                 .insert(revision::REVISION.to_owned(), revision);
         }
-        self.deployment.status = Some(plan.status);
+        self.deployment.set("status", plan.status);
         !quiet
     }
 
     /// Sets the status of one ReplicaSet to its size. New pods are available if `ready` is set.
     fn sync(&mut self, index: usize, ready: bool) {
         let set = &mut self.sets[index];
-        let wanted = set.spec.as_ref().unwrap().replicas.unwrap();
-        let mut status = set.status.clone().unwrap_or_default();
-        status.replicas = wanted;
-        let available = if ready { wanted } else { status.available_replicas.unwrap_or(0).min(wanted) };
-        status.available_replicas = Some(available);
-        status.ready_replicas = Some(available);
-        status.terminating_replicas = Some(0);
-        status.observed_generation = Some(1);
-        set.status = Some(status);
+        let wanted = set.i32("spec/replicas").unwrap();
+        let before = set.i32("status/availableReplicas").unwrap_or(0);
+        let available = if ready { wanted } else { before.min(wanted) };
+        set.set("status/replicas", wanted);
+        set.set("status/availableReplicas", available);
+        set.set("status/readyReplicas", available);
+        set.set("status/terminatingReplicas", 0);
+        set.set("status/observedGeneration", 1);
     }
 
     fn settle(&mut self) {
         for _ in 0..100 {
             let mut moved = self.step();
             for index in 0..self.sets.len() {
-                let before = self.sets[index].status.clone();
+                let before = self.sets[index].clone();
                 self.sync(index, true);
-                moved |= before != self.sets[index].status;
+                moved |= before != self.sets[index];
             }
             if !moved {
                 return;
@@ -107,30 +112,25 @@ impl World {
     }
 
     fn sizes(&self) -> Vec<i32> {
-        self.sets.iter().map(|set| set.spec.as_ref().unwrap().replicas.unwrap()).collect()
+        self.sets.iter().map(|set| set.i32("spec/replicas").unwrap()).collect()
     }
 
     fn exist(&self) -> i32 {
-        let counted = |set: &ReplicaSet| set.status.as_ref().map_or(0, |status| status.replicas);
-        let size = |set: &ReplicaSet| set.spec.as_ref().unwrap().replicas.unwrap();
-        self.sets.iter().map(|set| size(set).max(counted(set))).sum()
+        let size = |set: &ReplicaSet| set.i32("spec/replicas").unwrap();
+        self.sets.iter().map(|set| size(set).max(set.i32("status/replicas").unwrap_or(0))).sum()
     }
 
     fn available(&self) -> i32 {
         let available = |set: &ReplicaSet| {
-            let status = set.status.clone().unwrap_or_default();
-            status.available_replicas.unwrap_or(0).min(set.spec.as_ref().unwrap().replicas.unwrap())
+            set.i32("status/availableReplicas").unwrap_or(0).min(set.i32("spec/replicas").unwrap())
         };
         self.sets.iter().map(available).sum()
     }
 
     fn reasons(&self) -> Vec<(String, String)> {
-        let conditions =
-            self.deployment.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default();
-        conditions
-            .into_iter()
-            .map(|condition| (condition.type_, condition.reason.unwrap_or_default()))
-            .collect()
+        let text = |condition: &Tree, field: &str| condition.str(field).unwrap_or_default().to_owned();
+        let conditions = self.deployment.list("status/conditions").iter();
+        conditions.map(|condition| (text(condition, "type"), text(condition, "reason"))).collect()
     }
 }
 
@@ -162,8 +162,7 @@ fn a_rollout_keeps_its_fenceposts_whatever_lags() {
         let strategy = json!({"spec": {"strategy": {"rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable}}}});
         let mut world = World::new(deployment(replicas, "i:1", strategy.clone()));
         world.settle();
-        world.deployment =
-            Deployment { status: world.deployment.status.clone(), ..deployment(replicas, "i:2", strategy) };
+        world.deployment = changed(&world.deployment, deployment(replicas, "i:2", strategy));
         // Each bit of the number decides which of the two ReplicaSets lags behind.
         for order in 0_u32..64 {
             let mut run =
@@ -201,10 +200,8 @@ fn a_rollback_reuses_the_old_replicaset_under_a_new_revision() {
     let mut world = World::new(deployment(1, "i:1", json!({})));
     world.settle();
     for image in ["i:2", "i:1"] {
-        let status = world.deployment.status.clone();
         let annotations = world.deployment.metadata.annotations.clone();
-        world.deployment = deployment(1, image, json!({}));
-        world.deployment.status = status;
+        world.deployment = changed(&world.deployment, deployment(1, image, json!({})));
         world.deployment.metadata.annotations = annotations;
         world.settle();
     }
@@ -219,9 +216,8 @@ fn a_rollback_reuses_the_old_replicaset_under_a_new_revision() {
 fn history_beyond_the_limit_is_deleted() {
     let mut world = World::new(deployment(1, "i:1", json!({"spec": {"revisionHistoryLimit": 1}})));
     for image in ["i:1", "i:2", "i:3"] {
-        let status = world.deployment.status.clone();
-        world.deployment = deployment(1, image, json!({"spec": {"revisionHistoryLimit": 1}}));
-        world.deployment.status = status;
+        let next = deployment(1, image, json!({"spec": {"revisionHistoryLimit": 1}}));
+        world.deployment = changed(&world.deployment, next);
         world.settle();
     }
     assert_eq!(world.sets.len(), 2);
@@ -233,8 +229,7 @@ fn a_rollout_without_pods_is_over_at_once() {
     let none = json!({"spec": {"revisionHistoryLimit": 0}});
     let mut world = World::new(deployment(0, "i:1", none.clone()));
     world.settle();
-    let status = world.deployment.status.clone();
-    world.deployment = Deployment { status, ..deployment(0, "i:2", none) };
+    world.deployment = changed(&world.deployment, deployment(0, "i:2", none));
     world.step();
     assert_eq!(world.sets.len(), 1);
 }
@@ -244,8 +239,7 @@ fn recreate_waits_for_the_old_pods() {
     let recreate = json!({"spec": {"strategy": {"type": "Recreate", "rollingUpdate": null}}});
     let mut world = World::new(deployment(2, "i:1", recreate.clone()));
     world.settle();
-    let status = world.deployment.status.clone();
-    world.deployment = Deployment { status, ..deployment(2, "i:2", recreate) };
+    world.deployment = changed(&world.deployment, deployment(2, "i:2", recreate));
     world.step();
     assert_eq!(world.sizes(), [0], "the old ones are told to go, and no new one is made yet");
     world.step();
@@ -258,8 +252,7 @@ fn recreate_waits_for_the_old_pods() {
 fn a_paused_deployment_scales_but_does_not_roll() {
     let mut world = World::new(deployment(2, "i:1", json!({})));
     world.settle();
-    let status = world.deployment.status.clone();
-    world.deployment = Deployment { status, ..deployment(4, "i:2", json!({"spec": {"paused": true}})) };
+    world.deployment = changed(&world.deployment, deployment(4, "i:2", json!({"spec": {"paused": true}})));
     world.settle();
     assert_eq!(world.sizes(), [4]);
     assert!(world.reasons().contains(&("Progressing".to_owned(), "DeploymentPaused".to_owned())));
@@ -270,15 +263,13 @@ fn scaling_in_a_rollout_is_proportional() {
     let strategy = json!({"spec": {"strategy": {"rollingUpdate": {"maxSurge": 3, "maxUnavailable": 2}}}});
     let mut world = World::new(deployment(10, "i:1", strategy.clone()));
     world.settle();
-    let status = world.deployment.status.clone();
-    world.deployment = Deployment { status, ..deployment(10, "i:2", strategy.clone()) };
+    world.deployment = changed(&world.deployment, deployment(10, "i:2", strategy.clone()));
     for _ in 0..6 {
         world.step();
         (0..world.sets.len()).for_each(|index| world.sync(index, false));
     }
     assert_eq!(world.sizes(), [8, 5]);
-    let status = world.deployment.status.clone();
-    world.deployment = Deployment { status, ..deployment(15, "i:2", strategy) };
+    world.deployment = changed(&world.deployment, deployment(15, "i:2", strategy));
     world.step();
     assert_eq!(world.sizes(), [11, 7]);
 }
@@ -295,8 +286,8 @@ fn a_stuck_rollout_times_out() {
     };
     assert_eq!(plan(&observed, now()).look_again, Some(Duration::from_secs(601)));
     let late = plan(&observed, now() + jiff::SignedDuration::from_secs(601));
-    let progressing = conditions::get(&late.status, PROGRESSING).unwrap();
-    assert_eq!(progressing.reason.as_deref(), Some("ProgressDeadlineExceeded"));
-    assert!(progressing.message.as_deref().unwrap().ends_with("has timed out progressing."));
+    let progressing = late.status.condition(PROGRESSING).unwrap();
+    assert_eq!(progressing.str("reason"), Some("ProgressDeadlineExceeded"));
+    assert!(progressing.str("message").unwrap().ends_with("has timed out progressing."));
     assert_eq!(late.look_again, None);
 }

@@ -16,8 +16,7 @@ impl World {
     fn new(spec: Value) -> Self {
         let mut full = json!({"template": {"spec": {"containers": [], "restartPolicy": "Never"}}, "completions": 1, "parallelism": 1, "backoffLimit": 6});
         full.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
-        let job =
-            serde_json::from_value(json!({"metadata": {"name": "j", "uid": "j"}, "spec": full})).unwrap();
+        let job = crate::object::object(json!({"metadata": {"name": "j", "uid": "j"}, "spec": full}));
         Self { job, pods: Vec::new(), made: 0 }
     }
 
@@ -25,11 +24,11 @@ impl World {
         for _ in 0..20 {
             let pods: Vec<_> = self.pods.iter().cloned().map(Arc::new).collect();
             let plan = plan(&self.job, &pods, now());
-            let quiet = self.job.status.as_ref() == Some(&plan.status)
+            let quiet = *self.job.at("status") == plan.status
                 && plan.release.is_empty()
                 && plan.delete.is_empty()
                 && plan.create == 0;
-            self.job.status = Some(plan.status.clone());
+            self.job.set("status", &plan.status);
             for pod in &plan.release {
                 let pod = self.pods.iter_mut().find(|other| other.metadata.uid == pod.metadata.uid).unwrap();
                 pod.metadata.finalizers = None;
@@ -37,11 +36,15 @@ impl World {
             self.pods.retain(|pod| pod.metadata.deletion_timestamp.is_none() || is_tracked(pod));
             for pod in &plan.delete {
                 let pod = self.pods.iter_mut().find(|other| other.metadata.uid == pod.metadata.uid).unwrap();
-                pod.metadata.deletion_timestamp = Some(Time(now()));
+                pod.metadata.deletion_timestamp =
+                    Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(now()));
             }
             for number in 0..plan.create {
                 self.made += 1;
-                let mut pod: Pod = serde_json::from_value(json!({"metadata": {"name": format!("p{}", self.made), "uid": format!("p{}", self.made), "finalizers": [TRACKING]}})).unwrap();
+                let name = format!("p{}", self.made);
+                let mut pod = crate::object::object(
+                    json!({"metadata": {"name": name, "uid": name, "finalizers": [TRACKING]}}),
+                );
                 if let Some(index) = plan.indexes.get(number) {
                     indexes::give(&mut pod, "j", *index);
                 }
@@ -51,21 +54,22 @@ impl World {
                 return plan;
             }
         }
-        panic!("the Job does not settle: {:?}", self.job.status);
+        panic!("the Job does not settle: {:?}", self.job);
     }
 
     fn end(&mut self, phase: &str) {
         let pod = self.pods.iter_mut().find(|pod| pod::is_active(pod)).unwrap();
-        pod.status = Some(serde_json::from_value(json!({"phase": phase})).unwrap());
+        pod.set("status/phase", phase);
     }
 
     fn status(&self) -> Value {
-        serde_json::to_value(self.job.status.as_ref().unwrap()).unwrap()
+        self.job.at("status").to_value()
     }
 
     fn conditions(&self) -> Vec<(String, String)> {
-        let conditions = self.job.status.as_ref().unwrap().conditions.clone().unwrap_or_default();
-        conditions.into_iter().map(|condition| (condition.type_, condition.reason.unwrap())).collect()
+        let text = |condition: &Tree, field: &str| condition.str(field).unwrap().to_owned();
+        let conditions = self.job.list("status/conditions").iter();
+        conditions.map(|condition| (text(condition, "type"), text(condition, "reason"))).collect()
     }
 }
 
@@ -137,7 +141,7 @@ fn indexes_are_filled() {
 fn a_deadline_and_a_suspension_take_the_pods_away() {
     let mut late = World::new(json!({"activeDeadlineSeconds": 60}));
     late.run();
-    late.job.status.as_mut().unwrap().start_time = Some(Time(clock::after(now(), -61)));
+    late.job.set("status/startTime", time(clock::after(now(), -61)));
     late.run();
     assert_eq!(late.conditions()[1], ("Failed".to_owned(), "DeadlineExceeded".to_owned()));
     assert_eq!((late.pods.len(), late.status()["failed"].clone()), (0, json!(1)));
@@ -147,7 +151,7 @@ fn a_deadline_and_a_suspension_take_the_pods_away() {
         (suspended.made, suspended.conditions()),
         (0, vec![("Suspended".to_owned(), "JobSuspended".to_owned())])
     );
-    suspended.job.spec.as_mut().unwrap().suspend = Some(false);
+    suspended.job.set("spec/suspend", false);
     suspended.run();
     assert_eq!(suspended.made, 1);
 }

@@ -20,31 +20,30 @@ impl World {
             "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}},
         });
         full.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
-        let set: StatefulSet = serde_json::from_value(
+        let set = crate::object::object(
             json!({"metadata": {"name": "db", "namespace": "default", "uid": "s", "generation": 1}, "spec": full}),
-        )
-        .unwrap();
-        let template = set.spec.as_ref().unwrap().template.clone();
+        );
+        let template = set.at("spec/template").clone();
         Self { set, pods: BTreeMap::new(), revisions: vec![Revision { name: "db-1".to_owned(), template }] }
     }
 
     fn plan(&self) -> Plan {
-        let current = self.set.status.as_ref().and_then(|status| status.current_revision.clone());
+        let current = self.set.str("status/currentRevision");
         let update = self.revisions.last().unwrap().clone();
         let current = self
             .revisions
             .iter()
-            .find(|revision| Some(&revision.name) == current.as_ref())
+            .find(|revision| Some(revision.name.as_str()) == current)
             .unwrap_or(&update)
             .clone();
         let pods = self.pods.values().cloned().map(Arc::new).collect();
-        plan(&Observed { set: Arc::new(self.set.clone()), pods, current, update, collisions: 0 }, now())
+        plan(&Observed { set: Arc::new(self.set.clone()), pods, current, update }, now())
     }
 
     /// Does the next steps and returns them as text. Deletions take effect at once.
     fn step(&mut self) -> Vec<String> {
         let plan = self.plan();
-        self.set.status = Some(plan.status);
+        self.set.set("status", plan.status);
         let mut done = Vec::new();
         for step in plan.steps {
             match step {
@@ -52,7 +51,7 @@ impl World {
                 Step::Create(pod) => {
                     let ordinal = identity::ordinal("db", &pod).unwrap();
                     done.push(format!("+{ordinal}@{}", revision_of(&pod).unwrap()));
-                    self.pods.insert(ordinal, Pod { status: Some(Default::default()), ..*pod });
+                    self.pods.insert(ordinal, *pod);
                 }
                 Step::Delete(pod) => {
                     let ordinal = identity::ordinal("db", &pod).unwrap();
@@ -66,11 +65,10 @@ impl World {
 
     fn ready(&mut self) {
         for pod in self.pods.values_mut() {
-            pod.status = serde_json::from_value(json!({
+            pod.set("status", json!({
                 "phase": "Running",
                 "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}],
-            }))
-            .unwrap();
+            }));
         }
     }
 
@@ -87,9 +85,9 @@ impl World {
     }
 
     fn update_to(&mut self, name: &str) {
-        let template = &mut self.set.spec.as_mut().unwrap().template;
-        template.spec.as_mut().unwrap().containers[0].image = Some(name.to_owned());
-        self.revisions.push(Revision { name: name.to_owned(), template: template.clone() });
+        self.set.set("spec/template/spec/containers/0/image", name);
+        let template = self.set.at("spec/template").clone();
+        self.revisions.push(Revision { name: name.to_owned(), template });
     }
 }
 
@@ -101,15 +99,17 @@ fn pods_are_made_in_order_each_after_the_one_before_is_ready() {
     world.ready();
     assert_eq!(world.step(), ["+1@db-1"]);
     assert_eq!(world.run(), "+2@db-1");
-    let status = world.set.status.clone().unwrap();
-    assert_eq!((status.replicas, status.ready_replicas, status.available_replicas), (3, Some(3), Some(3)));
+    let status = world.set.at("status");
+    for count in ["replicas", "readyReplicas", "availableReplicas"] {
+        assert_eq!(status.i32(count), Some(3), "{count}");
+    }
 }
 
 #[test]
 fn scaling_down_takes_the_highest_first() {
     let mut world = World::new(json!({}));
     world.run();
-    world.set.spec.as_mut().unwrap().replicas = Some(1);
+    world.set.set("spec/replicas", 1);
     assert_eq!(world.step(), ["-2"]);
     assert_eq!(world.step(), ["-1"]);
     assert_eq!(world.run(), "");
@@ -120,7 +120,7 @@ fn parallel_does_not_wait() {
     let mut world =
         World::new(json!({"podManagementPolicy": "Parallel", "replicas": 2, "ordinals": {"start": 5}}));
     assert_eq!(world.step(), ["+5@db-1", "+6@db-1"]);
-    world.set.spec.as_mut().unwrap().replicas = Some(0);
+    world.set.set("spec/replicas", 0);
     assert_eq!(world.step(), ["-6", "-5"]);
 }
 
@@ -130,9 +130,9 @@ fn an_update_goes_from_the_highest_down_one_at_a_time() {
     world.run();
     world.update_to("db-2");
     assert_eq!(world.run(), "-2 +2@db-2 -1 +1@db-2 -0 +0@db-2");
-    let status = world.set.status.clone().unwrap();
-    assert_eq!(status.current_revision.as_deref(), Some("db-2"));
-    assert_eq!((status.current_replicas, status.updated_replicas), (Some(3), Some(3)));
+    let status = world.set.at("status");
+    assert_eq!(status.str("currentRevision"), Some("db-2"));
+    assert_eq!((status.i32("currentReplicas"), status.i32("updatedReplicas")), (Some(3), Some(3)));
 }
 
 #[test]
@@ -142,8 +142,8 @@ fn a_partition_holds_the_lower_ordinals_back() {
     world.run();
     world.update_to("db-2");
     assert_eq!(world.run(), "-2 +2@db-2");
-    let status = world.set.status.clone().unwrap();
-    assert_eq!((status.current_replicas, status.updated_replicas), (Some(2), Some(1)));
+    let status = world.set.at("status");
+    assert_eq!((status.i32("currentReplicas"), status.i32("updatedReplicas")), (Some(2), Some(1)));
     world.pods.remove(&0);
     assert_eq!(world.run(), "+0@db-1", "what is below the partition comes back at the old revision");
 }
@@ -162,7 +162,7 @@ fn on_delete_updates_only_what_is_deleted() {
 fn a_broken_highest_pod_can_be_scaled_away() {
     let mut world = World::new(json!({}));
     world.run();
-    world.pods.get_mut(&2).unwrap().status = Some(Default::default());
-    world.set.spec.as_mut().unwrap().replicas = Some(2);
+    world.pods.get_mut(&2).unwrap().set("status", json!({}));
+    world.set.set("spec/replicas", 2);
     assert_eq!(world.step(), ["-2"]);
 }

@@ -1,0 +1,316 @@
+//! One type for the objects of all kinds: metadata, and the other fields as a shared tree.
+//!
+//! Controllers of some thirty kinds would otherwise compile a cache, an informer, a queue, a decoder and an encoder for
+//! each of them. An [`Object`] is decoded without its kind, a reader looks only at the fields that it names, and fields
+//! that this version of Kubernetes does not know are kept.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+
+use evenkeel_runtime::{Ctx, Objects, Source};
+use evenkeel_tree::{Text, Tree, WithoutNulls};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{
+    LabelSelector, LabelSelectorRequirement, ObjectMeta, OwnerReference, Time,
+};
+use kube::Resource;
+use kube::core::{DynamicResourceScope, Selector};
+use serde::de::{MapAccess, Visitor};
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// A kind of object, by the names that requests and owner references need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Kind {
+    pub(crate) group: &'static str,
+    pub(crate) version: &'static str,
+    pub(crate) kind: &'static str,
+    pub(crate) plural: &'static str,
+}
+
+impl Kind {
+    /// All objects of this kind.
+    pub(crate) fn source(&'static self) -> Source<Object> {
+        Source::of(self)
+    }
+
+    /// Returns the `apiVersion` of this kind.
+    pub(crate) fn api_version(&'static self) -> String {
+        Object::api_version(&self).into_owned()
+    }
+}
+
+/// An object of any kind. It dereferences to the tree of its fields, without `apiVersion`, `kind` and `metadata`.
+#[derive(Clone, Default, PartialEq)]
+pub(crate) struct Object {
+    /// The metadata without managed fields, which no controller reads.
+    pub(crate) metadata: ObjectMeta,
+    fields: Tree,
+}
+
+impl Object {
+    pub(crate) fn new(metadata: ObjectMeta, fields: Tree) -> Self {
+        Self { metadata, fields }
+    }
+
+    /// Returns the name, empty if there is none yet.
+    pub(crate) fn name(&self) -> &str {
+        self.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    /// Returns the namespace, empty for an object of the whole cluster.
+    pub(crate) fn in_namespace(&self) -> &str {
+        self.metadata.namespace.as_deref().unwrap_or_default()
+    }
+
+    /// Returns the value of a label.
+    pub(crate) fn label(&self, key: &str) -> Option<&str> {
+        self.metadata.labels.as_ref()?.get(key).map(String::as_str)
+    }
+
+    /// Returns the value of an annotation.
+    pub(crate) fn annotation(&self, key: &str) -> Option<&str> {
+        self.metadata.annotations.as_ref()?.get(key).map(String::as_str)
+    }
+
+    /// Whether the object is being deleted.
+    pub(crate) fn is_deleting(&self) -> bool {
+        self.metadata.deletion_timestamp.is_some()
+    }
+}
+
+/// What trees of Kubernetes objects hold besides numbers and texts.
+pub(crate) trait Fields {
+    /// Returns the time at a path.
+    fn time(&self, path: &str) -> Option<Timestamp>;
+
+    /// Returns the map of texts at a path, such as labels; empty if there is none.
+    fn text_map(&self, path: &str) -> BTreeMap<String, String>;
+
+    /// Returns the label selector at a path.
+    fn label_selector(&self, path: &str) -> Option<LabelSelector>;
+
+    /// Returns this as a label selector.
+    fn as_label_selector(&self) -> Option<LabelSelector>;
+
+    /// Returns the condition of a type in `conditions`.
+    fn condition(&self, kind: &str) -> Option<&Tree>;
+}
+
+impl Fields for Tree {
+    fn time(&self, path: &str) -> Option<Timestamp> {
+        self.str(path)?.parse().ok()
+    }
+
+    fn text_map(&self, path: &str) -> BTreeMap<String, String> {
+        let text = |(key, value): (&str, &Tree)| Some((key.to_owned(), value.as_str()?.to_owned()));
+        self.entries(path).filter_map(text).collect()
+    }
+
+    fn label_selector(&self, path: &str) -> Option<LabelSelector> {
+        self.at(path).as_label_selector()
+    }
+
+    fn as_label_selector(&self) -> Option<LabelSelector> {
+        self.as_map()?;
+        let requirement = |it: &Tree| LabelSelectorRequirement {
+            key: it.str("key").unwrap_or_default().to_owned(),
+            operator: it.str("operator").unwrap_or_default().to_owned(),
+            values: it.has("values").then(|| it.texts("values").map(str::to_owned).collect()),
+        };
+        let requirements = self.list("matchExpressions");
+        Some(LabelSelector {
+            match_labels: self.has("matchLabels").then(|| self.text_map("matchLabels")),
+            match_expressions: (!requirements.is_empty())
+                .then(|| requirements.iter().map(requirement).collect()),
+        })
+    }
+
+    fn condition(&self, kind: &str) -> Option<&Tree> {
+        self.list("conditions").iter().find(|condition| condition.is("type", kind))
+    }
+}
+
+/// Returns a time as a field holds it, in whole seconds.
+pub(crate) fn time(at: Timestamp) -> Tree {
+    at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string().into()
+}
+
+/// Returns the selector that a label selector stands for; `None` if it is invalid.
+pub(crate) fn selector(selector: LabelSelector) -> Option<Selector> {
+    selector.try_into().ok()
+}
+
+/// Reads and writes of one kind.
+pub(crate) trait OfKind {
+    /// Returns the reads and writes of a kind.
+    fn kind(&self, kind: &'static Kind) -> Objects<'_, Object>;
+}
+
+impl<S> OfKind for Ctx<S> {
+    fn kind(&self, kind: &'static Kind) -> Objects<'_, Object> {
+        self.objects(kind)
+    }
+}
+
+impl Deref for Object {
+    type Target = Tree;
+
+    fn deref(&self) -> &Tree {
+        &self.fields
+    }
+}
+
+impl DerefMut for Object {
+    fn deref_mut(&mut self) -> &mut Tree {
+        &mut self.fields
+    }
+}
+
+impl fmt::Debug for Object {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{} {:?}", self.in_namespace(), self.name(), self.fields)
+    }
+}
+
+impl Resource for Object {
+    type DynamicType = &'static Kind;
+    type Scope = DynamicResourceScope;
+
+    fn kind(kind: &&'static Kind) -> Cow<'static, str> {
+        kind.kind.into()
+    }
+
+    fn group(kind: &&'static Kind) -> Cow<'static, str> {
+        kind.group.into()
+    }
+
+    fn version(kind: &&'static Kind) -> Cow<'static, str> {
+        kind.version.into()
+    }
+
+    fn plural(kind: &&'static Kind) -> Cow<'static, str> {
+        kind.plural.into()
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+impl Serialize for Object {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("metadata", &self.metadata)?;
+        self.fields.members().try_for_each(|(name, value)| map.serialize_entry(name, value))?;
+        map.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for Object {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(Members)
+    }
+}
+
+struct Members;
+
+impl<'de> Visitor<'de> for Members {
+    type Value = Object;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a Kubernetes object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Object, A::Error> {
+        let mut metadata = ObjectMeta::default();
+        let mut fields: Vec<(Text, Tree)> = Vec::new();
+        while let Some(name) = map.next_key::<Text>()? {
+            match name.as_str() {
+                "metadata" => metadata = map.next_value::<Metadata>()?.into(),
+                "apiVersion" | "kind" => {
+                    map.next_value::<serde::de::IgnoredAny>()?;
+                }
+                _ => fields.push((name, map.next_value::<WithoutNulls>()?.0)),
+            }
+        }
+        Ok(Object { metadata, fields: Tree::map(fields) })
+    }
+}
+
+/// The metadata of an object, without its managed fields: they are longer than many an object.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata {
+    annotations: Option<BTreeMap<String, String>>,
+    creation_timestamp: Option<Time>,
+    deletion_grace_period_seconds: Option<i64>,
+    deletion_timestamp: Option<Time>,
+    finalizers: Option<Vec<String>>,
+    generate_name: Option<String>,
+    generation: Option<i64>,
+    labels: Option<BTreeMap<String, String>>,
+    name: Option<String>,
+    namespace: Option<String>,
+    owner_references: Option<Vec<OwnerReference>>,
+    resource_version: Option<String>,
+    uid: Option<String>,
+}
+
+impl From<Metadata> for ObjectMeta {
+    fn from(it: Metadata) -> Self {
+        Self {
+            annotations: it.annotations,
+            creation_timestamp: it.creation_timestamp,
+            deletion_grace_period_seconds: it.deletion_grace_period_seconds,
+            deletion_timestamp: it.deletion_timestamp,
+            finalizers: it.finalizers,
+            generate_name: it.generate_name,
+            generation: it.generation,
+            labels: it.labels,
+            name: it.name,
+            namespace: it.namespace,
+            owner_references: it.owner_references,
+            resource_version: it.resource_version,
+            uid: it.uid,
+            ..Self::default()
+        }
+    }
+}
+
+/// Reads an object from JSON, for tests.
+#[cfg(test)]
+pub(crate) fn object(value: serde_json::Value) -> Object {
+    serde_json::from_value(value).expect("the test writes an object")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn an_object_is_written_as_it_was_read() {
+        let value = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "managedFields": [{"manager": "m"}]},
+            "spec": {"nodeName": "n", "unheardOf": 1.5}});
+        let pod: Object = serde_json::from_value(value).unwrap();
+        let written = json!({"metadata": {"name": "a"}, "spec": {"nodeName": "n", "unheardOf": 1.5}});
+        assert_eq!(serde_json::to_value(&pod).unwrap(), written);
+        assert_eq!((pod.name(), pod.str("spec/nodeName")), ("a", Some("n")));
+    }
+
+    #[test]
+    fn a_selector_is_read_as_it_is_written() {
+        let tree = Tree::from(json!({"selector": {"matchLabels": {"a": "b"},
+            "matchExpressions": [{"key": "c", "operator": "In", "values": ["d"]}, {"key": "e", "operator": "Exists"}]}}));
+        let selector = tree.label_selector("selector").unwrap();
+        assert_eq!(Tree::from(serde_json::to_value(selector).unwrap()), tree.at("selector").clone());
+        assert_eq!(tree.label_selector("other"), None);
+    }
+}

@@ -3,6 +3,7 @@
 
 mod assert;
 mod diff;
+mod direct;
 mod faults;
 mod install;
 mod look;
@@ -12,4 +13,5 @@ mod webhooks;
 
 pub use assert::{assert_has, assert_same, diff};
 pub use diff::Diff;
+pub use direct::{StoredChange, StoredObject};
 pub use objects::ApiScope;

@@ -29,10 +29,10 @@ mod webhooks;
 
 pub use assemble::{Builder, StartError};
 pub use cluster::Cluster;
-pub use kit::{ApiScope, Diff};
+pub use kit::{ApiScope, Diff, StoredChange, StoredObject};
 pub use transport::{
-    CrashPoint, Exchange, Fault, Mark, Matcher, Moment, Outcome, Reconcile, ServedWebhook, WebhookAddress,
-    WebhookFault, Write,
+    CrashMoment, CrashPoint, Directed, Director, Exchange, Fault, Mark, Matcher, Moment, Outcome, Reconcile,
+    ServedWebhook, Verdict, WebhookAddress, WebhookFault, Write,
 };
 
 pub use evenkeel_apiserver::User;

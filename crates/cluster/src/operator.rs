@@ -1,5 +1,7 @@
 //! Operators in this process: each has a supervisor that starts it again after a crash.
 
+mod gate;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -10,6 +12,7 @@ use kube::Client;
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
+use self::gate::Gate;
 use crate::transport::{Backend, CrashPoint, OperatorProcess, Transport, Wire};
 
 /// The name of the built-in controllers, as an operator and in the record.
@@ -35,6 +38,8 @@ struct Shared {
     /// The current simulated process of the operator; replaced by the supervisor after each crash.
     process: Mutex<Arc<OperatorProcess>>,
     crashes: AtomicUsize,
+    /// Closed while the operator is kept from starting again.
+    gate: Gate,
 }
 
 /// Runs an operator, and starts it again after each crash.
@@ -51,6 +56,7 @@ impl Supervisor {
     async fn run(mut self, started: Work) {
         let mut starting = Arc::new(started);
         loop {
+            starting = self.shared.gate.pass(starting).await;
             let process = self.shared.process.lock().clone();
             let mut manager = Manager::new(self.client(&process)).with_env(self.wire.env.clone());
             if matches!(self.wire.backend, Backend::Remote(_)) {
@@ -115,6 +121,7 @@ impl Operator {
         let shared = Arc::new(Shared {
             process: Mutex::new(Arc::new(OperatorProcess::new(station.clone()))),
             crashes: AtomicUsize::new(0),
+            gate: Gate::new(station.clone()),
         });
         let starting = station.enter_with("start");
         let factory: Factory = Box::new(factory);
@@ -131,6 +138,16 @@ impl Operator {
     /// Crashes the operator at a later point. Its supervisor starts it again.
     pub(crate) fn crash_at(&self, point: CrashPoint) {
         self.shared.process.lock().plan(point);
+    }
+
+    /// Keeps the operator from starting again after its next crash, until [`Operator::let_start`].
+    pub(crate) fn hold_back(&self) {
+        self.shared.gate.close();
+    }
+
+    /// Lets the operator start again.
+    pub(crate) fn let_start(&self) {
+        self.shared.gate.open();
     }
 
     /// How often the operator has crashed.

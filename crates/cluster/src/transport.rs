@@ -5,8 +5,11 @@
 mod backend;
 mod crash;
 mod describe;
+mod direct;
 mod fault;
+mod held;
 mod record;
+mod stale;
 mod watches;
 mod webhooks;
 
@@ -27,6 +30,8 @@ use crate::serve::{Certificate, Tokens, identify};
 pub(crate) use self::backend::Backend;
 pub use self::crash::CrashPoint;
 pub(crate) use self::crash::OperatorProcess;
+pub(crate) use self::direct::Direction;
+pub use self::direct::{CrashMoment, Directed, Director, Verdict};
 pub use self::fault::{Fault, Matcher};
 pub(crate) use self::record::DEFAULT_NAMESPACE;
 pub use self::record::{Exchange, Mark, Moment, Outcome, Reconcile, Write};
@@ -37,6 +42,7 @@ use self::backend::{ResponseBody, boxed};
 use self::crash::Fate;
 use self::describe::{is_apply, verb};
 use self::fault::{Faults, is_write};
+use self::held::{Beginning, HeldWatches};
 use self::record::{Asked, Recorder};
 use self::watches::Watches;
 
@@ -55,6 +61,9 @@ pub(crate) struct Wire {
     pub(crate) recorder: Arc<Recorder>,
     pub(crate) faults: Faults,
     pub(crate) watches: Watches,
+    pub(crate) held: HeldWatches,
+    /// Decides what happens to requests, if a test has set a director.
+    pub(crate) direction: Direction,
     /// Carries the API server's calls to webhooks.
     pub(crate) webhooks: Arc<WebhookTransport>,
     pub(crate) requests: Station,
@@ -108,12 +117,60 @@ impl Transport {
         let fate = self.fate(is_write(&parts.method)).await;
         let request = Request::from_parts(parts, Full::new(body.clone()));
         let path = request.uri().path_and_query().map_or("/", |path| path.as_str()).to_owned();
+        let verdict = self.verdict(&request, &path);
+        let fate = self.sentence(fate, verdict).await;
         let number = self.wire.records.then(|| self.note(&request, &path, &body));
         let is_watch = is_watch(&request);
-        let struck = self.wire.faults.strike(&self.by, &request);
+        let struck = match verdict {
+            Verdict::Fail(fault) => Some(fault),
+            _ => self.wire.faults.strike(&self.by, &request),
+        };
+        if let Verdict::ViewAt(revision) = verdict
+            && is_watch
+            && let Some(watch) = stale::open(&self.wire.backend, &request, revision).await?
+        {
+            let status = watch.rest.status().as_u16();
+            let fault = Some(format!("the state of revision {revision} (injected)"));
+            number.iter().for_each(|number| {
+                let outcome = Outcome::Answered { status, wrote: None, fault: fault.clone() };
+                self.wire.recorder.answered(*number, outcome);
+            });
+            return Ok(self.holdable(watch.rest, path, Beginning::Stale(watch.first)));
+        }
         let answer = self.serve(request, struck, number).await?;
         self.meet(fate).await;
-        Ok(if is_watch && answer.status().is_success() { self.cuttable(answer, path) } else { answer })
+        if !is_watch || !answer.status().is_success() {
+            return Ok(answer);
+        }
+        let listed = path.contains("sendInitialEvents=true");
+        Ok(self.holdable(answer, path, if listed { Beginning::Listed } else { Beginning::Resumed }))
+    }
+
+    /// What the director lets happen to a request.
+    fn verdict(&self, request: &Request<Full<Bytes>>, path: &str) -> Verdict {
+        let content_type = request.headers().get(header::CONTENT_TYPE).map(header::HeaderValue::as_bytes);
+        let Some(director) = self.wire.direction.director() else { return Verdict::Serve };
+        director.request(&Directed {
+            by: &self.by,
+            is_operator: self.process.is_some(),
+            method: request.method(),
+            verb: verb(request.method(), path, content_type),
+            path,
+        })
+    }
+
+    /// Adds the director's verdict to what the crash points have decided. If the operator crashes before the request is
+    /// sent, this never returns.
+    async fn sentence(&self, fate: Fate, verdict: Verdict) -> Fate {
+        let (Some(process), Verdict::Crash(moment)) = (&self.process, verdict) else { return fate };
+        match moment {
+            CrashMoment::Before => {
+                process.die();
+                std::future::pending().await
+            }
+            CrashMoment::Unanswered => Fate::DieUnanswered,
+            CrashMoment::After => Fate::DieAfter,
+        }
     }
 
     /// Records the request, and returns its number in the record.
@@ -210,8 +267,17 @@ impl Transport {
         Ok(answer)
     }
 
-    fn cuttable(&self, answer: Response<ResponseBody>, path: String) -> Response<ResponseBody> {
-        answer.map(|body| self.wire.watches.enter(self.by.clone(), path, body).boxed_unsync())
+    /// Registers a watch, so that a test can cut it and hold it.
+    fn holdable(
+        &self,
+        answer: Response<ResponseBody>,
+        path: String,
+        begin: Beginning,
+    ) -> Response<ResponseBody> {
+        answer.map(|body| {
+            let body = self.wire.held.enter(self.by.clone(), path.clone(), body, begin).boxed_unsync();
+            self.wire.watches.enter(self.by.clone(), path, body).boxed_unsync()
+        })
     }
 }
 
@@ -223,6 +289,8 @@ impl Wire {
             webhooks,
             faults: Faults::default(),
             watches: Watches::default(),
+            held: HeldWatches::default(),
+            direction: Direction::default(),
             requests: env.ledger().station("requests"),
             records,
             env,

@@ -80,7 +80,7 @@ impl Cluster {
     }
 
     #[track_caller]
-    fn with_operator<R>(&self, name: &str, action: impl FnOnce(&Operator) -> R) -> R {
+    pub(super) fn with_operator<R>(&self, name: &str, action: impl FnOnce(&Operator) -> R) -> R {
         let operators = self.inner.operators.lock();
         match operators.get(name) {
             Some(operator) => action(operator),

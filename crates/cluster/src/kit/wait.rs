@@ -67,6 +67,22 @@ impl Cluster {
     /// # Errors
     /// Fails if the cluster is not at rest within the limit; the error lists what is pending.
     pub async fn try_settled(&self) -> Result<(), Unsettled> {
+        loop {
+            let settled = self.settled_once().await;
+            let Some(director) = self.inner.wire.direction.director() else { return settled };
+            match settled {
+                Err(unsettled) => {
+                    director.unsettled(&unsettled);
+                    return Err(unsettled);
+                }
+                // The director may disturb a cluster that is at rest: then it is not at rest yet.
+                Ok(()) if director.rested().await => {}
+                Ok(()) => return Ok(()),
+            }
+        }
+    }
+
+    async fn settled_once(&self) -> Result<(), Unsettled> {
         let ledger = self.env().ledger();
         loop {
             ledger.settled(self.inner.settle_limit).await?;

@@ -124,6 +124,13 @@ impl Matcher {
         self
     }
 
+    /// Requests for objects of one resource only, by its API group (empty for the core group) and plural name.
+    #[must_use]
+    pub fn resource(mut self, group: impl Into<String>, plural: impl Into<String>) -> Self {
+        self.kind = Some(Kind { group: group.into(), plural: plural.into() });
+        self
+    }
+
     /// Requests of one client only. An operator is known by its name, the test itself as `client`.
     #[must_use]
     pub fn by(mut self, name: impl Into<String>) -> Self {

@@ -295,6 +295,13 @@ impl Recorder {
         kept.moments.iter().skip(skip).filter_map(request).collect()
     }
 
+    /// Every moment that is kept since the timeline began.
+    pub(crate) fn moments(&self) -> Vec<Moment> {
+        let kept = self.kept.lock();
+        let before = usize::try_from(kept.beginning.saturating_sub(kept.first)).unwrap_or(usize::MAX);
+        kept.moments.iter().skip(before).cloned().collect()
+    }
+
     /// How many moments have been recorded since the start.
     pub(crate) fn count(&self) -> u64 {
         let kept = self.kept.lock();
@@ -341,7 +348,8 @@ pub(crate) struct Asked<'a> {
 }
 
 impl Moment {
-    fn matters(&self) -> bool {
+    /// Whether a timeline shows the moment: writes, failures, reconciles that begin, and disturbances.
+    pub fn matters(&self) -> bool {
         match self {
             Self::Request(exchange) => exchange.matters(),
             Self::Reconcile(reconcile) => !matches!(reconcile.stage, Stage::Ended { error: None, .. }),

@@ -1,0 +1,143 @@
+//! What exploration needs: a director, operators that are away, held watches, and every change of the store.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use evenkeel_store::Range;
+
+use crate::cluster::Cluster;
+use crate::operator::{CONTROLLERS, Operator};
+use crate::transport::{Director, Matcher, Moment};
+
+/// An object as it is stored.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct StoredObject {
+    /// The key: `/registry/GROUP/PLURAL/[NAMESPACE/]NAME`.
+    pub key: Arc<str>,
+    /// The uid.
+    pub uid: String,
+    /// The revision that wrote it.
+    pub revision: u64,
+    /// The object as JSON, without its resource version.
+    pub json: Bytes,
+}
+
+/// One change of one object.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct StoredChange {
+    /// The revision of the change.
+    pub revision: u64,
+    /// The object before, if there was one.
+    pub before: Option<StoredObject>,
+    /// The object after; `None` if it was removed.
+    pub after: Option<StoredObject>,
+}
+
+impl StoredChange {
+    /// The key of the object.
+    pub fn key(&self) -> &str {
+        self.after.as_ref().or(self.before.as_ref()).map_or("", |object| &object.key)
+    }
+}
+
+impl Cluster {
+    /// Sets the director of this cluster, which decides what happens to each request, or removes it.
+    pub fn direct(&self, director: Option<Arc<dyn Director>>) {
+        self.inner.wire.direction.set(director);
+    }
+
+    /// The names of the operators that run, without the built-in controllers.
+    pub fn operators(&self) -> Vec<String> {
+        let operators = self.inner.operators.lock();
+        operators.keys().filter(|name| *name != CONTROLLERS).cloned().collect()
+    }
+
+    /// Crashes an operator and keeps it away until [`Cluster::resume`].
+    ///
+    /// # Panics
+    /// Panics if no operator of this name runs.
+    #[track_caller]
+    pub fn suspend(&self, name: &str) {
+        self.keep_away(name);
+        self.restart(name);
+    }
+
+    /// Keeps an operator away after its next crash, until [`Cluster::resume`].
+    ///
+    /// # Panics
+    /// Panics if no operator of this name runs.
+    #[track_caller]
+    pub fn keep_away(&self, name: &str) {
+        self.with_operator(name, Operator::hold_back);
+    }
+
+    /// Lets an operator start that was kept away.
+    ///
+    /// # Panics
+    /// Panics if no operator of this name runs.
+    #[track_caller]
+    pub fn resume(&self, name: &str) {
+        self.inner.wire.recorder.disturbed(format!("lets {name} start again"));
+        self.with_operator(name, Operator::let_start);
+    }
+
+    /// Holds the open watches that match: their events arrive only after [`Cluster::release_watches`], as from an API
+    /// server that lags behind. Watches that are resumed are held, too; watches that begin with a new list are not.
+    /// Returns how many open watches are held.
+    pub fn hold_watches(&self, matcher: Matcher) -> usize {
+        let text = format!("holds watches: {matcher}");
+        let held = self.inner.wire.held.hold(matcher);
+        self.inner.wire.recorder.disturbed(text);
+        held
+    }
+
+    /// Lets all held watches go on.
+    pub fn release_watches(&self) {
+        self.inner.wire.held.release(&self.inner.station);
+    }
+
+    /// Records that something disturbed the cluster, for the timeline.
+    pub fn note_disturbance(&self, what: impl Into<String>) {
+        self.inner.wire.recorder.disturbed(what);
+    }
+
+    /// Every request, reconcile and disturbance since the timeline began.
+    pub fn moments(&self) -> Vec<Moment> {
+        self.inner.wire.recorder.moments()
+    }
+
+    /// The newest revision of the store; zero on a remote cluster.
+    pub fn revision(&self) -> u64 {
+        self.inner.server.as_ref().map_or(0, |server| server.store().revision())
+    }
+
+    /// All stored objects, in the order of their keys; none on a remote cluster.
+    pub fn stored_objects(&self) -> Vec<StoredObject> {
+        let Some(server) = &self.inner.server else { return Vec::new() };
+        let page = server.store().range(&Range::default());
+        page.map(|page| page.entries.iter().map(|entry| stored(entry)).collect()).unwrap_or_default()
+    }
+
+    /// Every change of the store after a revision, oldest first. `None` if the store no longer knows all of them, or if
+    /// the cluster is a remote one.
+    pub fn changes_after(&self, revision: u64) -> Option<Vec<StoredChange>> {
+        let mut watch = self.inner.server.as_ref()?.store().watch("", revision).ok()?;
+        let mut changes = Vec::new();
+        while let Some(change) = watch.try_next() {
+            let change = change.ok()?;
+            changes.push(StoredChange {
+                revision: change.revision,
+                before: change.before.as_ref().map(|entry| stored(entry)),
+                after: change.after.as_ref().map(|entry| stored(entry)),
+            });
+        }
+        Some(changes)
+    }
+}
+
+fn stored(entry: &evenkeel_store::Entry<evenkeel_apiserver::Header>) -> StoredObject {
+    let (key, json) = (entry.key.clone(), entry.value.clone());
+    StoredObject { key, uid: entry.header.uid.to_string(), revision: entry.revision, json }
+}

@@ -1,0 +1,198 @@
+//! What the undisturbed run teaches: what each operator asked for, wrote and watched, and which revisions there were.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use evenkeel_cluster::{Exchange, Fault, ResourcePath};
+use serde_json::Value;
+
+use crate::director::kind_of;
+use crate::run::Run;
+use crate::state::{KeyParts, World};
+
+/// A request of an operator that can be struck.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    pub(crate) operator: String,
+    /// Counted from one for each operator.
+    pub(crate) number: usize,
+    pub(crate) is_write: bool,
+    /// The revision that the request created.
+    pub(crate) wrote: Option<u64>,
+    /// The object, as `GROUP/PLURAL/NAME`.
+    pub(crate) object: String,
+    pub(crate) verb: &'static str,
+    /// What was asked, such as `apply deployments/web`.
+    pub(crate) summary: String,
+}
+
+impl Asked {
+    /// The faults that a real API server may answer this request with.
+    pub(crate) fn faults(&self) -> &'static [Fault] {
+        match (self.is_write, self.verb) {
+            (true, "update" | "patch" | "apply") => &[
+                Fault::LostAnswer,
+                Fault::Conflict,
+                Fault::InternalError,
+                Fault::Timeout,
+                Fault::TooManyRequests,
+            ],
+            (true, _) => &[Fault::LostAnswer, Fault::InternalError, Fault::Timeout, Fault::TooManyRequests],
+            (false, _) => &[Fault::InternalError, Fault::Timeout],
+        }
+    }
+}
+
+/// A child of an operator: an object that it wrote and watches, and that another object owns.
+#[derive(Clone, Debug)]
+pub(crate) struct Child {
+    pub(crate) path: String,
+    /// The rests at which it exists.
+    pub(crate) rests: Vec<usize>,
+}
+
+/// A change of an object that an operator watches.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen {
+    pub(crate) revision: u64,
+    /// Whether the scenario or an operator made the change, or it removes or marks an object. Other changes are the
+    /// progress that built-in controllers report.
+    pub(crate) is_decisive: bool,
+}
+
+/// What the undisturbed run teaches.
+#[derive(Debug)]
+pub(crate) struct Learned {
+    pub(crate) operators: Vec<String>,
+    pub(crate) requests: Vec<Asked>,
+    /// The kinds that each operator watches.
+    pub(crate) watched: BTreeMap<String, BTreeSet<String>>,
+    /// The changes of each operator's watched kinds.
+    pub(crate) seen: BTreeMap<String, Vec<(String, Seen)>>,
+    /// The revision at each rest.
+    pub(crate) rests: Vec<u64>,
+    pub(crate) worlds: Vec<World>,
+    pub(crate) children: Vec<Child>,
+    pub(crate) incarnations: BTreeMap<String, usize>,
+    /// Where undisturbed runs differ by themselves, for each rest.
+    pub(crate) varying: Vec<BTreeSet<(String, String)>>,
+    pub(crate) timeline: Vec<String>,
+}
+
+/// Whether a request of an operator is counted by the director.
+fn is_counted(exchange: &Exchange, operators: &[String]) -> bool {
+    let is_operator = operators.iter().any(|operator| **operator == *exchange.by);
+    let counted = |target: ResourcePath<'_>| !matches!(&*target.resource, "leases" | "events");
+    is_operator && exchange.verb != "watch" && exchange.target().is_some_and(counted)
+}
+
+pub(crate) fn learn(run: &Run, others: &[Run], precious: &[String]) -> Learned {
+    let operators = run.operators.clone();
+    let worlds: Vec<World> = run.played.checkpoints.iter().map(|it| World::of(&it.objects)).collect();
+    let varying = worlds.iter().enumerate().map(|(at, world)| {
+        let others = others.iter().filter_map(|other| other.played.checkpoints.get(at));
+        others.flat_map(|other| world.paths_that_differ(&World::of(&other.objects))).collect()
+    });
+    let varying = varying.collect();
+    let watched = watched(run, &operators);
+    let changes = run.played.changes.as_deref().unwrap_or_default();
+    Learned {
+        requests: requests(run, &operators),
+        seen: operators.iter().map(|it| (it.clone(), seen(run, &watched[it]))).collect(),
+        rests: run.played.checkpoints.iter().map(|it| it.revision).collect(),
+        children: children(run, &operators, &watched),
+        incarnations: crate::history::incarnations(changes, precious),
+        timeline: run.timeline.clone(),
+        operators,
+        watched,
+        worlds,
+        varying,
+    }
+}
+
+fn requests(run: &Run, operators: &[String]) -> Vec<Asked> {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    let counted = run.exchanges.iter().filter(|it| is_counted(it, operators));
+    let asked = counted.filter_map(|exchange| {
+        let number = counts.entry(&exchange.by).or_default();
+        *number += 1;
+        let target = exchange.target()?;
+        let summary = exchange.summary();
+        // The name of a new object is in its body; the summary has it.
+        let name = summary.rsplit('/').next().unwrap_or_default();
+        let name = if target.name.is_empty() { name } else { &*target.name };
+        Some(Asked {
+            operator: exchange.by.to_string(),
+            number: *number,
+            is_write: exchange.method != http::Method::GET,
+            wrote: exchange.outcome.wrote(),
+            object: format!("{}/{name}", kind_of(&target)),
+            verb: exchange.verb,
+            summary: summary.clone(),
+        })
+    });
+    asked.collect()
+}
+
+fn watched(run: &Run, operators: &[String]) -> BTreeMap<String, BTreeSet<String>> {
+    let mut watched: BTreeMap<String, BTreeSet<String>> =
+        operators.iter().map(|it| (it.clone(), BTreeSet::new())).collect();
+    for exchange in run.exchanges.iter().filter(|it| it.verb == "watch") {
+        if let (Some(kinds), Some(target)) = (watched.get_mut(&*exchange.by), exchange.target()) {
+            kinds.insert(kind_of(&target));
+        }
+    }
+    watched
+}
+
+fn seen(run: &Run, kinds: &BTreeSet<String>) -> Vec<(String, Seen)> {
+    let decisive: BTreeSet<u64> = run
+        .exchanges
+        .iter()
+        .filter(|it| &*it.by == "client" || run.operators.iter().any(|name| **name == *it.by))
+        .filter_map(|it| it.outcome.wrote())
+        .collect();
+    let changes = run.played.changes.iter().flatten();
+    let of_kinds = changes.filter_map(|change| {
+        let kind = KeyParts::of(change.key()).kind();
+        let ends = change.before.is_none() || change.after.is_none();
+        let is_decisive = ends || decisive.contains(&change.revision);
+        kinds.contains(&kind).then_some((kind, Seen { revision: change.revision, is_decisive }))
+    });
+    of_kinds.collect()
+}
+
+/// The objects that an operator wrote and watches, and that have an owner.
+fn children(run: &Run, operators: &[String], watched: &BTreeMap<String, BTreeSet<String>>) -> Vec<Child> {
+    let mut written: BTreeMap<(String, String), String> = BTreeMap::new();
+    for exchange in
+        run.exchanges.iter().filter(|it| is_counted(it, operators) && it.outcome.wrote().is_some())
+    {
+        let Some(target) = exchange.target() else { continue };
+        let kind = kind_of(&target);
+        if !target.name.is_empty() && target.subresource.is_empty() && watched[&*exchange.by].contains(&kind)
+        {
+            let path = exchange.path.split('?').next().unwrap_or_default();
+            written.insert((kind, target.name.to_string()), path.to_owned());
+        }
+    }
+    let exists = |kind: &str, name: &str| {
+        let checkpoints = run.played.checkpoints.iter().enumerate();
+        let at = checkpoints.filter(|(_, checkpoint)| {
+            checkpoint.objects.iter().any(|object| {
+                let parts = KeyParts::of(&object.key);
+                parts.name == name && parts.kind() == kind && is_owned(&object.json)
+            })
+        });
+        at.map(|(at, _)| at + 1).collect::<Vec<usize>>()
+    };
+    let children =
+        written.into_iter().map(|((kind, name), path)| Child { rests: exists(&kind, &name), path });
+    children.filter(|child| !child.rests.is_empty()).collect()
+}
+
+fn is_owned(json: &[u8]) -> bool {
+    let value: Value = serde_json::from_slice(json).unwrap_or_default();
+    let owners = value["metadata"]["ownerReferences"].as_array();
+    owners.is_some_and(|owners| owners.iter().any(|owner| owner["controller"] == true))
+        && value["metadata"]["deletionTimestamp"].is_null()
+}

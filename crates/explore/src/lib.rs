@@ -1,0 +1,41 @@
+//! Exploration: the machine that finds what the author of an operator did not imagine.
+//!
+//! A user writes one scenario, the steps of a life, and nothing about faults. Exploration plays it undisturbed, learns
+//! what the operator asked for and wrote, makes plans of what a real Kubernetes may do to it, plays the scenario once
+//! for each plan, and judges every run by oracles that need no help.
+//!
+//! ```text
+//! scenario ─▶ learn ─▶ plan ─▶ schedule ─▶ run ─▶ oracle ─▶ shrink ─▶ explain ─▶ report
+//!                        ▲                  ▲
+//!                        └───── token ──────┘   EVENKEEL_PLAN=… plays one plan again
+//! ```
+//! A run is a function of the scenario, the seed and the plan.
+//!
+//! *Invariant:* every plan is legal: a real Kubernetes may do the same to an operator. A false alarm costs more than a
+//! miss.
+
+mod compare;
+mod director;
+mod explain;
+mod generate;
+mod history;
+mod learn;
+mod oracle;
+mod plan;
+mod quiet;
+mod report;
+mod run;
+mod scenario;
+mod schedule;
+mod settings;
+mod shrink;
+mod state;
+mod token;
+
+pub use compare::Difference;
+pub use oracle::{Finding, Oracle};
+pub use plan::{Back, Plan, Strike};
+pub use report::Report;
+pub use scenario::{Exploration, explore};
+pub use settings::Budget;
+pub use token::TokenError;

@@ -1,0 +1,26 @@
+//! Panics of explored runs are findings, not output: they are not printed.
+
+use std::cell::Cell;
+use std::sync::Once;
+
+thread_local! {
+    static QUIET: Cell<bool> = const { Cell::new(false) };
+}
+
+static INSTALLED: Once = Once::new();
+
+/// Runs `play` without printing the panics of this thread.
+pub(crate) fn quietly<R>(play: impl FnOnce() -> R) -> R {
+    INSTALLED.call_once(|| {
+        let loud = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            if !QUIET.get() {
+                loud(panic);
+            }
+        }));
+    });
+    let before = QUIET.replace(true);
+    let result = play();
+    QUIET.set(before);
+    result
+}

@@ -1,0 +1,84 @@
+//! One run: the scenario on a cluster of its own, under a plan.
+
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use evenkeel_cluster::{Cluster, Exchange, Moment, testing};
+use futures::FutureExt as _;
+
+use crate::director::{PlanDirector, Played};
+use crate::plan::Plan;
+use crate::quiet::quietly;
+use crate::scenario::Script;
+
+/// How much virtual time a cluster has to come to rest. A disturbed operator may wait for timeouts and retries one after
+/// the other; the store keeps ten minutes of history, and half of that leaves room for what came before.
+const SETTLE_LIMIT: Duration = Duration::from_secs(300);
+
+/// What happened in a run.
+pub(crate) struct Run {
+    pub(crate) operators: Vec<String>,
+    pub(crate) exchanges: Vec<Exchange>,
+    pub(crate) timeline: Vec<String>,
+    pub(crate) played: Played,
+    /// The error or panic of the scenario, if it failed.
+    pub(crate) failure: Option<String>,
+    /// Whether the scenario failed while a disturbance was in force, so that its own checks need not hold.
+    pub(crate) failed_disturbed: bool,
+    /// The panics of reconciles.
+    pub(crate) panics: Vec<String>,
+}
+
+/// Plays the scenario under a plan. The result is a function of scenario, seed and plan.
+pub(crate) fn play(script: &Script, seed: u64, plan: &Plan) -> Run {
+    let options = script.options.clone().seed(seed).settle_limit(SETTLE_LIMIT);
+    let played = quietly(|| {
+        testing::run(options, |cluster| async move {
+            Ok::<_, std::convert::Infallible>(on(script, cluster, plan).await)
+        })
+    });
+    match played {
+        Ok(run) => run,
+        Err(never) => match never {},
+    }
+}
+
+async fn on(script: &Script, cluster: Cluster, plan: &Plan) -> Run {
+    let director = PlanDirector::new(cluster.clone(), plan.clone());
+    cluster.direct(Some(director.clone()));
+    let scenario = AssertUnwindSafe((script.play)(cluster.clone())).catch_unwind().await;
+    let failure = match scenario {
+        Ok(failure) => failure,
+        Err(panic) => Some(panic_text(&*panic)),
+    };
+    let failed_disturbed = failure.is_some() && director.is_disturbed();
+    if failure.is_none() {
+        director.finish();
+        // What is wrong is in the director's hands.
+        let _ = cluster.try_settled().await;
+    }
+    cluster.direct(None);
+    let moments = cluster.moments();
+    Run {
+        operators: cluster.operators(),
+        exchanges: cluster.requests(),
+        timeline: moments.iter().filter(|moment| moment.matters()).map(ToString::to_string).collect(),
+        played: director.take(),
+        panics: moments.iter().filter_map(panic_of).collect(),
+        failure,
+        failed_disturbed,
+    }
+}
+
+/// The text of a reconcile that panicked.
+fn panic_of(moment: &Moment) -> Option<String> {
+    let Moment::Reconcile(reconcile) = moment else { return None };
+    let text = reconcile.to_string();
+    text.contains("the reconcile panicked").then_some(text)
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "a panic without a text".to_owned())
+}

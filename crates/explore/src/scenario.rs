@@ -1,0 +1,287 @@
+//! The exploration of one scenario: its options, and the order of the stations.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use evenkeel_cluster::testing::{self, TestResult};
+use evenkeel_cluster::{Builder, Cluster};
+use evenkeel_env::Env;
+use futures::future::LocalBoxFuture;
+use parking_lot::Mutex;
+
+use crate::history::PRECIOUS;
+use crate::learn::{Learned, learn};
+use crate::oracle::{Finding, Verdict, judge, judge_undisturbed};
+use crate::plan::{Class, Plan, Strike};
+use crate::report::Report;
+use crate::run::{Run, play};
+use crate::schedule::schedule;
+use crate::settings::{self, Budget};
+use crate::shrink::shrink;
+use crate::{explain, generate};
+
+/// How many further seeds the scenario is played with, undisturbed, to learn what varies by itself.
+const OTHER_SEEDS: u64 = 2;
+
+/// A scenario, as runs see it.
+pub(crate) struct Script {
+    pub(crate) options: Builder,
+    pub(crate) play: Box<Play>,
+}
+
+/// Plays the scenario on a cluster, and returns the text of its error.
+type Play = dyn Fn(Cluster) -> LocalBoxFuture<'static, Option<String>> + Send + Sync;
+
+/// The exploration of one scenario. Made by [`explore`].
+#[must_use = "nothing is explored until `check` or `run` is called"]
+pub struct Exploration {
+    name: String,
+    script: Script,
+    budget: Option<Budget>,
+    precious: Vec<String>,
+    suppressed: Vec<(String, String)>,
+}
+
+/// Explores a scenario: the steps of an operator's life, from its start to the deletion of what it looks after.
+///
+/// The scenario runs an operator on the cluster that it is given, acts as a user, and waits with `settled()` after each
+/// step. It says nothing about faults. Exploration plays it undisturbed, and then once for each plan of what a real
+/// Kubernetes may do to the operator.
+///
+/// ```
+/// use std::sync::Arc;
+/// use evenkeel_cluster::Cluster;
+/// use evenkeel_runtime::{Action, Controller, Ctx, Result};
+/// use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+///
+/// async fn reconcile(map: Arc<ConfigMap>, ctx: Ctx) -> Result<Action> {
+///     let mut secret = Secret::default();
+///     secret.metadata.name = map.metadata.name.clone();
+///     ctx.apply(secret).await?;
+///     Ok(Action::await_change())
+/// }
+///
+/// async fn a_life(cluster: Cluster) -> kube::Result<()> {
+///     cluster.run(|| Controller::new("copy", reconcile).owns::<Secret>());
+///     let mut map = ConfigMap::default();
+///     map.metadata.name = Some("a".into());
+///     cluster.apply(map).await?;
+///     cluster.settled().await;
+///     cluster.delete::<ConfigMap>("a").await?;
+///     cluster.settled().await;
+///     Ok(())
+/// }
+///
+/// evenkeel_explore::explore("a_life", a_life).check();
+/// ```
+pub fn explore<F, R>(name: &str, scenario: impl Fn(Cluster) -> F + Send + Sync + 'static) -> Exploration
+where
+    F: Future<Output = R> + 'static,
+    R: TestResult,
+{
+    let play = move |cluster: Cluster| -> LocalBoxFuture<'static, Option<String>> {
+        let played = scenario(cluster);
+        Box::pin(async move { played.await.failure() })
+    };
+    Exploration {
+        name: name.to_owned(),
+        script: Script { options: testing::options(), play: Box::new(play) },
+        budget: None,
+        precious: PRECIOUS.map(str::to_owned).to_vec(),
+        suppressed: Vec::new(),
+    }
+}
+
+impl Exploration {
+    /// The options of the clusters: those of [`testing::options`] unless set. The seed of the options is ignored.
+    pub fn options(mut self, options: Builder) -> Self {
+        self.script.options = options;
+        self
+    }
+
+    /// How much to explore: what `EVENKEEL_EXPLORE` says unless set.
+    pub fn budget(mut self, budget: Budget) -> Self {
+        self.budget = Some(budget);
+        self
+    }
+
+    /// Names a kind whose objects must not be destroyed and made again, as `GROUP/PLURAL`, beside claims, StatefulSets
+    /// and Secrets.
+    pub fn keeps(mut self, kind: &str) -> Self {
+        self.precious.push(kind.to_owned());
+        self
+    }
+
+    /// Accepts a finding by its name, such as `kept:secrets/web`, or by its oracle, such as `kept`. The report repeats the
+    /// reason.
+    pub fn accept(mut self, finding: &str, reason: &str) -> Self {
+        self.suppressed.push((finding.to_owned(), reason.to_owned()));
+        self
+    }
+
+    /// Explores, and panics with an explanation if something is found. With `EVENKEEL_PLAN`, plays that plan only.
+    ///
+    /// # Panics
+    /// Panics if something is found, or if a setting is malformed.
+    pub fn check(self) {
+        if std::env::var_os(testing::KUBECONFIG).is_some() {
+            println!("remote: skipped {}: exploration needs the embedded cluster", self.name);
+            return;
+        }
+        let report = self.run();
+        println!("{report}");
+        assert!(report.is_clean(), "exploration of {} found: {report}", report.name);
+    }
+
+    /// Explores, and returns what was found. With `EVENKEEL_PLAN`, plays that plan only.
+    ///
+    /// # Panics
+    /// Panics if a setting is malformed.
+    pub fn run(&self) -> Report {
+        let token = settings::token();
+        let seed = token.as_ref().map_or_else(testing::seed, |token| token.seed);
+        let budget = self.budget.unwrap_or_else(Budget::from_environment);
+        let clock = Env::system();
+        let began = clock.now();
+        let mut report = Report { name: self.name.clone(), budget, ..Report::default() };
+        let learned = match self.learn(seed) {
+            Ok(learned) => learned,
+            Err(finding) => {
+                report.explanations.push(format!("undisturbed, {}: {}", finding.oracle, finding.what));
+                report.findings.push(*finding);
+                return report;
+            }
+        };
+        let plans = match token {
+            Some(token) => vec![token.plan],
+            None => {
+                let schedule = schedule(&learned, generate::singles(&learned), budget.plans());
+                (report.made, report.equivalent) = (schedule.made, schedule.equivalent);
+                schedule.plans
+            }
+        };
+        let in_time = || {
+            let spent = clock.now().duration_since(began);
+            budget.time().is_none_or(|time| Duration::try_from(spent).is_ok_and(|spent| spent < time))
+        };
+        let found = self.play_all(seed, &plans, &learned, &mut report, &in_time);
+        if let Some((plan, finding)) = found {
+            let finding = self.shrunk(seed, plan, finding, &learned);
+            report.explanations.push(explain::explanation(&finding, &learned, &self.name));
+            report.findings.push(finding);
+        }
+        report.took = Duration::try_from(clock.now().duration_since(began)).unwrap_or_default();
+        report
+    }
+
+    /// Plays the scenario undisturbed, with this seed and others.
+    fn learn(&self, seed: u64) -> Result<Learned, Box<Finding>> {
+        let undisturbed = Plan::default();
+        let first = play(&self.script, seed, &undisturbed);
+        if let Some(verdict) = judge_undisturbed(&first) {
+            return Err(Box::new(finding(verdict, undisturbed, seed, first.timeline)));
+        }
+        let others: Vec<Run> = (1..=OTHER_SEEDS)
+            .map(|other| play(&self.script, seed.wrapping_add(other), &undisturbed))
+            .collect();
+        Ok(learn(&first, &others, &self.precious))
+    }
+
+    /// Plays plans on all cores. Returns the first one, in their order, in which something is found.
+    fn play_all(
+        &self,
+        seed: u64,
+        plans: &[Plan],
+        learned: &Learned,
+        report: &mut Report,
+        in_time: &(dyn Fn() -> bool + Sync),
+    ) -> Option<(Plan, Finding)> {
+        let (next, best) = (AtomicUsize::new(0), AtomicUsize::new(usize::MAX));
+        let results = Mutex::new((report, None::<(usize, Finding)>));
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(plans.len().max(1));
+        std::thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    loop {
+                        let at = next.fetch_add(1, Ordering::SeqCst);
+                        // Plans after one that was found need not be played.
+                        if at >= plans.len() || at > best.load(Ordering::SeqCst) || !in_time() {
+                            return;
+                        }
+                        let run = play(&self.script, seed, &plans[at]);
+                        let verdict = judge(&run, &plans[at], learned, &self.precious);
+                        let mut results = results.lock();
+                        tell(results.0, &plans[at], &run);
+                        let Some(verdict) = verdict else { continue };
+                        let finding = finding(verdict, plans[at].clone(), seed, run.timeline);
+                        if let Some((name, reason)) = self.is_suppressed(&finding) {
+                            results.0.suppressed.push((name, reason));
+                        } else if results.1.as_ref().is_none_or(|(found, _)| at < *found) {
+                            best.fetch_min(at, Ordering::SeqCst);
+                            results.1 = Some((at, finding));
+                        }
+                    }
+                });
+            }
+        });
+        let (report, found) = results.into_inner();
+        report.suppressed.sort();
+        report.suppressed.dedup();
+        let writes: BTreeSet<(&str, usize)> = learned
+            .requests
+            .iter()
+            .filter(|it| it.wrote.is_some())
+            .map(|it| (&*it.operator, it.number))
+            .collect();
+        let crashed = plans.iter().take(next.load(Ordering::SeqCst)).flat_map(|plan| &plan.strikes);
+        let crashed: BTreeSet<(&str, usize)> = crashed
+            .filter_map(|strike| match strike {
+                Strike::Crash { operator, request, .. } => Some((&**operator, *request)),
+                _ => None,
+            })
+            .collect();
+        report.writes = (writes.len(), writes.intersection(&crashed).count());
+        found.map(|(at, finding)| (plans[at].clone(), finding))
+    }
+
+    fn is_suppressed(&self, finding: &Finding) -> Option<(String, String)> {
+        let (name, oracle) = (finding.name(), finding.oracle.name());
+        let accepted = self.suppressed.iter().find(|(accepted, _)| *accepted == name || accepted == oracle);
+        accepted.map(|(_, reason)| (name.clone(), reason.clone()))
+    }
+
+    /// The finding with the least plan that has it.
+    fn shrunk(&self, seed: u64, plan: Plan, found: Finding, learned: &Learned) -> Finding {
+        let mut least = found;
+        let oracle = least.oracle;
+        shrink(plan, |smaller| {
+            let run = play(&self.script, seed, smaller);
+            match judge(&run, smaller, learned, &self.precious) {
+                Some(verdict) if verdict.oracle == oracle => {
+                    least = finding(verdict, smaller.clone(), seed, run.timeline);
+                    true
+                }
+                _ => false,
+            }
+        });
+        least
+    }
+}
+
+/// Counts a run.
+fn tell(report: &mut Report, plan: &Plan, run: &Run) {
+    let class: Class = plan.class();
+    *report.played.entry(class).or_default() += 1;
+    if run.failed_disturbed {
+        report.inconclusive += 1;
+    }
+    if run.played.struck == 0 {
+        report.missed += 1;
+    }
+}
+
+fn finding(verdict: Verdict, plan: Plan, seed: u64, timeline: Vec<String>) -> Finding {
+    let Verdict { oracle, object, what } = verdict;
+    Finding { oracle, object, what, plan, seed, timeline }
+}

@@ -1,0 +1,105 @@
+//! The settings of an exploration, from environment variables.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use evenkeel_env::setting;
+
+use crate::token::Token;
+
+/// How many plans `quick` plays: some seconds of `cargo test` in a development build.
+const QUICK_PLANS: usize = 120;
+/// How many pairs `full` plays after all single strikes.
+const FULL_PAIRS: usize = 500;
+
+/// How much an exploration may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Budget {
+    /// A fixed number of plans, spread over all classes. The default.
+    #[default]
+    Quick,
+    /// Every single strike, and 500 pairs.
+    Full,
+    /// As many plans as can be played in this time.
+    Time(Duration),
+}
+
+impl Budget {
+    /// The budget of this process: `EVENKEEL_EXPLORE`, or [`Budget::Quick`].
+    ///
+    /// # Panics
+    /// Panics if the variable is malformed.
+    pub fn from_environment() -> Self {
+        setting("EVENKEEL_EXPLORE").unwrap_or_else(|error| panic!("{error}")).unwrap_or_default()
+    }
+
+    /// How many plans are played at most, and how many pairs are made.
+    pub(crate) fn plans(self) -> (usize, usize) {
+        match self {
+            Self::Quick => (QUICK_PLANS, 0),
+            Self::Full => (usize::MAX, FULL_PAIRS),
+            Self::Time(_) => (usize::MAX, usize::MAX),
+        }
+    }
+
+    pub(crate) fn time(self) -> Option<Duration> {
+        match self {
+            Self::Time(time) => Some(time),
+            Self::Quick | Self::Full => None,
+        }
+    }
+}
+
+impl FromStr for Budget {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let wrong = "expected quick, full, or a time such as 90s or 10m";
+        match text {
+            "quick" => return Ok(Self::Quick),
+            "full" => return Ok(Self::Full),
+            _ => {}
+        }
+        let (number, unit) = text.split_at(text.len().saturating_sub(1));
+        let number: u64 = number.parse().map_err(|_| wrong)?;
+        match unit {
+            "s" => Ok(Self::Time(Duration::from_secs(number))),
+            "m" => Ok(Self::Time(Duration::from_secs(number * 60))),
+            "h" => Ok(Self::Time(Duration::from_secs(number * 3600))),
+            _ => Err(wrong),
+        }
+    }
+}
+
+impl fmt::Display for Budget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Quick => f.write_str("quick"),
+            Self::Full => f.write_str("full"),
+            Self::Time(time) => write!(f, "{}s", time.as_secs()),
+        }
+    }
+}
+
+/// The plan that `EVENKEEL_PLAN` asks to play, if it is set.
+///
+/// # Panics
+/// Panics if the token cannot be read.
+pub(crate) fn token() -> Option<Token> {
+    setting("EVENKEEL_PLAN").unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_is_a_word_or_a_time() {
+        assert_eq!("quick".parse(), Ok(Budget::Quick));
+        assert_eq!("10m".parse(), Ok(Budget::Time(Duration::from_secs(600))));
+        assert!("10".parse::<Budget>().is_err());
+        assert!("".parse::<Budget>().is_err());
+    }
+}

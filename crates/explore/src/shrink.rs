@@ -1,0 +1,76 @@
+//! Shrinks a plan to the least that is still found: fewer strikes, then milder ones.
+
+use crate::plan::{Back, Plan, Strike};
+
+/// Shrinks a plan. `is_found` plays a plan and tells whether the same oracle still refuses it.
+pub(crate) fn shrink(plan: Plan, mut is_found: impl FnMut(&Plan) -> bool) -> Plan {
+    let mut least = plan;
+    while let Some(smaller) = smaller(&least).into_iter().find(|plan| is_found(plan)) {
+        least = smaller;
+    }
+    least
+}
+
+/// Plans that are one step smaller, the smallest first.
+fn smaller(plan: &Plan) -> Vec<Plan> {
+    let mut plans = Vec::new();
+    if plan.strikes.len() > 1 {
+        for at in 0..plan.strikes.len() {
+            let mut strikes = plan.strikes.clone();
+            strikes.remove(at);
+            plans.push(Plan { strikes });
+        }
+    }
+    for (at, strike) in plan.strikes.iter().enumerate() {
+        for milder in milder(strike) {
+            let mut strikes = plan.strikes.clone();
+            strikes[at] = milder;
+            plans.push(Plan { strikes });
+        }
+    }
+    plans
+}
+
+/// The same strike, for a shorter time.
+fn milder(strike: &Strike) -> Vec<Strike> {
+    match strike {
+        Strike::Crash { operator, request, moment, back } => {
+            let with =
+                |back| Strike::Crash { operator: operator.clone(), request: *request, moment: *moment, back };
+            match back {
+                Back::AtOnce => vec![],
+                Back::Twice | Back::AfterRests(0 | 1) => vec![with(Back::AtOnce)],
+                Back::AfterRests(rests) => vec![with(Back::AtOnce), with(Back::AfterRests(rests - 1))],
+            }
+        }
+        Strike::Away { operator, from, to } if to - from > 1 => {
+            let with = |from, to| Strike::Away { operator: operator.clone(), from, to };
+            vec![with(*from, to - 1), with(from + 1, *to)]
+        }
+        Strike::Hold { operator, kind, from, to } if to - from > 1 => {
+            let with = |from, to| Strike::Hold { operator: operator.clone(), kind: kind.clone(), from, to };
+            vec![with(*from, to - 1), with(from + 1, *to)]
+        }
+        _ => vec![],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_shrinks_to_what_matters() {
+        let operator = || "site".to_owned();
+        let long = Strike::Away { operator: operator(), from: 1, to: 4 };
+        let plan = Plan { strikes: vec![Strike::Restart { operator: operator(), rest: 1 }, long] };
+        // Found whenever the operator is away from rest 2 to rest 3.
+        let is_found = |plan: &Plan| {
+            plan.strikes
+                .iter()
+                .any(|it| matches!(it, Strike::Away { from, to, .. } if *from <= 2 && *to >= 3))
+        };
+        let least = shrink(plan, is_found);
+        assert_eq!(least, Plan::of(Strike::Away { operator: operator(), from: 2, to: 3 }));
+    }
+}

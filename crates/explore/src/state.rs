@@ -1,0 +1,300 @@
+//! The state of a cluster without what may differ between two equal runs: uids, revisions, times, generated names, and
+//! what the built-in controllers note about their own work.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use evenkeel_cluster::StoredObject;
+use serde_json::{Map, Value};
+
+/// Kinds that the built-in controllers make of other objects. They say nothing that those do not say.
+const DERIVED: [&str; 6] =
+    ["endpoints", "endpointslices", "controllerrevisions", "events", "leases", "podmetrics"];
+/// Namespaces of the cluster itself.
+const SYSTEM_NAMESPACES: [&str; 3] = ["kube-system", "kube-public", "kube-node-lease"];
+/// Metadata that differs between equal objects.
+const VOLATILE_METADATA: [&str; 6] =
+    ["uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink"];
+/// Labels and annotations that depend on the way, not on the goal.
+const VOLATILE_LABELS: [&str; 4] = [
+    "deployment.kubernetes.io/revision",
+    "deployment.kubernetes.io/revision-history",
+    "pod-template-hash",
+    "controller-revision-hash",
+];
+/// The fields of a built-in kind's status that are compared. The rest are conditions, addresses and times.
+const BUILT_IN_STATUS: [&str; 8] = [
+    "phase",
+    "replicas",
+    "readyReplicas",
+    "availableReplicas",
+    "updatedReplicas",
+    "succeeded",
+    "failed",
+    "capacity",
+];
+/// The fields of a built-in kind's spec that the cluster assigns.
+const ASSIGNED_SPEC: [&str; 6] =
+    ["nodeName", "clusterIP", "clusterIPs", "volumeName", "healthCheckNodePort", "claimRef"];
+/// The letters of generated names.
+const GENERATED: &str = "bcdfghjklmnpqrstvwxz2456789";
+/// How many letters the API server adds to `generateName`.
+const GENERATED_LENGTH: usize = 5;
+
+/// The normalized state of a cluster: objects by their keys. Objects with generated names have a number instead.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct World {
+    pub(crate) objects: BTreeMap<String, Value>,
+}
+
+impl World {
+    pub(crate) fn of(stored: &[StoredObject]) -> Self {
+        let mut named = BTreeMap::new();
+        let mut generated: Vec<(String, String, Value)> = Vec::new();
+        for object in stored.iter().filter(|object| is_compared(&object.key)) {
+            let Ok(value) = serde_json::from_slice::<Value>(&object.json) else { continue };
+            if is_idle_replica_set(&object.key, &value) {
+                continue;
+            }
+            let prefix = generated_prefix(&value).map(str::to_owned);
+            let value = normalized(&object.key, value);
+            match prefix {
+                Some(prefix) => {
+                    let folder = object.key.rsplit_once('/').map_or("", |(folder, _)| folder);
+                    generated.push((format!("{folder}/{prefix}"), value.to_string(), value));
+                }
+                None => {
+                    named.insert(object.key.to_string(), value);
+                }
+            }
+        }
+        // Equal objects are interchangeable: they are numbered in the order of their content.
+        generated.sort_by(|a, b| (&a.0, &a.1).cmp(&(&b.0, &b.1)));
+        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+        for (prefix, _, value) in generated {
+            let count = counts.entry(prefix.clone()).or_default();
+            *count += 1;
+            named.insert(format!("{prefix}#{count}"), value);
+        }
+        Self { objects: named }
+    }
+
+    /// All paths at which two worlds differ, by key. A key that only one of them has differs as a whole.
+    pub(crate) fn paths_that_differ(&self, other: &Self) -> BTreeSet<(String, String)> {
+        crate::compare::differences(self, other, &BTreeSet::new())
+            .into_iter()
+            .map(|difference| (difference.object, difference.path))
+            .collect()
+    }
+}
+
+/// Whether an object is part of the comparison: what is in a namespace of the scenario, and cluster-wide custom resources.
+fn is_compared(key: &str) -> bool {
+    let parts = KeyParts::of(key);
+    if DERIVED.contains(&parts.plural) || SYSTEM_NAMESPACES.contains(&parts.namespace) {
+        return false;
+    }
+    if parts.plural == "serviceaccounts" && parts.name == "default" {
+        return false;
+    }
+    !parts.namespace.is_empty() || is_custom(parts.group)
+}
+
+/// Whether a group is none of Kubernetes' own.
+pub(crate) fn is_custom(group: &str) -> bool {
+    group.contains('.') && !group.ends_with(".k8s.io")
+}
+
+/// The parts of a key `/registry/GROUP/PLURAL/[NAMESPACE/]NAME`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct KeyParts<'a> {
+    pub(crate) group: &'a str,
+    pub(crate) plural: &'a str,
+    pub(crate) namespace: &'a str,
+    pub(crate) name: &'a str,
+}
+
+impl<'a> KeyParts<'a> {
+    pub(crate) fn of(key: &'a str) -> Self {
+        let mut parts = key.split('/').skip(2);
+        let (group, plural) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        let group = if group == "core" { "" } else { group };
+        let (first, second) = (parts.next().unwrap_or_default(), parts.next());
+        let (namespace, name) = second.map_or(("", first), |second| (first, second));
+        Self { group, plural, namespace, name }
+    }
+
+    /// The kind, as `GROUP/PLURAL`.
+    pub(crate) fn kind(&self) -> String {
+        format!("{}/{}", self.group, self.plural)
+    }
+
+    /// The object as people say it: `secrets/web`.
+    pub(crate) fn short(&self) -> String {
+        format!("{}/{}", self.plural, self.name)
+    }
+}
+
+/// The `generateName` of an object whose name the API server has made of it.
+fn generated_prefix(object: &Value) -> Option<&str> {
+    let (name, prefix) = (object["metadata"]["name"].as_str()?, object["metadata"]["generateName"].as_str()?);
+    let suffix = name.strip_prefix(prefix)?;
+    let generated = suffix.len() == GENERATED_LENGTH && suffix.chars().all(|it| GENERATED.contains(it));
+    generated.then_some(prefix)
+}
+
+/// Old ReplicaSets are kept for rollbacks: how many there are depends on the way.
+fn is_idle_replica_set(key: &str, object: &Value) -> bool {
+    KeyParts::of(key).plural == "replicasets" && object["spec"]["replicas"] == 0
+}
+
+fn normalized(key: &str, mut object: Value) -> Value {
+    let built_in = !is_custom(KeyParts::of(key).group);
+    let generation = object["metadata"]["generation"].clone();
+    let generated = generated_prefix(&object).is_some();
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        VOLATILE_METADATA.iter().for_each(|field| drop(metadata.remove(*field)));
+        if generated {
+            metadata.remove("name");
+        }
+        for field in ["labels", "annotations"] {
+            if let Some(map) = metadata.get_mut(field).and_then(Value::as_object_mut) {
+                map.retain(|key, _| !VOLATILE_LABELS.contains(&&**key) && !is_volume_note(key));
+                if map.is_empty() {
+                    metadata.remove(field);
+                }
+            }
+        }
+    }
+    if built_in {
+        reduce_built_in(&mut object);
+    }
+    scrub(&mut object, &generation);
+    object
+}
+
+/// Annotations by which the volume controllers note their progress.
+fn is_volume_note(key: &str) -> bool {
+    key.starts_with("pv.kubernetes.io/")
+        || key.starts_with("volume.kubernetes.io/")
+        || key.starts_with("volume.beta.kubernetes.io/")
+}
+
+fn reduce_built_in(object: &mut Value) {
+    if let Some(status) = object.get_mut("status").and_then(Value::as_object_mut) {
+        status.retain(|field, value| BUILT_IN_STATUS.contains(&&**field) && *value != 0);
+        if status.is_empty() {
+            object.as_object_mut().map(|object| object.remove("status"));
+        }
+    }
+    if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
+        spec.retain(|field, _| !ASSIGNED_SPEC.contains(&&**field));
+        for port in spec.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
+            port.as_object_mut().map(|port| port.remove("nodePort"));
+        }
+    }
+}
+
+/// Replaces times, uids and observed generations, and sorts conditions.
+fn scrub(value: &mut Value, generation: &Value) {
+    match value {
+        Value::Object(map) => scrub_map(map, generation),
+        Value::Array(items) => {
+            items.iter_mut().for_each(|item| scrub(item, generation));
+            if items.iter().all(|item| item["type"].is_string() && item["status"].is_string()) {
+                items.sort_by_key(|item| item["type"].to_string());
+            }
+        }
+        Value::String(text) => {
+            if let Some(scrubbed) = scrubbed(text) {
+                *text = scrubbed;
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+fn scrub_map(map: &mut Map<String, Value>, generation: &Value) {
+    for (field, value) in map.iter_mut() {
+        if field == "observedGeneration" && !generation.is_null() {
+            *value = Value::String(if value == generation { "current" } else { "old" }.into());
+        } else {
+            scrub(value, generation);
+        }
+    }
+}
+
+/// The text without its time or uids; `None` if it has none.
+fn scrubbed(text: &str) -> Option<String> {
+    if text.len() >= "2000-01-01T00:00:00Z".len() && text.parse::<jiff::Timestamp>().is_ok() {
+        return Some("(time)".into());
+    }
+    let mut out = None;
+    let mut at = 0;
+    while let Some(found) = text.get(at..).and_then(find_uid) {
+        let so_far = out.get_or_insert_with(String::new);
+        so_far.push_str(&text[at..at + found]);
+        so_far.push_str("(uid)");
+        at += found + UID_LENGTH;
+    }
+    if let Some(out) = &mut out {
+        out.push_str(&text[at..]);
+    }
+    let text = out.as_deref().unwrap_or(text);
+    // The volume of a service account's token has a generated name.
+    match text.split_once("kube-api-access-") {
+        Some((before, after))
+            if after.len() >= GENERATED_LENGTH && after.is_char_boundary(GENERATED_LENGTH) =>
+        {
+            Some(format!("{before}kube-api-access{}", &after[GENERATED_LENGTH..]))
+        }
+        _ => out,
+    }
+}
+
+/// The length of a uid in its usual form.
+const UID_LENGTH: usize = 36;
+
+/// Where the first uid begins.
+fn find_uid(text: &str) -> Option<usize> {
+    let bytes = text.as_bytes();
+    (0..(bytes.len() + 1).saturating_sub(UID_LENGTH))
+        .find(|start| is_uid(&bytes[*start..*start + UID_LENGTH]))
+}
+
+fn is_uid(bytes: &[u8]) -> bool {
+    bytes.iter().enumerate().all(|(at, byte)| match at {
+        8 | 13 | 18 | 23 => *byte == b'-',
+        _ => byte.is_ascii_hexdigit() && !byte.is_ascii_uppercase(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn times_and_uids_are_scrubbed() {
+        assert_eq!(scrubbed("2026-01-01T00:00:00Z").as_deref(), Some("(time)"));
+        let uid = "pvc-0f8fad5b-d9cb-469f-a165-70867728950e, bound";
+        assert_eq!(scrubbed(uid).as_deref(), Some("pvc-(uid), bound"));
+        assert_eq!(scrubbed("web"), None);
+    }
+
+    #[test]
+    fn generated_names_are_told_from_ordinals() {
+        let pod = |name: &str| json!({"metadata": {"name": name, "generateName": "web-"}});
+        assert_eq!(generated_prefix(&pod("web-x7k2p")), Some("web-"));
+        assert_eq!(generated_prefix(&pod("web-0")), None);
+    }
+
+    #[test]
+    fn a_key_has_parts() {
+        let parts = KeyParts::of("/registry/apps/statefulsets/default/web");
+        assert_eq!(
+            (parts.group, parts.plural, parts.namespace, parts.name),
+            ("apps", "statefulsets", "default", "web")
+        );
+        assert_eq!(parts.kind(), "apps/statefulsets");
+    }
+}

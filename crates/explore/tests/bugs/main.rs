@@ -1,0 +1,55 @@
+//! Public bugs of real operators, each as a small operator in a buggy and a fixed form. Exploration gets one scenario and
+//! no hint: it finds each buggy form with a plan of at most two strikes, and each fixed form passes.
+//!
+//! The reports are those of the Sieve project (OSDI '22). `EVENKEEL_EXPLORE=full` lets the fixed forms pass the full
+//! exploration.
+
+#![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test, as it should")]
+
+mod casskop_370;
+mod ensemble;
+mod instaclustr_398;
+mod instaclustr_400;
+mod nifikop_49;
+mod percona_xtradb_896;
+mod rabbitmq_648;
+mod rabbitmq_758;
+mod rabbitmq_782;
+mod zookeeper_314;
+mod zookeeper_410;
+
+use evenkeel_cluster::Cluster;
+use evenkeel_explore::{Budget, Finding, Oracle, explore};
+
+/// Explores the buggy form, and returns what was found.
+fn found<F>(name: &str, scenario: impl Fn(Cluster) -> F + Send + Sync + 'static) -> Finding
+where
+    F: Future<Output = kube::Result<()>> + 'static,
+{
+    let report = explore(name, scenario).budget(Budget::Full).run();
+    println!("{report}");
+    let finding = report.findings.into_iter().next();
+    let finding = finding.unwrap_or_else(|| panic!("{name}: the bug was not found"));
+    assert!((1..=2).contains(&finding.plan.strikes.len()), "{name}: {:?}", finding.plan);
+    finding
+}
+
+/// Explores the buggy form, and asserts which oracle finds the bug.
+#[track_caller]
+fn finds<F>(name: &str, oracles: &[Oracle], scenario: impl Fn(Cluster) -> F + Send + Sync + 'static)
+where
+    F: Future<Output = kube::Result<()>> + 'static,
+{
+    let finding = found(name, scenario);
+    assert!(oracles.contains(&finding.oracle), "{name}: {} ({})", finding.what, finding.token());
+}
+
+/// Explores the fixed form, in which nothing may be found.
+fn passes<F>(name: &str, scenario: impl Fn(Cluster) -> F + Send + Sync + 'static)
+where
+    F: Future<Output = kube::Result<()>> + 'static,
+{
+    let report = explore(name, scenario).run();
+    println!("{report}");
+    assert!(report.is_clean(), "{name}: a false alarm: {report}");
+}

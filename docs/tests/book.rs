@@ -89,7 +89,8 @@ fn the_tutorial_is_the_crate() {
 /// Rust code on other pages is quoted from a source file, which is named before the block.
 #[test]
 fn other_code_is_quoted() {
-    for page in ["README.md", "docs/src/introduction.md", "docs/src/concepts.md", "docs/src/testing.md"] {
+    let pages = ["README.md", "docs/src/introduction.md", "docs/src/concepts.md", "docs/src/testing.md"];
+    for page in pages.into_iter().chain(["docs/src/exploration.md"]) {
         for block in blocks(&read(&root().join(page))).into_iter().filter(|block| block.language == "rust") {
             let Some(file) = &block.file else { panic!("{page}: no file is named before:\n{}", block.code) };
             let source = read(&root().join(file));

@@ -37,6 +37,7 @@
 //! | `otel` | no | traces of reconciles, sent to an OpenTelemetry collector |
 //! | `cli` | no | the command line of an operator, for its `main` |
 //! | `cluster` | no | the embedded cluster and `#[evenkeel::test]`; an operator enables it for its tests only, and compiles no API server for production |
+//! | `sim` | no | exploration of scenarios by `#[evenkeel::explore]`, and the feature `cluster` |
 
 #[cfg(feature = "cli")]
 pub mod cli;
@@ -76,9 +77,23 @@ pub use {k8s_openapi, kube, schemars, serde, serde_json};
 pub use evenkeel_macros::api;
 
 #[cfg(feature = "cluster")]
-pub use evenkeel_cluster::{Cluster, testing};
+pub use evenkeel_cluster::Cluster;
+#[cfg(feature = "sim")]
+pub use evenkeel_macros::explore;
 #[cfg(feature = "cluster")]
 pub use evenkeel_macros::test;
+
+/// What `#[evenkeel::test]` and `#[evenkeel::explore]` expand to, and the checks for operators.
+#[cfg(feature = "cluster")]
+pub mod testing {
+    pub use evenkeel_cluster::testing::*;
+    #[cfg(feature = "sim")]
+    pub use evenkeel_explore::explore;
+}
+
+/// Exploration: plays a scenario under all that a real Kubernetes may do to an operator, and explains what it finds.
+#[cfg(feature = "sim")]
+pub use evenkeel_explore as explore;
 
 /// The embedded cluster with everything around it: faults, recorded requests, serving on a port, kubeconfigs, options.
 ///

@@ -75,6 +75,12 @@ pub(crate) fn differences(
     out
 }
 
+/// All paths at which two states differ, by key. A key that only one of them has differs as a whole.
+pub(crate) fn paths_that_differ(one: &World, other: &World) -> BTreeSet<(String, String)> {
+    let found = differences(one, other, &BTreeSet::new());
+    found.into_iter().map(|difference| (difference.object, difference.path)).collect()
+}
+
 fn fields(key: &str, path: String, expected: &Value, found: &Value, out: &mut Vec<Difference>) {
     match (expected, found) {
         (Value::Object(a), Value::Object(b)) => {

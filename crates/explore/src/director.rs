@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use evenkeel_cluster::{
     Cluster, CrashMoment, Directed, Director, Fault, Matcher, ResourcePath, StoredChange, StoredObject,
@@ -20,6 +21,9 @@ use crate::token::fault_name;
 
 /// Kinds whose requests are upkeep: they are neither counted nor struck.
 const UPKEEP: [&str; 2] = ["leases", "events"];
+
+/// How long a view lags behind, if the operator does not come to rest with it before. Some retries fit into it.
+const LAG: Duration = Duration::from_secs(20);
 
 /// The state of the cluster at a rest.
 #[derive(Clone, Debug)]
@@ -72,6 +76,13 @@ struct State {
     seen_revision: u64,
     lost_history: bool,
     played: Played,
+}
+
+impl State {
+    /// Whether the view of an operator is behind the world now.
+    fn lags(&self) -> bool {
+        self.held_until.is_some() || !self.views.is_empty()
+    }
 }
 
 /// What the director does at a rest, outside of its lock.
@@ -258,13 +269,18 @@ impl PlanDirector {
     /// Keeps the state of this rest, and the changes since the last one.
     fn keep(&self, state: &mut State, revision: u64) {
         let disturbed = !state.away.is_empty() || state.held_until.is_some();
+        self.gather(state, revision);
+        let objects = self.cluster.stored_objects();
+        state.played.checkpoints.push(Checkpoint { revision, objects, disturbed });
+    }
+
+    /// Adds the changes since the last time to the history.
+    fn gather(&self, state: &mut State, revision: u64) {
         match self.cluster.changes_after(state.seen_revision) {
             Some(changes) => state.played.changes.get_or_insert_default().extend(changes),
             None => state.lost_history = true,
         }
         state.seen_revision = revision;
-        let objects = self.cluster.stored_objects();
-        state.played.checkpoints.push(Checkpoint { revision, objects, disturbed });
     }
 
     async fn perform(&self, act: Act) {
@@ -279,6 +295,8 @@ impl PlanDirector {
             }
             Act::Release => cluster.release_watches(),
             Act::Cut(operator) => {
+                // What is compacted cannot be read later.
+                self.gather(&mut self.state.lock(), cluster.revision());
                 cluster.cut_watch(Matcher::any().by(operator));
                 cluster.compact();
             }
@@ -341,8 +359,18 @@ impl Director for PlanDirector {
         })
     }
 
-    fn unsettled(&self, unsettled: &Unsettled) {
-        self.state.lock().played.unsettled.get_or_insert_with(|| unsettled.to_string());
+    fn patience(&self) -> Option<Duration> {
+        self.state.lock().lags().then_some(LAG)
+    }
+
+    fn unsettled(&self, unsettled: &Unsettled) -> bool {
+        let mut state = self.state.lock();
+        // An operator that is behind may retry, rightly, until it has caught up.
+        if state.lags() && !unsettled.endless {
+            return true;
+        }
+        state.played.unsettled.get_or_insert_with(|| unsettled.to_string());
+        false
     }
 }
 

@@ -10,10 +10,15 @@ use crate::state::KeyParts;
 /// Kinds whose loss is a loss of data or of identity.
 pub(crate) const PRECIOUS: [&str; 3] = ["/persistentvolumeclaims", "apps/statefulsets", "/secrets"];
 
-/// How often each object of these kinds was created, by key.
-pub(crate) fn incarnations(changes: &[StoredChange], kinds: &[String]) -> BTreeMap<String, usize> {
+/// How often each object of these kinds was created after one revision and up to another, by key.
+pub(crate) fn incarnations(
+    changes: &[StoredChange],
+    kinds: &[String],
+    (after, upto): (u64, u64),
+) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
-    for change in changes.iter().filter(|change| change.before.is_none()) {
+    let created = changes.iter().filter(|change| change.before.is_none());
+    for change in created.filter(|change| change.revision > after && change.revision <= upto) {
         let key = change.key();
         if kinds.contains(&KeyParts::of(key).kind()) {
             *counts.entry(key.to_owned()).or_default() += 1;

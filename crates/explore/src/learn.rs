@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use evenkeel_cluster::{Exchange, Fault, ResourcePath};
+use evenkeel_cluster::{Exchange, Fault, Outcome, ResourcePath, StoredChange};
 use serde_json::Value;
 
+use crate::compare::paths_that_differ;
 use crate::director::kind_of;
 use crate::run::Run;
 use crate::state::{KeyParts, World};
@@ -72,7 +73,13 @@ pub(crate) struct Learned {
     pub(crate) rests: Vec<u64>,
     pub(crate) worlds: Vec<World>,
     pub(crate) children: Vec<Child>,
-    pub(crate) incarnations: BTreeMap<String, usize>,
+    /// The kinds that operators and the scenario write or delete themselves. Objects of other kinds are made by built-in
+    /// controllers, and some of them outlive their cause, such as the claims of a StatefulSet that was scaled down.
+    pub(crate) managed: BTreeSet<String>,
+    /// What the scenario wrote, and how the API server answered.
+    pub(crate) inputs: Vec<String>,
+    /// Every change of the undisturbed run.
+    pub(crate) changes: Vec<StoredChange>,
     /// Where undisturbed runs differ by themselves, for each rest.
     pub(crate) varying: Vec<BTreeSet<(String, String)>>,
     pub(crate) timeline: Vec<String>,
@@ -85,22 +92,23 @@ fn is_counted(exchange: &Exchange, operators: &[String]) -> bool {
     is_operator && exchange.verb != "watch" && exchange.target().is_some_and(counted)
 }
 
-pub(crate) fn learn(run: &Run, others: &[Run], precious: &[String]) -> Learned {
+pub(crate) fn learn(run: &Run, others: &[Run]) -> Learned {
     let operators = run.operators.clone();
     let worlds: Vec<World> = run.played.checkpoints.iter().map(|it| World::of(&it.objects)).collect();
     let varying = worlds.iter().enumerate().map(|(at, world)| {
         let others = others.iter().filter_map(|other| other.played.checkpoints.get(at));
-        others.flat_map(|other| world.paths_that_differ(&World::of(&other.objects))).collect()
+        others.flat_map(|other| paths_that_differ(world, &World::of(&other.objects))).collect()
     });
     let varying = varying.collect();
     let watched = watched(run, &operators);
-    let changes = run.played.changes.as_deref().unwrap_or_default();
     Learned {
         requests: requests(run, &operators),
         seen: operators.iter().map(|it| (it.clone(), seen(run, &watched[it]))).collect(),
         rests: run.played.checkpoints.iter().map(|it| it.revision).collect(),
         children: children(run, &operators, &watched),
-        incarnations: crate::history::incarnations(changes, precious),
+        managed: managed(run, &operators),
+        inputs: inputs(run),
+        changes: run.played.changes.clone().unwrap_or_default(),
         timeline: run.timeline.clone(),
         operators,
         watched,
@@ -159,6 +167,23 @@ fn seen(run: &Run, kinds: &BTreeSet<String>) -> Vec<(String, Seen)> {
         kinds.contains(&kind).then_some((kind, Seen { revision: change.revision, is_decisive }))
     });
     of_kinds.collect()
+}
+
+/// What the scenario wrote, and how the API server answered. An absent operator lets a step have another effect: what
+/// would have been made anew still waits for its deletion.
+pub(crate) fn inputs(run: &Run) -> Vec<String> {
+    let writes = run.exchanges.iter().filter(|it| &*it.by == "client" && it.method != http::Method::GET);
+    let answer = |outcome: &Outcome| match outcome {
+        Outcome::Answered { status, .. } => *status,
+        _ => 0,
+    };
+    writes.map(|it| format!("{} {} {}", it.verb, it.path, answer(&it.outcome))).collect()
+}
+
+fn managed(run: &Run, operators: &[String]) -> BTreeSet<String> {
+    let writes = run.exchanges.iter().filter(|it| it.method != http::Method::GET);
+    let ours = writes.filter(|it| &*it.by == "client" || operators.iter().any(|name| **name == *it.by));
+    ours.filter_map(|it| it.target().map(|target| kind_of(&target))).collect()
 }
 
 /// The objects that an operator wrote and watches, and that have an owner.

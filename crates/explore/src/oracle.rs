@@ -6,11 +6,12 @@ use evenkeel_cluster::Outcome;
 
 use crate::compare::{Difference, differences};
 use crate::history::{incarnations, observed_generation_back};
-use crate::learn::Learned;
+use crate::learn::{Learned, inputs};
 use crate::plan::{Plan, Strike};
 use crate::run::Run;
 use crate::state::{KeyParts, World};
 use crate::token::Token;
+use crate::view::{Invariant, violated};
 
 /// How many differences a finding tells.
 const DIFFERENCES_TOLD: usize = 6;
@@ -35,6 +36,8 @@ pub enum Oracle {
     ObservedGeneration,
     /// The permissions of the operator suffice.
     Permissions,
+    /// The invariants of the user hold.
+    Invariant,
 }
 
 impl Oracle {
@@ -49,6 +52,7 @@ impl Oracle {
             Self::Idempotent => "idempotent",
             Self::ObservedGeneration => "observed-generation",
             Self::Permissions => "permissions",
+            Self::Invariant => "invariant",
         }
     }
 }
@@ -92,6 +96,19 @@ impl Finding {
     }
 }
 
+/// What the user adds to the oracles.
+#[derive(Default)]
+pub(crate) struct Rules {
+    /// Kinds whose objects must not be destroyed and made again, as `GROUP/PLURAL`.
+    pub(crate) precious: Vec<String>,
+    pub(crate) invariants: Vec<Invariant>,
+}
+
+fn invariants(run: &Run, rules: &Rules) -> Option<Verdict> {
+    let (name, what) = violated(run.played.changes.as_ref()?, &rules.invariants)?;
+    Some(Verdict::new(Oracle::Invariant, name, what))
+}
+
 /// What is wrong with a run.
 pub(crate) struct Verdict {
     pub(crate) oracle: Oracle,
@@ -106,16 +123,18 @@ impl Verdict {
 }
 
 /// Judges the undisturbed run: it must be fit to compare others with.
-pub(crate) fn judge_undisturbed(run: &Run) -> Option<Verdict> {
+pub(crate) fn judge_undisturbed(run: &Run, rules: &Rules) -> Option<Verdict> {
     if let Some(unsettled) = &run.played.unsettled {
         return Some(Verdict::new(Oracle::Rest, "", unsettled));
     }
     let failure = run.failure.as_ref().map(|failure| Verdict::new(Oracle::Scenario, "", failure));
-    failure.or_else(|| run.panics.first().map(|panic| Verdict::new(Oracle::Panic, "", panic)))
+    failure
+        .or_else(|| run.panics.first().map(|panic| Verdict::new(Oracle::Panic, "", panic)))
+        .or_else(|| invariants(run, rules))
 }
 
 /// Judges a disturbed run by the undisturbed one.
-pub(crate) fn judge(run: &Run, plan: &Plan, learned: &Learned, precious: &[String]) -> Option<Verdict> {
+pub(crate) fn judge(run: &Run, plan: &Plan, learned: &Learned, rules: &Rules) -> Option<Verdict> {
     if let Some(panic) = run.panics.first() {
         return Some(Verdict::new(Oracle::Panic, "", panic));
     }
@@ -126,20 +145,36 @@ pub(crate) fn judge(run: &Run, plan: &Plan, learned: &Learned, precious: &[Strin
         // The scenario's own checks need not hold while the operator is away or behind.
         return (!run.failed_disturbed).then(|| Verdict::new(Oracle::Scenario, "", failure));
     }
-    kept(run, plan, learned, precious)
-        .or_else(|| same_end(run, learned))
+    if is_another_scenario(run, plan, learned) {
+        return invariants(run, rules);
+    }
+    invariants(run, rules)
+        .or_else(|| kept(run, plan, learned, &rules.precious))
+        .or_else(|| same_end(run, plan, learned))
         .or_else(|| idempotent(run))
         .or_else(|| observed(run, plan))
         .or_else(|| permitted(run))
 }
 
+/// Whether the scenario's own steps had another effect, because the operator was away or behind. Then the ends cannot be
+/// compared.
+pub(crate) fn is_another_scenario(run: &Run, plan: &Plan, learned: &Learned) -> bool {
+    plan.leaves_the_path() && inputs(run) != learned.inputs
+}
+
 /// Compares the state at each rest at which no disturbance was in force.
-fn same_end(run: &Run, learned: &Learned) -> Option<Verdict> {
+fn same_end(run: &Run, plan: &Plan, learned: &Learned) -> Option<Verdict> {
+    // What built-in controllers leave behind depends on the steps that the operator has seen.
+    let is_residue = |difference: &Difference| {
+        let kind = KeyParts::of(&difference.object).kind();
+        plan.leaves_the_path() && difference.path.is_empty() && !learned.managed.contains(&kind)
+    };
     for (at, checkpoint) in run.played.checkpoints.iter().enumerate().filter(|(_, it)| !it.disturbed) {
         let (Some(expected), Some(varying)) = (learned.worlds.get(at), learned.varying.get(at)) else {
             continue;
         };
-        let found = differences(expected, &World::of(&checkpoint.objects), varying);
+        let mut found = differences(expected, &World::of(&checkpoint.objects), varying);
+        found.retain(|difference| !is_residue(difference));
         if let Some(first) = found.first() {
             let object = KeyParts::of(&first.object).short();
             let last = learned.worlds.len();
@@ -154,22 +189,32 @@ fn same_end(run: &Run, learned: &Learned) -> Option<Verdict> {
     None
 }
 
-/// What the undisturbed run made once is not made twice.
+/// What exists at a rest of the undisturbed run is not made more often than there, between two rests at which no
+/// disturbance is in force.
 fn kept(run: &Run, plan: &Plan, learned: &Learned, precious: &[String]) -> Option<Verdict> {
     if plan.strikes.iter().any(|strike| matches!(strike, Strike::Delete { .. })) {
         return None;
     }
-    let made = incarnations(run.played.changes.as_ref()?, precious);
-    made.into_iter().find_map(|(key, times)| {
-        let expected = *learned.incarnations.get(&key)?;
-        let object = KeyParts::of(&key).short();
-        (times > expected).then(|| {
-            let what = format!(
-                "{object} was destroyed and made again: it was created {times} times, undisturbed {expected}"
-            );
-            Verdict::new(Oracle::Kept, object, what)
-        })
-    })
+    let changes = run.played.changes.as_ref()?;
+    let mut last = (0, 0);
+    for (at, checkpoint) in run.played.checkpoints.iter().enumerate().filter(|(_, it)| !it.disturbed) {
+        let (Some(world), Some(rest)) = (learned.worlds.get(at), learned.rests.get(at)) else { break };
+        let made = incarnations(changes, precious, (last.0, checkpoint.revision));
+        let expected = incarnations(&learned.changes, precious, (last.1, *rest));
+        last = (checkpoint.revision, *rest);
+        for (key, times) in made.into_iter().filter(|(key, _)| world.objects.contains_key(key)) {
+            let expected = expected.get(&key).copied().unwrap_or_default();
+            if times > expected {
+                let object = KeyParts::of(&key).short();
+                let what = format!(
+                    "{object} was destroyed and made again: before rest {} it was created {times} times, undisturbed {expected}",
+                    at + 1
+                );
+                return Some(Verdict::new(Oracle::Kept, object, what));
+            }
+        }
+    }
+    None
 }
 
 /// A restart at rest writes nothing.

@@ -188,4 +188,14 @@ impl Plan {
     pub(crate) fn makes_stale(&self) -> bool {
         self.strikes.iter().any(Strike::makes_stale)
     }
+
+    /// Whether the operator skips a step of the scenario or sees one again, so that what a step leaves behind may be
+    /// missing or be there.
+    pub(crate) fn leaves_the_path(&self) -> bool {
+        self.strikes.iter().any(|strike| match strike {
+            Strike::Away { .. } => true,
+            Strike::Crash { back: Back::AfterRests(rests), .. } => *rests > 1,
+            strike => strike.makes_stale(),
+        })
+    }
 }

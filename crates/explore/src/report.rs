@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::oracle::Finding;
@@ -22,7 +23,8 @@ pub struct Report {
     pub equivalent: usize,
     /// How many plans were played, by class.
     pub played: BTreeMap<Class, usize>,
-    /// How many runs could not be judged: the scenario's own checks failed while a disturbance was in force.
+    /// How many runs could not be compared with the undisturbed one: the scenario's own steps failed or had another
+    /// effect while the operator was away or behind.
     pub inconclusive: usize,
     /// How many plans did not strike: the run ended or went another way before.
     pub missed: usize,
@@ -36,6 +38,8 @@ pub struct Report {
     pub suppressed: Vec<(String, String)>,
     /// The explanation of each finding.
     pub explanations: Vec<String>,
+    /// The files that were written: JSON, JUnit XML, and a page for a finding.
+    pub records: Vec<PathBuf>,
 }
 
 impl Report {
@@ -78,6 +82,8 @@ impl fmt::Display for Report {
         for explanation in &self.explanations {
             writeln!(f, "\n{explanation}")?;
         }
+        let page = self.records.iter().find(|path| path.extension().is_some_and(|it| it == "html"));
+        page.iter().try_for_each(|page| writeln!(f, "both runs side by side: {}", page.display()))?;
         Ok(())
     }
 }

@@ -9,7 +9,7 @@ use futures::FutureExt as _;
 use crate::director::{PlanDirector, Played};
 use crate::plan::Plan;
 use crate::quiet::quietly;
-use crate::scenario::Script;
+use crate::script::Script;
 
 /// How much virtual time a cluster has to come to rest. A disturbed operator may wait for timeouts and retries one after
 /// the other; the store keeps ten minutes of history, and half of that leaves room for what came before.

@@ -1,6 +1,7 @@
 //! The exploration of one scenario: its options, and the order of the stations.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -12,26 +13,20 @@ use parking_lot::Mutex;
 
 use crate::history::PRECIOUS;
 use crate::learn::{Learned, learn};
-use crate::oracle::{Finding, Verdict, judge, judge_undisturbed};
+use crate::oracle::{Finding, Rules, Verdict, is_another_scenario, judge, judge_undisturbed};
 use crate::plan::{Class, Plan, Strike};
 use crate::report::Report;
 use crate::run::{Run, play};
 use crate::schedule::schedule;
+use crate::script::Script;
 use crate::settings::{self, Budget};
 use crate::shrink::shrink;
-use crate::{explain, generate};
+use crate::token::Token;
+use crate::view::{Invariant, View, When};
+use crate::{explain, generate, record};
 
 /// How many further seeds the scenario is played with, undisturbed, to learn what varies by itself.
 const OTHER_SEEDS: u64 = 2;
-
-/// A scenario, as runs see it.
-pub(crate) struct Script {
-    pub(crate) options: Builder,
-    pub(crate) play: Box<Play>,
-}
-
-/// Plays the scenario on a cluster, and returns the text of its error.
-type Play = dyn Fn(Cluster) -> LocalBoxFuture<'static, Option<String>> + Send + Sync;
 
 /// The exploration of one scenario. Made by [`explore`].
 #[must_use = "nothing is explored until `check` or `run` is called"]
@@ -39,8 +34,9 @@ pub struct Exploration {
     name: String,
     script: Script,
     budget: Option<Budget>,
-    precious: Vec<String>,
+    rules: Rules,
     suppressed: Vec<(String, String)>,
+    regressions: Vec<Token>,
 }
 
 /// Explores a scenario: the steps of an operator's life, from its start to the deletion of what it looks after.
@@ -88,8 +84,9 @@ where
         name: name.to_owned(),
         script: Script { options: testing::options(), play: Box::new(play) },
         budget: None,
-        precious: PRECIOUS.map(str::to_owned).to_vec(),
+        rules: Rules { precious: PRECIOUS.map(str::to_owned).to_vec(), invariants: Vec::new() },
         suppressed: Vec::new(),
+        regressions: Vec::new(),
     }
 }
 
@@ -109,7 +106,31 @@ impl Exploration {
     /// Names a kind whose objects must not be destroyed and made again, as `GROUP/PLURAL`, beside claims, StatefulSets
     /// and Secrets.
     pub fn keeps(mut self, kind: &str) -> Self {
-        self.precious.push(kind.to_owned());
+        self.rules.precious.push(kind.to_owned());
+        self
+    }
+
+    /// Adds an invariant that must hold at every revision of every run.
+    ///
+    /// ```
+    /// # use evenkeel_cluster::Cluster;
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// # async fn a_life(cluster: Cluster) -> kube::Result<()> { cluster.settled().await; Ok(()) }
+    ///
+    /// evenkeel_explore::explore("a_life", a_life)
+    ///     .always("there are few ConfigMaps", |world| world.list::<ConfigMap>().len() < 10)
+    ///     .check();
+    /// ```
+    pub fn always(mut self, name: &str, holds: impl Fn(&View) -> bool + Send + Sync + 'static) -> Self {
+        let invariant = Invariant { name: name.to_owned(), when: When::Always, holds: Box::new(holds) };
+        self.rules.invariants.push(invariant);
+        self
+    }
+
+    /// Adds what must come true in every run: it must hold at one revision, at least.
+    pub fn eventually(mut self, name: &str, holds: impl Fn(&View) -> bool + Send + Sync + 'static) -> Self {
+        let invariant = Invariant { name: name.to_owned(), when: When::Eventually, holds: Box::new(holds) };
+        self.rules.invariants.push(invariant);
         self
     }
 
@@ -117,6 +138,22 @@ impl Exploration {
     /// reason.
     pub fn accept(mut self, finding: &str, reason: &str) -> Self {
         self.suppressed.push((finding.to_owned(), reason.to_owned()));
+        self
+    }
+
+    /// Plays the plans of a file first, whatever the budget: one token a line, as a failed exploration prints it. Empty
+    /// lines and lines that begin with `#` are ignored. The path is relative to the package.
+    ///
+    /// # Panics
+    /// Panics if the file cannot be read, or if a token is malformed or of another version.
+    pub fn regressions(mut self, path: &str) -> Self {
+        let folder = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from).unwrap_or_default();
+        let text = std::fs::read_to_string(folder.join(path));
+        let text = text.unwrap_or_else(|error| panic!("{path} cannot be read: {error}"));
+        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+        self.regressions.extend(
+            lines.map(|line| line.parse::<Token>().unwrap_or_else(|error| panic!("{path}: {line}: {error}"))),
+        );
         self
     }
 
@@ -150,6 +187,7 @@ impl Exploration {
             Err(finding) => {
                 report.explanations.push(format!("undisturbed, {}: {}", finding.oracle, finding.what));
                 report.findings.push(*finding);
+                report.records = record::write(&report, None);
                 return report;
             }
         };
@@ -158,7 +196,9 @@ impl Exploration {
             None => {
                 let schedule = schedule(&learned, generate::singles(&learned), budget.plans());
                 (report.made, report.equivalent) = (schedule.made, schedule.equivalent);
-                schedule.plans
+                // A regression whose seed is another one belongs to another run: it strikes where it may.
+                let kept = self.regressions.iter().map(|token| token.plan.clone());
+                kept.chain(schedule.plans).collect()
             }
         };
         let in_time = || {
@@ -172,6 +212,7 @@ impl Exploration {
             report.findings.push(finding);
         }
         report.took = Duration::try_from(clock.now().duration_since(began)).unwrap_or_default();
+        report.records = record::write(&report, Some(&learned));
         report
     }
 
@@ -179,13 +220,13 @@ impl Exploration {
     fn learn(&self, seed: u64) -> Result<Learned, Box<Finding>> {
         let undisturbed = Plan::default();
         let first = play(&self.script, seed, &undisturbed);
-        if let Some(verdict) = judge_undisturbed(&first) {
+        if let Some(verdict) = judge_undisturbed(&first, &self.rules) {
             return Err(Box::new(finding(verdict, undisturbed, seed, first.timeline)));
         }
         let others: Vec<Run> = (1..=OTHER_SEEDS)
             .map(|other| play(&self.script, seed.wrapping_add(other), &undisturbed))
             .collect();
-        Ok(learn(&first, &others, &self.precious))
+        Ok(learn(&first, &others))
     }
 
     /// Plays plans on all cores. Returns the first one, in their order, in which something is found.
@@ -210,9 +251,9 @@ impl Exploration {
                             return;
                         }
                         let run = play(&self.script, seed, &plans[at]);
-                        let verdict = judge(&run, &plans[at], learned, &self.precious);
+                        let verdict = judge(&run, &plans[at], learned, &self.rules);
                         let mut results = results.lock();
-                        tell(results.0, &plans[at], &run);
+                        tell(results.0, &plans[at], &run, learned);
                         let Some(verdict) = verdict else { continue };
                         let finding = finding(verdict, plans[at].clone(), seed, run.timeline);
                         if let Some((name, reason)) = self.is_suppressed(&finding) {
@@ -257,7 +298,7 @@ impl Exploration {
         let oracle = least.oracle;
         shrink(plan, |smaller| {
             let run = play(&self.script, seed, smaller);
-            match judge(&run, smaller, learned, &self.precious) {
+            match judge(&run, smaller, learned, &self.rules) {
                 Some(verdict) if verdict.oracle == oracle => {
                     least = finding(verdict, smaller.clone(), seed, run.timeline);
                     true
@@ -270,10 +311,10 @@ impl Exploration {
 }
 
 /// Counts a run.
-fn tell(report: &mut Report, plan: &Plan, run: &Run) {
+fn tell(report: &mut Report, plan: &Plan, run: &Run, learned: &Learned) {
     let class: Class = plan.class();
     *report.played.entry(class).or_default() += 1;
-    if run.failed_disturbed {
+    if run.failed_disturbed || is_another_scenario(run, plan, learned) {
         report.inconclusive += 1;
     }
     if run.played.struck == 0 {

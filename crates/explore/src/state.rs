@@ -1,7 +1,7 @@
 //! The state of a cluster without what may differ between two equal runs: uids, revisions, times, generated names, and
 //! what the built-in controllers note about their own work.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use evenkeel_cluster::StoredObject;
 use serde_json::{Map, Value};
@@ -76,14 +76,6 @@ impl World {
             named.insert(format!("{prefix}#{count}"), value);
         }
         Self { objects: named }
-    }
-
-    /// All paths at which two worlds differ, by key. A key that only one of them has differs as a whole.
-    pub(crate) fn paths_that_differ(&self, other: &Self) -> BTreeSet<(String, String)> {
-        crate::compare::differences(self, other, &BTreeSet::new())
-            .into_iter()
-            .map(|difference| (difference.object, difference.path))
-            .collect()
     }
 }
 

@@ -1,7 +1,8 @@
-//! The macros of Evenkeel: `#[evenkeel::test]` and `#[evenkeel::api]`.
+//! The macros of Evenkeel: `#[evenkeel::test]`, `#[evenkeel::explore]` and `#[evenkeel::api]`.
 
 mod api;
 mod expand;
+mod explore;
 
 use proc_macro::TokenStream;
 use syn::Error;
@@ -76,6 +77,38 @@ pub fn api(options: TokenStream, item: TokenStream) -> TokenStream {
 #[proc_macro_attribute]
 pub fn test(options: TokenStream, item: TokenStream) -> TokenStream {
     expand::expand(options.into(), item.into()).unwrap_or_else(Error::into_compile_error).into()
+}
+
+/// A scenario that is explored: a test that plays it undisturbed, and once more for each plan of what a real Kubernetes
+/// may do to the operator.
+///
+/// The function is async, takes a `Cluster`, and returns nothing or a `Result`. It runs an operator, acts as a user, and
+/// waits with `settled()` after each step. It says nothing about faults. The options are those of `#[evenkeel::test]`
+/// without `seed`, `real_time` and `embedded`, and:
+///
+/// | option | what it sets |
+/// |---|---|
+/// | `keeps = "apps/deployments"` | a kind whose objects must not be destroyed and made again, as `GROUP/PLURAL`; may be repeated |
+/// | `accept = "kept:secrets/web: it is made anew on purpose"` | a finding that is accepted, and the reason; may be repeated |
+/// | `regressions = "plans.txt"` | a file of the package with tokens, one a line, that are always played |
+///
+/// `EVENKEEL_EXPLORE=quick`, `full` or a time such as `10m` says how much is explored. `EVENKEEL_PLAN=…` plays one plan
+/// again, as a failed exploration prints it.
+///
+/// ```text
+/// #[evenkeel::explore]
+/// async fn a_life(cluster: Cluster) -> Result<()> {
+///     cluster.run(controller);
+///     cluster.apply(home()).await?;
+///     cluster.settled().await;
+///     cluster.delete::<Site>("home").await?;
+///     cluster.settled().await;
+///     Ok(())
+/// }
+/// ```
+#[proc_macro_attribute]
+pub fn explore(options: TokenStream, item: TokenStream) -> TokenStream {
+    explore::expand(options.into(), item.into()).unwrap_or_else(Error::into_compile_error).into()
 }
 
 /// The expansion of a macro, or its error, as text.

@@ -198,3 +198,13 @@ fn it_survives_crashes_and_needs_each_of_its_rules() {
         ])
         .check();
 }
+
+#[evenkeel::explore]
+async fn a_life(cluster: Cluster) -> Result<()> {
+    started(&cluster).await?;
+    cluster.patch::<Pod>("web", json!({"metadata": {"annotations": {IMAGE: "busybox:1.37"}}})).await?;
+    cluster.settled().await;
+    cluster.delete::<Pod>("web").await?;
+    cluster.settled().await;
+    Ok(())
+}

@@ -264,3 +264,14 @@ fn it_survives_crashes_and_needs_each_of_its_rules() {
         ])
         .check();
 }
+
+#[evenkeel::explore]
+async fn a_life(cluster: Cluster) -> Result<()> {
+    started(&cluster).await?;
+    let two = json!({"sql": [service("db", "two"), service("archive", "three")]});
+    cluster.apply(source("bindings", &two.to_string())).await?;
+    cluster.settled().await;
+    cluster.delete::<VcapServicesConverter>("shop").await?;
+    cluster.settled().await;
+    Ok(())
+}

@@ -255,3 +255,14 @@ fn it_survives_crashes_and_needs_each_of_its_rules() {
         ])
         .check();
 }
+
+#[evenkeel::explore]
+async fn a_life(cluster: Cluster) -> Result<()> {
+    started(&cluster, Arc::new(NoUploads)).await?;
+    cluster.settled().await;
+    cluster.apply(guestbook(1, "Who is here")).await?;
+    cluster.settled().await;
+    cluster.delete::<VisitorsApp>("guestbook").await?;
+    cluster.settled().await;
+    Ok(())
+}

@@ -68,24 +68,23 @@ impl Cluster {
     /// Fails if the cluster is not at rest within the limit; the error lists what is pending.
     pub async fn try_settled(&self) -> Result<(), Unsettled> {
         loop {
-            let settled = self.settled_once().await;
-            let Some(director) = self.inner.wire.direction.director() else { return settled };
-            match settled {
-                Err(unsettled) => {
-                    director.unsettled(&unsettled);
-                    return Err(unsettled);
-                }
+            let Some(director) = self.inner.wire.direction.director() else {
+                return self.settled_within(self.inner.settle_limit).await;
+            };
+            let limit = director.patience().unwrap_or(self.inner.settle_limit);
+            match self.settled_within(limit).await {
+                Err(unsettled) if !director.unsettled(&unsettled) => return Err(unsettled),
                 // The director may disturb a cluster that is at rest: then it is not at rest yet.
-                Ok(()) if director.rested().await => {}
-                Ok(()) => return Ok(()),
+                Ok(()) | Err(_) if director.rested().await => {}
+                Ok(()) | Err(_) => return Ok(()),
             }
         }
     }
 
-    async fn settled_once(&self) -> Result<(), Unsettled> {
+    async fn settled_within(&self, limit: Duration) -> Result<(), Unsettled> {
         let ledger = self.env().ledger();
         loop {
-            ledger.settled(self.inner.settle_limit).await?;
+            ledger.settled(limit).await?;
             let Backend::Remote(client) = &self.inner.wire.backend else { return Ok(()) };
             let asked = self.inner.wire.recorder.count();
             let seen = remote::fingerprint(client, self.namespace()).await;

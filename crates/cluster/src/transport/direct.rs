@@ -1,6 +1,7 @@
 //! The director of a cluster, which decides what happens to each request. Exploration plays its plans by one.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use evenkeel_env::Unsettled;
 use futures::future::BoxFuture;
@@ -47,9 +48,16 @@ pub trait Director: Send + Sync {
         Box::pin(std::future::ready(false))
     }
 
-    /// Called when a wait for rest has failed.
-    fn unsettled(&self, unsettled: &Unsettled) {
+    /// How long the next wait for rest may take; as long as the cluster's limit if `None`.
+    fn patience(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Called when a wait for rest has failed. Returns whether that was to be expected, so that the cluster counts as
+    /// being at rest: an operator whose view lags behind may retry until the view catches up.
+    fn unsettled(&self, unsettled: &Unsettled) -> bool {
         let _ = unsettled;
+        false
     }
 }
 

@@ -65,7 +65,7 @@ pub(crate) fn stateful_set(ensemble: &Ensemble) -> StatefulSet {
         "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "wide", "resources": {"requests": {"storage": storage}}},
     });
     let set = json!({
-        "metadata": {"name": name},
+        "metadata": {"name": name, "namespace": ensemble.namespace()},
         "spec": {
             "replicas": ensemble.spec.replicas, "serviceName": name,
             "selector": {"matchLabels": {"app": name}},

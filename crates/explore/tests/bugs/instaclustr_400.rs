@@ -18,7 +18,7 @@ const FINALIZER: &str = "example.com/claims";
 
 fn claim(ensemble: &Ensemble, ordinal: i32) -> PersistentVolumeClaim {
     let claim = json!({
-        "metadata": {"name": format!("data-{}-{ordinal}", ensemble.name_any())},
+        "metadata": {"name": format!("data-{}-{ordinal}", ensemble.name_any()), "namespace": ensemble.namespace()},
         "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "wide", "resources": {"requests": {"storage": "1Gi"}}},
     });
     serde_json::from_value(claim).unwrap()
@@ -26,32 +26,32 @@ fn claim(ensemble: &Ensemble, ordinal: i32) -> PersistentVolumeClaim {
 
 async fn reconcile(ensemble: Arc<Ensemble>, ctx: Ctx, is_fixed: bool) -> Result<Action> {
     let is_deleted = ensemble.metadata.deletion_timestamp.is_some();
-    if is_deleted && ensemble.finalizers().is_empty() {
-        return Ok(Action::await_change());
-    }
-    if is_deleted {
+    if !is_deleted {
+        // The finalizer comes first: what has a claim is never deleted without it.
+        guard(&ensemble, &ctx, vec![FINALIZER.to_owned()]).await?;
+        for ordinal in 0..ensemble.spec.replicas {
+            ctx.apply_unowned(claim(&ensemble, ordinal)).await?;
+        }
+    } else if !ensemble.finalizers().is_empty() {
         for ordinal in 0..ensemble.spec.replicas {
             let existed = ctx.delete(&claim(&ensemble, ordinal)).await?;
             if !existed && !is_fixed {
-                let what = format!("the claim of server {ordinal} does not exist");
-                return Err(Error::message(what));
+                return Err(Error::message(format!("the claim of server {ordinal} does not exist")));
             }
         }
-    } else {
-        for ordinal in 0..ensemble.spec.replicas {
-            if ctx.get::<PersistentVolumeClaim>(&format!("data-{}-{ordinal}", ensemble.name_any()))?.is_none()
-            {
-                ctx.apply_unowned(claim(&ensemble, ordinal)).await?;
-            }
-        }
-    }
-    let wanted = if is_deleted { vec![] } else { vec![FINALIZER.to_owned()] };
-    if ensemble.finalizers() != wanted {
-        let mut changed = (*ensemble).clone();
-        changed.metadata.finalizers = Some(wanted);
-        ctx.update(&changed).await?;
+        guard(&ensemble, &ctx, vec![]).await?;
     }
     Ok(Action::await_change())
+}
+
+/// Sets the finalizers, if they are others.
+async fn guard(ensemble: &Ensemble, ctx: &Ctx, finalizers: Vec<String>) -> Result<()> {
+    if ensemble.finalizers() != finalizers {
+        let mut changed = ensemble.clone();
+        changed.metadata.finalizers = Some(finalizers);
+        ctx.update(&changed).await?;
+    }
+    Ok(())
 }
 
 async fn buggy(ensemble: Arc<Ensemble>, ctx: Ctx) -> Result<Action> {

@@ -12,7 +12,7 @@ use evenkeel_runtime::{Action, Controller, Ctx, Result};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::ResourceExt as _;
-use kube::api::{DeleteParams, Patch, PropagationPolicy};
+use kube::api::{DeleteParams, Patch, Preconditions, PropagationPolicy};
 use serde_json::json;
 
 use crate::ensemble::{Ensemble, change, create, prepare, stateful_set};
@@ -40,8 +40,10 @@ async fn replace(ensemble: &Ensemble, ctx: &Ctx) -> Result<bool> {
     if template.as_ref().and_then(size_of).as_ref() == Some(&wanted) {
         return Ok(false);
     }
-    let orphan =
-        DeleteParams { propagation_policy: Some(PropagationPolicy::Orphan), ..DeleteParams::default() };
+    // Only the StatefulSet that was seen: a view may be old.
+    let preconditions = Some(Preconditions { uid: set.uid(), resource_version: None });
+    let propagation_policy = Some(PropagationPolicy::Orphan);
+    let orphan = DeleteParams { propagation_policy, preconditions, ..DeleteParams::default() };
     ctx.delete_with(&set, &orphan).await?;
     Ok(true)
 }

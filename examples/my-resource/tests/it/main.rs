@@ -202,3 +202,13 @@ fn it_survives_crashes_and_needs_each_of_its_rules() {
         ])
         .check();
 }
+
+#[evenkeel::explore]
+async fn a_life(cluster: Cluster) -> Result<()> {
+    started(&cluster).await?;
+    cluster.apply(web("nginx:1.30")).await?;
+    cluster.settled().await;
+    cluster.delete::<MyResource>("web").await?;
+    cluster.settled().await;
+    Ok(())
+}

@@ -1,0 +1,13 @@
+//! A scenario, as runs see it: without the types of its author.
+
+use evenkeel_cluster::{Builder, Cluster};
+use futures::future::LocalBoxFuture;
+
+/// A scenario and the options of its clusters.
+pub(crate) struct Script {
+    pub(crate) options: Builder,
+    pub(crate) play: Box<Play>,
+}
+
+/// Plays the scenario on a cluster, and returns the text of its error.
+pub(crate) type Play = dyn Fn(Cluster) -> LocalBoxFuture<'static, Option<String>> + Send + Sync;

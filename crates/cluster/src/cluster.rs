@@ -185,6 +185,38 @@ impl Cluster {
     }
 
     /// Runs an operator of several controllers: the factory adds them to a manager.
+    ///
+    /// The operator's webhooks are served in this process, as long as it runs: no port, no TLS, in virtual time. While it
+    /// is crashed or stopped, they are down. Their configurations and the conversions of its definitions are created as
+    /// by the operator's manifests, before the next request of the test is sent. If an operator of this name is started
+    /// again with other webhooks, they are replaced. Operators with the same webhooks are replicas, and take turns.
+    ///
+    /// The URL of a webhook begins with `https://NAME.webhooks.test/`. An operator that runs as the ServiceAccount of
+    /// its manifests has the Service `https://NAME.NAMESPACE.svc:443/` instead, and does not review objects in that
+    /// namespace. [`Cluster::fail_webhook`] takes any part of it.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// use evenkeel_cluster::WebhookFault;
+    /// use evenkeel_runtime::webhook::{Admission, Verdict, Webhook};
+    /// # use evenkeel_runtime::Result;
+    /// # use k8s_openapi::api::core::v1::ConfigMap;
+    ///
+    /// async fn not_empty(map: Arc<ConfigMap>, _: Admission<ConfigMap>) -> Result<Verdict> {
+    ///     Ok(if map.data.is_some() { Verdict::allow() } else { Verdict::deny("it has no data") })
+    /// }
+    ///
+    /// # evenkeel_cluster::testing::run(evenkeel_cluster::testing::options().controllers(false), |cluster| async move {
+    /// # let empty: ConfigMap = serde_json::from_value(serde_json::json!({"metadata": {"name": "a"}})).unwrap();
+    /// cluster.run_manager("maps", |manager| manager.webhook(Webhook::validate(not_empty)));
+    /// let refused = cluster.apply(empty.clone()).await.unwrap_err().to_string();
+    /// assert!(refused.contains("denied the request: it has no data"), "{refused}");
+    ///
+    /// cluster.fail_webhook("maps.", WebhookFault::Down, 1);
+    /// let failed = cluster.apply(empty).await.unwrap_err().to_string();
+    /// assert!(failed.contains("connection refused"), "{failed}");
+    /// # });
+    /// ```
     pub fn run_manager(&self, name: &str, factory: impl FnMut(Manager) -> Manager + Send + 'static) {
         let run_as = RunAs { user: (*self.user).clone(), namespace: self.namespace.clone() };
         let operator = Operator::start(self.inner.wire.clone(), name, run_as, factory);
@@ -203,6 +235,6 @@ impl Cluster {
 }
 
 fn new_client(wire: &Arc<Wire>, by: &str, user: Option<User>) -> Client {
-    let transport = Transport { wire: wire.clone(), by: by.into(), user, process: None };
+    let transport = Transport { wire: wire.clone(), by: by.into(), user, process: None, installs: false };
     Client::new(transport, DEFAULT_NAMESPACE)
 }

@@ -1,6 +1,7 @@
 //! Operators in this process: each has a supervisor that starts it again after a crash.
 
 mod gate;
+mod webhooks;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,9 +12,12 @@ use evenkeel_runtime::Manager;
 use kube::Client;
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
+use tower::BoxError;
 
 use self::gate::Gate;
-use crate::transport::{Backend, CrashPoint, OperatorProcess, Transport, Wire};
+use crate::transport::{Backend, CrashPoint, OperatorProcess, Registration, ServedWebhook, Transport, Wire};
+
+pub(crate) use webhooks::{register as register_webhooks, serve as serve_webhooks};
 
 /// The name of the built-in controllers, as an operator and in the record.
 pub(crate) const CONTROLLERS: &str = "kube-controller-manager";
@@ -37,6 +41,8 @@ pub(crate) struct Operator {
 struct Shared {
     /// The current simulated process of the operator; replaced by the supervisor after each crash.
     process: Mutex<Arc<OperatorProcess>>,
+    /// Keeps the operator's webhooks reachable. Emptied when the operator crashes or is stopped.
+    webhooks: Mutex<Option<ServedWebhook>>,
     crashes: AtomicUsize,
     /// Closed while the operator is kept from starting again.
     gate: Gate,
@@ -52,23 +58,71 @@ struct Supervisor {
     factory: Factory,
 }
 
+/// An operator that is ready to run.
+struct Prepared {
+    process: Arc<OperatorProcess>,
+    manager: Result<Manager, BoxError>,
+    /// What the API server is still to be told about the operator's webhooks.
+    registration: Option<Registration>,
+}
+
 impl Supervisor {
-    async fn run(mut self, started: Work) {
+    /// Makes the operator's manager, and serves its webhooks. The requests of the test wait from here on until the
+    /// webhooks are registered.
+    fn prepare(&mut self) -> Prepared {
+        let process = self.shared.process.lock().clone();
+        let mut manager = Manager::new(self.client(&process)).with_env(self.wire.env.clone());
+        if self.is_remote() {
+            // A remote cluster is shared: other namespaces hold objects that do not belong to this test.
+            manager = manager.namespaces([self.run_as.namespace.to_string()]);
+        }
+        if &*self.name == CONTROLLERS {
+            // Pods start, jobs retry and rollouts go on by later looks.
+            manager = manager.later_looks_are_work();
+        }
+        let manager = self.observed(manager);
+        let mut manager = (self.factory)(manager);
+        match self.serve_webhooks(&mut manager, &process) {
+            Ok(registration) => Prepared { process, manager: Ok(manager), registration },
+            Err(error) => Prepared { process, manager: Err(error), registration: None },
+        }
+    }
+
+    /// Serves the webhooks of a manager in this process: no port, no TLS, in virtual time.
+    ///
+    /// A remote API server cannot call them here. They stay in the manager, whose own server serves them by TLS.
+    fn serve_webhooks(
+        &self,
+        manager: &mut Manager,
+        process: &Arc<OperatorProcess>,
+    ) -> Result<Option<Registration>, BoxError> {
+        if self.is_remote() {
+            return Ok(None);
+        }
+        let user = &self.run_as.user;
+        let Some(taken) = manager.take_webhooks()? else {
+            return Ok(self.wire.registrations.withdraw(&self.name));
+        };
+        let (served, registration) =
+            webhooks::serve(&self.wire, &self.name, user, taken, Some(process.clone()));
+        *self.shared.webhooks.lock() = Some(served);
+        Ok(registration)
+    }
+
+    async fn run(mut self, first: Prepared, started: Work) {
         let mut starting = Arc::new(started);
+        let mut prepared = Some(first);
         loop {
             starting = self.shared.gate.pass(starting).await;
-            let process = self.shared.process.lock().clone();
-            let mut manager = Manager::new(self.client(&process)).with_env(self.wire.env.clone());
-            if matches!(self.wire.backend, Backend::Remote(_)) {
-                // A remote cluster is shared: other namespaces hold objects that do not belong to this test.
-                manager = manager.namespaces([self.run_as.namespace.to_string()]);
+            let Prepared { process, manager, registration } =
+                prepared.take().unwrap_or_else(|| self.prepare());
+            if let Some(registration) = registration {
+                webhooks::register(&self.wire, &self.name, registration).await;
             }
-            if &*self.name == CONTROLLERS {
-                // Pods start, jobs retry and rollouts go on by later looks.
-                manager = manager.later_looks_are_work();
-            }
-            let manager = self.observed(manager);
-            let manager = (self.factory)(manager);
+            let manager = match manager {
+                Ok(manager) => manager,
+                Err(error) => return self.failed(&*error),
+            };
             let running = manager.run_until(std::future::pending());
             // The manager has entered its own start in the ledger by now.
             drop(starting);
@@ -77,10 +131,15 @@ impl Supervisor {
                 restarting = process.died() => starting = restarting,
                 ended = running => return self.report(ended),
             }
+            drop(self.shared.webhooks.lock().take());
             self.wire.recorder.disturbed(format!("{} crashed and starts again", self.name));
             *self.shared.process.lock() = Arc::new(OperatorProcess::new(self.station.clone()));
             self.shared.crashes.fetch_add(1, Ordering::SeqCst);
         }
+    }
+
+    fn is_remote(&self) -> bool {
+        matches!(self.wire.backend, Backend::Remote(_))
     }
 
     /// Records the manager's reconciles. Those of the built-in controllers are left out: there are so many that they
@@ -99,14 +158,21 @@ impl Supervisor {
             by: self.name.clone(),
             user: Some(self.run_as.user.clone()),
             process: Some(process.clone()),
+            installs: false,
         };
         Client::new(transport, &*self.run_as.namespace)
     }
 
     fn report(&self, ended: Result<(), evenkeel_runtime::ManagerError>) {
+        drop(self.shared.webhooks.lock().take());
         if let Err(error) = ended {
-            tracing::error!(operator = %self.name, %error, "operator stopped with an error");
+            self.failed(&error);
         }
+    }
+
+    fn failed(&self, error: &dyn std::error::Error) {
+        tracing::error!(operator = %self.name, %error, "operator stopped with an error");
+        self.wire.recorder.disturbed(format!("{} stopped with an error: {error}", self.name));
     }
 }
 
@@ -120,14 +186,16 @@ impl Operator {
         let station = wire.env.ledger().station(format!("operator {name}"));
         let shared = Arc::new(Shared {
             process: Mutex::new(Arc::new(OperatorProcess::new(station.clone()))),
+            webhooks: Mutex::default(),
             crashes: AtomicUsize::new(0),
             gate: Gate::new(station.clone()),
         });
         let starting = station.enter_with("start");
         let factory: Factory = Box::new(factory);
-        let supervisor =
+        let mut supervisor =
             Supervisor { wire, name: name.into(), run_as, station, shared: shared.clone(), factory };
-        Self { shared, task: tokio::spawn(supervisor.run(starting)) }
+        let first = supervisor.prepare();
+        Self { shared, task: tokio::spawn(supervisor.run(first, starting)) }
     }
 
     /// Crashes the operator now. Its supervisor starts it again.
@@ -158,6 +226,8 @@ impl Operator {
 
 impl Drop for Operator {
     fn drop(&mut self) {
+        // The task ends later, and with it what it holds.
+        drop(self.shared.webhooks.lock().take());
         self.task.abort();
     }
 }

@@ -9,6 +9,7 @@ mod direct;
 mod fault;
 mod held;
 mod record;
+mod registrations;
 mod stale;
 mod watches;
 mod webhooks;
@@ -35,15 +36,17 @@ pub use self::direct::{CrashMoment, Directed, Director, Verdict};
 pub use self::fault::{Fault, Matcher};
 pub(crate) use self::record::DEFAULT_NAMESPACE;
 pub use self::record::{Exchange, Mark, Moment, Outcome, Reconcile, Write};
+pub(crate) use self::registrations::{Registered, Registration};
 pub(crate) use self::webhooks::WebhookTransport;
 pub use self::webhooks::{ServedWebhook, WebhookAddress, WebhookFault};
 
 use self::backend::{ResponseBody, boxed};
 use self::crash::Fate;
-use self::describe::{is_apply, verb};
+use self::describe::{is_apply, name_in, verb};
 use self::fault::{Faults, is_write};
 use self::held::{Beginning, HeldWatches};
 use self::record::{Asked, Recorder};
+use self::registrations::{Registrations, written_definition};
 use self::watches::Watches;
 
 /// With a seed, a request yields to other tasks less than this many times before it is served. A small number reorders
@@ -53,6 +56,9 @@ const MOST_YIELDS: u64 = 4;
 /// How long an operator lives on after the response that it is to crash after. In virtual time this is long enough for
 /// everything that waits for no timer, because time does not pass until all of that is done.
 const CRASH_DELAY: std::time::Duration = std::time::Duration::from_millis(1);
+
+/// The name of the client that registers the webhooks of operators: what applies manifests on a real cluster.
+const INSTALLER: &str = "kubectl";
 
 /// What the clients of one cluster share.
 pub(crate) struct Wire {
@@ -66,6 +72,8 @@ pub(crate) struct Wire {
     pub(crate) direction: Direction,
     /// Carries the API server's calls to webhooks.
     pub(crate) webhooks: Arc<WebhookTransport>,
+    /// What the API server is told about the webhooks of operators.
+    pub(crate) registrations: Arc<Registrations>,
     pub(crate) requests: Station,
     /// Whether requests are recorded for `writes()` and the timeline.
     pub(crate) records: bool,
@@ -81,6 +89,8 @@ pub(crate) struct Transport {
     pub(crate) user: Option<User>,
     /// The simulated process of an operator, which can be crashed. `None` for other clients.
     pub(crate) process: Option<Arc<OperatorProcess>>,
+    /// Whether this client registers the webhooks of operators. Its requests do not wait for registrations.
+    pub(crate) installs: bool,
 }
 
 impl tower::Service<Request<kube::client::Body>> for Transport {
@@ -106,6 +116,9 @@ impl tower::Service<Request<kube::client::Body>> for Transport {
 
 impl Transport {
     async fn carry(&self, request: Request<kube::client::Body>) -> Result<Response<ResponseBody>, BoxError> {
+        if self.process.is_none() && !self.installs {
+            self.wire.registrations.done().await;
+        }
         let (mut parts, body) = request.into_parts();
         let body = body.collect().await?.to_bytes();
         let Some(user) = self.identity(&parts.headers) else {
@@ -121,6 +134,8 @@ impl Transport {
         let fate = self.sentence(fate, verdict).await;
         let number = self.wire.records.then(|| self.note(&request, &path, &body));
         let is_watch = is_watch(&request);
+        let name_in_body = || name_in(&body).map(std::borrow::Cow::into_owned);
+        let definition = written_definition(request.method(), &path, name_in_body);
         let struck = match verdict {
             Verdict::Fail(fault) => Some(fault),
             _ => self.wire.faults.strike(&self.by, &request),
@@ -138,6 +153,9 @@ impl Transport {
             return Ok(self.holdable(watch.rest, path, Beginning::Stale(watch.first)));
         }
         let answer = self.serve(request, struck, number).await?;
+        if let Some(definition) = definition.filter(|_| answer.status().is_success() && !self.installs) {
+            self.wire.registrations.definition_written(&installer(&self.wire), &definition).await;
+        }
         self.meet(fate).await;
         if !is_watch || !answer.status().is_success() {
             return Ok(answer);
@@ -287,6 +305,7 @@ impl Wire {
             backend,
             recorder: webhooks.recorder().clone(),
             webhooks,
+            registrations: Arc::default(),
             faults: Faults::default(),
             watches: Watches::default(),
             held: HeldWatches::default(),
@@ -305,6 +324,18 @@ impl Wire {
             }
         }
     }
+}
+
+/// A client that registers the webhooks of operators, as the administrator.
+pub(crate) fn installer(wire: &Arc<Wire>) -> kube::Client {
+    let transport = Transport {
+        wire: wire.clone(),
+        by: INSTALLER.into(),
+        user: Some(User::admin()),
+        process: None,
+        installs: true,
+    };
+    kube::Client::new(transport, DEFAULT_NAMESPACE)
 }
 
 fn user_agent(by: &str) -> header::HeaderValue {

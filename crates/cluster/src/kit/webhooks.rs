@@ -1,11 +1,13 @@
 //! Webhooks in this process, and their failures.
 
 use bytes::Bytes;
+use evenkeel_runtime::Manager;
 use http::{Request, Response};
 use http_body_util::Full;
 use tower::BoxError;
 
 use crate::cluster::Cluster;
+use crate::operator;
 use crate::transport::{ServedWebhook, WebhookAddress, WebhookFault};
 
 impl Cluster {
@@ -54,8 +56,51 @@ impl Cluster {
         self.inner.wire.webhooks.serve(address, service)
     }
 
+    /// Takes the webhooks of a manager that you run yourself, serves them in this process until the result is dropped,
+    /// and creates their configurations, under this name. [`Cluster::run_manager`] does the same for the operators that
+    /// it runs. Returns `None` if the manager has no webhooks, and on a remote cluster, which cannot call them here.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use evenkeel_runtime::{Manager, Result};
+    /// # use evenkeel_runtime::webhook::{Admission, Verdict, Webhook};
+    /// # use k8s_openapi::api::core::v1::ConfigMap;
+    /// # evenkeel_cluster::testing::run(evenkeel_cluster::testing::options(), |cluster| async move {
+    /// async fn refuse(_: Arc<ConfigMap>, _: Admission<ConfigMap>) -> Result<Verdict> {
+    ///     Ok(Verdict::deny("no"))
+    /// }
+    ///
+    /// let mut manager = Manager::new(cluster.client()).webhook(Webhook::validate(refuse));
+    /// let served = cluster.take_webhooks("maps", &mut manager).await?;
+    /// assert!(served.is_some());
+    /// let map: ConfigMap = serde_json::from_value(serde_json::json!({"metadata": {"name": "a"}}))?;
+    /// let refused = cluster.apply(map).await.unwrap_err();
+    /// assert!(refused.to_string().contains("denied the request: no"), "{refused}");
+    /// # Ok::<_, Box<dyn std::error::Error + Send + Sync>>(()) }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// Fails if two webhooks have the same path or name.
+    pub async fn take_webhooks(
+        &self,
+        name: &str,
+        manager: &mut Manager,
+    ) -> Result<Option<ServedWebhook>, BoxError> {
+        if self.is_remote() {
+            return Ok(None);
+        }
+        let Some(webhooks) = manager.take_webhooks()? else { return Ok(None) };
+        let wire = &self.inner.wire;
+        let (served, registration) = operator::serve_webhooks(wire, name, self.user(), webhooks, None);
+        if let Some(registration) = registration {
+            operator::register_webhooks(wire, name, registration).await;
+        }
+        Ok(Some(served))
+    }
+
     /// Makes the next `times` calls of webhooks fail whose URL contains `url_part`. The URL of a Service is
-    /// `https://NAME.NAMESPACE.svc:PORT/PATH`. Webhooks outside of this process can fail, too.
+    /// `https://NAME.NAMESPACE.svc:PORT/PATH`. That of an operator's webhook contains the operator's name: see
+    /// [`Cluster::run_manager`]. Webhooks outside of this process can fail, too.
     ///
     /// ```
     /// # evenkeel_cluster::testing::run(evenkeel_cluster::testing::options(), |cluster| async move {

@@ -30,7 +30,7 @@ impl CrashPoint {
 #[derive(Debug)]
 pub(crate) struct OperatorProcess {
     state: Mutex<State>,
-    /// Notified when the process dies; the supervisor waits for it.
+    /// Notified when the process dies; the supervisor and calls of its webhooks wait for it.
     died: Notify,
     station: Station,
 }
@@ -106,7 +106,7 @@ impl OperatorProcess {
     pub(crate) fn die(&self) {
         let work = self.station.enter_with("restart after a crash");
         self.state.lock().dead.get_or_insert_with(|| Arc::new(work));
-        self.died.notify_one();
+        self.died.notify_waiters();
     }
 
     /// Waits for the crash, and returns the work that the supervisor holds until the operator runs again.

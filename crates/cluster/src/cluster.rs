@@ -192,8 +192,9 @@ impl Cluster {
     /// again with other webhooks, they are replaced. Operators with the same webhooks are replicas, and take turns.
     ///
     /// The URL of a webhook begins with `https://NAME.webhooks.test/`. An operator that runs as the ServiceAccount of
-    /// its manifests has the Service `https://NAME.NAMESPACE.svc:443/` instead, and does not review objects in that
-    /// namespace. [`Cluster::fail_webhook`] takes any part of it.
+    /// its manifests has the Service `https://NAME-webhook.NAMESPACE.svc:443/` instead, and does not review objects in that
+    /// namespace. [`Cluster::fail_webhook`] takes any part of it. On a remote cluster, an operator runs without its
+    /// webhooks.
     ///
     /// ```
     /// # use std::sync::Arc;

@@ -90,13 +90,17 @@ impl Supervisor {
 
     /// Serves the webhooks of a manager in this process: no port, no TLS, in virtual time.
     ///
-    /// A remote API server cannot call them here. They stay in the manager, whose own server serves them by TLS.
+    /// A remote API server cannot call them here. Until a server with TLS is started at this place and registered by its
+    /// URL, the operator runs without its webhooks on a remote cluster.
     fn serve_webhooks(
         &self,
         manager: &mut Manager,
         process: &Arc<OperatorProcess>,
     ) -> Result<Option<Registration>, BoxError> {
         if self.is_remote() {
+            if manager.take_webhooks()?.is_some() {
+                println!("remote: the webhooks of {} are not served", self.name);
+            }
             return Ok(None);
         }
         let user = &self.run_as.user;

@@ -18,6 +18,8 @@ use crate::transport::{
 const DOMAIN: &str = "webhooks.test";
 /// How the user name of a ServiceAccount begins, before its namespace and name.
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
+/// How the name of the Service for an operator's webhooks ends, after the operator's name.
+const SERVICE_SUFFIX: &str = "-webhook";
 /// The port of a Service for webhooks.
 const HTTPS_PORT: u16 = 443;
 
@@ -36,10 +38,11 @@ impl Deployment {
     fn new(operator: &str, user: &User) -> Self {
         let account = user.name.strip_prefix(SERVICE_ACCOUNT).and_then(|account| account.split_once(':'));
         if let Some((namespace, name)) = account {
+            let service = format!("{name}{SERVICE_SUFFIX}");
             return Self {
                 name: name.to_owned(),
-                endpoint: Endpoint::service(namespace, name),
-                address: WebhookAddress::service(namespace, name, HTTPS_PORT),
+                address: WebhookAddress::service(namespace, &service, HTTPS_PORT),
+                endpoint: Endpoint::service(namespace, service),
             };
         }
         let name = dns_name(operator);
@@ -130,7 +133,7 @@ mod tests {
         let installed = Deployment::new("site-0", &account);
         assert_eq!(
             (installed.name.as_str(), installed.endpoint),
-            ("site", Endpoint::service("operators", "site"))
+            ("site", Endpoint::service("operators", "site-webhook"))
         );
     }
 }

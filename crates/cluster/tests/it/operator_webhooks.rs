@@ -190,7 +190,7 @@ async fn an_installed_operator_is_reached_by_its_service() {
     let own = cluster.namespaced("operators");
     assert_eq!(apply(&own, "a").await.as_deref(), Ok(""), "it does not review its own namespace");
     cluster.get::<Namespace>("operators").await.expect("the manifests create it");
-    cluster.fail_webhook("https://colors.operators.svc:443/", WebhookFault::Down, 1);
+    cluster.fail_webhook("https://colors-webhook.operators.svc:443/", WebhookFault::Down, 1);
     apply(&cluster, "b").await.expect_err("the webhook is down");
 }
 

@@ -3,6 +3,7 @@
 mod crash_matrix;
 mod files;
 mod rbac_trim;
+mod round_trips;
 mod run;
 mod scenario;
 mod skip;
@@ -12,6 +13,7 @@ pub use crate::settings::{DEFAULT_SEED, KUBECONFIG, REAL_TIME};
 pub use crash_matrix::crash_everywhere;
 pub use files::{assert_file, lines};
 pub use rbac_trim::{as_service_account, unused_rules};
+pub use round_trips::{Change, Loss, round_trip_losses, round_trips};
 pub use run::{NAMESPACE_PREFIX, TestResult, cluster, options, run, seed};
 pub use scenario::Scenario;
 #[doc(hidden)]

@@ -16,6 +16,7 @@ mod mirror;
 mod operator_webhooks;
 mod options;
 mod real_time;
+mod round_trips;
 mod secrets;
 mod sites;
 mod snapshot;

@@ -7,6 +7,7 @@ mod round_trips;
 mod run;
 mod scenario;
 mod skip;
+mod upgrade;
 
 pub use crate::kit::{assert_has, assert_same, diff};
 pub use crate::settings::{DEFAULT_SEED, KUBECONFIG, REAL_TIME};
@@ -18,3 +19,4 @@ pub use run::{NAMESPACE_PREFIX, TestResult, cluster, options, run, seed};
 pub use scenario::Scenario;
 #[doc(hidden)]
 pub use skip::{Skipped, skip};
+pub use upgrade::{Release, UpgradeStage, upgrade};

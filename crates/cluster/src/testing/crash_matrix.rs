@@ -54,7 +54,7 @@ where
     let (expected, writes) = in_a_cluster(|cluster| {
         start(&cluster);
         let driven = drive(cluster.clone());
-        async move { (driven.await, writes(&cluster, operator)) }
+        async move { (driven.await, writes_since(&cluster, operator, 0)) }
     });
     assert!(!writes.is_empty(), "{operator} wrote nothing: there is nowhere to crash it");
     for &number in &writes {
@@ -78,9 +78,10 @@ where
     3 * writes.len()
 }
 
-/// Which of the operator's write requests changed something, counted from one.
-fn writes(cluster: &Cluster, operator: &str) -> Vec<usize> {
-    let asked = cluster.requests().into_iter();
+/// Which of the operator's write requests changed something, counted from one, without the first `skip` requests of the
+/// record.
+pub(super) fn writes_since(cluster: &Cluster, operator: &str, skip: usize) -> Vec<usize> {
+    let asked = cluster.requests().into_iter().skip(skip);
     let asked = asked.filter(|request| &*request.by == operator && request.method != Method::GET);
     let changed = asked.enumerate().filter(|(_, request)| request.outcome.wrote().is_some());
     changed.map(|(at, _)| at + 1).collect()

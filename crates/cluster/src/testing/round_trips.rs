@@ -15,10 +15,11 @@ use kube::core::CustomResourceExt;
 use serde_json::{Value, json};
 
 use super::run::seed;
-use compare::{Difference, differences};
+use compare::Difference;
 use generate::{Generator, Presence};
 
 pub use compare::Change;
+pub(super) use compare::differences;
 
 /// How many objects are made for each version: one with the required fields only, one with all fields, and others at
 /// random. A field that is inside of three optional ones is in one of sixteen random objects, so that less than one of

@@ -22,6 +22,7 @@ mod sites;
 mod snapshot;
 mod timeline;
 mod unread;
+mod upgrade;
 mod webhooks;
 mod webhooks_in_process;
 mod wire;

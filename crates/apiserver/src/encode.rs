@@ -36,6 +36,20 @@ impl EncodedObject {
         Self::new(bytes, &header, revision)
     }
 
+    /// An object that a dry run would have created, with the resourceVersion that the client sent, which may be any
+    /// text. An empty one is left out.
+    pub(crate) fn encode_unstored(object: &Value, version: &str) -> Self {
+        let encoded = Self::encode(object, 0);
+        if version.is_empty() {
+            return encoded;
+        }
+        let mut member = format!("\"resourceVersion\":{}", Value::from(version)).into_bytes();
+        member.extend_from_slice(encoded.version_end().strip_prefix(b"\"").unwrap_or_default());
+        let (before, after) = encoded.bytes.split_at(encoded.version_at);
+        let bytes = Bytes::from([before, &member, after].concat());
+        Self { bytes, metadata_end: encoded.metadata_end + member.len(), ..encoded }
+    }
+
     /// An object that consists of nothing but metadata, given as JSON. API versions and kinds need no
     /// escaping.
     pub(crate) fn bare(api_version: &str, kind: &str, metadata: &str, revision: u64) -> Self {

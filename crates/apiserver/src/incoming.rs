@@ -81,6 +81,7 @@ impl Incoming {
         let mut odd = Vec::new();
         if let Some(custom) = &info.custom {
             drop_empty(&mut self.object["metadata"]);
+            odd.extend(unknown_metadata(&self.object["metadata"]));
             if !custom.preserve_unknown_fields {
                 let unknown = structural::prune(&custom.schema, &mut self.object);
                 odd.extend(unknown.iter().map(|it| format!("unknown field {}", quote(it))));
@@ -164,6 +165,16 @@ impl Incoming {
             _ => Ok(()),
         }
     }
+}
+
+/// The unknown fields in the metadata of a custom resource, in the words of strict decoding.
+fn unknown_metadata(metadata: &Value) -> Vec<String> {
+    const FOUND: &str = "unknown field \"";
+    let Some(schema) = types::builtin_type("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta") else {
+        return Vec::new();
+    };
+    let found = strict_decoding::decode_value(schema, "ObjectMeta", metadata).strict;
+    found.iter().filter_map(|it| Some(format!("{FOUND}metadata.{}", it.strip_prefix(FOUND)?))).collect()
 }
 
 /// Removes duplicate owner references after mutation, because a patch is not checked before.

@@ -62,14 +62,14 @@ where
 
 /// Checks that the resource supports the verb and that the key is valid. Returns the verb.
 fn enter(ctx: &RequestContext<'_>) -> Result<&'static str> {
+    let verb = ctx.request.verb();
+    check_verb(ctx, verb)?;
     if let Some(warning) = ctx.info.strategy.deprecation {
         ctx.request.warn(warning);
         if let Some(trail) = ctx.audit {
             trail.note_deprecation();
         }
     }
-    let verb = ctx.request.verb();
-    check_verb(ctx, verb)?;
     if verb != "create" {
         check_key(ctx)?;
     }
@@ -164,6 +164,11 @@ fn find(
     let info = registry.look_up(&path.group, &path.version, &path.resource).ok_or_else(missing)?;
     let inside = path.is_in_namespace();
     if inside && !info.namespaced {
+        return Err(missing());
+    }
+    // A resource whose objects can only be created, such as a review, has no paths with names.
+    let of_items = |verb: &String| matches!(verb.as_str(), "get" | "update" | "patch" | "delete");
+    if path.subresource.is_empty() && !path.name.is_empty() && !info.verbs.iter().any(of_items) {
         return Err(missing());
     }
     if info.namespaced && !inside {

@@ -14,4 +14,4 @@ pub(crate) use delete::{
     DeleteOptions, IGNORE_READ_ERROR, check_preconditions, delete, delete_collection, delete_object,
 };
 pub(crate) use patch::{patch, patched_part};
-pub(crate) use update::{Writer, change, conflict, update};
+pub(crate) use update::{Writer, change, check_uid, conflict, update};

@@ -229,12 +229,28 @@ fn owner_reference(path: &Path<'_>, owner: &Value, errors: &mut Vec<FieldError>)
     }
 }
 
+/// Validates a finalizer of a built-in kind, which must be standard or have a domain.
+pub(crate) fn finalizer(path: &Path<'_>, finalizer: &str, errors: &mut Vec<FieldError>) {
+    finalizer_name(path, finalizer, errors);
+    standard_or_qualified(path, finalizer, errors);
+}
+
+fn finalizer_name(path: &Path<'_>, finalizer: &str, errors: &mut Vec<FieldError>) {
+    let wrong = names::qualified_name(finalizer).into_iter();
+    errors.extend(wrong.map(|message| FieldError::invalid(path, finalizer, message)));
+}
+
+fn standard_or_qualified(path: &Path<'_>, finalizer: &str, errors: &mut Vec<FieldError>) {
+    if !finalizer.contains('/') && !STANDARD_FINALIZERS.contains(&finalizer) {
+        let detail = "name is neither a standard finalizer name nor is it fully qualified";
+        errors.push(FieldError::invalid(path, finalizer, detail));
+    }
+}
+
 fn finalizers(path: &Path<'_>, meta: &Value, errors: &mut Vec<FieldError>) {
     let finalizers = meta.strs("finalizers");
     for finalizer in &finalizers {
-        for message in names::qualified_name(finalizer) {
-            errors.push(FieldError::invalid(path, *finalizer, message));
-        }
+        finalizer_name(path, finalizer, errors);
     }
     if finalizers.contains(&"orphan") && finalizers.contains(&"foregroundDeletion") {
         let detail = "finalizer orphan and foregroundDeletion cannot be both set";
@@ -246,10 +262,7 @@ fn finalizers(path: &Path<'_>, meta: &Value, errors: &mut Vec<FieldError>) {
 fn kube_finalizers(path: &Path<'_>, object: &Value, errors: &mut Vec<FieldError>) {
     let list = path.child("finalizers");
     for (index, finalizer) in object.at("metadata").strs("finalizers").into_iter().enumerate() {
-        if !finalizer.contains('/') && !STANDARD_FINALIZERS.contains(&finalizer) {
-            let detail = "name is neither a standard finalizer name nor is it fully qualified";
-            errors.push(FieldError::invalid(list.index(index), finalizer, detail));
-        }
+        standard_or_qualified(&list.index(index), finalizer, errors);
     }
 }
 

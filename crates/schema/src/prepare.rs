@@ -38,11 +38,9 @@ pub fn create(group: &str, version: &str, kind: &str, object: &mut Value, now: T
     for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
         metadata(object).remove(field);
     }
-    // A CSIDriver has no generation before its first change.
+    // Other kinds keep the generation that the client sent. A CSIDriver counts from its first change on.
     if has_generation(group, kind) && kind != "CSIDriver" {
         put(metadata(object), "generation", 1.into());
-    } else {
-        metadata(object).remove("generation");
     }
     // The kubelet creates its node together with the status.
     if has_status(group, version, kind) && (group, kind) != ("", "Node") {
@@ -52,6 +50,7 @@ pub fn create(group: &str, version: &str, kind: &str, object: &mut Value, now: T
         ("", "Pod") => pod::create(object, now),
         ("", "Namespace") => namespace(object),
         ("", "Service") => service::create(object),
+        ("", "ServiceAccount") => secret_names(object),
         ("", "PersistentVolume") => {
             let now = time::print(now, Precision::Seconds);
             set(object, "status", serde_json::json!({"phase": "Pending", "lastPhaseTransitionTime": now}));
@@ -107,6 +106,14 @@ pub fn string_data(secret: &mut Value) {
     }
 }
 
+/// Reduces the references to Secrets of a ServiceAccount to their names.
+fn secret_names(account: &mut Value) {
+    let secrets = account.get_mut("secrets").and_then(Value::as_array_mut);
+    for secret in secrets.into_iter().flatten().filter_map(Value::as_object_mut) {
+        secret.retain(|field, _| field == "name");
+    }
+}
+
 /// Normalizes and defaults the prepared object, which brings it into its stored form.
 fn settle(group: &str, version: &str, kind: &str, object: &mut Value, old: Option<&Value>) {
     crate::normalize::normalize_since(group, version, kind, object, old);
@@ -124,6 +131,7 @@ fn update_object(group: &str, version: &str, kind: &str, new: &mut Value, old: &
         }
         ("", "Secret") if new.str("type").is_empty() => copy(object_of(new), Some(old), "type"),
         ("", "Service") => service::update(new, old),
+        ("", "ServiceAccount") => secret_names(new),
         ("", "PersistentVolumeClaim") => claim::prepare(new, Some(old)),
         ("apps", "StatefulSet") => stateful_set(new),
         ("apps", "DaemonSet") => daemon_set(new, old),

@@ -8,6 +8,9 @@ use serde_saphyr::options::DuplicateKeyPolicy;
 use super::{Decoded, Oddities};
 use crate::status::quote;
 
+/// The message about a second colon in a line.
+const MAPPING_VALUE: &str = "mapping values are not allowed in this context";
+
 /// Parses a YAML body.
 ///
 /// JSON is valid YAML and most clients send it, so a body that looks like JSON is tried with the faster JSON
@@ -26,6 +29,7 @@ pub(crate) fn parse(body: &[u8], strict: bool) -> Result<Decoded, String> {
 /// Parses YAML. With `strict`, a duplicate key is reported; the last value wins, as in Go.
 fn parse_yaml(body: &[u8], strict: bool) -> Result<Decoded, String> {
     let text = std::str::from_utf8(body).map_err(|_| "yaml: invalid leading UTF-8 octet".to_owned())?;
+    let text = first_document(text);
     let mut oddities = Oddities::default();
     if strict && let Err(error) = read(text, DuplicateKeyPolicy::Error) {
         oddities.0.extend(repeat(&error));
@@ -43,13 +47,39 @@ fn read(text: &str, duplicates: DuplicateKeyPolicy) -> Result<Value, serde_saphy
     serde_saphyr::from_str_with_options(text, options)
 }
 
-/// Returns the error message for a text; excessive nesting is worded as in Go's parser.
+/// The first document of a stream, which is the only one that Kubernetes reads. Errors in the first document are left
+/// to the reader of it.
+fn first_document(text: &str) -> &str {
+    let Err(error) = read(text, DuplicateKeyPolicy::LastWins) else { return text };
+    let serde_saphyr::Error::MultipleDocuments { location, .. } = error.without_snippet() else {
+        return text;
+    };
+    let starts = text.split_inclusive('\n').scan(0, |at, line| {
+        let start = *at;
+        *at += line.len();
+        Some((start, line))
+    });
+    let before = usize::try_from(location.line()).unwrap_or(usize::MAX);
+    let ends = starts.take(before).filter(|(at, line)| *at > 0 && line.starts_with("---"));
+    ends.last().map_or(text, |(at, _)| &text[..at])
+}
+
+/// Returns the error message for a text, worded as in Go's parser as far as possible.
 fn refusal(error: &serde_saphyr::Error) -> String {
-    match error.without_snippet() {
-        serde_saphyr::Error::Budget { breach: BudgetBreach::Depth { .. }, .. } => {
-            format!("yaml: exceeded max depth of {DEPTH_MAX}")
-        }
-        error => format!("yaml: {error}"),
+    let error = error.without_snippet();
+    if let serde_saphyr::Error::Budget { breach: BudgetBreach::Depth { .. }, .. } = error {
+        return format!("yaml: exceeded max depth of {DEPTH_MAX}");
+    }
+    let text = error.to_string();
+    let line = error.location().map_or(0, |location| location.line());
+    // Go counts lines from zero here, and leaves out the first.
+    let at = if line > 1 { format!("line {line}: ") } else { String::new() };
+    if text.starts_with(MAPPING_VALUE) {
+        format!("yaml: {at}{MAPPING_VALUE}")
+    } else if text.starts_with("unclosed bracket") {
+        format!("yaml: line {}: did not find expected node content", line.max(1))
+    } else {
+        format!("yaml: {text}")
     }
 }
 

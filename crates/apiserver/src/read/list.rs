@@ -97,7 +97,9 @@ pub(crate) async fn find(
     }
     let prefix = ctx.scope();
     let after = after.map(|it| format!("{prefix}{it}"));
-    collect(ctx, &prefix, after, at, query.limit, selection)
+    // A list from the watch cache, which `resourceVersion=0` asks for, is not paged.
+    let limit = if query.token.is_empty() && query.version == "0" { 0 } else { query.limit };
+    collect(ctx, &prefix, after, at, limit, selection)
 }
 
 /// The revision of the list (`None` for the newest), and the key after which it begins.

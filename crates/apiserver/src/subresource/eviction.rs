@@ -32,8 +32,7 @@ enum Verdict {
 /// Answers a POST to `pods/{name}/eviction`.
 pub(super) async fn evict(ctx: &RequestContext<'_>, body: Bytes) -> Result<Response<Body>> {
     write_query(ctx, "CreateOptions")?;
-    let expected = Expected { group: "policy", version: "v1", kind: "Eviction" };
-    let eviction = decode_other(ctx, &expected, &body)?;
+    let eviction = decode_eviction(ctx, &body)?;
     if eviction["metadata"]["name"].as_str().unwrap_or_default() != ctx.path.name {
         return Err(Status::bad_request("name in URL does not match name in Eviction object"));
     }
@@ -63,6 +62,13 @@ pub(super) async fn evict(ctx: &RequestContext<'_>, body: Bytes) -> Result<Respo
         }
     }
     Err(refusal.unwrap_or_else(|| conflict(ctx)))
+}
+
+/// Decodes an Eviction of the present version or of `v1beta1`, which has the same fields.
+fn decode_eviction(ctx: &RequestContext<'_>, body: &[u8]) -> Result<Value> {
+    let expected = |version| Expected { group: "policy", version, kind: "Eviction" };
+    decode_other(ctx, &expected("v1"), body)
+        .or_else(|refusal| decode_other(ctx, &expected("v1beta1"), body).map_err(|_| refusal))
 }
 
 async fn decide(ctx: &RequestContext<'_>, entry: &Entry<Header>, options: &DeleteOptions) -> Result<Verdict> {

@@ -18,7 +18,7 @@ use crate::incoming::{Incoming, write_query};
 use crate::read::{find_named, respond_object};
 use crate::request::{WriteQuery, negotiate};
 use crate::status::{Result, Status};
-use crate::write::{Writer, change, conflict, patched_part};
+use crate::write::{Writer, change, check_uid, conflict, patched_part};
 use crate::{Header, ResourceInfo, conversion, managed_fields};
 
 /// Answers a request to `…/scale`.
@@ -99,6 +99,7 @@ fn scaled(ctx: &RequestContext<'_>, parent: &Value, scale: &Value, entry: &Entry
         let error = FieldError::invalid("spec.replicas", replicas, "must be greater than or equal to 0");
         return Err(Status::invalid("autoscaling", "Scale", &ctx.path.name, &[error]));
     }
+    check_uid(ctx, scale, &entry.key, &entry.header.uid, entry.revision)?;
     let mut parent = parent.clone();
     let entries = mapping(ctx).entries_of_parent(&parent, scale);
     let paths = Paths::of(ctx.info);

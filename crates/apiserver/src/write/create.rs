@@ -33,28 +33,43 @@ pub(crate) async fn create(ctx: &RequestContext<'_>, body: Bytes) -> Result<Resp
     let mut incoming = Incoming::decode(ctx, &query, &body)?;
     incoming.place(ctx)?;
     incoming.drop_repeated_owners(ctx);
-    let encoded = create_object(ctx, &query, &mut incoming, true).await?;
+    let encoded = create_object(ctx, &query, &mut incoming, Creator::Create).await?;
     respond_object(ctx, 201, accept, encoded)
 }
 
-/// Creates a decoded object; `track` says whether its fields are recorded in managedFields.
+/// The request that creates an object.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Creator {
+    /// A POST. The object must not have a resourceVersion.
+    Create,
+    /// An update of an object that does not exist.
+    Update,
+    /// An apply, which has recorded its fields in managedFields already.
+    Apply,
+}
+
+/// Creates a decoded object.
 pub(crate) async fn create_object(
     ctx: &RequestContext<'_>,
     query: &WriteQuery,
     incoming: &mut Incoming,
-    track: bool,
+    creator: Creator,
 ) -> Result<EncodedObject> {
     let name = incoming.name().to_owned();
     refuse_terminating(ctx, &name)?;
-    refuse_version(&incoming.object)?;
+    let track = creator != Creator::Apply;
     let generated = name.is_empty() && incoming.object["metadata"]["generateName"].is_string();
     for attempt in 0..RETRIES_MAX {
         // A given name is tried only once, so the object need not be kept.
         let mut object =
             if generated { incoming.object.clone() } else { std::mem::take(&mut incoming.object) };
+        if creator == Creator::Create {
+            remove_system_fields(&mut object);
+        }
         if track {
             managed_fields::track(ctx, &mut object, None);
         }
+        let version = object["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
         let base =
             if generated { object["metadata"]["generateName"].as_str().unwrap_or_default() } else { "" };
         let base = base.to_owned();
@@ -91,8 +106,11 @@ pub(crate) async fn create_object(
             check_depth(&object)?;
             return match ctx.services.store.get(&key) {
                 Some(_) => Err(exists(ctx, &key, &name)),
-                None => Ok(EncodedObject::encode(&object, 0)),
+                None => Ok(EncodedObject::encode_unstored(&object, &version)),
             };
+        }
+        if creator == Creator::Create {
+            refuse_version(&version)?;
         }
         let managed = if track { ManagedFields::MayBeDropped } else { ManagedFields::Needed };
         match put(ctx, &key, object, Expect::Absent, managed).await? {
@@ -117,10 +135,17 @@ fn refuse_terminating(ctx: &RequestContext<'_>, name: &str) -> Result<()> {
     Err(Status::not_admitted(&info.group, &info.plural, name, why))
 }
 
-fn refuse_version(object: &Value) -> Result<()> {
-    match object["metadata"]["resourceVersion"].as_str() {
-        None | Some("" | "0") => Ok(()),
-        Some(_) => Err(Status::server_error("resourceVersion should not be set on objects to be created")),
+fn refuse_version(version: &str) -> Result<()> {
+    match version {
+        "" | "0" => Ok(()),
+        _ => Err(Status::server_error("resourceVersion should not be set on objects to be created")),
+    }
+}
+
+/// Removes the metadata of a deletion that a client sent, so that nobody becomes its manager.
+fn remove_system_fields(object: &mut Value) {
+    for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
+        set_or_remove(&mut object["metadata"], field, Value::Null);
     }
 }
 

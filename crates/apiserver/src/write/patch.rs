@@ -9,7 +9,7 @@ use http::Response;
 use serde_json::Value;
 
 use self::body::{Kind, Patch};
-use super::create::create_object;
+use super::create::{Creator, create_object};
 use super::update::{Writer, change, conflict};
 use crate::body::Body;
 use crate::commit::RETRIES_MAX;
@@ -128,7 +128,7 @@ async fn create_by_apply(
         );
         return Err(Status::conflict(&ctx.info.group, &ctx.info.plural, &ctx.path.name, &why));
     }
-    let encoded = create_object(ctx, query, &mut incoming, false).await?;
+    let encoded = create_object(ctx, query, &mut incoming, Creator::Apply).await?;
     Ok((201, encoded))
 }
 

@@ -10,7 +10,7 @@ use evenkeel_store::{Entry, Expect};
 use http::Response;
 use serde_json::Value;
 
-use super::create::create_object;
+use super::create::{Creator, create_object};
 use super::prepare::prepare_update;
 use crate::admission::{self, Admission, Operation};
 use crate::allocate::Reservation;
@@ -67,11 +67,17 @@ async fn create_by_update(
     if let Some(metadata) = incoming.object["metadata"].as_object_mut() {
         metadata.remove("resourceVersion");
     }
-    create_object(ctx, query, incoming, true).await
+    create_object(ctx, query, incoming, Creator::Update).await
 }
 
 /// Checks the UID of a PUT, which is a precondition.
-fn check_uid(ctx: &RequestContext<'_>, object: &Value, key: &str, actual: &str, revision: u64) -> Result<()> {
+pub(crate) fn check_uid(
+    ctx: &RequestContext<'_>,
+    object: &Value,
+    key: &str,
+    actual: &str,
+    revision: u64,
+) -> Result<()> {
     let given = object["metadata"]["uid"].as_str().unwrap_or_default();
     if given.is_empty() || given == actual {
         return Ok(());

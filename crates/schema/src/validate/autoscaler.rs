@@ -27,7 +27,14 @@ pub(super) fn check(object: &Value, errors: &mut Vec<FieldError>) {
     replicas(&path, spec, errors);
     let target = spec.at("scaleTargetRef").unwrap_or(&Value::Null);
     reference(&path.child("scaleTargetRef"), target, false, errors);
-    metrics(&path.child("metrics"), spec.list("metrics"), errors);
+    let list = path.child("metrics");
+    metrics(&list, spec.list("metrics"), errors);
+    let from_outside = |metric: &Value| matches!(metric.str("type"), "Object" | "External");
+    if spec.int("minReplicas") == Some(0) && !spec.list("metrics").iter().any(from_outside) {
+        let detail =
+            "must specify at least one Object or External metric to support scaling to zero replicas";
+        errors.push(FieldError::forbidden(list, detail));
+    }
     let behavior = path.child("behavior");
     for field in ["scaleUp", "scaleDown"] {
         if let Some(rules) = spec.at("behavior").at(field) {

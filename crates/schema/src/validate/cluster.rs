@@ -1,6 +1,6 @@
 //! Kinds with few rules: Nodes, PodDisruptionBudgets, PriorityClasses, RuntimeClasses, Leases and PodTemplates.
 
-use evenkeel_scalars::go;
+use evenkeel_scalars::{formats, go};
 
 use super::field_rules::{immutable, non_negative, optional_one_of};
 use super::resources::{container_resource_name, resource_value};
@@ -39,6 +39,8 @@ pub(super) fn update(
         ("autoscaling", "HorizontalPodAutoscaler") if subresource == "status" => {
             autoscaler::status(new, &mut errors);
         }
+        ("", "Node") if subresource == "status" => node_update(new, old, &mut errors),
+        ("", "Namespace") if subresource == "status" => namespace_phase(new, &mut errors),
         _ if subresource == "status" => {}
         ("scheduling.k8s.io", "PriorityClass") => {
             if new.int("value") != old.int("value") {
@@ -53,8 +55,11 @@ pub(super) fn update(
             return errors;
         }
         ("", "Node") => {
-            node(new, &mut errors);
+            // Kubernetes runs the rules of creation before those of an update, so that common errors occur twice.
+            let mut errors = create(group, kind, new, false);
+            errors.extend(object_meta::update_builtin(new, old));
             node_update(new, old, &mut errors);
+            return errors;
         }
         ("", "ResourceQuota") => quota::update(new, old, &mut errors),
         ("node.k8s.io", "RuntimeClass") => {
@@ -64,15 +69,41 @@ pub(super) fn update(
                 immutable(&Path::new("handler"), Some(&name), None, &mut errors);
             }
         }
+        ("", "Namespace") if subresource == "finalize" => {
+            let path = Path::new("spec");
+            let list = path.child("finalizers");
+            for (index, name) in new.at("spec").strs("finalizers").into_iter().enumerate() {
+                object_meta::finalizer(&list.index(index), name, &mut errors);
+            }
+        }
         ("", "Namespace") => {}
         _ => rules(group, kind, new, &mut errors),
     }
     errors
 }
 
+/// Validates that the phase of a Namespace tells whether it is being deleted.
+fn namespace_phase(namespace: &Value, errors: &mut Vec<FieldError>) {
+    let (expected, when) = match namespace.at("metadata").has("deletionTimestamp") {
+        false => ("Active", "is empty"),
+        true => ("Terminating", "is not empty"),
+    };
+    let phase = namespace.at("status").str("phase");
+    if phase != expected {
+        let detail = format!("may only be '{expected}' if `deletionTimestamp` {when}");
+        errors.push(FieldError::invalid("status.Phase", phase, detail));
+    }
+}
+
 fn rules(group: &str, kind: &str, object: &Value, errors: &mut Vec<FieldError>) {
     match (group, kind) {
         ("", "Node") => node(object, errors),
+        ("", "Namespace") => {
+            let path = Path::new("spec");
+            for name in object.at("spec").strs("finalizers") {
+                object_meta::finalizer(&path.child("finalizers"), name, errors);
+            }
+        }
         ("", "PodTemplate") => {
             pod::template(&Path::new("template"), object.at("template").unwrap_or(&Value::Null), errors);
         }
@@ -93,25 +124,67 @@ fn node(object: &Value, errors: &mut Vec<FieldError>) {
     // Kubernetes' errors for the taints of the spec have the path `metadata`.
     let path = Path::new("metadata");
     scheduling::taints(&path.child("taints"), spec.list("taints"), errors);
+    node_resources(object, errors);
     let path = Path::new("spec");
     let list = path.child("podCIDRs");
-    for (index, range) in spec.strs("podCIDRs").into_iter().enumerate() {
+    let ranges = pod_ranges(spec);
+    for (index, range) in ranges.iter().enumerate() {
         cidr(&list.index(index), range, errors);
+    }
+    let families = ranges.iter().map(|range| family(range));
+    let families: Option<Vec<bool>> = families.collect();
+    match families {
+        _ if ranges.len() < 2 => {}
+        Some(families) if matches!(families[..], [first, second] if first != second) => {}
+        _ => {
+            let detail = "may specify no more than one CIDR for each IP family";
+            errors.push(FieldError::invalid(list, Value::from(ranges), detail));
+        }
     }
 }
 
-/// Validates an update of a Node: its pod CIDRs and provider id cannot change once they are set.
-fn node_update(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
-    let (new, old) = (new.at("spec"), old.at("spec"));
-    // `podCIDR` counts as the only range if `podCIDRs` is empty.
-    let ranges_of = |spec: Option<&Value>| -> Vec<String> {
-        let mut ranges = spec.strs("podCIDRs");
-        if ranges.is_empty() && !spec.str("podCIDR").is_empty() {
-            ranges.push(spec.str("podCIDR"));
+/// Validates the amounts of resources in the status of a Node.
+fn node_resources(object: &Value, errors: &mut Vec<FieldError>) {
+    let status = Path::new("status");
+    for field in ["capacity", "allocatable"] {
+        let list = status.child(field);
+        for (name, value) in object.at("status").at(field).and_then(Value::as_object).into_iter().flatten() {
+            if let Ok(quantity) = Quantity::from_json(value) {
+                resource_value(&list.child(name), name, &quantity, errors);
+            }
         }
-        ranges.into_iter().map(str::to_owned).collect()
-    };
-    let (ranges, before) = (ranges_of(new), ranges_of(old));
+    }
+}
+
+/// Whether an address range is one of IPv4; `None` if it is malformed.
+fn family(range: &str) -> Option<bool> {
+    let (address, _) = range.split_once('/').filter(|_| formats::is_cidr(range))?;
+    formats::parse_ip(address).map(|address| address.is_ipv4())
+}
+
+/// The address ranges of a node's pods. `podCIDR`, the field of old clients, decides if it is not the first of them.
+fn pod_ranges(spec: Option<&Value>) -> Vec<String> {
+    let mut ranges: Vec<String> = spec.strs("podCIDRs").into_iter().map(str::to_owned).collect();
+    let first = spec.str("podCIDR");
+    if !first.is_empty() && ranges.first().is_none_or(|range| range != first) {
+        ranges = vec![first.to_owned()];
+    }
+    ranges
+}
+
+/// Validates an update of a Node or of its status: its pod CIDRs and provider id cannot change once they are set.
+fn node_update(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
+    node_resources(new, errors);
+    let addresses = new.at("status").list("addresses");
+    for (index, address) in
+        addresses.iter().enumerate().filter(|(index, it)| addresses[..*index].contains(it))
+    {
+        let [kind, text] = ["type", "address"].map(|field| Value::from(address.str(field)));
+        let printed = BadValue::Printed(format!(r#"{{"Type":{kind},"Address":{text}}}"#));
+        errors.push(FieldError::duplicate(Path::new("status").child("addresses").index(index), printed));
+    }
+    let (new, old) = (new.at("spec"), old.at("spec"));
+    let (ranges, before) = (pod_ranges(new), pod_ranges(old));
     let changed = match ranges.len() == before.len() {
         true => before.iter().zip(&ranges).filter(|(old, new)| old != new).count(),
         false => usize::from(!before.is_empty()),
@@ -125,6 +198,7 @@ fn node_update(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
         let detail = r#"node updates may not change providerID except from "" to valid"#;
         errors.push(FieldError::forbidden("spec.providerID", detail));
     }
+    scheduling::taints(&Path::new("metadata").child("taints"), new.list("taints"), errors);
 }
 
 fn budget(object: &Value, errors: &mut Vec<FieldError>) {
@@ -199,6 +273,33 @@ fn runtime_class(object: &Value, errors: &mut Vec<FieldError>) {
         container_resource_name(&at, name, errors);
         if let Ok(quantity) = Quantity::from_json(value) {
             resource_value(&at, name, &quantity, errors);
+        }
+    }
+    let Some(scheduling) = object.at("scheduling") else { return };
+    let path = Path::new("scheduling");
+    let selector = scheduling.at("nodeSelector").unwrap_or(&Value::Null);
+    selector::validate_labels(&path.child("nodeSelector"), selector, errors);
+    unique_tolerations(&path.child("tolerations"), scheduling.list("tolerations"), errors);
+}
+
+/// Validates tolerations of which no two may have the same key, operator, value and effect.
+fn unique_tolerations(path: &Path<'_>, tolerations: &[Value], errors: &mut Vec<FieldError>) {
+    scheduling::tolerations(path, tolerations, errors);
+    let key = |toleration: &Value| {
+        ["key", "operator", "value", "effect"].map(|field| toleration.str(field).to_owned())
+    };
+    let mut seen = Vec::new();
+    for (index, toleration) in tolerations.iter().enumerate() {
+        let key = key(toleration);
+        if seen.contains(&key) {
+            let [key, operator, value, effect] = key.map(Value::from);
+            let seconds = toleration.at("tolerationSeconds").map_or("null".to_owned(), go::json);
+            let printed = format!(
+                r#"{{"Key":{key},"Operator":{operator},"Value":{value},"Effect":{effect},"TolerationSeconds":{seconds}}}"#
+            );
+            errors.push(FieldError::duplicate(path.index(index), BadValue::Printed(printed)));
+        } else {
+            seen.push(key);
         }
     }
 }

@@ -18,25 +18,17 @@ use crate::names;
 use crate::read::Read;
 
 const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
-/// The fields that an ephemeral container may set.
-const EPHEMERAL_FIELDS: [&str; 17] = [
-    "name",
-    "image",
-    "command",
-    "args",
-    "workingDir",
-    "env",
-    "envFrom",
-    "volumeMounts",
-    "volumeDevices",
-    "terminationMessagePath",
-    "terminationMessagePolicy",
-    "imagePullPolicy",
-    "securityContext",
-    "stdin",
-    "stdinOnce",
-    "tty",
-    "targetContainerName",
+/// The fields that an ephemeral container must not set, in the order of Kubernetes' struct.
+const EPHEMERAL_FORBIDDEN: [&str; 9] = [
+    "ports",
+    "resources",
+    "resizePolicy",
+    "restartPolicy",
+    "restartPolicyRules",
+    "livenessProbe",
+    "readinessProbe",
+    "startupProbe",
+    "lifecycle",
 ];
 
 /// The parts of a pod that the rules for its containers need.
@@ -134,11 +126,21 @@ pub(super) fn ephemeral_containers(
         if !target.is_empty() && !others.contains(&target) {
             errors.push(FieldError::not_found(path.child("targetContainerName"), target));
         }
-        for (field, value) in container.as_object().into_iter().flatten() {
-            let empty = value.as_object().is_some_and(|fields| fields.is_empty());
-            if !EPHEMERAL_FIELDS.contains(&field.as_str()) && !empty {
-                let detail = "cannot be set for an Ephemeral Container";
-                errors.push(FieldError::forbidden(path.child(field), detail));
+        let detail = "cannot be set for an Ephemeral Container";
+        // An empty `resources` is a default.
+        let is_set = |field: &str| {
+            container.at(field).is_some_and(|value| value.as_object().is_none_or(|fields| !fields.is_empty()))
+        };
+        for field in EPHEMERAL_FORBIDDEN.into_iter().filter(|field| is_set(field)) {
+            errors.push(FieldError::forbidden(path.child(field), detail));
+        }
+        let mounts = path.child("volumeMounts");
+        for (index, mount) in container.list("volumeMounts").iter().enumerate() {
+            let at = mounts.index(index);
+            for field in ["subPath", "subPathExpr"] {
+                if !mount.str(field).is_empty() {
+                    errors.push(FieldError::forbidden(at.child(field), detail));
+                }
             }
         }
     }

@@ -2,36 +2,39 @@
 
 use evenkeel_scalars::formats;
 
-use super::field_rules::{Seen, ip, label, named, one_of, port, supported};
+use super::field_rules::{Seen, ip, label, named, one_of, port, qualified, subdomain, supported};
 use super::service::endpoint_ip;
 use crate::field::{FieldError, Path};
 use crate::json::Value;
 use crate::names;
 use crate::object_meta::{self, NameRule};
 use crate::read::Read;
+use crate::selector;
 
 const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
 const ADDRESSES_MAX: usize = 100;
 const ENDPOINTS_MAX: usize = 1000;
 const PORTS_MAX: usize = 20_000;
+const TOPOLOGY_LABELS_MAX: usize = 16;
+const HINTS_MAX: usize = 8;
 
 pub(super) fn create(kind: &str, object: &Value) -> Vec<FieldError> {
     let mut errors = object_meta::create_builtin(object, true, NameRule::Subdomain);
-    rules(kind, object, &mut errors);
+    rules(kind, object, None, &mut errors);
     errors
 }
 
 pub(super) fn update(kind: &str, new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = object_meta::update_builtin(new, old);
-    rules(kind, new, &mut errors);
+    rules(kind, new, Some(old), &mut errors);
     if kind == "EndpointSlice" && new.str("addressType") != old.str("addressType") {
         errors.push(FieldError::invalid("addressType", new.str("addressType"), "field is immutable"));
     }
     errors
 }
 
-fn rules(kind: &str, object: &Value, errors: &mut Vec<FieldError>) {
-    if kind == "EndpointSlice" { slice(object, errors) } else { subsets(object, errors) }
+fn rules(kind: &str, object: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
+    if kind == "EndpointSlice" { slice(object, old, errors) } else { subsets(object, errors) }
 }
 
 fn subsets(object: &Value, errors: &mut Vec<FieldError>) {
@@ -74,13 +77,20 @@ fn subsets(object: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn slice(object: &Value, errors: &mut Vec<FieldError>) {
+fn slice(object: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
     let kind = object.str("addressType");
     match kind {
         "" => errors.push(FieldError::required("addressType", "")),
         kind => supported(&Path::new("addressType"), kind, &["FQDN", "IPv4", "IPv6"], errors),
     }
     slice_ports(object, errors);
+    // Endpoints that an update does not change were valid when they were stored.
+    if old.is_none_or(|old| old.at("endpoints") != object.at("endpoints")) {
+        slice_endpoints(object, kind, errors);
+    }
+}
+
+fn slice_endpoints(object: &Value, kind: &str, errors: &mut Vec<FieldError>) {
     let list = Path::new("endpoints");
     if object.list("endpoints").len() > ENDPOINTS_MAX {
         errors.push(FieldError::too_many(list, object.list("endpoints").len(), ENDPOINTS_MAX));
@@ -99,24 +109,87 @@ fn slice(object: &Value, errors: &mut Vec<FieldError>) {
         for (index, text) in texts.into_iter().enumerate() {
             slice_address(&addresses, &addresses.index(index), kind, text, errors);
         }
+        if let Some(node) = endpoint.at("nodeName").and_then(Value::as_str) {
+            subdomain(&path.child("nodeName"), node, errors);
+        }
+        let topology = endpoint.at("deprecatedTopology").unwrap_or(&Value::Null);
+        let labels = path.child("deprecatedTopology");
+        let count = topology.as_object().map_or(0, serde_json::Map::len);
+        if count > TOPOLOGY_LABELS_MAX {
+            errors.push(FieldError::too_many(labels, count, TOPOLOGY_LABELS_MAX));
+        }
+        selector::validate_labels(&labels, topology, errors);
         if let Some(hostname) = endpoint.at("hostname").and_then(Value::as_str) {
             label(&path.child("hostname"), hostname, errors);
+        }
+        if let Some(hints) = endpoint.at("hints") {
+            self::hints(&path.child("hints"), hints, errors);
+        }
+    }
+}
+
+/// Validates the zones and nodes that should use an endpoint.
+fn hints(path: &Path<'_>, hints: &Value, errors: &mut Vec<FieldError>) {
+    for (field, is_zone) in [("forZones", true), ("forNodes", false)] {
+        let list = path.child(field);
+        let named_items = hints.list(field);
+        if named_items.len() > HINTS_MAX {
+            errors.push(FieldError::too_many(list, named_items.len(), HINTS_MAX));
+            return;
+        }
+        let mut seen = Seen::default();
+        for (index, item) in named_items.iter().enumerate() {
+            let at = list.index(index);
+            let at = at.child("name");
+            let name = item.str("name");
+            if !seen.insert(name) {
+                errors.push(FieldError::duplicate(at, name));
+            }
+            let wrong = if is_zone { names::label_value(name) } else { names::dns1123_subdomain(name) };
+            named(&at, name, wrong, errors);
         }
     }
 }
 
 fn slice_address(list: &Path<'_>, at: &Path<'_>, kind: &str, text: &str, errors: &mut Vec<FieldError>) {
-    let address = formats::parse_ip(text);
     match kind {
         "IPv4" | "IPv6" => {
-            if address.is_none_or(|address| address.is_ipv4() != (kind == "IPv4")) {
+            let before = errors.len();
+            ip(at, text, errors);
+            if errors.len() > before {
+                return;
+            }
+            if formats::parse_ip(text).is_none_or(|address| address.is_ipv4() != (kind == "IPv4")) {
                 let article = if kind == "IPv4" { "an IPv4 address" } else { "an IPv6 address" };
                 errors.push(FieldError::invalid(list, text, format!("must be {article}")));
             }
             endpoint_ip(at, text, errors);
         }
-        "FQDN" => named(at, text, names::dns1123_subdomain(text), errors),
+        "FQDN" => fully_qualified(at, text, errors),
         _ => {}
+    }
+}
+
+/// Validates a domain name of at least two segments, with or without a dot at its end.
+fn fully_qualified(at: &Path<'_>, text: &str, errors: &mut Vec<FieldError>) {
+    if text.is_empty() {
+        errors.push(FieldError::required(at, ""));
+        return;
+    }
+    let name = text.strip_suffix('.').unwrap_or(text);
+    let wrong = names::dns1123_subdomain(name);
+    if !wrong.is_empty() {
+        errors.push(FieldError::invalid(at, name, wrong.join(",")));
+        return;
+    }
+    if name.split('.').count() < 2 {
+        let detail = "should be a domain with at least two segments separated by dots";
+        errors.push(FieldError::invalid(at, name, detail));
+        return;
+    }
+    let wrong = name.split('.').map(|label| (label, names::dns1123_label(label)));
+    if let Some((label, wrong)) = wrong.into_iter().find(|(_, wrong)| !wrong.is_empty()) {
+        errors.push(FieldError::invalid(at, label, wrong.join(",")));
     }
 }
 
@@ -138,5 +211,8 @@ fn slice_ports(object: &Value, errors: &mut Vec<FieldError>) {
             errors.push(FieldError::duplicate(path.child("name"), name));
         }
         one_of(&path.child("protocol"), value.str("protocol"), &PROTOCOLS, errors);
+        if let Some(protocol) = value.at("appProtocol").and_then(Value::as_str) {
+            qualified(&path.child("appProtocol"), protocol, errors);
+        }
     }
 }

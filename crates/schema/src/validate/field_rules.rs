@@ -5,8 +5,11 @@ use crate::json::Value;
 use crate::names;
 use crate::read::Read;
 use evenkeel_scalars::formats::parse_ip;
+use evenkeel_scalars::go_regex;
 
 pub(super) const IMMUTABLE: &str = "field is immutable";
+/// The path of a URL.
+const HTTP_PATH: &str = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+";
 const NEGATIVE: &str = "must be greater than or equal to 0";
 
 /// Adds an error for each message about a name.
@@ -110,6 +113,24 @@ pub(super) fn ip(path: &Path<'_>, text: &str, errors: &mut Vec<FieldError>) {
             errors.push(FieldError::invalid(path, text, "must not be an IPv4-mapped IPv6 address"));
         }
         Some(_) => {}
+    }
+}
+
+/// Validates a domain and a path with a slash between them, such as `acme.io/foo`.
+pub(super) fn domain_prefixed_path(path: &Path<'_>, text: &str, errors: &mut Vec<FieldError>) {
+    if text.is_empty() {
+        errors.push(FieldError::required(path, ""));
+        return;
+    }
+    let parts = text.split_once('/').filter(|(domain, rest)| !domain.is_empty() && !rest.is_empty());
+    let Some((domain, rest)) = parts else {
+        let detail = r#"must be a domain-prefixed path (such as "acme.io/foo")"#;
+        errors.push(FieldError::invalid(path, text, detail));
+        return;
+    };
+    subdomain(path, domain, errors);
+    if !go_regex::is_match(&format!("^{HTTP_PATH}$"), rest) {
+        errors.push(FieldError::invalid(path, rest, names::regex_error("Invalid path", HTTP_PATH, &[])));
     }
 }
 

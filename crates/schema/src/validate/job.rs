@@ -1,6 +1,8 @@
 //! Jobs.
 
-use super::field_rules::{IMMUTABLE, immutable, non_negative, qualified, supported};
+mod success_policy;
+
+use super::field_rules::{IMMUTABLE, domain_prefixed_path, immutable, non_negative, qualified, supported};
 use super::pod;
 use crate::field::{BadValue, FieldError, Path};
 use crate::json::Value;
@@ -10,6 +12,12 @@ use crate::read::Read;
 use crate::selector::{self, LabelSelector};
 
 const INDEXED_PARALLELISM_MAX: i64 = 100_000;
+const FAILED_INDEXES_MAX: i64 = 100_000;
+/// The number of completions above which further limits apply.
+const COMPLETIONS_MANY: i64 = 100_000;
+/// The limit on parallelism and failed indexes with many completions.
+const MANY_COMPLETIONS_MAX: i64 = 10_000;
+const MANAGED_BY_MAX: usize = 63;
 const RULES_MAX: usize = 20;
 const COUNTS: [&str; 6] = [
     "parallelism",
@@ -160,15 +168,29 @@ pub(super) fn without_selector(path: &Path<'_>, spec: &Value, errors: &mut Vec<F
             errors.push(FieldError::required(path.child("backoffLimitPerIndex"), detail));
         }
     }
+    if let Some(manager) = spec.at("managedBy").and_then(Value::as_str) {
+        managed_by(&path.child("managedBy"), manager, errors);
+    }
     completion_mode(path, spec, errors);
     if let Some(policy) = spec.at("podFailurePolicy") {
         failure_policy(&path.child("podFailurePolicy"), spec, policy, errors);
+    }
+    if let Some(policy) = spec.at("successPolicy") {
+        success_policy::check(&path.child("successPolicy"), spec, policy, errors);
     }
     replacement_policy(&path.child("podReplacementPolicy"), spec, errors);
     let template = spec.at("template").unwrap_or(&Value::Null);
     let at = path.child("template");
     pod::template(&at, template, errors);
     restart_policy(&at.child("spec.restartPolicy"), spec, template, errors);
+}
+
+/// Validates the name of another controller that manages the job: a domain and a path.
+fn managed_by(path: &Path<'_>, manager: &str, errors: &mut Vec<FieldError>) {
+    domain_prefixed_path(path, manager, errors);
+    if manager.len() > MANAGED_BY_MAX {
+        errors.push(FieldError::too_long(path, MANAGED_BY_MAX));
+    }
 }
 
 fn completion_mode(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
@@ -201,6 +223,15 @@ fn completion_mode(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) 
                 let detail = "must be less than or equal to completions";
                 errors.push(FieldError::invalid(path.child("maxFailedIndexes"), failed, detail));
             }
+            if let Some(failed) = failed.filter(|failed| *failed > FAILED_INDEXES_MAX) {
+                let detail = format!("must be less than or equal to {FAILED_INDEXES_MAX}");
+                errors.push(FieldError::invalid(path.child("maxFailedIndexes"), failed, detail));
+            }
+            if spec.has("backoffLimitPerIndex")
+                && completions.is_some_and(|completions| completions > COMPLETIONS_MANY)
+            {
+                many_completions(path, spec, errors);
+            }
         }
         "" | "NonIndexed" => {
             for field in ["backoffLimitPerIndex", "maxFailedIndexes"] {
@@ -214,6 +245,22 @@ fn completion_mode(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) 
             }
         }
         _ => {}
+    }
+}
+
+/// Validates an indexed job with a limit per index and so many completions that its status could get too large.
+fn many_completions(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
+    if !spec.has("maxFailedIndexes") {
+        let detail = format!("must be specified when completions is above {COMPLETIONS_MANY}");
+        errors.push(FieldError::required(path.child("maxFailedIndexes"), detail));
+    }
+    for field in ["parallelism", "maxFailedIndexes"] {
+        if let Some(value) = spec.int(field).filter(|value| *value > MANY_COMPLETIONS_MAX) {
+            let detail = format!(
+                "must be less than or equal to {MANY_COMPLETIONS_MAX} when completions are above {COMPLETIONS_MANY} and used with backoff limit per index"
+            );
+            errors.push(FieldError::invalid(path.child(field), value, detail));
+        }
     }
 }
 

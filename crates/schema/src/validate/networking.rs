@@ -2,9 +2,9 @@
 
 use std::net::IpAddr;
 
-use evenkeel_scalars::{formats, go_regex};
+use evenkeel_scalars::formats;
 
-use super::field_rules::{label, named, port, subdomain, supported};
+use super::field_rules::{domain_prefixed_path, label, named, port, subdomain, supported};
 use super::service::cidr;
 use crate::field::{FieldError, Path};
 use crate::json::Value;
@@ -15,7 +15,6 @@ use crate::{names, selector};
 const CONTROLLER_MAX: usize = 250;
 const BAD_SEQUENCES: [&str; 5] = ["//", "/./", "/../", "%2f", "%2F"];
 const BAD_SUFFIXES: [&str; 2] = ["/..", "/."];
-const HTTP_PATH: &str = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+";
 
 pub(super) fn create(kind: &str, object: &Value, namespaced: bool) -> Vec<FieldError> {
     let mut errors = object_meta::create_builtin(object, namespaced, NameRule::Subdomain);
@@ -50,7 +49,8 @@ fn rules(kind: &str, object: &Value, errors: &mut Vec<FieldError>) {
 fn ingress(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
     if spec.list("rules").is_empty() && !spec.has("defaultBackend") {
         let detail = "either `defaultBackend` or `rules` must be specified";
-        errors.push(FieldError::invalid(path, Value::Null, detail));
+        let rules = spec.at("rules").cloned().unwrap_or(Value::Null);
+        errors.push(FieldError::invalid(path, rules, detail));
     }
     if let Some(value) = spec.at("defaultBackend") {
         backend(&path.child("defaultBackend"), value, errors);
@@ -203,26 +203,6 @@ fn class(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
         (other, _) => {
             errors.push(FieldError::not_supported(path.child("scope"), other, &["Cluster", "Namespace"]))
         }
-    }
-}
-
-fn domain_prefixed_path(path: &Path<'_>, text: &str, errors: &mut Vec<FieldError>) {
-    if text.is_empty() {
-        errors.push(FieldError::required(path, ""));
-        return;
-    }
-    let Some((host, rest)) = text.split_once('/').filter(|(host, rest)| !host.is_empty() && !rest.is_empty())
-    else {
-        errors.push(FieldError::invalid(
-            path,
-            text,
-            "must be a domain-prefixed path (such as \"acme.io/foo\")",
-        ));
-        return;
-    };
-    subdomain(path, host, errors);
-    if !go_regex::is_match(&format!("^{HTTP_PATH}$"), rest) {
-        errors.push(FieldError::invalid(path, rest, names::regex_error("Invalid path", HTTP_PATH, &[])));
     }
 }
 

@@ -2,7 +2,7 @@
 
 use evenkeel_scalars::go;
 
-use super::field_rules::{named, no_backsteps, required, supported};
+use super::field_rules::{label, named, no_backsteps, required, subdomain, supported};
 use super::{scheduling, volume};
 use crate::field::{BadValue, FieldError, Path};
 use crate::json::Value;
@@ -36,6 +36,14 @@ const SOURCES: [&str; 22] = [
     "local",
     "storageos",
     "csi",
+];
+
+/// The references to Secrets of a CSI volume, in the order of their validation.
+const CSI_SECRETS: [&str; 4] = [
+    "controllerPublishSecretRef",
+    "controllerExpandSecretRef",
+    "nodePublishSecretRef",
+    "nodeExpandSecretRef",
 ];
 
 pub(super) fn create(object: &Value) -> Vec<FieldError> {
@@ -99,17 +107,39 @@ fn spec(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
         let at = path.child("persistentVolumeReclaimPolicy");
         supported(&at, policy, &["Delete", "Recycle", "Retain"], errors);
     }
-    let affinity = spec.at("nodeAffinity").at("required");
-    if let Some(required) = affinity {
+    if let Some(affinity) = spec.at("nodeAffinity") {
         let at = path.child("nodeAffinity");
-        scheduling::node_selector(&at.child("required"), required, errors);
+        let at = at.child("required");
+        match affinity.at("required") {
+            Some(required) => scheduling::node_selector(&at, required, errors),
+            None => errors.push(FieldError::required(at, "must specify required node constraints")),
+        }
     }
-    sources(path, spec, affinity.is_some(), errors);
+    sources(path, spec, errors);
+    if policy == "Recycle" && is_root(spec.at("hostPath").str("path")) {
+        let detail = "may not be 'recycle' for a hostPath mount of '/'";
+        errors.push(FieldError::forbidden(path.child("persistentVolumeReclaimPolicy"), detail));
+    }
     let class = spec.str("storageClassName");
     if !class.is_empty() {
         named(&path.child("storageClassName"), class, names::dns1123_subdomain(class), errors);
     }
     super::field_rules::optional_one_of(spec, path, "volumeMode", &["Block", "Filesystem"], errors);
+    attributes_class(path, spec, errors);
+}
+
+fn attributes_class(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
+    let Some(class) = spec.at("volumeAttributesClassName").and_then(Value::as_str) else { return };
+    let at = path.child("volumeAttributesClassName");
+    if class.is_empty() {
+        errors.push(FieldError::required(at, "an empty string is disallowed"));
+    } else {
+        subdomain(&at, class, errors);
+    }
+    if !spec.has("csi") {
+        let detail = "has to be specified when using volumeAttributesClassName";
+        errors.push(FieldError::required(path.child("csi"), detail));
+    }
 }
 
 fn access_modes(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
@@ -151,7 +181,7 @@ fn capacity(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn sources(path: &Path<'_>, spec: &Value, has_affinity: bool, errors: &mut Vec<FieldError>) {
+fn sources(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
     let mut found = false;
     for name in SOURCES {
         let Some(source) = spec.at(name) else { continue };
@@ -169,7 +199,7 @@ fn sources(path: &Path<'_>, spec: &Value, has_affinity: bool, errors: &mut Vec<F
                     "" => errors.push(FieldError::required(at.child("path"), "")),
                     text => no_backsteps(&at.child("path"), text, errors),
                 }
-                if !has_affinity {
+                if !spec.has("nodeAffinity") {
                     let detail = "Local volume requires node affinity";
                     errors.push(FieldError::required(path.child("nodeAffinity"), detail));
                 }
@@ -177,12 +207,37 @@ fn sources(path: &Path<'_>, spec: &Value, has_affinity: bool, errors: &mut Vec<F
             "csi" => {
                 volume::driver_name(&at.child("driver"), source.str("driver"), errors);
                 required(source, &at, "volumeHandle", errors);
+                for field in CSI_SECRETS {
+                    if let Some(reference) = source.at(field) {
+                        secret_reference(&at.child(field), reference, errors);
+                    }
+                }
             }
             _ => {}
         }
     }
     if !found {
         errors.push(FieldError::required(path, "must specify a volume type"));
+    }
+}
+
+/// Whether an absolute path is that of the root folder once `.` and `..` are resolved.
+fn is_root(path: &str) -> bool {
+    let steps = path.split('/').filter(|step| !matches!(*step, "" | "."));
+    let depth =
+        steps.fold(0_usize, |depth, step| if step == ".." { depth.saturating_sub(1) } else { depth + 1 });
+    path.starts_with('/') && depth == 0
+}
+
+/// Validates a reference to a Secret in any namespace.
+fn secret_reference(path: &Path<'_>, reference: &Value, errors: &mut Vec<FieldError>) {
+    match reference.str("name") {
+        "" => errors.push(FieldError::required(path.child("name"), "")),
+        name => subdomain(&path.child("name"), name, errors),
+    }
+    match reference.str("namespace") {
+        "" => errors.push(FieldError::required(path.child("namespace"), "")),
+        namespace => label(&path.child("namespace"), namespace, errors),
     }
 }
 

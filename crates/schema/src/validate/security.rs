@@ -1,5 +1,7 @@
 //! The security contexts of pods and containers.
 
+mod windows;
+
 use evenkeel_scalars::{go, go_regex};
 
 use super::field_rules::{Seen, local_path, optional_one_of, supported};
@@ -39,6 +41,7 @@ pub(super) fn container(
     if context.at("allowPrivilegeEscalation") == Some(&Value::Bool(false)) {
         escalation(path, context, errors);
     }
+    windows::options(&path.child("windowsOptions"), context.at("windowsOptions"), errors);
     app_armor(&path.child("appArmorProfile"), context.at("appArmorProfile"), errors);
 }
 
@@ -73,8 +76,11 @@ pub(super) fn pod(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
     sysctls(&path.child("sysctls"), context.list("sysctls"), errors);
     optional_one_of(context, path, "fsGroupChangePolicy", &["Always", "OnRootMismatch"], errors);
     seccomp(&path.child("seccompProfile"), context.at("seccompProfile"), errors);
+    windows::options(&path.child("windowsOptions"), context.at("windowsOptions"), errors);
     app_armor(&path.child("appArmorProfile"), context.at("appArmorProfile"), errors);
     optional_one_of(context, path, "supplementalGroupsPolicy", &["Merge", "Strict"], errors);
+    // The other policy, MountOption, needs a feature gate that is off.
+    optional_one_of(context, path, "seLinuxChangePolicy", &["Recursive"], errors);
 }
 
 fn sysctls(path: &Path<'_>, sysctls: &[Value], errors: &mut Vec<FieldError>) {

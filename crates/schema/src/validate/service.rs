@@ -379,6 +379,6 @@ fn traffic(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
         errors.push(FieldError::required(path.child("internalTrafficPolicy"), ""));
     }
     optional_one_of(spec, path, "internalTrafficPolicy", &["Cluster", "Local"], errors);
-    let zones = ["PreferClose", "PreferSameNode", "PreferSameZone"];
+    let zones = ["PreferClose", "PreferSameZone", "PreferSameNode"];
     optional_one_of(spec, path, "trafficDistribution", &zones, errors);
 }

@@ -11,6 +11,7 @@ use crate::json::Value;
 use crate::names;
 use crate::quantity::Quantity;
 use crate::read::Read;
+use crate::{object_meta, selector};
 
 /// The volume sources in the order of their validation, with their names in the error for two sources.
 const SOURCES: [(&str, &str); 30] = [
@@ -371,6 +372,35 @@ pub(super) fn driver_name(path: &Path<'_>, name: &str, errors: &mut Vec<FieldErr
     super::field_rules::named(path, name, names::dns1123_subdomain(&name.to_lowercase()), errors);
 }
 
+/// The metadata of a template, except labels and annotations: the names of fields and, as errors show them, those of
+/// Kubernetes' struct.
+const TEMPLATE_META_FORBIDDEN: [(&str, &str); 13] = [
+    ("name", "name"),
+    ("generateName", "generateName"),
+    ("namespace", "namespace"),
+    ("selfLink", "selfLink"),
+    ("uid", "uID"),
+    ("resourceVersion", "resourceVersion"),
+    ("generation", "generation"),
+    ("creationTimestamp", "creationTimestamp"),
+    ("deletionTimestamp", "deletionTimestamp"),
+    ("deletionGracePeriodSeconds", "deletionGracePeriodSeconds"),
+    ("ownerReferences", "ownerReferences"),
+    ("finalizers", "finalizers"),
+    ("managedFields", "managedFields"),
+];
+
+/// Validates the metadata of a template, which may have labels and annotations only.
+fn template_meta(path: &Path<'_>, meta: &Value, errors: &mut Vec<FieldError>) {
+    object_meta::annotations(&path.child("annotations"), meta, errors);
+    selector::validate_labels(&path.child("labels"), meta.at("labels").unwrap_or(&Value::Null), errors);
+    for (field, shown) in TEMPLATE_META_FORBIDDEN {
+        if meta.has(field) {
+            errors.push(FieldError::forbidden(path.child(shown), "cannot be set"));
+        }
+    }
+}
+
 fn ephemeral(
     volume: &Path<'_>,
     path: &Path<'_>,
@@ -383,6 +413,8 @@ fn ephemeral(
         None => errors.push(FieldError::required(path.child("volumeClaimTemplate"), "")),
         Some(template) => {
             let path = path.child("volumeClaimTemplate");
+            let meta = template.at("metadata").unwrap_or(&Value::Null);
+            template_meta(&path.child("metadata"), meta, errors);
             let spec = template.at("spec").unwrap_or(&Value::Null);
             persistentvolumeclaim::spec(&path.child("spec"), spec, errors);
         }

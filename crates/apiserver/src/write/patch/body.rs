@@ -69,14 +69,21 @@ impl Patch {
         }
         let refuse = |why: String| Status::bad_request(format!("error decoding patch: {why}"));
         let Decoded { object, oddities } = match kind {
-            Kind::Apply => decode::parse_yaml(&body, strict)
-                .map_err(|why| Status::bad_request(format!("error decoding YAML: {why}")))?,
+            Kind::Apply => decode::parse_yaml(&body, strict).map_err(|why| {
+                Status::bad_request(format!("error decoding YAML: error converting YAML to JSON: {why}"))
+            })?,
             _ => decode::parse_json(&body, strict).map_err(refuse)?,
         };
         if kind != Kind::Json && !object.is_object() && !object.is_null() {
             let what = go_kind(&object);
-            let wanted = "map[string]interface {}";
-            return Err(refuse(format!("json: cannot unmarshal {what} into Go value of type {wanted}")));
+            let why =
+                format!("json: cannot unmarshal {what} into Go value of type map[string]interface {{}}");
+            return Err(match kind {
+                Kind::Apply => Status::bad_request(format!(
+                    "error decoding YAML: error unmarshaling JSON: while decoding JSON: {why}"
+                )),
+                _ => refuse(why),
+            });
         }
         Ok(Self { kind, value: object, oddities: oddities.0, has_whole_floats: false, text: Bytes::new() }
             .with_floats(&body))

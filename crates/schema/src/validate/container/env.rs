@@ -20,6 +20,8 @@ const ENV_FIELDS: [&str; 9] = [
 /// The fields that a downward API volume may show.
 pub(in crate::validate) const VOLUME_FIELDS: [&str; 5] =
     ["metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"];
+/// Fields of a pod that have a name in the downward API, but that nothing may show.
+const OTHER_FIELDS: [&str; 3] = ["spec.restartPolicy", "spec.schedulerName", "status.phase"];
 const RESOURCE_FIELDS: [&str; 6] = [
     "limits.cpu",
     "limits.ephemeral-storage",
@@ -104,6 +106,14 @@ pub(in crate::validate) fn field_ref(
         }
     }
     let text = reference.str("fieldPath");
+    let at = path.child("fieldPath");
+    let unconverted =
+        |why: String| FieldError::invalid(at, text, format!("error converting fieldPath: {why}"));
+    let version = reference.str("apiVersion");
+    if version != "v1" {
+        errors.push(unconverted(format!("unsupported pod version: {version}")));
+        return;
+    }
     let subscript = text.strip_suffix("']").and_then(|text| text.split_once("['"));
     if let Some((base, key)) = subscript {
         match base {
@@ -111,16 +121,16 @@ pub(in crate::validate) fn field_ref(
                 named(path, &key.to_lowercase(), names::qualified_name(&key.to_lowercase()), errors)
             }
             "metadata.labels" => named(path, key, names::qualified_name(key), errors),
-            base => errors.push(FieldError::invalid(path, base, "does not support subscript")),
+            _ => errors.push(unconverted(format!("field label does not support subscript: {text}"))),
         }
         return;
     }
-    let known = ENV_FIELDS.contains(&text) || VOLUME_FIELDS.contains(&text) || text == "spec.restartPolicy";
-    if !known {
-        let detail = format!("error converting fieldPath: field label not supported: {text}");
-        errors.push(FieldError::invalid(path.child("fieldPath"), text, detail));
+    // The field of old clients.
+    let field = if text == "spec.host" { "spec.nodeName" } else { text };
+    if ENV_FIELDS.contains(&field) || VOLUME_FIELDS.contains(&field) || OTHER_FIELDS.contains(&field) {
+        supported(&at, field, fields, errors);
     } else {
-        supported(&path.child("fieldPath"), text, fields, errors);
+        errors.push(unconverted(format!("field label not supported: {text}")));
     }
 }
 

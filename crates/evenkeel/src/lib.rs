@@ -44,10 +44,10 @@ pub mod cli;
 
 #[doc(inline)]
 pub use evenkeel_runtime::{
-    Action, Backoff, BoxError, Cache, Cause, Causes, Change, ContextError, Controller, Ctx, Ensured, Env,
-    Error, ErrorExt, Event, EventMeta, EventType, Index, Informer, Informers, Manager, ManagerError,
-    Manifests, Object, Objects, Observed, Origin, Owner, Predicate, Queue, Reconciler, Recorder, Request,
-    Result, ResultExt, Rollout, Source, Stage, Subscription, SyncError, Trigger,
+    Action, Backoff, BoxError, Cache, Cause, Causes, ContextError, Controller, Ctx, Ensured, Env, Error,
+    ErrorExt, Event, EventMeta, EventType, Index, Informer, Informers, Manager, ManagerError, Manifests,
+    Object, Objects, Owner, Predicate, Queue, Reconciler, Recorder, Request, Result, ResultExt, Rollout,
+    Source, SyncError, Trigger,
 };
 #[doc(inline)]
 pub use evenkeel_runtime::{

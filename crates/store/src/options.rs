@@ -7,6 +7,7 @@ use std::time::Duration;
 /// The oldest history is dropped as soon as one of the bounds is exceeded.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
+#[must_use]
 pub struct Options {
     /// How long a change is kept.
     ///

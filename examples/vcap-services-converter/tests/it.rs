@@ -5,11 +5,12 @@
 use std::time::Duration;
 
 use evenkeel::conditions;
+use evenkeel::event::Origin;
 use evenkeel::k8s_openapi::api::core::v1::Secret;
 use evenkeel::kube::Result;
 use evenkeel::prelude::*;
 use evenkeel::testing::Scenario;
-use evenkeel::{EventMeta, Origin, yaml};
+use evenkeel::{EventMeta, yaml};
 use serde_json::{Value, json};
 use vcap_services_converter::{
     NAME, SAMPLE, VcapServicesConverter, VcapServicesConverterSpec, WRITES_A_SECOND, WRITES_AT_ONCE,

@@ -7,10 +7,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use evenkeel::Stage;
 use evenkeel::cluster::{Exchange, Moment, Outcome, Reconcile, ResourcePath};
 use evenkeel::k8s_openapi::api::core::v1::Pod;
 use evenkeel::kube::ResourceExt as _;
+use evenkeel::observe::Stage;
 
 /// The name of the demo's own client, which acts as a user.
 const CLIENT: &str = "client";

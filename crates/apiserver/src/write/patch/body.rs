@@ -106,8 +106,9 @@ impl Patch {
         self
     }
 
-    /// The error for a result that Go cannot decode. It quotes numbers as the patch spells them.
+    /// The error for a result that Go cannot decode; `None` if it can. The error quotes numbers as the patch spells them.
     pub(super) fn undecodable(&self, object: &Value, mut found: DecodingErrors) -> Option<Status> {
+        found.refusal.as_ref()?;
         match self.kind {
             Kind::Json => found.spell_by_json_patch(&self.text),
             _ => found.spell_by_merge_patch(&self.text),

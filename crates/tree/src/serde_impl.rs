@@ -163,7 +163,8 @@ mod tests {
             any::<bool>().prop_map(Value::from),
             any::<i64>().prop_map(Value::from),
             any::<u64>().prop_map(Value::from),
-            (-1e9..1e9).prop_map(Value::from),
+            // Eighths: `serde_json` reads other fractions with a rounding error in the last digit.
+            any::<i32>().prop_map(|number| Value::from(f64::from(number) / 8.0)),
             "[a-zé~/]{0,30}".prop_map(Value::from),
         ];
         leaf.prop_recursive(4, 64, 8, |inner| {

@@ -19,7 +19,7 @@ use crate::clock::{self, Reminders};
 use crate::controller_ref::controller_reference;
 use crate::job::conditions;
 use crate::kinds::{CRON_JOB, CronJob, JOB, Job};
-use crate::object::{Fields, Object, OfKind, time};
+use crate::object::{Fields, Object, OfKind, time, write_status};
 use crate::{MANAGER, api_error};
 
 /// The annotation of a Job with the time that it was scheduled for.
@@ -49,7 +49,7 @@ async fn reconcile(cron: Arc<CronJob>, ctx: Ctx<Reminders>) -> Result<Action> {
     {
         run_due(&ctx, &cron, &jobs, (&schedule, &zone), &mut status, now).await?;
     }
-    ctx.kind(&CRON_JOB).status(&cron, status).await.ignore_not_found()?;
+    write_status(&ctx, &CRON_JOB, &cron, &status).await.ignore_not_found()?;
     Ok(Action::await_change())
 }
 

@@ -15,7 +15,7 @@ use crate::adoption::{self, claim};
 use crate::controller_history::{self, Parent};
 use crate::controller_ref::controller_reference;
 use crate::kinds::{CONTROLLER_REVISION, ControllerRevision, DAEMON_SET, DaemonSet, NODE, Node, POD, Pod};
-use crate::object::{Object, OfKind};
+use crate::object::{Object, OfKind, write_status};
 use crate::{MANAGER, api_error, clock, pod_template};
 
 /// The annotation of a DaemonSet with the generation of its template.
@@ -51,7 +51,7 @@ async fn reconcile(set: Arc<DaemonSet>, ctx: Ctx) -> Result<Action> {
             status.set(required, status.i32(required).unwrap_or(0));
         }
         status.set("collisionCount", set.i32("status/collisionCount").unwrap_or(0).saturating_add(1));
-        sets.status(&set, status).await?;
+        write_status(&ctx, &DAEMON_SET, &set, &status).await?;
         return Ok(Action::requeue_with_backoff());
     };
     let hash = newest.label(controller_history::HASH).unwrap_or_default().to_owned();
@@ -66,7 +66,7 @@ async fn reconcile(set: Arc<DaemonSet>, ctx: Ctx) -> Result<Action> {
         ctx.kind(&POD).delete(pod).await?;
         sets.event(&set, "SuccessfulDelete", format!("Deleted pod: {}", pod.name()));
     }
-    sets.status(&set, &plan.status).await.ignore_not_found()?;
+    write_status(&ctx, &DAEMON_SET, &set, &plan.status).await.ignore_not_found()?;
     forget_history(&ctx, &observed, &history).await?;
     Ok(plan.look_again.map_or_else(Action::await_change, Action::requeue))
 }

@@ -21,7 +21,7 @@ use crate::adoption::{self, claim};
 use crate::clock::{self, Reminders};
 use crate::controller_ref::is_controlled_by;
 use crate::kinds::{DEPLOYMENT, Deployment, REPLICA_SET, ReplicaSet};
-use crate::object::{Object, OfKind};
+use crate::object::{Object, OfKind, write_status};
 use crate::{MANAGER, api_error};
 
 /// How many Deployments are reconciled at once: Kubernetes' default.
@@ -51,7 +51,7 @@ async fn reconcile(deployment: Arc<Deployment>, ctx: Ctx<Reminders>) -> Result<A
     if let Some(revision) = plan.revision.as_ref().filter(|_| done.is_ok()) {
         note_revision(&ctx, &deployment, revision).await?;
     }
-    ctx.kind(&DEPLOYMENT).status(&deployment, &plan.status).await.ignore_not_found()?;
+    write_status(&ctx, &DEPLOYMENT, &deployment, &plan.status).await.ignore_not_found()?;
     // The deadline is upkeep: `settled()` does not wait for a rollout to get stuck.
     ctx.state().set(ctx.request(), plan.look_again);
     done.map(|()| Action::await_change())

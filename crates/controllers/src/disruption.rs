@@ -15,7 +15,7 @@ use crate::kinds::{
     DEPLOYMENT, POD, POD_DISRUPTION_BUDGET, Pod, PodDisruptionBudget, REPLICA_SET, REPLICATION_CONTROLLER,
     ReplicaSet, STATEFUL_SET,
 };
-use crate::object::{Fields, Object, OfKind, selector};
+use crate::object::{Fields, Object, OfKind, selector, write_status};
 use crate::{MANAGER, counts, label_index, pod};
 
 /// The controller of PodDisruptionBudgets.
@@ -49,7 +49,7 @@ async fn reconcile(budget: Arc<PodDisruptionBudget>, ctx: Ctx<Reminders>) -> Res
     let observed = Observed { budget: budget.clone(), pods, scale };
     let (status, look_again) = budget::status(&observed, clock::seconds(ctx.now()));
     ctx.state().set(ctx.request(), look_again);
-    ctx.kind(&POD_DISRUPTION_BUDGET).status(&budget, status).await.ignore_not_found()?;
+    write_status(&ctx, &POD_DISRUPTION_BUDGET, &budget, &status).await.ignore_not_found()?;
     Ok(Action::await_change())
 }
 

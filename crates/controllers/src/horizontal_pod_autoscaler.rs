@@ -16,7 +16,7 @@ use crate::MANAGER;
 use crate::clock::{self, Reminders};
 use crate::kinds::{HORIZONTAL_POD_AUTOSCALER, HorizontalPodAutoscaler};
 use crate::metadata_informers::MetadataInformers;
-use crate::object::{Object, OfKind, time};
+use crate::object::{Object, OfKind, time, write_status};
 
 /// How often a target is reconciled: Kubernetes' default.
 const PERIOD: Duration = Duration::from_secs(15);
@@ -64,7 +64,7 @@ async fn reconcile(autoscaler: Arc<HorizontalPodAutoscaler>, ctx: Ctx<Autoscaler
         let autoscalers = ctx.kind(&HORIZONTAL_POD_AUTOSCALER);
         autoscalers.event(&autoscaler, "SuccessfulRescale", format!("New size: {replicas}"));
     }
-    ctx.kind(&HORIZONTAL_POD_AUTOSCALER).status(&autoscaler, status).await.ignore_not_found()?;
+    write_status(&ctx, &HORIZONTAL_POD_AUTOSCALER, &autoscaler, &status).await.ignore_not_found()?;
     Ok(Action::await_change())
 }
 

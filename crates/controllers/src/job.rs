@@ -15,7 +15,7 @@ use crate::adoption::{self, claim};
 use crate::clock::{self, Reminders};
 use crate::controller_ref::{controller_of, controller_reference};
 use crate::kinds::{JOB, Job, POD, Pod};
-use crate::object::{Object, OfKind};
+use crate::object::{Object, OfKind, write_status};
 use crate::{MANAGER, api_error, finalizer, pod_template};
 
 /// How many Jobs are reconciled at once: Kubernetes' default.
@@ -37,7 +37,7 @@ async fn reconcile(job: Arc<Job>, ctx: Ctx<Reminders>) -> Result<Action> {
     let pods = claim(&ctx, (&JOB, &job), &POD, &selector).await?;
     let plan = plan::plan(&job, &pods, clock::seconds(ctx.now()));
     // The status is written before the finalizers are removed, so that no finished pod is lost from the counts.
-    ctx.kind(&JOB).status(&job, &plan.status).await.ignore_not_found()?;
+    write_status(&ctx, &JOB, &job, &plan.status).await.ignore_not_found()?;
     announce(&ctx, &job, &plan);
     for pod in &plan.release {
         finalizer::remove(&ctx, &POD, pod, TRACKING).await?;

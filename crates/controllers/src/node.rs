@@ -32,7 +32,7 @@ use tokio::time::Instant;
 
 use crate::clock::{self, Reminders};
 use crate::kinds::{LEASE, NODE, Node, POD, Pod};
-use crate::object::{Fields, Object, OfKind};
+use crate::object::{Fields, Object, OfKind, write_status};
 use crate::pod;
 
 /// The field manager of the nodes.
@@ -190,7 +190,7 @@ async fn reconcile(pod: Arc<Pod>, ctx: Ctx<Kubelets>) -> Result<Action> {
 }
 
 async fn write(ctx: &Ctx<Kubelets>, pod: &Pod, status: &Tree) -> Result<()> {
-    ctx.kind(&POD).status(pod, status).await.ignore_not_found()?;
+    write_status(ctx, &POD, pod, status).await.ignore_not_found()?;
     Ok(())
 }
 

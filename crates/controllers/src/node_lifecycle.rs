@@ -15,7 +15,7 @@ use crate::MANAGER;
 use crate::clock::{self, Reminders};
 use crate::kinds::{LEASE, Lease, NODE, Node};
 use crate::node::LEASES;
-use crate::object::{Fields, Object, OfKind, time};
+use crate::object::{Fields, Object, OfKind, time, write_status};
 
 /// How long a node may miss its heartbeat before it counts as lost: Kubernetes' default.
 const GRACE: Duration = Duration::from_secs(50);
@@ -39,7 +39,7 @@ async fn reconcile(node: Arc<Node>, ctx: Ctx<Reminders>) -> Result<Action> {
     let silent = silence(&ctx, &node, now)?;
     if silent.is_some_and(|silent| silent > GRACE) {
         if let Some(status) = lost(&node, now) {
-            ctx.kind(&NODE).status(&node, status).await.ignore_not_found()?;
+            write_status(&ctx, &NODE, &node, &status).await.ignore_not_found()?;
             return Ok(Action::await_change());
         }
     } else if let Some(silent) = silent {

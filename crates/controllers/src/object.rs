@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
-use evenkeel_runtime::{Ctx, Objects, Source};
+use evenkeel_runtime::{ContextError, Ctx, Objects, Source};
 use evenkeel_tree::{Text, Tree, WithoutNulls};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{
@@ -155,6 +155,20 @@ impl<S> OfKind for Ctx<S> {
     }
 }
 
+/// Writes the status of an object, unless the object has it. Returns the object as the server stored it.
+pub(crate) async fn write_status<S>(
+    ctx: &Ctx<S>,
+    kind: &'static Kind,
+    object: &Object,
+    status: &Tree,
+) -> Result<Option<Object>, ContextError> {
+    // Most reconciles change nothing, and trees are compared without encoding the object.
+    if object.at("status") == status {
+        return Ok(None);
+    }
+    ctx.kind(kind).status(object, status).await
+}
+
 impl Deref for Object {
     type Target = Tree;
 
@@ -298,7 +312,7 @@ mod tests {
     #[test]
     fn an_object_is_written_as_it_was_read() {
         let value = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "managedFields": [{"manager": "m"}]},
-            "spec": {"nodeName": "n", "unheardOf": 1.5}});
+            "spec": {"nodeName": "n", "unheardOf": 1.5, "priority": null}});
         let pod: Object = serde_json::from_value(value).unwrap();
         let written = json!({"metadata": {"name": "a"}, "spec": {"nodeName": "n", "unheardOf": 1.5}});
         assert_eq!(serde_json::to_value(&pod).unwrap(), written);

@@ -18,7 +18,7 @@ use crate::kinds::{
     PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, POD, PersistentVolume, PersistentVolumeClaim, Pod,
     STORAGE_CLASS, StorageClass,
 };
-use crate::object::{Object, OfKind};
+use crate::object::{Object, OfKind, write_status};
 use crate::{MANAGER, finalizer, pod};
 
 /// The finalizer of a claim, until no pod uses it.
@@ -150,14 +150,14 @@ async fn complete(
     status.set("phase", "Bound");
     status.set("accessModes", volume.at("spec/accessModes"));
     status.set("capacity", volume.at("spec/capacity"));
-    ctx.kind(&PERSISTENT_VOLUME_CLAIM).status(claim, status).await.ignore_not_found()?;
+    write_status(ctx, &PERSISTENT_VOLUME_CLAIM, claim, &status).await.ignore_not_found()?;
     Ok(Action::await_change())
 }
 
 async fn phase(ctx: &Ctx<bool>, claim: &PersistentVolumeClaim, phase: &str) -> Result<Action> {
     let mut status = claim.at("status").clone();
     status.set("phase", phase);
-    ctx.kind(&PERSISTENT_VOLUME_CLAIM).status(claim, status).await.ignore_not_found()?;
+    write_status(ctx, &PERSISTENT_VOLUME_CLAIM, claim, &status).await.ignore_not_found()?;
     Ok(Action::await_change())
 }
 

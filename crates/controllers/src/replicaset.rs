@@ -24,7 +24,7 @@ use status::Failure;
 use crate::adoption::{self, claim};
 use crate::controller_ref::{controller_of, controller_reference, is_controlled_by};
 use crate::kinds::{POD, Pod, REPLICA_SET, REPLICATION_CONTROLLER, ReplicaSet};
-use crate::object::{Fields, Kind, Object, OfKind};
+use crate::object::{Fields, Kind, Object, OfKind, write_status};
 use crate::{MANAGER, api_error, clock, pod_template};
 
 /// How many sets are reconciled at once: Kubernetes' default.
@@ -86,7 +86,7 @@ async fn reconcile(kind: &'static Kind, set: Arc<Object>, ctx: Ctx) -> Result<Ac
     if *kind == REPLICATION_CONTROLLER {
         status.set("terminatingReplicas", Tree::Null);
     }
-    ctx.kind(kind).status(&set, status).await.ignore_not_found()?;
+    write_status(&ctx, kind, &set, &status).await.ignore_not_found()?;
     if let Err((_, error)) = outcome {
         return Err(error.into());
     }

@@ -21,7 +21,7 @@ use crate::MANAGER;
 use crate::key_channel::{self, KeySender};
 use crate::kinds::{PERSISTENT_VOLUME_CLAIM, POD, RESOURCE_QUOTA, ResourceQuota, SERVICE};
 use crate::metadata_informers::MetadataInformers;
-use crate::object::{Kind, Object, OfKind};
+use crate::object::{Kind, Object, OfKind, write_status};
 
 /// The quotas of all namespaces, and the channel that triggers their reconciles.
 pub(crate) struct QuotaIndex {
@@ -119,7 +119,7 @@ async fn reconcile(quota: Arc<ResourceQuota>, ctx: Ctx<MetadataInformers>) -> Re
     };
     let count = |resource: GroupResource<'_>| ctx.state().count(resource.group, resource.plural, namespace);
     let status = usage::status(&quota, &content, &count, ctx.now());
-    ctx.kind(&RESOURCE_QUOTA).status(&quota, status).await.ignore_not_found()?;
+    write_status(&ctx, &RESOURCE_QUOTA, &quota, &status).await.ignore_not_found()?;
     Ok(Action::await_change())
 }
 

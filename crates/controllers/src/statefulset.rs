@@ -16,7 +16,7 @@ use crate::controller_history::{self, Parent};
 use crate::kinds::{
     CONTROLLER_REVISION, ControllerRevision, PERSISTENT_VOLUME_CLAIM, POD, Pod, STATEFUL_SET, StatefulSet,
 };
-use crate::object::{Object, OfKind};
+use crate::object::{Object, OfKind, write_status};
 use crate::{MANAGER, api_error, clock};
 
 /// How many StatefulSets are reconciled at once: Kubernetes' default.
@@ -43,7 +43,7 @@ async fn reconcile(set: Arc<StatefulSet>, ctx: Ctx) -> Result<Action> {
         let mut status = set.at("status").clone();
         status.set("replicas", set.i32("status/replicas").unwrap_or(0));
         status.set("collisionCount", set.i32("status/collisionCount").unwrap_or(0).saturating_add(1));
-        ctx.kind(&STATEFUL_SET).status(&set, status).await?;
+        write_status(&ctx, &STATEFUL_SET, &set, &status).await?;
         return Ok(Action::requeue_with_backoff());
     };
     let update = Revision { name: newest.name().to_owned(), template: set.at("spec/template").clone() };
@@ -51,7 +51,7 @@ async fn reconcile(set: Arc<StatefulSet>, ctx: Ctx) -> Result<Action> {
     let observed = Observed { set: set.clone(), pods, current, update };
     let plan = plan::plan(&observed, clock::seconds(ctx.now()));
     let done = perform(&ctx, &set, plan.steps).await;
-    ctx.kind(&STATEFUL_SET).status(&set, &plan.status).await.ignore_not_found()?;
+    write_status(&ctx, &STATEFUL_SET, &set, &plan.status).await.ignore_not_found()?;
     done?;
     keep_claim_owners(&ctx, &observed).await?;
     forget_history(&ctx, &observed, &history).await?;

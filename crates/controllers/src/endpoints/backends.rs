@@ -84,12 +84,15 @@ fn number(port: &Tree, pod: &Pod) -> Option<i32> {
         Tree::Null | Tree::Integer(0) => port.i32("port"),
         Tree::Integer(number) => i32::try_from(*number).ok(),
         name => {
-            let protocol = |port: &Tree| port.str("protocol").unwrap_or("TCP").to_owned();
             let mut ports = pod.list("spec/containers").iter().flat_map(|container| container.list("ports"));
             let found = ports.find(|it| it.at("name") == name && protocol(it) == protocol(port));
             found?.i32("containerPort")
         }
     }
+}
+
+fn protocol(port: &Tree) -> &str {
+    port.str("protocol").unwrap_or("TCP")
 }
 
 /// Whether the Service is headless: it has no cluster IP.

@@ -55,12 +55,16 @@ fn quantity(object: &Object, path: &str) -> Option<Quantity> {
     Quantity::parse(object.str(path)?).ok()
 }
 
+/// Returns whether the storage of a claim or volume is a file system or a block device.
+fn mode(object: &Object) -> &str {
+    object.str("spec/volumeMode").unwrap_or("Filesystem")
+}
+
 /// Where a claim has the size that it asks for.
 const REQUESTED: &str = "spec/resources/requests/storage";
 
 fn fits(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> bool {
     let modes = volume.list("spec/accessModes");
-    let mode = |object: &'_ Object| object.str("spec/volumeMode").unwrap_or("Filesystem").to_owned();
     let selector = claim.label_selector("spec/selector").and_then(selector);
     !volume.is_deleting()
         && claim.has("spec")

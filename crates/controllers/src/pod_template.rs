@@ -98,6 +98,31 @@ mod tests {
         assert_eq!(fnv1a(0x811c_9dc5, b"a"), 0xe40c_292c);
     }
 
+    /// Names of ReplicaSets in users' data directories have hashes that were made from the types of `k8s-openapi`.
+    #[test]
+    fn a_template_with_defaults_hashes_as_its_typed_form_does() {
+        let value = json!({
+            "metadata": {"labels": {"app": "web"}},
+            "spec": {
+                "containers": [{
+                    "name": "c", "image": "i:1", "imagePullPolicy": "IfNotPresent", "command": [],
+                    "resources": {"requests": {"cpu": "100m"}}, "securityContext": {},
+                    "ports": [{"containerPort": 80, "name": "http", "protocol": "TCP"}],
+                    "livenessProbe": {"httpGet": {"path": "/", "port": "http", "scheme": "HTTP"}, "periodSeconds": 10},
+                    "terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File",
+                }],
+                "dnsPolicy": "ClusterFirst", "restartPolicy": "Always", "schedulerName": "default-scheduler",
+                "securityContext": {}, "terminationGracePeriodSeconds": 30,
+                "volumes": [{"name": "tmp", "emptyDir": {}}],
+            },
+        });
+        let typed: k8s_openapi::api::core::v1::PodTemplateSpec =
+            serde_json::from_value(value.clone()).unwrap();
+        let typed = Tree::from(serde_json::to_value(typed).unwrap());
+        assert_eq!(template(value.clone()).to_string(), typed.to_string());
+        assert_eq!(hash(&template(value), None), "55db76b768");
+    }
+
     #[test]
     fn templates_are_compared_without_their_hash() {
         let plain = template(json!({"metadata": {"labels": {"app": "web"}}}));

@@ -82,3 +82,13 @@ real *ARGS:
 # Compare the API server with its model over a million random operations; EVENKEEL_SEED chooses others.
 model operations="1000000":
     EVENKEEL_MODEL_OPERATIONS={{operations}} cargo test -p evenkeel-apiserver --test model -- --nocapture
+
+# Generate, compile and compare types for all CustomResourceDefinitions in a folder.
+types folder:
+    cargo build -p evenkeel-cli
+    bash tests/types.sh {{folder}}
+
+# Start operators by `evenkeel new`, run their tests, and run them on embedded clusters.
+new:
+    cargo build -p evenkeel-cli
+    bash tests/new.sh

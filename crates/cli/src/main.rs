@@ -3,9 +3,12 @@
 //! Data goes to stdout, logs to stderr. A command that fails prints the error, and a `hint:` if the user can do
 //! something about it.
 
+mod about;
 mod audit;
 mod demo;
+mod generate;
 mod hint;
+mod new;
 mod os;
 mod snapshot;
 mod up;
@@ -14,13 +17,14 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
 /// Write, run and test Kubernetes operators.
 ///
 /// `evenkeel up` starts a Kubernetes API server for development; kubectl and operators use it like any other cluster.
 /// `evenkeel demo` shows example operators at work. `evenkeel snapshot` saves the state of a running cluster.
+/// `evenkeel new` starts an operator, and `evenkeel generate types` writes Rust types for definitions of others.
 #[derive(Debug, Parser)]
 #[command(name = "evenkeel", version, propagate_version = true, arg_required_else_help = true)]
 struct Cli {
@@ -34,21 +38,31 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Completions(about::Completions),
     Demo(demo::Demo),
+    Generate(generate::Generate),
+    Man(about::Man),
+    New(new::New),
     Snapshot(snapshot::Snapshot),
     Up(up::Up),
+    Version(about::Version),
 }
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let filter = cli.log.as_deref().unwrap_or(match cli.command {
         Command::Demo(_) => "off",
-        Command::Snapshot(_) | Command::Up(_) => "warn",
+        _ => "warn",
     });
     let result = logs(filter).and_then(|()| match cli.command {
+        Command::Completions(completions) => completions.run(Cli::command()),
         Command::Demo(demo) => demo.run(),
+        Command::Generate(generate) => generate.run(),
+        Command::Man(man) => man.run(Cli::command()),
+        Command::New(new) => new.run(),
         Command::Snapshot(snapshot) => snapshot.run(),
         Command::Up(up) => up.run(),
+        Command::Version(version) => version.run(),
     });
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,0 +1,7 @@
+//! The commands that need no cluster, from a user's point of view. `new` runs cargo by its path, so they need Unix.
+
+#![cfg(unix)]
+
+mod about;
+mod generate;
+mod new;

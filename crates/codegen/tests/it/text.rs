@@ -1,0 +1,99 @@
+//! What is generated for small definitions, and what is refused.
+
+use evenkeel_codegen::{Crates, GenerateError, generate};
+use serde_json::{Value, json};
+
+fn definition(kind: &str, spec: Value) -> Value {
+    let plural = format!("{}s", kind.to_lowercase());
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{plural}.example.com")},
+        "spec": {
+            "group": "example.com", "scope": "Cluster", "names": {"kind": kind, "plural": plural},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
+                "type": "object", "required": ["spec"], "properties": {"spec": spec},
+            }}}],
+        },
+    })
+}
+
+/// The lines of the generated file from the one that begins with `from` to the end of the item.
+fn item(source: &str, from: &str) -> String {
+    let lines = source.lines().skip_while(|line| !line.starts_with(from));
+    let mut lines: Vec<&str> = lines.take_while(|line| !line.starts_with('}')).collect();
+    lines.push("}");
+    lines.join("\n")
+}
+
+#[test]
+fn equal_schemas_share_a_type_named_after_their_field() {
+    let reference = json!({"type": "object", "properties": {"name": {"type": "string"}}});
+    let spec = json!({"type": "object", "properties": {
+        "a": {"type": "object", "properties": {"secretRef": reference}},
+        "b": {"type": "object", "properties": {"secretRef": reference, "x": {"type": "boolean"}}},
+    }});
+    let source = generate(&[definition("Ship", spec)], Crates::Direct).unwrap().source;
+    insta::assert_snapshot!(item(&source, "pub struct ShipSpecB"), @r#"
+    pub struct ShipSpecB {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub secret_ref: Option<ShipSecretRef>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub x: Option<bool>,
+    }
+    "#);
+    assert_eq!(source.matches("pub struct").count(), 4);
+}
+
+#[test]
+fn several_definitions_are_modules() {
+    let spec = json!({"type": "object", "properties": {"a": {"type": "string"}}});
+    let definitions = json!({"kind": "List", "items": [
+        definition("Ship", spec.clone()), definition("Type", spec), {"kind": "Secret", "metadata": {"name": "s"}},
+    ]});
+    let generated = generate(&[definitions], Crates::Evenkeel).unwrap();
+    let expected = [("ships.example.com", "ship::definition"), ("types.example.com", "r#type::definition")];
+    let found: Vec<(&str, &str)> =
+        generated.definitions.iter().map(|(name, path)| (name.as_str(), path.as_str())).collect();
+    assert_eq!(found, expected);
+    assert_eq!(
+        generated.notes[0].to_string(),
+        "Secret s: skipped, because it is no CustomResourceDefinition"
+    );
+    assert!(generated.source.contains("// - Secret s: skipped"));
+    assert!(generated.source.contains("    #[evenkeel::api]\n    #[derive(CustomResource, "));
+}
+
+#[test]
+fn a_kind_that_would_hide_a_type_of_rust_is_renamed() {
+    let spec = json!({"type": "object", "properties": {"a": {"type": "string"}}});
+    let source = generate(&[definition("Option", spec)], Crates::Direct).unwrap().source;
+    assert!(source.contains("root = \"OptionResource\","));
+    assert!(source.contains("pub a: Option<String>,"));
+}
+
+#[test]
+fn a_spec_that_cannot_be_made_up_is_noted() {
+    let mut definition = definition(
+        "Ship",
+        json!({"type": "object", "required": ["e"], "properties": {"e": {"type": "string", "enum": ["a"]}}}),
+    );
+    definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["required"] = json!([]);
+    let generated = generate(&[definition], Crates::Direct).unwrap();
+    assert_eq!(generated.notes.len(), 1);
+    assert!(generated.source.contains("// - ships.example.com v1: spec: an object may leave it out"));
+}
+
+#[test]
+fn what_is_no_definition_is_refused() {
+    let refusal = |object: Value| generate(&[object], Crates::Direct).unwrap_err();
+    assert!(matches!(refusal(json!({"kind": "Ship"})), GenerateError::NoDefinition));
+    let mut old = definition("Ship", json!({"type": "object"}));
+    old["apiVersion"] = json!("apiextensions.k8s.io/v1beta1");
+    assert!(matches!(refusal(old), GenerateError::ApiVersion { .. }));
+    let mut nameless = definition("Ship", json!({"type": "object"}));
+    nameless["spec"]["names"] = json!({});
+    assert_eq!(refusal(nameless).to_string(), "ships.example.com has no /spec/names/kind");
+    let loose = definition("Ship", json!({"properties": {"a": {}}}));
+    let refused = refusal(loose).to_string();
+    assert!(refused.starts_with("the schema of ships.example.com v1 is not structural: "), "{refused}");
+}

@@ -1,14 +1,18 @@
 //! The cost of single requests in process, with a store in memory: `cargo bench -p evenkeel-apiserver`.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use divan::{Bencher, counter::ItemsCount};
-use evenkeel_apiserver::{ApiServer, Body, Header, Options, User};
+use evenkeel_apiserver::{
+    ApiServer, Body, Header, Options, User, WebhookAnswer, WebhookCaller, WebhookQuestion,
+};
 use evenkeel_env::Env;
 use evenkeel_store::Store;
+use futures::future::BoxFuture;
 use http_body::Body as _;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::runtime::Handle;
 use tower::ServiceExt as _;
 
@@ -195,4 +199,67 @@ fn fan_out_to_100_watchers(bencher: Bencher<'_, '_>) {
                 while watcher.as_mut().poll_frame(&mut cx).is_ready() {}
             }
         });
+}
+
+/// A conversion webhook in process that sets the version and nothing else.
+struct Relabel;
+
+impl WebhookCaller for Relabel {
+    fn post(&self, question: WebhookQuestion) -> BoxFuture<'_, Result<WebhookAnswer, String>> {
+        let mut review: Value = serde_json::from_slice(&question.body).expect("a review");
+        let desired = review["request"]["desiredAPIVersion"].take();
+        let mut objects = review["request"]["objects"].take();
+        for object in objects.as_array_mut().into_iter().flatten() {
+            object["apiVersion"] = desired.clone();
+        }
+        let response = json!({"uid": review["request"]["uid"], "result": {"status": "Success"},
+            "convertedObjects": objects});
+        let answer =
+            json!({"apiVersion": review["apiVersion"], "kind": "ConversionReview", "response": response});
+        let content_type = "application/json".to_owned();
+        Box::pin(
+            async move { Ok(WebhookAnswer { code: 200, content_type, body: answer.to_string().into() }) },
+        )
+    }
+}
+
+/// The list of 5,000 custom resources that were never converted, through a conversion webhook in process: parsing,
+/// checking and encoding on both sides. `tests/real/conversion.py bench` compares the whole with kube-apiserver, over TLS.
+#[divan::bench(sample_count = 5, sample_size = 1)]
+fn list_of_5000_converted(bencher: Bencher<'_, '_>) {
+    bencher.with_inputs(converted).counter(ItemsCount::new(MANY)).bench_local_values(|server| {
+        let listed = send(&server, "GET", "/apis/example.com/v2/namespaces/a/things", Bytes::new());
+        assert_eq!(listed.status(), 200);
+        listed.into_body().whole()
+    });
+}
+
+/// A server with custom resources in v1 whose webhook converts them to v2.
+fn converted() -> ApiServer {
+    let env = Env::seeded(1);
+    let store: Store<Header> = Store::memory(env.clone(), evenkeel_store::Options::default());
+    let mut options = Options::default();
+    options.webhooks = Some(Arc::new(Relabel));
+    let server = ApiServer::new(store, env, options);
+    let namespace = json!({"metadata": {"name": "a"}}).to_string();
+    assert_eq!(send(&server, "POST", "/api/v1/namespaces", namespace.into()).status(), 201);
+    let version = |name: &str| {
+        let spec = json!({"type": "object", "properties": {"text": {"type": "string"}}});
+        json!({"name": name, "served": true, "storage": name == "v1", "schema": {"openAPIV3Schema": {
+            "type": "object", "properties": {"spec": spec}}}})
+    };
+    let config = json!({"url": "https://hooks.example.com/convert"});
+    let definition = json!({"metadata": {"name": "things.example.com"}, "spec": {
+        "group": "example.com", "scope": "Namespaced", "names": {"plural": "things", "kind": "Thing"},
+        "versions": [version("v1"), version("v2")], "conversion": {"strategy": "Webhook",
+            "webhook": {"conversionReviewVersions": ["v1"], "clientConfig": config}}}});
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    assert_eq!(send(&server, "POST", definitions, definition.to_string().into()).status(), 201);
+    for index in 0..MANY {
+        let thing = json!({"apiVersion": "example.com/v1", "kind": "Thing",
+            "metadata": {"name": format!("t{index:05}")}, "spec": {"text": "x".repeat(700)}});
+        let path = "/apis/example.com/v1/namespaces/a/things";
+        assert_eq!(send(&server, "POST", path, thing.to_string().into()).status(), 201);
+    }
+    server
 }

@@ -17,12 +17,10 @@ mod runtime_class;
 mod storage;
 mod webhook;
 
-use evenkeel_store::Entry;
 use serde_json::Value;
 
-use crate::Header;
 use crate::context::RequestContext;
-use crate::conversion;
+use crate::conversion::{self, Served};
 use crate::status::Result;
 
 use plugin::Plugin;
@@ -64,6 +62,7 @@ static CHAIN: [Step; 18] = [
 
 /// Runs the mutating steps of the chain, which may change the object or refuse the write.
 pub(crate) async fn mutate(admission: &Admission<'_>, object: &mut Value) -> Result<()> {
+    admission_policy::prepare(admission.ctx, admission.shown_name()).await?;
     for step in &CHAIN {
         match step {
             Step::Plugin(plugin) => mutate_by(*plugin, admission, object)?,
@@ -103,14 +102,10 @@ pub(crate) async fn validate(admission: &Admission<'_>, object: &Value) -> Resul
 }
 
 /// Runs the chain for a deletion.
-pub(crate) async fn admit_deletion(
-    ctx: &RequestContext<'_>,
-    entry: &Entry<Header>,
-    dry_run: bool,
-) -> Result<()> {
+pub(crate) async fn admit_deletion(ctx: &RequestContext<'_>, entry: &Served, dry_run: bool) -> Result<()> {
     // The object is parsed only if a policy or webhook will look at it.
     let old = match admission_policy::registered(ctx, &entry.header.name)?.sees_deletions() {
-        true => Some(conversion::object(&ctx.services.objects, ctx.info, entry)?),
+        true => Some(conversion::tree(&ctx.services.objects, ctx.info, entry)?),
         false => None,
     };
     let admission = Admission {

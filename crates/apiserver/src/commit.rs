@@ -28,7 +28,7 @@ pub(crate) async fn put(
     expect: Expect,
     managed: ManagedFields,
 ) -> Result<Attempt<Arc<Entry<Header>>>> {
-    let mut stored = conversion::to_storage_version(ctx.info, object);
+    let mut stored = ctx.services.converter.to_storage_version(ctx.info, object).await?;
     let storable = CheckedObject::new(&stored)?.fit_to_limit(&mut stored, managed)?;
     let entry = put_storable(ctx, key, storable, expect).await?;
     if let Ok(entry) = &entry {

@@ -1,22 +1,70 @@
 //! Conversion between the versions of a kind. An object is stored in one version and served in several.
+//!
+//! Built-in kinds, and custom resources whose definition has the strategy `None`, are converted at once, by the functions
+//! of this file. Custom resources with the strategy `Webhook` are converted by the [`Converter`], which has to wait.
 
 mod autoscaler;
+mod converter;
 mod event;
+mod review;
 
+use std::ops::Deref;
 use std::sync::Arc;
 
-use bytes::Bytes;
+use evenkeel_schema::api_resources::split_api_version;
 use evenkeel_schema::structural;
 use evenkeel_store::Entry;
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::encode::EncodedObject;
 use crate::header::encode_object;
 use crate::object_cache::ObjectCache;
-use crate::registry::ConvertedObjects;
-use crate::status::Result;
+use crate::status::{Result, Status};
 use crate::strategy::Conversion;
-use crate::{Header, ResourceInfo, storage};
+use crate::{CustomInfo, Header, ResourceInfo, storage};
+
+pub(crate) use converter::Converter;
+
+/// A stored object in the version in which a resource serves it. Key and revisions are those of the stored object; value
+/// and header are those of the converted one.
+#[derive(Clone, Debug)]
+pub(crate) struct Served(Arc<Entry<Header>>);
+
+impl Deref for Served {
+    type Target = Entry<Header>;
+
+    fn deref(&self) -> &Entry<Header> {
+        &self.0
+    }
+}
+
+impl Served {
+    /// The converted form of a stored object.
+    fn new(stored: &Entry<Header>, object: &Value) -> Self {
+        let (value, header) = encode_object(object);
+        let (key, create_revision, revision) = (stored.key.clone(), stored.create_revision, stored.revision);
+        Self(Arc::new(Entry { key, value, header, create_revision, revision }))
+    }
+
+    /// An object that was never stored.
+    #[cfg(test)]
+    pub(crate) fn of_object(object: &Value, revision: u64) -> Self {
+        let (value, header) = encode_object(object);
+        Self(Arc::new(Entry { key: "/test".into(), value, header, create_revision: revision, revision }))
+    }
+
+    /// The object, encoded with this resourceVersion. It is the object's own revision, except for an object whose
+    /// deletion is reported.
+    pub(crate) fn encoded(&self, revision: u64) -> EncodedObject {
+        EncodedObject::stored(&self.0, revision)
+    }
+
+    /// Parses the object; it has no resourceVersion.
+    pub(crate) fn object(&self) -> Result<Value> {
+        storage::read(&self.0)
+    }
+}
 
 /// The conversion of a built-in resource that is served in another version than it is stored in.
 fn built_in(info: &ResourceInfo) -> Option<Conversion> {
@@ -27,67 +75,62 @@ fn built_in(info: &ResourceInfo) -> Option<Conversion> {
 pub(crate) fn is_stored_as_served(info: &ResourceInfo, entry: &Entry<Header>) -> bool {
     match &info.custom {
         // Objects that are older than the schema are pruned and defaulted when they are read.
-        Some(custom) => info.version == custom.storage_version && entry.revision > custom.schema_revision,
+        Some(custom) => info.version == custom.storage_version && entry.revision > custom.stored_revision,
         None => built_in(info).is_none(),
     }
 }
 
-/// Returns a stored object, encoded in the version of this resource, at `revision`.
+/// Whether the version of this resource differs from the storage version.
+pub(crate) fn converts(info: &ResourceInfo) -> bool {
+    match &info.custom {
+        Some(custom) => custom.storage_version != info.version,
+        None => built_in(info).is_some(),
+    }
+}
+
+/// Whether objects of this resource are converted by a webhook, so that a read may have to wait.
+pub(crate) fn calls_webhook(info: &ResourceInfo) -> bool {
+    info.custom.as_ref().is_some_and(|custom| custom.webhook.is_some())
+}
+
+/// Returns a stored object in the version of this resource, if that needs no call of a webhook.
 ///
 /// # Errors
-/// If the stored bytes are damaged; the error names the key.
-pub(crate) fn encoded(info: &ResourceInfo, entry: &Entry<Header>, revision: u64) -> Result<EncodedObject> {
+/// If the stored bytes are damaged, or of a version that the definition no longer has.
+pub(crate) fn served_now(info: &ResourceInfo, entry: &Arc<Entry<Header>>) -> Result<Option<Served>> {
     storage::check_readable(entry)?;
     if is_stored_as_served(info, entry) {
-        return Ok(EncodedObject::stored(entry, revision));
+        return Ok(Some(Served(entry.clone())));
     }
-    let make = || decoded(info, entry).map(|object| encode_object(&object));
-    let (bytes, header) = match &info.custom {
-        Some(custom) => converted(&custom.converted, entry, make)?,
-        None => make()?,
+    let Some(custom) = &info.custom else {
+        return Ok(Some(Served::new(entry, &from_storage_version(info, storage::read(entry)?))));
     };
-    Ok(EncodedObject::new(bytes, &header, revision))
-}
-
-/// Returns the converted form of an entry; converts it if it is not cached.
-fn converted(
-    cache: &ConvertedObjects,
-    entry: &Entry<Header>,
-    make: impl FnOnce() -> Result<(Bytes, Header)>,
-) -> Result<(Bytes, Header)> {
-    if let Some(kept) = cache.get(&entry.revision) {
-        return Ok(kept);
+    if let Some(kept) = custom.converted.get(entry.revision) {
+        return Ok(Some(Served(kept)));
     }
-    // Converted without holding the lock: concurrent readers may convert the object twice, but none waits.
-    let made = make()?;
-    cache.insert(entry.revision, made.clone(), made.0.len());
-    Ok(made)
+    if custom.webhook.is_some() && stored_version(custom, entry)? != info.version {
+        return Ok(None);
+    }
+    let mut object = stored_object(info, custom, entry)?;
+    object["apiVersion"] = info.api_version().into();
+    coerce(custom, &info.version, &mut object);
+    // Converted without holding a lock: concurrent readers may convert the object twice, but none waits.
+    let served = Served::new(entry, &object);
+    custom.converted.keep(&served.0);
+    Ok(Some(served))
 }
 
-/// Parses a stored object and converts it to the version of this resource, without a resourceVersion.
-///
-/// # Errors
-/// If the stored bytes are damaged; the error names the key.
-pub(crate) fn decoded(info: &ResourceInfo, entry: &Entry<Header>) -> Result<Value> {
-    let object = storage::read(entry)?;
-    Ok(if is_stored_as_served(info, entry) { object } else { from_storage_version(info, object) })
-}
-
-/// Returns a stored object in the version of this resource, with its resourceVersion. Recently written
-/// objects come from the cache.
-///
-/// # Errors
-/// If the stored bytes are damaged; the error names the key.
-pub(crate) fn object(cache: &ObjectCache, info: &ResourceInfo, entry: &Entry<Header>) -> Result<Arc<Value>> {
-    if is_stored_as_served(info, entry)
-        && let Some(tree) = cache.get(&entry.key, entry.revision)
+/// Parses a served object, with its resourceVersion. Recently written objects come from the cache.
+pub(crate) fn tree(cache: &ObjectCache, info: &ResourceInfo, served: &Served) -> Result<Arc<Value>> {
+    if is_stored_as_served(info, served)
+        && let Some(tree) = cache.get(&served.key, served.revision)
     {
         return Ok(tree);
     }
-    Ok(cache_object(cache, info, entry, decoded(info, entry)?))
+    Ok(cache_object(cache, info, served, served.object()?))
 }
 
-/// Returns a copy of `tree`, the result of [`object`], that the caller may change. The cache can often
+/// Returns a copy of `tree`, the result of [`Converter::object`], that the caller may change. The cache can often
 /// provide one without cloning.
 pub(crate) fn object_copy(
     cache: &ObjectCache,
@@ -114,51 +157,65 @@ pub(crate) fn cache_object(
     object
 }
 
-/// Whether the version of this resource differs from the storage version.
-pub(crate) fn converts(info: &ResourceInfo) -> bool {
-    match &info.custom {
-        Some(custom) => custom.storage_version != info.version,
-        None => built_in(info).is_some(),
+/// The version in which an object is stored.
+fn stored_version(custom: &CustomInfo, entry: &Entry<Header>) -> Result<String> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct TypeMeta {
+        api_version: String,
     }
+    if entry.revision > custom.stored_revision {
+        return Ok(custom.storage_version.clone());
+    }
+    let TypeMeta { api_version } = storage::read(entry)?;
+    Ok(split_api_version(&api_version).1.to_owned())
 }
 
-/// Converts an object from the storage version to the version of this resource.
-fn from_storage_version(info: &ResourceInfo, mut object: Value) -> Value {
-    let Some(custom) = &info.custom else {
-        return match built_in(info) {
-            Some(Conversion::Event) => event::from_storage_version(object),
-            Some(Conversion::HorizontalPodAutoscaler) => autoscaler::from_storage_version(object),
-            None => object,
-        };
+/// Parses a stored custom resource, in the version in which it is stored. If it is older than the schema of that version,
+/// it is pruned and defaulted.
+fn stored_object(info: &ResourceInfo, custom: &CustomInfo, entry: &Entry<Header>) -> Result<Value> {
+    let mut object: Value = storage::read(entry)?;
+    if entry.revision > custom.stored_revision {
+        return Ok(object);
+    }
+    let api_version = object["apiVersion"].as_str().unwrap_or_default();
+    let version = split_api_version(api_version).1.to_owned();
+    let Some(schema) = custom.versions.get(&version) else {
+        return Err(Status::server_error(gone(info, &version)));
     };
-    object["apiVersion"] = info.api_version().into();
-    if !custom.preserve_unknown_fields {
-        structural::prune(&custom.schema, &mut object);
-    }
-    if info.version == custom.storage_version {
-        structural::default(&custom.schema, &mut object);
-    }
-    object
+    coerce(custom, &version, &mut object);
+    structural::default(&schema.schema, &mut object);
+    Ok(object)
 }
 
-/// Converts an object from one resource to another that serves the same kind.
-pub(crate) fn convert(from: &ResourceInfo, to: &ResourceInfo, object: &Value) -> Value {
-    from_storage_version(to, to_storage_version(from, object.clone()))
+/// Kubernetes' words for an object that is stored in a version which its definition no longer has.
+fn gone(info: &ResourceInfo, version: &str) -> String {
+    format!("request to convert CR from an invalid group/version: {}/{version}", info.group)
 }
 
-/// Converts an object from the version of this resource to the storage version.
-pub(crate) fn to_storage_version(info: &ResourceInfo, mut object: Value) -> Value {
-    match (&info.custom, built_in(info)) {
-        (Some(custom), _) if custom.storage_version != info.version => {
-            object["apiVersion"] = format!("{}/{}", info.group, custom.storage_version).into();
-            // Fields that the storage version does not have are lost.
-            if let Some(schema) = custom.storage_schema.as_ref().filter(|_| !custom.preserve_unknown_fields) {
-                structural::prune(schema, &mut object);
-            }
-            object
-        }
-        (None, Some(Conversion::Event)) => event::to_storage_version(object),
-        (None, Some(Conversion::HorizontalPodAutoscaler)) => autoscaler::to_storage_version(object),
-        _ => object,
+/// Removes the fields that a version does not have, and nulls that it does not allow.
+fn coerce(custom: &CustomInfo, version: &str, object: &mut Value) {
+    let Some(schema) = custom.versions.get(version).filter(|_| !custom.preserve_unknown_fields) else {
+        return;
+    };
+    structural::prune(&schema.schema, object);
+    structural::drop_nulls(&schema.schema, object);
+}
+
+/// Converts an object of a built-in kind from the storage version to the version of this resource.
+fn from_storage_version(info: &ResourceInfo, object: Value) -> Value {
+    match built_in(info) {
+        Some(Conversion::Event) => event::from_storage_version(object),
+        Some(Conversion::HorizontalPodAutoscaler) => autoscaler::from_storage_version(object),
+        None => object,
+    }
+}
+
+/// Converts an object of a built-in kind from the version of this resource to the storage version.
+fn to_storage_version(info: &ResourceInfo, object: Value) -> Value {
+    match built_in(info) {
+        Some(Conversion::Event) => event::to_storage_version(object),
+        Some(Conversion::HorizontalPodAutoscaler) => autoscaler::to_storage_version(object),
+        None => object,
     }
 }

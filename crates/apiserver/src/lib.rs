@@ -22,7 +22,7 @@
 //! | context | `context`, `services` | one request to one resource, and the parts of the server that requests use |
 //! | parts | `authenticate`, `authorize`, `audit`, `admission_registration`, `allocate`, `bootstrap`, `crd`, `discovery`, `encoded_events`, `openapi`, `panics` | state and rules that know nothing of requests to resources; each has its own dependencies |
 //! | messages | `request`, `respond`, `decode`, `table`, `webhook_client`, `conversion` | what clients send and receive |
-//! | objects | `registry`, `strategy`, `storage`, `object_cache`, `header`, `field_selectors`, `encode`, `body` | what is served, and how an object is stored and written out |
+//! | objects | `registry`, `strategy`, `storage`, `object_cache`, `converted_objects`, `header`, `field_selectors`, `encode`, `body` | what is served, and how an object is stored and written out |
 //! | words | `access`, `user`, `status`, `webhook`, `members`, `bounded_cache` | basic types that all other modules use |
 //!
 //! Where a lower layer must reach a higher one, it is given a function or a trait: an [`Authorizer`](access::Authorizer),
@@ -46,6 +46,7 @@ mod completion;
 mod component_status;
 mod context;
 mod conversion;
+mod converted_objects;
 mod crd;
 mod deadline;
 mod decode;

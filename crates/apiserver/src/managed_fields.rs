@@ -8,19 +8,38 @@ use evenkeel_schema::structural;
 use evenkeel_schema::types::{self, Schema};
 use serde_json::Value;
 
-use crate::ResourceInfo;
+use parking_lot::Mutex;
+
 use crate::context::RequestContext;
+use crate::members::set_or_remove;
 use crate::status::{Cause, Details, Result, Status};
+use crate::{ResourceInfo, conversion};
 
 /// Records in managedFields which fields this request changed; `old` is `None` for a create.
-pub(crate) fn track(ctx: &RequestContext<'_>, new: &mut Value, old: Option<&Value>) {
+///
+/// Managed fields never fail a write: if the object cannot be converted to the versions of its managers, it loses them.
+pub(crate) async fn track(ctx: &RequestContext<'_>, new: &mut Value, old: Option<&Value>) {
     let Some(schema) = schema(ctx) else { return };
     let manager = ctx.request.manager();
     let api_version = ctx.info.api_version();
-    let served = ServedVersions::of(ctx, &[old, Some(new)]);
-    let context = context(ctx, schema, &manager, &api_version, &served);
+    let mut served = ServedVersions::of(ctx, &[old, Some(new)]);
     let lent = old.is_none() && ctx.info.strategy.takes_template_labels && add_template_labels(new);
-    *new = managed_fields::update(&context, old, std::mem::take(new));
+    if served.by_webhook() {
+        let tracked = served.settle(ctx, |served| {
+            let context = context(ctx, schema, &manager, &api_version, served);
+            managed_fields::update(&context, old, new.clone())
+        });
+        match tracked.await {
+            Ok(tracked) => *new = tracked,
+            Err(status) => {
+                tracing::warn!(why = status.message, "an object loses its managedFields");
+                set_or_remove(&mut new["metadata"], "managedFields", Value::Null);
+            }
+        }
+    } else {
+        let context = context(ctx, schema, &manager, &api_version, &served);
+        *new = managed_fields::update(&context, old, std::mem::take(new));
+    }
     if lent && let Some(metadata) = new["metadata"].as_object_mut() {
         metadata.remove("labels");
     }
@@ -39,7 +58,7 @@ fn add_template_labels(object: &mut Value) -> bool {
 }
 
 /// Merges an applied configuration into the stored object.
-pub(crate) fn apply(
+pub(crate) async fn apply(
     ctx: &RequestContext<'_>,
     old: Option<Value>,
     config: &Value,
@@ -49,7 +68,14 @@ pub(crate) fn apply(
     let api_version = ctx.info.api_version();
     let empty = Schema::default();
     let schema = schema(ctx).unwrap_or(&empty);
-    let served = ServedVersions::of(ctx, &[old.as_ref()]);
+    let mut served = ServedVersions::of(ctx, &[old.as_ref()]);
+    if served.by_webhook() {
+        let applied = served.settle(ctx, |served| {
+            let context = context(ctx, schema, manager, &api_version, served);
+            managed_fields::apply(&context, old.clone(), config, force)
+        });
+        return applied.await?.map_err(refusal);
+    }
     let context = context(ctx, schema, manager, &api_version, &served);
     managed_fields::apply(&context, old, config, force).map_err(refusal)
 }
@@ -73,16 +99,29 @@ fn context<'a>(
     Context { schema, api_version, kind: &info.kind, manager, subresource, now, reset, versions }
 }
 
+/// How many conversions the managed fields of one write may need: of the stored, the new, the merged and the pruned object,
+/// to each version and back. A definition with more versions in use than this allows has to be migrated first.
+const CONVERSIONS_MAX: usize = 64;
+
 /// The versions of a custom resource in which its field managers wrote.
-struct ServedVersions(Vec<Arc<ResourceInfo>>);
+///
+/// The rules of managed fields are pure functions, but a conversion by webhook has to wait. Therefore a conversion that is
+/// not known yet is noted as missing; it is made, and the function runs again ([`ServedVersions::settle`]).
+struct ServedVersions {
+    infos: Vec<Arc<ResourceInfo>>,
+    /// The conversions that were made: the object, the version, and the result.
+    known: Vec<(Value, String, Value)>,
+    /// The first conversion that is not known.
+    missing: Mutex<Option<(Value, String)>>,
+}
 
 impl ServedVersions {
     fn of(ctx: &RequestContext<'_>, objects: &[Option<&Value>]) -> Self {
-        let mut served = Self(Vec::new());
+        let mut served = Self { infos: Vec::new(), known: Vec::new(), missing: Mutex::default() };
         if !ctx.info.is_custom() {
             return served;
         }
-        served.0.push(ctx.info.clone());
+        served.infos.push(ctx.info.clone());
         let entries = objects
             .iter()
             .flatten()
@@ -91,20 +130,48 @@ impl ServedVersions {
         for api_version in entries.filter_map(|entry| entry["apiVersion"].as_str()) {
             let (group, version) = split_api_version(api_version);
             if group == ctx.info.group && served.find(api_version).is_none() {
-                served.0.extend(ctx.services.registry.find(group, version, &ctx.info.plural));
+                served.infos.extend(ctx.services.registry.find(group, version, &ctx.info.plural));
             }
         }
         served
     }
 
     fn find(&self, api_version: &str) -> Option<&ResourceInfo> {
-        self.0.iter().find(|info| info.api_version() == api_version).map(|info| &**info)
+        self.infos.iter().find(|info| info.api_version() == api_version).map(|info| &**info)
+    }
+
+    /// Whether conversions between these versions are made by a webhook.
+    fn by_webhook(&self) -> bool {
+        self.infos.len() > 1 && self.infos.iter().any(|info| conversion::calls_webhook(info))
+    }
+
+    /// Runs a function until all conversions that it needs are known.
+    async fn settle<T>(&mut self, ctx: &RequestContext<'_>, run: impl Fn(&Self) -> T) -> Result<T> {
+        for _ in 0..CONVERSIONS_MAX {
+            let result = run(self);
+            let Some((object, version)) = self.missing.get_mut().take() else { return Ok(result) };
+            let (Some(to), Some(from)) =
+                (self.find(&version), self.find(object["apiVersion"].as_str().unwrap_or_default()))
+            else {
+                return Err(Status::internal("a field manager wrote in a version that is not served"));
+            };
+            let converted = ctx.services.converter.convert(from, to, &object).await?;
+            self.known.push((object, version, converted));
+        }
+        Err(Status::internal("the managed fields of this object need too many conversions"))
     }
 }
 
 impl Versions for ServedVersions {
     fn convert(&self, object: &Value, api_version: &str) -> Option<(Value, &Schema)> {
         let custom = self.find(api_version)?.custom.as_ref()?;
+        if custom.webhook.is_some() && object["apiVersion"] != api_version {
+            let known = self.known.iter().find(|(from, to, _)| to == api_version && from == object);
+            if known.is_none() {
+                self.missing.lock().get_or_insert_with(|| (object.clone(), api_version.to_owned()));
+            }
+            return known.map(|(_, _, converted)| (converted.clone(), &custom.schema));
+        }
         let mut object = object.clone();
         object["apiVersion"] = api_version.into();
         if !custom.preserve_unknown_fields {

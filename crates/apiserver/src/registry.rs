@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use bytes::Bytes;
 use evenkeel_env::HashMap;
 use evenkeel_schema::api_resources;
 use evenkeel_schema::structural::Rules;
@@ -15,18 +14,10 @@ use evenkeel_schema::types::Schema;
 use parking_lot::RwLock;
 use serde_json::Value;
 
-use crate::Header;
-use crate::bounded_cache::BoundedCache;
+use crate::converted_objects::ConvertedObjects;
 use crate::strategy::Strategy;
 
 pub(crate) use group_resource::GroupResource;
-
-/// The size of one generation of the cache of converted objects; two are kept. That is enough to convert a
-/// list of ten thousand objects of a kilobyte or two only once, and an unused resource takes 32 MiB at most.
-const CONVERTED_BYTES: usize = 16 << 20;
-
-/// Converted objects by the revision that wrote them, since a revision is one write of one key.
-pub(crate) type ConvertedObjects = BoundedCache<u64, (Bytes, Header), CONVERTED_BYTES>;
 
 /// A served resource in one version.
 #[derive(Debug, Default)]
@@ -108,18 +99,38 @@ pub struct CustomInfo {
     pub schema: Schema,
     /// The schema's CEL rules, compiled on first use and kept while the schema is unchanged.
     pub(crate) rules: Arc<OnceLock<Option<Rules>>>,
-    /// The revision since which the schema is unchanged.
-    pub schema_revision: u64,
+    /// The revision since which the storage version and its schema are unchanged. Objects that were written later are
+    /// stored in that version and conform to its schema.
+    pub stored_revision: u64,
     /// The name of the storage version.
     pub storage_version: String,
-    /// The schema of the storage version, if that is another version.
-    pub storage_schema: Option<Schema>,
+    /// All versions of the definition, whether they are served or not. Old objects may be stored in any of them.
+    pub(crate) versions: Arc<BTreeMap<String, Arc<VersionSchema>>>,
+    /// The conversion webhook; `None` for the conversion strategy `None`.
+    pub(crate) webhook: Option<Arc<WebhookConversion>>,
     /// Whether unknown fields are preserved (`spec.preserveUnknownFields`, or no schema).
     pub preserve_unknown_fields: bool,
     /// Whether the CRD is being deleted, so that no objects can be created.
     pub terminating: bool,
     /// The cache of objects that were converted to this version.
-    pub(crate) converted: ConvertedObjects,
+    pub(crate) converted: Arc<ConvertedObjects>,
+}
+
+/// The schema of one version of a CustomResourceDefinition.
+#[derive(Debug)]
+pub(crate) struct VersionSchema {
+    pub(crate) schema: Schema,
+    /// The schema as written in the definition.
+    pub(crate) source: Value,
+}
+
+/// The conversion webhook of a CustomResourceDefinition.
+#[derive(Debug, PartialEq)]
+pub(crate) struct WebhookConversion {
+    /// The `clientConfig`.
+    pub(crate) client_config: Value,
+    /// The `conversionReviewVersions`, in order of preference.
+    pub(crate) review_versions: Vec<String>,
 }
 
 impl CustomInfo {

@@ -16,7 +16,7 @@ use crate::request::{Request, check_timeout, path_segment_error};
 use crate::services::Services;
 use crate::status::{Details, Result, Status, qualified, quote};
 use crate::strategy::Unstored;
-use crate::{ResourceInfo, User, component_status, nonresource, read, subresource, write};
+use crate::{ResourceInfo, User, component_status, conversion, nonresource, read, subresource, write};
 
 /// Answers a request that never has to wait: a GET of one object in its current state. `None` for any other
 /// request.
@@ -24,14 +24,24 @@ pub(crate) fn answer_now(services: &Services, request: &Request<'_>) -> Option<R
     let ApiPath::Resource(path) = &request.route else { return None };
     let plain = request.verb() == "get" && path.subresource.is_empty();
     let newest = request.query.text("resourceVersion").is_empty() && services.store.is_current();
-    (plain && newest).then(|| {
+    if !plain || !newest || calls_webhook(services, path) {
+        return None;
+    }
+    let answer = || {
         let other = authorize(services, request, None)?;
         let info = &*find(&services.registry, request, path)?;
         let user = other.as_deref().unwrap_or(request.user);
         let ctx = RequestContext { services, request, audit: None, path, info, user };
         enter(&ctx)?;
         if is_component_status(info) { component_status::answer(&ctx) } else { read::get_now(&ctx) }
-    })
+    };
+    Some(answer())
+}
+
+/// Whether the objects of a resource are converted by a webhook, so that a read may have to wait.
+fn calls_webhook(services: &Services, path: &ResourcePath<'_>) -> bool {
+    let info = services.registry.look_up(&path.group, &path.version, &path.resource);
+    info.is_some_and(|info| conversion::calls_webhook(&info))
 }
 
 /// Answers a request, or refuses it.

@@ -19,6 +19,7 @@ use crate::audit::{Audit, Refused};
 use crate::authenticate::Authentication;
 use crate::body::Body;
 use crate::completion::Completion;
+use crate::conversion::Converter;
 use crate::crd::Definitions;
 use crate::object_cache::ObjectCache;
 use crate::openapi::OpenApi;
@@ -68,6 +69,7 @@ impl ApiServer {
     pub fn new(store: Store<Header>, env: Env, options: Options) -> Self {
         let authorizer = options.authorizer.unwrap_or_else(|| Arc::new(Rbac::new(store.clone())));
         let registry = Arc::new(Registry::new());
+        let webhooks = Arc::new(WebhookClient::new(store.clone(), options.webhooks));
         let services = Services {
             requests: env.ledger().station("apiserver requests"),
             registry: registry.clone(),
@@ -75,7 +77,8 @@ impl ApiServer {
             authorizer,
             authentication: Authentication::new(store.clone(), env.clone(), options.signing_key),
             registrations: AdmissionRegistrations::default(),
-            webhooks: Arc::new(WebhookClient::new(store.clone(), options.webhooks)),
+            converter: Converter::new(webhooks.clone(), env.clone(), registry.clone()),
+            webhooks,
             allocator: Allocator::load(&store),
             events: Arc::default(),
             objects: ObjectCache::default(),

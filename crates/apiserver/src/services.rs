@@ -14,6 +14,7 @@ use crate::access::Authorizer;
 use crate::admission_registration::AdmissionRegistrations;
 use crate::allocate::Allocator;
 use crate::authenticate::Authentication;
+use crate::conversion::Converter;
 use crate::crd::Definitions;
 use crate::encoded_events::EncodedEvents;
 use crate::object_cache::ObjectCache;
@@ -36,6 +37,8 @@ pub(crate) struct Services {
     pub(crate) registrations: AdmissionRegistrations,
     /// Calls admission and conversion webhooks.
     pub(crate) webhooks: Arc<WebhookClient>,
+    /// Converts objects between the versions of their kind.
+    pub(crate) converter: Converter,
     /// Allocates the cluster IPs and node ports of services.
     pub(crate) allocator: Allocator,
     /// The cache of encoded watch events.

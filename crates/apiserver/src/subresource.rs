@@ -46,7 +46,7 @@ pub(crate) async fn review(
     let query = write_query(ctx, "CreateOptions")?;
     let mut incoming = Incoming::decode(ctx, &query, &body)?;
     incoming.place(ctx)?;
-    managed_fields::track(ctx, &mut incoming.object, None);
+    managed_fields::track(ctx, &mut incoming.object, None).await;
     if resource == Unstored::TokenReview {
         let answer = authenticate::token_review(&ctx.services.authentication, incoming.object)?;
         return Ok(respond::json(201, answer.to_string()));

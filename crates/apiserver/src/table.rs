@@ -220,11 +220,23 @@ fn custom_heading(column: &Column) -> Value {
     value
 }
 
+/// Kubernetes' description of `metadata.name`.
+const NAME: &str = "Name must be unique within a namespace. Is required when creating resources, although some resources \
+    may allow a client to request the generation of an appropriate name automatically. Name is primarily intended for \
+    creation idempotence and configuration definition. Cannot be updated. More info: \
+    https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names";
+/// Kubernetes' description of `metadata.creationTimestamp`.
+const CREATION_TIMESTAMP: &str = "CreationTimestamp is a timestamp representing the server time when this object was \
+    created. It is not guaranteed to be set in happens-before order across separate operations. Clients may not set this \
+    value. It is represented in RFC3339 form and is in UTC.\n\nPopulated by the system. Read-only. Null for lists. More \
+    info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
+
 fn name_column() -> Value {
     heading(&Column {
         name: "Name".into(),
         kind: "string".into(),
         format: "name".into(),
+        description: NAME.into(),
         ..Column::default()
     })
 }
@@ -232,7 +244,8 @@ fn name_column() -> Value {
 /// The column that a CRD without `additionalPrinterColumns` shows after the name.
 fn age_column() -> Column {
     let json_path = ".metadata.creationTimestamp".to_owned();
-    Column { name: "Age".into(), kind: "date".into(), json_path, ..Column::default() }
+    let description = CREATION_TIMESTAMP.to_owned();
+    Column { name: "Age".into(), kind: "date".into(), json_path, description, ..Column::default() }
 }
 
 #[cfg(test)]

@@ -49,6 +49,8 @@ impl fmt::Debug for WebhookQuestion {
 pub struct WebhookAnswer {
     /// The status code.
     pub code: u16,
+    /// The Content-Type; empty if the response has none.
+    pub content_type: String,
     /// The body.
     pub body: Bytes,
 }
@@ -87,7 +89,7 @@ mod tests {
             ca_bundle: PLANTED.into(),
             body: PLANTED.into(),
         };
-        let answer = WebhookAnswer { code: 200, body: PLANTED.into() };
+        let answer = WebhookAnswer { code: 200, content_type: String::new(), body: PLANTED.into() };
         let shown = format!("{question:?} {question:#?} {answer:?} {answer:#?}");
         let in_numbers = format!("{:?}", PLANTED.as_bytes());
         let in_numbers = in_numbers.trim_matches(['[', ']']);

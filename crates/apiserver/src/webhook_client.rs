@@ -176,7 +176,11 @@ pub(crate) fn refusal(answer: &WebhookAnswer) -> Option<String> {
     if (200..=206).contains(&answer.code) {
         return None;
     }
-    let text = String::from_utf8_lossy(&answer.body);
+    // Like Kubernetes' client, an error quotes the body only if it is text.
+    let text = match answer.content_type.starts_with("text/") {
+        true => String::from_utf8_lossy(&answer.body),
+        false => "unknown".into(),
+    };
     if let Ok(status) = serde_json::from_slice::<Value>(&answer.body)
         && status["kind"] == "Status"
         && let Some(message) = status["message"].as_str()

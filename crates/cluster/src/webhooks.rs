@@ -73,9 +73,10 @@ impl Webhooks {
         let exchange = async {
             let response = sender.send_request(request).await.map_err(|error| error.to_string())?;
             let code = response.status().as_u16();
+            let content_type = content_type(response.headers());
             let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
             let body = body.map_err(|error| error.to_string())?.to_bytes();
-            Ok(WebhookAnswer { code, body })
+            Ok(WebhookAnswer { code, content_type, body })
         };
         // The connection makes progress only while it is polled, and is closed with the response.
         tokio::select! {
@@ -84,6 +85,12 @@ impl Webhooks {
             ended = connection => Err(ended.err().map_or_else(|| "EOF".to_owned(), |error| error.to_string())),
         }
     }
+}
+
+/// The Content-Type of a response; empty if it has none.
+pub(crate) fn content_type(headers: &http::HeaderMap) -> String {
+    let given = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    given.unwrap_or_default().to_owned()
 }
 
 /// Keeps virtual time from passing. Tokio lets paused time jump to the next timer whenever all tasks wait, but not

@@ -27,5 +27,6 @@ pub mod structural;
 pub mod types;
 pub mod validate;
 pub mod warnings;
+mod webhook_client_config;
 
 pub use evenkeel_scalars::{go, names, quantity, time};

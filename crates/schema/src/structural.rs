@@ -19,7 +19,7 @@ use crate::json::Value;
 use crate::types::Schema;
 
 pub use compile::compile;
-pub use defaulting::{default, default_applied};
+pub use defaulting::{default, default_applied, drop_nulls};
 pub use pruning::{prune, prune_embedded};
 pub use rules::{RuleFindings, Rules};
 

@@ -61,6 +61,13 @@ pub(super) fn registered(ctx: &RequestContext<'_>, name: &str) -> Result<Arc<Reg
     }
 }
 
+/// Prepares what policies need, because they are evaluated without waiting.
+pub(super) async fn prepare(ctx: &RequestContext<'_>, name: &str) -> Result<()> {
+    let registered = registered(ctx, name)?;
+    params::convert(ctx, &registered).await;
+    Ok(())
+}
+
 /// A denial by a policy: the message, which names policy and binding, and the machine-readable reason.
 struct Denied {
     message: String,

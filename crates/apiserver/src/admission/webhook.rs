@@ -25,7 +25,7 @@ use crate::context::RequestContext;
 use crate::incoming::Incoming;
 use crate::status::{Result, Status, quote};
 use crate::webhook_client::CallError;
-use crate::{ResourceInfo, WebhookAnswer, conversion};
+use crate::{ResourceInfo, WebhookAnswer};
 
 /// The default timeout of a webhook, as in Kubernetes.
 const TIMEOUT_SECONDS: u64 = 10;
@@ -36,6 +36,13 @@ enum Failure {
     Call(String),
     /// The webhook denied the request, or its patch cannot be applied.
     Refused(Status),
+}
+
+/// What a webhook is asked about: the request as its rule matched it, and the objects in the version of that rule.
+struct Asked {
+    matched: Matched,
+    object: Value,
+    old: Value,
 }
 
 /// Runs the plugins again over an object that a webhook has changed.
@@ -83,12 +90,12 @@ pub(super) async fn validate(admission: &Admission<'_>, object: &Value) -> Resul
     let registered = registered(admission.ctx, admission.shown_name())?;
     let mut asked = Vec::new();
     for hook in &registered.validating_webhooks {
-        if let Some(matched) = match_request(admission, hook, object)? {
-            asked.push((hook, matched));
+        if let Some(about) = match_request(admission, hook, object).await? {
+            asked.push((hook, about));
         }
     }
-    let verdicts = asked.iter().enumerate().map(|(index, (hook, matched))| async move {
-        let verdict = call_webhook(admission, hook, matched, object, false).await;
+    let verdicts = asked.iter().enumerate().map(|(index, (hook, about))| async move {
+        let verdict = call_webhook(admission, hook, about, false).await;
         apply_failure_policy(admission, hook, verdict, Place::validating(index)).map(|_| ())
     });
     join_all(verdicts).await.into_iter().collect()
@@ -103,12 +110,14 @@ async fn mutate_by(
     object: &mut Value,
     place: Place,
 ) -> Result<Option<bool>> {
-    let Some(matched) = match_request(admission, hook, object)? else { return Ok(None) };
-    let verdict = call_webhook(admission, hook, &matched, object, true).await;
-    let patched = verdict.and_then(|verdict| {
-        let new = patched(admission, hook, &matched.info, object, &verdict)?;
-        Ok(new.map(|new| (new, verdict)))
-    });
+    let Some(asked) = match_request(admission, hook, object).await? else { return Ok(None) };
+    let patched = match call_webhook(admission, hook, &asked, true).await {
+        Ok(verdict) => {
+            let new = patched(admission, hook, &asked, object, &verdict).await;
+            new.map(|new| new.map(|new| (new, verdict)))
+        }
+        Err(failure) => Err(failure),
+    };
     let changed = matches_changed(&patched, object);
     place.note_mutation(admission.ctx, hook, changed);
     if let Some((new, verdict)) = apply_failure_policy(admission, hook, patched, place)?.flatten() {
@@ -145,15 +154,18 @@ fn apply_failure_policy<T>(
 }
 
 /// Matches a webhook against a request; `None` if the webhook is not to be called.
-fn match_request(admission: &Admission<'_>, hook: &Webhook, object: &Value) -> Result<Option<Matched>> {
+async fn match_request(admission: &Admission<'_>, hook: &Webhook, object: &Value) -> Result<Option<Asked>> {
     let Some(matched) = matches(admission, object, &hook.constraints) else { return Ok(None) };
-    let shown = shown(admission.ctx, &matched.info, object);
-    let old = shown_old(admission, &matched.info);
+    let shown = shown(admission.ctx, &matched.info, object).await?;
+    let old = match admission.old {
+        Some(old) => self::shown(admission.ctx, &matched.info, old).await?,
+        None => Value::Null,
+    };
     let request = request(admission, &matched);
     let null = Value::Null;
     let inputs = Inputs { object: &shown, old: &old, request: &request, params: &null, namespace: &null };
     match hook.conditions.hold(&inputs) {
-        Ok(holds) => Ok(holds.then_some(matched)),
+        Ok(holds) => Ok(holds.then_some(Asked { matched, object: shown, old })),
         Err(why) => {
             let info = &admission.ctx.info;
             Err(Status::not_admitted(&info.group, &info.plural, admission.name, &why))
@@ -162,21 +174,27 @@ fn match_request(admission: &Admission<'_>, hook: &Webhook, object: &Value) -> R
 }
 
 /// Converts an object to the version for which a rule was written.
-fn shown(ctx: &RequestContext<'_>, info: &ResourceInfo, object: &Value) -> Value {
+async fn shown(ctx: &RequestContext<'_>, info: &ResourceInfo, object: &Value) -> Result<Value> {
     let same = info.group == ctx.info.group && info.version == ctx.info.version;
-    if same || object.is_null() { object.clone() } else { conversion::convert(ctx.info, info, object) }
+    if same || object.is_null() { Ok(object.clone()) } else { convert(ctx, ctx.info, info, object).await }
 }
 
-fn shown_old(admission: &Admission<'_>, info: &ResourceInfo) -> Value {
-    admission.old.map_or(Value::Null, |old| shown(admission.ctx, info, old))
+/// Converts an object; a failure is an internal error, whatever the failure policy of the admission webhook.
+async fn convert(
+    ctx: &RequestContext<'_>,
+    from: &ResourceInfo,
+    to: &ResourceInfo,
+    object: &Value,
+) -> Result<Value> {
+    let converted = ctx.services.converter.convert(from, to, object).await;
+    converted.map_err(|status| Status::internal(status.message))
 }
 
 /// Calls a webhook.
 async fn call_webhook(
     admission: &Admission<'_>,
     hook: &Webhook,
-    matched: &Matched,
-    object: &Value,
+    asked: &Asked,
     mutating: bool,
 ) -> std::result::Result<Verdict, Failure> {
     let ctx = admission.ctx;
@@ -184,7 +202,7 @@ async fn call_webhook(
         let why = format!("admission webhook {} does not support dry run", quote(&hook.name));
         return Err(Failure::Refused(Status::bad_request(why)));
     }
-    let question = question::new(admission, hook, matched, object).map_err(Failure::Call)?;
+    let question = question::new(admission, hook, asked).map_err(Failure::Call)?;
     let answer = post(ctx, hook, question.body()).await.map_err(Failure::Call)?;
     let verdict = answer::read(&answer, &question, mutating).map_err(Failure::Call)?;
     verdict.warnings.iter().for_each(|it| ctx.request.warn(it.as_str()));
@@ -210,15 +228,15 @@ async fn post(
 }
 
 /// Applies a webhook's patch; `None` if it does not change the object.
-fn patched(
+async fn patched(
     admission: &Admission<'_>,
     hook: &Webhook,
-    info: &ResourceInfo,
+    asked: &Asked,
     object: &Value,
     verdict: &Verdict,
 ) -> std::result::Result<Option<Value>, Failure> {
     let ctx = &RequestContext { info: admission.part.unwrap_or(admission.ctx.info), ..*admission.ctx };
-    let info = admission.part.map_or(info, |part| part);
+    let info = admission.part.map_or(&*asked.matched.info, |part| part);
     let Some(patch) = &verdict.patch else { return Ok(None) };
     let undecodable =
         |why: String| Failure::Call(format!("received undecodable patch in webhook response: {why}"));
@@ -234,8 +252,8 @@ fn patched(
         )));
     }
     let parsed = JsonPatch::parse(&patch).map_err(|error| undecodable(error.to_string()))?;
-    let before = shown(ctx, info, object);
-    let mut new = parsed.apply(&before).map_err(|error| internal(error.to_string()))?;
+    let before = if admission.part.is_some() { object } else { &asked.object };
+    let mut new = parsed.apply(before).map_err(|error| internal(error.to_string()))?;
     if let Some(schema) = types::builtin(&info.group, &info.version, &info.kind)
         && let Some(why) = strict_decoding::decode_value(schema, &info.kind, &new).refusal
     {
@@ -243,7 +261,7 @@ fn patched(
     }
     let same = info.group == ctx.info.group && info.version == ctx.info.version;
     if !same {
-        new = conversion::convert(info, ctx.info, &new);
+        new = convert(ctx, info, ctx.info, &new).await.map_err(Failure::Refused)?;
     }
     let mut incoming = Incoming { object: new };
     // Unknown fields are dropped silently, because the webhook added them, not the client.

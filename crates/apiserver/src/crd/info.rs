@@ -1,5 +1,6 @@
 //! Builds the served resources of a CRD.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use evenkeel_schema::structural;
@@ -8,7 +9,7 @@ use evenkeel_store::Entry;
 use serde_json::Value;
 
 use super::{Definitions, storage_version};
-use crate::registry::storage_prefix;
+use crate::registry::{VersionSchema, WebhookConversion, storage_prefix};
 use crate::{Column, CustomInfo, Header, ResourceInfo, SubresourceInfo};
 
 const VERBS: [&str; 8] = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
@@ -19,9 +20,71 @@ pub(super) fn resources(
     definition: &Value,
     entry: &Entry<Header>,
 ) -> Vec<ResourceInfo> {
+    let shared = Shared::of(definitions, definition, entry);
     let versions = definition["spec"]["versions"].as_array();
     let served = versions.into_iter().flatten().filter(|it| it["served"] == true);
-    served.map(|version| resource(definitions, definition, version, entry)).collect()
+    served.map(|version| resource(definitions, definition, version, entry, &shared)).collect()
+}
+
+/// What all served versions of a CRD have in common.
+struct Shared {
+    versions: Arc<BTreeMap<String, Arc<VersionSchema>>>,
+    webhook: Option<Arc<WebhookConversion>>,
+    storage_version: String,
+    stored_revision: u64,
+    /// Whether objects are converted as before this change of the CRD.
+    converts_as_before: bool,
+}
+
+impl Shared {
+    fn of(definitions: &Definitions, definition: &Value, entry: &Entry<Header>) -> Self {
+        let before = definitions.registry.custom().into_iter().filter_map(|info| info.custom.clone());
+        let before = before.into_iter().find(|it| it.uid == *entry.header.uid);
+        let old = before.as_ref().map(|it| it.versions.clone()).unwrap_or_default();
+        let listed = definition["spec"]["versions"].as_array().into_iter().flatten();
+        let versions: BTreeMap<_, _> =
+            listed.map(|it| (text(&it["name"]), version_schema(it, &old))).collect();
+        let storage_version = storage_version(definition).to_owned();
+        let same = |a: Option<&Arc<VersionSchema>>, b: Option<&Arc<VersionSchema>>| match (a, b) {
+            (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+            _ => false,
+        };
+        // Objects that were written since the last change of the storage version or its schema conform to it.
+        let stored = before.as_ref().filter(|it| {
+            it.storage_version == storage_version
+                && same(old.get(&storage_version), versions.get(&storage_version))
+        });
+        let stored_revision = stored.map_or(entry.revision, |it| it.stored_revision);
+        let webhook = webhook(definition);
+        let converts_as_before = before.as_ref().is_some_and(|it| {
+            it.stored_revision == stored_revision
+                && it.webhook == webhook
+                && old.len() == versions.len()
+                && versions.iter().all(|(name, schema)| same(old.get(name), Some(schema)))
+        });
+        let versions = Arc::new(versions);
+        Self { versions, webhook, storage_version, stored_revision, converts_as_before }
+    }
+}
+
+/// Compiles the schema of a version, unless it is unchanged.
+fn version_schema(version: &Value, old: &BTreeMap<String, Arc<VersionSchema>>) -> Arc<VersionSchema> {
+    let source = &version["schema"]["openAPIV3Schema"];
+    match old.get(version["name"].as_str().unwrap_or_default()).filter(|old| old.source == *source) {
+        Some(unchanged) => unchanged.clone(),
+        None => {
+            let schema = structural::compile(source).unwrap_or_else(|_| Schema::default());
+            Arc::new(VersionSchema { schema, source: source.clone() })
+        }
+    }
+}
+
+fn webhook(definition: &Value) -> Option<Arc<WebhookConversion>> {
+    let conversion = &definition["spec"]["conversion"];
+    let webhook = Some(&conversion["webhook"]).filter(|_| conversion["strategy"] == "Webhook")?;
+    let client_config = webhook["clientConfig"].clone();
+    let review_versions = texts(&webhook["conversionReviewVersions"]);
+    Some(Arc::new(WebhookConversion { client_config, review_versions }))
 }
 
 fn resource(
@@ -29,6 +92,7 @@ fn resource(
     definition: &Value,
     version: &Value,
     entry: &Entry<Header>,
+    shared: &Shared,
 ) -> ResourceInfo {
     let spec = &definition["spec"];
     let names = &definition["status"]["acceptedNames"];
@@ -46,7 +110,14 @@ fn resource(
         categories: texts(&names["categories"]),
         subresources: subresources(version, &text(&names["kind"])),
         columns: columns(version),
-        custom: Some(Arc::new(custom(definitions, definition, version, entry, (&group, &name, &plural)))),
+        custom: Some(Arc::new(custom(
+            definitions,
+            definition,
+            version,
+            entry,
+            shared,
+            (&group, &name, &plural),
+        ))),
         group,
         version: name,
         plural,
@@ -59,36 +130,29 @@ fn custom(
     definition: &Value,
     version: &Value,
     entry: &Entry<Header>,
+    shared: &Shared,
     (group, name, plural): (&str, &str, &str),
 ) -> CustomInfo {
     let schema = version["schema"]["openAPIV3Schema"].clone();
     let preserve = definition["spec"]["preserveUnknownFields"] == true || schema.is_null();
-    // An unchanged schema keeps its revision: objects that were written since then conform to it.
     let before = definitions.registry.find(group, name, plural).and_then(|it| it.custom.clone());
+    let converted = before.as_ref().filter(|_| shared.converts_as_before).map(|it| it.converted.clone());
+    // An unchanged schema keeps its compiled rules.
     let before = before.filter(|it| it.version["schema"] == version["schema"]);
     CustomInfo {
         definition: entry.header.name.to_string(),
         uid: entry.header.uid.to_string(),
         version: version.clone(),
         schema: structural::compile(&schema).unwrap_or_else(|_| Schema::default()),
-        rules: before.as_ref().map(|it| it.rules.clone()).unwrap_or_default(),
-        schema_revision: before.map_or(entry.revision, |it| it.schema_revision),
-        storage_version: storage_version(definition).to_owned(),
-        storage_schema: storage_schema(definition, version),
+        rules: before.map(|it| it.rules.clone()).unwrap_or_default(),
+        stored_revision: shared.stored_revision,
+        storage_version: shared.storage_version.clone(),
+        versions: shared.versions.clone(),
+        webhook: shared.webhook.clone(),
         preserve_unknown_fields: preserve,
         terminating: entry.header.deleting,
-        converted: Default::default(),
+        converted: converted.unwrap_or_default(),
     }
-}
-
-/// The schema of the storage version; `None` if this is the storage version.
-fn storage_schema(definition: &Value, version: &Value) -> Option<Schema> {
-    let versions = definition["spec"]["versions"].as_array();
-    let stored = versions.into_iter().flatten().find(|it| it["storage"] == true)?;
-    if stored["name"] == version["name"] {
-        return None;
-    }
-    structural::compile(&stored["schema"]["openAPIV3Schema"]).ok()
 }
 
 fn subresources(version: &Value, kind: &str) -> Vec<SubresourceInfo> {

@@ -19,12 +19,25 @@ use crate::{Header, conversion, respond};
 pub(crate) async fn get(ctx: &RequestContext<'_>) -> Result<Response<Body>> {
     let accept = negotiate_for(ctx.request, false, ctx.info.is_custom())?;
     wait(ctx).await?;
-    newest(ctx, accept)
+    let served = match find_newest(ctx)? {
+        Ok(encoded) => encoded,
+        Err(entry) => ctx.services.converter.served(ctx.info, &entry).await?.encoded(entry.revision),
+    };
+    respond_object(ctx, 200, accept, served)
 }
 
-/// Answers a GET of one object from the current state, without waiting.
+/// Answers a GET of one object from the current state, without waiting. The resource must not be converted by a webhook.
 pub(crate) fn get_now(ctx: &RequestContext<'_>) -> Result<Response<Body>> {
-    newest(ctx, negotiate_for(ctx.request, false, ctx.info.is_custom())?)
+    let accept = negotiate_for(ctx.request, false, ctx.info.is_custom())?;
+    let encoded = match find_newest(ctx)? {
+        Ok(encoded) => encoded,
+        Err(entry) => {
+            let served = conversion::served_now(ctx.info, &entry)?;
+            let served = served.ok_or_else(|| Status::internal("a conversion has to wait for a webhook"))?;
+            served.encoded(entry.revision)
+        }
+    };
+    respond_object(ctx, 200, accept, encoded)
 }
 
 thread_local! {
@@ -34,7 +47,8 @@ thread_local! {
 /// The capacity above which the buffer is shrunk before use.
 const KEY_MAX_BYTES: usize = 4096;
 
-fn newest(ctx: &RequestContext<'_>, accept: Accept) -> Result<Response<Body>> {
+/// Finds the object that the path names: encoded if it is served as it is stored, otherwise as it is stored.
+fn find_newest(ctx: &RequestContext<'_>) -> Result<std::result::Result<EncodedObject, Arc<Entry<Header>>>> {
     let seen = KEY.with_borrow_mut(|key| {
         key.clear();
         key.shrink_to(KEY_MAX_BYTES);
@@ -45,11 +59,7 @@ fn newest(ctx: &RequestContext<'_>, accept: Accept) -> Result<Response<Body>> {
             as_is.then(|| EncodedObject::stored(entry, entry.revision)).ok_or_else(|| entry.clone())
         })
     });
-    let encoded = match seen.ok_or_else(|| ctx.not_found())? {
-        Ok(encoded) => encoded,
-        Err(entry) => conversion::encoded(ctx.info, &entry, entry.revision)?,
-    };
-    respond_object(ctx, 200, accept, encoded)
+    seen.ok_or_else(|| ctx.not_found())
 }
 
 /// The stored object that the path names, as new as the request demands.

@@ -9,19 +9,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use evenkeel_store::Entry;
 
+use crate::Header;
 use crate::body::{Body, PIECE_BYTES};
 use crate::context::RequestContext;
+use crate::conversion::Served;
 use crate::encode::EncodedObject;
 use crate::status::Result;
-use crate::{Header, ResourceInfo, conversion, storage};
-
-/// One object of a list.
-pub(crate) enum Item {
-    /// An object that is sent as it is stored.
-    Stored(Arc<Entry<Header>>),
-    /// An object that was converted for this list.
-    Made(Box<EncodedObject>),
-}
 
 /// How much of each object a list contains.
 #[derive(Clone, Copy, Debug)]
@@ -34,29 +27,14 @@ pub(crate) enum Form {
     Metadata { beta: bool },
 }
 
-impl Item {
-    /// Prepares stored objects for a list. Objects with damaged bytes are left out, with a warning that names
-    /// them.
-    pub(crate) fn all(ctx: &RequestContext<'_>, entries: &[Arc<Entry<Header>>]) -> Vec<Self> {
-        let items = entries.iter().map(|entry| Self::of(ctx.info, entry));
-        items.filter_map(|item| item.map_err(|status| ctx.request.warn(status.message)).ok()).collect()
-    }
-
-    /// Prepares one stored object for a list.
-    fn of(info: &ResourceInfo, entry: &Arc<Entry<Header>>) -> Result<Self> {
-        storage::check_readable(entry)?;
-        if conversion::is_stored_as_served(info, entry) {
-            return Ok(Self::Stored(entry.clone()));
-        }
-        Ok(Self::Made(Box::new(conversion::encoded(info, entry, entry.revision)?)))
-    }
-
-    pub(crate) fn encoded(&self) -> EncodedObject {
-        match self {
-            Self::Stored(entry) => EncodedObject::stored(entry, entry.revision),
-            Self::Made(encoded) => (**encoded).clone(),
-        }
-    }
+/// Prepares stored objects for a list. Objects with damaged bytes are left out, with a warning that names them.
+///
+/// # Errors
+/// If the conversion of an object fails.
+pub(crate) async fn serve(ctx: &RequestContext<'_>, entries: &[Arc<Entry<Header>>]) -> Result<Vec<Served>> {
+    let served = ctx.services.converter.served_all(ctx.info, entries).await?;
+    let readable = served.into_iter().map(|item| item.map_err(|status| ctx.request.warn(status.message)));
+    Ok(readable.filter_map(|item| item.ok()).collect())
 }
 
 impl Form {
@@ -81,9 +59,9 @@ impl Form {
 const TAIL: &[u8] = b"]}";
 
 /// Builds the body of a list. `head` is the encoded beginning of the list, up to the first item.
-pub(crate) fn body(head: Vec<u8>, items: Vec<Item>, form: Form) -> Body {
+pub(crate) fn body(head: Vec<u8>, items: Vec<Served>, form: Form) -> Body {
     let commas = items.len().saturating_sub(1);
-    let items_len: usize = items.iter().map(|item| form.len(&item.encoded())).sum();
+    let items_len: usize = items.iter().map(|item| form.len(&item.encoded(item.revision))).sum();
     let len = head.len() + items_len + commas + TAIL.len();
     let mut pieces = Pieces { out: head, items: items.into_iter(), form, started: false, ended: false };
     if len > PIECE_BYTES {
@@ -97,7 +75,7 @@ pub(crate) fn body(head: Vec<u8>, items: Vec<Item>, form: Form) -> Body {
 struct Pieces {
     /// The beginning of the next piece.
     out: Vec<u8>,
-    items: std::vec::IntoIter<Item>,
+    items: std::vec::IntoIter<Served>,
     form: Form,
     /// Whether an item has been written, so that the next one needs a comma.
     started: bool,
@@ -118,7 +96,7 @@ impl Iterator for Pieces {
                 self.ended = true;
                 break;
             };
-            let encoded = item.encoded();
+            let encoded = item.encoded(item.revision);
             out.reserve(self.form.len(&encoded) + 1);
             if self.started {
                 out.push(b',');
@@ -136,10 +114,10 @@ mod tests {
 
     use super::*;
 
-    fn item(index: usize, size: usize) -> Item {
+    fn item(index: usize, size: usize) -> Served {
         let object = json!({"apiVersion": "v1", "kind": "ConfigMap",
             "metadata": {"name": format!("c{index}")}, "data": {"k": "x".repeat(size)}});
-        Item::Made(Box::new(EncodedObject::encode(&object, index as u64 + 1)))
+        Served::of_object(&object, index as u64 + 1)
     }
 
     fn check(count: usize, size: usize, form: Form) {
@@ -149,7 +127,7 @@ mod tests {
             if index > 0 {
                 expected.push(b',');
             }
-            form.write(&item(index, size).encoded(), &mut expected);
+            form.write(&item(index, size).encoded(index as u64 + 1), &mut expected);
         }
         expected.extend_from_slice(TAIL);
         let body = body(head, (0..count).map(|index| item(index, size)).collect(), form);

@@ -6,11 +6,12 @@ use evenkeel_schema::field::FieldError;
 use evenkeel_store::{Entry, Range, ReadError};
 use http::Response;
 
-use super::items::{self, Form, Item};
+use super::items::{self, Form, serve};
 use super::page::Token;
 use super::select::Selection;
 use crate::body::Body;
 use crate::context::RequestContext;
+use crate::conversion::{self, Served};
 use crate::decode::go_package;
 use crate::encode::{push_number, push_text};
 use crate::request::{Accept, ListQuery, Shape, negotiate_for, parse_version};
@@ -23,7 +24,7 @@ const CHUNK: usize = 500;
 
 /// The result of a list.
 pub(crate) struct Found {
-    pub(crate) entries: Vec<Arc<Entry<Header>>>,
+    pub(crate) entries: Vec<Served>,
     pub(crate) revision: u64,
     /// Where the list continues, if there is more.
     next: Option<Token>,
@@ -38,7 +39,7 @@ pub(crate) async fn list(ctx: &RequestContext<'_>) -> Result<Response<Body>> {
     validate(&query)?;
     let selection = Selection::parse(ctx.info, &query.labels, &query.fields)?;
     let found = find(ctx, &query, &selection).await?;
-    write_list(ctx, accept, Item::all(ctx, &found.entries), &found)
+    write_list(ctx, accept, &found)
 }
 
 /// Refuses options that cannot be combined.
@@ -93,13 +94,13 @@ pub(crate) async fn find(
     if let (Some(name), None) = (selection.name(), &after)
         && let Some(key) = single_key(ctx, selection, name)
     {
-        return find_one(ctx, &key, at, selection, newest);
+        return find_one(ctx, &key, at, selection, newest).await;
     }
     let prefix = ctx.scope();
     let after = after.map(|it| format!("{prefix}{it}"));
     // A list from the watch cache, which `resourceVersion=0` asks for, is not paged.
     let limit = if query.token.is_empty() && query.version == "0" { 0 } else { query.limit };
-    collect(ctx, &prefix, after, at, limit, selection)
+    collect(ctx, &prefix, after, at, limit, selection).await
 }
 
 /// The revision of the list (`None` for the newest), and the key after which it begins.
@@ -145,7 +146,7 @@ fn single_key(ctx: &RequestContext<'_>, selection: &Selection, name: &str) -> Op
     Some(ctx.info.key(namespace, name))
 }
 
-fn find_one(
+async fn find_one(
     ctx: &RequestContext<'_>,
     key: &str,
     at: Option<u64>,
@@ -156,11 +157,15 @@ fn find_one(
         Some(at) => ctx.services.store.get_at(key, at).map_err(|error| expired(&error, None))?,
         None => ctx.services.store.get(key),
     };
-    let entries = entry.into_iter().filter(|it| selection.matches(&it.header, &it.value)).collect();
+    let entry: Vec<_> = entry.into_iter().collect();
+    // What does not match by its name is not converted.
+    let named = entry.iter().all(|it| selection.matches_name(&it.header));
+    let mut entries = if named { serve(ctx, &entry).await? } else { Vec::new() };
+    entries.retain(|it| selection.matches(&it.header, &it.value));
     Ok(Found { entries, revision: at.unwrap_or(newest), next: None, remaining: None })
 }
 
-fn collect(
+async fn collect(
     ctx: &RequestContext<'_>,
     prefix: &str,
     after: Option<String>,
@@ -176,6 +181,9 @@ fn collect(
         (limit, false) => Some(limit.max(CHUNK)),
     };
     let mut range = Range { prefix: prefix.to_owned(), after, limit: chunk, at };
+    // Selectors see the object in the version of the request, in which a webhook may have changed what they look at.
+    // Other conversions change nothing that a selector can see, and are made only for what is selected.
+    let converts_first = !everything && conversion::calls_webhook(ctx.info);
     let mut entries: Vec<Arc<Entry<Header>>> = Vec::new();
     loop {
         let token =
@@ -183,8 +191,10 @@ fn collect(
         let page = ctx.services.store.range(&range).map_err(|error| expired(&error, token()))?;
         range.at = Some(page.revision);
         let last = page.entries.last().map(|it| it.key.to_string());
+        let seen = if converts_first { converted(ctx, &page.entries).await? } else { Vec::new() };
         for (index, entry) in page.entries.iter().enumerate() {
-            if !everything && !selection.matches(&entry.header, &entry.value) {
+            let shown = if converts_first { seen[index].as_deref() } else { Some(&**entry) };
+            if !everything && !shown.is_some_and(|it| selection.matches(&it.header, &it.value)) {
                 continue;
             }
             entries.push(entry.clone());
@@ -193,14 +203,22 @@ fn collect(
                 let after = entry.key[prefix.len()..].to_owned();
                 let next = Token { revision: Some(page.revision), after };
                 let remaining = everything.then_some(left);
+                let entries = serve(ctx, &entries).await?;
                 return Ok(Found { entries, revision: page.revision, next: Some(next), remaining });
             }
         }
         if page.remaining == 0 || last.is_none() {
+            let entries = serve(ctx, &entries).await?;
             return Ok(Found { entries, revision: page.revision, next: None, remaining: None });
         }
         range.after = last;
     }
+}
+
+/// The objects of a page as selectors see them; `None` for those with damaged bytes.
+async fn converted(ctx: &RequestContext<'_>, entries: &[Arc<Entry<Header>>]) -> Result<Vec<Option<Served>>> {
+    let served = ctx.services.converter.served_all(ctx.info, entries).await?;
+    Ok(served.into_iter().map(|served| served.ok()).collect())
 }
 
 /// The error for a revision that is no longer available. A continued list may go on without its snapshot.
@@ -220,17 +238,13 @@ fn expired(error: &ReadError, after: Option<String>) -> Status {
 }
 
 /// Builds a response with a list.
-pub(crate) fn write_list(
-    ctx: &RequestContext<'_>,
-    accept: Accept,
-    items: Vec<Item>,
-    found: &Found,
-) -> Result<Response<Body>> {
+pub(crate) fn write_list(ctx: &RequestContext<'_>, accept: Accept, found: &Found) -> Result<Response<Body>> {
+    let items = &found.entries;
     let mut out = Vec::new();
     let form = match accept.shape {
         Shape::Table { beta } => {
             let options = TableOptions::of(ctx.request, beta, ctx.services.env.now())?;
-            let objects: Vec<_> = items.iter().map(|item| item.encoded().to_value()).collect();
+            let objects: Vec<_> = items.iter().map(|item| item.encoded(item.revision).to_value()).collect();
             found.write_metadata(&mut out, false);
             let metadata = serde_json::from_slice(&out).map_err(Status::internal)?;
             let table = Printer::of(ctx.info).table(&objects, metadata, true, options);
@@ -259,7 +273,7 @@ pub(crate) fn write_list(
             )));
         }
     };
-    respond::formatted(200, accept.format, items::body(out, items, form))
+    respond::formatted(200, accept.format, items::body(out, items.clone(), form))
 }
 
 fn write_head(out: &mut Vec<u8>, kind: &str, version: &str, found: &Found, custom: bool) {
@@ -273,9 +287,9 @@ fn write_head(out: &mut Vec<u8>, kind: &str, version: &str, found: &Found, custo
 }
 
 impl Found {
-    /// A complete result with these entries.
-    pub(crate) fn all(entries: Vec<Arc<Entry<Header>>>, revision: u64) -> Self {
-        Self { entries, revision, next: None, remaining: None }
+    /// The list as the response to its deletion, which names no continuation.
+    pub(crate) fn deleted(self) -> Self {
+        Self { next: None, remaining: None, ..self }
     }
 
     /// Writes the list's metadata.

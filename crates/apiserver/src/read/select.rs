@@ -68,6 +68,18 @@ impl Selection {
         self
     }
 
+    /// Whether the selectors look at nothing but names and namespaces, which no conversion changes.
+    pub(crate) fn is_by_name(&self) -> bool {
+        let by_name = |term: &Term| matches!(term.field, Field::Name | Field::Namespace);
+        self.labels.is_everything() && self.fields.iter().all(by_name)
+    }
+
+    /// Whether name and namespace of an object match.
+    pub(crate) fn matches_name(&self, header: &Header) -> bool {
+        let by_name = self.fields.iter().filter(|it| matches!(it.field, Field::Name | Field::Namespace));
+        by_name.into_iter().all(|term| term.matches(header, &[]))
+    }
+
     /// Whether an object matches.
     pub(crate) fn matches(&self, header: &Header, bytes: &[u8]) -> bool {
         self.fields.iter().all(|term| term.matches(header, bytes))

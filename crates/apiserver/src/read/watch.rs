@@ -2,6 +2,8 @@
 //!
 //! Bookmarks and timeouts are timers of `tokio::time` and do not count as work in the ledger.
 
+mod converting;
+
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,20 +15,23 @@ use evenkeel_env::{Env, Work};
 use evenkeel_schema::field::FieldError;
 use evenkeel_store::{Change, Entry, Range, Watch, WatchError};
 use futures::Stream;
+use futures::future::BoxFuture;
 use http::Response;
 use jiff::Timestamp;
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use self::converting::{Converted, Needed, Shown, convert_change, initial_state};
 use super::list::refuse_options;
 use super::select::Selection;
 use crate::body::Body;
 use crate::context::RequestContext;
+use crate::conversion::{Converter, Served, calls_webhook, served_now};
 use crate::encode::EncodedObject;
 use crate::encoded_events::{EncodedEvents, EventId};
 use crate::request::{Format, ListQuery, Shape, negotiate_for, parse_version};
 use crate::status::{Result, Status};
 use crate::table::{Printer, TableOptions};
-use crate::{Header, ResourceInfo, conversion, respond};
+use crate::{Header, ResourceInfo, respond};
 
 /// The interval of bookmarks.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
@@ -122,14 +127,18 @@ async fn open(
     let length = length(query.timeout_seconds, &ctx.services.env);
     let prefix = ctx.scope();
     let mut pending = VecDeque::new();
-    let after = match begin {
-        Begin::After(after) => after,
+    let mut begin = begin;
+    let after = match &begin {
+        Begin::After(after) => *after,
         // The error is sent as an event, because the response headers of a watch have been sent by then.
         Begin::Never(_) => newest,
         Begin::State => {
             let range = Range { prefix: prefix.clone(), ..Range::default() };
             let page = ctx.services.store.range(&range).map_err(Status::internal)?;
-            pending.extend(page.entries.into_iter().filter(|it| selection.matches(&it.header, &it.value)));
+            match initial_state(ctx, &selection, page.entries, page.revision).await {
+                Ok(initial) => pending = initial,
+                Err(status) => begin = Begin::Never(status),
+            }
             page.revision
         }
     };
@@ -157,11 +166,23 @@ async fn open(
         selection,
         form,
         shared: ctx.services.events.clone(),
+        converter: ctx.services.converter.clone(),
+        converting: None,
         first: true,
         bookmark: query.bookmarks.then(|| Box::pin(sleep_until(first_bookmark(now, length)))),
         end: Box::pin(sleep_until(now + length)),
         ends_at: now + length,
     })
+}
+
+/// The type of an event, and the object that it shows.
+fn transition<T>(before: Option<T>, after: Option<T>) -> Option<(&'static str, T)> {
+    match (before, after) {
+        (None, None) => None,
+        (None, Some(after)) => Some(("ADDED", after)),
+        (Some(_), Some(after)) => Some(("MODIFIED", after)),
+        (Some(before), None) => Some(("DELETED", before)),
+    }
 }
 
 /// The lifetime of a watch. Kubernetes computes it in 64 bits of nanoseconds, which wrap around, so a timeout
@@ -224,7 +245,7 @@ enum State {
 struct Events {
     /// Held until the client has read the initial state, because that counts as in flight, like any event.
     work: Option<Work>,
-    initial: VecDeque<Arc<Entry<Header>>>,
+    initial: VecDeque<Shown>,
     /// The revision of the bookmark that ends the initial events, until it is sent.
     end_mark: Option<u64>,
     state: State,
@@ -235,6 +256,10 @@ struct Events {
     form: Form,
     /// The cache of events that were encoded for other watches.
     shared: Arc<EncodedEvents>,
+    converter: Converter,
+    /// The change that is being converted by a webhook. The watch goes on after it, so that no event is lost and all are
+    /// in order.
+    converting: Option<BoxFuture<'static, Converted>>,
     /// Whether no event was sent yet; the first event of a Table has the column definitions.
     first: bool,
     bookmark: Option<Pin<Box<Sleep>>>,
@@ -247,8 +272,10 @@ impl Stream for Events {
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         let this = &mut *self;
-        while let Some(entry) = this.initial.pop_front() {
-            if let Some(event) = this.event("ADDED", &entry, entry.revision) {
+        while let Some(shown) = this.initial.pop_front() {
+            // An object whose bytes are damaged is left out.
+            let Some(object) = shown.served(&this.form.info) else { continue };
+            if let Some(event) = this.event("ADDED", &object, object.revision) {
                 return Poll::Ready(Some(event));
             }
         }
@@ -276,6 +303,13 @@ impl Stream for Events {
 impl Events {
     fn poll_change(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         loop {
+            if let Some(converting) = &mut self.converting {
+                let Poll::Ready(converted) = converting.as_mut().poll(cx) else { return Poll::Pending };
+                self.converting = None;
+                if let Some(bytes) = self.converted_change(converted) {
+                    return Poll::Ready(Some(bytes));
+                }
+            }
             let error = match &mut self.state {
                 State::Ended | State::Failed(_) => return Poll::Ready(None),
                 State::Open(watch) => match watch.poll_next(cx) {
@@ -293,6 +327,10 @@ impl Events {
     }
 
     fn poll_bookmark(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        // A bookmark would promise that the event that is being converted was sent.
+        if self.converting.is_some() {
+            return Poll::Pending;
+        }
         let due = self.bookmark.as_mut().is_some_and(|it| it.as_mut().poll(cx).is_ready());
         let State::Open(watch) = &self.state else { return Poll::Pending };
         if !due {
@@ -316,34 +354,66 @@ impl Events {
     /// The event for a change. An object that begins or ceases to match the selectors is reported as ADDED or
     /// DELETED.
     fn change(&mut self, change: &Change<Header>) -> Option<Bytes> {
+        if calls_webhook(&self.form.info) {
+            return self.begin_conversion(change);
+        }
         let select = |entry: &Option<Arc<Entry<Header>>>| {
             entry.as_ref().filter(|it| self.selection.matches(&it.header, &it.value)).cloned()
         };
-        match (select(&change.before), select(&change.after)) {
-            (None, None) => None,
-            (None, Some(after)) => self.shared_event("ADDED", &after, change.revision),
-            (Some(_), Some(after)) => self.shared_event("MODIFIED", &after, change.revision),
-            (Some(before), None) => self.shared_event("DELETED", &before, change.revision),
-        }
+        let (kind, entry) = transition(select(&change.before), select(&change.after))?;
+        let served = served_now(&self.form.info, &entry).ok().flatten()?;
+        self.shared_event(kind, &served, change.revision)
     }
 
-    /// Encodes an event that other watches get, too; `None` if the object's bytes are damaged.
-    fn shared_event(&mut self, kind: &'static str, entry: &Entry<Header>, revision: u64) -> Option<Bytes> {
+    /// Starts the conversion of a change by a webhook, unless the change is of no interest or is converted already.
+    fn begin_conversion(&mut self, change: &Change<Header>) -> Option<Bytes> {
+        let named = change.after.as_ref().or(change.before.as_ref())?;
+        if !self.selection.matches_name(&named.header) {
+            return None;
+        }
+        // Selectors see converted objects, but an object's name needs no conversion.
+        let before = change.before.clone();
+        let needed = if self.selection.is_by_name() && change.after.is_some() {
+            Needed { before: None, existed: before.is_some(), after: change.after.clone() }
+        } else {
+            Needed { existed: before.is_some(), before, after: change.after.clone() }
+        };
+        let (converter, info) = (self.converter.clone(), self.form.info.clone());
+        self.converting = Some(Box::pin(convert_change(converter, info, needed, change.revision)));
+        None
+    }
+
+    /// The event for a change that was converted.
+    fn converted_change(&mut self, converted: Converted) -> Option<Bytes> {
+        let Converted { existed, before, after, revision } = converted;
+        let selects = |served: &Served| self.selection.matches(&served.header, &served.value);
+        let was_known = before.is_some();
+        let before = before.filter(&selects);
+        let after = after.filter(&selects);
+        let (kind, served) = match (before, after) {
+            // Selected by its name alone, the object was selected before, too.
+            (None, Some(after)) if existed && !was_known => ("MODIFIED", after),
+            (before, after) => transition(before, after)?,
+        };
+        self.shared_event(kind, &served, revision)
+    }
+
+    /// Encodes an event that other watches get, too.
+    fn shared_event(&mut self, kind: &'static str, entry: &Served, revision: u64) -> Option<Bytes> {
         if self.first && self.form.rows.is_some() {
             return self.event(kind, entry, revision);
         }
         let form = &self.form;
         let table = form.rows.as_ref().map(Rows::options_now);
         let id = EventId { revision, kind, shape: form.shape, table, info: form.info.clone() };
-        let encode =
-            || Some(form.event(kind, &conversion::encoded(&form.info, entry, revision).ok()?, false));
+        let encode = || Some(form.event(kind, &entry.encoded(revision), false));
         self.first = false;
         self.shared.get(id, encode)
     }
 
-    /// Encodes an event for this watch only; `None` if the object's bytes are damaged.
-    fn event(&mut self, kind: &str, entry: &Entry<Header>, revision: u64) -> Option<Bytes> {
-        let encoded = conversion::encoded(&self.form.info, entry, revision).ok()?;
+    /// Encodes an event for this watch only.
+    fn event(&mut self, kind: &str, entry: &Served, revision: u64) -> Option<Bytes> {
+        let encoded = entry.encoded(revision);
         let first = std::mem::take(&mut self.first);
         Some(self.form.event(kind, &encoded, first))
     }

@@ -19,7 +19,7 @@ use crate::read::{find_named, respond_object};
 use crate::request::{WriteQuery, negotiate};
 use crate::status::{Result, Status};
 use crate::write::{Writer, change, check_uid, conflict, patched_part};
-use crate::{Header, ResourceInfo, conversion, managed_fields};
+use crate::{Header, ResourceInfo, managed_fields};
 
 /// Answers a request to `…/scale`.
 pub(super) async fn answer(ctx: &RequestContext<'_>, verb: &str, body: Bytes) -> Result<Response<Body>> {
@@ -28,7 +28,8 @@ pub(super) async fn answer(ctx: &RequestContext<'_>, verb: &str, body: Bytes) ->
     let part = RequestContext { info: &part_info, ..*ctx };
     if verb == "get" {
         let entry = find_named(ctx).await?;
-        let mut scale = scale_of(ctx, &conversion::decoded(ctx.info, &entry)?, Missing::Refused)?;
+        let mut scale =
+            scale_of(ctx, &ctx.services.converter.decoded(ctx.info, &entry).await?, Missing::Refused)?;
         remove_managed_fields(&mut scale);
         return respond_object(&part, 200, accept, EncodedObject::encode(&scale, entry.revision));
     }
@@ -62,14 +63,14 @@ async fn write(
     let update = if verb == "patch" { None } else { Some(decode_update(part, &query, body)?) };
     for _ in 0..RETRIES_MAX {
         let entry = ctx.services.store.get(&key).ok_or_else(|| ctx.not_found())?;
-        let parent = conversion::decoded(ctx.info, &entry)?;
+        let parent = ctx.services.converter.decoded(ctx.info, &entry).await?;
         let old = scale_of(ctx, &parent, Missing::Zero)?;
         let (mut scale, writer) = match &update {
-            None => patched_part(part, &query, body, &old, entry.revision)?,
+            None => patched_part(part, &query, body, &old, entry.revision).await?,
             Some(scale) => (scale.clone(), Writer::Update),
         };
         if writer == Writer::Update {
-            managed_fields::track(part, &mut scale, Some(&old));
+            managed_fields::track(part, &mut scale, Some(&old)).await;
         }
         let new = scaled(ctx, &parent, &scale, &entry)?;
         // managedFields were already updated on the Scale, so the update of the parent must not track them

@@ -60,7 +60,7 @@ pub(super) async fn issue(ctx: &RequestContext<'_>, body: Bytes) -> Result<Respo
         // When the request was decoded, the audit event noted it without defaults.
         trail.note_object(&incoming.object);
     }
-    managed_fields::track(&part, &mut incoming.object, None);
+    managed_fields::track(&part, &mut incoming.object, None).await;
     let mut request = incoming.object.clone();
     check_name(ctx, &request)?;
     let entry = ctx.services.store.get(&ctx.key()).ok_or_else(|| ctx.not_found())?;

@@ -67,7 +67,7 @@ pub(crate) async fn create_object(
             remove_system_fields(&mut object);
         }
         if track {
-            managed_fields::track(ctx, &mut object, None);
+            managed_fields::track(ctx, &mut object, None).await;
         }
         let version = object["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
         let base =
@@ -104,6 +104,9 @@ pub(crate) async fn create_object(
         let reservation = reserve(ctx, &mut object, None)?;
         if query.dry_run {
             check_depth(&object)?;
+            if conversion::converts(ctx.info) {
+                ctx.services.converter.to_storage_version(ctx.info, object.clone()).await?;
+            }
             return match ctx.services.store.get(&key) {
                 Some(_) => Err(exists(ctx, &key, &name)),
                 None => Ok(EncodedObject::encode_unstored(&object, &version)),
@@ -116,7 +119,8 @@ pub(crate) async fn create_object(
         match put(ctx, &key, object, Expect::Absent, managed).await? {
             Ok(entry) => {
                 reservation.into_iter().for_each(Reservation::keep);
-                return conversion::encoded(ctx.info, &entry, entry.revision);
+                let served = ctx.services.converter.served(ctx.info, &entry).await?;
+                return Ok(served.encoded(entry.revision));
             }
             Err(_) if generated && attempt + 1 < RETRIES_MAX => {}
             Err(_) => return Err(exists(ctx, &key, &name)),

@@ -20,13 +20,14 @@ use crate::admission::admit_deletion;
 use crate::body::Body;
 use crate::commit::{RETRIES_MAX, follow_up, put, remove};
 use crate::context::RequestContext;
+use crate::conversion::Served;
 use crate::encode::EncodedObject;
 use crate::header::encode_object;
-use crate::read::{Found, Item, Selection, find_entries, respond_object, write_list};
+use crate::read::{Selection, find_entries, respond_object, write_list};
 use crate::request::{ListQuery, negotiate_for};
 use crate::status::{Result, Status};
 use crate::storage::ManagedFields;
-use crate::{Header, conversion, respond, storage};
+use crate::{Header, respond};
 
 /// The result of a deletion.
 pub(crate) enum Deleted {
@@ -72,10 +73,11 @@ pub(crate) async fn delete_object(ctx: &RequestContext<'_>, options: &DeleteOpti
     let key = ctx.key();
     for _ in 0..RETRIES_MAX {
         let entry = ctx.services.store.get(&key).ok_or_else(|| ctx.not_found())?;
-        storage::check_readable(&entry)?;
-        admit_deletion(ctx, &entry, options.dry_run).await?;
-        let plan = plan(ctx, options, &entry)?;
-        if let Some(deleted) = carry_out(ctx, options, entry, plan).await? {
+        // An object that cannot be converted is not deleted in this version, as in Kubernetes.
+        let served = ctx.services.converter.served(ctx.info, &entry).await?;
+        admit_deletion(ctx, &served, options.dry_run).await?;
+        let plan = plan(ctx, options, &served)?;
+        if let Some(deleted) = carry_out(ctx, options, entry, &served, plan).await? {
             return Ok(deleted);
         }
     }
@@ -87,34 +89,36 @@ async fn carry_out(
     ctx: &RequestContext<'_>,
     options: &DeleteOptions,
     entry: Arc<Entry<Header>>,
+    served: &Served,
     plan: Plan,
 ) -> Result<Option<Deleted>> {
-    let show = |entry: &Entry<Header>| conversion::encoded(ctx.info, entry, entry.revision);
+    let converter = &ctx.services.converter;
     match plan {
-        Plan::Nothing => Ok(Some(Deleted::Marked(show(&entry)?))),
-        Plan::Remove if options.dry_run => Ok(Some(Deleted::Gone(show(&entry)?, entry))),
+        Plan::Nothing => Ok(Some(Deleted::Marked(served.encoded(entry.revision)))),
+        Plan::Remove if options.dry_run => Ok(Some(Deleted::Gone(served.encoded(entry.revision), entry))),
         Plan::Remove => {
             let Ok(revision) = remove(ctx, &entry.key, entry.revision).await? else { return Ok(None) };
-            let encoded = conversion::encoded(ctx.info, &entry, revision)?;
-            Ok(Some(Deleted::Gone(encoded, entry)))
+            Ok(Some(Deleted::Gone(served.encoded(revision), entry)))
         }
         Plan::Mark { object, then_remove } if options.dry_run => {
             let encoded = EncodedObject::encode(&object, entry.revision);
             Ok(Some(if then_remove { Deleted::Gone(encoded, entry) } else { Deleted::Marked(encoded) }))
         }
         Plan::Mark { object, then_remove } => {
-            if encode_object(&conversion::to_storage_version(ctx.info, object.clone())).0 == entry.value {
-                return Ok(Some(Deleted::Marked(show(&entry)?)));
+            let stored = converter.to_storage_version(ctx.info, object.clone()).await?;
+            if encode_object(&stored).0 == entry.value {
+                return Ok(Some(Deleted::Marked(served.encoded(entry.revision))));
             }
             let expect = Expect::Revision(entry.revision);
             let Ok(marked) = put(ctx, &entry.key, object, expect, ManagedFields::MayBeDropped).await? else {
                 return Ok(None);
             };
             if !then_remove {
-                return Ok(Some(Deleted::Marked(show(&marked)?)));
+                let encoded = converter.served(ctx.info, &marked).await?.encoded(marked.revision);
+                return Ok(Some(Deleted::Marked(encoded)));
             }
             let Ok(revision) = remove(ctx, &marked.key, marked.revision).await? else { return Ok(None) };
-            let encoded = conversion::encoded(ctx.info, &marked, revision)?;
+            let encoded = converter.served(ctx.info, &marked).await?.encoded(revision);
             Ok(Some(Deleted::Gone(encoded, marked)))
         }
     }
@@ -134,15 +138,15 @@ pub(crate) async fn delete_collection(ctx: &RequestContext<'_>, body: Bytes) -> 
     let found = find_entries(ctx, &query, &selection).await?;
     let mut rest = Vec::new();
     let mut batch = Vec::new();
-    for entry in found.entries.iter().filter(|entry| storage::check_readable(entry).is_ok()) {
-        admit_deletion(ctx, entry, options.dry_run).await?;
-        match plan(ctx, &options, entry)? {
+    for served in &found.entries {
+        admit_deletion(ctx, served, options.dry_run).await?;
+        match plan(ctx, &options, served)? {
             Plan::Remove if options.dry_run => {}
             Plan::Remove => {
-                let expect = Expect::Revision(entry.revision);
-                batch.push(Write { key: entry.key.clone(), expect, op: Op::Delete });
+                let expect = Expect::Revision(served.revision);
+                batch.push(Write { key: served.key.clone(), expect, op: Op::Delete });
             }
-            _ => rest.push(entry.clone()),
+            _ => rest.extend(ctx.services.store.get(&served.key)),
         }
     }
     ctx.request.note_submission();
@@ -159,8 +163,7 @@ pub(crate) async fn delete_collection(ctx: &RequestContext<'_>, body: Bytes) -> 
     for entry in rest {
         delete_entry(ctx, &options, &entry).await?;
     }
-    let items = Item::all(ctx, &found.entries);
-    write_list(ctx, accept, items, &Found::all(Vec::new(), found.revision))
+    write_list(ctx, accept, &found.deleted())
 }
 
 /// Deletes one object of a collection; success if it is already gone.
@@ -171,8 +174,9 @@ async fn delete_entry(
 ) -> Result<()> {
     let mut entry = entry.clone();
     for _ in 0..RETRIES_MAX {
-        let plan = plan(ctx, options, &entry)?;
-        if carry_out(ctx, options, entry.clone(), plan).await?.is_some() {
+        let served = ctx.services.converter.served(ctx.info, &entry).await?;
+        let plan = plan(ctx, options, &served)?;
+        if carry_out(ctx, options, entry.clone(), &served, plan).await?.is_some() {
             return Ok(());
         }
         match ctx.services.store.get(&entry.key) {

@@ -60,9 +60,9 @@ async fn patch_object(
         let Some(current) = ctx.services.store.get(&key) else {
             return create_by_apply(ctx, query, patch).await;
         };
-        let old = conversion::object(&ctx.services.objects, ctx.info, &current)?;
+        let old = ctx.services.converter.object(&ctx.services.objects, ctx.info, &current).await?;
         let own = conversion::object_copy(&ctx.services.objects, ctx.info, &current, &old);
-        let (object, writer) = patched(ctx, query, patch, own)?;
+        let (object, writer) = patched(ctx, query, patch, own).await?;
         let incoming = shape(ctx, query, patch, object, Some(&old))?;
         incoming.check_name(ctx)?;
         if let Some(encoded) = change(ctx, query, &current, incoming.object, writer).await? {
@@ -73,7 +73,7 @@ async fn patch_object(
 }
 
 /// Patches a subresource object, such as a Scale. Returns the result and how it was written.
-pub(crate) fn patched_part(
+pub(crate) async fn patched_part(
     ctx: &RequestContext<'_>,
     query: &WriteQuery,
     body: &Bytes,
@@ -86,14 +86,14 @@ pub(crate) fn patched_part(
     let patch = Patch::parse(kind, body.clone(), query.validation)?;
     let mut old = old.clone();
     old["metadata"]["resourceVersion"] = revision.to_string().into();
-    let (object, writer) = patched(ctx, query, &patch, old.clone())?;
+    let (object, writer) = patched(ctx, query, &patch, old.clone()).await?;
     let incoming = shape(ctx, query, &patch, object, Some(&old))?;
     incoming.check_name(ctx)?;
     Ok((incoming.object, writer))
 }
 
 /// Applies a patch to the stored object.
-fn patched(
+async fn patched(
     ctx: &RequestContext<'_>,
     query: &WriteQuery,
     patch: &Patch,
@@ -102,7 +102,7 @@ fn patched(
     match patch.kind {
         Kind::Apply => {
             let force = query.force.unwrap_or(false);
-            Ok((managed_fields::apply(ctx, Some(old), patch.config(), force)?, Writer::Apply))
+            Ok((managed_fields::apply(ctx, Some(old), patch.config(), force).await?, Writer::Apply))
         }
         _ => Ok((patch.apply(ctx, old)?, Writer::Update)),
     }
@@ -118,7 +118,7 @@ async fn create_by_apply(
         return Err(ctx.not_found());
     }
     ctx.may_create()?;
-    let object = managed_fields::apply(ctx, None, patch.config(), query.force.unwrap_or(false))?;
+    let object = managed_fields::apply(ctx, None, patch.config(), query.force.unwrap_or(false)).await?;
     let mut incoming = shape(ctx, query, patch, object, None)?;
     incoming.check_name(ctx)?;
     let uid = incoming.object["metadata"]["uid"].as_str().unwrap_or_default().to_owned();

@@ -113,12 +113,12 @@ pub(crate) async fn change(
     mut new: Value,
     writer: Writer,
 ) -> Result<Option<EncodedObject>> {
-    let old = &*conversion::object(&ctx.services.objects, ctx.info, current)?;
+    let old = &*ctx.services.converter.object(&ctx.services.objects, ctx.info, current).await?;
     let version = take_version(&mut new)?;
     // Both versions carry the replaced resourceVersion, as all rules that compare them expect.
     new["metadata"]["resourceVersion"] = current.revision.to_string().into();
     if writer == Writer::Update {
-        managed_fields::track(ctx, &mut new, Some(old));
+        managed_fields::track(ctx, &mut new, Some(old)).await;
     }
     let name = &*ctx.path.name;
     let admission = Admission {
@@ -191,11 +191,11 @@ async fn store(
     writer: Writer,
 ) -> Result<Option<EncodedObject>> {
     let converted = conversion::converts(ctx.info).then(|| new.clone());
-    let mut stored = conversion::to_storage_version(ctx.info, new);
+    let mut stored = ctx.services.converter.to_storage_version(ctx.info, new).await?;
     let new = converted.as_ref().unwrap_or(&stored);
     let sealed = CheckedObject::new(&stored)?;
     if *sealed.bytes() == current.value {
-        return conversion::encoded(ctx.info, current, current.revision).map(Some);
+        return served(ctx, current).await.map(Some);
     }
     let goes = completes_deletion(ctx, new, current);
     if query.dry_run {
@@ -215,11 +215,16 @@ async fn store(
     let Ok(entry) = put_storable(ctx, &current.key, storable, expect).await? else { return Ok(None) };
     if let Some(reservation) = reservation {
         reservation.keep();
-        let before = conversion::decoded(ctx.info, current)?;
+        let before = ctx.services.converter.decoded(ctx.info, current).await?;
         ctx.services.allocator.release(&before, Some(&stored));
     }
     conversion::cache_object(&ctx.services.objects, ctx.info, &entry, stored);
-    conversion::encoded(ctx.info, &entry, entry.revision).map(Some)
+    served(ctx, &entry).await.map(Some)
+}
+
+/// A stored object in the version of the request.
+async fn served(ctx: &RequestContext<'_>, entry: &Arc<Entry<Header>>) -> Result<EncodedObject> {
+    Ok(ctx.services.converter.served(ctx.info, entry).await?.encoded(entry.revision))
 }
 
 /// Whether this write removes the last finalizer of an object that is being deleted, so that the object is

@@ -375,7 +375,11 @@ impl evenkeel_apiserver::WebhookCaller for Labels {
             }
             let body =
                 json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response});
-            Ok(evenkeel_apiserver::WebhookAnswer { code: 200, body: body.to_string().into() })
+            Ok(evenkeel_apiserver::WebhookAnswer {
+                code: 200,
+                content_type: String::new(),
+                body: body.to_string().into(),
+            })
         })
     }
 }

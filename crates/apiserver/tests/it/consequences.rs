@@ -113,7 +113,7 @@ impl WebhookCaller for Webhooks {
             let response = json!({"uid": review["request"]["uid"], "allowed": allowed});
             let body =
                 json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response});
-            Ok(WebhookAnswer { code: 200, body: body.to_string().into() })
+            Ok(WebhookAnswer { code: 200, content_type: String::new(), body: body.to_string().into() })
         })
     }
 }

@@ -25,7 +25,7 @@ impl WebhookCaller for Slow {
             let response = json!({"uid": review["request"]["uid"], "allowed": true});
             let body =
                 json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response});
-            Ok(WebhookAnswer { code: 200, body: body.to_string().into() })
+            Ok(WebhookAnswer { code: 200, content_type: String::new(), body: body.to_string().into() })
         })
     }
 }

@@ -7,6 +7,8 @@ mod admission;
 mod api;
 mod audit;
 mod consequences;
+mod conversion;
+mod conversion_recorded;
 mod custom;
 mod damaged;
 mod deadlines;

@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 use tower::{BoxError, ServiceExt as _};
 
 use super::record::{Asked, Outcome, Recorder};
-use crate::webhooks::{ANSWER_BYTES_MAX, USER_AGENT, Webhooks};
+use crate::webhooks::{ANSWER_BYTES_MAX, USER_AGENT, Webhooks, content_type};
 
 /// The port of a webhook whose URL names none.
 const HTTPS_PORT: u16 = 443;
@@ -171,8 +171,9 @@ impl WebhookTransport {
             Box::pin(async move {
                 let response = service.oneshot(request).await.map_err(Into::into)?;
                 let code = response.status().as_u16();
+                let content_type = content_type(response.headers());
                 let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await?.to_bytes();
-                Ok(WebhookAnswer { code, body })
+                Ok(WebhookAnswer { code, content_type, body })
             })
         });
         let id = self.routes.next_id.fetch_add(1, Ordering::Relaxed);
@@ -218,9 +219,11 @@ impl WebhookTransport {
         let mut call = Call { transport: self, number: self.note(&url, &question.body), fault };
         let answer = match fault {
             Some(WebhookFault::Down) => Err(refused(&question.address)),
-            Some(WebhookFault::Nonsense) => {
-                Ok(WebhookAnswer { code: 200, body: Bytes::from_static(NONSENSE) })
-            }
+            Some(WebhookFault::Nonsense) => Ok(WebhookAnswer {
+                code: 200,
+                content_type: String::new(),
+                body: Bytes::from_static(NONSENSE),
+            }),
             Some(WebhookFault::Slow(delay)) => {
                 tokio::time::sleep(delay).await;
                 self.send(question).await

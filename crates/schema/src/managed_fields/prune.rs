@@ -180,7 +180,9 @@ pub(super) fn across_versions(
     id: &ManagerId,
     before: &Owned,
 ) -> Option<Value> {
-    let convert = |object: &Value, to: &str| match to == ctx.api_version {
+    let is_in =
+        |object: &Value, version: &str| object.get("apiVersion").and_then(Value::as_str) == Some(version);
+    let convert = |object: &Value, to: &str| match to == ctx.api_version && is_in(object, to) {
         true => Some((object.clone(), ctx.schema)),
         false => ctx.versions.convert(object, to),
     };

@@ -5,7 +5,7 @@ use crate::types::{Additional, Schema};
 
 /// Sets the defaults of absent fields, and drops nulls that are neither allowed nor replaced by a default.
 pub fn default(schema: &Schema, object: &mut Value) {
-    drop_nulls(Some(schema), object);
+    drop_nulls(schema, object);
     fill_in(schema, object);
 }
 
@@ -22,7 +22,12 @@ fn field<'a>(schema: &'a Schema, name: &str) -> Option<&'a Schema> {
     })
 }
 
-fn drop_nulls(schema: Option<&Schema>, value: &mut Value) {
+/// Drops nulls that are neither allowed nor replaced by a default.
+pub fn drop_nulls(schema: &Schema, object: &mut Value) {
+    drop_nulls_of(Some(schema), object);
+}
+
+fn drop_nulls_of(schema: Option<&Schema>, value: &mut Value) {
     match value {
         Value::Object(object) => {
             object.retain(|name, value| {
@@ -31,12 +36,12 @@ fn drop_nulls(schema: Option<&Schema>, value: &mut Value) {
                 !(value.is_null() && refused)
             });
             for (name, value) in object.iter_mut() {
-                drop_nulls(schema.and_then(|schema| field(schema, name)), value);
+                drop_nulls_of(schema.and_then(|schema| field(schema, name)), value);
             }
         }
         Value::Array(items) => {
             let schema = schema.and_then(|schema| schema.items.as_deref());
-            items.iter_mut().for_each(|item| drop_nulls(schema, item));
+            items.iter_mut().for_each(|item| drop_nulls_of(schema, item));
         }
         _ => {}
     }

@@ -9,6 +9,7 @@ use crate::names;
 use crate::object_meta::{self, NameRule};
 use crate::read::Read;
 use crate::selector;
+use crate::webhook_client_config;
 
 const OPERATIONS: [&str; 5] = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
 pub(super) const FAILURE: [&str; 2] = ["Fail", "Ignore"];
@@ -89,7 +90,11 @@ fn webhook(path: &Path<'_>, hook: &Value, errors: &mut Vec<FieldError>) {
             errors.extend(selector::validate(&path.child(field), value));
         }
     }
-    client(&path.child("clientConfig"), hook.at("clientConfig").unwrap_or(&Value::Null), errors);
+    webhook_client_config::validate(
+        &path.child("clientConfig"),
+        hook.at("clientConfig").unwrap_or(&Value::Null),
+        errors,
+    );
     conditions(&path.child("matchConditions"), hook.list("matchConditions"), &[], errors);
 }
 
@@ -104,87 +109,6 @@ fn full_name(path: &Path<'_>, name: &str, errors: &mut Vec<FieldError>) {
     } else if name.split('.').count() < 3 {
         let detail = "should be a domain with at least three segments separated by dots";
         errors.push(FieldError::invalid(path, name, detail));
-    }
-}
-
-fn client(path: &Path<'_>, config: &Value, errors: &mut Vec<FieldError>) {
-    if config.has("url") == config.has("service") {
-        errors.push(FieldError::required(path, "exactly one of url or service is required"));
-    } else if config.has("url") {
-        url(&path.child("url"), config.str("url"), errors);
-    } else if let Some(service) = config.at("service") {
-        let path = path.child("service");
-        // Kubernetes' errors confuse `name` and `namespace` here.
-        for (field, told) in [("namespace", "name"), ("name", "namespace")] {
-            if service.str(field).is_empty() {
-                errors.push(FieldError::required(path.child(told), ""));
-            }
-        }
-        if let Some(port) = service.int("port").filter(|port| !(1..=65_535).contains(port)) {
-            let detail = "port is not valid: must be between 1 and 65535, inclusive";
-            errors.push(FieldError::invalid(path.child("port"), port, detail));
-        }
-        service_path(&path.child("path"), service.str("path"), errors);
-    }
-}
-
-/// Validates the path of a webhook's service: segments that are DNS subdomains, with slashes between them.
-fn service_path(path: &Path<'_>, text: &str, errors: &mut Vec<FieldError>) {
-    let mut refuse = |detail: String| errors.push(FieldError::invalid(path, text, detail));
-    match text {
-        "" | "/" => return,
-        "//" => return refuse("segment[0] may not be empty".to_owned()),
-        _ => {}
-    }
-    if !text.starts_with('/') {
-        refuse("must start with a '/'".to_owned());
-    }
-    // Kubernetes drops the first character, whatever it is.
-    let mut characters = text.chars();
-    characters.next();
-    let rest = characters.as_str();
-    let rest = rest.strip_suffix('/').unwrap_or(rest);
-    for (index, segment) in rest.split('/').enumerate() {
-        if segment.is_empty() {
-            refuse(format!("segment[{index}] may not be empty"));
-            continue;
-        }
-        for wrong in names::dns1123_subdomain(segment) {
-            refuse(format!("segment[{index}]: {wrong}"));
-        }
-    }
-}
-
-fn url(path: &Path<'_>, text: &str, errors: &mut Vec<FieldError>) {
-    const FORM: &str = "; desired format: https://host[/path]";
-    let mut refuse = |value: &str, detail: String| errors.push(FieldError::invalid(path, value, detail));
-    let scheme_is_wrong = || format!("'https' is the only allowed URL scheme{FORM}");
-    let host_is_missing = || format!("host must be specified{FORM}");
-    let Some((scheme, rest)) = text.split_once("://") else {
-        let scheme = text.split_once(':').map_or("", |(scheme, _)| scheme);
-        refuse(scheme, scheme_is_wrong());
-        refuse("", host_is_missing());
-        return;
-    };
-    if scheme != "https" {
-        refuse(scheme, scheme_is_wrong());
-    }
-    let (rest, fragment) = rest.split_once('#').unwrap_or((rest, ""));
-    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-    let authority = rest.split('/').next().unwrap_or_default();
-    let (user, host) =
-        authority.rsplit_once('@').map_or((None, authority), |(user, host)| (Some(user), host));
-    if host.is_empty() {
-        refuse(host, host_is_missing());
-    }
-    if let Some(user) = user {
-        refuse(user, "user information is not permitted in the URL".to_owned());
-    }
-    if !fragment.is_empty() {
-        refuse(fragment, "fragments are not permitted in the URL".to_owned());
-    }
-    if !query.is_empty() {
-        refuse(query, "query parameters are not permitted in the URL".to_owned());
     }
 }
 

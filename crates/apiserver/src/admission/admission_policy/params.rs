@@ -7,6 +7,7 @@ use evenkeel_schema::selector::LabelSelector;
 use evenkeel_store::Range;
 use serde_json::Value;
 
+use crate::admission_registration::Registered;
 use crate::context::RequestContext;
 use crate::registry::built_in;
 use crate::{ResourceInfo, conversion};
@@ -61,11 +62,36 @@ pub(super) fn find(
         return Err("no params found for policy binding with `Deny` parameterNotFoundAction".to_owned());
     }
     let open = |entry: &_| {
-        let mut object = conversion::decoded(kind, entry).map_err(|status| status.message)?;
+        let served =
+            conversion::served_now(kind, entry).and_then(|served| served.map(|it| it.object()).transpose());
+        let mut object = served.map_err(|status| status.message)?.ok_or_else(|| unconverted(kind, entry))?;
         object["metadata"]["resourceVersion"] = entry.revision.to_string().into();
         Ok(object)
     };
-    params.iter().map(|entry| open(entry)).collect()
+    params.iter().map(open).collect()
+}
+
+/// Converts the parameters of all policies, as far as a webhook has to do it: policies are evaluated without waiting.
+pub(in crate::admission) async fn convert(ctx: &RequestContext<'_>, registered: &Registered) {
+    let validating = registered.validating.iter().map(|hook| &hook.spec["paramKind"]);
+    let mutating = registered.mutating.iter().map(|hook| &hook.spec["paramKind"]);
+    for kind in validating.chain(mutating) {
+        let Ok(Some(info)) = self::kind(ctx, kind) else { continue };
+        if !conversion::calls_webhook(&info) {
+            continue;
+        }
+        let range = Range { prefix: info.prefix.clone(), ..Range::default() };
+        let entries = ctx.services.store.range(&range).map(|page| page.entries).unwrap_or_default();
+        if let Err(status) = ctx.services.converter.served_all(&info, &entries).await {
+            tracing::warn!(why = status.message, "the parameters of a policy cannot be converted");
+        }
+    }
+}
+
+/// The error for parameters whose conversion has to wait for a webhook.
+fn unconverted(kind: &ResourceInfo, entry: &evenkeel_store::Entry<crate::Header>) -> String {
+    let name = &entry.header.name;
+    format!("the {} {name:?} is not converted to {} yet", kind.kind, kind.api_version())
 }
 
 type Found = Vec<Arc<evenkeel_store::Entry<crate::Header>>>;

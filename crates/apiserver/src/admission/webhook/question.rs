@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use super::{shown, shown_old};
-use crate::admission::admission_policy::{Matched, request};
+use super::Asked;
+use crate::admission::admission_policy::request;
 use crate::admission::plugin::{Admission, Operation};
 use crate::admission_registration::Webhook;
 
@@ -30,22 +30,17 @@ impl Question {
 }
 
 /// Builds the review of a write, in the first version that the webhook accepts.
-pub(super) fn new(
-    admission: &Admission<'_>,
-    hook: &Webhook,
-    matched: &Matched,
-    object: &Value,
-) -> Result<Question, String> {
+pub(super) fn new(admission: &Admission<'_>, hook: &Webhook, asked: &Asked) -> Result<Question, String> {
     let versions = hook.spec["admissionReviewVersions"].as_array();
     let mut versions = versions.into_iter().flatten().filter_map(Value::as_str);
     let version = versions.find(|it| matches!(*it, "v1" | "v1beta1")).ok_or(
         "could not create admission objects: webhook does not accept known AdmissionReview versions (v1, v1beta1)",
     )?;
     let ctx = admission.ctx;
-    let mut request = request(admission, matched);
+    let mut request = request(admission, &asked.matched);
     request["uid"] = ctx.services.env.uid().into();
-    request["object"] = shown(ctx, &matched.info, object);
-    request["oldObject"] = shown_old(admission, &matched.info);
+    request["object"] = asked.object.clone();
+    request["oldObject"] = asked.old.clone();
     request["options"] = options(admission);
     let api_version = format!("admission.k8s.io/{version}");
     Ok(Question { review: json!({"kind": "AdmissionReview", "apiVersion": api_version, "request": request}) })

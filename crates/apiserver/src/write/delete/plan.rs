@@ -5,11 +5,12 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::options::DeleteOptions;
+use crate::Header;
 use crate::context::RequestContext;
+use crate::conversion::Served;
 use crate::members::set_or_remove;
 use crate::status::{Result, Status};
 use crate::strategy::Deletion;
-use crate::{Header, conversion};
 
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
@@ -27,7 +28,7 @@ pub(super) enum Plan {
 }
 
 /// Decides what a deletion does. Fails if a precondition does not hold.
-pub(super) fn plan(ctx: &RequestContext<'_>, options: &DeleteOptions, entry: &Entry<Header>) -> Result<Plan> {
+pub(super) fn plan(ctx: &RequestContext<'_>, options: &DeleteOptions, entry: &Served) -> Result<Plan> {
     check_preconditions(ctx, options, entry)?;
     match ctx.info.strategy.deletion {
         Deletion::Immediate => plan_plain(ctx, options, entry),
@@ -68,7 +69,7 @@ pub(crate) fn check_preconditions(
 }
 
 /// The plan for kinds without a grace period: removed at once, or marked as deleted if there are finalizers.
-fn plan_plain(ctx: &RequestContext<'_>, options: &DeleteOptions, entry: &Entry<Header>) -> Result<Plan> {
+fn plan_plain(ctx: &RequestContext<'_>, options: &DeleteOptions, entry: &Served) -> Result<Plan> {
     // Without options and finalizers, the object need not be parsed.
     if options.says_nothing_of_dependents()
         && !ctx.info.strategy.orphans_dependents
@@ -76,7 +77,7 @@ fn plan_plain(ctx: &RequestContext<'_>, options: &DeleteOptions, entry: &Entry<H
     {
         return Ok(Plan::Remove);
     }
-    let mut object = conversion::decoded(ctx.info, entry)?;
+    let mut object = entry.object()?;
     set_finalizers(ctx, options, &mut object);
     if !has_finalizers(&object) {
         return Ok(Plan::Remove);
@@ -87,8 +88,8 @@ fn plan_plain(ctx: &RequestContext<'_>, options: &DeleteOptions, entry: &Entry<H
 
 /// The plan for pods. They are always marked first: the node has a grace period to stop them, and watches see
 /// the deletion timestamp.
-fn plan_pod(ctx: &RequestContext<'_>, options: &DeleteOptions, entry: &Entry<Header>) -> Result<Plan> {
-    let mut pod = conversion::decoded(ctx.info, entry)?;
+fn plan_pod(ctx: &RequestContext<'_>, options: &DeleteOptions, entry: &Served) -> Result<Plan> {
+    let mut pod = entry.object()?;
     let requested = options.grace_period_seconds.map(|it| if it < 0 { 1 } else { it });
     let metadata = &mut pod["metadata"];
     let then_remove;
@@ -145,8 +146,8 @@ fn seconds_after(time: Timestamp, seconds: i64) -> Timestamp {
 }
 
 /// The plan for namespaces: marked, with the phase `Terminating`, and removed when their content is gone.
-fn plan_namespace(ctx: &RequestContext<'_>, options: &DeleteOptions, entry: &Entry<Header>) -> Result<Plan> {
-    let mut namespace = conversion::decoded(ctx.info, entry)?;
+fn plan_namespace(ctx: &RequestContext<'_>, options: &DeleteOptions, entry: &Served) -> Result<Plan> {
+    let mut namespace = entry.object()?;
     if entry.header.deleting {
         let held = namespace["spec"]["finalizers"].as_array().is_some_and(|it| !it.is_empty());
         return if held { Ok(Plan::Nothing) } else { plan_plain(ctx, options, entry) };
@@ -161,11 +162,11 @@ fn plan_namespace(ctx: &RequestContext<'_>, options: &DeleteOptions, entry: &Ent
 }
 
 /// The plan for CRDs: marked first, and removed after all custom resources.
-fn plan_definition(ctx: &RequestContext<'_>, options: &DeleteOptions, entry: &Entry<Header>) -> Result<Plan> {
+fn plan_definition(ctx: &RequestContext<'_>, options: &DeleteOptions, entry: &Served) -> Result<Plan> {
     if entry.header.deleting {
         return plan_plain(ctx, options, entry);
     }
-    let mut definition = conversion::decoded(ctx.info, entry)?;
+    let mut definition = entry.object()?;
     definition["metadata"]["deletionTimestamp"] = ctx.services.now().into();
     crate::crd::mark_terminating(&mut definition, &ctx.services.now());
     Ok(Plan::Mark { object: definition, then_remove: false })

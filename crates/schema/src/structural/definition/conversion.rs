@@ -5,6 +5,7 @@ use crate::field::{FieldError, Path};
 use crate::json::Value;
 use crate::names;
 use crate::read::Read;
+use crate::webhook_client_config;
 
 pub(super) fn conversion(path: &Path<'_>, conversion: Option<&Value>, errors: &mut Vec<FieldError>) {
     let Some(conversion) = conversion else { return };
@@ -26,10 +27,7 @@ pub(super) fn conversion(path: &Path<'_>, conversion: Option<&Value>, errors: &m
     }
     match config {
         None => errors.push(FieldError::required(config_path, "required when strategy is set to Webhook")),
-        Some(config) if config.has("url") == config.has("service") => {
-            errors.push(FieldError::required(config_path, "exactly one of url or service is required"));
-        }
-        Some(_) => {}
+        Some(config) => webhook_client_config::validate(&config_path, config, errors),
     }
     review_versions(&reviews_path, &reviews, errors);
 }

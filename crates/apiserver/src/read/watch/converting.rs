@@ -1,0 +1,116 @@
+//! Objects that a webhook converts for a watch.
+//!
+//! As in Kubernetes, a watch stands still while an object cannot be converted, and loses no event.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use evenkeel_store::Entry;
+use tokio::time::{Instant, sleep_until};
+
+use crate::context::RequestContext;
+use crate::conversion::{Converter, Served, calls_webhook, served_now};
+use crate::read::select::Selection;
+use crate::status::{Result, Status};
+use crate::{Header, ResourceInfo};
+
+/// How long a watch waits for the conversion of its initial state: as long as Kubernetes waits for its cache.
+const INITIAL_STATE_WITHIN: Duration = Duration::from_secs(3);
+/// When a failed conversion of an event is tried again: about as often as Kubernetes' cache does.
+const CONVERSION_RETRY: Duration = Duration::from_millis(200);
+
+/// An object of the initial state.
+pub(super) enum Shown {
+    /// An object that is converted when its event is sent, if at all.
+    Stored(Arc<Entry<Header>>),
+    /// An object that a webhook has converted.
+    Served(Served),
+}
+
+impl Shown {
+    /// The object in the version of the watch; `None` if its bytes are damaged.
+    pub(super) fn served(self, info: &ResourceInfo) -> Option<Served> {
+        match self {
+            Self::Stored(entry) => served_now(info, &entry).ok().flatten(),
+            Self::Served(served) => Some(served),
+        }
+    }
+}
+
+/// The initial state of a watch. If a webhook converts it, that happens before the watch begins.
+pub(super) async fn initial_state(
+    ctx: &RequestContext<'_>,
+    selection: &Selection,
+    entries: Vec<Arc<Entry<Header>>>,
+    revision: u64,
+) -> Result<VecDeque<Shown>> {
+    if !calls_webhook(ctx.info) {
+        let selected = entries.into_iter().filter(|it| selection.matches(&it.header, &it.value));
+        return Ok(selected.map(Shown::Stored).collect());
+    }
+    let named: Vec<_> = entries.into_iter().filter(|it| selection.matches_name(&it.header)).collect();
+    let until = Instant::now() + INITIAL_STATE_WITHIN;
+    loop {
+        match ctx.services.converter.served_all(ctx.info, &named).await {
+            Ok(served) => {
+                let served = served.into_iter().filter_map(|it| it.ok());
+                let selected = served.filter(|it| selection.matches(&it.header, &it.value));
+                return Ok(selected.map(Shown::Served).collect());
+            }
+            Err(status) if Instant::now() + CONVERSION_RETRY >= until => {
+                tracing::warn!(why = status.message, "the initial state of a watch cannot be converted");
+                let oldest = unconverted(ctx.info, &named).unwrap_or(revision);
+                sleep_until(until).await;
+                return Err(Status::too_large_resource_version(revision, oldest.saturating_sub(1)));
+            }
+            Err(_) => sleep_until(Instant::now() + CONVERSION_RETRY).await,
+        }
+    }
+}
+
+/// The revision of the oldest object that is not converted.
+fn unconverted(info: &ResourceInfo, entries: &[Arc<Entry<Header>>]) -> Option<u64> {
+    let missing = entries.iter().filter(|entry| matches!(served_now(info, entry), Ok(None)));
+    missing.map(|entry| entry.revision).min()
+}
+
+/// A change that has to be converted.
+pub(super) struct Needed {
+    /// The previous state, if selectors have to see it.
+    pub(super) before: Option<Arc<Entry<Header>>>,
+    /// Whether there was a previous state.
+    pub(super) existed: bool,
+    pub(super) after: Option<Arc<Entry<Header>>>,
+}
+
+/// A change that was converted.
+pub(super) struct Converted {
+    pub(super) before: Option<Served>,
+    pub(super) existed: bool,
+    pub(super) after: Option<Served>,
+    pub(super) revision: u64,
+}
+
+/// Converts a change by a webhook; tries again until it succeeds. Meanwhile the watch stands still, as in Kubernetes.
+pub(super) async fn convert_change(
+    converter: Converter,
+    info: Arc<ResourceInfo>,
+    needed: Needed,
+    revision: u64,
+) -> Converted {
+    let entries: Vec<_> = needed.before.iter().chain(&needed.after).cloned().collect();
+    let served = loop {
+        match converter.served_all(&info, &entries).await {
+            Ok(served) => break served,
+            Err(status) => {
+                tracing::warn!(why = status.message, revision, "an event of a watch cannot be converted yet");
+                sleep_until(Instant::now() + CONVERSION_RETRY).await;
+            }
+        }
+    };
+    let mut served = served.into_iter().map(|it| it.ok());
+    let before = needed.before.and_then(|_| served.next().flatten());
+    let after = needed.after.and_then(|_| served.next().flatten());
+    Converted { before, existed: needed.existed, after, revision }
+}

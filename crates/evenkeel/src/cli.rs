@@ -221,7 +221,11 @@ impl Operator {
         let embedded = embedded::Embedded::start(self.name).await?;
         let client = embedded.client();
         install::missing(&client, &self.crds).await?;
-        self.run(client.clone(), Manager::new(client), arguments).await
+        // The API server in this process calls the webhooks without a port. They are there before the samples.
+        let mut manager = (self.controllers)(Manager::new(client.clone()));
+        let _served = embedded.take_webhooks(self.name, &mut manager).await?;
+        let operator = Self { controllers: Box::new(move |_| manager), ..self };
+        operator.run(client.clone(), Manager::new(client), arguments).await
     }
 
     #[cfg(not(feature = "cluster"))]

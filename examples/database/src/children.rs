@@ -30,7 +30,7 @@ pub(crate) const LABEL: &str = "example.com/database";
 const DATA: &str = "data";
 
 /// The versions that this operator knows how to run.
-const VERSIONS: [&str; 3] = ["16", "17", "18"];
+pub(crate) const VERSIONS: [&str; 3] = ["16", "17", "18"];
 
 /// The image of the requested version.
 pub(crate) fn image(database: &Database) -> Result<String, Rejection> {

@@ -6,15 +6,20 @@
 //! - Storage grows: see the module `storage`.
 //! - Temporary errors are retried with backoff. Permanent ones ([`Rejection`]) are shown in the condition `Accepted`,
 //!   and the operator waits for the user.
+//! - Webhooks refuse what cannot be done, with the fields that are wrong, and note who asked for a database: see the
+//!   module `admission`.
+//! - A database has two versions, and nothing gets lost between them: see [`v2`].
 //! - A finalizer takes a last backup before the servers and their storage are deleted. While that fails, the database
 //!   stays.
 
+mod admission;
 mod backup;
 mod children;
 pub mod ensure;
 mod rejection;
 mod resource;
 mod storage;
+pub mod v2;
 
 use std::sync::Arc;
 
@@ -24,8 +29,10 @@ use evenkeel::finalizer::Phase as Life;
 use evenkeel::k8s_openapi::api::apps::v1::StatefulSet;
 use evenkeel::k8s_openapi::api::core::v1::{PersistentVolumeClaim, Secret, Service};
 use evenkeel::prelude::*;
+use evenkeel::webhook::Webhook;
 use evenkeel::{Index, Request, Result, Source};
 
+pub use admission::REQUESTED_BY;
 pub use backup::{Backup, BackupError, NoBackup};
 pub use children::PASSWORD;
 pub use rejection::Rejection;
@@ -49,12 +56,21 @@ const PASSWORD_LENGTH: usize = 24;
 
 /// The operator with its command line.
 pub fn operator() -> Operator {
-    Operator::new(NAME, |manager| manager.controller(controller(Arc::new(NoBackup))))
+    Operator::new(NAME, |manager| add_to(manager, Arc::new(NoBackup)))
         .version(env!("CARGO_PKG_VERSION"))
         .about("Runs PostgreSQL for each Database.")
-        .crd(Database::crd())
+        .crd(v2::definition())
         .samples(SAMPLE)
         .verbs(include_str!("../verbs.txt"))
+}
+
+/// Adds the controller, its webhooks and the conversion between the versions to a manager. `backup` takes the last backups.
+pub fn add_to<B: Backup>(manager: Manager, backup: Arc<B>) -> Manager {
+    manager
+        .controller(controller(backup))
+        .webhook(Webhook::mutate(admission::note_requester))
+        .webhook(Webhook::validate(admission::check))
+        .conversion(v2::conversion())
 }
 
 /// The controller. `backup` takes the last backups.

@@ -1,8 +1,9 @@
-//! The custom resource.
+//! The custom resource, in its first version. [`v2`](crate::v2) is the second one.
 //!
 //! The schema checks single fields by patterns, limits and CEL rules, so that the API server refuses a bad spec at once
-//! without a webhook. Checks that need more, such as whether storage would shrink, are made by the operator and shown
-//! in a condition: see [`Rejection`](crate::Rejection).
+//! without a webhook. Checks that need the spec before, such as whether storage would shrink, are made by a webhook (see
+//! the module `admission`), and again by the operator, which shows them in a condition: see
+//! [`Rejection`](crate::Rejection).
 
 use evenkeel::k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use evenkeel::prelude::*;
@@ -50,15 +51,15 @@ pub struct DatabaseSpec {
     pub database_name: String,
 }
 
-fn one_gib() -> String {
+pub(crate) fn one_gib() -> String {
     "1Gi".to_owned()
 }
 
-fn one() -> i32 {
+pub(crate) fn one() -> i32 {
     1
 }
 
-fn app() -> String {
+pub(crate) fn app() -> String {
     "app".to_owned()
 }
 

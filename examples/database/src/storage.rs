@@ -96,7 +96,7 @@ fn requested(claim: &PersistentVolumeClaim) -> Option<&str> {
 
 /// The size in bytes of a quantity with the units that the schema of a `Database` allows. The API server rewrites
 /// quantities to the largest unit that fits, so their texts cannot be compared.
-fn bytes(quantity: &str) -> u128 {
+pub(crate) fn bytes(quantity: &str) -> u128 {
     let unit = |(suffix, shift): (&str, u32)| {
         let number: u128 = quantity.strip_suffix(suffix)?.parse().ok()?;
         number.checked_shl(shift)

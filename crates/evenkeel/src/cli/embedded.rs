@@ -6,8 +6,9 @@ use anyhow::Context as _;
 use kube::Client;
 use tokio::task::JoinHandle;
 
-use crate::Cluster;
+use crate::cluster::ServedWebhook;
 use crate::cluster::serve::ServeOptions;
+use crate::{Cluster, Manager};
 
 /// A running cluster, which ends when this is dropped.
 pub(super) struct Embedded {
@@ -35,6 +36,15 @@ impl Embedded {
 
     pub(super) fn client(&self) -> Client {
         self.cluster.client()
+    }
+
+    /// Serves the webhooks of a manager in this process, until the result is dropped.
+    pub(super) async fn take_webhooks(
+        &self,
+        operator: &str,
+        manager: &mut Manager,
+    ) -> anyhow::Result<Option<ServedWebhook>> {
+        self.cluster.take_webhooks(operator, manager).await.map_err(anyhow::Error::from_boxed)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use database::{Backup, BackupError, Database, FINALIZER, NAME, NoBackup, Phase, SAMPLE, controller};
+use database::{Backup, BackupError, Database, FINALIZER, NAME, NoBackup, Phase, SAMPLE, controller, v2};
 use evenkeel::cluster::{Fault, Matcher};
 use evenkeel::k8s_openapi::api::apps::v1::StatefulSet;
 use evenkeel::k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Secret, Service};
@@ -57,8 +57,12 @@ async fn a_database_becomes_its_children_and_runs(cluster: Cluster) -> Result<()
 async fn the_sample_works_and_the_definition_is_that_of_the_type(cluster: Cluster) -> Result<()> {
     let written = yaml::parse(include_str!("../../crd.yaml")).unwrap();
     let written = serde_json::to_value(&written[0]).unwrap();
-    assert_eq!(written, serde_json::to_value(Database::crd()).unwrap(), "make crd.yaml anew: see the README");
-    cluster.apply(Database::crd()).await?;
+    assert_eq!(
+        written,
+        serde_json::to_value(v2::definition()).unwrap(),
+        "make crd.yaml anew: see the README"
+    );
+    cluster.apply(v2::definition()).await?;
     cluster.run(|| controller(Arc::new(NoBackup)));
     cluster.apply_yaml(SAMPLE).await.unwrap();
     cluster.settled().await;

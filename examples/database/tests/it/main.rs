@@ -2,11 +2,13 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test, as it should")]
 
+mod admission;
 mod life;
 mod naive;
 mod refusal;
 mod scenario;
 mod storage;
+mod versions;
 
 use std::sync::Arc;
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use database::{Database, NoBackup, controller, operator};
+use database::{Database, NAME, NoBackup, add_to, operator, v2};
 use evenkeel::k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Secret, Service};
 use evenkeel::prelude::*;
 use evenkeel::testing::Scenario;
@@ -12,7 +12,7 @@ use crate::{GROWS, class, condition, growing};
 /// Creates, updates, grows and deletes a database, and returns what it observed on the way.
 async fn create_change_delete(cluster: Cluster) -> Vec<String> {
     let play = async {
-        cluster.apply(Database::crd()).await?;
+        cluster.apply(v2::definition()).await?;
         cluster.apply(class(GROWS, true)).await?;
         cluster.apply(growing("17", 1, "1Gi")).await?;
         cluster.settled().await;
@@ -40,7 +40,8 @@ async fn create_change_delete(cluster: Cluster) -> Vec<String> {
 #[test]
 fn it_survives_crashes_and_needs_each_of_its_rules() {
     let manifests = || operator().manifests("operators").expect("verbs.txt is well-formed");
-    Scenario::new(manifests, |cluster| cluster.run(|| controller(Arc::new(NoBackup))), create_change_delete)
+    let start = |cluster: &Cluster| cluster.run_manager(NAME, |manager| add_to(manager, Arc::new(NoBackup)));
+    Scenario::new(manifests, start, create_change_delete)
         .verbs_file("verbs.txt")
         .crash_runs_min(36)
         .unused_rules([

@@ -32,6 +32,11 @@ expect "its backend follows" 'condition met' k wait --for=jsonpath='{.status.rea
 expect "edit the database" 'edited' edit 's/replicas: 2/replicas: 3/' database orders
 expect "its servers follow" 'condition met' k wait --for=jsonpath='{.status.readyReplicas}'=3 statefulset/orders --timeout=30s
 
+expect "a webhook noted who asked for it" 'example.com/requested-by: +system:admin' k get database orders -o yaml
+refuse "a webhook refuses less storage" 'spec.storage: Invalid value: "1Mi": cannot shrink from 2Gi' k patch databases.v1.example.com orders --type=merge -p '{"spec":{"storage":"1Mi"}}'
+expect "the demo shows the refusal" 'refused +you +patch databases/orders' cat "$work/out"
+expect "the demo shows the review" 'reviewed +kube-apiserver +by https://database.webhooks.test/validate-example-com-v1-database' cat "$work/out"
+
 # --- disturb -------------------------------------------------------------------------------------------------------
 uid=$(k get deployment web -o 'jsonpath={.metadata.uid}')
 expect "delete a child" 'deleted' k delete deployment web

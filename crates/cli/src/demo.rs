@@ -54,8 +54,11 @@ const MOST_WAITING: usize = 4096;
 ///     deleted    a user or an operator deleted an object
 ///     collected  the garbage collector deleted an object
 ///     stopped    a node stopped a Pod
+///     reviewed   the API server asked a webhook of an operator
+///     refused    a write of a user was refused
 ///
-/// Then it deletes a child of each sample, which the operators restore, and finally deletes the samples.
+/// Then it asks for a change that a webhook refuses, deletes a child of each sample, which the operators restore, and
+/// finally deletes the samples.
 ///
 /// Without --exit it applies the samples again and keeps everything running for kubectl until Ctrl-C.
 #[derive(Debug, Args)]
@@ -136,6 +139,10 @@ impl Demo {
         samples::apply(cluster).await?;
         rest(cluster, "apply").await?;
         demand("apply", samples::unready(cluster).await?)?;
+        demand("apply", samples::not_defaulted(cluster).await?)?;
+
+        screen.say("== ask for less storage than a database has: a webhook refuses it")?;
+        demand("refuse", samples::not_refused(cluster).await?)?;
 
         screen.say("== delete a child of each sample: drift")?;
         let before = samples::children(cluster).await?;

@@ -90,8 +90,11 @@ pub(super) static ALL: [Example; 5] = [
     },
     Example {
         name: database::NAME,
-        crd: Some(database::Database::crd),
-        run: |cluster| cluster.run(|| database::controller(Arc::new(database::NoBackup))),
+        crd: Some(database::v2::definition),
+        run: |cluster| {
+            let add = |manager| database::add_to(manager, Arc::new(database::NoBackup));
+            cluster.run_manager(database::NAME, add);
+        },
         sample: database::SAMPLE,
         goal: Goal { object: object(EXAMPLES, "Database", "orders"), shows: Shows::Phase("Running") },
         child: object("", "Service", "orders"),

@@ -3,18 +3,22 @@
 use std::collections::BTreeMap;
 
 use anyhow::Context as _;
+use database::Database;
 use evenkeel::Cluster;
 use evenkeel::k8s_openapi::api::core::v1::Pod;
 use evenkeel::kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use evenkeel::kube::core::{ApiResource, GroupVersionKind};
 use evenkeel::kube::{self, ResourceExt as _};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::examples::{ALL, BUILT_IN, Example, KUBERNETES, Object, Shows, resource};
 use super::story;
 
 /// The field manager of objects that the demo applies.
 const FIELD_MANAGER: &str = "evenkeel-demo";
+
+/// The name of the sample of a database.
+const DATABASE: &str = "orders";
 
 /// Creates the custom resource definitions.
 pub(super) async fn declare(cluster: &Cluster) -> kube::Result<()> {
@@ -87,6 +91,24 @@ fn shows(object: &Value, wanted: Shows) -> Option<String> {
             (status != "True").then(|| format!("its condition {wanted} is {status}, not True"))
         }
     }
+}
+
+/// Describes whether the webhook of the databases has not noted who asked for the sample.
+pub(super) async fn not_defaulted(cluster: &Cluster) -> kube::Result<Vec<String>> {
+    let orders = cluster.get::<Database>(DATABASE).await?;
+    let noted = orders.annotations().contains_key(database::REQUESTED_BY);
+    Ok(if noted { Vec::new() } else { vec![format!("Database {DATABASE}: nobody noted who asked for it")] })
+}
+
+/// Asks for less storage than the sample has, and describes how the answer differs from the webhook's refusal.
+pub(super) async fn not_refused(cluster: &Cluster) -> kube::Result<Vec<String>> {
+    let smaller = json!({ "spec": { "storage": "1Mi" } });
+    let told = match cluster.patch::<Database>(DATABASE, smaller).await {
+        Ok(_) => "its storage was allowed to shrink".to_owned(),
+        Err(kube::Error::Api(status)) if status.message.contains("cannot shrink") => return Ok(Vec::new()),
+        Err(error) => error.to_string(),
+    };
+    Ok(vec![format!("Database {DATABASE}: {told}")])
 }
 
 /// The uids of the children that [`drift`] deletes.

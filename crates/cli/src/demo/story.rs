@@ -50,13 +50,32 @@ enum Role {
 pub(crate) fn of_moment(at: Duration, moment: &Moment, operators: &[&str]) -> Option<Line> {
     match moment {
         Moment::Request(exchange) => of_request(at, exchange, operators),
+        Moment::Webhook(call) => of_review(at, call),
         Moment::Reconcile(reconcile) => of_reconcile(at, reconcile),
         _ => None,
     }
 }
 
+/// The line about a call of the API server to a webhook, when it is answered.
+fn of_review(at: Duration, call: &Exchange) -> Option<Line> {
+    let Outcome::Answered { status, .. } = call.outcome else { return None };
+    let url = call.path.split('?').next().unwrap_or_default();
+    Some(Line { at, station: "reviewed", by: call.by.clone(), text: format!("by {url} → {status}") })
+}
+
+/// The line about a write of a user that was refused.
+fn of_refusal(at: Duration, exchange: &Exchange) -> Option<Line> {
+    let Outcome::Answered { status: status @ 400..500, .. } = exchange.outcome else { return None };
+    let write = &*exchange.by == CLIENT && exchange.method != "GET";
+    let text = format!("{} → {status}", exchange.summary());
+    write.then(|| Line { at, station: "refused", by: "you".into(), text })
+}
+
 /// The line about a request. `None` if the request changed nothing, and for Events and Leases.
 fn of_request(at: Duration, exchange: &Exchange, operators: &[&str]) -> Option<Line> {
+    if let Some(refusal) = of_refusal(at, exchange) {
+        return Some(refusal);
+    }
     let Outcome::Answered { status, wrote: Some(revision), .. } = exchange.outcome else { return None };
     let role = match &*exchange.by {
         CLIENT => Role::User,

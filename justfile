@@ -18,6 +18,10 @@ demo:
 bench:
     cargo bench --workspace
 
+# What a cluster in process costs, row by row; EVENKEEL_CRDS names a folder of definitions as JSON.
+lean *ARGS:
+    cargo bench -p evenkeel-cluster --bench lean -- {{ARGS}}
+
 # Format and lint.
 lint:
     cargo fmt --all
